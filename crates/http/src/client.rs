@@ -1,8 +1,9 @@
-//! The client's side of a load as a machine: one thread's HTTP/1.1 connections. Owns each connection's life (name, TCP, proxy,
-//! TLS, requests, redirects, time limits, its end, the next attempt), which connection sends the request that is due, and
-//! the fate of each request: response, failure, unanswered or unsent (docs/decisions/0008-censored-latency.md).
-//! Given an [`Input`] and its time it acts through [`Effects`]. The caller owns sockets, polling, the clock, names and
-//! histograms. Start with [`ConnectionPool`].
+//! The client side of a load as a state machine: the HTTP/1.1 connections of one thread. Owns each connection's life
+//! (name lookup, TCP, proxy, TLS, requests, redirects, time limits, end, next attempt), which connection sends the
+//! request that is due, and the outcome of each request: response, failure, unanswered or unsent
+//! (docs/decisions/0008-censored-latency.md). The machine receives an [`Input`] with its time and acts through
+//! [`Effects`]. The caller owns sockets, polling, the clock, name resolution and histograms. Start with
+//! [`ConnectionPool`].
 
 mod capture;
 mod connection;

@@ -1,24 +1,24 @@
-//! What a hostile or broken peer can send, and what it comes to: each case has its name, none holds more memory than a head may
-//! have, and none allocates per byte or per message. The heap is counted, not estimated.
+//! Tests of hostile or broken peers: each case has a stable error name, holds no more memory than the limit of a
+//! head, and does not allocate per byte or per message. The heap usage is counted, not estimated.
 
 use allocation_counter::{measure, AllocationInfo};
 use leadline_http::{
     End, Malformed, RequestEvent, RequestParser, Response, ResponseParser, HEAD_LIMIT_BYTES, INTERIM_LIMIT,
 };
 
-/// An endless thing is this long.
+/// Length of an endless stream, bytes.
 const ENDLESS_BYTES: usize = 6 << 20;
 
-/// What is held at most: an unfinished head while its buffer grows into one twice as large.
+/// Maximum memory held: an unfinished head while its buffer doubles.
 const HELD_LIMIT_BYTES: u64 = 3 * HEAD_LIMIT_BYTES as u64;
 
-/// How bytes may arrive.
+/// Sizes of the pieces in which bytes arrive.
 const PIECES: [usize; 4] = [1, 7, 1448, 65_536];
 
-/// `start`, then `part` again and again up to [`ENDLESS_BYTES`], in pieces; gives how it ended, after how many bytes, and what that
-/// took of the heap.
+/// Feeds `start`, then `part` repeatedly up to [`ENDLESS_BYTES`], in pieces; returns the result, the number of bytes
+/// fed, and the heap usage.
 fn endless(start: &str, part: &str, piece: usize) -> (Result<Option<Response>, Malformed>, usize, AllocationInfo) {
-    // The stream is laid out up to the least common multiple of part and piece that matters, so that feeding needs no copies.
+    // The stream repeats with the least common multiple of part and piece, so feeding needs no copies.
     let block: Vec<u8> = part.bytes().cycle().take(part.len() * piece.div_ceil(part.len()).max(64)).collect();
     let mut parser = ResponseParser::new(false);
     let (mut ended, mut fed_bytes) = (Ok(None), 0);
@@ -187,7 +187,7 @@ fn pipelined_responses_are_taken_one_by_one() {
     assert_eq!(parser.finish(), End::Clean);
 }
 
-/// The server's side: the same bounds, and a body is counted.
+/// The server's parser: the same limits, and a body is counted.
 #[test]
 fn hostile_requests_are_named_and_held_in_bounds() {
     let cases = [
@@ -220,7 +220,7 @@ fn hostile_requests_are_named_and_held_in_bounds() {
                 }
             });
             assert_eq!(ended, expected, "{start:?} in pieces of {piece}");
-            // The target is held beside the head's unfinished line.
+            // The target is stored beside the unfinished line of the head.
             assert!(heap.bytes_max <= HELD_LIMIT_BYTES + HEAD_LIMIT_BYTES as u64, "{start:?}: {heap:?}");
         }
     }

@@ -1,6 +1,6 @@
-//! Our reading of responses against hyper's: whatever its client accepts, ours takes for the same status, body length and
-//! future of the connection, or refuses for a reason that is listed here. hyper runs over a pipe in memory, polled by hand:
-//! no runtime, no clock.
+//! Compares our response parser with hyper's: for whatever hyper's client accepts, ours returns the same status, body
+//! length and persistence, or refuses it for a reason in the list below. hyper runs over an in-memory pipe, polled by
+//! hand, without a runtime or a clock.
 
 use std::future::Future;
 use std::pin::pin;
@@ -14,36 +14,37 @@ use leadline_http::{End, Malformed, Response, ResponseParser, INTERIM_LIMIT};
 use proptest::prelude::*;
 use tokio::io::{duplex, AsyncReadExt, AsyncWriteExt, DuplexStream};
 
-/// Why ours refuses what hyper accepts, none of which a server means to send.
+/// Why ours refuses responses that hyper accepts. No server sends them on purpose.
 const STRICTER: [(Malformed, &str); 8] = [
     (Malformed::StatusLine, "hyper skips empty lines in front of the status line"),
     (
         Malformed::LengthAndCoding,
-        "RFC 9112, 6.3: it may be an attempt at splitting and ought to be handled as an error; hyper obeys the coding",
+        "RFC 9112, 6.3: it may be a response splitting attack and should be an error; hyper uses the coding",
     ),
-    (Malformed::TransferEncoding, "RFC 9112, 6.1: chunked comes once, and last; hyper looks at the last word alone"),
+    (Malformed::TransferEncoding, "RFC 9112, 6.1: chunked comes once, and last; hyper reads only the last coding"),
     (
         Malformed::TransferEncodingInHttp10,
-        "hyper ignores codings where no body can be; elsewhere it refuses them as well",
+        "hyper ignores codings of responses without a body, and refuses them elsewhere",
     ),
-    (Malformed::ContentLength, "hyper ignores what the length says where no body can be"),
-    (Malformed::ContentLengthConflict, "the same of lengths that differ"),
-    (Malformed::UnexpectedUpgrade, "hyper hands a switched connection over; no request of ours asks for one"),
-    (Malformed::TooManyInterim, "hyper skips interim responses for ever"),
+    (Malformed::ContentLength, "hyper ignores the length of responses without a body"),
+    (Malformed::ContentLengthConflict, "hyper ignores differing lengths of responses without a body"),
+    (Malformed::UnexpectedUpgrade, "hyper switches the protocol; our requests never ask for an upgrade"),
+    (Malformed::TooManyInterim, "hyper has no limit of interim responses"),
 ];
 
-/// What a reader makes of the bytes behind one request.
+/// A parser's result for the bytes after one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reading {
-    /// A response; whether another request may follow on the connection.
+    /// A response; `lives_on` says whether another request may follow.
     Whole { status: u16, body_bytes: u64, lives_on: bool },
-    /// None yet.
+    /// No complete response yet.
     Unfinished,
-    /// Never one.
+    /// Malformed.
     Refused,
 }
 
-/// Polls until nothing moves any more: everything is in memory, so that a few turns more than there are layers suffice.
+/// Polls until the future is ready or makes no progress: everything is in memory, so a few polls more than there are
+/// layers suffice.
 fn settle<T>(mut turn: impl FnMut(&mut Context<'_>) -> Poll<T>) -> Option<T> {
     let mut context = Context::from_waker(Waker::noop());
     for _ in 0..64 {
@@ -54,7 +55,7 @@ fn settle<T>(mut turn: impl FnMut(&mut Context<'_>) -> Poll<T>) -> Option<T> {
     None
 }
 
-/// hyper's reading of `bytes` in answer to a request; `ends` says whether the connection ends with them.
+/// hyper's result for `bytes` as the response to `method`; `ends` says whether the connection ends after them.
 fn read_by_hyper(bytes: &[u8], method: &str, ends: bool) -> Reading {
     let (near, far) = duplex(1 << 20);
     let mut far = Some(far);
@@ -105,7 +106,7 @@ fn read_by_hyper(bytes: &[u8], method: &str, ends: bool) -> Reading {
     Reading::Whole { status, body_bytes, lives_on: !is_over && sender.is_ready() }
 }
 
-/// Takes the request off the pipe and puts `bytes` on it.
+/// Reads the request from the pipe and writes `bytes`.
 fn serve(far: &mut DuplexStream, bytes: &[u8]) {
     let mut request = [0; 1024];
     let mut reading = pin!(far.read(&mut request));
@@ -117,7 +118,7 @@ fn serve(far: &mut DuplexStream, bytes: &[u8]) {
     settle(|context| writing.as_mut().poll(context)).expect("the pipe has room").expect("the pipe is whole");
 }
 
-/// Our reading of the same.
+/// Our parser's result for the same bytes.
 fn read_by_us(bytes: &[u8], method: &str, ends: bool) -> Result<Reading, Malformed> {
     let mut parser = ResponseParser::new(method == "HEAD");
     let fed = parser.feed(bytes)?;
@@ -127,7 +128,7 @@ fn read_by_us(bytes: &[u8], method: &str, ends: bool) -> Result<Reading, Malform
         lives_on,
     };
     if let Some(response) = fed.response {
-        // With bytes behind it nobody can tell what they answer.
+        // With bytes after it, it is unknown which request they answer.
         return Ok(whole(response, response.keep_alive && fed.consumed == bytes.len() && !ends));
     }
     Ok(match parser.finish() {
@@ -152,7 +153,7 @@ fn compare(bytes: &[u8], method: &str) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// One of these texts; the likelier the more often it is there.
+/// One of these texts; a text that occurs more often is more likely.
 fn one_of(texts: &'static [&'static str]) -> impl Strategy<Value = &'static str> {
     proptest::sample::select(texts)
 }
@@ -218,7 +219,7 @@ fn head() -> impl Strategy<Value = String> {
     )
 }
 
-/// A response that means to be one, framed by the fields that it has.
+/// A plausible response, framed by its fields.
 fn sensible() -> impl Strategy<Value = String> {
     let plain = |fields: String, body: String| format!("{fields}Content-Length: {}\r\n\r\n{body}", body.len());
     let fields = proptest::collection::vec("[A-Za-z]{1,3}-[A-Za-z-]{1,12}: [ -~]{0,20}\r\n", 0..5)
@@ -240,7 +241,7 @@ fn sensible() -> impl Strategy<Value = String> {
     )
 }
 
-/// A change to bytes, placed by a share of their length.
+/// A change to bytes, at a relative position.
 #[derive(Clone, Debug)]
 enum Change {
     Put(f64, u8),
@@ -280,7 +281,7 @@ fn changed(mut bytes: Vec<u8>, changes: Vec<Change>) -> Vec<u8> {
     bytes
 }
 
-/// A few seconds' worth.
+/// Takes a few seconds.
 const CASES: u32 = 600;
 
 fn method() -> impl Strategy<Value = &'static str> {

@@ -1,5 +1,5 @@
-//! Whatever way bytes are cut on the wire, the machines say the same; and nothing that a peer sends makes them panic
-//! or hold more than their bounds.
+//! Tests that the parsers give the same result wherever bytes are split, and that no input of a peer makes them panic
+//! or exceed their limits.
 
 use leadline_http::{
     Batch, Behaviour, ClientConnection, End, Malformed, RequestEvent, RequestParser, RequestTemplate, Responder,
@@ -7,7 +7,7 @@ use leadline_http::{
 };
 use proptest::prelude::*;
 
-/// Cuts `bytes` into the pieces that `cuts` ask for.
+/// Splits `bytes` into pieces of the sizes in `cuts`.
 fn pieces<'b>(bytes: &'b [u8], cuts: &[usize]) -> Vec<&'b [u8]> {
     let mut rest = bytes;
     let mut pieces = Vec::new();
@@ -20,7 +20,7 @@ fn pieces<'b>(bytes: &'b [u8], cuts: &[usize]) -> Vec<&'b [u8]> {
     pieces
 }
 
-/// All responses in a stream, then what its end meant.
+/// Parses all responses of a stream, and its end.
 fn responses(stream: &[u8], cuts: &[usize]) -> (Vec<Response>, Result<End, Malformed>) {
     let mut parser = ResponseParser::new(false);
     let mut found = Vec::new();
@@ -40,7 +40,7 @@ fn responses(stream: &[u8], cuts: &[usize]) -> (Vec<Response>, Result<End, Malfo
     (found, Ok(parser.finish()))
 }
 
-/// All requests in a stream.
+/// Parses all requests of a stream.
 fn requests(stream: &[u8], cuts: &[usize]) -> (Vec<RequestEvent>, Result<(), Malformed>) {
     let mut parser = RequestParser::default();
     let mut found = Vec::new();
@@ -102,7 +102,7 @@ fn one_response() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![sized(), chunked(), bodiless()]
 }
 
-/// Garbage that gets further than noise does: pieces of real messages in any order.
+/// Parts of real messages in any order, which reach deeper than random bytes.
 fn shuffled() -> impl Strategy<Value = Vec<u8>> {
     let part = prop_oneof![
         Just(&b"HTTP/1.1 200 OK\r\n"[..]),
@@ -142,8 +142,8 @@ proptest! {
         prop_assert_eq!(responses(&stream, &cuts), whole);
     }
 
-    /// A head that came before is recognised, one that only looks like it is not: whoever is shown the fields reads each head
-    /// anew and finds the same.
+    /// A repeated head is recognised, a similar head is not. A sink makes the parser read each head completely, so
+    /// both results must agree.
     #[test]
     fn a_known_head_means_what_an_unknown_one_means(
         kinds in proptest::collection::vec(one_response(), 1..3),
@@ -212,8 +212,8 @@ proptest! {
         prop_assert!(server.is_finished());
     }
 
-    /// Every request that a client sends is answered once, with the size that it asked for, however reads and writes are
-    /// cut on either way; and the server's counters say the same.
+    /// Every request of a client is answered once with the requested size, wherever reads and writes are split in
+    /// either direction, and the server's counters agree.
     #[test]
     fn requests_and_responses_are_counted_alike(
         sizes in proptest::collection::vec(prop_oneof![0u64..40, 4000u64..4200, 60_000u64..200_000], 1..12),
@@ -257,7 +257,7 @@ fn responder() -> Responder {
     Responder::group(1, setup).remove(0)
 }
 
-/// Sends one request stream and gives back everything that the server said.
+/// Sends one stream of requests and returns everything that the server sent.
 fn exchange(responder: &mut Responder, request: &str) -> (String, bool) {
     let mut server = ServerConnection::default();
     server.receive(responder, 0, request.as_bytes());

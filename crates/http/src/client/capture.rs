@@ -1,49 +1,49 @@
-//! What is kept of a response for a script or a redirect to look into. Owns the limits of what is kept.
+//! The parts of a response that a script or a redirect reads. Owns the size limits of what is kept.
 
 use crate::Sink;
 
-/// Header fields of a response and, where that is wanted, its body.
+/// The header fields of a response and, if requested, its body.
 #[derive(Debug)]
 pub struct Capture {
     keeps_body: bool,
-    /// Names and values, one after the other.
+    /// Names and values, concatenated.
     text: Vec<u8>,
-    /// Where each pair begins in `text`, where its value begins, and where it ends.
+    /// For each field, the offset of its name, of its value, and of its end in `text`.
     fields: Vec<(usize, usize, usize)>,
     body: Vec<u8>,
     is_cut: bool,
 }
 
-/// The longest body that a script is shown, bytes.
+/// Maximum body size that a script receives, bytes.
 const CAPTURE_LIMIT_BYTES: usize = 64 << 20;
-/// A buffer that was larger is given back after its response, bytes.
+/// A larger buffer is freed after its response, bytes.
 const KEPT_BYTES: usize = 256 << 10;
 
 impl Capture {
-    /// An empty capture of header fields, and with `keeps_body` of the body.
+    /// Creates an empty capture of header fields and, with `keeps_body`, of the body.
     #[must_use]
     pub fn new(keeps_body: bool) -> Self {
         Self { keeps_body, text: Vec::new(), fields: Vec::new(), body: Vec::new(), is_cut: false }
     }
 
-    /// Name and value of each field.
+    /// The name and value of each field.
     pub fn fields(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         self.fields.iter().map(|&(from, middle, to)| (&self.text[from..middle], &self.text[middle..to]))
     }
 
-    /// The value of the last field of this name.
+    /// The value of the last field with this name.
     #[must_use]
     pub fn field(&self, name: &str) -> Option<&[u8]> {
         self.fields().filter(|(own, _)| own.eq_ignore_ascii_case(name.as_bytes())).last().map(|(_, value)| value)
     }
 
-    /// The body, as far as it was kept.
+    /// The body, up to the limit.
     #[must_use]
     pub fn body(&self) -> &[u8] {
         &self.body
     }
 
-    /// Whether the body was longer than what is kept.
+    /// Whether the body was longer than the limit.
     #[must_use]
     pub fn is_cut(&self) -> bool {
         self.is_cut

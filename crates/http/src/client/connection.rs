@@ -1,20 +1,20 @@
-//! One connection's state, and what each input means in it. Owns the way down: detaching the socket, closing, resting and
-//! opening again. `opening` leads it up, `sending` and `exchange` carry its requests.
+//! The state of one connection, and the effect of each input on it. Owns closing: detaching the socket, closing,
+//! waiting and opening again. `opening` establishes the connection; `sending` and `exchange` carry its requests.
 //!
 //! | State       | input                | then                                                        |
 //! |-------------|----------------------|-------------------------------------------------------------|
 //! | unused      | (the pool opens it)  | resolving or connecting                                     |
-//! | resolving   | `Resolved`           | connecting; down where it failed                            |
-//! | connecting  | `Connected`          | handshaking, or up; down where it failed                    |
-//! | handshaking | `Received`, `Sent`   | up once proxy and TLS let requests through; down if they fail |
+//! | resolving   | `Resolved`           | connecting; down if it failed                               |
+//! | connecting  | `Connected`          | handshaking, or up; down if it failed                       |
+//! | handshaking | `Received`, `Sent`   | up when proxy and TLS are ready for requests; down if they fail |
 //! | handshaking | `NotSent`, `Ended`   | down                                                        |
-//! | up          | `Received`, `Sent`   | up; opened again where the server or a limit ended it       |
-//! | up          | `NotSent`, `Ended`   | opened again if a request was outstanding, else down        |
+//! | up          | `Received`, `Sent`   | up; reopened if the server or a limit ended it              |
+//! | up          | `NotSent`, `Ended`   | reopened if a request was outstanding, else down            |
 //! | down        | (its deadline)       | resolving or connecting                                     |
 //! | closed      |                      | closed: no request is left for it                           |
 //!
-//! Resolving, connecting and handshaking each end by the connect time limit, an outstanding request by the response time
-//! limit; both count a failure.
+//! Resolving, connecting and handshaking are each limited by the connect timeout, an outstanding request by the
+//! response timeout. Each timeout counts as a failure.
 
 use super::capture::Capture;
 use super::effects::{Attempt, Detached, Effects, Failure, Input, Metric, Opening, SocketUse};
@@ -24,68 +24,68 @@ use super::source::Script;
 use crate::{ClientConnection, Malformed, ResponseParser};
 use leadline_tls::TlsClient;
 
-/// How far a connection is.
+/// The stage of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ConnectionState {
     /// Not needed yet.
     Unused,
-    /// Its last attempt failed, or it was lost while it was idle; it is opened again then.
+    /// The last attempt failed, or the connection was lost while idle; it is opened again at `retry_ns`.
     Down { retry_ns: u64 },
-    /// Its name is looked up.
+    /// The server's name is being looked up.
     Resolving { since_ns: u64 },
-    /// TCP's handshake goes on.
+    /// The TCP handshake is in progress.
     Connecting { since_ns: u64 },
-    /// The proxy's or TLS's handshake goes on.
+    /// The proxy's or the TLS handshake is in progress.
     Handshaking { since_ns: u64 },
-    /// Requests may be sent.
+    /// Requests can be sent.
     Up,
-    /// No request is left for it.
+    /// No request is left for the connection.
     Closed,
 }
 
-/// See the file's head.
+/// One connection of the pool.
 pub(super) struct Connection {
-    /// Its number in the pool, by which the caller knows its socket.
+    /// Its index in the pool, which identifies its socket.
     pub(super) index: usize,
     pub(super) state: ConnectionState,
-    /// The outstanding request, or batch.
+    /// The outstanding request or batch.
     pub(super) exchange: ClientConnection,
     pub(super) tls: Option<Box<TlsClient>>,
-    /// Reads the proxy's response to CONNECT, until it has let us through.
+    /// Parser of the proxy's response to CONNECT, until the proxy accepts.
     pub(super) proxy: Option<Box<ResponseParser>>,
     pub(super) capture: Option<Box<Capture>>,
-    /// Grows each time the connection is closed, so that what is done in several steps sees that it has gone.
+    /// Incremented each time the connection is closed, so that a multi-step operation notices it.
     pub(super) epoch: u32,
-    /// Whether it stands in the queue of idle connections.
+    /// Whether the connection is in the queue of idle connections.
     pub(super) is_idle: bool,
-    /// Since when its next request waits for it to be opened again, where the server, or the number of requests that a
-    /// connection may have, ended the last one: that is part of the next request's latency.
+    /// Since when the next request has waited for the connection to be reopened, if the server or the limit of
+    /// requests per connection ended the last one. That wait is part of the next request's latency.
     pub(super) owed_since_ns: Option<u64>,
     pub(super) retry_delay_ns: u64,
-    /// Attempts to open it that have failed since it was last up.
+    /// Failed attempts to open the connection since it was last up.
     pub(super) failed_attempts: u32,
-    /// Whether the socket did not take the outstanding request at once.
+    /// Whether the socket did not take the whole outstanding request immediately.
     pub(super) is_pushed_back: bool,
-    /// Why sending failed: the connection's error unless a response is found to have come before.
+    /// Why sending failed. It becomes the connection's error unless a response arrived before.
     pub(super) broken: Option<&'static str>,
-    /// Requests that it has carried.
+    /// Number of requests that the connection has carried.
     pub(super) served: u64,
-    /// Which request of the set is outstanding.
+    /// Index of the outstanding request in the set.
     pub(super) request: u32,
-    /// What a redirect has made of it.
+    /// The request that a redirect replaced it with.
     pub(super) redirected: Option<Box<RequestSource>>,
-    /// How many more redirects it may follow.
+    /// Number of redirects that may still be followed.
     pub(super) redirects_left: u32,
-    /// Bytes of handshakes and records that the socket has yet to take.
+    /// Bytes of handshakes and TLS records that the socket has not taken yet.
     pub(super) records_left: usize,
 }
 
-/// Delay before the next attempt after a failed one, ns; doubled after each further one.
+/// Delay before the next attempt after a failed one, ns; doubles with each further failure.
 pub(super) const FIRST_RETRY_NS: u64 = 10_000_000;
 pub(super) const LONGEST_RETRY_NS: u64 = 1_000_000_000;
 
 impl Connection {
-    /// An unused connection.
+    /// Creates an unused connection.
     pub fn new(index: usize, capture: Option<Capture>) -> Self {
         Self {
             index,
@@ -109,7 +109,7 @@ impl Connection {
         }
     }
 
-    /// Takes what happened at `at_ns`.
+    /// Handles an input that happened at `at_ns`.
     #[inline]
     pub fn handle(&mut self, at_ns: u64, input: Input, shared: &mut Shared<impl Script>, effects: &mut impl Effects) {
         match (self.state, input) {
@@ -144,7 +144,7 @@ impl Connection {
         }
     }
 
-    /// When it has to be looked at though nothing happens, ns.
+    /// The time at which the connection needs attention without an input, ns.
     pub fn deadline_ns(&self, settings: &Settings) -> Option<u64> {
         match self.state {
             ConnectionState::Unused | ConnectionState::Closed => None,
@@ -158,7 +158,7 @@ impl Connection {
         }
     }
 
-    /// Its deadline has passed.
+    /// Handles a deadline that has passed.
     pub fn on_deadline(&mut self, now_ns: u64, shared: &mut Shared<impl Script>, effects: &mut impl Effects) {
         match self.state {
             ConnectionState::Unused | ConnectionState::Closed => {}
@@ -171,16 +171,16 @@ impl Connection {
             ConnectionState::Up => {
                 self.record_age(now_ns, effects);
                 let limit_ms = shared.settings.response_timeout_ns / 1_000_000;
-                self.fail("response_timeout", || format!("no whole answer within {limit_ms} ms"), shared, effects);
+                self.fail("response_timeout", || format!("no complete response within {limit_ms} ms"), shared, effects);
             }
         }
     }
 
-    /// Begins to open it.
+    /// Starts to open the connection.
     pub fn open(&mut self, shared: &mut Shared<impl Script>, effects: &mut impl Effects) {
         let since_ns = effects.now_ns();
         shared.opening += 1;
-        // From here on it counts as being opened, also where its socket fails at once.
+        // From here on the connection counts as opening, even if its socket fails immediately.
         self.state = ConnectionState::Connecting { since_ns };
         let give_up_ns = since_ns + shared.settings.connect_timeout_ns;
         shared.look_by(give_up_ns);
@@ -192,7 +192,7 @@ impl Connection {
         }
     }
 
-    /// Counts a failed attempt to open it, and tries again after a while.
+    /// Counts a failed attempt to open the connection, and schedules the next one.
     pub(super) fn not_connected(
         &mut self,
         failure: Failure,
@@ -200,14 +200,14 @@ impl Connection {
         effects: &mut impl Effects,
     ) {
         effects.count_failure(failure.name, 1, || failure.detail);
-        // What waited for this connection is not kept waiting on its account: a failure has its own place.
+        // The wait of the next request ends here: the failure is counted separately.
         self.owed_since_ns = None;
         self.failed_attempts += 1;
         self.disconnect(shared, effects);
         self.schedule_retry(shared, effects);
     }
 
-    /// Counts a connection's failure under its one name, with the requests that were outstanding if there were any.
+    /// Counts a connection's failure under one name, with the outstanding requests if there are any.
     pub(super) fn fail(
         &mut self,
         name: &'static str,
@@ -217,7 +217,7 @@ impl Connection {
     ) {
         self.detach(SocketUse::Close, shared, effects);
         let outstanding = self.exchange.close();
-        // A server may close a connection that is idle; only bytes that it sends unasked are an error then.
+        // A server may close an idle connection; only unsolicited bytes are an error then.
         if outstanding.is_none() && name != Malformed::UnsolicitedBytes.name() {
             return self.lost_idle(shared, effects);
         }
@@ -229,15 +229,15 @@ impl Connection {
         self.reopen(None, shared, effects);
     }
 
-    /// An idle connection is gone. It is opened again after a while: a server that closes each connection that it accepts
-    /// would otherwise be called again and again for nothing.
+    /// Handles the loss of an idle connection. It is reopened after a delay; otherwise a server that closes each
+    /// accepted connection would cause an endless loop of attempts.
     pub(super) fn lost_idle(&mut self, shared: &mut Shared<impl Script>, effects: &mut impl Effects) {
         self.disconnect(shared, effects);
         self.schedule_retry(shared, effects);
     }
 
-    /// Closes a connection and opens it again, unless no request is left for it, those that are being opened being served
-    /// first. With `owed_since_ns`, the next request has waited since then.
+    /// Closes a connection and opens it again, unless no request is left for it; connections that are already opening
+    /// come first. `owed_since_ns` is the time since which the next request has waited.
     pub(super) fn reopen(
         &mut self,
         owed_since_ns: Option<u64>,
@@ -276,8 +276,8 @@ impl Connection {
         shared.look_by(retry_ns);
     }
 
-    /// Takes the socket away, if there is one. What has become of its last send by then is counted: bytes that were on
-    /// their way are sent, those that were promised and did not go are not.
+    /// Detaches the socket, if there is one, and corrects the counts of its last send: bytes that were on their way
+    /// are sent, promised bytes that were not taken are not.
     pub(super) fn detach(
         &mut self,
         then: SocketUse,
@@ -301,7 +301,8 @@ impl Connection {
         true
     }
 
-    /// Records the age of requests that get no answer. It is no latency, but a bound of one, and is recorded apart.
+    /// Records the age of requests without a response. The age is a lower bound of the latency and is recorded
+    /// separately.
     pub(super) fn record_age(&self, now_ns: u64, effects: &mut impl Effects) {
         let exchange = &self.exchange;
         let (Some(due_ns), Some(outstanding)) = (exchange.outstanding_due_ns(), exchange.outstanding()) else { return };

@@ -1,4 +1,4 @@
-//! What passes between the machine and its caller: inputs, and the effects that they have. Owns the names of the distributions.
+//! The interface between the machine and its caller: inputs and effects. Owns the names of the distributions.
 
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -6,39 +6,39 @@ use std::ops::Range;
 use crate::Timing;
 use leadline_tls::TlsFailure;
 
-/// What happened to a connection.
+/// An event of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Input {
-    /// The server's name was looked up.
+    /// The lookup of the server's name has ended.
     Resolved {
-        /// Its address, or why there is none.
+        /// The address, or why there is none.
         address: Result<SocketAddr, String>,
-        /// How long that took, ns.
+        /// Duration of the lookup, ns.
         took_ns: u64,
     },
-    /// TCP's handshake has ended, well or not.
+    /// The TCP handshake has ended, with or without success.
     Connected,
-    /// Bytes came; [`Effects::received`] has them.
+    /// Bytes arrived; [`Effects::received`] returns them.
     Received,
-    /// The system took this many bytes of what [`Effects::send`] or [`Effects::send_copy`] did not promise.
+    /// The system took this many of the bytes that [`Effects::send`] or [`Effects::send_copy`] did not promise.
     Sent(usize),
-    /// Sending failed. What is left of it is dropped.
+    /// Sending failed. The unsent rest is dropped.
     NotSent {
         /// Bytes that were promised and not taken.
         missing: usize,
-        /// Why.
+        /// Why it failed.
         failure: Failure,
     },
-    /// The peer ended the connection, or it broke; nothing more will come.
+    /// The peer ended the connection, or the connection broke; no further input comes.
     Ended(Result<(), Failure>),
 }
 
-/// Why a step failed: under which name it is counted, and what there is to say.
+/// Why a step failed: the name of its counter and a description.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// A stable name.
+    /// The stable name of the counter.
     pub name: &'static str,
-    /// The first one of a name is shown to the user.
+    /// A description; the user sees the first one of each name.
     pub detail: String,
 }
 
@@ -51,74 +51,75 @@ impl From<TlsFailure> for Failure {
 /// One attempt to open a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attempt {
-    /// Which connection.
+    /// Index of the connection.
     pub index: usize,
-    /// Which of its lives: an answer for an earlier one is of no use.
+    /// The connection's epoch; a result for an earlier epoch is ignored.
     pub epoch: u32,
-    /// When the attempt is given up, ns.
+    /// When the attempt times out, ns.
     pub give_up_ns: u64,
-    /// The address; the load's server where absent.
+    /// The address; `None` means the load's server.
     pub address: Option<SocketAddr>,
 }
 
-/// What an attempt begins with.
+/// The first step of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Opening {
-    /// The name is looked up; [`Input::Resolved`] follows.
+    /// Name lookup; [`Input::Resolved`] follows.
     Resolving,
-    /// TCP's handshake; [`Input::Connected`] follows.
+    /// The TCP handshake; [`Input::Connected`] follows.
     Connecting,
 }
 
-/// What becomes of a socket that its connection no longer needs.
+/// What happens to a detached socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SocketUse {
     /// It is closed.
     Close,
-    /// Requests are outstanding at the load's end: it is kept, so that the server can read them.
+    /// It is kept open, because requests are outstanding at the load's end and the server must be able to read them.
     Keep,
 }
 
-/// What became of a connection's last send by the time that its socket was detached.
+/// The outcome of a connection's last send when its socket was detached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Detached {
     /// Bytes that were promised and not taken.
     pub unsent_bytes: usize,
-    /// Bytes that were not promised and were taken, without an [`Input::Sent`].
+    /// Bytes that were not promised and were taken without an [`Input::Sent`].
     pub taken_bytes: usize,
 }
 
-/// What is recorded as a distribution.
+/// A distribution that is recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Metric {
-    /// From due to answered.
+    /// From due to response.
     Latency,
-    /// From sent to answered.
+    /// From sent to response.
     Service,
-    /// From when a request was due and a connection was free to sent.
+    /// From the time when a request was due and a connection was free, to sent.
     Late,
-    /// Looking a name up.
+    /// Name lookup.
     Dns,
-    /// TCP's handshake.
+    /// TCP handshake.
     Connect,
-    /// A TLS handshake that authenticated.
+    /// TLS handshake with a certificate.
     TlsFull,
-    /// A TLS handshake that resumed a session.
+    /// TLS handshake that resumed a session.
     TlsResumed,
     /// From sent to the first byte of the response.
     FirstByte,
-    /// From the first byte of the response to its last.
+    /// From the first byte of the response to the last.
     Transfer,
-    /// How long received bytes waited in the kernel.
+    /// Time that received bytes waited in the kernel.
     KernelWait,
-    /// Ages of requests that had no answer when they were given up or the time was over: their latency is at least that.
+    /// Age, since due, of requests without a response when they failed or the load ended: a lower bound of their
+    /// latency.
     LatencyCensored,
-    /// The same from sent, of those that were.
+    /// The same age since sent, for requests that were sent.
     ServiceCensored,
 }
 
 impl Metric {
-    /// Names in the results, in the order of the variants.
+    /// The names in the results, in the order of the variants.
     pub const NAMES: &'static [&'static str] = &[
         "latency",
         "service",
@@ -135,68 +136,68 @@ impl Metric {
     ];
 }
 
-/// What the machine does to the world: sockets by the number of their connection, counts and distributions. On the way of
-/// a request each call is one of a type known at compile time, so that it costs no more than code written in its place.
+/// The machine's actions: sockets by connection index, counts and distributions. The implementation is a type
+/// parameter, so calls on a request's path are as cheap as inlined code.
 pub trait Effects {
-    /// The time after all effects so far, ns. Effects take time; what begins after them is timed by this, and not by the
-    /// instant of the input.
+    /// Returns the current time, ns. Effects take time, so later steps use this time and not the time of the input.
     fn now_ns(&self) -> u64;
 
-    /// Begin to open a connection.
+    /// Starts to open a connection.
     ///
     /// # Errors
     /// Why it cannot be opened.
     fn open(&mut self, attempt: Attempt) -> Result<Opening, Failure>;
 
-    /// Take up a socket whose TCP handshake has ended: receive on it from now on.
+    /// Takes over a socket whose TCP handshake has ended, and starts to receive on it.
     ///
     /// # Errors
     /// Why it is not connected.
     fn take_up(&mut self, index: usize) -> Result<(), Failure>;
 
-    /// Send this part of [`Settings::payload`]. Returns how many bytes the system takes at once; [`Input::Sent`] tells of
-    /// the others, and [`Input::NotSent`] corrects a promise.
+    /// Sends this part of [`Settings::payload`]. Returns how many bytes the system takes immediately; [`Input::Sent`]
+    /// reports the others, and [`Input::NotSent`] corrects a promise.
     ///
     /// # Errors
     /// Why nothing can be sent.
     fn send(&mut self, index: usize, piece: Range<usize>) -> Result<usize, Failure>;
 
-    /// Send a copy of these bytes after all that was given before; returns the same.
+    /// Sends a copy of these bytes after all earlier ones; returns the same as [`Effects::send`].
     ///
     /// # Errors
     /// As [`Effects::send`].
     fn send_copy(&mut self, index: usize, bytes: &[u8]) -> Result<usize, Failure>;
 
-    /// When the last of what was sent so far was handed to the kernel, ns; `None` while some of it is queued.
+    /// When the last bytes were handed to the kernel, ns; `None` while some are queued.
     fn handed_over_ns(&self) -> Option<u64>;
 
-    /// The bytes of [`Input::Received`].
+    /// Returns the bytes of [`Input::Received`].
     fn received(&self) -> &[u8];
 
-    /// Take a connection's socket away; no input tells of it any more. `None` where it has none.
+    /// Detaches a connection's socket; no more inputs follow. `None` if it has no socket.
     fn detach(&mut self, index: usize, then: SocketUse) -> Option<Detached>;
 
-    /// Count what was sent.
+    /// Counts sent bytes and requests.
     fn count_sent(&mut self, bytes: u64, requests: u64);
 
-    /// Correct what was counted as sent.
+    /// Corrects the count of sent bytes and requests.
     fn take_back(&mut self, bytes: u64, requests: u64);
 
-    /// Count what was received.
+    /// Counts received bytes and responses.
     fn count_received(&mut self, bytes: u64, responses: u64);
 
-    /// Count failed requests under one name. The first one's detail is shown.
+    /// Counts failed requests under one name. The user sees the first detail of each name.
     fn count_failure(&mut self, name: &'static str, requests: u64, detail: impl FnOnce() -> String);
 
-    /// Keep the first example of something that is counted elsewhere.
+    /// Keeps the first example of an event that is counted elsewhere.
     fn keep_example(&mut self, name: &'static str, detail: impl FnOnce() -> String);
 
-    /// Record a duration of an operation. What was due before the warm-up's end is warm-up; what has no `due_ns` is not.
+    /// Records the duration of an operation. It is warm-up if `due_ns` is before the warm-up's end; without `due_ns`
+    /// it is not.
     fn record(&mut self, metric: Metric, due_ns: Option<u64>, value_ns: u64);
 
-    /// Record how late a request was sent.
+    /// Records how late a request was sent.
     fn record_late(&mut self, due_ns: u64, late_ns: u64);
 
-    /// Record a response's latency, service time, time to the first byte and transfer time.
+    /// Records a response's latency, service time, time to first byte and transfer time.
     fn record_response(&mut self, timing: &Timing);
 }

@@ -1,4 +1,4 @@
-//! How a load ends: what is still sent, and what is counted as unsent or unanswered. Owns no count before the end.
+//! The end of a load: what is still sent, and what counts as unsent or unanswered. Counts nothing before the end.
 
 use super::connection::{Connection, ConnectionState, LONGEST_RETRY_NS};
 use super::effects::{Effects, Metric, SocketUse};
@@ -8,17 +8,18 @@ use super::source::{Script, Source};
 use super::tally::Tally;
 use crate::Schedule;
 
-/// A request that is outstanding at the end for longer than this is told apart from one that was just sent, ns.
+/// Age above which a request that is outstanding at the end counts as long unanswered, ns.
 const LONG_WAIT_NS: u64 = 1_000_000_000;
-/// Requests that were never sent and whose age is still taken, at some 20 ns each; those beyond are counted apart.
+/// Maximum number of unsent requests whose age is recorded, at about 20 ns each; the rest are only counted.
 const MOST_AGED: u64 = 10_000_000;
-/// Where all connections have been busy for longer than this at the end, requests wait for the server and not for us, ns.
+/// If all connections have been busy for longer than this at the end, requests wait for the server and not for the
+/// generator, ns.
 const BUSY_NS: u64 = 10_000_000;
 
 impl<S: Script> ConnectionPool<S> {
-    /// Whether what fell due in an open loop's last wait, which lasted beyond `end_ns`, is still to be sent: that the caller
-    /// waited too long is ours to make up. Where the server has long had all connections, what is left waited for it and
-    /// stays unsent.
+    /// Whether an open loop still sends the requests that were due during a last wait which lasted beyond `end_ns`.
+    /// If the generator overslept, it catches up. If the server has had all connections busy for long, the requests
+    /// waited for the server and stay unsent.
     #[must_use]
     pub fn may_catch_up(&self, end_ns: u64) -> bool {
         let last_ns = end_ns.saturating_sub(1);
@@ -27,7 +28,7 @@ impl<S: Script> ConnectionPool<S> {
         self.shared.settings.is_open_loop && !self.has_stopped() && (is_free || was_free)
     }
 
-    /// Sends what fell due before `end_ns` on idle connections; says whether nothing of it is left.
+    /// Sends requests that were due before `end_ns` on idle connections; returns whether none is left.
     pub fn catch_up(&mut self, end_ns: u64, effects: &mut impl Effects) -> bool {
         let last_ns = end_ns.saturating_sub(1);
         while let Some((index, due_ns, free_ns)) = self.take_due(last_ns) {
@@ -37,8 +38,8 @@ impl<S: Script> ConnectionPool<S> {
         self.taken() >= self.due_count(last_ns) || self.has_stopped()
     }
 
-    /// Counts what fell due and was not sent, each with its age, and the connections that are down. Returns how many
-    /// requests fell due in all.
+    /// Counts requests that were due and not sent, each with its age, and the connections that are down. Returns how
+    /// many requests were due in total.
     pub fn count_unsent(&mut self, now_ns: u64, end_ns: u64, effects: &mut impl Effects) -> u64 {
         self.shared.tally.end_ns = self.ended_ns(now_ns, end_ns);
         let due = self.count_untaken(now_ns, end_ns, effects) + self.count_owed(now_ns, effects);
@@ -48,7 +49,7 @@ impl<S: Script> ConnectionPool<S> {
         due
     }
 
-    /// Counts what is outstanding now that the time is over. Its sockets are kept.
+    /// Counts the outstanding requests at the end of the load. Their sockets are kept open.
     pub fn count_outstanding(&mut self, now_ns: u64, effects: &mut impl Effects) {
         for index in 0..self.connections.len() {
             self.connections[index].count_outstanding(now_ns, &mut self.shared, effects);
@@ -56,14 +57,14 @@ impl<S: Script> ConnectionPool<S> {
         }
     }
 
-    /// What is left of the pool: its counts, and where its requests came from.
+    /// Dissolves the pool into its counts and its source of requests.
     #[must_use]
     pub fn into_parts(self) -> (Tally, Source<S>) {
         (self.shared.tally, self.shared.source)
     }
 
-    /// When the load ended: with its last request where all had been taken, else only now. A server that fell silent
-    /// does not shorten it.
+    /// The end of the load: the end of the last request if all were taken, else now. A server that stops responding
+    /// does not shorten the load.
     fn ended_ns(&self, now_ns: u64, end_ns: u64) -> Option<u64> {
         if let Some(stopped_ns) = self.shared.stopped_ns {
             return Some(stopped_ns);
@@ -76,7 +77,8 @@ impl<S: Script> ConnectionPool<S> {
         Some(following_ns.map_or(last_ns, |following_ns| last_ns.max(following_ns.min(end_ns))))
     }
 
-    /// Counts what fell due and was never taken up, and records the age of each; returns how much fell due in all.
+    /// Counts requests that were due and never taken, and records the age of each; returns how many were due in
+    /// total.
     fn count_untaken(&mut self, now_ns: u64, end_ns: u64, effects: &mut impl Effects) -> u64 {
         let batch = u64::from(self.shared.source.batch());
         let due = self.due_count(now_ns.min(end_ns));
@@ -87,7 +89,7 @@ impl<S: Script> ConnectionPool<S> {
         }
         let last_ns = now_ns.min(end_ns.saturating_sub(1));
         for _ in 0..unsent.min(MOST_AGED) {
-            // A connection's own instant plays no part: of a closed loop nothing is ever left.
+            // The time at which a connection became free does not matter: a closed loop leaves no untaken request.
             let Some(due_ns) = self.shared.take(last_ns, last_ns) else { break };
             self.record_unsent_age(due_ns, last_ns, effects);
         }
@@ -95,8 +97,8 @@ impl<S: Script> ConnectionPool<S> {
         due * batch
     }
 
-    /// Counts the requests of a closed loop that waited for their connections to be opened again, each with its age; returns
-    /// how many there are.
+    /// Counts the requests of a closed loop that waited for their connections to reopen, each with its age; returns
+    /// their number.
     fn count_owed(&mut self, now_ns: u64, effects: &mut impl Effects) -> u64 {
         if self.shared.settings.is_open_loop || self.next_due_ns().is_none() {
             return 0;
@@ -114,7 +116,7 @@ impl<S: Script> ConnectionPool<S> {
         owed
     }
 
-    /// Records the age of what would have gone out in one piece, for each of its requests.
+    /// Records the age of an unsent piece once for each of its requests.
     fn record_unsent_age(&mut self, due_ns: u64, now_ns: u64, effects: &mut impl Effects) {
         for _ in 0..self.shared.source.batch() {
             effects.record(Metric::LatencyCensored, Some(due_ns), now_ns.saturating_sub(due_ns));
@@ -128,7 +130,7 @@ impl Connection {
         self.exchange.outstanding_since_ns().is_some()
     }
 
-    /// Whether it could not be opened again, by its last attempt or by how long that has taken.
+    /// Whether the connection could not be reopened, because the last attempt failed or has taken too long.
     fn is_down(&self, now_ns: u64, is_open_loop: bool) -> bool {
         match self.state {
             ConnectionState::Down { .. } | ConnectionState::Closed => self.failed_attempts > 0,
@@ -142,9 +144,9 @@ impl Connection {
         }
     }
 
-    /// Counts what is outstanding on it now that the time is over.
+    /// Counts the connection's outstanding requests at the end of the load.
     fn count_outstanding(&mut self, now_ns: u64, shared: &mut Shared<impl Script>, effects: &mut impl Effects) {
-        // What was on its way to the kernel is sent by the detach, and its age counts from then.
+        // Detaching sends the bytes that were on their way to the kernel; their age counts from then.
         if !self.is_busy() || !self.detach(SocketUse::Keep, shared, effects) {
             return;
         }

@@ -1,5 +1,5 @@
-//! Taking responses, in clear or through TLS. Owns what each is counted as, so that each request ends in one way, and what
-//! follows from it: the next request, a redirect, or the connection's end.
+//! Receives responses, in clear or through TLS. Owns the outcome that each response counts as, so that each request
+//! has exactly one, and what follows: the next request, a redirect, or the end of the connection.
 
 use super::connection::Connection;
 use super::effects::{Effects, SocketUse};
@@ -9,17 +9,17 @@ use super::source::{Script, Source};
 use super::tally::STATUS_CLASSES;
 use crate::{Answer, Batch, Closed, Malformed};
 
-/// Where the bytes of responses are.
+/// Where the bytes of responses are stored.
 #[derive(Clone, Copy)]
 enum Bytes<'b> {
     /// As they were received.
     Received,
-    /// Plaintext that TLS made of them.
+    /// Plaintext after TLS.
     Plain(&'b [u8]),
 }
 
 impl Bytes<'_> {
-    /// Those from `at` on.
+    /// The bytes from `at` on.
     #[inline]
     fn after<'s>(&'s self, at: usize, effects: &'s impl Effects) -> &'s [u8] {
         match self {
@@ -30,7 +30,7 @@ impl Bytes<'_> {
 }
 
 impl Connection {
-    /// Bytes came.
+    /// Handles received bytes.
     #[inline]
     pub(super) fn receive(&mut self, at_ns: u64, shared: &mut Shared<impl Script>, effects: &mut impl Effects) {
         if self.tls.is_some() {
@@ -40,7 +40,7 @@ impl Connection {
         }
     }
 
-    /// Takes the bytes of responses, as long as the connection stands; says whether it still does.
+    /// Reads bytes of responses until the connection closes; returns whether it is still open.
     #[inline]
     fn feed(
         &mut self,
@@ -81,7 +81,7 @@ impl Connection {
         }
     }
 
-    /// Takes a response. Nothing more is begun here while more bytes of the same piece are left.
+    /// Handles a response. No new request begins while unread bytes of the same piece are left.
     #[inline]
     fn on_response(
         &mut self,
@@ -113,8 +113,8 @@ impl Connection {
         }
     }
 
-    /// More came than was asked for. What of it is the response cannot be known, so that the request has none, and the
-    /// connection cannot be trusted any further.
+    /// Handles unsolicited bytes after a response. It is unknown which bytes are the response, so the request fails
+    /// and the connection is closed.
     fn on_excess_bytes(&mut self, answer: &Answer, shared: &mut Shared<impl Script>, effects: &mut impl Effects) {
         if !answer.was_sent {
             effects.count_sent(0, 1);
@@ -125,7 +125,7 @@ impl Connection {
         self.reopen(None, shared, effects);
     }
 
-    /// The server ends the connection before it has answered the whole batch.
+    /// Handles a server that closes the connection before it has answered the whole batch.
     fn on_early_close(&mut self, answer: &Answer, shared: &mut Shared<impl Script>, effects: &mut impl Effects) {
         self.record_age(answer.timing.done_ns, effects);
         let says = "the server ended the connection before it had answered all pipelined requests";
@@ -133,7 +133,7 @@ impl Connection {
         self.reopen(Some(answer.timing.done_ns), shared, effects);
     }
 
-    /// Takes ciphertext. Plaintext is copied once, which spares a borrow that would last too long.
+    /// Decrypts received bytes. The plaintext is copied once, because a borrow would last too long.
     fn unseal(&mut self, at_ns: u64, shared: &mut Shared<impl Script>, effects: &mut impl Effects) {
         let Some(tls) = &mut self.tls else { return };
         let mut plain = std::mem::take(&mut shared.plain);
@@ -147,7 +147,7 @@ impl Connection {
         }
         let (is_handshaking, is_over) = (tls.is_handshaking(), tls.peer_closed());
         if !reply.is_empty() {
-            // That it cannot be sent shows when the connection ends.
+            // If it cannot be sent, the end of the connection reports it.
             let _ = self.send_records(&reply, effects);
         }
         shared.out = reply;
@@ -167,7 +167,7 @@ impl Connection {
         }
     }
 
-    /// Counts a response, unless the script that looks at it fails: then that is what became of its request.
+    /// Counts a response, unless the script that reads it fails: then the request counts as failed.
     #[inline]
     fn count_response(&mut self, answer: &Answer, shared: &mut Shared<impl Script>, effects: &mut impl Effects) {
         if !answer.was_sent {
@@ -193,7 +193,7 @@ impl Connection {
         effects.record_response(&answer.timing);
     }
 
-    /// Keeps the first example of each class.
+    /// Keeps the first example of each status class.
     fn keep_bad_status(&self, status: u16, shared: &Shared<impl Script>, effects: &mut impl Effects) {
         let sources = &shared.settings.sources;
         let source = self.redirected.as_deref().or_else(|| sources.get(self.request as usize).or(sources.last()));
@@ -203,7 +203,7 @@ impl Connection {
         });
     }
 
-    /// Follows a redirect if that was asked for; says whether it did.
+    /// Follows a redirect if the settings allow it; returns whether it did.
     #[inline]
     fn follow(&mut self, answer: &Answer, shared: &mut Shared<impl Script>, effects: &mut impl Effects) -> bool {
         if self.redirects_left == 0 || answer.response.status / 100 != 3 || !answer.goes_on() {
@@ -221,17 +221,17 @@ impl Connection {
         self.redirects_left -= 1;
         self.redirected = Some(Box::new(source));
         self.exchange.follow(batch);
-        // It has been counted with the request that it follows from.
+        // The request was already counted when it was first sent.
         effects.take_back(0, 1);
         self.send_whole(next.bytes(), shared, effects);
         true
     }
 
-    /// The peer has ended the connection.
+    /// Handles the end of the peer's stream.
     pub(super) fn ended(&mut self, at_ns: u64, shared: &mut Shared<impl Script>, effects: &mut impl Effects) {
         self.detach(SocketUse::Close, shared, effects);
         let closed = match &mut self.tls {
-            // Unless the peer has said that nothing follows, what ends with the connection may have been cut.
+            // Without a close_notify of the peer, a response that ends with the connection may be truncated.
             Some(tls) if self.exchange.outstanding_since_ns().is_some() => match tls.end() {
                 Err(failure) => return self.fail(failure.name, || failure.detail, shared, effects),
                 Ok(()) => self.exchange.ended(at_ns),

@@ -1,5 +1,5 @@
-//! How a connection comes up: name, TCP, proxy, TLS, requests. Each step has its time limit, its name among the failures and,
-//! where it takes time, its distribution.
+//! Opens connections: name lookup, TCP, proxy, TLS, then requests. Each step has a time limit, a name among the
+//! failures and, if it takes time, a distribution.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::{Malformed, ResponseParser};
 use leadline_tls::TlsClient;
 
 impl Connection {
-    /// The name was looked up.
+    /// Handles the result of the name lookup.
     pub(super) fn resolved(
         &mut self,
         address: Result<SocketAddr, String>,
@@ -34,7 +34,7 @@ impl Connection {
         }
     }
 
-    /// TCP's handshake has ended, well or not.
+    /// Handles the end of the TCP handshake.
     pub(super) fn connected(
         &mut self,
         since_ns: u64,
@@ -59,7 +59,7 @@ impl Connection {
         }
     }
 
-    /// TCP, and a proxy if there is one, lead to the server: TLS follows, or requests.
+    /// Continues after TCP, and the proxy if there is one: with TLS, or with requests.
     fn begin_tls(&mut self, now_ns: u64, shared: &mut Shared<impl Script>, effects: &mut impl Effects) {
         let Some(tls) = &shared.settings.tls else { return self.established(now_ns, shared, effects) };
         let mut tls = match TlsClient::new(tls) {
@@ -68,7 +68,7 @@ impl Connection {
         };
         self.state = ConnectionState::Handshaking { since_ns: now_ns };
         if tls.offers_early_data() {
-            // The first request goes with the hello, if there is one; what is known of the handshake comes later.
+            // The first request is sent with the hello, if possible; the handshake is counted later.
             self.tls = Some(tls);
             return self.established(now_ns, shared, effects);
         }
@@ -86,7 +86,7 @@ impl Connection {
         }
     }
 
-    /// Bytes came in a handshake that has gone on since `since_ns`.
+    /// Handles bytes of a handshake that began at `since_ns`.
     pub(super) fn on_handshake_bytes(
         &mut self,
         since_ns: u64,
@@ -104,7 +104,7 @@ impl Connection {
         tls.take_output(&mut answer);
         let is_over = !tls.is_handshaking();
         if !answer.is_empty() {
-            // An alert of ours is worth sending too; that it cannot be sent shows when the connection ends.
+            // A TLS alert is sent as well. If it cannot be sent, the end of the connection reports it.
             let _ = self.send_records(&answer, effects);
         }
         shared.out = answer;
@@ -146,7 +146,7 @@ impl Connection {
                 Some(response) if response.status / 100 != 2 => {
                     Failure { name: "proxy_refused", detail: format!("the proxy answered {}", response.status) }
                 }
-                // The server behind it speaks only once it has been spoken to.
+                // The server behind the proxy sends nothing before it receives a request.
                 Some(_) if fed.consumed < bytes.len() => {
                     Failure { name: "proxy_malformed", detail: Malformed::UnsolicitedBytes.explanation().to_owned() }
                 }
@@ -159,7 +159,7 @@ impl Connection {
         self.not_connected(failure, shared, effects);
     }
 
-    /// The peer ended the connection during a handshake, or it broke.
+    /// Handles the end of the peer's stream, or a failure, during a handshake.
     pub(super) fn handshake_ended(
         &mut self,
         outcome: Result<(), Failure>,
@@ -176,7 +176,7 @@ impl Connection {
         self.not_connected(failure, shared, effects);
     }
 
-    /// A step of opening has taken longer than it may.
+    /// Counts a step of opening that exceeded its time limit.
     pub(super) fn too_slow(&mut self, shared: &mut Shared<impl Script>, effects: &mut impl Effects) {
         let name = match self.state {
             ConnectionState::Resolving { .. } => "dns_timeout",
@@ -189,7 +189,7 @@ impl Connection {
         self.not_connected(Failure { name, detail }, shared, effects);
     }
 
-    /// The connection carries requests from now on.
+    /// Marks the connection as ready for requests.
     fn established(&mut self, now_ns: u64, shared: &mut Shared<impl Script>, effects: &mut impl Effects) {
         shared.opening -= 1;
         shared.up += 1;
@@ -202,8 +202,8 @@ impl Connection {
     }
 }
 
-/// When a step of opening was due. Opening before the first request is not repeated for the measured part, so that it is
-/// never warm-up.
+/// The due time of a step of opening. Opening before the first request is not repeated in the measured part, so it
+/// never counts as warm-up.
 fn step_due_ns<S>(since_ns: u64, shared: &Shared<S>) -> Option<u64> {
     shared.tally.first_sent_ns.map(|_| since_ns)
 }

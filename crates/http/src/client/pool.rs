@@ -1,5 +1,6 @@
-//! One thread's connections. Owns which connection sends the request that is due, when connections are opened and looked
-//! at, and passes each input to its connection. `ending` counts what is left when the load ends.
+//! The connections of one thread. Owns which connection sends the request that is due, and when connections are
+//! opened and their deadlines are checked; passes each input to its connection. `ending` counts what is left when the
+//! load ends.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -13,24 +14,24 @@ use super::source::{Script, Source};
 use super::tally::Tally;
 use crate::Schedule;
 
-/// Connections that are opened at once: a listener's backlog is not to be overrun.
+/// Maximum number of connections that are opened at the same time, so that a listener's backlog does not overflow.
 const CONNECTING_LIMIT: usize = 128;
 
-/// See the file's head. Its caller, for each turn of its loop:
-/// 1. calls [`ConnectionPool::check_deadlines`] where [`ConnectionPool::is_check_due`] says so,
-/// 2. calls [`ConnectionPool::run_once`], and waits no longer than it says,
-/// 3. calls [`ConnectionPool::note_handed_over`], and [`ConnectionPool::handle`] for each thing that happened.
+/// A pool of connections. For each iteration of its loop the caller:
+/// 1. calls [`ConnectionPool::check_deadlines`] if [`ConnectionPool::is_check_due`] returns true,
+/// 2. calls [`ConnectionPool::run_once`] and waits no longer than it returns,
+/// 3. calls [`ConnectionPool::note_handed_over`], and [`ConnectionPool::handle`] for each event.
 pub struct ConnectionPool<S> {
     pub(super) connections: Vec<Connection>,
-    /// Connections that have not been opened, the next one last.
+    /// Connections that have not been opened; the next one is last.
     unused: Vec<usize>,
-    /// When a connection was last seen to be idle, ns.
+    /// When a connection was last idle, ns.
     pub(super) last_free_ns: Option<u64>,
     pub(super) shared: Shared<S>,
 }
 
 impl<S: Script> ConnectionPool<S> {
-    /// A pool whose connections are all unused, and whose requests are not due yet.
+    /// Creates a pool whose connections are all unused, with no schedule.
     #[must_use]
     pub fn new(settings: Arc<Settings>, source: Source<S>, connections: usize) -> Self {
         let wants_responses = source.wants_responses();
@@ -44,25 +45,25 @@ impl<S: Script> ConnectionPool<S> {
         }
     }
 
-    /// Opens the first connection. The others follow: in a closed loop all, in an open loop as requests need them.
+    /// Opens the first connection. In a closed loop all others follow, in an open loop as requests need them.
     pub fn open_first(&mut self, effects: &mut impl Effects) {
         self.open_unused(effects);
     }
 
-    /// Lets requests fall due by this schedule.
+    /// Starts the schedule of requests.
     pub fn begin(&mut self, schedule: Schedule) {
         self.shared.schedule = Some(schedule);
     }
 
-    /// Takes what happened to a connection at `at_ns`.
+    /// Handles an event of a connection at `at_ns`.
     #[inline]
     pub fn handle(&mut self, index: usize, at_ns: u64, input: Input, effects: &mut impl Effects) {
         self.connections[index].handle(at_ns, input, &mut self.shared, effects);
         self.note_handed_over(effects);
     }
 
-    /// Does what is due at `now_ns`: sends requests and opens connections. Returns when to call it again at the latest, ns;
-    /// `None` where only an input makes something due.
+    /// Sends the requests that are due at `now_ns` and opens connections. Returns the latest time for the next call,
+    /// ns; `None` if only an input makes something due.
     pub fn run_once(&mut self, now_ns: u64, effects: &mut impl Effects) -> Option<u64> {
         if !self.shared.delayed.is_empty() {
             self.take_delayed(now_ns, effects);
@@ -79,15 +80,16 @@ impl<S: Script> ConnectionPool<S> {
         earlier(earlier(due_ns, self.shared.deadline_ns), ready_ns)
     }
 
-    /// Whether [`ConnectionPool::check_deadlines`] has something to do.
+    /// Whether [`ConnectionPool::check_deadlines`] has to be called.
     #[inline]
     #[must_use]
     pub fn is_check_due(&self, now_ns: u64) -> bool {
         self.shared.deadline_ns.is_some_and(|deadline_ns| deadline_ns <= now_ns)
     }
 
-    /// Ends what has taken too long, opens what is down and is to be tried again, and finds out when to look again. Whatever begins after this
-    /// cannot be overdue before its own time limit, so that looking costs nothing per request.
+    /// Ends steps and requests that timed out, reopens connections that are down and due, and computes the time of
+    /// the next check. Whatever begins later cannot time out before its own time limit, so a request needs no timer
+    /// of its own.
     pub fn check_deadlines(&mut self, now_ns: u64, effects: &mut impl Effects) {
         self.shared.deadline_ns = Some(now_ns + self.shared.settings.response_timeout_ns);
         for index in 0..self.connections.len() {
@@ -103,8 +105,8 @@ impl<S: Script> ConnectionPool<S> {
         }
     }
 
-    /// Takes note of when requests were handed to the kernel, once that is known: that is when they count as sent. The
-    /// system may queue them for a while, which is the generator's time and not the server's.
+    /// Records when requests were handed to the kernel, once that is known: that is their sending time. Time in a
+    /// queue of the generator does not count as the server's.
     #[inline]
     pub fn note_handed_over(&mut self, effects: &mut impl Effects) {
         let Self { shared: Shared { begun, detach_handed_over_ns, tally, .. }, connections, .. } = self;
@@ -131,7 +133,8 @@ impl<S: Script> ConnectionPool<S> {
         }
     }
 
-    /// The longest idle connection, what is due on it, and since when it is free.
+    /// Takes the connection that has been idle longest, the due time of its request, and the time since which it is
+    /// free.
     #[inline]
     pub(super) fn take_due(&mut self, now_ns: u64) -> Option<(usize, u64, u64)> {
         let &Idle { index, free_ns } = self.shared.idle.front()?;
@@ -141,7 +144,7 @@ impl<S: Script> ConnectionPool<S> {
         Some((index, due_ns, free_ns))
     }
 
-    /// Lets connections go on whose script wanted them to wait.
+    /// Continues connections whose script delay has ended.
     fn take_delayed(&mut self, now_ns: u64, effects: &mut impl Effects) {
         while self.shared.delayed.peek().is_some_and(|Reverse(delayed)| delayed.ready_ns <= now_ns) {
             let Some(Reverse(Delayed { ready_ns, index, epoch })) = self.shared.delayed.pop() else { return };
@@ -153,9 +156,9 @@ impl<S: Script> ConnectionPool<S> {
         }
     }
 
-    /// Opens what has not been opened so far: in a closed loop all of it; in an open one a connection for each request that
-    /// is due and has none, none being idle. Returns when the next request is due, ns, where that is for the pool to act on;
-    /// `due_ns` is that of the idle connections.
+    /// Opens unused connections: in a closed loop all of them, in an open loop one for each request that is due while
+    /// none is idle. Returns when the next request is due if the pool has to act then, ns; `due_ns` is that of the
+    /// idle connections.
     fn grow(&mut self, now_ns: u64, due_ns: Option<u64>, effects: &mut impl Effects) -> Option<u64> {
         if !self.shared.settings.is_open_loop {
             while self.shared.opening < CONNECTING_LIMIT && !self.unused.is_empty() {
@@ -173,7 +176,7 @@ impl<S: Script> ConnectionPool<S> {
         {
             self.open_unused(effects);
         }
-        // While a request waits, the next thing to do follows from an input.
+        // While a request waits, an input triggers the next step.
         if waiting > 0 {
             return None;
         }
@@ -187,75 +190,75 @@ impl<S: Script> ConnectionPool<S> {
     }
 }
 
-/// What the caller asks.
+/// Queries of the caller.
 impl<S: Script> ConnectionPool<S> {
-    /// Its counts.
+    /// The counts.
     #[must_use]
     pub fn tally(&self) -> &Tally {
         &self.shared.tally
     }
 
-    /// Where its requests come from.
+    /// The source of requests.
     #[must_use]
     pub fn source(&self) -> &Source<S> {
         &self.shared.source
     }
 
-    /// Connections that carry requests.
+    /// Number of connections that are up.
     #[must_use]
     pub fn up(&self) -> usize {
         self.shared.up
     }
 
-    /// Whether each connection that is opened at the beginning has been tried: in a closed loop all, in an open loop one.
+    /// Whether all initial connections have been tried: in a closed loop all, in an open loop one.
     #[must_use]
     pub fn has_tried_all(&self) -> bool {
         (self.shared.settings.is_open_loop || self.unused.is_empty()) && self.shared.opening == 0
     }
 
-    /// Whether connection `index` carries requests.
+    /// Whether connection `index` is up.
     #[inline]
     #[must_use]
     pub fn is_up(&self, index: usize) -> bool {
         self.connections[index].state == ConnectionState::Up
     }
 
-    /// Whether connection `index`, in this of its lives, waits for its name to be looked up.
+    /// Whether connection `index`, in this epoch, waits for its name lookup.
     #[must_use]
     pub fn is_resolving(&self, index: usize, epoch: u32) -> bool {
         let connection = &self.connections[index];
         connection.epoch == epoch && matches!(connection.state, ConnectionState::Resolving { .. })
     }
 
-    /// Requests that have fallen due by `now_ns`, whatever leaves in one piece.
+    /// Number of requests that were due by `now_ns`, whatever the size of a piece.
     #[must_use]
     pub fn requests_due(&self, now_ns: u64) -> u64 {
         self.due_count(now_ns) * u64::from(self.shared.source.batch())
     }
 
-    /// Whether every request has been taken and has ended, or a script has ended its thread.
+    /// Whether every request has been taken and has ended, or a script has stopped its thread.
     #[must_use]
     pub fn is_done(&self) -> bool {
         self.has_stopped() || (self.next_due_ns().is_none() && !self.connections.iter().any(Connection::is_busy))
     }
 
-    /// Whether a script has ended this thread.
+    /// Whether a script has stopped this thread.
     #[must_use]
     pub fn has_stopped(&self) -> bool {
         self.shared.stopped_ns.is_some()
     }
 
-    /// When the next request is due, ns, connections being free; `None` where no more will be.
+    /// When the next request is due if a connection is free, ns; `None` if no more will be.
     pub(super) fn next_due_ns(&self) -> Option<u64> {
         self.shared.schedule.as_ref().and_then(Schedule::next_due_ns)
     }
 
-    /// Pieces that have fallen due by `now_ns`.
+    /// Number of pieces that were due by `now_ns`.
     pub(super) fn due_count(&self, now_ns: u64) -> u64 {
         self.shared.schedule.as_ref().map_or(0, |schedule| schedule.due_count(now_ns))
     }
 
-    /// Pieces that have been handed out to connections.
+    /// Number of pieces that connections have taken.
     pub(super) fn taken(&self) -> u64 {
         self.shared.schedule.as_ref().map_or(0, Schedule::taken)
     }

@@ -1,12 +1,12 @@
-//! Which request follows from a redirect (RFC 9110, 15.4). Followed are those that stay on the same server: connections go
-//! to one, and load goes only where its user pointed it.
+//! The request that follows from a redirect (RFC 9110, 15.4). Only redirects to the same server are followed: all
+//! connections go to one server, and load goes only to the server that the user named.
 
 use std::sync::Arc;
 
 use super::settings::RequestSource;
 use crate::RequestTemplate;
 
-/// Header fields that tell of a body. RFC 9110, 15.4: "If the request method has been changed to GET or HEAD, remove
+/// Header fields that describe a body. RFC 9110, 15.4: "If the request method has been changed to GET or HEAD, remove
 /// content-specific header fields, including (but not limited to)" these.
 const CONTENT_FIELDS: [&str; 7] = [
     "content-encoding",
@@ -18,12 +18,12 @@ const CONTENT_FIELDS: [&str; 7] = [
     "last-modified",
 ];
 
-/// The request that follows from an answer to `source` with this status and Location, and its bytes; `None` where the
-/// answer stands. `source` is the request that was redirected, which may itself follow from a redirect.
+/// Returns the request, and its bytes, that follows from a response to `source` with this status and Location; `None`
+/// if the redirect is not followed. `source` is the redirected request, which may itself follow from a redirect.
 pub fn next(source: &RequestSource, status: u16, location: &[u8]) -> Option<(RequestSource, RequestTemplate)> {
     let method = source.method.as_str();
     let keeps = match status {
-        // "A user agent MAY change the request method from POST to GET", as all of them do; other methods stay.
+        // "A user agent MAY change the request method from POST to GET", and all of them do; other methods stay.
         301 | 302 => method != "POST",
         // "A retrieval request targeting that URI": GET or HEAD, and no body.
         303 => false,
@@ -63,7 +63,7 @@ mod tests {
         }
     }
 
-    /// The request after all of these redirects.
+    /// Returns the last request after all of these redirects.
     fn follow(method: &str, redirects: &[(u16, &str)]) -> Option<String> {
         let (mut source, mut bytes) = (source(method), None);
         for (status, location) in redirects {

@@ -1,5 +1,5 @@
-//! Sending requests: from the set of requests or from a script; in clear or through TLS; one by one or several in one piece.
-//! Owns which request a connection sends next, when a request counts as sent, and how a count of sent bytes is corrected.
+//! Sends requests: from the set or from a script, in clear or through TLS, one by one or as a batch. Owns which
+//! request a connection sends next, when a request counts as sent, and how a count of sent bytes is corrected.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -11,8 +11,8 @@ use super::source::{Script, Source};
 use crate::{expect_no_bodies, expects_no_body, Batch};
 
 impl Connection {
-    /// Gives the connection its next request, or lets it wait for one. It is wanted since `wanted_ns` and the connection can
-    /// carry one since `free_ns`: later, where it had to be opened again in between.
+    /// Gives the connection its next request, or makes it wait for one. The request is wanted since `wanted_ns`; the
+    /// connection is free since `free_ns`, which is later if the connection had to be reopened.
     #[inline]
     pub(super) fn next(
         &mut self,
@@ -33,7 +33,7 @@ impl Connection {
                     return shared.delayed.push(Reverse(Delayed { ready_ns, index, epoch }));
                 }
                 Err(error) => {
-                    // The request that was to wait fails, where one is due; else it is an error without a request.
+                    // If a request is due, it fails; else the error has no request.
                     let requests = script.batch();
                     let is_due = shared.take(free_ns, wanted_ns).is_some();
                     return shared.script_failed(&error, if is_due { requests } else { 1 }, effects);
@@ -43,7 +43,7 @@ impl Connection {
         self.offer(wanted_ns, free_ns, shared, effects);
     }
 
-    /// As [`Connection::next`], once a script has let the connection go on.
+    /// Like [`Connection::next`], after a script's delay.
     #[inline]
     pub(super) fn offer(
         &mut self,
@@ -52,10 +52,10 @@ impl Connection {
         shared: &mut Shared<impl Script>,
         effects: &mut impl Effects,
     ) {
-        // Whether it is time is asked of the instant when it became free: answers of one wait are all there at once.
+        // `free_ns` decides whether a request is due, because the responses of one wait all arrive together.
         match shared.take(free_ns, wanted_ns) {
             Some(due_ns) => {
-                // The longest idle connection could have taken it, had this one not come first.
+                // The longest idle connection could have sent it if this one had not come first.
                 let free_ns = shared.idle.front().map_or(free_ns, |idle| idle.free_ns);
                 self.begin(due_ns, free_ns, shared, effects);
             }
@@ -66,8 +66,8 @@ impl Connection {
         }
     }
 
-    /// Sends a request, or a batch; `free_ns` says since when some connection was free for it. Until then it waited for the
-    /// server, which is in its latency; only what came after that is our own lateness.
+    /// Sends a request or a batch; `free_ns` is the time since which some connection was free for it. Earlier waiting
+    /// counts as latency, because it is due to the server; later waiting counts as our lateness.
     #[inline]
     pub(super) fn begin(
         &mut self,
@@ -117,7 +117,7 @@ impl Connection {
                 let batch = Batch { bytes: request.len(), requests, expects_no_body: expects_no_body(&request) };
                 let mixed = (requests > 1).then(|| expect_no_bodies(&request));
                 if let Some(None) = mixed {
-                    let says = "of more than 64 requests in one piece all or none may be HEAD";
+                    let says = "a batch of more than 64 requests must be all HEAD or contain no HEAD";
                     shared.script_failed(says, requests, effects);
                 } else {
                     self.exchange.begin(due_ns, wanted_ns, batch);
@@ -133,7 +133,7 @@ impl Connection {
         shared.out = request;
     }
 
-    /// Sends a request whose bytes are not among the settings'.
+    /// Sends a request whose bytes are not part of the settings.
     pub(super) fn send_whole(&mut self, bytes: &[u8], shared: &mut Shared<impl Script>, effects: &mut impl Effects) {
         if self.tls.is_some() {
             return self.send_sealed(bytes, shared, effects);
@@ -157,18 +157,18 @@ impl Connection {
         }
     }
 
-    /// Sends records of TLS, or the request for a proxy: no requests by themselves.
+    /// Sends TLS records, or the request to a proxy; they do not count as requests.
     pub(super) fn send_records(&mut self, bytes: &[u8], effects: &mut impl Effects) -> Result<(), Failure> {
         let taken = effects.send_copy(self.index, bytes)?;
         self.records_left += bytes.len() - taken;
         Ok(())
     }
 
-    /// Counts what the system took of a request. Records of TLS count once they are all gone.
+    /// Counts what the system took of a request. TLS records count when all of them are sent.
     #[inline]
     pub(super) fn sent(&mut self, bytes: usize, shared: &mut Shared<impl Script>, effects: &mut impl Effects) {
         let mut bytes = bytes;
-        // What a handshake or a proxy was sent goes before the request.
+        // Bytes for the handshake or the proxy come before the request.
         let records = bytes.min(self.records_left);
         self.records_left -= records;
         bytes -= records;
@@ -187,8 +187,8 @@ impl Connection {
         }
     }
 
-    /// Sending failed. Where the connection has gone, the server may have answered before it hung up: that is seen, and
-    /// the failure counted, when receiving ends.
+    /// Handles a failed send. If the server closed the connection, it may have responded before; the end of receiving
+    /// shows that and counts the failure.
     pub(super) fn not_sent(&mut self, failure: Failure, shared: &mut Shared<impl Script>, effects: &mut impl Effects) {
         match failure.name {
             name @ "reset" => self.broken = Some(name),
@@ -196,11 +196,11 @@ impl Connection {
         }
     }
 
-    /// Corrects what was counted as sent.
+    /// Corrects the count of sent bytes.
     pub(super) fn take_back(&mut self, bytes: usize, effects: &mut impl Effects) {
         if bytes > 0 {
             self.exchange.take_back(bytes);
-            // A request that was answered all the same has been a request.
+            // A request that was answered still counts as sent.
             let requests = if self.exchange.is_answered() { 0 } else { self.exchange.batch_requests() };
             effects.take_back(bytes as u64, u64::from(requests));
         }

@@ -1,58 +1,58 @@
-//! What all connections of a load have in common. Owns how a request is made from its URL, method, fields and body; every
-//! value here has been checked by whoever fills it in.
+//! Settings that all connections of a load share. Owns how a request is built from its URL, method, fields and body.
+//! The caller has validated every value.
 
 use std::sync::Arc;
 
 use crate::{RequestSet, RequestTemplate, TemplateError, Url};
 use leadline_tls::ClientTls;
 
-/// The load's requests, limits and way of connecting.
+/// The requests, limits and connection parameters of a load.
 #[derive(Clone)]
 pub struct Settings {
     /// The requests.
     pub requests: RequestSet,
-    /// The bytes of all of them.
+    /// The bytes of all requests.
     pub payload: Arc<[u8]>,
-    /// What each was made from, for redirects and for messages.
+    /// The source of each request, for redirects and messages.
     pub sources: Vec<RequestSource>,
-    /// The server as messages name it.
+    /// The server's name in messages.
     pub server: String,
-    /// The CONNECT request for the proxy, where the way to the server leads through one.
+    /// The CONNECT request to the proxy, if a proxy is used.
     pub proxy_request: Option<Vec<u8>>,
-    /// TLS, where the server speaks it.
+    /// TLS, if the server uses it.
     pub tls: Option<ClientTls>,
-    /// How long each step of opening a connection may take, ns.
+    /// Time limit of each step of opening a connection, ns.
     pub connect_timeout_ns: u64,
-    /// How long a request may take, ns.
+    /// Time limit of a request, ns.
     pub response_timeout_ns: u64,
-    /// Requests after which a connection is closed; unlimited where absent.
+    /// Number of requests after which a connection is closed; `None` means unlimited.
     pub requests_per_connection: Option<u64>,
-    /// Redirects that are followed for one request.
+    /// Maximum number of redirects for one request.
     pub redirects: u32,
-    /// Whether requests are due at a rate. Connections are opened as they are needed then, else all at once.
+    /// Whether requests are due at a rate. If so, connections are opened as they are needed, else all at the start.
     pub is_open_loop: bool,
 }
 
-/// A request as it was asked for, or as a redirect asks for it.
+/// The parts of a request, from the user or from a redirect.
 #[derive(Clone, Debug)]
 pub struct RequestSource {
-    /// Where it goes.
+    /// Target URL.
     pub url: Url,
-    /// Its method.
+    /// Method.
     pub method: String,
-    /// Its header fields, those that the whole load adds included.
+    /// Header fields, including those of the whole load.
     pub headers: Vec<(String, String)>,
-    /// Its body.
+    /// Body.
     pub body: Option<Arc<[u8]>>,
-    /// Whether its target is absolute, as a proxy wants it.
+    /// Whether the target is absolute, as a proxy requires.
     pub is_proxied: bool,
 }
 
 impl RequestSource {
-    /// Its bytes.
+    /// Builds the request's bytes.
     ///
     /// # Errors
-    /// What in it cannot go into a request.
+    /// Which part is invalid in a request.
     pub fn template(&self) -> Result<RequestTemplate, TemplateError> {
         let headers = self.headers.iter().map(|(name, value)| (name.as_str(), value.as_str()));
         let absolute;

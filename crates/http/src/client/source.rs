@@ -1,53 +1,53 @@
-//! Where requests come from: a set of requests that take turns, or a script that makes each one and may look at its response.
+//! The source of requests: a fixed set, or a script that makes each request and may read its response.
 
 use std::net::SocketAddr;
 
 use super::capture::Capture;
 use crate::Picker;
 
-/// A script that makes requests, as far as connections know it. Errors are its own messages.
+/// A script that makes requests. Its errors are messages of the script.
 pub trait Script {
-    /// How many requests it makes at a time; they are sent in one piece.
+    /// Number of requests per call; they are sent in one piece.
     fn batch(&self) -> u32;
 
-    /// Whether it looks at responses.
+    /// Whether the script reads responses.
     fn wants_responses(&self) -> bool;
 
-    /// Where its thread's connections go, where that is not the load's server.
+    /// The address of its thread's connections; `None` means the load's server.
     fn address(&self) -> Option<SocketAddr>;
 
-    /// Whether it has ended its thread.
+    /// Whether the script has stopped its thread.
     fn has_stopped(&self) -> bool;
 
-    /// Fill an empty `out` with the next request, or batch.
+    /// Appends the next request or batch to an empty `out`.
     ///
     /// # Errors
-    /// Why there is none.
+    /// Why there is no request.
     fn request(&mut self, out: &mut Vec<u8>) -> Result<(), String>;
 
-    /// How long to wait before the next request, ms.
+    /// Returns the delay before the next request, ms.
     ///
     /// # Errors
-    /// Why that is not known.
+    /// Why the script failed.
     fn delay_ms(&mut self) -> Result<u64, String>;
 
-    /// Look at a response.
+    /// Passes a response to the script.
     ///
     /// # Errors
-    /// Why it cannot.
+    /// Why the script failed.
     fn on_response(&mut self, status: u16, response: &Capture) -> Result<(), String>;
 }
 
-/// Where requests come from.
+/// A source of requests.
 pub enum Source<S> {
-    /// The set of requests, in turn.
+    /// The fixed set, in turn.
     Fixed(Picker),
     /// A script.
     Script(Box<S>),
 }
 
 impl<S: Script> Source<S> {
-    /// How many requests are sent in one piece.
+    /// Number of requests in one piece.
     #[must_use]
     pub fn batch(&self) -> u32 {
         match self {
@@ -56,12 +56,12 @@ impl<S: Script> Source<S> {
         }
     }
 
-    /// Whether header fields and bodies of responses are wanted.
+    /// Whether the source needs header fields and bodies of responses.
     pub(super) fn wants_responses(&self) -> bool {
         matches!(self, Source::Script(script) if script.wants_responses())
     }
 
-    /// Where this thread's connections go, where that is not the load's server.
+    /// The address of this thread's connections; `None` means the load's server.
     pub(super) fn address(&self) -> Option<SocketAddr> {
         match self {
             Source::Fixed(_) => None,

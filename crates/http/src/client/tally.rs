@@ -1,45 +1,45 @@
-//! What a pool counts besides what [`Effects`](super::Effects) counts at once.
+//! Counters of a pool beside those that [`Effects`](super::Effects) keeps.
 
 /// Counts of one thread's requests and connections.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Requests whose last byte was sent and whose response was not complete when the time was over.
+    /// Requests that were sent completely and had no complete response when the load ended.
     pub unanswered: u64,
-    /// Those of them that had been sent more than a second before.
+    /// Unanswered requests that were sent more than a second before the end.
     pub unanswered_long: u64,
-    /// Requests that were due and not sent whole when the time was over.
+    /// Requests that were due and not sent completely when the load ended.
     pub unsent: u64,
-    /// Those of them that waited for the server: no connection was free, or the socket did not take them.
+    /// Unsent requests that waited for the server: no connection was free, or the socket did not take them.
     pub unsent_while_busy: u64,
-    /// Those of them that were too many to take the age of each.
+    /// Unsent requests whose age was not recorded because there were too many.
     pub unsent_without_age: u64,
-    /// Requests that were sent, and fell due while no connection was free.
+    /// Requests that were sent, and were due while no connection was free.
     pub due_while_busy: u64,
-    /// Connections that could not be opened again by the end.
+    /// Connections that could not be reopened by the end.
     pub connections_down: u64,
-    /// Bytes of bodies.
+    /// Bytes of response bodies.
     pub body_bytes: u64,
-    /// Connections whose TCP handshake ended well.
+    /// Connections whose TCP handshake succeeded.
     pub connections_opened: u64,
-    /// TLS handshakes that authenticated.
+    /// TLS handshakes with a certificate.
     pub tls_full: u64,
     /// TLS handshakes that resumed a session.
     pub tls_resumed: u64,
     /// Redirects that were followed.
     pub redirects: u64,
-    /// Requests that the socket did not take at once.
+    /// Requests that the socket did not take completely at once.
     pub pushback: u64,
-    /// Responses by their status code's first digit.
+    /// Responses by the first digit of their status code.
     pub status: [u64; 10],
     /// When the first request was sent, ns.
     pub first_sent_ns: Option<u64>,
-    /// When the last request ended, answered or not, ns.
+    /// When the last request ended, with or without a response, ns.
     pub last_ns: Option<u64>,
     /// When the load ended, ns.
     pub end_ns: Option<u64>,
 }
 
-/// Names of [`Tally::status`], by place.
+/// Names of the elements of [`Tally::status`].
 pub const STATUS_CLASSES: [&str; 10] = [
     "status_0xx",
     "status_1xx",

@@ -1,5 +1,5 @@
-//! The machine in virtual time, against a world that each test plays: servers are functions, every effect is kept, and the
-//! clock stands still until the next thing happens. So counts and times are exact.
+//! Tests of the machine in virtual time against a simulated network: servers are functions, every effect is recorded,
+//! and the clock moves only to the next event. So counts and times are exact.
 
 mod ending;
 mod fates;
@@ -16,11 +16,11 @@ use crate::{ClosedLoop, OpenLoop, RequestSet, Schedule, ThreadShare, Url};
 
 const MS: u64 = 1_000_000;
 const SECOND: u64 = 1_000_000_000;
-/// When loads begin: their connections are open by then.
+/// Start of each load; its connections are open by then.
 const START_NS: u64 = SECOND;
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
-/// A script of fixed functions; each is given how often it was called before.
+/// A script of fixed functions; each receives the number of its earlier calls.
 struct TestScript {
     batch: u32,
     calls: u64,
@@ -30,7 +30,7 @@ struct TestScript {
 }
 
 impl TestScript {
-    /// A script that makes `batch` GET requests at a time.
+    /// A script that makes `batch` GET requests per call.
     fn gets(batch: u32) -> Self {
         const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
         let request = |_| Ok(GET.to_owned());
@@ -72,7 +72,7 @@ impl Script for TestScript {
     }
 }
 
-/// One GET request to `http://a/`, with time limits of 1 s for connecting and 10 s for responses.
+/// Settings for one GET request to `http://a/`, with time limits of 1 s for connecting and 10 s for responses.
 fn settings() -> Settings {
     settings_of(&["http://a/"])
 }
@@ -111,7 +111,7 @@ struct Load {
     end_ns: u64,
 }
 
-/// What a load leaves.
+/// The results of a load.
 struct Ended {
     due: u64,
     tally: Tally,
@@ -135,8 +135,8 @@ impl Load {
         Self { pool, world, is_open_loop, batch, end_ns: 0 }
     }
 
-    /// Opens the connections, then lets this many requests fall due within `duration_ns`; as many as there is time for where
-    /// `number` is absent.
+    /// Opens the connections, then runs a load of `number` requests within `duration_ns`; without `number`, only the
+    /// time limits it.
     fn run(mut self, number: Option<u64>, duration_ns: u64) -> Ended {
         assert!(!self.is_open_loop, "an open loop has a rate");
         let share = ThreadShare { index: 0, threads: 1, batch: self.batch };
@@ -145,7 +145,7 @@ impl Load {
         self.finish(START_NS + duration_ns)
     }
 
-    /// The same at a rate.
+    /// Runs an open loop at a rate.
     fn run_at_rate(mut self, per_s: f64, number: Option<u64>, duration_ns: u64) -> Ended {
         assert!(self.is_open_loop, "a closed loop has no rate");
         let share = ThreadShare { index: 0, threads: 1, batch: self.batch };
@@ -156,7 +156,7 @@ impl Load {
         self.finish(START_NS + duration_ns)
     }
 
-    /// Tries each connection that is opened at the beginning.
+    /// Tries each initial connection.
     fn open(&mut self) {
         self.pool.open_first(&mut self.world);
         self.turn_until(START_NS, |_| false);
@@ -176,7 +176,7 @@ impl Load {
         Ended { due, tally: self.pool.into_parts().0, world: self.world }
     }
 
-    /// A worker's loop, over the world's events.
+    /// A worker's loop over the simulated events.
     fn turn_until(&mut self, until_ns: u64, is_over: impl Fn(&ConnectionPool<TestScript>) -> bool) {
         let Self { pool, world, .. } = self;
         for _ in 0..1_000_000 {
@@ -195,22 +195,22 @@ impl Load {
                 pool.handle(index, world.now_ns, input, world);
             }
         }
-        panic!("the load does not come to an end");
+        panic!("the load does not end");
     }
 }
 
 impl Ended {
-    /// Requests: due, sent, answered, unanswered, unsent, failed; each has one fate.
+    /// The numbers of requests: due, sent, answered, unanswered, unsent, failed. Each request has one outcome.
     fn counts(&self) -> [u64; 6] {
         let failed = self.world.failures.values().sum();
         self.counts_with(failed)
     }
 
-    /// The same, where this many of the failures are those of requests.
+    /// The same numbers, with `failed` failures that belong to requests.
     fn counts_with(&self, failed: u64) -> [u64; 6] {
         let Self { due, tally, world } = self;
         let counts = [*due, world.sent, world.responses, tally.unanswered, tally.unsent, failed];
-        assert_eq!(counts[0], counts[2..].iter().sum::<u64>(), "each request has one fate: {counts:?}");
+        assert_eq!(counts[0], counts[2..].iter().sum::<u64>(), "each request has one outcome: {counts:?}");
         counts
     }
 
@@ -224,7 +224,7 @@ impl Ended {
     }
 }
 
-/// A server that gives each request this response, after 1 ms.
+/// A server that answers each request with this response after 1 ms.
 fn says(response: &'static str) -> World {
     World::new(move |_| vec![Reaction::says(MS, response)])
 }

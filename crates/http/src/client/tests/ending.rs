@@ -1,9 +1,9 @@
-//! What is counted when a load ends, and how due requests meet busy connections.
+//! Tests of what is counted at the end of a load, and of requests that are due while connections are busy.
 
 use super::world::{Accept, Asked, Sending};
 use super::*;
 
-/// More than anything that is sent here.
+/// More bytes than any test sends.
 const ALL_BYTES: usize = 1 << 20;
 
 fn open_loop() -> Settings {
@@ -19,20 +19,20 @@ fn a_server_that_falls_silent_does_not_shorten_the_load() {
     assert_eq!(open.counts(), [4000, 8, 6, 2, 3992, 0]);
     for ended in [closed, open] {
         let tally = &ended.tally;
-        assert_eq!(tally.end_ns, Some(START_NS + 4 * SECOND), "it tried until the end");
+        assert_eq!(tally.end_ns, Some(START_NS + 4 * SECOND), "it retried until the end");
         assert_eq!((tally.unanswered_long, ended.world.kept), (2, 2));
-        // Only responses have a latency; of every other request the age is kept.
+        // Only responses have a latency; of every other request the age is recorded.
         assert_eq!((ended.values(Metric::Latency).len(), ended.values(Metric::Service).len()), (6, 6));
         assert_eq!(ended.values(Metric::LatencyCensored).len() as u64, 2 + tally.unsent);
         assert_eq!(ended.values(Metric::ServiceCensored).len(), 2);
-        // With all connections busy, the generator is not why requests were not sent.
+        // All connections were busy, so the generator is not the reason for unsent requests.
         assert_eq!(tally.unsent_while_busy, tally.unsent);
     }
 }
 
 #[test]
 fn what_waits_for_a_connection_is_not_late() {
-    // All requests but the first fall due before the first response.
+    // All requests but the first are due before the first response.
     let server = |asked: &Asked<'_>| vec![Reaction::says(if asked.total == 0 { 2 * SECOND } else { MS }, OK)];
     let ended = Load::new(open_loop(), 1, World::new(server)).run_at_rate(1000.0, Some(100), 10 * SECOND);
     assert_eq!(ended.counts(), [100, 100, 100, 0, 0, 0]);
@@ -57,7 +57,7 @@ fn a_paced_number_of_requests_takes_up_as_many_gaps() {
 
 #[test]
 fn what_fell_due_in_the_last_wait_is_sent_unless_the_server_has_all_connections() {
-    // The second request falls due a quarter of a microsecond before the end, which the wait oversleeps.
+    // The second request is due a quarter of a microsecond before the end, and the wait ends after it.
     for (world, counts) in [(says(OK), [2, 2, 1, 1, 0, 0]), (World::new(|_| Vec::new()), [2, 1, 0, 1, 1, 0])] {
         let mut load = Load::new(open_loop(), 1, world);
         let stage = Stage { from_per_s: 20.0001, to_per_s: 20.0001, duration_ns: SECOND };
@@ -75,13 +75,13 @@ fn what_fell_due_in_the_last_wait_is_sent_unless_the_server_has_all_connections(
 fn requests_that_the_kernel_has_at_the_end_are_sent_and_unanswered() {
     let silent = |sending| World { sending, ..World::new(|_| Vec::new()) };
     let three = |sending| Load::scripted(settings(), TestScript::gets(3), silent(sending)).run(None, SECOND).counts();
-    // The kernel has the three requests, and says so only when the socket is detached.
+    // The kernel has the three requests, and reports it only when the socket is detached.
     assert_eq!(three(Sending::Silent(ALL_BYTES)), [3, 3, 0, 3, 0, 0]);
-    // It has a part of them, or nothing: what has not left whole is unsent.
+    // The kernel has part of them, or nothing: an incomplete piece is unsent.
     for taken_bytes in [0, 10] {
         assert_eq!(three(Sending::Silent(taken_bytes)), [3, 0, 0, 0, 3, 0], "{taken_bytes}");
     }
-    // So it is with a request of the set.
+    // The same holds for a request of the set.
     let one = Load::new(settings(), 1, silent(Sending::Silent(ALL_BYTES))).run(None, SECOND);
     assert_eq!(one.counts(), [1, 1, 0, 1, 0, 0]);
 }
@@ -94,7 +94,7 @@ fn a_request_that_waits_for_its_connection_to_be_opened_again_is_unsent() {
     let ended = Load::new(once, 1, world).run(None, 500 * MS);
     assert_eq!(ended.counts(), [2, 1, 1, 0, 1, 0]);
     assert_eq!(ended.tally.unsent_while_busy, 1);
-    assert_eq!(ended.values(Metric::LatencyCensored), [499 * MS], "since the response that it follows");
+    assert_eq!(ended.values(Metric::LatencyCensored), [499 * MS], "since the response before it");
 }
 
 #[test]

@@ -1,9 +1,9 @@
-//! What requests are counted as: whatever a server does with them, each has one fate.
+//! Tests of request outcomes: whatever a server does, each request counts as exactly one.
 
 use super::world::{Asked, Sending, What};
 use super::*;
 
-/// More than anything that is sent here.
+/// More bytes than any test sends.
 const ALL_BYTES: usize = 1 << 20;
 
 /// A load of nine requests over two connections.
@@ -11,7 +11,7 @@ fn nine(server: impl FnMut(&Asked<'_>) -> Vec<Reaction> + 'static) -> Ended {
     Load::new(settings(), 2, World::new(server)).run(Some(9), 200 * SECOND)
 }
 
-/// A load of batches of three requests over one connection; the server is asked once for each batch.
+/// A load of batches of three requests over one connection; the server function runs once per batch.
 fn threes(number: Option<u64>, world: World) -> Ended {
     let script = TestScript::gets(3);
     Load::scripted(settings(), script, World { is_raw: true, ..world }).run(number, SECOND)
@@ -31,7 +31,7 @@ fn each_misbehaviour_is_counted_by_its_name() {
         let ended = nine(move |_| reactions.clone());
         assert_eq!(ended.failures(), [(name, 9)]);
         assert_eq!(ended.counts(), [9, 9, 0, 0, 0, 9], "{name}");
-        assert!(ended.tally.connections_opened >= 9, "a failed connection is opened again");
+        assert!(ended.tally.connections_opened >= 9, "a failed connection is reopened");
         let aged = if name == "response_timeout" { vec![10 * SECOND; 9] } else { Vec::new() };
         assert_eq!(ended.values(Metric::LatencyCensored), aged, "{name}");
         assert_eq!(ended.values(Metric::ServiceCensored), aged, "{name}");
@@ -59,7 +59,7 @@ fn a_server_that_hangs_up_unannounced_fails_what_was_outstanding() {
         0 => vec![Reaction::says(MS, OK)],
         _ => vec![Reaction(MS, What::Breaks("reset"))],
     };
-    // The second request is out when the connection breaks behind the first one's response.
+    // The second request is sent when the connection breaks after the first response.
     let hasty = |asked: &Asked<'_>| match asked.number {
         0 => vec![Reaction::says(MS, OK), Reaction(MS, What::Breaks("reset"))],
         _ => Vec::new(),
@@ -76,7 +76,7 @@ fn a_batch_that_is_answered_in_part_fails_the_rest() {
     let hangs_up = World::new(|_| vec![Reaction::says(MS, OK), Reaction::hangs_up(2 * MS)]);
     let ended = threes(Some(3), hangs_up);
     assert_eq!((ended.counts(), ended.failures()), ([3, 3, 1, 0, 0, 2], vec![("closed_early", 2)]));
-    // So it is where the response says that it is the last.
+    // The same holds if the response announces that it is the last.
     let last = says("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n");
     let ended = threes(Some(3), last);
     assert_eq!((ended.counts(), ended.failures()), ([3, 3, 1, 0, 0, 2], vec![("closed_early", 2)]));
@@ -91,7 +91,7 @@ fn a_response_with_more_behind_it_fails_its_request() {
     assert_eq!(ended.failures(), [("malformed_unsolicited_bytes", 1)]);
     assert!(ended.values(Metric::Latency).is_empty());
     assert_eq!(ended.tally.status, [0; 10]);
-    // Of a batch, the responses before it stand.
+    // The earlier responses of a batch stay valid.
     let four = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".repeat(4);
     let world = World::new(move |_| vec![Reaction::says(MS, &four)]);
     assert_eq!(threes(Some(3), world).counts(), [3, 3, 2, 0, 0, 1]);
@@ -103,7 +103,7 @@ fn a_response_that_a_script_fails_at_has_one_fate() {
     let ended = Load::scripted(settings(), fails, says(OK)).run(Some(2), SECOND);
     assert_eq!((ended.counts(), ended.failures()), ([1, 1, 0, 0, 0, 1], vec![("script_error", 1)]));
     assert!(ended.values(Metric::Latency).is_empty());
-    // The first request is wanted when the connection is up, the second with the first one's response.
+    // The first request is wanted when the connection is up, the second when the first response arrives.
     let delay_ms = |calls| if calls > 0 { Err("no".to_owned()) } else { Ok(0) };
     let fails = TestScript { delay_ms, ..TestScript::gets(1) };
     let ended = Load::scripted(settings(), fails, says(OK)).run(Some(2), SECOND);
@@ -119,7 +119,7 @@ fn a_script_lets_its_connection_wait() {
     let waits = TestScript { delay_ms: |_| Ok(20), ..TestScript::gets(1) };
     let ended = Load::scripted(settings(), waits, says(OK)).run(Some(3), SECOND);
     assert_eq!(ended.counts(), [3, 3, 3, 0, 0, 0]);
-    // The wait is no part of a latency: a request is due when its wait is over.
+    // The delay is not part of a latency: a request is due when its delay ends.
     assert_eq!(ended.values(Metric::Latency), [MS; 3]);
     assert_eq!(ended.tally.last_ns, Some(START_NS + 43 * MS));
 }
@@ -196,8 +196,8 @@ fn a_redirect_that_comes_before_its_request_left_is_a_response() {
         "GET /b" => vec![Reaction::says(MS, OK)],
         _ => vec![Reaction::says(MS, "HTTP/1.1 302 Found\r\nLocation: /b\r\nContent-Length: 0\r\n\r\n")],
     };
-    // Of the first request nothing is known to have left: what is left of it would be read as part of the next. One that
-    // has left is followed, and both are one request.
+    // Nothing is known to be sent of the first request, and its rest would be read as part of the next. A request
+    // that was sent is followed, and both count as one request.
     for (sending, redirects) in [(Sending::Silent(0), 0), (Sending::Told(0), 1)] {
         let settings = Settings { redirects: 5, ..settings() };
         let ended = Load::new(settings, 1, World { sending, ..World::new(server) }).run(Some(1), SECOND);

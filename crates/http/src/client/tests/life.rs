@@ -1,15 +1,15 @@
-//! How connections come up, fail, are lost and come up again.
+//! Tests of how connections open, fail, are lost and reopen.
 
 use super::world::{Accept, Asked, ADDRESS};
 use super::*;
 use leadline_tls::{ClientTls, ServerTls, TlsOptions, TlsServer, TlsVersion};
 
-/// Gaps between attempts to connect, ms.
+/// Delays between attempts to connect, ms.
 fn gaps_ms(world: &World) -> Vec<u64> {
     world.attempts_ns.windows(2).map(|pair| (pair[1] - pair[0]) / MS).collect()
 }
 
-/// What is counted while connections are opened.
+/// The recorded effects of opening connections.
 fn opened(settings: Settings, world: World) -> World {
     let mut load = Load::new(settings, 1, world);
     load.open();
@@ -25,7 +25,7 @@ fn a_connection_that_cannot_be_opened_again_is_down_and_tried_ever_more_seldom()
     assert_eq!(ended.counts_with(1), [1, 1, 0, 0, 0, 1]);
     let refused = ended.world.failures["connection_refused"];
     assert_eq!(ended.world.failures, [("closed_early", 1), ("connection_refused", refused)].into());
-    // Each attempt takes 1 ms and is followed by twice the delay of the one before, up to 1 s.
+    // Each attempt takes 1 ms; the delay after it is twice the previous one, up to 1 s.
     assert_eq!(gaps_ms(&ended.world)[1..], [11, 21, 41, 81, 161, 321, 641, 1001, 1001]);
 }
 
@@ -113,7 +113,7 @@ fn an_open_loop_opens_connections_as_it_needs_them() {
     let slow = World::new(|_| vec![Reaction::says(25 * MS, OK)]);
     let ended = Load::new(open_loop(), 1000, slow).run_at_rate(1000.0, Some(200), SECOND);
     assert_eq!(ended.counts(), [200, 200, 200, 0, 0, 0]);
-    // One for each request that falls due within a response time, and within TCP's handshake.
+    // One connection for each request that is due within a response time or a TCP handshake.
     assert!((25..30).contains(&ended.tally.connections_opened), "{}", ended.tally.connections_opened);
     let ended = Load::new(open_loop(), 1000, says(OK)).run_at_rate(50.0, Some(25), SECOND);
     assert_eq!((ended.counts(), ended.tally.connections_opened), ([25, 25, 25, 0, 0, 0], 1));
@@ -136,7 +136,7 @@ fn client_tls(ca_pem: Option<&str>) -> ClientTls {
     .unwrap()
 }
 
-/// A server that answers over TLS, and after `requests` of a connection hangs up without a word; and its certificate.
+/// A TLS server that closes without close_notify after `requests` of a connection; and its certificate.
 fn sealed(requests: usize) -> (World, String) {
     let (tls, certificate_pem) = ServerTls::self_signed(&["localhost".to_owned()]).unwrap();
     let (mut server, mut answered) = (None, 0);

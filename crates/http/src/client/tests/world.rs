@@ -1,5 +1,4 @@
-//! The effects' virtual side: a clock that a test moves, sockets whose peers are functions, and a list of all that was
-//! recorded.
+//! A simulated network: a clock that a test moves, sockets whose peers are functions, and a record of all effects.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -10,13 +9,13 @@ use super::super::{Attempt, Detached, Effects, Failure, Input, Metric, Opening, 
 use super::MS;
 use crate::Timing;
 
-/// A request that reached a server.
+/// A request that reached the server.
 pub struct Asked<'r> {
-    /// Which request it is on its socket, from 0.
+    /// Index of the request on its socket, from 0.
     pub number: u64,
-    /// Which request it is on all sockets, from 0.
+    /// Index of the request over all sockets, from 0.
     pub total: u64,
-    /// Its head, or the bytes as they came where the server reads raw bytes.
+    /// The head, or the raw bytes if the server reads raw bytes.
     pub bytes: &'r [u8],
 }
 
@@ -28,7 +27,7 @@ impl Asked<'_> {
     }
 }
 
-/// What a server does, this long after it was asked, ns.
+/// A server's action, this many ns after the request.
 #[derive(Clone, Debug)]
 pub struct Reaction(pub u64, pub What);
 
@@ -37,7 +36,7 @@ pub enum What {
     Says(Vec<u8>),
     HangsUp,
     Breaks(&'static str),
-    /// The system did not take this many bytes that it had promised to take.
+    /// The system did not take this many bytes that it had promised.
     TakesBack(usize),
 }
 
@@ -51,23 +50,23 @@ impl Reaction {
     }
 }
 
-/// How TCP's handshake goes, 1 ms after it began.
+/// Outcome of a TCP handshake, 1 ms after it began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Accept {
     Yes,
     Refused,
-    /// It is never answered.
+    /// The handshake gets no response.
     Never,
 }
 
-/// What the system does with what is sent.
+/// What the system does with sent bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sending {
     /// Takes all of it at once.
     Promised,
-    /// Takes all of it, and says so this long after, ns.
+    /// Takes all bytes, and reports it after this delay, ns.
     Told(u64),
-    /// Takes this much, and says so only when the socket is detached.
+    /// Takes this many bytes, and reports it only when the socket is detached.
     Silent(usize),
 }
 
@@ -86,18 +85,18 @@ pub enum Event {
 pub type LookUp = Box<dyn FnMut() -> Option<Result<SocketAddr, String>>>;
 pub type Server = Box<dyn FnMut(&Asked<'_>) -> Vec<Reaction>>;
 
-/// See the file's head.
+/// The simulated network.
 pub struct World {
     pub now_ns: u64,
     pub payload: Arc<[u8]>,
     pub sending: Sending,
-    /// How long what is sent is queued before it is handed over, ns.
+    /// Time that sent bytes are queued before they are handed over, ns.
     pub queue_ns: u64,
-    /// Answers each attempt to connect, by its number.
+    /// Answers each attempt to connect, by its index.
     pub accept: Box<dyn FnMut(u64) -> Accept>,
-    /// Answers each look-up, where there are any: nothing is an answer that never comes.
+    /// Answers each name lookup, if set; `None` means that no answer comes.
     pub resolve: Option<LookUp>,
-    /// Whether the server is given bytes as they come, and not requests.
+    /// Whether the server receives raw bytes instead of requests.
     pub is_raw: bool,
     pub server: Server,
     pub sockets: BTreeMap<usize, Socket>,
@@ -110,7 +109,7 @@ pub struct World {
     pub handed_over_ns: u64,
     /// When each attempt to connect began, ns.
     pub attempts_ns: Vec<u64>,
-    /// Each request's method and target.
+    /// Method and target of each request.
     pub asked: Vec<String>,
     pub sent_bytes: u64,
     pub sent: u64,
@@ -119,12 +118,12 @@ pub struct World {
     pub kept: usize,
     pub failures: BTreeMap<&'static str, u64>,
     pub examples: BTreeMap<&'static str, String>,
-    /// Metric, due and value.
+    /// Metric, due time and value.
     pub recorded: Vec<(Metric, Option<u64>, u64)>,
 }
 
 impl World {
-    /// A world whose server answers like this.
+    /// Creates a network with this server.
     pub fn new(server: impl FnMut(&Asked<'_>) -> Vec<Reaction> + 'static) -> Self {
         Self {
             now_ns: 0,
@@ -156,12 +155,12 @@ impl World {
         }
     }
 
-    /// When the next thing happens, ns.
+    /// Time of the next event, ns.
     pub fn next_event_ns(&self) -> Option<u64> {
         self.events.first_key_value().map(|((at_ns, _), _)| *at_ns)
     }
 
-    /// The next thing that has happened by now.
+    /// Takes the next event that has happened by now.
     pub fn next_event(&mut self) -> Option<(usize, Input)> {
         loop {
             let entry = self.events.first_entry().filter(|entry| entry.key().0 <= self.now_ns)?;
@@ -182,7 +181,7 @@ impl World {
         }
     }
 
-    /// Hands over what is queued, as a wait does.
+    /// Hands queued bytes over, as a wait does.
     pub fn hand_over(&mut self) {
         if self.queue.is_empty() {
             return;
@@ -200,7 +199,7 @@ impl World {
         self.events.insert((self.now_ns + after_ns, self.last_event), (index, socket.id, event));
     }
 
-    /// Bytes reach the server.
+    /// Delivers bytes to the server.
     fn deliver(&mut self, index: usize, bytes: &[u8]) {
         if let Sending::Told(after_ns) = self.sending {
             self.plan(after_ns, index, Event::Input(Input::Sent(bytes.len())));
@@ -340,5 +339,5 @@ impl Effects for World {
     }
 }
 
-/// Some address, for look-ups.
+/// An address for name lookups.
 pub const ADDRESS: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 80);
