@@ -81,7 +81,7 @@ impl Behaviour {
             (self.delay_ns > LONGEST_DELAY_NS, DELAY),
             (self.close_after == Some(0), CLOSE),
         ];
-        flaws.iter().find(|(is_flawed, _)| *is_flawed).map_or(Ok(self), |(_, says)| Err(says))
+        flaws.iter().find(|(is_flawed, _)| *is_flawed).map_or(Ok(self), |(_, message)| Err(message))
     }
 
     /// Applies a query such as `status=503&size=1000&delay=5ms&shape=exponential&errors=0.01&chunked=1&close=1`.
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_query_changes_what_it_names() {
+    fn query_changes_the_named_values() {
         let all = asked("status=503&size=1000&delay=5ms&shape=exponential&errors=0.01&chunked=1&close=2&x=1");
         let expected = Behaviour {
             status: 503,
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_out_of_bounds_is_named() {
+    fn out_of_bounds_value_is_named() {
         let cases = [
             ("status", &["199", "600", "", "+200", "70000"][..]),
             ("size", &["1073741825", "-1", "", "1k"]),

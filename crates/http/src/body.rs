@@ -165,7 +165,7 @@ mod tests {
     use super::{chunk_size, Malformed};
 
     #[test]
-    fn chunk_sizes() {
+    fn chunk_sizes_are_hexadecimal() {
         assert_eq!(chunk_size(b"0"), Ok(0));
         assert_eq!(chunk_size(b"1aF"), Ok(0x1af));
         assert_eq!(chunk_size(b"000000000000000000000005"), Ok(5));

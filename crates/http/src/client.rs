@@ -8,8 +8,8 @@
 mod capture;
 mod connection;
 mod effects;
-mod ending;
 mod exchange;
+mod load_end;
 mod opening;
 mod pool;
 mod redirect;

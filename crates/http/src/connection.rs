@@ -55,7 +55,7 @@ impl Answer {
     /// Whether the connection can carry another request. The server would read the unsent rest of a batch as the next
     /// request.
     #[must_use]
-    pub fn goes_on(&self) -> bool {
+    pub fn keeps_connection(&self) -> bool {
         self.response.keep_alive && self.was_sent
     }
 }
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_and_its_answer() {
+    fn response_has_the_times_of_its_request() {
         let mut connection = connection();
         connection.begin(100, 130, ONE);
         assert!(!connection.sent(5));
@@ -332,7 +332,7 @@ mod tests {
         let answer = receive(&mut connection, &OK[20..], 170).unwrap();
         let timing = answer.timing;
         assert_eq!((timing.due_ns, timing.sent_ns, timing.first_ns, timing.done_ns), (100, 130, 150, 170));
-        assert!(answer.goes_on() && answer.left == 0 && connection.is_idle());
+        assert!(answer.keeps_connection() && answer.left == 0 && connection.is_idle());
         assert_eq!(connection.outstanding_since_ns(), None);
     }
 
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_that_mixes_head_with_others() {
+    fn batch_may_mix_head_with_other_methods() {
         let requests = b"GET /a HTTP/1.1\r\nHost: a\r\n\r\nHEAD /b HTTP/1.1\r\nHost: a\r\n\r\nPOST /c HTTP/1.1\r\n\
             Host: a\r\nContent-Length: 6\r\n\r\nHEAD /HEAD /d HTTP/1.1\r\nHost: a\r\n\r\n";
         let mask = crate::expect_no_bodies(requests).unwrap();
@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_requests_in_one_piece_all_or_none_are_head() {
+    fn large_batch_is_all_head_or_without_head() {
         let (get, head) = ("GET / HTTP/1.1\r\nHost: a\r\n\r\n", "HEAD / HTTP/1.1\r\nHost: a\r\n\r\n");
         assert_eq!(crate::expect_no_bodies(get.repeat(100).as_bytes()), Some(0));
         assert_eq!(crate::expect_no_bodies(head.repeat(100).as_bytes()), Some(u64::MAX));
@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn promised_bytes_that_were_not_sent_are_taken_back() {
+    fn promised_bytes_that_were_not_sent_can_be_taken_back() {
         let mut connection = connection();
         connection.take_back(1);
         assert!(connection.is_idle());
@@ -418,12 +418,12 @@ mod tests {
     }
 
     #[test]
-    fn an_early_answer_is_an_answer_and_the_last() {
+    fn early_response_is_the_last_of_its_connection() {
         let mut connection = connection();
         connection.begin(0, 0, ONE);
         connection.sent(1);
         let answer = receive(&mut connection, OK, 1).unwrap();
-        assert!(!answer.was_sent && !answer.goes_on());
+        assert!(!answer.was_sent && !answer.keeps_connection());
     }
 
     #[test]
@@ -439,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn ends() {
+    fn end_of_connection_depends_on_its_state() {
         let mut connection = connection();
         assert_eq!(connection.ended(1), Closed::Idle);
         connection.opened();

@@ -149,7 +149,7 @@ mod tests {
     use super::Malformed;
 
     #[test]
-    fn every_cause_has_its_own_name_and_place() {
+    fn every_cause_has_a_unique_name_and_index() {
         let names: std::collections::BTreeSet<_> = Malformed::ALL.iter().map(|cause| cause.name()).collect();
         assert_eq!(names.len(), Malformed::ALL.len());
         let sentences: std::collections::BTreeSet<_> = Malformed::ALL.iter().map(|cause| cause.explanation()).collect();

@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths() {
+    fn content_lengths_are_parsed() {
         assert_eq!(taken(&["Content-Length: 42, 42", "CONTENT-LENGTH:42"]).unwrap().length, Some(42));
         assert_eq!(taken(&["Content-Length: 42", "Content-Length: 43"]), Err(Malformed::ContentLengthConflict));
         for bad in ["", "+1", "-1", "0x1", "1 2", "1,", "18446744073709551616"] {
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn codings() {
+    fn transfer_codings_are_parsed() {
         assert_eq!(taken(&["Transfer-Encoding: gzip, Chunked"]).unwrap().coding, Coding::Chunked);
         assert_eq!(taken(&["Transfer-Encoding: gzip"]).unwrap().coding, Coding::Other);
         assert_eq!(taken(&["Transfer-Encoding: chunked, gzip"]), Err(Malformed::TransferEncoding));
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn persistence() {
+    fn persistence_follows_rfc_9112() {
         assert!(taken(&[]).unwrap().persists(1));
         assert!(!taken(&[]).unwrap().persists(0));
         assert!(taken(&["Connection: x, Keep-Alive"]).unwrap().persists(0));
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn forms() {
+    fn field_syntax_is_checked() {
         for bad in ["no colon", ": value", "a b: c", "a : c", "\u{e9}: c"] {
             assert_eq!(taken(&[bad]), Err(Malformed::FieldLine), "{bad}");
         }

@@ -70,7 +70,7 @@ impl HeadReader {
     }
 
     /// Returns an empty reader for another connection, with the same buffer.
-    pub(crate) fn emptied(self) -> Self {
-        Self { lines: self.lines.emptied(), ..Self::default() }
+    pub(crate) fn cleared(self) -> Self {
+        Self { lines: self.lines.cleared(), ..Self::default() }
     }
 }

@@ -43,7 +43,7 @@ impl LineReader {
     }
 
     /// Returns the reader with the same buffer, without the unfinished line.
-    pub(crate) fn emptied(mut self) -> Self {
+    pub(crate) fn cleared(mut self) -> Self {
         self.carry.clear();
         Self { carry: self.carry, handed_out: false }
     }
@@ -86,7 +86,7 @@ mod tests {
     use super::{LineReader, Next};
 
     #[test]
-    fn a_line_in_pieces_is_the_line() {
+    fn line_in_pieces_is_reassembled() {
         let mut lines = LineReader::default();
         assert_eq!(lines.next(b"ab", 10), Next::More);
         assert!(!lines.is_empty());
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn the_limit_holds_however_the_line_is_split() {
+    fn line_limit_holds_at_any_split() {
         let mut whole = LineReader::default();
         assert_eq!(whole.next(b"12345\n", 5), Next::TooLong);
         let mut split = LineReader::default();

@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn malformed() {
+    fn malformed_requests_are_refused() {
         let long = format!("GET /{} HTTP/1.1\r\n", "x".repeat(HEAD_LIMIT_BYTES));
         let cases = [
             ("GET /\r\n", Malformed::RequestLine),

@@ -36,7 +36,9 @@ pub enum RequestSetError {
     #[error("the requests are longer than 4 GiB together")]
     TooLong,
     /// The cycle is longer than [`LONGEST_CYCLE`].
-    #[error("the weights make a cycle of {0} turns, more than {LONGEST_CYCLE}; use weights with a larger common divisor")]
+    #[error(
+        "the weights make a cycle of {0} turns, more than {LONGEST_CYCLE}; use weights with a larger common divisor"
+    )]
     CycleTooLong(u64),
 }
 
@@ -177,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_are_the_requests() {
+    fn pieces_cover_the_bytes_of_each_request() {
         let set = RequestSet::new([(template("GET", 1), 1), (template("HEAD", 22), 3)]).unwrap();
         assert_eq!(set.len(), 2);
         for (index, expected) in [template("GET", 1), template("HEAD", 22)].iter().enumerate() {
@@ -189,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn turns_are_spread_out() {
+    fn turns_of_a_request_are_evenly_spaced() {
         assert_eq!(picked(&set(&[7]).unwrap(), 3, 4, 3), [0, 0, 0]);
         assert_eq!(picked(&set(&[2, 2, 2]).unwrap(), 0, 1, 7), [0, 1, 2, 0, 1, 2, 0]);
         let heavy = set(&[5, 1, 1]).unwrap();
@@ -197,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals() {
+    fn invalid_sets_are_refused() {
         assert_eq!(set(&[]).unwrap_err(), RequestSetError::Empty);
         assert_eq!(set(&[1, 0]).unwrap_err(), RequestSetError::NoWeight(2));
         let most = (LONGEST_CYCLE - 1) as u32;
@@ -207,7 +209,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_request_is_always_near_its_share(weights in proptest::collection::vec(1u32..40, 1..12)) {
+        fn every_request_stays_within_one_turn_of_its_share(weights in proptest::collection::vec(1u32..40, 1..12)) {
             let set = set(&weights).unwrap();
             let sum: u32 = weights.iter().sum();
             let mut counts = vec![0; weights.len()];

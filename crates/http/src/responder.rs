@@ -20,11 +20,11 @@ use crate::{Malformed, Request};
 /// Targets under this prefix belong to the responder itself and are not load.
 const OWN_PREFIX: &[u8] = b"/_leadline/";
 /// Requests up to this size, bytes, are recognised by their bytes.
-const KNOWN_BYTES: usize = 1024;
+const LARGEST_CACHED_REQUEST_BYTES: usize = 1024;
 /// Number of rendered responses that are kept.
-const KEPT: usize = 8;
+const CACHED_RESPONSES: usize = 8;
 /// Number of separate accumulators for error shares.
-const SPREADS: usize = 64;
+const ERROR_SUMS: usize = 64;
 
 /// Settings that all threads of a responder share.
 #[derive(Clone, Debug)]
@@ -46,7 +46,7 @@ pub struct Responder {
     shared: Arc<Shared>,
     random: Random,
     known: Known,
-    kept: [Rendered; KEPT],
+    kept: [Rendered; CACHED_RESPONSES],
 }
 
 #[derive(Debug)]
@@ -55,7 +55,7 @@ struct Shared {
     counters: CounterTable,
     /// One accumulator per error share. Each request adds its share; when the sum passes a whole number, that request
     /// gets an error. Shares with the same hash use the same accumulator, and their total is still exact.
-    spreads: [AtomicU64; SPREADS],
+    error_sums: [AtomicU64; ERROR_SUMS],
 }
 
 /// The last request.
@@ -84,8 +84,8 @@ impl Responder {
     #[must_use]
     pub fn group(threads: usize, setup: Setup) -> Vec<Self> {
         let route = Route::Load(setup.behaviour);
-        let spreads = [const { AtomicU64::new(0) }; SPREADS];
-        let shared = Arc::new(Shared { setup, counters: CounterTable::new(threads), spreads });
+        let error_sums = [const { AtomicU64::new(0) }; ERROR_SUMS];
+        let shared = Arc::new(Shared { setup, counters: CounterTable::new(threads), error_sums });
         (0..threads)
             .map(|own| Self {
                 own,
@@ -142,7 +142,7 @@ impl Responder {
     }
 
     /// Counts a TLS handshake.
-    pub fn shook_hands(&self, resumed: bool) {
+    pub fn handshake_completed(&self, resumed: bool) {
         self.count(if resumed { Counter::HandshakesResumed } else { Counter::HandshakesFull }, 1);
     }
 
@@ -193,7 +193,8 @@ impl Responder {
     /// Stores the bytes of a complete request with its parsed form.
     #[inline]
     pub(crate) fn remember(&mut self, bytes: &[u8], request: Request) {
-        self.known.request = (request.body_bytes == 0 && bytes.len() <= KNOWN_BYTES).then_some(request);
+        self.known.request =
+            (request.body_bytes == 0 && bytes.len() <= LARGEST_CACHED_REQUEST_BYTES).then_some(request);
         if self.known.request.is_some() {
             self.known.bytes.clear();
             self.known.bytes.extend_from_slice(bytes);
@@ -231,7 +232,7 @@ impl Responder {
         }
         // A multiplicative hash: its high bits depend on all bits of the share.
         let place = (parts.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58) as usize;
-        let before = self.shared.spreads[place].fetch_add(parts, Ordering::Relaxed);
+        let before = self.shared.error_sums[place].fetch_add(parts, Ordering::Relaxed);
         before / Share::WHOLE != before.wrapping_add(parts) / Share::WHOLE
     }
 
@@ -239,8 +240,8 @@ impl Responder {
     #[inline]
     pub(crate) fn rendered(&mut self, answer: &Answer) -> &Rendered {
         let place = usize::from(answer.status) ^ answer.body_bytes as usize ^ (answer.persistence as usize) << 1;
-        let kept = &mut self.kept[place % KEPT];
-        kept.become_answer(answer);
+        let kept = &mut self.kept[place % CACHED_RESPONSES];
+        kept.render_if_changed(answer);
         kept
     }
 }
@@ -282,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn routes() {
+    fn targets_are_routed() {
         let body = |body_bytes| Route::Load(Behaviour { body_bytes, ..Behaviour::default() });
         let cases: [(&[u8], Route); 13] = [
             (b"/", body(DEFAULT_BODY_BYTES)),
@@ -322,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn different_shares_do_not_disturb_each_other() {
+    fn different_error_shares_are_independent() {
         let responder = Responder::group(1, setup()).remove(0);
         let (often, seldom) = (Share::from_ratio(0.5).unwrap(), Share::from_ratio(0.1).unwrap());
         let drawn: Vec<_> = (0..1000).map(|_| (responder.draw_error(often), responder.draw_error(seldom))).collect();
@@ -331,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn stalls_lie_on_the_responders_clock() {
+    fn stalls_count_from_the_responders_start() {
         let stalls = Stalls::new(100, 10);
         let responder = Responder::group(1, Setup { stalls, started_ns: 1000, ..setup() }).remove(0);
         assert_eq!((responder.stalled_until(1099), responder.next_stall(1099)), (None, Some(1100)));

@@ -126,7 +126,7 @@ impl ResponseParser {
     /// Forgets all state, for a new connection.
     pub fn reset(&mut self) {
         let (head, known) = (std::mem::take(&mut self.head), std::mem::take(&mut self.known));
-        *self = Self { head: head.emptied(), known, ..Self::new(self.answers_head) };
+        *self = Self { head: head.cleared(), known, ..Self::new(self.answers_head) };
     }
 
     /// Consumes bytes up to the end of the first response, or all of them.
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn framings() {
+    fn every_framing_is_parsed() {
         let cases = [
             ("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", whole(200, true, 5)),
             ("HTTP/1.1 200\r\nContent-Length: 0\r\n\r\n", whole(200, true, 0)),
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_head_answer_has_no_body() {
+    fn response_to_head_has_no_body() {
         let text = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n";
         let fed = ResponseParser::new(true).feed(text).unwrap();
         assert_eq!((fed.response, fed.consumed), (whole(200, true, 0), text.len()));
@@ -293,12 +293,12 @@ mod tests {
 
     /// A sink that records everything.
     #[derive(Default)]
-    struct Seen {
+    struct Recorder {
         heads: Vec<(u16, Vec<String>)>,
         body: Vec<u8>,
     }
 
-    impl Sink for Seen {
+    impl Sink for Recorder {
         fn status(&mut self, status: u16) {
             self.heads.push((status, Vec::new()));
         }
@@ -319,17 +319,17 @@ mod tests {
         let text = "HTTP/1.1 103 Early\r\nLink: x\r\n\r\nHTTP/1.1 200 OK\r\nX-a:  b c \r\n\td\r\nTransfer-Encoding: chunked\r\n\r\n\
                     3;e=f\r\nabc\r\n1\r\nd\r\n0\r\nTrailer: no\r\n\r\n";
         for size in [1, 2, 7, text.len()] {
-            let (mut parser, mut seen) = (ResponseParser::new(false), Seen::default());
-            let fed = text.as_bytes().chunks(size).map(|piece| parser.feed_into(piece, &mut seen).unwrap());
+            let (mut parser, mut recorder) = (ResponseParser::new(false), Recorder::default());
+            let fed = text.as_bytes().chunks(size).map(|piece| parser.feed_into(piece, &mut recorder).unwrap());
             assert_eq!(fed.filter_map(|fed| fed.response).collect::<Vec<_>>(), Vec::from_iter(whole(200, true, 4)));
             let fields = ["X-a=b c", "=d", "Transfer-Encoding=chunked"].map(str::to_owned).to_vec();
-            assert_eq!(seen.heads, [(103, vec!["Link=x".to_owned()]), (200, fields)]);
-            assert_eq!(seen.body, b"abcd");
+            assert_eq!(recorder.heads, [(103, vec!["Link=x".to_owned()]), (200, fields)]);
+            assert_eq!(recorder.body, b"abcd");
         }
     }
 
     #[test]
-    fn requests_of_both_kinds_take_turns_on_one_connection() {
+    fn head_and_get_responses_alternate_on_one_connection() {
         let text = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n";
         let mut parser = ResponseParser::new(false);
         for answers_head in [true, false, true] {
@@ -355,13 +355,13 @@ mod tests {
     }
 
     #[test]
-    fn bytes_after_a_response_are_left() {
+    fn bytes_after_a_response_are_not_consumed() {
         let text = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhiHTTP/1.1 200 OK\r\n";
         assert_eq!(one(text), Ok((whole(200, true, 2), text.len() - 17)));
     }
 
     #[test]
-    fn the_end_of_the_connection() {
+    fn end_of_connection_completes_or_truncates_a_response() {
         let mut parser = ResponseParser::new(false);
         assert_eq!(parser.finish(), End::Clean);
         parser.feed(b"HTTP/1.1 200 OK\r\n\r\nabc").unwrap();
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn malformed() {
+    fn malformed_responses_are_refused() {
         let long_field = format!("HTTP/1.1 200 OK\r\nX: {}\r\n", "y".repeat(HEAD_LIMIT_BYTES));
         let many_fields = format!("HTTP/1.1 200 OK\r\n{}", "X: y\r\n".repeat(HEAD_LIMIT_BYTES / 6));
         let long_chunk_line = format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1;{}", "x".repeat(5000));

@@ -11,9 +11,9 @@ const HIGHS: u64 = 0x8080_8080_8080_8080;
 pub(crate) fn newline(bytes: &[u8]) -> Option<usize> {
     let mut at = 0;
     while let Some(word) = word_at(bytes, at) {
-        let found = zeros(word ^ (ONES * u64::from(b'\n')));
-        if found != 0 {
-            return Some(at + first(found));
+        let matches = zeros(word ^ (ONES * u64::from(b'\n')));
+        if matches != 0 {
+            return Some(at + first(matches));
         }
         at += 8;
     }
@@ -23,7 +23,7 @@ pub(crate) fn newline(bytes: &[u8]) -> Option<usize> {
 /// Whether the bytes contain a CR or a NUL.
 #[inline]
 pub(crate) fn holds_return_or_nul(bytes: &[u8]) -> bool {
-    let low = |found, &byte: &u8| found | (byte <= b'\r');
+    let low = |matches, &byte: &u8| matches | (byte <= b'\r');
     let chunks = bytes.chunks_exact(16);
     let low = chunks.remainder().iter().fold(false, low) | chunks.flatten().fold(false, low);
     // Rare: usually a tab.
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn every_byte_at_every_place() {
+    fn every_byte_is_found_at_every_position() {
         for length in 0..20 {
             for place in 0..length {
                 for byte in 0..=255 {
@@ -75,7 +75,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes(bytes in proptest::collection::vec(prop_oneof![any::<u8>(), Just(b'\n'), Just(b'\r'), Just(b'-'), Just(0)], 0..60)) {
+        fn search_agrees_with_a_simple_loop(bytes in proptest::collection::vec(prop_oneof![any::<u8>(), Just(b'\n'), Just(b'\r'), Just(b'-'), Just(0)], 0..60)) {
             check(&bytes);
         }
     }

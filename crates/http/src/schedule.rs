@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pause_is_waited_out() {
+    fn schedule_waits_for_the_end_of_a_pause() {
         let stages = [(0.0, 5_000_000), (1000.0, 2_000_000), (0.0, 5_000_000), (1000.0, 1_000_000)];
         let stages = stages.map(|(per_s, duration_ns)| Stage { from_per_s: per_s, to_per_s: per_s, duration_ns });
         let mut open = Schedule::Open(OpenLoop::new(Stages::new(stages).unwrap(), 100, u64::MAX, None, share(0, 1)));
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_paced_number_takes_up_as_many_gaps() {
+    fn n_paced_requests_last_n_gaps() {
         let mut open = Schedule::Open(OpenLoop::new(constant(1000.0), 5_000_000, 10_000_000, Some(2), share(0, 1)));
         assert_eq!(open.following_ns(), Some(5_000_000));
         assert!(open.take(6_000_000, 0).is_some() && open.take(6_000_000, 0).is_some());
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_and_a_number_count_requests_whatever_leaves_in_one_piece() {
+    fn rate_and_number_count_requests_and_not_pieces() {
         let all = |number, threads, batch, stages: &Stages| -> Vec<u64> {
             let open =
                 |index| OpenLoop::new(stages.clone(), 0, 1_000_000_000, number, ThreadShare { index, threads, batch });
@@ -277,12 +277,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_threads_share_every_request_and_no_more(all in 0u64..10_000, threads in 1u64..40) {
+        fn threads_share_all_requests_exactly(all in 0u64..10_000, threads in 1u64..40) {
             prop_assert_eq!((0..threads).map(|index| share(index, threads).pieces(all)).sum::<u64>(), all);
         }
 
         #[test]
-        fn threads_together_send_the_whole_curve(
+        fn threads_together_follow_the_stages(
             from_per_s in 0.0f64..1e6,
             to_per_s in 1.0f64..1e6,
             threads in 1u64..9,

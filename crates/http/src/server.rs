@@ -238,9 +238,9 @@ impl ServerConnection {
                 let reply = Reply::NotFound { head_only, persistence: self.persistence(request) };
                 self.reply(responder, now_ns, 0, reply);
             }
-            Route::Unclear(says) => {
+            Route::Unclear(message) => {
                 self.closing = true;
-                self.reply(responder, now_ns, 0, Reply::Unclear(says));
+                self.reply(responder, now_ns, 0, Reply::Unclear(message));
             }
             Route::BadTarget => {
                 self.closing = true;
@@ -314,7 +314,7 @@ impl ServerConnection {
             Reply::NotFound { head_only, persistence } => {
                 (404, PLAIN, "there is /_leadline/stats\n".to_owned(), head_only, persistence)
             }
-            Reply::Unclear(says) => (400, PLAIN, format!("{says}\n"), false, Persistence::Close),
+            Reply::Unclear(message) => (400, PLAIN, format!("{message}\n"), false, Persistence::Close),
             Reply::Malformed(cause) => {
                 responder.count_malformed(cause);
                 (400, PLAIN, format!("{cause} ({})\n", cause.name()), false, Persistence::Close)

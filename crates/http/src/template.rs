@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals() {
+    fn invalid_requests_are_refused() {
         assert!(matches!(built("G T", &[], None), Err(TemplateError::Method(_))));
         assert_eq!(built("CONNECT", &[], None), Err(TemplateError::Connect));
         assert!(matches!(built("GET", &[("a b", "c")], None), Err(TemplateError::HeaderName(_))));

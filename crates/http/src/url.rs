@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn good() {
+    fn valid_urls_are_parsed() {
         assert_eq!(parts("http://a"), owned("a", 80, "/", "a"));
         assert_eq!(parts("HTTP://a.b_c-d:8080/x/y?z=1&q#f"), owned("a.b_c-d", 8080, "/x/y?z=1&q", "a.b_c-d:8080"));
         assert_eq!(parts("http://10.0.0.1:80?x"), owned("10.0.0.1", 80, "/?x", "10.0.0.1"));
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn over_tls() {
+    fn https_urls_use_port_443() {
         assert_eq!(parts("https://a"), owned("a", 443, "/", "a"));
         assert_eq!(parts("HTTPS://a:80/"), owned("a", 80, "/", "a:80"));
         assert_eq!(Url::parse("https://[::1]:443/x?y").unwrap().absolute(), "https://[::1]/x?y");
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn references() {
+    fn references_are_resolved() {
         let base = Url::parse("http://a:81/b/c/d?q").unwrap();
         for (reference, whole) in [
             ("g", "http://a:81/b/c/g"),
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn bad() {
+    fn invalid_urls_are_refused() {
         assert!(matches!(Url::parse("a:80/x"), Err(UrlError::Scheme(_))));
         assert!(matches!(Url::parse("ftp://a"), Err(UrlError::Scheme(_))));
         assert!(matches!(Url::parse("http:///x"), Err(UrlError::NoHost(_))));
@@ -261,7 +261,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn anything_is_answered(text in ".{0,60}") {
+        fn any_text_is_parsed_or_refused(text in ".{0,60}") {
             let _ = Url::parse(&text);
             let _ = Url::parse(&format!("http://{text}"));
             let joined = Url::parse("http://a/b/c?d").unwrap().join(&text);

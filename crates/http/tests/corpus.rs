@@ -6,6 +6,6 @@ mod corpus;
 mod targets;
 
 #[test]
-fn the_kept_corpus_holds() {
+fn stored_corpus_passes() {
     corpus::hold(targets::TARGETS);
 }

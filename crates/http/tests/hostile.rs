@@ -80,7 +80,7 @@ fn a_header_of_a_megabyte_is_refused() {
 }
 
 #[test]
-fn endless_bodies_are_counted_and_not_held() {
+fn endless_bodies_are_counted_and_not_stored() {
     let bodies = [
         ("HTTP/1.1 200 OK\r\n\r\n", "any bytes at all"),
         ("HTTP/1.1 200 OK\r\nContent-Length: 18446744073709551615\r\n\r\n", "any bytes at all"),
@@ -122,7 +122,7 @@ fn regular_responses_allocate_nothing_after_the_first() {
 }
 
 #[test]
-fn a_response_that_is_cut_off_anywhere_is_early() {
+fn truncated_response_is_reported_as_early() {
     let responses = [
         "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello",
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5;a=b\r\nhello\r\n0\r\nT: x\r\n\r\n",
@@ -174,7 +174,7 @@ fn a_body_ends_at_its_content_length_and_the_rest_is_malformed() {
 }
 
 #[test]
-fn pipelined_responses_are_taken_one_by_one() {
+fn pipelined_responses_are_parsed_one_by_one() {
     let text = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhelloHTTP/1.1 204 No\r\n\r\nHTTP/1.1 404 No\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n";
     let mut parser = ResponseParser::new(false);
     let (mut rest, mut statuses) = (text.as_bytes(), Vec::new());
@@ -189,7 +189,7 @@ fn pipelined_responses_are_taken_one_by_one() {
 
 /// The server's parser: the same limits, and a body is counted.
 #[test]
-fn hostile_requests_are_named_and_held_in_bounds() {
+fn hostile_requests_are_named_and_use_bounded_memory() {
     let cases = [
         ("GET /", "x", Err(Malformed::HeadTooLong)),
         ("GET / HTTP/1.1\r\nHost: a\r\nX: ", "y", Err(Malformed::HeadTooLong)),

@@ -35,8 +35,8 @@ const STRICTER: [(Malformed, &str); 8] = [
 /// A parser's result for the bytes after one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reading {
-    /// A response; `lives_on` says whether another request may follow.
-    Whole { status: u16, body_bytes: u64, lives_on: bool },
+    /// A response; `persists` says whether another request may follow.
+    Whole { status: u16, body_bytes: u64, persists: bool },
     /// No complete response yet.
     Unfinished,
     /// Malformed.
@@ -103,7 +103,7 @@ fn read_by_hyper(bytes: &[u8], method: &str, ends: bool) -> Reading {
         Poll::<()>::Pending
     });
     drop(far);
-    Reading::Whole { status, body_bytes, lives_on: !is_over && sender.is_ready() }
+    Reading::Whole { status, body_bytes, persists: !is_over && sender.is_ready() }
 }
 
 /// Reads the request from the pipe and writes `bytes`.
@@ -122,10 +122,10 @@ fn serve(far: &mut DuplexStream, bytes: &[u8]) {
 fn read_by_us(bytes: &[u8], method: &str, ends: bool) -> Result<Reading, Malformed> {
     let mut parser = ResponseParser::new(method == "HEAD");
     let fed = parser.feed(bytes)?;
-    let whole = |response: Response, lives_on| Reading::Whole {
+    let whole = |response: Response, persists| Reading::Whole {
         status: response.status,
         body_bytes: response.body_bytes,
-        lives_on,
+        persists,
     };
     if let Some(response) = fed.response {
         // With bytes after it, it is unknown which request they answer.
@@ -289,8 +289,8 @@ fn method() -> impl Strategy<Value = &'static str> {
 }
 
 #[test]
-fn hyper_and_we_agree_on_plain_cases() {
-    let whole = |status, body_bytes, lives_on| Reading::Whole { status, body_bytes, lives_on };
+fn both_parsers_agree_on_simple_cases() {
+    let whole = |status, body_bytes, persists| Reading::Whole { status, body_bytes, persists };
     let cases = [
         ("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi", whole(200, 2, true)),
         ("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nhi", whole(200, 2, false)),
@@ -311,7 +311,7 @@ fn hyper_and_we_agree_on_plain_cases() {
 }
 
 #[test]
-fn every_reason_to_be_stricter_is_real() {
+fn every_listed_difference_exists() {
     let interim = "HTTP/1.1 100 Continue\r\n\r\n".repeat(usize::from(INTERIM_LIMIT) + 1);
     let cases = [
         "\r\nHTTP/1.1 204 No\r\n\r\n",
@@ -333,17 +333,17 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: CASES, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn sensible_responses_read_alike(text in sensible(), method in method()) {
+    fn plausible_responses_are_parsed_alike(text in sensible(), method in method()) {
         compare(text.as_bytes(), method)?;
     }
 
     #[test]
-    fn unusual_responses_read_alike(head in head(), body in body(), method in method()) {
+    fn unusual_responses_are_parsed_alike(head in head(), body in body(), method in method()) {
         compare((head + &body).as_bytes(), method)?;
     }
 
     #[test]
-    fn changed_responses_read_alike(text in sensible(), changes in proptest::collection::vec(change(), 1..4), method in method()) {
+    fn mutated_responses_are_parsed_alike(text in sensible(), changes in proptest::collection::vec(change(), 1..4), method in method()) {
         compare(&changed(text.into_bytes(), changes), method)?;
     }
 }

@@ -23,7 +23,7 @@ fn pieces<'b>(bytes: &'b [u8], cuts: &[usize]) -> Vec<&'b [u8]> {
 /// Parses all responses of a stream, and its end.
 fn responses(stream: &[u8], cuts: &[usize]) -> (Vec<Response>, Result<End, Malformed>) {
     let mut parser = ResponseParser::new(false);
-    let mut found = Vec::new();
+    let mut parsed = Vec::new();
     for piece in pieces(stream, cuts) {
         let mut rest = piece;
         while !rest.is_empty() {
@@ -31,19 +31,19 @@ fn responses(stream: &[u8], cuts: &[usize]) -> (Vec<Response>, Result<End, Malfo
                 Ok(fed) => {
                     assert!(fed.response.is_some() || fed.consumed == rest.len(), "all is taken unless one ended");
                     rest = &rest[fed.consumed..];
-                    found.extend(fed.response);
+                    parsed.extend(fed.response);
                 }
-                Err(cause) => return (found, Err(cause)),
+                Err(cause) => return (parsed, Err(cause)),
             }
         }
     }
-    (found, Ok(parser.finish()))
+    (parsed, Ok(parser.finish()))
 }
 
 /// Parses all requests of a stream.
 fn requests(stream: &[u8], cuts: &[usize]) -> (Vec<RequestEvent>, Result<(), Malformed>) {
     let mut parser = RequestParser::default();
-    let mut found = Vec::new();
+    let mut parsed = Vec::new();
     for piece in pieces(stream, cuts) {
         let mut rest = piece;
         while !rest.is_empty() {
@@ -51,13 +51,13 @@ fn requests(stream: &[u8], cuts: &[usize]) -> (Vec<RequestEvent>, Result<(), Mal
                 Ok(fed) => {
                     assert!(fed.event.is_some() || fed.consumed == rest.len());
                     rest = &rest[fed.consumed..];
-                    found.extend(fed.event);
+                    parsed.extend(fed.event);
                 }
-                Err(cause) => return (found, Err(cause)),
+                Err(cause) => return (parsed, Err(cause)),
             }
         }
     }
-    (found, Ok(()))
+    (parsed, Ok(()))
 }
 
 fn fields() -> impl Strategy<Value = String> {
@@ -133,7 +133,7 @@ fn cuts() -> impl Strategy<Value = Vec<usize>> {
 
 proptest! {
     #[test]
-    fn any_split_of_responses_gives_the_same(stream in proptest::collection::vec(one_response(), 1..6), cuts in cuts()) {
+    fn responses_parse_alike_at_any_split(stream in proptest::collection::vec(one_response(), 1..6), cuts in cuts()) {
         let count = stream.len();
         let stream = stream.concat();
         let whole = responses(&stream, &[]);
@@ -145,7 +145,7 @@ proptest! {
     /// A repeated head is recognised, a similar head is not. A sink makes the parser read each head completely, so
     /// both results must agree.
     #[test]
-    fn a_known_head_means_what_an_unknown_one_means(
+    fn recognised_head_equals_a_parsed_head(
         kinds in proptest::collection::vec(one_response(), 1..3),
         turns in proptest::collection::vec((any::<prop::sample::Index>(), any::<bool>(), proptest::option::of((0usize..60, any::<u8>()))), 1..12),
     ) {
@@ -171,7 +171,7 @@ proptest! {
     }
 
     #[test]
-    fn any_split_of_garbage_gives_the_same(stream in shuffled(), cuts in cuts()) {
+    fn garbage_parses_alike_at_any_split(stream in shuffled(), cuts in cuts()) {
         prop_assert_eq!(responses(&stream, &cuts), responses(&stream, &[]));
         prop_assert_eq!(requests(&stream, &cuts), requests(&stream, &[]));
     }
@@ -261,19 +261,19 @@ fn responder() -> Responder {
 fn exchange(responder: &mut Responder, request: &str) -> (String, bool) {
     let mut server = ServerConnection::default();
     server.receive(responder, 0, request.as_bytes());
-    let mut said = Vec::new();
+    let mut sent = Vec::new();
     while server.has_output() {
         let (head, body) = server.pieces();
-        said.extend_from_slice(head);
-        said.extend_from_slice(body);
+        sent.extend_from_slice(head);
+        sent.extend_from_slice(body);
         let bytes = head.len() + body.len();
         server.sent(responder, 0, bytes);
     }
-    (String::from_utf8(said).expect("answers are ASCII"), server.is_finished())
+    (String::from_utf8(sent).expect("answers are ASCII"), server.is_finished())
 }
 
 #[test]
-fn the_responder_answers() {
+fn responder_answers_each_kind_of_request() {
     let mut responder = responder();
     responder.accepted();
     let (answer, finished) = exchange(&mut responder, "GET / HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -303,7 +303,7 @@ fn the_responder_answers() {
 }
 
 #[test]
-fn a_peer_that_sends_and_does_not_read_is_held_off() {
+fn peer_that_does_not_read_is_throttled() {
     let mut responder = responder();
     let mut server = ServerConnection::default();
     let many = "GET /?size=4096 HTTP/1.1\r\nHost: a\r\n\r\n".repeat(1000);

@@ -10,6 +10,6 @@ mod openvpn_client;
 mod tunnel;
 
 #[test]
-fn the_kept_corpus_holds() {
+fn stored_corpus_passes() {
     corpus::hold(tunnel::TARGETS.into_iter().chain(openvpn::TARGETS).chain(openvpn_client::TARGETS));
 }

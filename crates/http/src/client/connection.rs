@@ -183,7 +183,7 @@ impl Connection {
         // From here on the connection counts as opening, even if its socket fails immediately.
         self.state = ConnectionState::Connecting { since_ns };
         let give_up_ns = since_ns + shared.settings.connect_timeout_ns;
-        shared.look_by(give_up_ns);
+        shared.check_by(give_up_ns);
         let attempt = Attempt { index: self.index, epoch: self.epoch, give_up_ns, address: shared.source.address() };
         match effects.open(attempt) {
             Ok(Opening::Connecting) => {}
@@ -273,7 +273,7 @@ impl Connection {
         let retry_ns = effects.now_ns() + self.retry_delay_ns;
         self.retry_delay_ns = (self.retry_delay_ns * 2).min(LONGEST_RETRY_NS);
         self.state = ConnectionState::Down { retry_ns };
-        shared.look_by(retry_ns);
+        shared.check_by(retry_ns);
     }
 
     /// Detaches the socket, if there is one, and corrects the counts of its last send: bytes that were on their way

@@ -92,7 +92,7 @@ impl Connection {
     ) {
         if answer.left > 0 {
             self.count_response(answer, shared, effects);
-            if !answer.goes_on() {
+            if !answer.keeps_connection() {
                 self.on_early_close(answer, shared, effects);
             }
             return;
@@ -106,7 +106,7 @@ impl Connection {
         self.count_response(answer, shared, effects);
         self.served += u64::from(self.exchange.batch_requests());
         let is_used_up = shared.settings.requests_per_connection.is_some_and(|limit| self.served >= limit);
-        if answer.goes_on() && !is_used_up {
+        if answer.keeps_connection() && !is_used_up {
             self.next(answer.timing.done_ns, answer.timing.done_ns, shared, effects);
         } else {
             self.reopen(Some(answer.timing.done_ns), shared, effects);
@@ -128,8 +128,8 @@ impl Connection {
     /// Handles a server that closes the connection before it has answered the whole batch.
     fn on_early_close(&mut self, answer: &Answer, shared: &mut Shared<impl Script>, effects: &mut impl Effects) {
         self.record_age(answer.timing.done_ns, effects);
-        let says = "the server ended the connection before it had answered all pipelined requests";
-        effects.count_failure("closed_early", u64::from(answer.left), || says.to_owned());
+        let message = "the server ended the connection before it had answered all pipelined requests";
+        effects.count_failure("closed_early", u64::from(answer.left), || message.to_owned());
         self.reopen(Some(answer.timing.done_ns), shared, effects);
     }
 
@@ -206,7 +206,7 @@ impl Connection {
     /// Follows a redirect if the settings allow it; returns whether it did.
     #[inline]
     fn follow(&mut self, answer: &Answer, shared: &mut Shared<impl Script>, effects: &mut impl Effects) -> bool {
-        if self.redirects_left == 0 || answer.response.status / 100 != 3 || !answer.goes_on() {
+        if self.redirects_left == 0 || answer.response.status / 100 != 3 || !answer.keeps_connection() {
             return false;
         }
         let Some(location) = self.capture.as_ref().and_then(|capture| capture.field("location")) else {
@@ -249,9 +249,9 @@ impl Connection {
             }
             Closed::Early(outstanding) => {
                 shared.tally.last_ns = Some(effects.now_ns());
-                let says = "the server hung up before it had answered";
+                let message = "the server hung up before it had answered";
                 let name = self.broken.unwrap_or("closed_early");
-                effects.count_failure(name, u64::from(outstanding.requests), || says.to_owned());
+                effects.count_failure(name, u64::from(outstanding.requests), || message.to_owned());
                 self.reopen(None, shared, effects);
             }
         }

@@ -1,5 +1,5 @@
 //! The connections of one thread. Owns which connection sends the request that is due, and when connections are
-//! opened and their deadlines are checked; passes each input to its connection. `ending` counts what is left when the
+//! opened and their deadlines are checked; passes each input to its connection. `load_end` counts what is left when the
 //! load ends.
 
 use std::cmp::Reverse;
@@ -99,7 +99,7 @@ impl<S: Script> ConnectionPool<S> {
                     connection.on_deadline(now_ns, &mut self.shared, effects);
                     self.note_handed_over(effects);
                 }
-                Some(deadline_ns) => self.shared.look_by(deadline_ns),
+                Some(deadline_ns) => self.shared.check_by(deadline_ns),
                 None => {}
             }
         }

@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_goes_on_from_its_last_request() {
+    fn redirect_chain_continues_from_its_last_request() {
         assert!(follow("GET", &[(302, "/p/q/"), (302, "z")]).unwrap().starts_with("GET /p/q/z HTTP/1.1\r\n"));
         assert!(follow("GET", &[(302, "/p?q"), (302, "?r")]).unwrap().starts_with("GET /p?r HTTP/1.1\r\n"));
         let fetched = follow("POST", &[(303, "/p/q"), (307, "z")]).unwrap();
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn redirects_that_are_not_followed() {
+    fn unsupported_redirects_are_not_followed() {
         for (status, location, why) in [
             (304, "/z", "no redirect"),
             (300, "/z", "a choice for a person"),

@@ -117,8 +117,8 @@ impl Connection {
                 let batch = Batch { bytes: request.len(), requests, expects_no_body: expects_no_body(&request) };
                 let mixed = (requests > 1).then(|| expect_no_bodies(&request));
                 if let Some(None) = mixed {
-                    let says = "a batch of more than 64 requests must be all HEAD or contain no HEAD";
-                    shared.script_failed(says, requests, effects);
+                    let message = "a batch of more than 64 requests must be all HEAD or contain no HEAD";
+                    shared.script_failed(message, requests, effects);
                 } else {
                     self.exchange.begin(due_ns, wanted_ns, batch);
                     if let Some(Some(mask)) = mixed {
@@ -149,9 +149,9 @@ impl Connection {
         let mut sealed = std::mem::take(&mut shared.sealed);
         sealed.clear();
         tls.write_to(bytes, &mut sealed);
-        let given = self.send_records(&sealed, effects);
+        let taken = self.send_records(&sealed, effects);
         shared.sealed = sealed;
-        match given {
+        match taken {
             Ok(()) => self.sent(0, shared, effects),
             Err(failure) => self.not_sent(failure, shared, effects),
         }

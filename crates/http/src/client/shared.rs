@@ -108,7 +108,7 @@ impl<S: Script> Shared<S> {
     }
 
     /// Schedules a deadline check at `deadline_ns` at the latest.
-    pub fn look_by(&mut self, deadline_ns: u64) {
+    pub fn check_by(&mut self, deadline_ns: u64) {
         self.deadline_ns = Some(self.deadline_ns.map_or(deadline_ns, |earlier_ns| earlier_ns.min(deadline_ns)));
     }
 

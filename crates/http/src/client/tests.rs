@@ -1,16 +1,16 @@
 //! Tests of the machine in virtual time against a simulated network: servers are functions, every effect is recorded,
 //! and the clock moves only to the next event. So counts and times are exact.
 
-mod ending;
-mod fates;
 mod life;
-mod world;
+mod load_end;
+mod outcomes;
+mod simulation;
 
 use std::sync::Arc;
 
 use leadline_pace::{Stage, Stages};
 
-use self::world::{Reaction, World};
+use self::simulation::{Reaction, Simulation};
 use super::{ConnectionPool, Metric, RequestSource, Script, Settings, Source, Tally};
 use crate::{ClosedLoop, OpenLoop, RequestSet, Schedule, ThreadShare, Url};
 
@@ -105,7 +105,7 @@ fn settings_of(urls: &[&str]) -> Settings {
 /// A load on a pool of connections.
 struct Load {
     pool: ConnectionPool<TestScript>,
-    world: World,
+    simulation: Simulation,
     is_open_loop: bool,
     batch: u64,
     end_ns: u64,
@@ -115,24 +115,29 @@ struct Load {
 struct Ended {
     due: u64,
     tally: Tally,
-    world: World,
+    simulation: Simulation,
 }
 
 impl Load {
-    fn new(settings: Settings, connections: usize, world: World) -> Self {
+    fn new(settings: Settings, connections: usize, simulation: Simulation) -> Self {
         let picker = settings.requests.picker(0, 1);
-        Self::with_source(settings, connections, Source::Fixed(picker), world)
+        Self::with_source(settings, connections, Source::Fixed(picker), simulation)
     }
 
-    fn scripted(settings: Settings, script: TestScript, world: World) -> Self {
-        Self::with_source(settings, 1, Source::Script(Box::new(script)), world)
+    fn scripted(settings: Settings, script: TestScript, simulation: Simulation) -> Self {
+        Self::with_source(settings, 1, Source::Script(Box::new(script)), simulation)
     }
 
-    fn with_source(settings: Settings, connections: usize, source: Source<TestScript>, mut world: World) -> Self {
+    fn with_source(
+        settings: Settings,
+        connections: usize,
+        source: Source<TestScript>,
+        mut simulation: Simulation,
+    ) -> Self {
         let (is_open_loop, batch) = (settings.is_open_loop, u64::from(source.batch()));
-        world.payload = Arc::clone(&settings.payload);
+        simulation.payload = Arc::clone(&settings.payload);
         let pool = ConnectionPool::new(Arc::new(settings), source, connections);
-        Self { pool, world, is_open_loop, batch, end_ns: 0 }
+        Self { pool, simulation, is_open_loop, batch, end_ns: 0 }
     }
 
     /// Opens the connections, then runs a load of `number` requests within `duration_ns`; without `number`, only the
@@ -158,41 +163,41 @@ impl Load {
 
     /// Tries each initial connection.
     fn open(&mut self) {
-        self.pool.open_first(&mut self.world);
-        self.turn_until(START_NS, |_| false);
+        self.pool.open_first(&mut self.simulation);
+        self.run_until(START_NS, |_| false);
     }
 
     fn finish(mut self, end_ns: u64) -> Ended {
-        self.turn_until(end_ns, ConnectionPool::is_done);
-        let now_ns = self.world.now_ns;
+        self.run_until(end_ns, ConnectionPool::is_done);
+        let now_ns = self.simulation.now_ns;
         if now_ns >= end_ns && self.pool.may_catch_up(end_ns) {
-            self.pool.catch_up(end_ns, &mut self.world);
-            self.world.hand_over();
-            self.pool.note_handed_over(&mut self.world);
+            self.pool.catch_up(end_ns, &mut self.simulation);
+            self.simulation.hand_over();
+            self.pool.note_handed_over(&mut self.simulation);
         }
         self.end_ns = end_ns;
-        let due = self.pool.count_unsent(now_ns, end_ns, &mut self.world);
-        self.pool.count_outstanding(now_ns, &mut self.world);
-        Ended { due, tally: self.pool.into_parts().0, world: self.world }
+        let due = self.pool.count_unsent(now_ns, end_ns, &mut self.simulation);
+        self.pool.count_outstanding(now_ns, &mut self.simulation);
+        Ended { due, tally: self.pool.into_parts().0, simulation: self.simulation }
     }
 
     /// A worker's loop over the simulated events.
-    fn turn_until(&mut self, until_ns: u64, is_over: impl Fn(&ConnectionPool<TestScript>) -> bool) {
-        let Self { pool, world, .. } = self;
+    fn run_until(&mut self, until_ns: u64, is_over: impl Fn(&ConnectionPool<TestScript>) -> bool) {
+        let Self { pool, simulation, .. } = self;
         for _ in 0..1_000_000 {
-            if is_over(pool) || world.now_ns >= until_ns {
+            if is_over(pool) || simulation.now_ns >= until_ns {
                 return;
             }
-            if pool.is_check_due(world.now_ns) {
-                pool.check_deadlines(world.now_ns, world);
+            if pool.is_check_due(simulation.now_ns) {
+                pool.check_deadlines(simulation.now_ns, simulation);
             }
-            let next_ns = pool.run_once(world.now_ns, world);
-            world.hand_over();
-            pool.note_handed_over(world);
-            let at_ns = [next_ns, world.next_event_ns()].into_iter().flatten().fold(until_ns, u64::min);
-            world.now_ns = at_ns.max(world.now_ns);
-            while let Some((index, input)) = world.next_event() {
-                pool.handle(index, world.now_ns, input, world);
+            let next_ns = pool.run_once(simulation.now_ns, simulation);
+            simulation.hand_over();
+            pool.note_handed_over(simulation);
+            let at_ns = [next_ns, simulation.next_event_ns()].into_iter().flatten().fold(until_ns, u64::min);
+            simulation.now_ns = at_ns.max(simulation.now_ns);
+            while let Some((index, input)) = simulation.next_event() {
+                pool.handle(index, simulation.now_ns, input, simulation);
             }
         }
         panic!("the load does not end");
@@ -202,29 +207,29 @@ impl Load {
 impl Ended {
     /// The numbers of requests: due, sent, answered, unanswered, unsent, failed. Each request has one outcome.
     fn counts(&self) -> [u64; 6] {
-        let failed = self.world.failures.values().sum();
+        let failed = self.simulation.failures.values().sum();
         self.counts_with(failed)
     }
 
     /// The same numbers, with `failed` failures that belong to requests.
     fn counts_with(&self, failed: u64) -> [u64; 6] {
-        let Self { due, tally, world } = self;
-        let counts = [*due, world.sent, world.responses, tally.unanswered, tally.unsent, failed];
+        let Self { due, tally, simulation } = self;
+        let counts = [*due, simulation.sent, simulation.responses, tally.unanswered, tally.unsent, failed];
         assert_eq!(counts[0], counts[2..].iter().sum::<u64>(), "each request has one outcome: {counts:?}");
         counts
     }
 
     /// The values of a metric.
     fn values(&self, metric: Metric) -> Vec<u64> {
-        self.world.recorded.iter().filter(|one| one.0 == metric).map(|one| one.2).collect()
+        self.simulation.recorded.iter().filter(|one| one.0 == metric).map(|one| one.2).collect()
     }
 
     fn failures(&self) -> Vec<(&'static str, u64)> {
-        self.world.failures.iter().map(|(name, count)| (*name, *count)).collect()
+        self.simulation.failures.iter().map(|(name, count)| (*name, *count)).collect()
     }
 }
 
 /// A server that answers each request with this response after 1 ms.
-fn says(response: &'static str) -> World {
-    World::new(move |_| vec![Reaction::says(MS, response)])
+fn says(response: &'static str) -> Simulation {
+    Simulation::new(move |_| vec![Reaction::says(MS, response)])
 }

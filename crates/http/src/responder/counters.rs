@@ -166,7 +166,7 @@ mod tests {
     use crate::Malformed;
 
     #[test]
-    fn places_are_places() {
+    fn counters_are_listed_in_index_order() {
         for (place, (counter, _)) in Counter::ALL.iter().enumerate() {
             assert_eq!(*counter as usize, place);
         }

@@ -107,7 +107,7 @@ pub(crate) struct Rendered {
 impl Rendered {
     /// Renders this response, unless it is already rendered.
     #[inline]
-    pub(crate) fn become_answer(&mut self, answer: &Answer) {
+    pub(crate) fn render_if_changed(&mut self, answer: &Answer) {
         if self.of.as_ref() != Some(answer) {
             self.render(answer);
         }
@@ -256,7 +256,7 @@ mod tests {
 
     fn rendered(answer: Answer) -> Vec<u8> {
         let mut rendered = Rendered::default();
-        rendered.become_answer(&answer);
+        rendered.render_if_changed(&answer);
         let mut bytes = rendered.head.clone();
         rendered.stream.for_each(|piece| bytes.extend_from_slice(piece));
         bytes.extend_from_slice(rendered.ending);
@@ -271,13 +271,13 @@ mod tests {
     }
 
     #[test]
-    fn the_plain_answer() {
+    fn default_response_has_fixed_bytes() {
         let text = "HTTP/1.1 200 OK\r\nServer: leadline\r\nContent-Type: text/plain\r\nContent-Length: 12\r\n\r\nby the mark\n";
         assert_eq!(rendered(PLAIN), text.as_bytes());
     }
 
     #[test]
-    fn every_answer_parses_as_its_head_states() {
+    fn every_response_body_matches_its_head() {
         for body_bytes in [0, 1, 12, 4096, 4097, 8191, 8192, 8193, 65_536, 65_537, 1_000_000] {
             for chunked in [false, true] {
                 for status in [200, 204, 206, 304, 404, 500, 599] {
@@ -295,10 +295,10 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_that_was_sent_in_parts_goes_on_where_it_was() {
+    fn partly_sent_stream_resumes_at_its_position() {
         let whole = rendered(Answer { body_bytes: 200_000, chunked: true, ..PLAIN });
         let mut rendered = Rendered::default();
-        rendered.become_answer(&Answer { body_bytes: 200_000, chunked: true, ..PLAIN });
+        rendered.render_if_changed(&Answer { body_bytes: 200_000, chunked: true, ..PLAIN });
         let mut bytes = rendered.head.clone();
         while let Some(piece) = { rendered.stream }.next() {
             let taken = piece.len().min(777);

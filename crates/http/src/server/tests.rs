@@ -22,25 +22,25 @@ fn get(target: &str) -> String {
 
 /// Takes all output, in pieces of at most `limit`.
 fn drained(server: &mut ServerConnection, responder: &mut Responder, now_ns: u64, limit: usize) -> Vec<u8> {
-    let mut said = Vec::new();
+    let mut sent = Vec::new();
     while server.has_output() {
         let (out, stream) = server.output();
         let bytes: Vec<u8> = out.iter().copied().chain(stream.flatten().copied()).take(limit).collect();
         server.sent(responder, now_ns, bytes.len());
-        said.extend(bytes);
+        sent.extend(bytes);
     }
-    said
+    sent
 }
 
 fn parsed(mut bytes: &[u8]) -> Vec<Response> {
     let mut parser = ResponseParser::new(false);
-    let mut found = Vec::new();
+    let mut responses = Vec::new();
     while !bytes.is_empty() {
         let fed = parser.feed(bytes).unwrap();
-        found.extend(fed.response);
+        responses.extend(fed.response);
         bytes = &bytes[fed.consumed..];
     }
-    found
+    responses
 }
 
 fn statuses(bytes: &[u8]) -> Vec<u16> {
@@ -63,8 +63,8 @@ fn pipelined_answers_keep_their_order_whatever_their_delays() {
     assert!(!server.has_output());
     server.wake(&mut responder, 5 * MS);
     assert_eq!(server.wake_at(), None, "sending comes first");
-    let said = drained(&mut server, &mut responder, 5 * MS, usize::MAX);
-    assert_eq!(statuses(&said), [201, 202, 203], "those behind were due before");
+    let sent = drained(&mut server, &mut responder, 5 * MS, usize::MAX);
+    assert_eq!(statuses(&sent), [201, 202, 203], "those behind were due before");
     assert_eq!(server.wake_at(), Some(9 * MS));
     server.wake(&mut responder, 9 * MS);
     assert_eq!(statuses(&drained(&mut server, &mut responder, 9 * MS, usize::MAX)), [206]);
@@ -78,8 +78,8 @@ fn a_continue_does_not_overtake_an_answer() {
     server.receive(&mut responder, 0, [&get("/?delay=1ms"), post].concat().as_bytes());
     assert!(!server.has_output());
     server.wake(&mut responder, MS);
-    let said = String::from_utf8(drained(&mut server, &mut responder, MS, 7)).unwrap();
-    assert!(said.starts_with("HTTP/1.1 200") && said.ends_with("HTTP/1.1 100 Continue\r\n\r\n"), "{said}");
+    let sent = String::from_utf8(drained(&mut server, &mut responder, MS, 7)).unwrap();
+    assert!(sent.starts_with("HTTP/1.1 200") && sent.ends_with("HTTP/1.1 100 Continue\r\n\r\n"), "{sent}");
     server.receive(&mut responder, MS, b"ab");
     assert_eq!(statuses(&drained(&mut server, &mut responder, MS, usize::MAX)), [202]);
 }
@@ -102,20 +102,20 @@ fn pending_answers_are_bounded_and_resume() {
 }
 
 #[test]
-fn a_peer_that_does_not_read_is_answered_no_further() {
+fn unread_responses_hold_back_further_responses() {
     let (mut server, mut responder) = (ServerConnection::default(), plain());
     server.receive(&mut responder, 0, GET.repeat(5_000).as_bytes());
     assert!(server.output().0.len() < OUTPUT_LIMIT_BYTES + 200 && !server.wants_input());
     let answered = responder.requests();
     assert!(answered < 250, "{answered}");
-    let said = drained(&mut server, &mut responder, 0, 1000);
-    assert_eq!(parsed(&said).len(), 5_000);
+    let sent = drained(&mut server, &mut responder, 0, 1000);
+    assert_eq!(parsed(&sent).len(), 5_000);
     assert_eq!(responder.requests(), 5_000);
     assert!(server.wants_input());
 }
 
 #[test]
-fn a_share_of_errors_is_exact_and_its_bodies_are_the_same() {
+fn error_share_is_exact_and_errors_keep_the_body_size() {
     let (mut server, mut responder) = (ServerConnection::default(), plain());
     server.receive(&mut responder, 0, get("/?errors=0.25&size=7").repeat(1000).as_bytes());
     let answers = parsed(&drained(&mut server, &mut responder, 0, usize::MAX));
@@ -125,7 +125,7 @@ fn a_share_of_errors_is_exact_and_its_bodies_are_the_same() {
 }
 
 #[test]
-fn connections_close_after_their_number_of_answers() {
+fn connection_closes_after_the_configured_number_of_responses() {
     let behaviour = Behaviour { close_after: Some(3), ..Behaviour::default() };
     let (mut server, mut responder) = (ServerConnection::default(), responder(behaviour));
     server.receive(&mut responder, 0, GET.repeat(5).as_bytes());
@@ -139,7 +139,7 @@ fn connections_close_after_their_number_of_answers() {
 }
 
 #[test]
-fn an_end_of_input_waits_for_the_answers_that_are_due() {
+fn end_of_input_waits_for_pending_responses() {
     let (mut server, mut responder) = (ServerConnection::default(), plain());
     server.receive(&mut responder, 0, get("/?delay=1ms").as_bytes());
     server.end_of_input();
@@ -150,7 +150,7 @@ fn an_end_of_input_waits_for_the_answers_that_are_due() {
 }
 
 #[test]
-fn chunks_are_not_for_http_1_0_and_long_bodies_arrive_whole() {
+fn http_1_0_gets_no_chunks_and_long_bodies_arrive_complete() {
     let (mut server, mut responder) = (ServerConnection::default(), plain());
     let old = "GET /?chunked=1&size=20000 HTTP/1.0\r\nConnection: keep-alive\r\n\r\n";
     server.receive(
@@ -158,15 +158,15 @@ fn chunks_are_not_for_http_1_0_and_long_bodies_arrive_whole() {
         0,
         [old, &get("/?chunked=1&size=20000"), &get("/?chunked=1&size=0")].concat().as_bytes(),
     );
-    let said = drained(&mut server, &mut responder, 0, 333);
-    let chunked = said.windows(7).filter(|window| window == b"chunked").count();
+    let sent = drained(&mut server, &mut responder, 0, 333);
+    let chunked = sent.windows(7).filter(|window| window == b"chunked").count();
     assert_eq!(chunked, 2);
-    assert_eq!(parsed(&said).iter().map(|answer| answer.body_bytes).collect::<Vec<_>>(), [20_000, 20_000, 0]);
+    assert_eq!(parsed(&sent).iter().map(|answer| answer.body_bytes).collect::<Vec<_>>(), [20_000, 20_000, 0]);
 }
 
 /// A request that is recognised by its bytes gets the same response as a parsed one, wherever the bytes are split.
 #[test]
-fn a_request_that_comes_again_is_answered_alike() {
+fn repeated_request_gets_the_same_response() {
     let requests =
         [get("/a"), get("/a"), get("/?status=404"), get("/?status=404"), get("/a"), get("/?size=9&chunked=1")];
     let post = "POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\n";
@@ -174,18 +174,18 @@ fn a_request_that_comes_again_is_answered_alike() {
     let mut expected = None;
     for step in [1, 2, 17, 36, 100, stream.len()] {
         let (mut server, mut responder) = (ServerConnection::default(), plain());
-        let mut said = Vec::new();
+        let mut sent = Vec::new();
         for piece in stream.as_bytes().chunks(step) {
             server.receive(&mut responder, 0, piece);
-            said.extend(drained(&mut server, &mut responder, 0, usize::MAX));
+            sent.extend(drained(&mut server, &mut responder, 0, usize::MAX));
         }
         assert_eq!(responder.requests(), 14, "{step}");
-        assert_eq!(expected.get_or_insert_with(|| said.clone()), &said, "{step}");
+        assert_eq!(expected.get_or_insert_with(|| sent.clone()), &sent, "{step}");
     }
 }
 
 #[test]
-fn drawn_delays_are_waited_for() {
+fn random_delays_postpone_responses() {
     let behaviour = Behaviour { delay_ns: MS, shape: DelayShape::Uniform, ..Behaviour::default() };
     let mut responder = responder(behaviour);
     let mut waits = Vec::new();
@@ -204,7 +204,7 @@ fn counters_count_each_outcome() {
     let stream = [get("/?errors=1"), get("/?delay=1ms&status=302"), get("/"), get("/_leadline/stats")].concat();
     server.receive(&mut responder, 0, stream.as_bytes());
     server.wake(&mut responder, MS);
-    let said = drained(&mut server, &mut responder, MS, usize::MAX);
+    let sent = drained(&mut server, &mut responder, MS, usize::MAX);
     let mut broken = ServerConnection::default();
     broken.receive(&mut responder, MS, b"GET  / HTTP/1.1\r\nno colon\r\n");
     assert!(broken.has_output());
@@ -214,7 +214,7 @@ fn counters_count_each_outcome() {
         "\"requests\":3,".to_owned(),
         "\"own_requests\":1,".into(),
         format!("\"bytes_received\":{received},"),
-        format!("\"bytes_sent\":{},", said.len()),
+        format!("\"bytes_sent\":{},", sent.len()),
         "\"errors\":1,".into(),
         "\"delayed\":1,".into(),
         "\"by_status\":{\"200\":1,\"302\":1,\"400\":1,\"500\":1}".into(),
@@ -223,5 +223,5 @@ fn counters_count_each_outcome() {
     ] {
         assert!(text.contains(&field), "{field} in {text}");
     }
-    assert_eq!(statuses(&said), [500, 302, 200, 200]);
+    assert_eq!(statuses(&sent), [500, 302, 200, 200]);
 }

@@ -164,7 +164,7 @@ impl Tls {
             self.has_failed = true;
         }
         if let (false, Some(handshake)) = (self.is_counted, self.records.handshake()) {
-            responder.shook_hands(handshake.resumed);
+            responder.handshake_completed(handshake.resumed);
             self.is_counted = true;
         }
     }

@@ -279,7 +279,7 @@ impl HttpTraffic {
         let Some(answer) = answer else { return };
         self.take_answer(&answer, channel);
         self.tally.free_ns = now_ns;
-        if !answer.goes_on() {
+        if !answer.keeps_connection() {
             self.close(now_ns);
         }
     }

@@ -1,30 +1,30 @@
 //! Tests of request outcomes: whatever a server does, each request counts as exactly one.
 
-use super::world::{Asked, Sending, What};
+use super::simulation::{Action, Sending, ServerRequest};
 use super::*;
 
 /// More bytes than any test sends.
 const ALL_BYTES: usize = 1 << 20;
 
 /// A load of nine requests over two connections.
-fn nine(server: impl FnMut(&Asked<'_>) -> Vec<Reaction> + 'static) -> Ended {
-    Load::new(settings(), 2, World::new(server)).run(Some(9), 200 * SECOND)
+fn nine(server: impl FnMut(&ServerRequest<'_>) -> Vec<Reaction> + 'static) -> Ended {
+    Load::new(settings(), 2, Simulation::new(server)).run(Some(9), 200 * SECOND)
 }
 
 /// A load of batches of three requests over one connection; the server function runs once per batch.
-fn threes(number: Option<u64>, world: World) -> Ended {
+fn threes(number: Option<u64>, simulation: Simulation) -> Ended {
     let script = TestScript::gets(3);
-    Load::scripted(settings(), script, World { is_raw: true, ..world }).run(number, SECOND)
+    Load::scripted(settings(), script, Simulation { is_raw: true, ..simulation }).run(number, SECOND)
 }
 
 #[test]
-fn each_misbehaviour_is_counted_by_its_name() {
+fn each_failure_is_counted_by_its_name() {
     let cut = "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc";
     let bad = "HTTP/1.1 200 OK\r\nContent-Length: nine\r\n\r\n";
     for (name, reactions) in [
         ("closed_early", vec![Reaction::hangs_up(MS)]),
         ("closed_early", vec![Reaction::says(MS, cut), Reaction::hangs_up(2 * MS)]),
-        ("reset", vec![Reaction(MS, What::Breaks("reset"))]),
+        ("reset", vec![Reaction(MS, Action::Breaks("reset"))]),
         ("malformed_content_length", vec![Reaction::says(MS, bad)]),
         ("response_timeout", vec![]),
     ] {
@@ -49,31 +49,31 @@ fn a_server_that_closes_after_each_response_is_no_failure() {
         let ended = nine(move |_| reactions.clone());
         assert_eq!(ended.counts(), [9, 9, 9, 0, 0, 0]);
         assert_eq!((ended.tally.status[5], ended.tally.body_bytes), (9, 18));
-        assert_eq!(ended.world.examples, [("status_5xx", "GET /: 503".to_owned())].into());
+        assert_eq!(ended.simulation.examples, [("status_5xx", "GET /: 503".to_owned())].into());
     }
 }
 
 #[test]
-fn a_server_that_hangs_up_unannounced_fails_what_was_outstanding() {
-    let rude = |asked: &Asked<'_>| match asked.number {
+fn unannounced_close_fails_outstanding_requests() {
+    let rude = |request: &ServerRequest<'_>| match request.number {
         0 => vec![Reaction::says(MS, OK)],
-        _ => vec![Reaction(MS, What::Breaks("reset"))],
+        _ => vec![Reaction(MS, Action::Breaks("reset"))],
     };
     // The second request is sent when the connection breaks after the first response.
-    let hasty = |asked: &Asked<'_>| match asked.number {
-        0 => vec![Reaction::says(MS, OK), Reaction(MS, What::Breaks("reset"))],
+    let hasty = |request: &ServerRequest<'_>| match request.number {
+        0 => vec![Reaction::says(MS, OK), Reaction(MS, Action::Breaks("reset"))],
         _ => Vec::new(),
     };
-    for world in [World::new(rude), World::new(hasty)] {
-        let ended = Load::new(settings(), 1, world).run(Some(40), SECOND);
+    for simulation in [Simulation::new(rude), Simulation::new(hasty)] {
+        let ended = Load::new(settings(), 1, simulation).run(Some(40), SECOND);
         assert_eq!(ended.counts(), [40, 40, 20, 0, 0, 20]);
         assert_eq!(ended.failures(), [("reset", 20)]);
     }
 }
 
 #[test]
-fn a_batch_that_is_answered_in_part_fails_the_rest() {
-    let hangs_up = World::new(|_| vec![Reaction::says(MS, OK), Reaction::hangs_up(2 * MS)]);
+fn partly_answered_batch_fails_the_rest() {
+    let hangs_up = Simulation::new(|_| vec![Reaction::says(MS, OK), Reaction::hangs_up(2 * MS)]);
     let ended = threes(Some(3), hangs_up);
     assert_eq!((ended.counts(), ended.failures()), ([3, 3, 1, 0, 0, 2], vec![("closed_early", 2)]));
     // The same holds if the response announces that it is the last.
@@ -84,7 +84,7 @@ fn a_batch_that_is_answered_in_part_fails_the_rest() {
 }
 
 #[test]
-fn a_response_with_more_behind_it_fails_its_request() {
+fn response_followed_by_excess_bytes_fails_its_request() {
     let ended = Load::new(settings(), 1, says("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok and more"));
     let ended = ended.run(Some(1), SECOND);
     assert_eq!(ended.counts(), [1, 1, 0, 0, 0, 1]);
@@ -93,12 +93,12 @@ fn a_response_with_more_behind_it_fails_its_request() {
     assert_eq!(ended.tally.status, [0; 10]);
     // The earlier responses of a batch stay valid.
     let four = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".repeat(4);
-    let world = World::new(move |_| vec![Reaction::says(MS, &four)]);
-    assert_eq!(threes(Some(3), world).counts(), [3, 3, 2, 0, 0, 1]);
+    let simulation = Simulation::new(move |_| vec![Reaction::says(MS, &four)]);
+    assert_eq!(threes(Some(3), simulation).counts(), [3, 3, 2, 0, 0, 1]);
 }
 
 #[test]
-fn a_response_that_a_script_fails_at_has_one_fate() {
+fn response_that_fails_a_script_counts_once() {
     let fails = TestScript { response: |_, _| Err("no".to_owned()), ..TestScript::gets(1) };
     let ended = Load::scripted(settings(), fails, says(OK)).run(Some(2), SECOND);
     assert_eq!((ended.counts(), ended.failures()), ([1, 1, 0, 0, 0, 1], vec![("script_error", 1)]));
@@ -115,7 +115,7 @@ fn a_response_that_a_script_fails_at_has_one_fate() {
 }
 
 #[test]
-fn a_script_lets_its_connection_wait() {
+fn script_delays_its_connection() {
     let waits = TestScript { delay_ms: |_| Ok(20), ..TestScript::gets(1) };
     let ended = Load::scripted(settings(), waits, says(OK)).run(Some(3), SECOND);
     assert_eq!(ended.counts(), [3, 3, 3, 0, 0, 0]);
@@ -126,18 +126,18 @@ fn a_script_lets_its_connection_wait() {
 
 #[test]
 fn requests_that_the_kernel_has_when_their_connection_breaks_are_sent_and_failed() {
-    for reaction in [Reaction::hangs_up(MS), Reaction(MS, What::Breaks("reset"))] {
-        let world = World::new(move |_| vec![reaction.clone()]);
-        let ended = threes(Some(3), World { sending: Sending::Silent(ALL_BYTES), ..world });
+    for reaction in [Reaction::hangs_up(MS), Reaction(MS, Action::Breaks("reset"))] {
+        let simulation = Simulation::new(move |_| vec![reaction.clone()]);
+        let ended = threes(Some(3), Simulation { sending: Sending::Silent(ALL_BYTES), ..simulation });
         assert_eq!(ended.counts(), [3, 3, 0, 0, 0, 3]);
     }
 }
 
 #[test]
-fn a_failed_send_waits_for_what_the_server_said_before_it_hung_up() {
+fn failed_send_waits_for_an_earlier_response() {
     let refuses = |then: Vec<Reaction>| {
-        let reactions: Vec<Reaction> = std::iter::once(Reaction(MS, What::TakesBack(7))).chain(then).collect();
-        Load::new(settings(), 1, World::new(move |_| reactions.clone())).run(Some(1), SECOND)
+        let reactions: Vec<Reaction> = std::iter::once(Reaction(MS, Action::TakesBack(7))).chain(then).collect();
+        Load::new(settings(), 1, Simulation::new(move |_| reactions.clone())).run(Some(1), SECOND)
     };
     let silent = refuses(vec![Reaction::hangs_up(2 * MS)]);
     assert_eq!((silent.counts(), silent.failures()), ([1, 0, 0, 0, 0, 1], vec![("reset", 1)]));
@@ -148,8 +148,8 @@ fn a_failed_send_waits_for_what_the_server_said_before_it_hung_up() {
 #[test]
 fn a_request_is_sent_when_it_is_handed_to_the_kernel() {
     const QUEUE_NS: u64 = 40 * MS;
-    let world = World { queue_ns: QUEUE_NS, ..says(OK) };
-    let ended = Load::new(settings(), 1, world).run(Some(2), SECOND);
+    let simulation = Simulation { queue_ns: QUEUE_NS, ..says(OK) };
+    let ended = Load::new(settings(), 1, simulation).run(Some(2), SECOND);
     assert_eq!(ended.counts(), [2, 2, 2, 0, 0, 0]);
     assert_eq!(ended.values(Metric::Late), [QUEUE_NS; 2]);
     assert_eq!(ended.values(Metric::Service), [MS; 2]);
@@ -159,16 +159,16 @@ fn a_request_is_sent_when_it_is_handed_to_the_kernel() {
 #[test]
 fn a_response_in_pieces_has_a_transfer_time() {
     let (head, body) = OK.split_at(OK.len() - 1);
-    let world = World::new(move |_| vec![Reaction::says(MS, head), Reaction::says(3 * MS, body)]);
-    let ended = Load::new(settings(), 1, world).run(Some(1), SECOND);
+    let simulation = Simulation::new(move |_| vec![Reaction::says(MS, head), Reaction::says(3 * MS, body)]);
+    let ended = Load::new(settings(), 1, simulation).run(Some(1), SECOND);
     let values = [Metric::Service, Metric::FirstByte, Metric::Transfer].map(|metric| ended.values(metric));
     assert_eq!(values, [vec![3 * MS], vec![MS], vec![2 * MS]]);
 }
 
 #[test]
 fn redirects_are_followed_within_limits() {
-    let server = |asked: &Asked<'_>| {
-        let (status, location) = match asked.line().as_str() {
+    let server = |request: &ServerRequest<'_>| {
+        let (status, location) = match request.line().as_str() {
             "GET /end" => return vec![Reaction::says(MS, OK)],
             "GET /a" => (302, "b"),
             "GET /b" => (301, "/end"),
@@ -181,39 +181,39 @@ fn redirects_are_followed_within_limits() {
         [("http://a/a", 0, 0, 3), ("http://a/a", 1, 1, 3), ("http://a/a", 5, 2, 2), ("http://a/x", 5, 0, 3)]
     {
         let settings = Settings { redirects, ..settings_of(&[url]) };
-        let ended = Load::new(settings, 2, World::new(server)).run(Some(30), SECOND);
+        let ended = Load::new(settings, 2, Simulation::new(server)).run(Some(30), SECOND);
         assert_eq!(ended.counts(), [30, 30, 30, 0, 0, 0], "{url} {redirects}");
         assert_eq!((ended.tally.status[class], ended.tally.redirects), (30, 30 * followed));
-        assert_eq!(ended.world.asked.len() as u64, 30 * (1 + followed));
+        assert_eq!(ended.simulation.request_lines.len() as u64, 30 * (1 + followed));
         // A request's latency lasts until its last response.
         assert_eq!(ended.values(Metric::Latency), [(1 + followed) * MS; 30]);
     }
 }
 
 #[test]
-fn a_redirect_that_comes_before_its_request_left_is_a_response() {
-    let server = |asked: &Asked<'_>| match asked.line().as_str() {
+fn redirect_before_its_request_is_sent_is_a_response() {
+    let server = |request: &ServerRequest<'_>| match request.line().as_str() {
         "GET /b" => vec![Reaction::says(MS, OK)],
         _ => vec![Reaction::says(MS, "HTTP/1.1 302 Found\r\nLocation: /b\r\nContent-Length: 0\r\n\r\n")],
     };
     // Nothing is known to be sent of the first request, and its rest would be read as part of the next. A request
     // that was sent is followed, and both count as one request.
-    for (sending, redirects) in [(Sending::Silent(0), 0), (Sending::Told(0), 1)] {
+    for (sending, redirects) in [(Sending::Silent(0), 0), (Sending::Reported(0), 1)] {
         let settings = Settings { redirects: 5, ..settings() };
-        let ended = Load::new(settings, 1, World { sending, ..World::new(server) }).run(Some(1), SECOND);
+        let ended = Load::new(settings, 1, Simulation { sending, ..Simulation::new(server) }).run(Some(1), SECOND);
         assert_eq!((ended.counts(), ended.tally.redirects), ([1, 1, 1, 0, 0, 0], redirects));
     }
 }
 
 #[test]
 fn requests_take_turns_and_the_first_failure_of_each_name_is_kept() {
-    let server = |asked: &Asked<'_>| match asked.line().as_str() {
+    let server = |request: &ServerRequest<'_>| match request.line().as_str() {
         "GET /bad" => vec![Reaction::says(MS, "HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n")],
         _ => vec![Reaction::says(MS, "HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n")],
     };
     let settings = settings_of(&["http://a/bad", "http://a/busy"]);
-    let ended = Load::new(settings, 1, World::new(server)).run(Some(40), SECOND);
+    let ended = Load::new(settings, 1, Simulation::new(server)).run(Some(40), SECOND);
     assert_eq!((ended.counts(), ended.failures()), ([40, 40, 20, 0, 0, 20], vec![("malformed_content_length", 20)]));
-    assert_eq!(ended.world.examples["status_5xx"], "GET /busy: 503");
-    assert!(!ended.world.examples["malformed_content_length"].is_empty());
+    assert_eq!(ended.simulation.examples["status_5xx"], "GET /busy: 503");
+    assert!(!ended.simulation.examples["malformed_content_length"].is_empty());
 }

@@ -11,7 +11,7 @@ use crate::Schedule;
 /// Age above which a request that is outstanding at the end counts as long unanswered, ns.
 const LONG_WAIT_NS: u64 = 1_000_000_000;
 /// Maximum number of unsent requests whose age is recorded, at about 20 ns each; the rest are only counted.
-const MOST_AGED: u64 = 10_000_000;
+const MOST_RECORDED_AGES: u64 = 10_000_000;
 /// If all connections have been busy for longer than this at the end, requests wait for the server and not for the
 /// generator, ns.
 const BUSY_NS: u64 = 10_000_000;
@@ -88,12 +88,12 @@ impl<S: Script> ConnectionPool<S> {
             self.shared.tally.unsent_while_busy += unsent * batch;
         }
         let last_ns = now_ns.min(end_ns.saturating_sub(1));
-        for _ in 0..unsent.min(MOST_AGED) {
+        for _ in 0..unsent.min(MOST_RECORDED_AGES) {
             // The time at which a connection became free does not matter: a closed loop leaves no untaken request.
             let Some(due_ns) = self.shared.take(last_ns, last_ns) else { break };
             self.record_unsent_age(due_ns, last_ns, effects);
         }
-        self.shared.tally.unsent_without_age += unsent.saturating_sub(MOST_AGED) * batch;
+        self.shared.tally.unsent_without_age += unsent.saturating_sub(MOST_RECORDED_AGES) * batch;
         due * batch
     }
 

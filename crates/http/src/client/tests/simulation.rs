@@ -10,7 +10,7 @@ use super::MS;
 use crate::Timing;
 
 /// A request that reached the server.
-pub struct Asked<'r> {
+pub struct ServerRequest<'r> {
     /// Index of the request on its socket, from 0.
     pub number: u64,
     /// Index of the request over all sockets, from 0.
@@ -19,7 +19,7 @@ pub struct Asked<'r> {
     pub bytes: &'r [u8],
 }
 
-impl Asked<'_> {
+impl ServerRequest<'_> {
     /// Method and target.
     pub fn line(&self) -> String {
         let text = String::from_utf8_lossy(self.bytes);
@@ -29,10 +29,10 @@ impl Asked<'_> {
 
 /// A server's action, this many ns after the request.
 #[derive(Clone, Debug)]
-pub struct Reaction(pub u64, pub What);
+pub struct Reaction(pub u64, pub Action);
 
 #[derive(Clone, Debug)]
-pub enum What {
+pub enum Action {
     Says(Vec<u8>),
     HangsUp,
     Breaks(&'static str),
@@ -42,11 +42,11 @@ pub enum What {
 
 impl Reaction {
     pub fn says(after_ns: u64, bytes: impl AsRef<[u8]>) -> Self {
-        Self(after_ns, What::Says(bytes.as_ref().to_vec()))
+        Self(after_ns, Action::Says(bytes.as_ref().to_vec()))
     }
 
     pub fn hangs_up(after_ns: u64) -> Self {
-        Self(after_ns, What::HangsUp)
+        Self(after_ns, Action::HangsUp)
     }
 }
 
@@ -65,14 +65,14 @@ pub enum Sending {
     /// Takes all of it at once.
     Promised,
     /// Takes all bytes, and reports it after this delay, ns.
-    Told(u64),
+    Reported(u64),
     /// Takes this many bytes, and reports it only when the socket is detached.
     Silent(usize),
 }
 
 pub struct Socket {
     id: u64,
-    asked: Vec<u8>,
+    received: Vec<u8>,
     number: u64,
 }
 
@@ -83,10 +83,10 @@ pub enum Event {
 }
 
 pub type LookUp = Box<dyn FnMut() -> Option<Result<SocketAddr, String>>>;
-pub type Server = Box<dyn FnMut(&Asked<'_>) -> Vec<Reaction>>;
+pub type Server = Box<dyn FnMut(&ServerRequest<'_>) -> Vec<Reaction>>;
 
 /// The simulated network.
-pub struct World {
+pub struct Simulation {
     pub now_ns: u64,
     pub payload: Arc<[u8]>,
     pub sending: Sending,
@@ -110,7 +110,7 @@ pub struct World {
     /// When each attempt to connect began, ns.
     pub attempts_ns: Vec<u64>,
     /// Method and target of each request.
-    pub asked: Vec<String>,
+    pub request_lines: Vec<String>,
     pub sent_bytes: u64,
     pub sent: u64,
     pub received_bytes: u64,
@@ -122,9 +122,9 @@ pub struct World {
     pub recorded: Vec<(Metric, Option<u64>, u64)>,
 }
 
-impl World {
+impl Simulation {
     /// Creates a network with this server.
-    pub fn new(server: impl FnMut(&Asked<'_>) -> Vec<Reaction> + 'static) -> Self {
+    pub fn new(server: impl FnMut(&ServerRequest<'_>) -> Vec<Reaction> + 'static) -> Self {
         Self {
             now_ns: 0,
             payload: Arc::from([]),
@@ -143,7 +143,7 @@ impl World {
             queue: Vec::new(),
             handed_over_ns: 0,
             attempts_ns: Vec::new(),
-            asked: Vec::new(),
+            request_lines: Vec::new(),
             sent_bytes: 0,
             sent: 0,
             received_bytes: 0,
@@ -201,34 +201,34 @@ impl World {
 
     /// Delivers bytes to the server.
     fn deliver(&mut self, index: usize, bytes: &[u8]) {
-        if let Sending::Told(after_ns) = self.sending {
+        if let Sending::Reported(after_ns) = self.sending {
             self.plan(after_ns, index, Event::Input(Input::Sent(bytes.len())));
         }
         let Some(socket) = self.sockets.get_mut(&index) else { return };
-        socket.asked.extend_from_slice(bytes);
+        socket.received.extend_from_slice(bytes);
         loop {
             let Some(socket) = self.sockets.get_mut(&index) else { return };
-            let length = match socket.asked.windows(4).position(|window| window == b"\r\n\r\n") {
-                _ if self.is_raw => socket.asked.len(),
+            let length = match socket.received.windows(4).position(|window| window == b"\r\n\r\n") {
+                _ if self.is_raw => socket.received.len(),
                 Some(end) => end + 4,
                 None => return,
             };
             if length == 0 {
                 return;
             }
-            let bytes: Vec<u8> = socket.asked.drain(..length).collect();
-            let asked = Asked { number: socket.number, total: self.requests, bytes: &bytes };
+            let bytes: Vec<u8> = socket.received.drain(..length).collect();
+            let request = ServerRequest { number: socket.number, total: self.requests, bytes: &bytes };
             (socket.number, self.requests) = (socket.number + 1, self.requests + 1);
-            self.asked.push(asked.line());
-            for Reaction(after_ns, what) in (self.server)(&asked) {
-                let event = match what {
-                    What::Says(bytes) => Event::Says(bytes),
-                    What::HangsUp => Event::Input(Input::Ended(Ok(()))),
-                    What::TakesBack(missing) => {
+            self.request_lines.push(request.line());
+            for Reaction(after_ns, action) in (self.server)(&request) {
+                let event = match action {
+                    Action::Says(bytes) => Event::Says(bytes),
+                    Action::HangsUp => Event::Input(Input::Ended(Ok(()))),
+                    Action::TakesBack(missing) => {
                         let failure = Failure { name: "reset", detail: String::new() };
                         Event::Input(Input::NotSent { missing, failure })
                     }
-                    What::Breaks(name) => {
+                    Action::Breaks(name) => {
                         Event::Input(Input::Ended(Err(Failure { name, detail: format!("it is {name}") })))
                     }
                 };
@@ -238,14 +238,14 @@ impl World {
     }
 }
 
-impl Effects for World {
+impl Effects for Simulation {
     fn now_ns(&self) -> u64 {
         self.now_ns
     }
 
     fn open(&mut self, attempt: Attempt) -> Result<Opening, Failure> {
         let id = self.attempts_ns.len() as u64;
-        self.sockets.insert(attempt.index, Socket { id, asked: Vec::new(), number: 0 });
+        self.sockets.insert(attempt.index, Socket { id, received: Vec::new(), number: 0 });
         if let (None, Some(resolve)) = (attempt.address, &mut self.resolve) {
             if let Some(address) = resolve() {
                 self.plan(MS, attempt.index, Event::Input(Input::Resolved { address, took_ns: MS }));
@@ -253,7 +253,7 @@ impl Effects for World {
             return Ok(Opening::Resolving);
         }
         self.attempts_ns.push(self.now_ns);
-        self.sockets.insert(attempt.index, Socket { id, asked: Vec::new(), number: 0 });
+        self.sockets.insert(attempt.index, Socket { id, received: Vec::new(), number: 0 });
         match (self.accept)(id) {
             Accept::Yes => self.plan(MS, attempt.index, Event::Input(Input::Connected)),
             Accept::Refused => self.plan(MS, attempt.index, Event::Refused),
