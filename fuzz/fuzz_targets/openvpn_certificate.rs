@@ -1,4 +1,4 @@
-//! Random bytes into `leadline_fuzz::openvpn::certificate`, which says what must hold.
+//! Passes random bytes to `leadline_fuzz::openvpn::certificate`, which asserts the properties that must hold.
 
 #![no_main]
 

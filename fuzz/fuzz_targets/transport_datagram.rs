@@ -1,4 +1,4 @@
-//! Random bytes into `leadline_fuzz::transport::datagram`, which says what must hold.
+//! Passes random bytes to `leadline_fuzz::transport::datagram`, which asserts the properties that must hold.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Random bytes into `leadline_fuzz::transport::opening`, which says what must hold.
+//! Passes random bytes to `leadline_fuzz::transport::opening`, which asserts the properties that must hold.
 
 #![no_main]
 

@@ -1,4 +1,5 @@
-//! HTTP and TLS from a hostile peer: however bytes are cut, and whoever watches, the machines say the same, within their bounds.
+//! HTTP and TLS from a hostile peer: the machines give the same results wherever bytes are split, with or without a
+//! sink, within their limits.
 
 use std::sync::OnceLock;
 
@@ -8,13 +9,13 @@ use leadline_http::{
 };
 use leadline_tls::{ClientTls, ServerTls, TlsClient, TlsOptions, TlsServer, TlsVersion, PENDING_LIMIT_BYTES};
 
-/// What is handed random bytes, and must not panic.
+/// A function of random bytes that must not panic.
 pub type Target = fn(&[u8]);
 
-/// The targets by their names.
+/// The targets by name.
 pub const TARGETS: [(&str, Target); 3] = [("http_response", response), ("http_request", request), ("http_tls", tls)];
 
-/// Responses: the first byte says how the rest is cut and what was asked.
+/// Responses: the first byte selects the size of pieces and the request.
 pub fn response(data: &[u8]) {
     let Some((&choice, stream)) = data.split_first() else { return };
     let (answers_head, size) = (choice & 1 != 0, usize::from(choice >> 1) + 1);
@@ -28,7 +29,7 @@ pub fn response(data: &[u8]) {
     client(stream, size);
 }
 
-/// All responses of a stream in pieces of one size, then what its end meant.
+/// Parses all responses of a stream in pieces of one size; returns them and the meaning of its end.
 fn responses(
     stream: &[u8],
     size: usize,
@@ -83,7 +84,7 @@ impl Sink for Seen {
     }
 }
 
-/// A connection that waits for three answers.
+/// Runs a connection that waits for three responses.
 fn client(stream: &[u8], size: usize) {
     let mut connection = ClientConnection::default();
     connection.opened();
@@ -100,7 +101,7 @@ fn client(stream: &[u8], size: usize) {
     assert!(!connection.is_idle());
 }
 
-/// Requests: the first byte says how the rest is cut.
+/// Requests: the first byte selects the size of pieces.
 pub fn request(data: &[u8]) {
     let Some((&size, stream)) = data.split_first() else { return };
     let size = usize::from(size) + 1;
@@ -110,13 +111,13 @@ pub fn request(data: &[u8]) {
     let mut server = ServerConnection::default();
     let mut asked = stream.chunks(size);
     let (mut now_ns, mut sent_bytes) = (0, 0);
-    // A query may ask for a gigabyte; some of it is as good as all.
+    // A query may request a gigabyte; a part of it tests the same.
     while sent_bytes < 1 << 22 {
         if server.has_output() {
             let (head, body) = server.pieces();
             assert!(head.len() < 64 * 1024);
             let bytes = head.len() + body.len();
-            assert!(bytes > 0, "there is something to send, and this is it");
+            assert!(bytes > 0, "output that exists can be sent");
             sent_bytes += bytes;
             server.sent(&mut responder, now_ns, bytes);
         } else if let Some(piece) = server.wants_input().then(|| asked.next()).flatten() {
@@ -127,13 +128,13 @@ pub fn request(data: &[u8]) {
             server.wake(&mut responder, now_ns);
         } else {
             server.end_of_input();
-            assert!(server.is_finished(), "nothing is left to do");
+            assert!(server.is_finished(), "all work is done");
             break;
         }
     }
 }
 
-/// All requests of a stream in pieces of one size, then what was wrong.
+/// Parses all requests of a stream in pieces of one size; returns them and the error.
 fn requests(stream: &[u8], size: usize) -> (Vec<RequestEvent>, Option<Malformed>) {
     let mut parser = RequestParser::default();
     let mut found = Vec::new();
@@ -152,12 +153,12 @@ fn requests(stream: &[u8], size: usize) -> (Vec<RequestEvent>, Option<Malformed>
     (found, None)
 }
 
-/// Bytes where TLS is spoken: refused or waited for, within the bound, on either side.
+/// Random bytes instead of TLS: each side refuses them or waits, within its limits.
 pub fn tls(data: &[u8]) {
     let Some((&size, stream)) = data.split_first() else { return };
     let (client, server) = ends();
-    let mut client = TlsClient::new(client).expect("it was prepared");
-    let mut server = TlsServer::new(server).expect("it was prepared");
+    let mut client = TlsClient::new(client).expect("the options are valid");
+    let mut server = TlsServer::new(server).expect("the options are valid");
     let (mut plaintext, mut output) = ([0; 1024], Vec::new());
     for piece in stream.chunks(usize::from(size) + 1) {
         output.clear();
@@ -168,7 +169,7 @@ pub fn tls(data: &[u8]) {
         while server.read(&mut plaintext).is_ok_and(|bytes| bytes > 0) {}
         server.take_output(&mut output);
         assert!(client.held_bytes() <= 2 * PENDING_LIMIT_BYTES && server.held_bytes() <= 2 * PENDING_LIMIT_BYTES);
-        assert!(client.is_handshaking() || !heard, "nobody without the keys ends a handshake");
+        assert!(client.is_handshaking() || !heard, "no handshake ends without the keys");
         if !heard && !asked {
             break;
         }
@@ -178,7 +179,7 @@ pub fn tls(data: &[u8]) {
 fn ends() -> &'static (ClientTls, ServerTls) {
     static ENDS: OnceLock<(ClientTls, ServerTls)> = OnceLock::new();
     ENDS.get_or_init(|| {
-        let (server, certificate_pem) = ServerTls::self_signed(&[]).expect("a certificate can be made");
+        let (server, certificate_pem) = ServerTls::self_signed(&[]).expect("a certificate can be created");
         let client = ClientTls::new(&TlsOptions {
             verify: true,
             ca_pem: Some(&certificate_pem),
@@ -192,6 +193,6 @@ fn ends() -> &'static (ClientTls, ServerTls) {
             connections: 1,
             early_data: true,
         });
-        (client.expect("these options are possible"), server)
+        (client.expect("the options are valid"), server)
     })
 }

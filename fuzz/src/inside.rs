@@ -1,4 +1,5 @@
-//! What comes out of a tunnel: packets and segments of anybody's making, read, matched or refused; TCP stays within its bounds.
+//! Packets and segments from inside a tunnel, made by anyone: parsed, matched or refused; TCP stays within its
+//! limits.
 
 use std::net::SocketAddr;
 
@@ -6,19 +7,19 @@ use leadline_tunnel::inside::ip::{protocol, Ends, Packet};
 use leadline_tunnel::inside::tcp::{Buffers, Stack};
 use leadline_tunnel::inside::{icmp, Echo, Udp};
 
-/// What is handed random bytes, and must not panic.
+/// A function of random bytes that must not panic.
 pub type Target = fn(&[u8]);
 
-/// The targets by their names.
+/// The targets by name.
 pub const TARGETS: [(&str, Target); 2] = [("tunnel_inside", packets), ("tunnel_inside_tcp", segments)];
 
 /// The bytes as one packet.
 pub fn packets(data: &[u8]) {
     for (near, far) in [("10.8.0.2:4000", "10.8.0.1:5000"), ("[fd00::2]:4000", "[fd00::1]:5000")] {
-        let address = |text: &str| text.parse::<SocketAddr>().expect("it is an address");
+        let address = |text: &str| text.parse::<SocketAddr>().expect("the address is valid");
         let (near, far) = (address(near), address(far));
-        let flow = Udp::new(near, far).expect("they are of one family");
-        let echo = Echo::new(near.ip(), far.ip(), 1).expect("they are of one family");
+        let flow = Udp::new(near, far).expect("both have one address family");
+        let echo = Echo::new(near.ip(), far.ip(), 1).expect("both have one address family");
         let replied = echo.matches(data);
         assert!(replied.is_none_or(|reply| reply.packet_bytes <= data.len()));
         assert!(flow.matches(data).is_none_or(|payload| payload.len() < data.len()));
@@ -30,17 +31,17 @@ pub fn packets(data: &[u8]) {
     }
 }
 
-/// Segments of a connection that has asked, and of one that waits. Each takes eight bytes and its payload: flags, distance of its
-/// sequence number and of its acknowledgement from the right ones, window, length.
+/// Segments to a connection that has sent SYN, and to one that listens. Each takes eight bytes and its payload:
+/// flags, distances of its sequence number and its acknowledgement from the expected ones, window, length.
 pub fn segments(data: &[u8]) {
     let buffers = Buffers { receive_bytes: 4096, send_bytes: 4096 };
-    let address = |text: &str| text.parse::<SocketAddr>().expect("it is an address");
+    let address = |text: &str| text.parse::<SocketAddr>().expect("the address is valid");
     let (near, far) = (address("10.8.0.2:80"), address("10.8.0.1:5000"));
     let mut stack = Stack::new(Some([10, 8, 0, 2].into()), None, 1500, 7, 0);
-    let asked = stack.connect(0, far, buffers).expect("it has an address");
+    let asked = stack.connect(0, far, buffers).expect("the stack has an address");
     let waiting = stack.listen(0, near, buffers);
     let (mut now_ns, mut next, mut rest) = (0u64, 0u32, data);
-    let ends = Ends::new(far.ip(), near.ip()).expect("they are of one family");
+    let ends = Ends::new(far.ip(), near.ip()).expect("both have one address family");
     while let Some((head, after)) = rest.split_first_chunk::<8>() {
         let (payload, after) = after.split_at(after.len().min(usize::from(head[7])));
         rest = after;

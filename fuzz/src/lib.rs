@@ -1,5 +1,6 @@
-//! What must hold whatever the network sends: a function of bytes per parser, a module per crate. Each file stands alone, for the
-//! crates' own tests take it in by its path and run the kept corpus through it, without cargo-fuzz.
+//! Properties that must hold for any input from the network: one function of bytes per parser, one module per crate.
+//! Each file is self-contained: the crates' own tests include it by its path and run the stored corpus through it,
+//! without cargo-fuzz.
 
 pub mod http;
 pub mod inside;

@@ -1,5 +1,5 @@
-//! OpenVPN from a hostile peer: packets, what protects them, what is said inside of TLS, and data. What is read can be written
-//! again, what is bounded stays so, and nobody without the keys gets anything through.
+//! OpenVPN from a hostile peer: packets, their protection, messages inside TLS, and data. Whatever is parsed can be
+//! encoded again, limits hold, and no input without the keys is accepted.
 
 use std::net::IpAddr;
 use std::sync::OnceLock;
@@ -19,10 +19,10 @@ use leadline_tunnel::openvpn::role::Role;
 use leadline_tunnel::openvpn::wrap::{KeyDirection, StaticKey, Wrap, WrapError, WrapKeys};
 use rustls::pki_types::CertificateDer;
 
-/// What is handed random bytes, and must not panic.
+/// A function of random bytes that must not panic.
 pub type Target = fn(&[u8]);
 
-/// The targets by their names.
+/// The targets by name.
 pub const TARGETS: [(&str, Target); 6] = [
     ("openvpn_packet", packet),
     ("openvpn_wrap", wrap),
@@ -32,7 +32,7 @@ pub const TARGETS: [(&str, Target); 6] = [
     ("openvpn_certificate", certificate),
 ];
 
-/// A control packet behind its session, and the bytes as a stream of TCP: the first byte says how that is cut.
+/// A control packet after its session id, and the bytes as a TCP stream: the first byte selects the size of pieces.
 pub fn packet(data: &[u8]) {
     let Some((&first, rest)) = data.split_first() else { return };
     if let Some(header) = Header::parse(first) {
@@ -42,7 +42,7 @@ pub fn packet(data: &[u8]) {
             let mut again = Vec::new();
             body.write(&mut again);
             assert_eq!(ControlBody::parse(header.opcode, &again), Ok(body));
-            // An id that is acknowledged twice is kept once.
+            // An id that is acknowledged twice is stored once.
             assert!(again.len() <= rest.len());
         }
     }
@@ -51,7 +51,7 @@ pub fn packet(data: &[u8]) {
     assert_eq!(framed(rest, size), framed(rest, rest.len().max(1)));
 }
 
-/// All packets of a stream in pieces of one size, and whether it broke.
+/// Splits a stream in pieces of one size into packets; returns them and whether the stream is invalid.
 fn framed(stream: &[u8], size: usize) -> (Vec<Vec<u8>>, bool) {
     let mut unframer = Unframer::default();
     let mut found = Vec::new();
@@ -70,8 +70,8 @@ const CAPTURES: [&str; 4] = [
     include_str!("../../crates/tunnel/src/openvpn/wrap/captures/v2.txt"),
 ];
 
-/// Packets, each behind its length in two bytes, to one session: the first byte says which keys it has. Nothing comes through but
-/// what OpenVPN made with those keys.
+/// Packets, each after its length in two bytes, to one session: the first byte selects the session's keys. Only
+/// packets that OpenVPN created with those keys are accepted.
 pub fn wrap(data: &[u8]) {
     let Some((&choice, rest)) = data.split_first() else { return };
     let keys = wrap_keys();
@@ -88,9 +88,9 @@ pub fn wrap(data: &[u8]) {
             assert_eq!(opened.body, &packet[9..]);
             continue;
         }
-        // What follows as a wrapped key is proved by itself, or passed over where the key is known.
+        // A following wrapped key is authenticated separately, or skipped if the key is known.
         let proved = if opened.header.opcode.carries_wrapped_key() { 49 + opened.body.len() } else { packet.len() };
-        assert!(genuine().iter().any(|known| known.starts_with(&packet[..proved])), "nobody without the keys is heard");
+        assert!(genuine().iter().any(|known| known.starts_with(&packet[..proved])), "no packet is accepted without the keys");
         assert_eq!(wrap.open(&mut packet.to_vec()), Err(WrapError::Replayed));
     }
 }
@@ -99,7 +99,7 @@ fn wrap_keys() -> &'static [WrapKeys] {
     static KEYS: OnceLock<Vec<WrapKeys>> = OnceLock::new();
     KEYS.get_or_init(|| {
         let text = include_str!("../../crates/tunnel/src/openvpn/wrap/captures/static.key");
-        let key = StaticKey::parse(text).expect("it is a key");
+        let key = StaticKey::parse(text).expect("the key is valid");
         let client = include_str!("../../crates/tunnel/src/openvpn/wrap/captures/v2-client.key");
         let server = include_str!("../../crates/tunnel/src/openvpn/wrap/captures/v2-server.key");
         vec![
@@ -109,23 +109,23 @@ fn wrap_keys() -> &'static [WrapKeys] {
             WrapKeys::auth(&key, None, Digest::Sha512),
             WrapKeys::crypt(&key, Role::Server),
             WrapKeys::crypt(&key, Role::Client),
-            WrapKeys::crypt_v2_server(server).expect("it is a key"),
-            WrapKeys::crypt_v2(client).expect("it is a key"),
+            WrapKeys::crypt_v2_server(server).expect("the key is valid"),
+            WrapKeys::crypt_v2(client).expect("the key is valid"),
         ]
     })
 }
 
-/// What OpenVPN sent with these keys.
+/// Packets that OpenVPN sent with these keys.
 fn genuine() -> &'static [Vec<u8>] {
     static PACKETS: OnceLock<Vec<Vec<u8>>> = OnceLock::new();
     PACKETS.get_or_init(|| {
-        let byte = |digits: &str| u8::from_str_radix(digits, 16).expect("it is hexadecimal");
+        let byte = |digits: &str| u8::from_str_radix(digits, 16).expect("the text is hexadecimal");
         let bytes = |line: &str| (2..line.len()).step_by(2).map(|at| byte(&line[at..at + 2])).collect();
         CAPTURES.iter().flat_map(|capture| capture.lines()).map(bytes).collect()
     })
 }
 
-/// What is said inside of TLS: the first byte says by whom the keys are, and then come control messages.
+/// Messages inside TLS: the first byte selects the key method's sender; control messages follow.
 pub fn message(data: &[u8]) {
     let Some((&first, mut rest)) = data.split_first() else { return };
     if first & 2 == 0 {
@@ -133,7 +133,7 @@ pub fn message(data: &[u8]) {
         let Ok(Some((half, used))) = KeyMethod::parse(rest, from) else { return };
         assert_eq!(half.pre_master.is_some(), from == Role::Client);
         let mut again = Vec::new();
-        half.write(&mut again).expect("what was read is short enough to be written");
+        half.write(&mut again).expect("a parsed message can be encoded");
         let length = again.len();
         assert_eq!(KeyMethod::parse(&again, from), Ok(Some((half, length))));
         rest = &rest[used..];
@@ -161,9 +161,9 @@ pub fn message(data: &[u8]) {
     }
 }
 
-/// The data channel between two ends: a byte for the cipher, one for the rest of what they agreed on, then pieces, each behind its
-/// length in two bytes. The first byte of a piece says whether it comes from anybody, or from a server: as a payload, as one whose
-/// framing is the piece's own, or as one that is damaged.
+/// The data channel between two ends: one byte selects the cipher, one the other options; then follow pieces, each
+/// after its length in two bytes. The first byte of a piece selects its source: random bytes, a server's payload, a
+/// payload with the piece's own framing, or a damaged packet.
 pub fn data(data: &[u8]) {
     let [cipher, agreed, rest @ ..] = data else { return };
     let options = DataOptions {
@@ -179,7 +179,7 @@ pub fn data(data: &[u8]) {
         assert!(options.epoch && !options.cipher.is_aead());
         return;
     };
-    let mut server = DataChannel::new(&keys, Role::Server, 0, &options).expect("what one end takes, the other does");
+    let mut server = DataChannel::new(&keys, Role::Server, 0, &options).expect("both ends accept the same options");
     let mut packet = Vec::new();
     for piece in pieces(rest) {
         let Some((&what, piece)) = piece.split_first() else { continue };
@@ -188,7 +188,7 @@ pub fn data(data: &[u8]) {
         match what % 4 {
             0 => {
                 packet.extend_from_slice(piece);
-                assert!(client.open(&mut packet).is_err(), "nobody without the keys gets anything through");
+                assert!(client.open(&mut packet).is_err(), "no packet is accepted without the keys");
                 assert_eq!(client.usage().opened_packets, before);
             }
             1 if server.seal(piece, &mut packet).is_ok() => {
@@ -197,7 +197,7 @@ pub fn data(data: &[u8]) {
                 assert_eq!(client.open(&mut again.clone()).map(|_| ()), Err(DataError::Replayed));
             }
             2 => {
-                // A pair of its own: numbers of the other one would be used twice.
+                // A separate pair of channels: packet numbers of the first pair would be used twice.
                 let plain = DataOptions { framing: Framing::None, ..options };
                 let mut server = DataChannel::new(&keys, Role::Server, 0, &plain).expect("as before");
                 let mut client = DataChannel::new(&keys, Role::Client, 0, &options).expect("as before");
@@ -209,7 +209,7 @@ pub fn data(data: &[u8]) {
                 }
             }
             3 if server.seal(piece, &mut packet).is_ok() => {
-                // The head of CBC's packets is not proved.
+                // The header of a CBC packet is not authenticated.
                 let proved = packet.len() - 4;
                 let at =
                     4 + piece.iter().fold(0, |sum: usize, byte| sum.wrapping_mul(31).wrapping_add(usize::from(*byte)))
@@ -224,7 +224,7 @@ pub fn data(data: &[u8]) {
     }
 }
 
-/// A profile: obeyed, or refused in one line that names one of its lines.
+/// A profile: accepted, or refused in one line that names one of its lines.
 pub fn profile(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     match profile::parse(&text) {
@@ -243,16 +243,17 @@ pub fn profile(data: &[u8]) {
     }
 }
 
-/// A server's certificate, before anybody has said that it is one.
+/// A server's certificate before it is verified.
 pub fn certificate(data: &[u8]) {
     let certificate = CertificateDer::from(data);
-    // A letter of one byte is two in UTF-8, and a name's kind may be written longer than it is said.
+    // A one-byte letter may take two bytes in UTF-8, and the written name of an attribute may be longer than its
+    // value.
     let names = [common_name(&certificate), subject(&certificate)];
     assert!(names.iter().flatten().all(|name| name.len() <= 8 * data.len()));
     assert!(public_key(&certificate).is_none_or(|rest| rest.len() < data.len()));
 }
 
-/// Pieces, each behind its length in two bytes.
+/// Splits the data into pieces, each after its length in two bytes.
 fn pieces(mut data: &[u8]) -> impl Iterator<Item = &[u8]> {
     std::iter::from_fn(move || {
         let (length, after) = data.split_first_chunk::<2>()?;

@@ -1,5 +1,6 @@
-//! The whole client, against a server that has its keys and says what it likes, over a link that does what it likes: nothing
-//! panics or spins, nothing comes out that was not put in, nothing comes twice. The server's machine is held to the same.
+//! The whole client, against a server that has its keys and sends any message, over a link that behaves in any way:
+//! nothing panics or loops forever, only payloads that were sent arrive, and none arrives twice. The server's machine
+//! has to fulfil the same.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, OnceLock};
@@ -16,10 +17,10 @@ use leadline_tunnel::openvpn::tls::{self, Trust};
 use leadline_tunnel::openvpn::wrap::{KeyDirection, StaticKey, WrapKeys};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 
-/// What is handed random bytes, and must not panic.
+/// A function of random bytes that must not panic.
 pub type Target = fn(&[u8]);
 
-/// The targets by their names.
+/// The targets by name.
 pub const TARGETS: [(&str, Target); 1] = [("openvpn_client", client)];
 
 const STATIC_KEY: &str = include_str!("../../crates/tunnel/src/openvpn/wrap/captures/static.key");
@@ -29,15 +30,15 @@ const V2_SERVER: &str = include_str!("../../crates/tunnel/src/openvpn/wrap/captu
 const UNIX_BASE_S: u64 = 1_800_000_000;
 const MS: u64 = 1_000_000;
 
-/// A byte says which of the setups it is and whether the first second is a good one, then come steps: a byte for what happens
-/// and one for how much, which is also the length of what some steps bring along.
+/// One byte selects the setup and whether the link is good for the first second; then follow steps: one byte for the
+/// action and one for its amount, which is also the length of the data that some actions take.
 pub fn client(data: &[u8]) {
     let Some((&choice, mut rest)) = data.split_first() else { return };
     let setups = setups();
     let mut world = World::new(&setups[usize::from(choice >> 1) % setups.len()]);
     if choice & 1 == 0 {
         world.good_link(1_000 * MS);
-        assert!(world.is_up, "nothing is in its way");
+        assert!(world.is_up, "the link is good");
     }
     while let [what, much, after @ ..] = rest {
         let brings = matches!(what % 16, 9..=12);
@@ -51,22 +52,22 @@ pub fn client(data: &[u8]) {
     world.good_link(100 * MS);
 }
 
-/// What both ends are told.
+/// The settings of both ends.
 struct Setup {
     client: Arc<ClientConfig>,
     server: Arc<ServerConfig>,
     identity: Identity,
 }
 
-/// No wrap and each of the wraps; the data packets of 2.7 with the first, and the oldest way with the second.
+/// No wrap and each of the wraps; the data packets of 2.7 with the first, and the oldest key method with the second.
 fn setups() -> &'static [Setup] {
     static SETUPS: OnceLock<Vec<Setup>> = OnceLock::new();
     SETUPS.get_or_init(|| {
-        let key = StaticKey::parse(STATIC_KEY).expect("it is a key");
+        let key = StaticKey::parse(STATIC_KEY).expect("the key is valid");
         let inline = |name: &str, text: &str| format!("<{name}>\n{text}</{name}>\n");
         let of_2_6 = Protocols::ALL.without(Protocols::DATA_EPOCH);
         let auth = WrapKeys::auth(&key, Some(KeyDirection::Normal), Digest::Sha1);
-        let v2 = WrapKeys::crypt_v2_server(V2_SERVER).expect("it is a key");
+        let v2 = WrapKeys::crypt_v2_server(V2_SERVER).expect("the key is valid");
         let made = Certificates::new();
         vec![
             made.setup("compress stub-v2\n", WrapKeys::None, DataCipher::Aes256Gcm, Protocols::ALL),
@@ -87,7 +88,7 @@ fn setups() -> &'static [Setup] {
     })
 }
 
-/// An authority, and what it gave both ends: certificate and key.
+/// An authority, and the certificate and key that it issued to each end.
 struct Certificates {
     authority: String,
     ends: [(String, String); 2],
@@ -115,10 +116,10 @@ impl Certificates {
             "client\nremote vpn.example.net\ndata-ciphers {}\nping-restart 30\nreneg-sec 20\n{more}<ca>\n{ca}</ca>\n",
             cipher.name()
         );
-        let profile = profile::parse(&text).expect("it is a profile");
-        let config = ClientConfig::new(&profile, UNIX_BASE_S).expect("it can be obeyed");
-        let identity = config.identity(Some((&client.0, &client.1)), None).expect("it is an identity");
-        let tls = tls::server_config(&Trust::of(&profile), (&server.0, &server.1), true).expect("a good server");
+        let profile = profile::parse(&text).expect("the profile is valid");
+        let config = ClientConfig::new(&profile, UNIX_BASE_S).expect("the profile is supported");
+        let identity = config.identity(Some((&client.0, &client.1)), None).expect("the identity is valid");
+        let tls = tls::server_config(&Trust::of(&profile), (&server.0, &server.1), true).expect("the server's certificate is valid");
         let server = ServerConfig {
             tls: Arc::new(tls),
             wrap,
@@ -134,7 +135,7 @@ impl Certificates {
     }
 }
 
-/// Both ends, and what is on its way between them.
+/// Both ends and the packets in transit between them.
 struct World {
     now_ns: u64,
     client: Client,
@@ -142,9 +143,9 @@ struct World {
     server_config: Arc<ServerConfig>,
     up: VecDeque<Vec<u8>>,
     down: VecDeque<Vec<u8>>,
-    /// What went by, for who wants to send it again.
+    /// Packets that passed, for later replay.
     seen: VecDeque<Vec<u8>>,
-    /// Payloads that were put in and did not come out yet, at the server and at the client.
+    /// Payloads that were sent and have not arrived, at the server and at the client.
     put_in: [HashSet<Vec<u8>>; 2],
     numbers: u32,
     is_up: bool,
@@ -153,9 +154,9 @@ struct World {
     taken: u64,
 }
 
-/// As many as one end may have to say at once, and more.
+/// Limit of consecutive outputs of one end: more means that it loops.
 const MOST_AT_ONCE: usize = 200;
-/// What is on its way at most; the link loses the rest.
+/// Maximum number of packets in transit; the link drops the rest.
 const MOST_ON_THE_WAY: usize = 64;
 
 impl World {
@@ -179,7 +180,7 @@ impl World {
         world
     }
 
-    /// What a byte says happens.
+    /// Performs the action that a byte selects.
     fn step(&mut self, what: u8, much: u8, piece: &[u8]) {
         match what {
             0 | 1 => self.deliver_up(),
@@ -187,7 +188,7 @@ impl World {
             4 => drop(self.up.pop_front()),
             5 => drop(self.down.pop_front()),
             6 => {
-                // Overtaken by what was sent later.
+                // Reordered behind packets that were sent later.
                 self.up.rotate_left(usize::from(much) % self.up.len().max(1));
                 self.down.rotate_left(usize::from(much) % self.down.len().max(1));
             }
@@ -222,7 +223,7 @@ impl World {
         }
     }
 
-    /// Nothing is lost for some time.
+    /// Runs the link without loss for some time.
     fn good_link(&mut self, ns: u64) {
         let end_ns = self.now_ns + ns;
         self.settle();
@@ -280,13 +281,13 @@ impl World {
         }
     }
 
-    /// A payload like no other.
+    /// Creates a unique payload.
     fn payload(&mut self, piece: &[u8]) -> Vec<u8> {
         self.numbers += 1;
         [&[0x45][..], &self.numbers.to_be_bytes(), piece].concat()
     }
 
-    /// Both ends say what they have to.
+    /// Processes the output of both ends.
     fn settle(&mut self) {
         let mut out = Vec::new();
         for turn in 0.. {

@@ -1,4 +1,5 @@
-//! The session protocol and its datagrams from a hostile peer: refused or understood, and what is understood can be said again.
+//! The session protocol and its datagrams from a hostile peer: refused or parsed; whatever is parsed can be encoded
+//! again.
 
 use leadline_transport::{
     encode_frame, AddressCheck, ClientSession, Credentials, DatagramReceiver, FrameDecoder, FromClient, FromServer,
@@ -6,14 +7,14 @@ use leadline_transport::{
 };
 use leadline_wire::Direction;
 
-/// What is handed random bytes, and must not panic.
+/// A function of random bytes that must not panic.
 pub type Target = fn(&[u8]);
 
-/// The targets by their names.
+/// The targets by name.
 pub const TARGETS: [(&str, Target); 3] =
     [("transport_session", session), ("transport_opening", opening), ("transport_datagram", datagram)];
 
-/// A control connection, as the server reads it and as the client does: the first byte says how the rest is cut.
+/// A control connection, as read by the server and by the client: the first byte selects the size of pieces.
 pub fn session(data: &[u8]) {
     let Some((&size, stream)) = data.split_first() else { return };
     let size = usize::from(size) + 1;
@@ -26,10 +27,10 @@ pub fn session(data: &[u8]) {
             server.feed(piece);
             asked = server.next_message::<FromClient>();
             while let Ok(Some(message)) = asked {
-                let again = encode_frame(&message).expect("what was read can be written");
+                let again = encode_frame(&message).expect("a parsed message can be encoded");
                 let mut decoder = FrameDecoder::default();
                 decoder.feed(&again);
-                assert_eq!(decoder.next_message().expect("and read again"), Some(message));
+                assert_eq!(decoder.next_message().expect("the encoded message can be parsed"), Some(message));
                 asked = server.next_message();
             }
         }
@@ -41,7 +42,7 @@ pub fn session(data: &[u8]) {
             while let Ok(Some(_)) = event {
                 event = session.next_event(now_ns);
             }
-            assert!(session.output().len() < 4096, "it says little, whatever it hears");
+            assert!(session.output().len() < 4096, "its output is bounded");
             if event.is_err() {
                 *machine = None;
             }
@@ -50,15 +51,15 @@ pub fn session(data: &[u8]) {
             client.feed(piece);
             told = client.next_message::<FromServer>();
             while let Ok(Some(message)) = told {
-                encode_frame(&message).expect("what was read can be written");
+                encode_frame(&message).expect("a parsed message can be encoded");
                 told = client.next_message();
             }
         }
     }
 }
 
-/// A control connection at a server with a key and at one without, until it is granted or refused: the first byte says how the rest
-/// is cut.
+/// A control connection at a server with a key and at one without, until the session is granted or refused: the first
+/// byte selects the size of pieces.
 pub fn opening(data: &[u8]) {
     let Some((&size, stream)) = data.split_first() else { return };
     for key in [None, Some(key())] {
@@ -73,21 +74,21 @@ pub fn opening(data: &[u8]) {
                     OpeningEvent::Refuse(_) => break 'talk,
                     OpeningEvent::Request(request) => {
                         assert!(!has_key, "a proof cannot be guessed");
-                        encode_frame(&request.accept(7)).expect("it can be written");
+                        encode_frame(&request.accept(7)).expect("the message can be encoded");
                         break 'talk;
                     }
                 }
             }
         }
-        assert!(answers <= u32::from(has_key), "it asks once, and only where it has a key");
+        assert!(answers <= u32::from(has_key), "it sends one challenge, and only if it has a key");
     }
 }
 
 fn key() -> SharedKey {
-    SharedKey::new(b"a key").expect("it is neither empty nor too long")
+    SharedKey::new(b"a key").expect("the key is neither empty nor too long")
 }
 
-/// A session that has been asked for.
+/// A session that has been requested.
 fn opened(credentials: Option<Credentials>) -> ClientSession {
     let open = Open {
         work: Work::Tcp { block_bytes: 1, rate_bps: None },
@@ -102,10 +103,10 @@ fn opened(credentials: Option<Credentials>) -> ClientSession {
     ClientSession::new(open, credentials).expect("the request is short")
 }
 
-/// Datagrams, each behind a byte that is its length.
+/// Datagrams, each after a byte with its length.
 pub fn datagram(data: &[u8]) {
     let mut receiver = DatagramReceiver::new(7, 1, HEADER_BYTES + 8);
-    let check = AddressCheck::new(b"a secret").expect("it is one");
+    let check = AddressCheck::new(b"a secret").expect("the secret is valid");
     let client = std::net::SocketAddr::from(([192, 0, 2, 1], 1000));
     let (mut rest, mut now_ns, mut handed_in) = (data, 0u64, 0u64);
     while let Some((&length, after)) = rest.split_first() {

@@ -1,17 +1,17 @@
-//! Packets and datagrams from anybody: coalesced, segmented, decrypted or dropped and counted, never trusted.
+//! Packets and datagrams from anyone: coalesced, segmented, decrypted, or dropped and counted, but never trusted.
 
 use std::net::SocketAddr;
 
 use leadline_tunnel::offload::{Coalescer, Segmenter, FRAME_MAX_BYTES};
 use leadline_tunnel::wireguard::{Machine, Output, PeerConfig, PrivateKey};
 
-/// What is handed random bytes, and must not panic.
+/// A function of random bytes that must not panic.
 pub type Target = fn(&[u8]);
 
-/// The targets by their names.
+/// The targets by name.
 pub const TARGETS: [(&str, Target); 2] = [("tunnel_offload", offload), ("tunnel_wireguard", wireguard)];
 
-/// Packets, each behind its length in two bytes: coalesced, and what comes of it segmented again; and the bytes as one frame.
+/// Packets, each after its length in two bytes, are coalesced and segmented again; and the bytes are one frame.
 pub fn offload(data: &[u8]) {
     let (mut coalescer, mut segmenter) = (Coalescer::new(), Segmenter::new());
     let mut frame = data.to_vec();
@@ -40,15 +40,15 @@ pub fn offload(data: &[u8]) {
     take(&mut coalescer, &mut coalesced);
 }
 
-/// Datagrams, each behind its length in two bytes, to an interface with one peer.
+/// Datagrams, each after its length in two bytes, to an interface with one peer.
 pub fn wireguard(data: &[u8]) {
     let peer = PeerConfig {
         public_key: PrivateKey::from_bytes([2; 32]).public(),
         endpoint: Some(([127, 0, 0, 1], 9).into()),
-        allowed_ips: ["10.0.0.0/8", "fd00::/8"].map(|text| text.parse().expect("it is a prefix")).to_vec(),
+        allowed_ips: ["10.0.0.0/8", "fd00::/8"].map(|text| text.parse().expect("the prefix is valid")).to_vec(),
         keepalive_s: None,
     };
-    let mut machine = Machine::new(&PrivateKey::from_bytes([1; 32]), &[peer]).expect("it is an interface");
+    let mut machine = Machine::new(&PrivateKey::from_bytes([1; 32]), &[peer]).expect("the peer is valid");
     let from: SocketAddr = ([127, 0, 0, 1], 9).into();
     let mut space = vec![0; 4096];
     let mut rest = data;
@@ -59,7 +59,7 @@ pub fn wireguard(data: &[u8]) {
         rest = after;
         taken += 1;
         let output = machine.handle_datagram(from, datagram, &mut space);
-        assert!(!matches!(output, Output::Deliver { .. }), "nobody without the keys gets a packet through");
+        assert!(!matches!(output, Output::Deliver { .. }), "no packet is delivered without the keys");
         machine.handle_packet(datagram, &mut space);
     }
     let counters = machine.counters();

@@ -1,5 +1,5 @@
-//! Prints what a script costs per request and per response, in CPU time, for a counter-like and an auth-like script.
-//! A look at this crate alone, no bound.
+//! Prints the CPU time of a script per request and per response, for a counter script and a login script. Measures
+//! this crate alone and checks no limit.
 
 use std::sync::Arc;
 
@@ -57,7 +57,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Responses that are all alike, and ones of which a field and the body change.
+/// Equal responses, and responses in which one field and the body change.
 fn responses(name: &str, script: &mut ThreadScript) -> Result<(), Box<dyn std::error::Error>> {
     let headers: [(&[u8], &[u8]); 6] = [
         (b"Server", b"nginx/1.26"),
@@ -88,7 +88,7 @@ fn print(name: &str, what: &str, begin: u64) -> Result<(), Box<dyn std::error::E
     Ok(())
 }
 
-/// CPU time of this thread so far, ns.
+/// CPU time of this thread, ns.
 fn cpu_ns() -> Result<u64, Box<dyn std::error::Error>> {
     let stat = std::fs::read_to_string("/proc/thread-self/schedstat")?;
     Ok(stat.split(' ').next().unwrap_or_default().parse()?)

@@ -1,5 +1,6 @@
-//! A response on its way into Lua. Most responses of a load are alike, so only what differs from the one before crosses;
-//! the rest is there already, as strings that Lua has interned. The table of header fields is new each time.
+//! Passes a response to Lua. Most responses of a load are equal, so only the parts that differ from the previous
+//! response are copied; Lua already holds the others as interned strings. Each response gets a new table of header
+//! fields.
 
 use std::borrow::Borrow;
 
@@ -8,14 +9,15 @@ use mlua::{Function, LuaString};
 use crate::lua::State;
 use crate::ScriptError;
 
-/// Bodies up to here are compared with the one before; beyond, copying is no dearer than the request itself.
+/// Maximum size of a body that is compared with the previous one, bytes; above it a copy costs no more than the
+/// request.
 const LARGEST_KEPT_BODY: usize = 64 * 1024;
 
-/// What Lua holds of the response before.
+/// The parts of the previous response that Lua holds.
 pub(crate) struct Answer {
     set_field: Function,
     set_fields: Function,
-    /// As many as ever were there at once, so that their buffers stay.
+    /// As many as one response ever had, so that their buffers are reused.
     fields: Vec<Field>,
     count: usize,
     content: Vec<u8>,
@@ -40,7 +42,7 @@ impl Answer {
         })
     }
 
-    /// Brings the header fields that Lua holds up to this response's. Gives the body where Lua does not hold it.
+    /// Updates the header fields that Lua holds to those of this response. Returns the body if Lua does not hold it.
     #[inline]
     pub(crate) fn update<'a>(
         &mut self,

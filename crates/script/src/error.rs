@@ -1,22 +1,24 @@
-//! What went wrong in a script, in one line with the script's name and line number.
-//! Refuses tracebacks: of one it only takes where the script itself was.
+//! Errors of a script in one line, with the script's name and line number. A traceback is not shown; only the
+//! position in the script is taken from it.
 
-/// What Lua calls the prelude.
+/// Lua's name of the prelude.
 pub(crate) const OWN_CHUNK: &str = "(wrk)";
 
-/// A script cannot be loaded or one of its functions failed. One line: where, what, and in which function.
+/// An error while a script is loaded or one of its functions runs: one line with the position, the message and the
+/// function.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ScriptError(pub(crate) String);
 
 impl ScriptError {
-    /// `chunk` is what Lua calls the script, `during` the function that was called, or nothing while the file ran.
+    /// Converts an error of Lua. `chunk` is Lua's name of the script; `during` is the function that was called, or
+    /// empty while the file runs.
     pub(crate) fn from_lua(error: &mlua::Error, chunk: &str, during: &str) -> Self {
         let (message, trace) = parts(error);
         Self::describe(&message, &trace, chunk, during)
     }
 
-    /// A problem that this crate found rather than Lua.
+    /// Creates an error that this crate detected, not Lua.
     pub(crate) fn found(chunk: &str, problem: &str) -> Self {
         Self(format!("{chunk}: {problem}"))
     }
@@ -25,7 +27,7 @@ impl ScriptError {
         let position = format!("{chunk}:");
         let mut line = without_own_place(one_line(message));
         if !line.contains(&position) {
-            // The error arose in what the script called; where it called is in the trace.
+            // The error occurred in a function that the script called; the trace has the line of the call.
             let place = trace.lines().find_map(|step| place_in(step.trim_start(), &position));
             line = match place {
                 Some(place) => format!("{place}: {line}"),
@@ -39,7 +41,7 @@ impl ScriptError {
     }
 }
 
-/// The message without its traceback, and the traceback.
+/// Splits an error into its message and its traceback.
 fn parts(error: &mlua::Error) -> (String, String) {
     match error {
         mlua::Error::RuntimeError(text) => split(text),
@@ -67,7 +69,7 @@ fn one_line(text: &str) -> String {
     line
 }
 
-/// Without the line of the prelude that the error arose in: no reader can look there.
+/// Removes the position in the prelude, which the user cannot read.
 fn without_own_place(line: String) -> String {
     let number = line.strip_prefix(OWN_CHUNK).and_then(|rest| rest.strip_prefix(':'));
     match number.and_then(|rest| rest.split_once(": ")) {
@@ -76,7 +78,7 @@ fn without_own_place(line: String) -> String {
     }
 }
 
-/// `script.lua:12` where a step of a traceback is in the script.
+/// Returns `script.lua:12` if a step of a traceback is in the script.
 fn place_in(step: &str, position: &str) -> Option<String> {
     let number: String = step.strip_prefix(position)?.chars().take_while(char::is_ascii_digit).collect();
     (!number.is_empty()).then(|| format!("{position}{number}"))

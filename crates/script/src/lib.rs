@@ -1,8 +1,8 @@
-//! wrk's Lua API on LuaJIT: the requests of a load, made by a script. One state per thread and a main state, as in wrk.
-//! Owns the `wrk` table, what a script may call and what it is called for, and how its errors read.
-//! Refuses: sockets and names (the caller's [`Network`] has them), the process's standard output, and deciding when.
-//! A script is its user's own and trusted like wrk's: an endless loop in it holds its thread up, because a hook that
-//! could break it is not looked at by compiled code.
+//! wrk's Lua API on LuaJIT: a script makes the requests of a load. As in wrk, there is one state per thread and a
+//! main state. Owns the `wrk` table, the functions that a script can call, its callbacks, and its error messages.
+//! Opens no socket and resolves no name (the caller's [`Network`] does), does not write to standard output, and does
+//! not decide when requests are sent. A script is trusted, as in wrk: an endless loop blocks its thread, because
+//! compiled code does not run the hook that could stop it.
 
 mod answer;
 mod error;

@@ -1,5 +1,5 @@
-//! One Lua state with wrk's API in it, ready to run a script, and how its functions are called.
-//! Owns what the prelude may ask of this side; the objects that the API gives out are made in Lua (`prelude/api.lua`).
+//! A Lua state with wrk's API that runs a script, and calls of its functions. Owns the native functions of the
+//! prelude; the API's objects are written in Lua (`prelude/api.lua`).
 
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
@@ -13,18 +13,18 @@ use crate::ScriptError;
 const API: &str = include_str!("prelude/api.lua");
 const STREAMS: &str = include_str!("prelude/streams.lua");
 
-/// A state in which the script has run.
+/// A state that has run the script's file.
 pub(crate) struct State {
     pub(crate) lua: Lua,
-    /// The prelude's entry points.
+    /// The prelude's functions.
     entries: Table,
     chunk: String,
-    /// Why the script ended the load, once it has.
+    /// Why the script stopped the load; empty until it does.
     ended: Arc<OnceLock<String>>,
 }
 
 impl State {
-    /// A new state with the API, and the script run in it.
+    /// Creates a state with the API and runs the script in it.
     pub(crate) fn run(
         program: &Program,
         origin: &Origin,
@@ -44,7 +44,7 @@ impl State {
         Ok(state)
     }
 
-    /// One of the prelude's entry points.
+    /// Returns a function of the prelude.
     pub(crate) fn entry(&self, name: &str) -> Result<Function, ScriptError> {
         self.entries.get(name).map_err(|error| ScriptError::from_lua(&error, &self.chunk, name))
     }
@@ -64,7 +64,7 @@ impl State {
         }
     }
 
-    /// Calls the entry point of this name.
+    /// Calls a function of the prelude by its name.
     pub(crate) fn enter<R: FromLuaMulti>(
         &self,
         name: &str,
@@ -74,17 +74,17 @@ impl State {
         self.call(&self.entry(name)?, args, during)
     }
 
-    /// Whether the script has a global function of this name.
+    /// Whether the script defines a global function with this name.
     pub(crate) fn defines(&self, name: &str) -> Result<bool, ScriptError> {
         self.enter("defines", name, name)
     }
 
-    /// An error that this side found.
+    /// Creates an error that this crate detected.
     pub(crate) fn problem(&self, problem: &str) -> ScriptError {
         ScriptError::found(&self.chunk, problem)
     }
 
-    /// An error of Lua's own functions, outside any of the script's.
+    /// Converts an error of Lua outside the script's functions.
     pub(crate) fn failed(&self, error: &mlua::Error) -> ScriptError {
         ScriptError::from_lua(error, &self.chunk, "")
     }
@@ -95,7 +95,7 @@ impl State {
     }
 }
 
-/// What Lua shall call the script. It abbreviates names of 60 bytes and more itself, but errors are recognised by this.
+/// Lua's name of the script. Lua shortens names of 60 bytes and more, but errors are recognised by the whole name.
 fn chunk_name(name: &str) -> String {
     const LONGEST: usize = 50;
     let clean: String = name.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
@@ -127,7 +127,7 @@ fn prepare(
     native.set(
         "exit",
         lua.create_function(move |_, why: String| {
-            // The first reason is the one that is told.
+            // Only the first reason is reported.
             let _ = ended.set(why.clone());
             Ok(why)
         })?,
@@ -138,12 +138,12 @@ fn prepare(
     lua.load(API).set_name(&own).call(&native)
 }
 
-/// The `wrk` table as the command line has it.
+/// Creates the `wrk` table from the command line.
 fn fields(lua: &Lua, origin: &Origin) -> mlua::Result<Table> {
     let wrk = lua.create_table()?;
     wrk.set("scheme", origin.scheme.as_str())?;
     wrk.set("host", origin.host.as_str())?;
-    // A string, as it stands in the URL.
+    // A string, as written in the URL.
     wrk.set("port", origin.port.map(|port| port.to_string()))?;
     wrk.set("method", origin.method.as_str())?;
     wrk.set("path", origin.path.as_str())?;
@@ -158,7 +158,8 @@ fn fields(lua: &Lua, origin: &Origin) -> mlua::Result<Table> {
     Ok(wrk)
 }
 
-/// Addresses are told apart by their text, which this side can read back; an interface's number (`%2`) is part of it.
+/// Adds the address functions. An address is identified by its text, including an interface number (`%2`), and the
+/// text can be parsed again.
 fn addresses(lua: &Lua, native: &Table, origin: &Origin, network: &Arc<dyn Network>) -> mlua::Result<()> {
     native.set("shown", lua.create_function(|_, text: String| Ok(parse(&text).map(shown)))?)?;
     let known: Vec<String> = origin.addresses.iter().map(SocketAddr::to_string).collect();
@@ -191,7 +192,7 @@ fn addresses(lua: &Lua, native: &Table, origin: &Origin, network: &Arc<dyn Netwo
     )
 }
 
-/// The text of a string or a number.
+/// Returns the text of a string or a number.
 pub(crate) fn text(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text.to_string_lossy()),
@@ -201,12 +202,12 @@ pub(crate) fn text(value: &Value) -> Option<String> {
     }
 }
 
-/// An address from the text that `SocketAddr` gives itself.
+/// Parses an address from the text that `SocketAddr` prints.
 pub(crate) fn parse(text: &str) -> Option<SocketAddr> {
     text.parse().ok()
 }
 
-/// As wrk shows an address: without brackets.
+/// Formats an address as wrk does: without brackets.
 fn shown(address: SocketAddr) -> String {
     match address {
         SocketAddr::V6(six) if six.scope_id() != 0 => format!("{}%{}:{}", six.ip(), six.scope_id(), six.port()),

@@ -1,4 +1,4 @@
-//! The main state: the one that `setup` ran in, and that `done` runs in once the load is over.
+//! The main state, in which `setup` runs before the load and `done` after it.
 
 use leadline_stats::Histogram;
 use mlua::{Lua, Table};
@@ -7,28 +7,28 @@ use crate::lua::State;
 use crate::statistics::Statistics;
 use crate::ScriptError;
 
-/// What the load comes to, as wrk counts.
+/// The results of a load, counted as in wrk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// How long it took, µs.
+    /// Duration, µs.
     pub duration_us: u64,
-    /// Responses that arrived whole.
+    /// Complete responses.
     pub requests: u64,
-    /// Bytes that were received.
+    /// Received bytes.
     pub bytes: u64,
     /// Connections that could not be opened.
     pub connect: u64,
-    /// Failures to read, malformed responses included.
+    /// Read errors, including malformed responses.
     pub read: u64,
-    /// Failures to write.
+    /// Write errors.
     pub write: u64,
     /// Responses with a status above 399.
     pub status: u64,
-    /// Responses that took too long.
+    /// Responses that timed out.
     pub timeout: u64,
 }
 
-/// The main state of a script, and what keeps the threads' states readable for it.
+/// A script's main state, with handles that keep the threads' states readable.
 pub struct Main {
     state: State,
     _threads: Vec<Lua>,
@@ -41,17 +41,17 @@ impl Main {
         Ok(Self { state, _threads: threads, has_done })
     }
 
-    /// Whether the script has something to say at the end.
+    /// Whether the script defines `done`.
     #[must_use]
     pub fn has_done(&self) -> bool {
         self.has_done
     }
 
-    /// Calls `done`, if the script has it, after the threads' loops have ended: `latency` in ns, `requests` the threads'
-    /// rates over short stretches, requests per second.
+    /// Calls `done`, if the script defines it, after the threads' loops have ended: `latency` in ns, `requests` as
+    /// the threads' rates over short intervals, requests per second.
     ///
     /// # Errors
-    /// The script's.
+    /// The script's error.
     pub fn done(&mut self, summary: &Summary, latency: &Histogram, requests: &Histogram) -> Result<(), ScriptError> {
         if !self.has_done {
             return Ok(());

@@ -1,8 +1,8 @@
-//! How many requests lie in the string that a script's `request` gives: as many responses belong to it.
-//! Owns counting them as wrk does. More lenient than the responder's parser: what a script sends on purpose, such as a
-//! request without Host, is its own business; only where a request ends has to be certain.
+//! Counts the requests in the string that a script's `request` returns; the load expects as many responses. Counts as
+//! wrk does and is more lenient than the responder's parser: a script may send invalid requests on purpose, such as
+//! one without Host. Only the end of each request has to be certain.
 
-/// What is wrong with a string of requests, and where (from 1).
+/// What is wrong with a string of requests, and its position (from 1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NotRequests {
     pub(crate) what: &'static str,
@@ -10,10 +10,10 @@ pub(crate) struct NotRequests {
     pub(crate) column: usize,
 }
 
-/// Counts whole requests. One that is cut short counts where none is whole, as in wrk.
+/// Counts complete requests. A truncated request at the end is ignored if another one is complete, as in wrk.
 ///
 /// # Errors
-/// Where it is malformed, or that no request is whole.
+/// The position of a malformed request, or that no request is complete.
 pub(crate) fn count(text: &[u8]) -> Result<u32, NotRequests> {
     let mut reader = Reader { text, at: 0 };
     let mut requests = 0;
@@ -40,7 +40,7 @@ enum Framing {
 type Wrong = (&'static str, usize);
 
 impl<'a> Reader<'a> {
-    /// Whether another request is there, whole.
+    /// Reads one request; returns whether it is complete.
     fn request(&mut self) -> Result<bool, Wrong> {
         while matches!(self.text.get(self.at), Some(b'\r' | b'\n')) {
             self.at += 1;
@@ -91,7 +91,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The next line without its end, if it has one.
+    /// Reads the next line without its end, if it is complete.
     fn line(&mut self) -> Option<&'a [u8]> {
         let rest = &self.text[self.at..];
         let end = rest.iter().position(|byte| *byte == b'\n')?;
@@ -126,7 +126,7 @@ fn request_line(line: &[u8]) -> Result<(), &'static str> {
     }
 }
 
-/// What a header field says of the body, if it is one that does.
+/// Parses a header field and returns the body framing that it sets, if any.
 fn field(line: &[u8]) -> Result<Option<Framing>, &'static str> {
     if matches!(line[0], b' ' | b'\t') {
         return Ok(None);
@@ -145,7 +145,7 @@ fn field(line: &[u8]) -> Result<Option<Framing>, &'static str> {
 }
 
 fn number(digits: &[u8], radix: u32) -> Option<usize> {
-    // No sign: `from_str_radix` would take one.
+    // Rejects a sign, which `from_str_radix` would accept.
     let text = std::str::from_utf8(digits).ok().filter(|text| text.chars().all(|c| c.is_digit(radix)))?;
     usize::from_str_radix(text, radix).ok()
 }

@@ -1,61 +1,61 @@
-//! What a script is given: its text, the URL it starts from, and the world it may ask about.
+//! A script's input: its text, its URL, and access to name lookups.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-/// A script and what the command line says to it.
+/// A script and its command line arguments.
 #[derive(Clone, Debug)]
 pub struct Program {
-    /// What it is called in messages.
+    /// The script's name in messages.
     pub name: String,
-    /// Its text.
+    /// The script's text.
     pub source: String,
-    /// What stands after `--`; `init` gets them as `args[1]` and on.
+    /// The arguments after `--`; `init` receives them as `args[1]` and so on.
     pub args: Vec<String>,
 }
 
-/// Where requests go and what they say unless the script changes it: the fields of the `wrk` table.
+/// The target and the default request: the fields of the `wrk` table.
 #[derive(Clone, Debug)]
 pub struct Origin {
-    /// The URL as it was given; `args[0]`.
+    /// The URL as on the command line; `args[0]`.
     pub url: String,
     /// `http` or `https`.
     pub scheme: String,
     /// The host, without brackets.
     pub host: String,
-    /// The port, where the URL names one.
+    /// The port, if the URL contains one.
     pub port: Option<u16>,
-    /// The URL from its path to its end, the query included; `/` where it has no path.
+    /// The URL from its path to its end, with the query; `/` if it has no path.
     pub path: String,
     /// Request method.
     pub method: String,
-    /// Extra header fields; of equal names the last counts.
+    /// Extra header fields; if a name repeats, the last value counts.
     pub headers: Vec<(String, String)>,
     /// Request body.
     pub body: Option<Vec<u8>>,
-    /// What the host's name stands for by the load's own rules; empty where the load goes another way (a Unix socket, a
-    /// proxy). Then threads have no address until the script gives them one.
+    /// The host's addresses by the load's own rules; empty if the load uses no address (a Unix socket, a proxy). Then
+    /// threads have no address until the script sets one.
     pub addresses: Vec<SocketAddr>,
 }
 
 impl Origin {
-    /// The port, or the name of the scheme's, as `wrk.resolve` gets it.
+    /// The port, or the scheme's name, as `wrk.resolve` receives it.
     pub(crate) fn service(&self) -> String {
         self.port.map_or_else(|| self.scheme.clone(), |port| port.to_string())
     }
 }
 
-/// Name lookups and connections of this host, for `wrk.lookup` and `wrk.connect`.
+/// Name lookups and test connections, for `wrk.lookup` and `wrk.connect`.
 pub trait Network: Send + Sync {
-    /// The addresses of a host and a service (a name or a number).
+    /// Returns the addresses of a host and a service (a name or a number).
     ///
     /// # Errors
     /// Why there are none.
     fn lookup(&self, host: &str, service: &str) -> Result<Vec<SocketAddr>, String>;
 
-    /// Whether a connection to this address can be opened. Closes it again.
+    /// Whether a connection to this address can be opened. The connection is closed immediately.
     fn connect(&self, address: SocketAddr) -> bool;
 }
 
-/// Takes what a script prints, in pieces as they come; a line may come in several.
+/// Receives the text that a script prints; a line may arrive in several pieces.
 pub type Output = Arc<dyn Fn(&str) + Send + Sync>;

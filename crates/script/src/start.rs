@@ -1,5 +1,5 @@
-//! Loads a script into its states, in wrk's order: the main state; then for each thread its state, `setup` in the main
-//! one, `init` in its own; thread 1 says what kind of script it is.
+//! Loads a script into its states, in wrk's order: the main state; then for each thread its state, `setup` in the
+//! main state, and `init` in the thread's state. Thread 1 determines the kind of script.
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use crate::program::{Network, Origin, Output, Program};
 use crate::thread::{request_into, thread_calls, Kind, Shared, ThreadScript};
 use crate::ScriptError;
 
-/// Runs the file in `threads` + 1 states, `setup` for each thread and `init` in each.
+/// Runs the file in `threads` + 1 states, and `setup` and `init` for each thread.
 ///
 /// # Errors
-/// The script's: its syntax, what it raised, or a request that is none.
+/// The script's error: its syntax, an error that it raised, or an invalid request.
 pub fn load(
     program: &Program,
     origin: &Origin,
@@ -45,7 +45,7 @@ pub fn load(
     Ok((Main::new(main, states)?, scripts))
 }
 
-/// `wrk.thread` in the thread's state, then `setup(thread)` in the main one.
+/// Sets `wrk.thread` in the thread's state, then calls `setup(thread)` in the main state.
 fn set_up(main: &State, thread: &State, shared: &Arc<Shared>) -> Result<(), ScriptError> {
     let own = thread_calls(&thread.lua, thread.lua.weak(), shared).map_err(|error| thread.failed(&error))?;
     thread.enter::<()>("own_thread", own, "")?;
@@ -53,7 +53,7 @@ fn set_up(main: &State, thread: &State, shared: &Arc<Shared>) -> Result<(), Scri
     main.enter("setup", handle, "setup()")
 }
 
-/// `args` of `init`: the URL at 0, then what stands after `--`.
+/// Creates `args` of `init`: the URL at 0, then the arguments after `--`.
 fn arguments(state: &State, program: &Program, origin: &Origin) -> Result<mlua::Table, ScriptError> {
     let table = || {
         let args = state.lua.create_sequence_from(program.args.iter().map(String::as_str))?;
@@ -63,7 +63,8 @@ fn arguments(state: &State, program: &Program, origin: &Origin) -> Result<mlua::
     table().map_err(|error: mlua::Error| state.failed(&error))
 }
 
-/// Asks thread 1's state for one request more than will be sent, to see how many requests are in it.
+/// Determines the kind of script: calls `request` of thread 1 once more than requests are sent, to count the requests
+/// in its string.
 fn kind_of(state: &State) -> Result<Kind, ScriptError> {
     let mut sample = Vec::new();
     request_into(state, &state.entry("request")?, &mut sample)?;

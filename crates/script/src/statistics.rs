@@ -1,10 +1,10 @@
-//! What `done` gets of a histogram: every recorded value with its count, and the figures from them.
-//! Owns wrk's arithmetic (sample deviation, rank of a percentile) over whole units: µs of latency, requests per second.
+//! The statistics that `done` receives: every recorded value with its count, and the figures computed from them. Owns
+//! wrk's arithmetic (sample deviation, rank of a percentile) over whole units: µs of latency, requests per second.
 
 use leadline_stats::Histogram;
 use mlua::{Lua, Table};
 
-/// Recorded values in rising order, in whole units.
+/// Recorded values in ascending order, in whole units.
 #[derive(Debug)]
 pub(crate) struct Statistics {
     values: Vec<(u64, u64)>,
@@ -12,7 +12,8 @@ pub(crate) struct Statistics {
 }
 
 impl Statistics {
-    /// Of a histogram whose values are `per_unit` times finer than the unit, each to the nearest unit.
+    /// Reads a histogram whose values are `per_unit` times finer than the unit; each value is rounded to the nearest
+    /// unit.
     pub(crate) fn new(histogram: &Histogram, per_unit: u64) -> Self {
         let mut values: Vec<(u64, u64)> = Vec::new();
         let mut count = 0;
@@ -51,7 +52,7 @@ impl Statistics {
         (squares.sum::<f64>() / (self.count - 1) as f64).sqrt()
     }
 
-    /// The value at wrk's rank; 0 when empty. The rank of 100 % lies behind the last value: it is the largest.
+    /// The value at wrk's rank; 0 if empty. The rank of 100 % is after the last value and yields the maximum.
     fn percentile(&self, share: f64) -> u64 {
         let rank = (share / 100.0 * self.count as f64 + 0.5).round() as u64;
         let mut total = 0;
@@ -64,7 +65,7 @@ impl Statistics {
         self.max()
     }
 
-    /// The figures, and the functions that compute others.
+    /// Creates the Lua table of figures, with the functions that compute others.
     pub(crate) fn into_lua(self, lua: &Lua) -> mlua::Result<(Table, Table)> {
         let figures = lua.create_table()?;
         figures.set("min", self.min())?;
@@ -77,7 +78,7 @@ impl Statistics {
         let ours = std::sync::Arc::clone(&statistics);
         calls.set("percentile", lua.create_function(move |_, share: f64| Ok(ours.percentile(share)))?)?;
         let at = lua.create_function(move |_, index: Option<f64>| {
-            // A cast from `f64` cuts off: below 1 there is nothing.
+            // A cast from `f64` truncates: a value below 1 becomes 0.
             let index = (index.unwrap_or(0.0) as usize).checked_sub(1);
             Ok(index.and_then(|index| statistics.values.get(index).copied()).unwrap_or((0, 0)))
         });

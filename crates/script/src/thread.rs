@@ -1,5 +1,5 @@
-//! One thread's state: its requests, what it is told of responses, and when it wants to stop.
-//! Owns the calls that happen per request, so nothing here allocates on this side once buffers have grown.
+//! The script state of one thread: its requests, its view of responses, and whether it has stopped. Owns the calls
+//! per request, so nothing here allocates once buffers have grown.
 
 use std::borrow::Borrow;
 use std::net::SocketAddr;
@@ -13,7 +13,7 @@ use crate::lua::{parse, State};
 use crate::transfer::transfer;
 use crate::ScriptError;
 
-/// A thread's own state of the script. Moves to the thread that uses it.
+/// The script state of one thread. It moves to the thread that uses it.
 pub struct ThreadScript {
     state: State,
     shared: Arc<Shared>,
@@ -27,17 +27,17 @@ pub struct ThreadScript {
     batch: u32,
 }
 
-/// What the main state and the thread's both see of a thread.
+/// The data of a thread that both its state and the main state access.
 #[derive(Default)]
 pub(crate) struct Shared {
     stopped: AtomicBool,
     address: Mutex<Option<SocketAddr>>,
 }
 
-/// What thread 1's script says about all threads, as in wrk.
+/// The kind of script, which thread 1 determines for all threads, as in wrk.
 #[derive(Clone, Copy)]
 pub(crate) struct Kind {
-    /// Whether each request is asked for.
+    /// Whether `request` is called for each request.
     pub(crate) dynamic: bool,
     pub(crate) has_response: bool,
     pub(crate) has_delay: bool,
@@ -46,7 +46,7 @@ pub(crate) struct Kind {
 }
 
 impl ThreadScript {
-    /// After `init`. Asks for the request once where it is constant.
+    /// Creates the state after `init`. Calls `request` once if the request is constant.
     pub(crate) fn new(state: State, shared: Arc<Shared>, kind: Kind) -> Result<Self, ScriptError> {
         let mut script = Self {
             request: state.entry("request")?,
@@ -68,54 +68,54 @@ impl ThreadScript {
         Ok(script)
     }
 
-    /// The request, where it is the same each time: the script has no `request` function of its own. `request` need not
-    /// be called then; `response` and `delay` are separate questions.
+    /// The request, if it is constant: the script defines no `request` function. `request` need not be called then;
+    /// `response` and `delay` are independent of it.
     #[must_use]
     pub fn constant(&self) -> Option<&[u8]> {
         self.constant.as_deref()
     }
 
-    /// Whether the script wants to see responses.
+    /// Whether the script defines `response`.
     #[must_use]
     pub fn has_response(&self) -> bool {
         self.has_response
     }
 
-    /// Whether the script says how long to wait before each request.
+    /// Whether the script defines `delay`.
     #[must_use]
     pub fn has_delay(&self) -> bool {
         self.has_delay
     }
 
-    /// Who this thread talks to (`thread.addr`); `None` where the load goes another way than by address.
+    /// The address of this thread's connections (`thread.addr`); `None` if the load uses no address.
     #[must_use]
     pub fn address(&self) -> Option<SocketAddr> {
         *self.shared.address.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Requests in each string of `request`, so responses to it; at least 1.
+    /// Requests per call of `request`, and so responses per call; at least 1.
     #[must_use]
     pub fn batch(&self) -> u32 {
         self.batch
     }
 
-    /// The next request: clears `out` and fills it.
+    /// Makes the next request: clears `out` and fills it.
     ///
     /// # Errors
-    /// The script's, or that it gave no string to send.
+    /// The script's error, or that it returned no string.
     #[inline]
     pub fn request(&mut self, out: &mut Vec<u8>) -> Result<(), ScriptError> {
         request_into(&self.state, &self.request, out)
     }
 
-    /// How long to wait before the next request, ms; what is no number, or below 0, counts as 0. At most 49 days, so that
-    /// a caller can reckon with it in ns.
+    /// Returns the delay before the next request, ms. A value that is not a number, or negative, counts as 0. At most
+    /// 49 days, so that the caller can compute in ns.
     ///
     /// # Errors
-    /// The script's.
+    /// The script's error.
     pub fn delay_ms(&mut self) -> Result<u64, ScriptError> {
         let delay = self.state.call::<Value>(&self.delay, (), "delay()")?;
-        // A cast from `f64` cuts off what does not fit; Lua also takes a string for a number.
+        // A cast from `f64` saturates; Lua also accepts a string as a number.
         let ms = match delay {
             Value::Integer(number) => u64::try_from(number).unwrap_or(0),
             Value::Number(number) => number as u64,
@@ -125,10 +125,10 @@ impl ThreadScript {
         Ok(ms.min(u64::from(u32::MAX)))
     }
 
-    /// Tells the script of a response: names as they were sent; of equal ones the last counts.
+    /// Passes a response to the script, with names as they were sent; if a name repeats, the last value counts.
     ///
     /// # Errors
-    /// The script's.
+    /// The script's error.
     #[inline]
     pub fn response<'a>(
         &mut self,
@@ -147,13 +147,13 @@ impl ThreadScript {
         self.shared.stopped.load(Ordering::Relaxed)
     }
 
-    /// A handle that keeps the state readable for the main one.
+    /// Returns a handle that keeps the state readable for the main state.
     pub(crate) fn lua(&self) -> Lua {
         self.state.lua.clone()
     }
 }
 
-/// Calls `request` of a state and puts what it gives into `out`.
+/// Calls `request` of a state and writes its result to `out`.
 #[inline]
 pub(crate) fn request_into(state: &State, request: &Function, out: &mut Vec<u8>) -> Result<(), ScriptError> {
     out.clear();
@@ -175,13 +175,14 @@ fn no_request(state: &State, got: &str) -> ScriptError {
 }
 
 impl Shared {
-    /// As wrk does when a thread's loop begins: an earlier `stop` has no effect.
+    /// Ignores an earlier `stop`, as wrk does when a thread's loop begins.
     pub(crate) fn start(&self) {
         self.stopped.store(false, Ordering::Relaxed);
     }
 }
 
-/// What a `thread` object in the state `home` can do to the thread whose state is `target`.
+/// Creates the functions with which a `thread` object in the state `home` accesses the thread whose state is
+/// `target`.
 pub(crate) fn thread_calls(home: &Lua, target: WeakLua, shared: &Arc<Shared>) -> mlua::Result<Table> {
     let calls = home.create_table()?;
     let from = target.clone();
@@ -213,7 +214,7 @@ pub(crate) fn thread_calls(home: &Lua, target: WeakLua, shared: &Arc<Shared>) ->
 
 fn got(to: &Lua, from: &WeakLua, name: &LuaString) -> (Value, Option<String>) {
     let copied = from.try_upgrade().ok_or_else(gone).and_then(|from| {
-        // A name of one state cannot be used in another.
+        // A string of one state cannot be used in another.
         let name = from.create_string(name.as_bytes()).map_err(|error| error.to_string())?;
         let value: Value = from.globals().get(name).map_err(|error| error.to_string())?;
         transfer(&value, to)

@@ -1,18 +1,18 @@
-//! Copies values from one state to another, for `thread:get` and `thread:set`.
-//! Refuses what has no copy: functions, userdata, coroutines, and tables that contain themselves.
+//! Copies values from one state to another, for `thread:get` and `thread:set`. Refuses values without a copy:
+//! functions, userdata, coroutines, and tables that contain themselves.
 
 use std::collections::HashMap;
 use std::ffi::c_void;
 
 use mlua::{Lua, Table, Value};
 
-/// How deep tables may lie in one another.
+/// Maximum nesting depth of tables.
 const DEEPEST: usize = 100;
 
-/// A copy of `value` that lives in `to`. A table that is met twice stays one table.
+/// Copies `value` into the state `to`. A table that occurs twice stays one table.
 ///
 /// # Errors
-/// What cannot be copied.
+/// Which value cannot be copied.
 pub(crate) fn transfer(value: &Value, to: &Lua) -> Result<Value, String> {
     Transfer { to, copies: HashMap::new(), open: Vec::new() }.value(value)
 }
@@ -20,7 +20,7 @@ pub(crate) fn transfer(value: &Value, to: &Lua) -> Result<Value, String> {
 struct Transfer<'a> {
     to: &'a Lua,
     copies: HashMap<*const c_void, Table>,
-    /// The tables around the one that is being copied.
+    /// The tables that contain the one being copied.
     open: Vec<*const c_void>,
 }
 

@@ -1,4 +1,4 @@
-//! wrk's API, item by item.
+//! Tests of each item of wrk's API.
 
 mod common;
 
@@ -66,7 +66,7 @@ fn format_uses_wrk_fields_for_nil_arguments() {
     let next = sorted(&load.request());
     assert_eq!(next[..], ["GET /list?page=1 HTTP/1.1", "Content-Length: 2", "Host: mine", "", "12"]);
     let next = load.request();
-    assert!(!next.contains("Content-Length"), "a body's length does not outlive it: {next}");
+    assert!(!next.contains("Content-Length"), "the length field disappears with the body: {next}");
 }
 
 #[test]
@@ -140,10 +140,10 @@ fn threads_talk_to_the_first_address_that_answers() {
     let load = try_load("function setup() print(#wrk.addrs, wrk.addrs[1]) end", &[], &one, 1).unwrap();
     assert_eq!(load.threads[0].address(), Some(address("192.0.2.9:1")));
     assert_eq!(load.printed(), "1\t192.0.2.9:1\n");
-    assert!(load.world.asked.lock().unwrap().is_empty(), "the only address is not tried beforehand");
+    assert!(load.world.asked.lock().unwrap().is_empty(), "a single address is not tested before the load");
     let deaf = Origin { addresses: vec![address("192.0.2.8:1"), address("192.0.2.9:1")], ..origin() };
     let load = try_load("", &[], &deaf, 1).unwrap();
-    assert_eq!(load.threads[0].address(), Some(address("192.0.2.8:1")), "its refusals are the load's to count");
+    assert_eq!(load.threads[0].address(), Some(address("192.0.2.8:1")), "the load counts its refusals");
 }
 
 #[test]
@@ -273,7 +273,7 @@ fn thread_one_determines_the_kind_of_script() {
                      if id == 2 then request = function() return 'x' end; response = print end
                   end";
     let load = try_load(source, &[], &origin(), 2).unwrap();
-    // As in wrk: thread 2's own function is asked, but once.
+    // As in wrk, `request` of thread 2 is called, but only once.
     assert_eq!(load.threads[1].constant(), Some(&b"x"[..]));
     assert!(!load.threads[1].has_response());
 }

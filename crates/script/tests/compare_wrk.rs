@@ -1,4 +1,4 @@
-//! The same scripts in wrk itself, where it is installed: a server that records sees the same requests from both.
+//! Runs the same scripts in wrk, if it is installed: a recording server receives the same requests from both.
 
 #![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
 
@@ -12,7 +12,7 @@ use std::sync::mpsc::{channel, Sender};
 use common::{respond, sorted, try_load, try_request};
 use leadline_script::Origin;
 
-/// Requests that are answered and compared; then the server falls silent.
+/// Number of requests that are answered and compared; then the server stops responding.
 const COMPARED: usize = 9;
 
 const SCRIPTS: [&str; 9] = [
@@ -67,7 +67,7 @@ fn beside(name: &str) {
     }
 }
 
-/// What this crate sends, given the same answers.
+/// The requests that this crate sends for the same responses.
 fn requests(source: &str, url: &str, port: u16) -> Vec<String> {
     let origin = Origin {
         url: url.to_owned(),
@@ -97,7 +97,7 @@ fn requests(source: &str, url: &str, port: u16) -> Vec<String> {
     sent
 }
 
-/// Answers so many requests and tells of each.
+/// Answers the first requests of a connection and reports each.
 fn record(mut connection: TcpStream, seen: &Sender<String>) {
     let mut unread = Vec::new();
     let mut answered = 0;
@@ -117,7 +117,7 @@ fn record(mut connection: TcpStream, seen: &Sender<String>) {
     }
 }
 
-/// The first whole request and what follows it.
+/// Splits off the first complete request.
 fn first(bytes: &[u8]) -> Option<(String, &[u8])> {
     let head = bytes.windows(4).position(|end| end == b"\r\n\r\n")? + 4;
     let text = String::from_utf8(bytes[..head].to_vec()).unwrap();

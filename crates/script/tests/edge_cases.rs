@@ -1,4 +1,4 @@
-//! Scripts that fail, that are hostile, or that are unusual. Each ends in one clear line, none in a panic.
+//! Tests of failing, hostile and unusual scripts. Each results in one clear line, and none in a panic.
 
 mod common;
 
@@ -14,7 +14,7 @@ fn text(result: Result<(), ScriptError>) -> String {
 fn syntax_errors_name_their_line() {
     assert_eq!(refused("local a = 1\nlocal = 2"), "test.lua:2: '<name>' expected near '='");
     assert!(refused("function f(").starts_with("test.lua:1: "));
-    assert!(refused("\u{1b}LJ\u{2}\u{0}").starts_with("test.lua"), "bytecode is no script");
+    assert!(refused("\u{1b}LJ\u{2}\u{0}").starts_with("test.lua"), "bytecode is refused");
 }
 
 #[test]
@@ -43,7 +43,7 @@ fn an_error_in_a_called_function_is_located_in_the_script() {
         refused("\n\nfunction request() local r = wrk.format('GET', '/', 'headers') return r end"),
         "test.lua:3: attempt to index local 'headers' (a string value) (in request())"
     );
-    // A call in tail position leaves no trace of its caller.
+    // A call in tail position leaves no trace of the caller.
     assert_eq!(
         refused("function request() return wrk.format('GET', '/', 'headers') end"),
         "test.lua: attempt to index local 'headers' (a string value) (in request())"
@@ -84,7 +84,7 @@ fn a_request_must_be_a_valid_request() {
     let error = try_request(&mut load.threads[0]).unwrap_err().to_string();
     assert_eq!(error, "test.lua: request() has to return a request as a string, got nil");
     let mut load = loaded("local n = 0 function request() n = n + 1 return n == 1 and wrk.format() or n end");
-    assert_eq!(load.request(), "2", "a number is a string to Lua; past the first nobody looks into it");
+    assert_eq!(load.request(), "2", "Lua converts a number to a string; only the first request is checked");
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn os_exit_ends_the_load() {
     assert_eq!(refused("pcall(os.exit, true)"), "test.lua: the script called os.exit(true)");
     let mut load = loaded("function request() return wrk.format() end function response() pcall(os.exit, 2) end");
     assert_eq!(text(respond(&mut load.threads[0], 200, &[], b"")), "test.lua: the script called os.exit(2)");
-    assert!(try_request(&mut load.threads[0]).is_err(), "it stays left");
+    assert!(try_request(&mut load.threads[0]).is_err(), "the load stays stopped");
 }
 
 #[test]
@@ -187,7 +187,7 @@ fn a_script_may_break_its_own_table() {
                        request = function() return 'GET / HTTP/1.1\\r\\n\\r\\n' end }",
     );
     assert_eq!(load.threads[0].constant(), Some(&b"GET / HTTP/1.1\r\n\r\n"[..]));
-    // The globals that the API's own functions use are theirs.
+    // The API keeps its own copies of the globals that it uses.
     let load = loaded("pairs, next, type, tostring, string, table, error = nil");
     assert!(load.threads[0].constant().is_some());
 }

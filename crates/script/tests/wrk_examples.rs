@@ -1,4 +1,4 @@
-//! Scripts that do what each of the nine that come with wrk does, against a load in memory.
+//! Tests of scripts that correspond to the nine examples of wrk, with a load in memory.
 
 mod common;
 
@@ -34,7 +34,7 @@ fn a_key_from_a_response_goes_into_later_requests() {
 #[test]
 fn requests_can_differ_from_one_to_the_next() {
     let mut load = try_load(include_str!("scripts/count_up.lua"), &[], &origin(), 2).unwrap();
-    // Thread 1 was asked once more at the start, as wrk does.
+    // Thread 1 was called once more at the start, as in wrk.
     for number in 1..1000 {
         let head = format!("GET /item/{number} HTTP/1.1");
         assert_eq!(
@@ -108,7 +108,7 @@ fn main_and_threads_tell_each_other() {
     respond(&mut load.threads[1], 200, &[], b"").unwrap();
     load.threads.clear();
     load.main.done(&Summary::default(), &Histogram::new(), &Histogram::new()).unwrap();
-    // Thread 1's first is the one that was asked for to see what a request is.
+    // The first request of thread 1 is the one that determined the kind of script.
     assert_eq!(load.printed(), "thread 1: 4 sent, 0 seen\nthread 2: 0 sent, 1 seen\n");
 }
 

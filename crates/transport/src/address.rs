@@ -1,36 +1,37 @@
-//! Whether a UDP flow's client is at the address that its packets bear. A source address is easily forged, so a `Hello` is answered
-//! with a nonce of the same length, and only who returns it from the same address and port has shown to receive there.
+//! Verifies that a UDP flow's client receives at the source address of its packets. A source address is easily
+//! forged, so a `Hello` is answered with a nonce in a packet of the same length. Only a client that returns the nonce
+//! from the same address and port has proven its address.
 
 use std::net::{IpAddr, SocketAddr};
 
 use crate::datagram::{Header, HeaderKind};
 use crate::key::{KeyError, SharedKey};
 
-/// Makes and recognises nonces. It keeps nothing per client: a nonce is derived from the address that it is sent to.
+/// Creates and verifies nonces. Keeps no state per client: a nonce is derived from the address to which it is sent.
 #[derive(Debug)]
 pub struct AddressCheck {
     secret: SharedKey,
 }
 
-/// What a `Hello` deserves.
+/// The response to a `Hello`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HelloAnswer {
-    /// This packet, as long as the `Hello`, and nothing else.
+    /// A packet with a nonce, as long as the `Hello`.
     Challenge(Header),
-    /// The client receives at its address: the flow is welcome.
+    /// The client has proven its address: the flow is accepted.
     Proven,
 }
 
 impl AddressCheck {
-    /// With a secret that is random and of this server alone.
+    /// Creates a check with a random secret that only this server knows.
     ///
     /// # Errors
-    /// A secret that is none.
+    /// The secret is empty or too long.
     pub fn new(secret: &[u8]) -> Result<Self, KeyError> {
         Ok(Self { secret: SharedKey::new(secret)? })
     }
 
-    /// A `Hello` of a known session came from `client`.
+    /// Handles a `Hello` of a known session from `client`.
     pub fn handle_hello(&self, hello: &Header, client: SocketAddr) -> HelloAnswer {
         let nonce = self.nonce(hello, client);
         if hello.sequence == nonce {
@@ -40,7 +41,7 @@ impl AddressCheck {
         }
     }
 
-    /// Never 0, which is what a first `Hello` bears.
+    /// Derives the nonce. It is never 0, because the first `Hello` has 0.
     fn nonce(&self, hello: &Header, client: SocketAddr) -> u64 {
         let address = match client.ip() {
             IpAddr::V4(address) => address.to_ipv6_mapped(),
@@ -71,7 +72,7 @@ mod tests {
                 assert_eq!((header.kind, header.token), (HeaderKind::Challenge, hello.token));
                 header.sequence
             }
-            HelloAnswer::Proven => panic!("nothing was shown yet"),
+            HelloAnswer::Proven => panic!("the client has returned no nonce yet"),
         }
     }
 

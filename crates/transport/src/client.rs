@@ -1,13 +1,14 @@
-//! The client's end of a session's control connection as a machine: it is given what came and when, and says what to send and what
-//! has happened. Owns the order of the talk and the comparison of clocks; the connection, and the flows, are its driver's.
+//! The client's end of a session's control connection as a state machine: it receives bytes and times, and returns
+//! what to send and what has happened. Owns the order of messages and the clock comparison. The driver owns the
+//! connection and the flows.
 //!
-//! | Stage     | the server says         | leads to                                     |
+//! | Stage     | message of the server   | next stage                                   |
 //! |-----------|-------------------------|----------------------------------------------|
-//! | asking    | `accepted`, without key | comparing, with the first question           |
+//! | asking    | `accepted`, without key | comparing, with the first clock query        |
 //! | asking    | `challenge`, with a key | proving, with the client's proof             |
-//! | proving   | `accepted`, proven      | comparing, with the first question           |
+//! | proving   | `accepted`, proven      | comparing, with the first clock query        |
 //! | any       | `refused`               | an error                                     |
-//! | comparing | `clock`                 | the next question; after the last: granted   |
+//! | comparing | `clock`                 | the next query; after the last: granted      |
 //! | granted   | `ready`                 | ready                                        |
 //! | ready     | `progress`, `sent`      | the same                                     |
 //! | ready     | `report`                | reported                                     |
@@ -20,38 +21,38 @@ use crate::frame::{encode_frame, FrameDecoder, FrameError, MAGIC};
 use crate::key::{Hex32, SharedKey, Transcript};
 use crate::session::{FromClient, FromServer, Open, Refusal, SideReport};
 
-/// Questions about the server's clock; the answer that came quickest counts.
+/// Number of clock queries; the response with the shortest round trip counts.
 const CLOCK_EXCHANGES: u32 = 16;
 
-/// What has happened in a session; times are on the client's clock.
+/// An event of a session; times are on the client's clock.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SessionEvent {
-    /// It is granted, and clocks are compared: flows may introduce themselves with this token.
+    /// The session is granted and the clocks are compared: flows can introduce themselves with this token.
     Granted {
         /// The session's secret.
         token: u64,
     },
     /// Every flow has arrived: the session may begin.
     Ready,
-    /// The server's counters.
+    /// Every flow has arrived: the session can begin.
     Progress {
         /// When they were read, ns.
         t_ns: u64,
         /// Cumulative counters.
         flows: Vec<FlowProgress>,
     },
-    /// Units that the server's senders sent, in the downward flows' order.
+    /// Units that the server's senders sent, in the order of the downward flows.
     Sent {
-        /// One per downward flow.
+        /// One value per downward flow.
         units: Vec<u64>,
     },
-    /// The server's figures; the session is over.
+    /// The server's results; the session is over.
     Report {
         /// One row per flow.
         flows: Vec<SideReport>,
-        /// What it cost the server.
+        /// The server's CPU and memory usage.
         load: LoadReport,
-        /// Operations that failed there, by name.
+        /// Operations that failed on the server, by name.
         errors: BTreeMap<String, u64>,
     },
 }
@@ -59,26 +60,26 @@ pub enum SessionEvent {
 /// Why a session ended without a report.
 #[derive(Debug, thiserror::Error)]
 pub enum SessionError {
-    /// The server will not have it.
+    /// The server refuses the session.
     #[error("{}", .0.message)]
     Refused(Refusal),
-    /// What it says is no message.
-    #[error("the server answers nonsense: {0}")]
+    /// The server sent an invalid message.
+    #[error("the server sent an invalid message: {0}")]
     Nonsense(#[from] FrameError),
-    /// What it says does not belong there.
-    #[error("the server answers out of turn")]
+    /// The server sent a message that is not allowed at this stage.
+    #[error("the server sent an unexpected message")]
     OutOfTurn,
-    /// It grants the session and has not shown that it knows the key.
-    #[error("the server does not know the key")]
+    /// The server granted the session without a proof that it has the key.
+    #[error("the server does not have the key")]
     Unproven,
 }
 
-/// What a client shows to a server that asks for a key.
+/// A client's credentials for a server with a key.
 #[derive(Clone, Debug)]
 pub struct Credentials {
-    /// The key that both know.
+    /// The shared key.
     pub key: SharedKey,
-    /// Fresh for each session.
+    /// A fresh nonce for each session.
     pub nonce: Hex32,
 }
 
@@ -92,24 +93,25 @@ enum Stage {
     Reported,
 }
 
-/// One session.
+/// The client side of one session.
 #[derive(Debug)]
 pub struct ClientSession {
     stage: Stage,
     decoder: FrameDecoder,
     outgoing: Vec<u8>,
     token: u64,
-    /// The key, and what its proofs cover; the server's nonce once that is known.
+    /// The key, and the transcript that its proofs cover; it has the server's nonce once that is known.
     secret: Option<(SharedKey, Transcript)>,
-    /// The smallest round trip of the comparison, ns, and the server's clock minus ours as it told.
+    /// The smallest round trip of the clock comparison, ns, and the server's clock minus the client's in that
+    /// exchange.
     best: Option<(u64, i64)>,
 }
 
 impl ClientSession {
-    /// Asks for a session; what to send is in `output` at once.
+    /// Creates a session and requests it; `output` has the first message immediately.
     ///
     /// # Errors
-    /// Never for requests of a sensible length.
+    /// The request is longer than a frame allows.
     pub fn new(open: Open, credentials: Option<Credentials>) -> Result<Self, SessionError> {
         let nonce = credentials.as_ref().map(|credentials| credentials.nonce);
         let frame = encode_frame(&FromClient::Open { open, nonce })?;
@@ -120,25 +122,25 @@ impl ClientSession {
         Ok(Self { stage: Stage::Asking, decoder: FrameDecoder::default(), outgoing, token: 0, secret, best: None })
     }
 
-    /// What is to be sent.
+    /// The bytes to send.
     pub fn output(&self) -> &[u8] {
         &self.outgoing
     }
 
-    /// So many bytes of it were taken.
+    /// Records that this many bytes were sent.
     pub fn sent(&mut self, bytes: usize) {
         self.outgoing.drain(..bytes.min(self.outgoing.len()));
     }
 
-    /// Takes bytes as they came; ask for `next_event` then, until there is none.
+    /// Takes received bytes; call `next_event` afterwards until it returns `None`.
     pub fn receive(&mut self, bytes: &[u8]) {
         self.decoder.feed(bytes);
     }
 
-    /// What has happened next.
+    /// Returns the next event.
     ///
     /// # Errors
-    /// The session is over then.
+    /// Why the session is over.
     pub fn next_event(&mut self, now_ns: u64) -> Result<Option<SessionEvent>, SessionError> {
         while let Some(message) = self.decoder.next_message()? {
             if let Some(event) = self.handle_message(now_ns, message)? {
@@ -148,16 +150,16 @@ impl ClientSession {
         Ok(None)
     }
 
-    /// Names the instant at which both sides begin, ns on the client's clock.
+    /// Sends the time at which both sides begin, ns on the client's clock.
     ///
     /// # Errors
-    /// Never in practice: the message is short.
+    /// The message is too long, which does not occur in practice.
     pub fn begin(&mut self, at_ns: u64) -> Result<(), SessionError> {
         let offset_ns = self.offset_ns();
         self.send(&FromClient::Begin { at_ns: at_ns.saturating_add_signed(offset_ns) })
     }
 
-    /// Says that the client's senders are done, and how many units each upward flow has sent.
+    /// Reports that the client's senders are done, and how many units each upward flow has sent.
     ///
     /// # Errors
     /// As `begin`.
@@ -165,7 +167,7 @@ impl ClientSession {
         self.send(&FromClient::End { sent_units })
     }
 
-    /// Ends the server's senders before their time.
+    /// Stops the server's senders early.
     ///
     /// # Errors
     /// As `begin`.
@@ -282,7 +284,7 @@ mod tests {
         }
     }
 
-    /// What the client has said since the last call.
+    /// The messages that the client has sent since the last call.
     fn sent_messages(session: &mut ClientSession) -> Vec<FromClient> {
         let bytes = session.output().to_vec();
         session.sent(bytes.len());
@@ -307,7 +309,7 @@ mod tests {
         let mut now_ns = 0;
         for id in 0..CLOCK_EXCHANGES {
             assert_eq!(sent_messages(&mut session), [FromClient::Clock { id }]);
-            // The way there takes 1 µs; the way back as long the third time, and longer else.
+            // The way to the server takes 1 µs; the way back takes as long the third time, and longer otherwise.
             let received_ns = AHEAD_NS + now_ns + 1000;
             now_ns += if id == 2 { 2000 } else { 9000 };
             let event = tell(&mut session, now_ns, &FromServer::Clock { id, received_ns, sent_ns: received_ns });

@@ -1,19 +1,20 @@
-//! The header that introduces a data connection and leads every datagram: whose it is, its number, when it was sent.
+//! The header at the start of a data connection and of every datagram: session, number, and time of sending.
 
-/// Bytes that the header takes, and so the least that a datagram can measure.
+/// Length of the header, and so the minimum length of a datagram, bytes.
 pub const HEADER_BYTES: usize = 40;
 
-/// Tells our packets from strays; the digit is the layout's version.
+/// Distinguishes our packets from others; the digit is the version of the layout.
 const MAGIC: [u8; 4] = *b"LLD1";
 
-/// What a packet is for.
+/// The purpose of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeaderKind {
     /// First bytes of a TCP data connection.
     Stream,
-    /// Introduces a UDP flow; sent again until answered. `sequence` returns the nonce of the last `Challenge`, 0 before one.
+    /// Introduces a UDP flow; repeated until answered. `sequence` has the nonce of the last `Challenge`, or 0 before
+    /// one.
     Hello,
-    /// The answer to `Hello`.
+    /// The response to `Hello`.
     HelloAck,
     /// Payload.
     Data,
@@ -21,19 +22,20 @@ pub enum HeaderKind {
     Request,
     /// Its response.
     Response,
-    /// The answer to a `Hello` that returns no nonce, or a wrong one: `sequence` bears the right one.
+    /// The response to a `Hello` without the right nonce: `sequence` has the right one.
     Challenge,
-    /// First bytes of a TCP connection that shows that a client of the session is at its address: UDP flows may come from there.
+    /// First bytes of a TCP connection which proves that a client of the session is at its address: UDP flows may
+    /// come from there.
     Address,
 }
 
-/// A header that cannot be ours.
+/// Why bytes are not a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HeaderError {
     /// Shorter than a header.
     #[error("shorter than a header")]
     Short,
-    /// Another magic number.
+    /// Wrong magic number.
     #[error("not a Leadline packet")]
     Foreign,
     /// A kind that this version does not know.
@@ -41,26 +43,27 @@ pub enum HeaderError {
     UnknownKind,
 }
 
-/// Layout, big-endian: magic 4, kind 1, zero 3, token 8, flow 4, zero 4, sequence 8, sent 8 = 40 bytes.
+/// A packet header. Layout, big-endian: magic 4, kind 1, zero 3, token 8, flow 4, zero 4, sequence 8, sent 8 = 40
+/// bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// What it is.
+    /// The packet's purpose.
     pub kind: HeaderKind,
-    /// The session's secret, so that a stranger's packets count for nothing.
+    /// The session's secret; packets without it are ignored.
     pub token: u64,
     /// The flow's number within the session.
     pub flow: u32,
-    /// From 0, in the order of sending.
+    /// The number in the order of sending, from 0.
     pub sequence: u64,
     /// When it was sent, ns on the sender's monotonic clock.
     pub sent_ns: u64,
 }
 
 impl Header {
-    /// Write into the first `HEADER_BYTES` of `out`.
+    /// Writes the header into the first `HEADER_BYTES` of `out`.
     ///
     /// # Panics
-    /// When `out` is shorter than that; buffers are sized once, when a flow is made.
+    /// If `out` is shorter than that; buffers are allocated once, when a flow is created.
     #[inline]
     pub fn write(&self, out: &mut [u8]) {
         let kind = match self.kind {
@@ -83,7 +86,7 @@ impl Header {
         out[32..40].copy_from_slice(&self.sent_ns.to_be_bytes());
     }
 
-    /// Read from the front of a packet.
+    /// Reads the header at the start of a packet.
     #[inline]
     pub fn parse(bytes: &[u8]) -> Result<Self, HeaderError> {
         let header: &[u8; HEADER_BYTES] = bytes.first_chunk().ok_or(HeaderError::Short)?;

@@ -6,26 +6,26 @@ use serde::Serialize;
 /// The first bytes of a control connection; the number is the session protocol's version.
 pub const MAGIC: &[u8] = b"LEADLINE/2\n";
 
-/// The longest frame that either side accepts, bytes: a report on some ten thousand flows.
+/// Maximum length of a frame on either side, bytes: enough for a report on about ten thousand flows.
 pub const FRAME_LIMIT_BYTES: usize = 4 << 20;
 
-/// Why a control connection makes no sense.
+/// Why a control connection is invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum FrameError {
-    /// Longer than is allowed here.
+    /// A frame longer than the limit.
     #[error("a frame of {length} bytes is longer than the limit of {limit}")]
     TooLong {
-        /// Its bytes.
+        /// Length, bytes.
         length: usize,
-        /// The most that there may be.
+        /// Maximum length, bytes.
         limit: usize,
     },
-    /// Not a message that this version knows.
-    #[error("a frame that is no message: {0}")]
+    /// A frame without a message that this version knows.
+    #[error("a frame without a valid message: {0}")]
     Malformed(#[from] serde_json::Error),
 }
 
-/// A message as a frame.
+/// Encodes a message as a frame.
 pub fn encode_frame(message: &impl Serialize) -> Result<Vec<u8>, FrameError> {
     let mut frame = vec![0; 4];
     serde_json::to_writer(&mut frame, message)?;
@@ -35,7 +35,7 @@ pub fn encode_frame(message: &impl Serialize) -> Result<Vec<u8>, FrameError> {
     Ok(frame)
 }
 
-/// Puts frames together from whatever pieces arrive; holds at most one frame and what came with its end.
+/// Reassembles frames from pieces of any size; holds at most one frame and the bytes that arrived with its end.
 #[derive(Debug)]
 pub struct FrameDecoder {
     pending: Vec<u8>,
@@ -49,22 +49,22 @@ impl Default for FrameDecoder {
 }
 
 impl FrameDecoder {
-    /// For frames of at most so many bytes.
+    /// Creates a decoder for frames of at most this length, bytes.
     pub fn with_limit(limit_bytes: usize) -> Self {
         Self { pending: Vec::new(), limit_bytes }
     }
 
-    /// Accept other sizes from the next frame on.
+    /// Changes the limit from the next frame on.
     pub fn set_limit(&mut self, limit_bytes: usize) {
         self.limit_bytes = limit_bytes;
     }
 
-    /// Take bytes as they came.
+    /// Takes received bytes.
     pub fn feed(&mut self, bytes: &[u8]) {
         self.pending.extend_from_slice(bytes);
     }
 
-    /// The next whole frame as it came, if there is one: what a proof covers.
+    /// Returns the next complete frame, unparsed, for the proofs that cover its bytes.
     pub(crate) fn next_frame(&mut self) -> Result<Option<Vec<u8>>, FrameError> {
         let Some(end) = self.frame_end()? else { return Ok(None) };
         let frame = self.pending[4..end].to_vec();
@@ -72,7 +72,7 @@ impl FrameDecoder {
         Ok(Some(frame))
     }
 
-    /// The next whole message, if there is one. After an error the connection is of no more use.
+    /// Returns the next complete message, if there is one. After an error the connection is unusable.
     pub fn next_message<M: DeserializeOwned>(&mut self) -> Result<Option<M>, FrameError> {
         let Some(end) = self.frame_end()? else { return Ok(None) };
         let message = serde_json::from_slice(&self.pending[4..end])?;
@@ -80,7 +80,7 @@ impl FrameDecoder {
         Ok(Some(message))
     }
 
-    /// Where the first frame ends, if all of it is there.
+    /// The end of the first frame, if the frame is complete.
     fn frame_end(&self) -> Result<Option<usize>, FrameError> {
         let Some(prefix) = self.pending.first_chunk::<4>() else { return Ok(None) };
         let length = u32::from_be_bytes(*prefix) as usize;

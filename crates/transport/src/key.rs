@@ -1,49 +1,50 @@
-//! The key that a responder shares with its clients, and what each side shows of it: HMAC-SHA256 (RFC 2104) over a fresh nonce of
-//! each side and the request for the session. The key itself never leaves a host, and no proof is good for another session.
+//! The key that a responder shares with its clients, and the proofs of both sides: HMAC-SHA256 (RFC 2104) over a
+//! fresh nonce of each side and the request for the session. The key itself never leaves a host, and a proof is valid
+//! for one session only.
 
 use std::fmt;
 
 use aws_lc_rs::hmac;
 use serde::{de, Deserialize, Deserializer, Serialize, Serializer};
 
-/// The longest key, bytes.
+/// Maximum length of a key, bytes.
 pub const LONGEST_KEY_BYTES: usize = 4096;
 
-/// A key that cannot be one.
+/// Why a key is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
-    /// Nothing in it.
+    /// The key is empty.
     #[error("the key is empty")]
     Empty,
-    /// Longer than is allowed.
+    /// The key is too long.
     #[error("the key is longer than {LONGEST_KEY_BYTES} bytes")]
     TooLong,
 }
 
-/// A shared key. Its text form shows nothing of it.
+/// A shared key. Its debug output does not show it.
 #[derive(Clone)]
 pub struct SharedKey(hmac::Key);
 
-/// 32 bytes that are lower-case hexadecimal digits in a message: a nonce or a proof.
+/// A nonce or a proof of 32 bytes; lower-case hexadecimal digits in a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hex32(pub [u8; 32]);
 
-/// What both proofs of a session cover.
+/// The data that both proofs of a session cover.
 #[derive(Clone, Debug)]
 pub struct Transcript {
     /// The client's fresh nonce.
     pub client: Hex32,
     /// The server's fresh nonce.
     pub server: Hex32,
-    /// The request for the session as it was sent: the parameters, byte by byte.
+    /// The request for the session as it was sent, byte by byte.
     pub request: Vec<u8>,
 }
 
 impl SharedKey {
-    /// From the key's bytes.
+    /// Creates a key from its bytes.
     ///
     /// # Errors
-    /// None at all, or too many.
+    /// The key is empty or too long.
     pub fn new(secret: &[u8]) -> Result<Self, KeyError> {
         match secret.len() {
             0 => Err(KeyError::Empty),
@@ -52,27 +53,27 @@ impl SharedKey {
         }
     }
 
-    /// What a client shows to its server.
+    /// Computes a client's proof for its server.
     pub fn client_proof(&self, transcript: &Transcript) -> Hex32 {
         self.sign(&transcript.covered(CLIENT, 0))
     }
 
-    /// What a server shows to its client, together with the token that it grants.
+    /// Computes a server's proof for its client, together with the granted token.
     pub fn server_proof(&self, transcript: &Transcript, token: u64) -> Hex32 {
         self.sign(&transcript.covered(SERVER, token))
     }
 
-    /// Whether a client knows the key. Takes the same time wherever the proofs differ.
+    /// Whether a client's proof is right. Takes the same time wherever the proofs differ.
     pub fn is_client(&self, transcript: &Transcript, proof: Hex32) -> bool {
         hmac::verify(&self.0, &transcript.covered(CLIENT, 0), &proof.0).is_ok()
     }
 
-    /// Whether a server knows the key. Takes the same time wherever the proofs differ.
+    /// Whether a server's proof is right. Takes the same time wherever the proofs differ.
     pub fn is_server(&self, transcript: &Transcript, token: u64, proof: Hex32) -> bool {
         hmac::verify(&self.0, &transcript.covered(SERVER, token), &proof.0).is_ok()
     }
 
-    /// The authentication code of some bytes.
+    /// Computes the authentication code of some bytes.
     pub(crate) fn sign(&self, bytes: &[u8]) -> Hex32 {
         let mut proof = [0; 32];
         // SHA-256's output is 32 bytes (FIPS 180-4).
@@ -81,12 +82,13 @@ impl SharedKey {
     }
 }
 
-/// Different labels, so that neither side's proof can be sent back to it as the other's.
+/// Labels of the two sides. They differ, so neither side's proof can be reflected as the other's.
 const CLIENT: &[u8; 17] = b"LEADLINE/2 client";
 const SERVER: &[u8; 17] = b"LEADLINE/2 server";
 
 impl Transcript {
-    /// All parts but the last have fixed lengths: no two transcripts give the same bytes.
+    /// The bytes that a proof covers. All parts but the last have fixed lengths, so different transcripts give
+    /// different bytes.
     fn covered(&self, label: &[u8; 17], token: u64) -> Vec<u8> {
         [label, &self.client.0[..], &self.server.0, &token.to_be_bytes(), &self.request].concat()
     }

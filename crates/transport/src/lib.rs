@@ -1,10 +1,11 @@
-//! TCP and UDP measurement without sockets: the session protocol between a load's client and its server, the header of every
-//! datagram, the receiver's accounts, and the request-response machine. Each is given bytes and a time.
+//! TCP and UDP measurement without sockets: the session protocol between a load's client and its server, the header
+//! of every datagram, the receiver's accounting, and the request-response machine. Each receives bytes and a time.
 //!
-//! A session, on one TCP control connection (frames of length and JSON after a magic line):
-//! client `open` -> where there is a key: server `challenge` -> client `prove` -> server `accepted` (a token) or `refused` -> clock exchanges -> the client opens its data flows, each
-//! introduced by a `Header` with the token -> server `ready` -> client `begin` (the server's own time) -> server `progress`
-//! every interval -> client `end` (what it sent) -> server `report` -> close. Either side may close at any time.
+//! A session on one TCP control connection (a magic line, then frames of length and JSON): client `open` -> with a
+//! key: server `challenge`, client `prove` -> server `accepted` (a token) or `refused` -> clock queries -> the client
+//! opens its data flows, each introduced by a `Header` with the token -> server `ready` -> client `begin` (a time on
+//! the server's clock) -> server `progress` every interval -> client `end` (what it sent) -> server `report` ->
+//! close. Either side may close at any time.
 
 mod address;
 mod client;

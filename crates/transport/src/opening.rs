@@ -1,7 +1,8 @@
-//! The server's end of a control connection until a session is asked for by a client that may: a machine that is given bytes, and
-//! says what to answer. What it allows is `agent`'s to judge. Without the key, a client hears of nothing but the refusal.
+//! The server's end of a control connection until a client has requested a session and proven the key: a state
+//! machine that receives bytes and returns responses. The agent decides whether to grant the session. A client
+//! without the key receives only the refusal.
 //!
-//! | Stage     | the client says       | key here | leads to                           |
+//! | Stage     | message of the client | key here | next stage                         |
 //! |-----------|-----------------------|----------|------------------------------------|
 //! | asked     | `open` without nonce  | no       | a request                          |
 //! | asked     | `open` with a nonce   | no       | refused: `no_key`                  |
@@ -15,10 +16,10 @@ use crate::frame::{FrameDecoder, FrameError};
 use crate::key::{Hex32, SharedKey, Transcript};
 use crate::session::{FromClient, FromServer, Open, Refusal};
 
-/// The longest message before a session is granted, bytes.
+/// Maximum length of a message before a session is granted, bytes.
 const REQUEST_BYTES: usize = 4096;
 
-/// See the file's head.
+/// The opening of one control connection.
 #[derive(Debug)]
 pub struct Opening {
     decoder: FrameDecoder,
@@ -27,60 +28,60 @@ pub struct Opening {
     asked: Option<(Open, Transcript)>,
 }
 
-/// What a client's words have led to.
+/// An event of the opening.
 #[derive(Debug)]
 pub enum OpeningEvent {
-    /// This is to be sent; more is to come.
+    /// Send this message; more events follow.
     Answer(FromServer),
-    /// This is to be sent, and the connection to be closed.
+    /// Send this refusal and close the connection.
     Refuse(Refusal),
-    /// A session is asked for by a client that may ask.
+    /// A client that is allowed to has requested a session.
     Request(Box<SessionRequest>),
 }
 
-/// Why a client makes no sense.
+/// Why a client's messages are invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum OpeningError {
-    /// No message.
+    /// Not a valid frame.
     #[error(transparent)]
     Frame(#[from] FrameError),
-    /// A message that does not belong there.
-    #[error("said out of turn")]
+    /// A message that is not allowed at this stage.
+    #[error("unexpected message")]
     OutOfTurn,
 }
 
-/// A request for a session, whose client has shown the key where there is one.
+/// A request for a session; its client has proven the key, if there is one.
 #[derive(Debug)]
 pub struct SessionRequest {
-    /// What is asked for.
+    /// The requested session.
     pub open: Open,
-    /// What came behind it.
+    /// The decoder, with the bytes after the request.
     pub decoder: FrameDecoder,
     shown: Option<(SharedKey, Transcript)>,
 }
 
 impl Opening {
-    /// For a connection whose magic line has been read; the nonce is fresh where there is a key.
+    /// Creates the opening of a connection whose magic line has been read; with a key, the nonce must be fresh.
     pub fn new(key: Option<SharedKey>, nonce: Hex32) -> Self {
         Self { decoder: FrameDecoder::with_limit(REQUEST_BYTES), key, nonce, asked: None }
     }
 
-    /// Takes bytes as they came; ask for `next_event` then, until there is none.
+    /// Takes received bytes; call `next_event` afterwards until it returns `None`.
     pub fn receive(&mut self, bytes: &[u8]) {
         self.decoder.feed(bytes);
     }
 
-    /// What has happened next. After a refusal or a request there is nothing more.
+    /// Returns the next event. After a refusal or a request there are no more.
     ///
     /// # Errors
-    /// The connection is of no more use.
+    /// Why the connection is unusable.
     pub fn next_event(&mut self) -> Result<Option<OpeningEvent>, OpeningError> {
         let Some(frame) = self.decoder.next_frame()? else { return Ok(None) };
         let message = serde_json::from_slice(&frame).map_err(FrameError::from)?;
         let event = match (message, self.asked.take(), &self.key) {
             (FromClient::Open { open, nonce: None }, None, None) => self.request(open, None),
             (FromClient::Open { nonce: Some(_), .. }, None, None) => {
-                refuse("no_key", "this responder has no key; start it with --key-file, or leave it out here")
+                refuse("no_key", "this responder has no key; start it with --key-file, or omit --key-file here")
             }
             (FromClient::Open { nonce: None, .. }, None, Some(_)) => {
                 refuse("key_required", "this responder asks for its key: give --key-file")
@@ -109,7 +110,7 @@ impl Opening {
 }
 
 impl SessionRequest {
-    /// The session is granted, with this token: what to say.
+    /// Returns the message that grants the session with this token.
     pub fn accept(&self, token: u64) -> FromServer {
         let proof = self.shown.as_ref().map(|(key, transcript)| key.server_proof(transcript, token));
         FromServer::Accepted { token, proof }
@@ -133,7 +134,7 @@ mod tests {
 
     fn open() -> Open {
         Open {
-            // No binary fraction: what is proven has to be the request as it was sent.
+            // The rate has no exact binary fraction: the proof has to cover the request exactly as it was sent.
             work: Work::Udp { datagram_bytes: 100, rate_pps: Some(1e5 / 3.0), number: None },
             flows: 1,
             threads: 1,
@@ -154,7 +155,7 @@ mod tests {
         ClientSession::new(open(), credentials).unwrap()
     }
 
-    /// What both say until the server grants or refuses, and then until the client has taken that.
+    /// Exchanges messages until the server grants or refuses, and until the client has read that.
     fn talk(mut client: ClientSession, mut server: Opening) -> (Result<(), SessionError>, Option<Refusal>) {
         server.receive(client.output().strip_prefix(MAGIC).unwrap());
         client.sent(usize::MAX);
@@ -223,7 +224,7 @@ mod tests {
 
     #[test]
     fn a_client_with_a_key_leaves_a_server_that_cannot_show_it() {
-        // One that grants without a question, and one that asks and shows what it does not know.
+        // One server grants without a challenge; the other sends a challenge and a wrong proof.
         for (asks, proof) in [(false, None), (false, Some(SERVER)), (true, None), (true, Some(SERVER))] {
             let mut client = client(Some("k"));
             client.sent(usize::MAX);
@@ -250,7 +251,7 @@ mod tests {
         let asked = encode_frame(&FromClient::Open { open: open(), nonce: Some(SERVER) }).unwrap();
         opening.receive(&asked.repeat(2));
         assert!(opening.next_event().unwrap().is_some());
-        assert!(matches!(opening.next_event(), Err(OpeningError::OutOfTurn)), "asked twice");
+        assert!(matches!(opening.next_event(), Err(OpeningError::OutOfTurn)), "the request is repeated");
         let mut opening = Opening::new(None, SERVER);
         opening.receive(&5000u32.to_be_bytes());
         assert!(matches!(opening.next_event(), Err(OpeningError::Frame(FrameError::TooLong { .. }))));

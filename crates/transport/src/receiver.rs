@@ -1,10 +1,10 @@
-//! What arrives of a paced flow: loss, duplicates, order and jitter, each counted apart.
+//! The receiver of a paced flow: counts loss, duplicates, reordering and jitter separately.
 
 use leadline_stats::{Arrival, Jitter, SequenceTracker};
 
 use crate::datagram::{Header, HeaderKind};
 
-/// One UDP flow's accounts at its receiver.
+/// The receiver's accounting of one UDP flow.
 #[derive(Clone, Debug)]
 pub struct DatagramReceiver {
     token: u64,
@@ -19,7 +19,8 @@ pub struct DatagramReceiver {
 }
 
 impl DatagramReceiver {
-    /// For one flow of one session, whose datagrams have this length; any other packets count as strays.
+    /// Creates a receiver for one flow of one session with datagrams of this length; any other packet counts as a
+    /// stray.
     pub fn new(token: u64, flow: u32, datagram_bytes: usize) -> Self {
         Self {
             token,
@@ -34,13 +35,15 @@ impl DatagramReceiver {
         }
     }
 
-    /// Remembers at least so many numbers instead of 2^18, in a bit each, to tell duplicates from late ones.
+    /// Sets the number of sequence numbers, instead of 2^18, that are remembered in one bit each to distinguish
+    /// duplicates from late datagrams.
     #[must_use]
     pub fn remembering(self, numbers: u64) -> Self {
         Self { tracker: SequenceTracker::with_window(numbers), ..self }
     }
 
-    /// Take one datagram; returns whether it was a new one of this flow. What introduces the flow changes nothing.
+    /// Handles one datagram; returns whether it was a new one of this flow. Packets that introduce the flow change
+    /// nothing.
     #[inline]
     pub fn handle(&mut self, now_ns: u64, datagram: &[u8]) -> bool {
         let header = match Header::parse(datagram) {
@@ -48,7 +51,7 @@ impl DatagramReceiver {
             _ => return self.stray(),
         };
         match header.kind {
-            // Of another length it is not the sender's, whoever wrote its header.
+            // A datagram of another length does not come from the sender, even with a valid header.
             HeaderKind::Data if datagram.len() == self.datagram_bytes => {}
             HeaderKind::Hello | HeaderKind::HelloAck => return false,
             _ => return self.stray(),
@@ -68,7 +71,7 @@ impl DatagramReceiver {
         self.bytes
     }
 
-    /// Loss, duplicates and order so far.
+    /// Counts of loss, duplicates and reordering.
     pub fn tracker(&self) -> &SequenceTracker {
         &self.tracker
     }
@@ -78,12 +81,12 @@ impl DatagramReceiver {
         self.jitter.mean_us()
     }
 
-    /// Packets that were not this flow's.
+    /// Packets that did not belong to this flow.
     pub fn strays(&self) -> u64 {
         self.strays
     }
 
-    /// When the first and the last datagram came, ns.
+    /// Arrival times of the first and the last datagram, ns.
     pub fn span_ns(&self) -> Option<(u64, u64)> {
         self.first_ns.zip(self.last_ns)
     }

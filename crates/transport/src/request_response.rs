@@ -1,15 +1,16 @@
-//! One flow of request-response: one transaction outstanding, timed from the moment that its request was handed over.
+//! One request-response flow: one transaction is outstanding, timed from the moment its request was handed to the
+//! kernel.
 
-/// What the flow's driver has to do now.
+/// The next action of the flow's driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Send the request with this sequence number.
     Request(u64),
-    /// Wait for the answer, at most until this instant, ns.
+    /// Wait for the response, at most until this time, ns.
     AwaitUntil(u64),
 }
 
-/// The client's side. Time and sequence numbers in, verdicts out; framing of the bytes is the driver's.
+/// The client side of the flow. Takes times and sequence numbers and returns results; the driver frames the bytes.
 #[derive(Clone, Debug)]
 pub struct Requester {
     timeout_ns: u64,
@@ -20,12 +21,12 @@ pub struct Requester {
 }
 
 impl Requester {
-    /// A flow whose transactions may take `timeout_ns`.
+    /// Creates a flow whose transactions time out after `timeout_ns`.
     pub fn new(timeout_ns: u64) -> Self {
         Self { timeout_ns, sequence: 0, outstanding: None, completed: 0, late: 0 }
     }
 
-    /// What to do next.
+    /// Returns the next action.
     pub fn poll(&self) -> Step {
         match self.outstanding {
             Some(sent_ns) => Step::AwaitUntil(sent_ns.saturating_add(self.timeout_ns)),
@@ -33,13 +34,13 @@ impl Requester {
         }
     }
 
-    /// The request was handed to the kernel.
+    /// Records that the request was handed to the kernel.
     pub fn handle_sent(&mut self, now_ns: u64) {
         self.outstanding = Some(now_ns);
     }
 
-    /// An answer came; returns how long its transaction took, ns. An answer to a transaction that was given up is
-    /// counted and gives nothing.
+    /// Handles a response; returns the duration of its transaction, ns. A response to a transaction that timed out is
+    /// counted and returns `None`.
     pub fn handle_response(&mut self, now_ns: u64, sequence: u64) -> Option<u64> {
         if sequence != self.sequence || self.outstanding.is_none() {
             self.late += 1;
@@ -51,7 +52,7 @@ impl Requester {
         Some(now_ns.saturating_sub(sent_ns))
     }
 
-    /// Time has passed; returns whether the outstanding transaction is given up by that.
+    /// Handles the passing of time; returns whether the outstanding transaction has timed out.
     pub fn handle_time(&mut self, now_ns: u64) -> bool {
         let expired = self.outstanding.is_some_and(|sent_ns| now_ns >= sent_ns.saturating_add(self.timeout_ns));
         if expired {
@@ -61,29 +62,29 @@ impl Requester {
         expired
     }
 
-    /// The outstanding transaction has failed for a reason of the driver's.
+    /// Ends the outstanding transaction after a failure in the driver.
     pub fn give_up(&mut self) {
         if self.outstanding.take().is_some() {
             self.sequence += 1;
         }
     }
 
-    /// The number of the transaction that is outstanding or comes next.
+    /// The number of the outstanding or next transaction.
     pub fn sequence(&self) -> u64 {
         self.sequence
     }
 
-    /// Transactions that were answered.
+    /// Number of completed transactions.
     pub fn completed(&self) -> u64 {
         self.completed
     }
 
-    /// Answers that came after their transaction was given up, or twice.
+    /// Responses that came after their transaction had timed out, or that came twice.
     pub fn late(&self) -> u64 {
         self.late
     }
 
-    /// When the outstanding request was handed over, ns.
+    /// When the outstanding request was handed to the kernel, ns.
     pub fn sent_ns(&self) -> Option<u64> {
         self.outstanding
     }

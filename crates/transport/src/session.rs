@@ -1,4 +1,4 @@
-//! The messages of a session: what a client asks of a server, and what the server tells it.
+//! The messages of a session between client and server.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::key::Hex32;
 
-/// What a session's flows do.
+/// The workload of a session's flows.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "work", rename_all = "snake_case")]
 pub enum Work {
@@ -15,21 +15,21 @@ pub enum Work {
     Tcp {
         /// Bytes per read and write call.
         block_bytes: u32,
-        /// Payload rate per flow, bit/s; unlimited where absent.
+        /// Payload rate per flow, bit/s; unlimited if absent.
         rate_bps: Option<u64>,
     },
     /// Paced datagrams.
     Udp {
         /// UDP payload, bytes.
         datagram_bytes: u32,
-        /// Datagrams per second and flow; unlimited where absent.
+        /// Datagrams per second and flow; unlimited if absent.
         rate_pps: Option<f64>,
         /// Datagrams per flow.
         number: Option<u64>,
     },
-    /// Request and response.
+    /// Request-response transactions.
     Rr {
-        /// Over TCP or UDP.
+        /// TCP or UDP.
         protocol: Protocol,
         /// Request payload, bytes.
         request_bytes: u32,
@@ -41,52 +41,53 @@ pub enum Work {
 /// A client's request for a session.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Open {
-    /// What the flows do.
+    /// The workload of the flows.
     pub work: Work,
     /// Flows per direction.
     pub flows: u32,
     /// Threads that the server may use.
     pub threads: u32,
-    /// Which way the payload goes, as the client sees it.
+    /// Direction of the payload, as seen from the client.
     pub direction: Direction,
-    /// How long, ms.
+    /// Duration, ms.
     pub duration_ms: u64,
-    /// Congestion control for the server's sending flows.
+    /// Congestion control algorithm of the server's sending flows.
     pub congestion: Option<String>,
     /// Time between `progress` messages, ms.
     pub interval_ms: u32,
-    /// Whether the server's paced datagrams take turns: flow i of n is due i/n of the time between two later than the first.
+    /// Whether the server's paced flows are staggered: flow i of n starts i/n of the gap between two datagrams later
+    /// than the first.
     #[serde(default)]
     pub takes_turns: bool,
 }
 
-/// What a client says.
+/// A message of a client.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "say", rename_all = "snake_case")]
 pub enum FromClient {
     /// The first message.
     Open {
-        /// What is asked for.
+        /// The requested session.
         open: Open,
-        /// A fresh nonce, from a client that has a key.
+        /// A fresh nonce, if the client has a key.
         nonce: Option<Hex32>,
     },
-    /// The client knows the key.
+    /// The client proves that it has the key.
     Prove {
         /// `SharedKey::client_proof`.
         proof: Hex32,
     },
-    /// What time is it there?
+    /// A query of the server's clock.
     Clock {
-        /// Repeated in the answer.
+        /// Repeated in the response.
         id: u32,
     },
-    /// Begin at this instant of the server's monotonic clock.
+    /// Begin at this time on the server's monotonic clock.
     Begin {
-        /// When, ns.
+        /// Time, ns.
         at_ns: u64,
     },
-    /// The server's senders are to end before their time.
+    /// Stop the server's senders early.
     Stop {},
     /// The client's senders are done.
     End {
@@ -95,31 +96,31 @@ pub enum FromClient {
     },
 }
 
-/// What a server says.
+/// A message of a server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "say", rename_all = "snake_case")]
 pub enum FromServer {
-    /// Whether the client knows the key is to be shown first.
+    /// The client has to prove that it has the key.
     Challenge {
         /// A fresh nonce.
         nonce: Hex32,
     },
     /// The session is granted.
     Accepted {
-        /// What the data flows introduce themselves with.
+        /// The token with which data flows introduce themselves.
         token: u64,
-        /// `SharedKey::server_proof`, where a key was asked for.
+        /// `SharedKey::server_proof`, if a key is used.
         proof: Option<Hex32>,
     },
-    /// It is not.
+    /// The session is refused.
     Refused(Refusal),
-    /// Answer to `clock`.
+    /// The response to `clock`.
     Clock {
-        /// The question's.
+        /// The query's id.
         id: u32,
-        /// When the question was read, ns.
+        /// When the query was read, ns.
         received_ns: u64,
-        /// When the answer was written, ns.
+        /// When the response was written, ns.
         sent_ns: u64,
     },
     /// Every data flow has arrived.
@@ -136,13 +137,13 @@ pub enum FromServer {
         /// Units sent per downward flow, in the flows' order.
         units: Vec<u64>,
     },
-    /// The server's figures; the last message.
+    /// The server's results; the last message.
     Report {
         /// One row per flow.
         flows: Vec<SideReport>,
-        /// What it cost the server.
+        /// The server's CPU and memory usage.
         load: LoadReport,
-        /// Operations that failed there, by name.
+        /// Operations that failed on the server, by name.
         errors: BTreeMap<String, u64>,
     },
 }
@@ -152,18 +153,18 @@ pub enum FromServer {
 pub struct Refusal {
     /// Stable name in snake case.
     pub code: String,
-    /// One line for a person.
+    /// One line for the user.
     pub message: String,
 }
 
-/// One side's view of one flow; what it does not know is absent.
+/// One side's results of one flow; unknown values are absent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SideReport {
     /// The flow's number within the session.
     pub flow: u32,
     /// First byte, ns on the reporting side's clock.
     pub start_ns: Option<u64>,
-    /// When a sender stopped trying, by its time, its number, a stop or an error; a receiver's last byte; ns.
+    /// When a sender stopped (end of time, number reached, stop or error), or when a receiver read its last byte, ns.
     pub end_ns: Option<u64>,
     /// Payload bytes sent by this side.
     pub sent_bytes: u64,
@@ -175,19 +176,19 @@ pub struct SideReport {
     pub received_units: Option<u64>,
     /// Datagrams that were due and could not be sent before the end.
     pub unsent_units: Option<u64>,
-    /// Datagrams received again.
+    /// Datagrams received more than once.
     pub duplicates: Option<u64>,
-    /// Datagrams received after a later one.
+    /// Datagrams received after one with a higher number.
     pub reordered: Option<u64>,
-    /// Datagrams too late to tell from duplicates: neither received nor duplicates.
+    /// Datagrams too late to distinguish from duplicates: counted neither as received nor as duplicates.
     pub stale: Option<u64>,
-    /// Packets that came to the flow's socket and were not the flow's.
+    /// Packets on the flow's socket that did not belong to the flow.
     pub strays: Option<u64>,
-    /// Answers to transactions that had been given up, or that came twice.
+    /// Responses to transactions that had timed out, or that came twice.
     pub late_answers: Option<u64>,
     /// Mean interarrival jitter, µs.
     pub jitter_us: Option<f64>,
-    /// Segments sent again by this side.
+    /// Segments that this side retransmitted.
     pub retransmits: Option<u64>,
     /// Mean of sampled round-trip times, µs.
     pub rtt_mean_us: Option<f64>,

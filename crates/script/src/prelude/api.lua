@@ -1,6 +1,6 @@
--- wrk's API as a script sees it: the `wrk` table, addresses, threads and statistics, and the entry points that each
--- request and response goes through. Owns what is said in Lua; whatever touches another state, a socket or the load is
--- a function of `native`. Runs before the script, so that what the script redefines is the script's.
+-- wrk's API for scripts: the `wrk` table, addresses, threads and statistics, and the functions that the load calls for
+-- each request and response. Owns the part in Lua; access to another state, a socket or the load is a function of
+-- `native`. Runs before the script, so the script may redefine anything.
 
 local native = ...
 
@@ -11,7 +11,7 @@ local wrk = native.fields
 _G.wrk = wrk
 package.loaded.wrk = wrk
 
--- Addresses: opaque objects whose text only this file and `native` know.
+-- Addresses: opaque objects; only this file and `native` can read their text.
 
 local address_texts = setmetatable({}, { __mode = "k" })
 
@@ -45,8 +45,8 @@ function wrk.connect(address)
    return native.connect(text_of(address, 2))
 end
 
--- Who the threads talk to. The load has resolved its origin already, by its own rules; of several addresses those that
--- refuse are left out, unless all do: then each refusal is the load's to count.
+-- The addresses of the threads' connections. The load has resolved its origin already, by its own rules. Of several
+-- addresses, those that refuse a connection are left out, unless all refuse: then the load counts each refusal.
 function wrk.resolve(host, service)
    local known = native.origin_addresses(host, service)
    local found = known or wrk.lookup(host, service)
@@ -95,8 +95,8 @@ function wrk.init(args)
    wrk.request = function() return whole end
 end
 
--- The text of a request. LuaJIT compiles a call from its first instruction to its last, but only where it meets no loop
--- that it compiles apart and no built-in function in tail position: hence a step per header field instead of a loop.
+-- The text of a request. LuaJIT compiles a whole call only if the call contains no separately compiled loop and no
+-- built-in function in tail position, so there is one step per header field instead of a loop.
 
 local text = require("string.buffer").new(1024)
 
@@ -105,18 +105,18 @@ local function put(value)
    if kind == "string" then
       text:put(value)
    elseif kind == "number" and value % 1 == 0 and value ~= 0 and value > -1e9 and value < 1e9 then
-      -- The same digits as `tostring` gives, without its search for the shortest decimal.
+      -- The same digits as `tostring`, without its search for the shortest decimal.
       text:putf("%d", value)
    elseif kind == "table" or kind == "userdata" then
-      -- Its `__tostring` is the script's, and may format a request of its own.
-      local before, said = text:tostring(), tostring(value)
-      text:reset():put(before, said)
+      -- `__tostring` belongs to the script and may itself format a request.
+      local before, value_text = text:tostring(), tostring(value)
+      text:reset():put(before, value_text)
    else
       text:put(tostring(value))
    end
 end
 
--- Puts the field after the one of this name, and says which it was.
+-- Writes the header field after the one with this name, and returns its name.
 local function put_next(headers, name)
    local found, value = next(headers, name)
    if found ~= nil then
@@ -171,7 +171,7 @@ function wrk.format(method, path, headers, body)
    return whole
 end
 
--- Objects: userdata to the script, as they are in wrk.
+-- Objects: userdata, as in wrk.
 
 local function new_thread(calls)
    local methods = {}
@@ -231,7 +231,7 @@ local function new_stats(figures, calls)
    return stats
 end
 
--- The load's way in. Functions are looked up anew each time, because a script may replace its own.
+-- The load's entry points. Functions are looked up at each call, because a script may replace them.
 
 local function next_request()
    local own = request
@@ -241,10 +241,10 @@ local function next_request()
    return _G.wrk.request()
 end
 
--- The response before, which most are like; `native` tells what differs.
+-- The previous response; most responses are equal to it, and `native` passes only the differences.
 local names, values, fields, content = {}, {}, 0, ""
 
--- Steps instead of a loop here too: 24 of them, written by this loop.
+-- Steps instead of a loop here as well: this loop generates 24 of them.
 local steps = {}
 for index = 1, 24 do
    steps[index] = ("if count < %d then return end headers[names[%d]] = values[%d]\n"):format(index, index, index)

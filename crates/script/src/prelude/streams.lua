@@ -1,7 +1,7 @@
--- What a script prints, and what it may not touch: standard output and input belong to the agent's own messages.
--- Owns `print`, `io.write`, `io.stdout`, `io.stderr` (all go to the load's output), `io.stdin` (always at its end),
--- `os.exit` (ends the load), and keeps commands that a script starts away from both. Files work as ever; modules in Lua
--- too, but not those in C: the agent is one static program, into which nothing can be loaded.
+-- A script's standard streams. The agent uses standard output and input for its own messages, so scripts and their
+-- commands must not touch them. Owns `print`, `io.write`, `io.stdout`, `io.stderr` (all write to the load's output),
+-- `io.stdin` (always at its end), and `os.exit` (stops the load). Files and Lua modules work as usual. C modules do
+-- not, because the agent is one static program and can load no library.
 
 local native = ...
 
@@ -124,7 +124,7 @@ function io.type(object)
    return ours[object] and "file" or real.type(object)
 end
 
--- Commands: nothing to read, and what they print goes where the agent's complaints go.
+-- Commands: they read nothing, and their output goes to the agent's standard error.
 
 function os.execute(command)
    if command == nil then
@@ -141,8 +141,8 @@ function io.popen(command, mode)
 end
 
 function os.exit(code)
-   local said = code == nil and "" or tostring(code)
-   error(native.exit("the script called os.exit(" .. said .. ")"), 2)
+   local argument = code == nil and "" or tostring(code)
+   error(native.exit("the script called os.exit(" .. argument .. ")"), 2)
 end
 
 local no_library = "the agent is one static program: no C library can be loaded"

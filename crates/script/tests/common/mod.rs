@@ -1,4 +1,4 @@
-//! A load around a script, in memory: an origin, a world of addresses, and all that was printed.
+//! A script loaded in memory: an origin, a simulated network, and the printed text.
 
 #![allow(dead_code, clippy::unwrap_used, reason = "each test binary uses its part; what fails here fails a test")]
 
@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use leadline_script::{load, Main, Network, Origin, Program, ScriptError, ThreadScript};
 
-/// A world with one name; of its addresses only those that are listed answer.
+/// A simulated network with one name; only the listed addresses accept connections.
 pub struct World {
     pub names: Vec<(&'static str, Vec<SocketAddr>)>,
     pub answering: Vec<SocketAddr>,
@@ -36,7 +36,7 @@ pub struct Loaded {
 }
 
 impl Loaded {
-    /// What was printed since the last look.
+    /// The text printed since the last call.
     pub fn printed(&self) -> String {
         std::mem::take(&mut self.printed.lock().unwrap())
     }
@@ -53,7 +53,7 @@ pub fn try_request(thread: &mut ThreadScript) -> Result<String, ScriptError> {
     Ok(String::from_utf8(out).unwrap())
 }
 
-/// A response to this thread's script.
+/// Passes a response to this thread's script.
 pub fn respond(
     thread: &mut ThreadScript,
     status: u16,
@@ -103,17 +103,17 @@ pub fn try_load(source: &str, args: &[&str], origin: &Origin, threads: usize) ->
     Ok(Loaded { main, threads, world, printed })
 }
 
-/// One thread, no arguments, the usual origin.
+/// Loads a script for one thread, without arguments, with the default origin.
 pub fn loaded(source: &str) -> Loaded {
     try_load(source, &[], &origin(), 1).unwrap()
 }
 
-/// Why it cannot be loaded.
+/// Returns why a script cannot be loaded.
 pub fn refused(source: &str) -> String {
     try_load(source, &[], &origin(), 1).err().expect("it loaded").to_string()
 }
 
-/// Lines of a request, header fields sorted: their order is Lua's.
+/// The lines of a request with sorted header fields, because Lua does not define their order.
 pub fn sorted(request: &str) -> Vec<String> {
     let mut lines: Vec<String> = request.split("\r\n").map(str::to_owned).collect();
     let end = lines.iter().position(String::is_empty).expect("an end of the head");

@@ -1,4 +1,4 @@
--- A path and a header field that differ from request to request.
+-- The path and a header field change with each request.
 local sent = 0
 
 function request()

@@ -1,4 +1,4 @@
--- Log in, then send the key that came back with everything that follows.
+-- Log in, then send the returned key with every later request.
 local key
 
 function request()

@@ -1,4 +1,4 @@
--- What main tells the threads, and what they tell main at the end.
+-- Values that the main state sends to the threads, and that it reads from them at the end.
 local all = {}
 
 function setup(thread)

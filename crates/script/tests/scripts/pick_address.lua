@@ -1,4 +1,4 @@
--- Each thread talks to another of the host's addresses that answer, in turn.
+-- Each thread uses the next of the host's reachable addresses.
 local candidates, turn
 
 function setup(thread)
