@@ -90,7 +90,10 @@ pub fn wrap(data: &[u8]) {
         }
         // A following wrapped key is authenticated separately, or skipped if the key is known.
         let proved = if opened.header.opcode.carries_wrapped_key() { 49 + opened.body.len() } else { packet.len() };
-        assert!(genuine().iter().any(|known| known.starts_with(&packet[..proved])), "no packet is accepted without the keys");
+        assert!(
+            genuine().iter().any(|known| known.starts_with(&packet[..proved])),
+            "no packet is accepted without the keys"
+        );
         assert_eq!(wrap.open(&mut packet.to_vec()), Err(WrapError::Replayed));
     }
 }

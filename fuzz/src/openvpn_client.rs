@@ -119,7 +119,8 @@ impl Certificates {
         let profile = profile::parse(&text).expect("the profile is valid");
         let config = ClientConfig::new(&profile, UNIX_BASE_S).expect("the profile is supported");
         let identity = config.identity(Some((&client.0, &client.1)), None).expect("the identity is valid");
-        let tls = tls::server_config(&Trust::of(&profile), (&server.0, &server.1), true).expect("the server's certificate is valid");
+        let tls = tls::server_config(&Trust::of(&profile), (&server.0, &server.1), true)
+            .expect("the server's certificate is valid");
         let server = ServerConfig {
             tls: Arc::new(tls),
             wrap,

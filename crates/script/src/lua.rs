@@ -36,7 +36,7 @@ impl State {
         let chunk = chunk_name(&program.name);
         let ended = Arc::new(OnceLock::new());
         let entries = prepare(&lua, origin, output, network, &ended)
-            .map_err(|error| ScriptError::from_lua(&error, &chunk, "Leadline's own part"))?;
+            .map_err(|error| ScriptError::from_lua(&error, &chunk, "Leadline's prelude"))?;
         let state = Self { lua, entries, chunk, ended };
         let file = state.lua.load(&program.source).set_name(format!("@{}", state.chunk)).into_function();
         let file = file.map_err(|error| ScriptError::from_lua(&error, &state.chunk, ""))?;
