@@ -21,11 +21,11 @@ pub fn response(data: &[u8]) {
     let (answers_head, size) = (choice & 1 != 0, usize::from(choice >> 1) + 1);
     let whole = responses(stream, stream.len().max(1), answers_head, &mut ());
     assert_eq!(responses(stream, size, answers_head, &mut ()), whole);
-    let mut seen = Seen::default();
-    assert_eq!(responses(stream, size, answers_head, &mut seen), whole);
-    let told: u64 = whole.0.iter().map(|response| response.body_bytes).sum();
+    let mut recorder = Recorder::default();
+    assert_eq!(responses(stream, size, answers_head, &mut recorder), whole);
+    let reported_bytes: u64 = whole.0.iter().map(|response| response.body_bytes).sum();
     let tail = matches!(whole.1, Ok(End::Clean | End::Response(_)));
-    assert!(if tail { seen.body_bytes == told } else { seen.body_bytes >= told });
+    assert!(if tail { recorder.body_bytes == reported_bytes } else { recorder.body_bytes >= reported_bytes });
     client(stream, size);
 }
 
@@ -37,35 +37,35 @@ fn responses(
     sink: &mut impl Sink,
 ) -> (Vec<Response>, Result<End, Malformed>) {
     let mut parser = ResponseParser::new(answers_head);
-    let mut found = Vec::new();
+    let mut parsed = Vec::new();
     for mut piece in stream.chunks(size) {
         while !piece.is_empty() {
             match parser.feed_into(piece, sink) {
                 Ok(fed) => {
                     assert!(fed.response.is_some() || fed.consumed == piece.len());
-                    found.extend(fed.response);
+                    parsed.extend(fed.response);
                     piece = &piece[fed.consumed..];
                 }
                 Err(cause) => {
                     assert_eq!(parser.feed(b"HTTP/1.1 204 x\r\n\r\n"), Err(cause));
-                    return (found, Err(cause));
+                    return (parsed, Err(cause));
                 }
             }
         }
     }
     let end = parser.finish();
     if let End::Response(response) = end {
-        found.push(response);
+        parsed.push(response);
     }
-    (found, Ok(end))
+    (parsed, Ok(end))
 }
 
 #[derive(Default)]
-struct Seen {
+struct Recorder {
     body_bytes: u64,
 }
 
-impl Sink for Seen {
+impl Sink for Recorder {
     fn status(&mut self, status: u16) {
         assert!((100..1000).contains(&status));
     }
@@ -109,7 +109,7 @@ pub fn request(data: &[u8]) {
     let setup = Setup { behaviour: Behaviour::default(), stalls: None, started_ns: 0, engine: String::new() };
     let mut responder = Responder::group(1, setup).remove(0);
     let mut server = ServerConnection::default();
-    let mut asked = stream.chunks(size);
+    let mut pieces = stream.chunks(size);
     let (mut now_ns, mut sent_bytes) = (0, 0);
     // A query may request a gigabyte; a part of it tests the same.
     while sent_bytes < 1 << 22 {
@@ -120,7 +120,7 @@ pub fn request(data: &[u8]) {
             assert!(bytes > 0, "output that exists can be sent");
             sent_bytes += bytes;
             server.sent(&mut responder, now_ns, bytes);
-        } else if let Some(piece) = server.wants_input().then(|| asked.next()).flatten() {
+        } else if let Some(piece) = server.wants_input().then(|| pieces.next()).flatten() {
             now_ns += 1;
             server.receive(&mut responder, now_ns, piece);
         } else if let Some(at_ns) = server.wake_at() {
@@ -137,20 +137,20 @@ pub fn request(data: &[u8]) {
 /// Parses all requests of a stream in pieces of one size; returns them and the error.
 fn requests(stream: &[u8], size: usize) -> (Vec<RequestEvent>, Option<Malformed>) {
     let mut parser = RequestParser::default();
-    let mut found = Vec::new();
+    let mut parsed = Vec::new();
     for mut piece in stream.chunks(size) {
         while !piece.is_empty() {
             match parser.feed(piece) {
                 Ok(fed) => {
                     assert!(fed.event.is_some() || fed.consumed == piece.len());
-                    found.extend(fed.event);
+                    parsed.extend(fed.event);
                     piece = &piece[fed.consumed..];
                 }
-                Err(cause) => return (found, Some(cause)),
+                Err(cause) => return (parsed, Some(cause)),
             }
         }
     }
-    (found, None)
+    (parsed, None)
 }
 
 /// Random bytes instead of TLS: each side refuses them or waits, within its limits.
@@ -162,15 +162,15 @@ pub fn tls(data: &[u8]) {
     let (mut plaintext, mut output) = ([0; 1024], Vec::new());
     for piece in stream.chunks(usize::from(size) + 1) {
         output.clear();
-        let heard = client.receive(piece).is_ok();
+        let client_accepts = client.receive(piece).is_ok();
         while client.read(&mut plaintext).is_ok_and(|bytes| bytes > 0) {}
         client.take_output(&mut output);
-        let asked = server.receive(piece).is_ok();
+        let server_accepts = server.receive(piece).is_ok();
         while server.read(&mut plaintext).is_ok_and(|bytes| bytes > 0) {}
         server.take_output(&mut output);
         assert!(client.held_bytes() <= 2 * PENDING_LIMIT_BYTES && server.held_bytes() <= 2 * PENDING_LIMIT_BYTES);
-        assert!(client.is_handshaking() || !heard, "no handshake ends without the keys");
-        if !heard && !asked {
+        assert!(client.is_handshaking() || !client_accepts, "no handshake ends without the keys");
+        if !client_accepts && !server_accepts {
             break;
         }
     }

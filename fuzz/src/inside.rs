@@ -38,14 +38,14 @@ pub fn segments(data: &[u8]) {
     let address = |text: &str| text.parse::<SocketAddr>().expect("the address is valid");
     let (near, far) = (address("10.8.0.2:80"), address("10.8.0.1:5000"));
     let mut stack = Stack::new(Some([10, 8, 0, 2].into()), None, 1500, 7, 0);
-    let asked = stack.connect(0, far, buffers).expect("the stack has an address");
+    let connecting = stack.connect(0, far, buffers).expect("the stack has an address");
     let waiting = stack.listen(0, near, buffers);
     let (mut now_ns, mut next, mut rest) = (0u64, 0u32, data);
     let ends = Ends::new(far.ip(), near.ip()).expect("both have one address family");
     while let Some((head, after)) = rest.split_first_chunk::<8>() {
         let (payload, after) = after.split_at(after.len().min(usize::from(head[7])));
         rest = after;
-        let to = if head[0] & 0x80 == 0 { stack.local(asked).port() } else { near.port() };
+        let to = if head[0] & 0x80 == 0 { stack.local(connecting).port() } else { near.port() };
         let mut emitted = 0;
         stack.poll(now_ns, &mut |packet| {
             emitted += 1;
@@ -72,7 +72,7 @@ pub fn segments(data: &[u8]) {
         ends.write(protocol::TCP, segment.len(), &mut packet);
         packet.extend_from_slice(&segment);
         assert!(stack.handle(now_ns, &packet));
-        for connection in [asked, waiting] {
+        for connection in [connecting, waiting] {
             stack.read(connection, |piece| piece.len());
             stack.fill(now_ns, connection);
             assert!(stack.unacknowledged(connection) <= buffers.send_bytes);

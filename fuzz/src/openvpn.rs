@@ -54,13 +54,13 @@ pub fn packet(data: &[u8]) {
 /// Splits a stream in pieces of one size into packets; returns them and whether the stream is invalid.
 fn framed(stream: &[u8], size: usize) -> (Vec<Vec<u8>>, bool) {
     let mut unframer = Unframer::default();
-    let mut found = Vec::new();
+    let mut packets = Vec::new();
     for piece in stream.chunks(size) {
-        if unframer.take(&mut piece.to_vec(), |packet| found.push(packet.to_vec())).is_err() {
-            return (found, true);
+        if unframer.take(&mut piece.to_vec(), |packet| packets.push(packet.to_vec())).is_err() {
+            return (packets, true);
         }
     }
-    (found, false)
+    (packets, false)
 }
 
 const CAPTURES: [&str; 4] = [

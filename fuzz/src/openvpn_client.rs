@@ -35,21 +35,21 @@ const MS: u64 = 1_000_000;
 pub fn client(data: &[u8]) {
     let Some((&choice, mut rest)) = data.split_first() else { return };
     let setups = setups();
-    let mut world = World::new(&setups[usize::from(choice >> 1) % setups.len()]);
+    let mut simulation = Simulation::new(&setups[usize::from(choice >> 1) % setups.len()]);
     if choice & 1 == 0 {
-        world.good_link(1_000 * MS);
-        assert!(world.is_up, "the link is good");
+        simulation.good_link(1_000 * MS);
+        assert!(simulation.is_up, "the link is good");
     }
-    while let [what, much, after @ ..] = rest {
-        let brings = matches!(what % 16, 9..=12);
-        let (piece, after) = after.split_at(if brings { after.len().min(usize::from(*much)) } else { 0 });
+    while let [action, amount, after @ ..] = rest {
+        let brings = matches!(action % 16, 9..=12);
+        let (piece, after) = after.split_at(if brings { after.len().min(usize::from(*amount)) } else { 0 });
         rest = after;
-        world.step(what % 16, *much, piece);
-        world.settle();
+        simulation.step(action % 16, *amount, piece);
+        simulation.settle();
     }
-    world.good_link(5_000 * MS);
-    world.client.leave(world.now_ns);
-    world.good_link(100 * MS);
+    simulation.good_link(5_000 * MS);
+    simulation.client.leave(simulation.now_ns);
+    simulation.good_link(100 * MS);
 }
 
 /// The settings of both ends.
@@ -68,22 +68,22 @@ fn setups() -> &'static [Setup] {
         let of_2_6 = Protocols::ALL.without(Protocols::DATA_EPOCH);
         let auth = WrapKeys::auth(&key, Some(KeyDirection::Normal), Digest::Sha1);
         let v2 = WrapKeys::crypt_v2_server(V2_SERVER).expect("the key is valid");
-        let made = Certificates::new();
+        let certificates = Certificates::new();
         vec![
-            made.setup("compress stub-v2\n", WrapKeys::None, DataCipher::Aes256Gcm, Protocols::ALL),
-            made.setup(
+            certificates.setup("compress stub-v2\n", WrapKeys::None, DataCipher::Aes256Gcm, Protocols::ALL),
+            certificates.setup(
                 &("key-direction 1\n".to_owned() + &inline("tls-auth", STATIC_KEY)),
                 auth,
                 DataCipher::Aes256Cbc,
                 Protocols::DATA_V2,
             ),
-            made.setup(
+            certificates.setup(
                 &inline("tls-crypt", STATIC_KEY),
                 WrapKeys::crypt(&key, Role::Server),
                 DataCipher::ChaCha20Poly1305,
                 of_2_6,
             ),
-            made.setup(&inline("tls-crypt-v2", V2_CLIENT), v2, DataCipher::Aes128Gcm, of_2_6),
+            certificates.setup(&inline("tls-crypt-v2", V2_CLIENT), v2, DataCipher::Aes128Gcm, of_2_6),
         ]
     })
 }
@@ -137,7 +137,7 @@ impl Certificates {
 }
 
 /// Both ends and the packets in transit between them.
-struct World {
+struct Simulation {
     now_ns: u64,
     client: Client,
     server: Option<Peer>,
@@ -147,7 +147,7 @@ struct World {
     /// Packets that passed, for later replay.
     seen: VecDeque<Vec<u8>>,
     /// Payloads that were sent and have not arrived, at the server and at the client.
-    put_in: [HashSet<Vec<u8>>; 2],
+    in_flight: [HashSet<Vec<u8>>; 2],
     numbers: u32,
     is_up: bool,
     has_failed: bool,
@@ -156,13 +156,13 @@ struct World {
 }
 
 /// Limit of consecutive outputs of one end: more means that it loops.
-const MOST_AT_ONCE: usize = 200;
+const MOST_OUTPUTS: usize = 200;
 /// Maximum number of packets in transit; the link drops the rest.
-const MOST_ON_THE_WAY: usize = 64;
+const MOST_IN_TRANSIT: usize = 64;
 
-impl World {
+impl Simulation {
     fn new(setup: &Setup) -> Self {
-        let mut world = Self {
+        let mut simulation = Self {
             now_ns: 0,
             client: Client::new(&setup.client, &setup.identity, 0),
             server: None,
@@ -170,35 +170,35 @@ impl World {
             up: VecDeque::new(),
             down: VecDeque::new(),
             seen: VecDeque::new(),
-            put_in: [HashSet::new(), HashSet::new()],
+            in_flight: [HashSet::new(), HashSet::new()],
             numbers: 0,
             is_up: false,
             has_failed: false,
             wakes_ns: None,
             taken: 0,
         };
-        world.settle();
-        world
+        simulation.settle();
+        simulation
     }
 
     /// Performs the action that a byte selects.
-    fn step(&mut self, what: u8, much: u8, piece: &[u8]) {
-        match what {
+    fn step(&mut self, action: u8, amount: u8, piece: &[u8]) {
+        match action {
             0 | 1 => self.deliver_up(),
             2 | 3 => self.deliver_down(),
             4 => drop(self.up.pop_front()),
             5 => drop(self.down.pop_front()),
             6 => {
                 // Reordered behind packets that were sent later.
-                self.up.rotate_left(usize::from(much) % self.up.len().max(1));
-                self.down.rotate_left(usize::from(much) % self.down.len().max(1));
+                self.up.rotate_left(usize::from(amount) % self.up.len().max(1));
+                self.down.rotate_left(usize::from(amount) % self.down.len().max(1));
             }
-            7 => self.now_ns += u64::from(much) * 100 * MS,
+            7 => self.now_ns += u64::from(amount) * 100 * MS,
             8 => {
                 if let Some(packet) = self.down.front_mut() {
-                    let at = usize::from(much) % packet.len().max(1);
+                    let at = usize::from(amount) % packet.len().max(1);
                     if let Some(byte) = packet.get_mut(at) {
-                        *byte ^= 1 << (much % 8);
+                        *byte ^= 1 << (amount % 8);
                     }
                 }
             }
@@ -212,10 +212,10 @@ impl World {
             12 => self.send_down(piece),
             13 => self.send_up(),
             14 => {
-                let number = usize::from(much) % self.seen.len().max(1);
+                let number = usize::from(amount) % self.seen.len().max(1);
                 self.down.extend(self.seen.get(number).cloned());
             }
-            _ => match (much % 4, &mut self.server) {
+            _ => match (amount % 4, &mut self.server) {
                 (0, Some(peer)) => peer.renegotiate(self.now_ns),
                 (1, _) => self.client.leave(self.now_ns),
                 (2, _) => self.good_link(100 * MS),
@@ -229,7 +229,7 @@ impl World {
         let end_ns = self.now_ns + ns;
         self.settle();
         while self.now_ns < end_ns {
-            for _ in 0..MOST_AT_ONCE {
+            for _ in 0..MOST_OUTPUTS {
                 if self.up.is_empty() && self.down.is_empty() {
                     break;
                 }
@@ -247,7 +247,7 @@ impl World {
         match &mut self.server {
             Some(peer) => {
                 if let Received::Payload(payload) = peer.handle(self.now_ns, &mut packet) {
-                    assert!(self.put_in[0].remove(payload), "the client sent this, once");
+                    assert!(self.in_flight[0].remove(payload), "the client sent this, once");
                 }
             }
             None => self.server = Peer::accept(&self.server_config, Vec::new(), 7, self.now_ns, &mut packet),
@@ -257,7 +257,7 @@ impl World {
     fn deliver_down(&mut self) {
         let Some(mut packet) = self.down.pop_front() else { return };
         if let Received::Payload(payload) = self.client.handle(self.now_ns, &mut packet) {
-            assert!(self.put_in[1].remove(payload), "the server sent this, once");
+            assert!(self.in_flight[1].remove(payload), "the server sent this, once");
             self.taken += 1;
         }
         assert!(self.client.counters().opened >= self.taken);
@@ -268,7 +268,7 @@ impl World {
         let mut out = Vec::new();
         if self.client.send(self.now_ns, &payload, &mut out).is_ok() {
             assert!(self.is_up, "nothing can be sent before the tunnel is up");
-            self.put_in[0].insert(payload);
+            self.in_flight[0].insert(payload);
             carry(&mut self.up, out);
         }
     }
@@ -277,7 +277,7 @@ impl World {
         let payload = self.payload(piece);
         let mut out = Vec::new();
         if self.server.as_mut().is_some_and(|peer| peer.send(&payload, &mut out).is_ok()) {
-            self.put_in[1].insert(payload);
+            self.in_flight[1].insert(payload);
             carry(&mut self.down, out);
         }
     }
@@ -292,7 +292,7 @@ impl World {
     fn settle(&mut self) {
         let mut out = Vec::new();
         for turn in 0.. {
-            assert!(turn < MOST_AT_ONCE, "the client never stops");
+            assert!(turn < MOST_OUTPUTS, "the client never stops");
             match self.client.poll(self.now_ns, &mut out) {
                 Output::Send => {
                     assert!(!out.is_empty());
@@ -309,10 +309,10 @@ impl World {
         assert!(self.is_up || self.client.pushed().is_none());
         let Some(peer) = &mut self.server else { return };
         for turn in 0.. {
-            assert!(turn < MOST_AT_ONCE, "the server never stops");
+            assert!(turn < MOST_OUTPUTS, "the server never stops");
             match peer.poll(self.now_ns, &mut out) {
                 PeerOutput::Send => {
-                    if self.seen.len() == MOST_ON_THE_WAY {
+                    if self.seen.len() == MOST_IN_TRANSIT {
                         self.seen.pop_front();
                     }
                     self.seen.push_back(out.clone());
@@ -346,7 +346,7 @@ impl World {
 }
 
 fn carry(way: &mut VecDeque<Vec<u8>>, packet: Vec<u8>) {
-    if way.len() < MOST_ON_THE_WAY {
+    if way.len() < MOST_IN_TRANSIT {
         way.push_back(packet);
     }
 }

@@ -19,19 +19,19 @@ pub fn session(data: &[u8]) {
     let Some((&size, stream)) = data.split_first() else { return };
     let size = usize::from(size) + 1;
     let (mut server, mut client) = (FrameDecoder::with_limit(4096), FrameDecoder::default());
-    let (mut asked, mut told) = (Ok(None), Ok(None));
+    let (mut from_client, mut from_server) = (Ok(None), Ok(None));
     let mut machines = [Some(opened(None)), Some(opened(Some(Credentials { key: key(), nonce: Hex32([1; 32]) })))];
     let mut now_ns = 0;
     for piece in stream.chunks(size) {
-        if asked.is_ok() {
+        if from_client.is_ok() {
             server.feed(piece);
-            asked = server.next_message::<FromClient>();
-            while let Ok(Some(message)) = asked {
+            from_client = server.next_message::<FromClient>();
+            while let Ok(Some(message)) = from_client {
                 let again = encode_frame(&message).expect("a parsed message can be encoded");
                 let mut decoder = FrameDecoder::default();
                 decoder.feed(&again);
                 assert_eq!(decoder.next_message().expect("the encoded message can be parsed"), Some(message));
-                asked = server.next_message();
+                from_client = server.next_message();
             }
         }
         now_ns += 1 << 40;
@@ -47,12 +47,12 @@ pub fn session(data: &[u8]) {
                 *machine = None;
             }
         }
-        if told.is_ok() {
+        if from_server.is_ok() {
             client.feed(piece);
-            told = client.next_message::<FromServer>();
-            while let Ok(Some(message)) = told {
+            from_server = client.next_message::<FromServer>();
+            while let Ok(Some(message)) = from_server {
                 encode_frame(&message).expect("a parsed message can be encoded");
-                told = client.next_message();
+                from_server = client.next_message();
             }
         }
     }

@@ -19,13 +19,13 @@ impl ScriptError {
     }
 
     /// Creates an error that this crate detected, not Lua.
-    pub(crate) fn found(chunk: &str, problem: &str) -> Self {
+    pub(crate) fn detected(chunk: &str, problem: &str) -> Self {
         Self(format!("{chunk}: {problem}"))
     }
 
     fn describe(message: &str, trace: &str, chunk: &str, during: &str) -> Self {
         let position = format!("{chunk}:");
-        let mut line = without_own_place(one_line(message));
+        let mut line = without_prelude_position(one_line(message));
         if !line.contains(&position) {
             // The error occurred in a function that the script called; the trace has the line of the call.
             let place = trace.lines().find_map(|step| place_in(step.trim_start(), &position));
@@ -70,7 +70,7 @@ fn one_line(text: &str) -> String {
 }
 
 /// Removes the position in the prelude, which the user cannot read.
-fn without_own_place(line: String) -> String {
+fn without_prelude_position(line: String) -> String {
     let number = line.strip_prefix(OWN_CHUNK).and_then(|rest| rest.strip_prefix(':'));
     match number.and_then(|rest| rest.split_once(": ")) {
         Some((digits, rest)) if digits.bytes().all(|byte| byte.is_ascii_digit()) => rest.to_owned(),
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_position_in_the_message_is_kept() {
+    fn position_in_the_message_is_kept() {
         assert_eq!(
             describe("a.lua:3: no\nstack traceback:\n\t[C]: in ?\n\ta.lua:3: in x", "request()"),
             "a.lua:3: no (in request())"
@@ -101,14 +101,14 @@ mod tests {
     }
 
     #[test]
-    fn an_error_elsewhere_is_placed_where_the_script_was() {
+    fn error_outside_the_script_is_placed_at_the_scripts_call() {
         let text =
             "bad argument\nstack traceback:\n\t[C]: in 'len'\n\t(wrk):9: in 'format'\n\ta.lua:7: in f\n\ta.lua:8: in g";
         assert_eq!(describe(text, ""), "a.lua:7: bad argument");
     }
 
     #[test]
-    fn many_lines_become_one() {
+    fn message_of_several_lines_becomes_one_line() {
         assert_eq!(describe("a.lua:1: one\n\ntwo\r\nthree", ""), "a.lua:1: one; two; three");
         assert_eq!(describe("", ""), "a.lua: an error without a message");
     }

@@ -81,7 +81,7 @@ impl State {
 
     /// Creates an error that this crate detected.
     pub(crate) fn problem(&self, problem: &str) -> ScriptError {
-        ScriptError::found(&self.chunk, problem)
+        ScriptError::detected(&self.chunk, problem)
     }
 
     /// Converts an error of Lua outside the script's functions.
@@ -164,9 +164,9 @@ fn addresses(lua: &Lua, native: &Table, origin: &Origin, network: &Arc<dyn Netwo
     native.set("shown", lua.create_function(|_, text: String| Ok(parse(&text).map(shown)))?)?;
     let known: Vec<String> = origin.addresses.iter().map(SocketAddr::to_string).collect();
     let (host, service) = (origin.host.clone(), origin.service());
-    let ours = lua.create_function(move |_, asked: (Value, Value)| {
-        let asked_for_ours = text(&asked.0).as_ref() == Some(&host) && text(&asked.1).as_ref() == Some(&service);
-        Ok(asked_for_ours.then(|| known.clone()))
+    let ours = lua.create_function(move |_, arguments: (Value, Value)| {
+        let is_origin = text(&arguments.0).as_ref() == Some(&host) && text(&arguments.1).as_ref() == Some(&service);
+        Ok(is_origin.then(|| known.clone()))
     });
     native.set("origin_addresses", ours?)?;
     let connects = Arc::clone(network);
@@ -182,9 +182,9 @@ fn addresses(lua: &Lua, native: &Table, origin: &Origin, network: &Arc<dyn Netwo
                 return Ok((Value::Nil, Some(format!("lookup: a host name expected, got {}", host.type_name()))));
             };
             match lookups.lookup(&host, &service) {
-                Ok(found) => {
-                    let found = found.iter().map(SocketAddr::to_string);
-                    Ok((Value::Table(lua.create_sequence_from(found)?), None))
+                Ok(detected) => {
+                    let detected = detected.iter().map(SocketAddr::to_string);
+                    Ok((Value::Table(lua.create_sequence_from(detected)?), None))
                 }
                 Err(cause) => Ok((Value::Nil, Some(format!("unable to resolve {host}:{service}: {cause}")))),
             }

@@ -55,8 +55,8 @@ impl<'a> Reader<'a> {
             if line.is_empty() {
                 break;
             }
-            if let Some(said) = field(line).map_err(|what| (what, begin))? {
-                framing = said;
+            if let Some(declared) = field(line).map_err(|what| (what, begin))? {
+                framing = declared;
             }
         }
         match framing {
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_counted_whatever_carries_their_bodies() {
+    fn requests_are_counted_with_every_body_framing() {
         assert_eq!(count(b"GET / HTTP/1.1\r\n\r\n"), Ok(1));
         assert_eq!(count(b"GET / HTTP/1.1\r\nHost: a\r\n\r\nGET /b HTTP/1.1\nHost: a\n\n\r\n"), Ok(2));
         let post = "POST / HTTP/1.1\r\ncontent-length: 5\r\n\r\nGET /";
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_is_cut_short_counts_for_nothing() {
+    fn truncated_request_is_not_counted() {
         assert_eq!(count(b"GET / HTTP/1.1\r\n\r\nGET / HTTP/1.1\r\n"), Ok(1));
         let whole = b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n";
         assert_eq!(count(whole), Ok(1));

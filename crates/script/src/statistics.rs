@@ -100,14 +100,14 @@ mod tests {
     }
 
     #[test]
-    fn values_that_round_to_one_unit_are_one() {
+    fn values_in_the_same_unit_are_merged() {
         let statistics = of(&[1400, 600, 900, 2000], 1000);
         assert_eq!(statistics.values, [(1, 3), (2, 1)]);
         assert_eq!((statistics.min(), statistics.max()), (1, 2));
     }
 
     #[test]
-    fn the_figures_are_those_of_the_sample() {
+    fn figures_match_the_sample() {
         let statistics = of(&[2, 4, 4, 4, 5, 5, 7, 9], 1);
         assert_eq!(statistics.mean(), 5.0);
         assert!((statistics.stdev() - (32.0_f64 / 7.0).sqrt()).abs() < 1e-12);
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_recorded_gives_nothing() {
+    fn empty_histogram_gives_zeros() {
         let statistics = of(&[], 1);
         assert_eq!((statistics.min(), statistics.max(), statistics.percentile(50.0)), (0, 0, 0));
         assert_eq!((statistics.mean(), statistics.stdev()), (0.0, 0.0));

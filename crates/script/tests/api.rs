@@ -7,7 +7,7 @@ use leadline_script::{Origin, Summary};
 use leadline_stats::Histogram;
 
 #[test]
-fn the_fields_are_the_command_lines() {
+fn wrk_fields_come_from_the_command_line() {
     let mut origin = origin();
     origin.method = "PUT".to_owned();
     origin.body = Some(b"a\0b".to_vec());
@@ -70,7 +70,7 @@ fn format_uses_wrk_fields_for_nil_arguments() {
 }
 
 #[test]
-fn format_writes_into_the_table_it_is_given() {
+fn format_writes_into_the_headers_table() {
     let load = loaded(
         "function init()
             local headers = { ['Content-Length'] = 'kept?' }
@@ -84,7 +84,7 @@ fn format_writes_into_the_table_it_is_given() {
 }
 
 #[test]
-fn numbers_read_as_tostring_has_them() {
+fn numbers_are_formatted_as_by_tostring() {
     let load = loaded(
         "function init()
             for _, n in ipairs({ 0, -0.0, 1, -7, 2^31, 999999999, 1e9, 1e15, 0.1, -2.5, 1/0, 0/0, 123456789012 }) do
@@ -129,7 +129,7 @@ fn setup_runs_in_main_once_per_thread_and_before_its_init() {
 }
 
 #[test]
-fn threads_talk_to_the_first_address_that_answers() {
+fn threads_use_the_first_reachable_address() {
     let load = loaded("function init() print(wrk.thread.addr, wrk.addrs) end");
     assert_eq!(load.threads[0].address(), Some(address("192.0.2.2:8080")));
     assert_eq!(load.printed(), "192.0.2.2:8080\tnil\n");
@@ -140,7 +140,7 @@ fn threads_talk_to_the_first_address_that_answers() {
     let load = try_load("function setup() print(#wrk.addrs, wrk.addrs[1]) end", &[], &one, 1).unwrap();
     assert_eq!(load.threads[0].address(), Some(address("192.0.2.9:1")));
     assert_eq!(load.printed(), "1\t192.0.2.9:1\n");
-    assert!(load.world.asked.lock().unwrap().is_empty(), "a single address is not tested before the load");
+    assert!(load.network.calls.lock().unwrap().is_empty(), "a single address is not tested before the load");
     let deaf = Origin { addresses: vec![address("192.0.2.8:1"), address("192.0.2.9:1")], ..origin() };
     let load = try_load("", &[], &deaf, 1).unwrap();
     assert_eq!(load.threads[0].address(), Some(address("192.0.2.8:1")), "the load counts its refusals");
@@ -183,7 +183,7 @@ fn lookup_and_connect_use_the_network() {
                  false\tunable to resolve nowhere:http: no such name\n\
                  false\tan address expected, got string\n2\n";
     assert_eq!(load.printed(), lines);
-    assert_eq!(load.world.asked.lock().unwrap()[0], "lookup shop.test 80");
+    assert_eq!(load.network.calls.lock().unwrap()[0], "lookup shop.test 80");
 }
 
 #[test]
@@ -207,7 +207,7 @@ fn request_is_looked_up_each_time() {
 }
 
 #[test]
-fn a_response_arrives_as_it_is() {
+fn response_is_passed_unchanged() {
     let mut load = loaded(
         "local before
          function response(status, headers, body)
@@ -285,7 +285,7 @@ fn a_stop_before_the_start_has_no_effect() {
 }
 
 #[test]
-fn done_sees_the_summary_and_both_statistics() {
+fn done_receives_the_summary_and_both_statistics() {
     let mut load = loaded(
         "function done(s, latency, requests)
             local e = s.errors
@@ -381,7 +381,7 @@ fn luajit_compiles() {
 }
 
 #[test]
-fn every_library_is_there() {
+fn every_standard_library_is_available() {
     let load = try_load(
         "local ffi, bit = require('ffi'), require('bit')
          ffi.cdef('typedef struct { int32_t a, b; } pair;')
@@ -407,7 +407,7 @@ fn every_library_is_there() {
 }
 
 #[test]
-fn a_thread_can_be_driven_from_another_thread() {
+fn state_can_move_to_another_thread() {
     let mut load = try_load("function request() return wrk.format() end", &[], &origin(), 2).unwrap();
     let mut second = load.threads.pop().unwrap();
     let whole = std::thread::spawn(move || try_request(&mut second).unwrap()).join().unwrap();

@@ -30,7 +30,7 @@ const SCRIPTS: [&str; 9] = [
 const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-Key: k9\r\n\r\nok";
 
 #[test]
-fn wrk_sends_the_same() {
+fn wrk_sends_the_same_requests() {
     if Command::new("wrk").arg("-v").output().is_err() {
         println!("skipped: wrk is not installed");
         return;
@@ -45,7 +45,7 @@ fn beside(name: &str) {
     let path = format!("{}/tests/scripts/{name}.lua", env!("CARGO_MANIFEST_DIR"));
     let server = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = server.local_addr().unwrap().port();
-    let (sender, seen) = channel();
+    let (sender, recorder) = channel();
     std::thread::spawn(move || {
         for connection in server.incoming().flatten() {
             let sender = sender.clone();
@@ -56,12 +56,12 @@ fn beside(name: &str) {
     let mut command = Command::new("wrk");
     command.args(["-t1", "-c1", "-d1s", "-H", "X-Given: yes", "-s", &path, &url, "--", "one", "two"]);
     let run = command.output().unwrap();
-    let theirs: Vec<String> = seen.try_iter().collect();
-    let said = String::from_utf8_lossy(&run.stdout).into_owned();
+    let theirs: Vec<String> = recorder.try_iter().collect();
+    let output = String::from_utf8_lossy(&run.stdout).into_owned();
 
     let ours = requests(&std::fs::read_to_string(&path).unwrap(), &url, port);
     // A script that stops early, or waits, may have sent fewer.
-    assert!(!theirs.is_empty(), "{name}: wrk sent nothing: {said}");
+    assert!(!theirs.is_empty(), "{name}: wrk sent nothing: {output}");
     for (index, (theirs, ours)) in theirs.iter().zip(&ours).enumerate() {
         assert_eq!(sorted(theirs), sorted(ours), "{name}, request {index}");
     }
@@ -98,7 +98,7 @@ fn requests(source: &str, url: &str, port: u16) -> Vec<String> {
 }
 
 /// Answers the first requests of a connection and reports each.
-fn record(mut connection: TcpStream, seen: &Sender<String>) {
+fn record(mut connection: TcpStream, recorder: &Sender<String>) {
     let mut unread = Vec::new();
     let mut answered = 0;
     let mut piece = [0; 4096];
@@ -110,7 +110,7 @@ fn record(mut connection: TcpStream, seen: &Sender<String>) {
                 continue;
             }
             answered += 1;
-            if seen.send(request).is_err() || connection.write_all(ANSWER).is_err() {
+            if recorder.send(request).is_err() || connection.write_all(ANSWER).is_err() {
                 return;
             }
         }

@@ -18,7 +18,7 @@ fn syntax_errors_name_their_line() {
 }
 
 #[test]
-fn errors_of_each_callback_name_it() {
+fn errors_name_their_callback() {
     assert_eq!(refused("\nerror('no')"), "test.lua:2: no");
     assert_eq!(
         refused("function setup()\n nothing.here = 1 end"),
@@ -54,7 +54,7 @@ fn an_error_in_a_called_function_is_located_in_the_script() {
 }
 
 #[test]
-fn errors_that_are_no_strings_are_one_line_too() {
+fn errors_that_are_not_strings_become_one_line() {
     assert_eq!(refused("error({})").lines().count(), 1);
     assert_eq!(refused("error()").lines().count(), 1);
     assert_eq!(refused("error(nil)").lines().count(), 1);
@@ -66,7 +66,7 @@ fn errors_that_are_no_strings_are_one_line_too() {
 
 #[test]
 fn a_request_must_be_a_valid_request() {
-    for (given, problem) in [
+    for (returned, problem) in [
         ("nil", "request() has to return a request as a string, got nil"),
         ("{}", "request() has to return a request as a string, got table"),
         ("true", "request() has to return a request as a string, got boolean"),
@@ -77,7 +77,7 @@ fn a_request_must_be_a_valid_request() {
             "request() has to return HTTP requests: no header field at line 2, column 1 of its string",
         ),
     ] {
-        assert_eq!(refused(&format!("function request() return {given} end")), format!("test.lua: {problem}"));
+        assert_eq!(refused(&format!("function request() return {returned} end")), format!("test.lua: {problem}"));
     }
     let mut load = loaded("local n = 0 function request() n = n + 1 if n < 3 then return wrk.format() end end");
     load.request();
@@ -112,7 +112,7 @@ fn a_response_may_change_the_next_request() {
 }
 
 #[test]
-fn a_constant_request_stays_whatever_a_response_does() {
+fn constant_request_is_not_changed_by_a_response() {
     let mut load = loaded("function response() wrk.headers.A = 'b'; request = function() return 'x' end end");
     let before = load.threads[0].constant().unwrap().to_vec();
     respond(&mut load.threads[0], 200, &[], b"").unwrap();
@@ -120,7 +120,7 @@ fn a_constant_request_stays_whatever_a_response_does() {
 }
 
 #[test]
-fn values_travel_between_threads() {
+fn values_are_copied_between_threads() {
     let source = "function setup(thread)
                      local shared = { 'x' }
                      thread:set('value', { 1, 2.5, true, name = 's\\0t', [false] = { deep = { er = 'e' } }, a = shared, b = shared })
@@ -167,7 +167,7 @@ fn a_tostring_may_call_wrk_format() {
 }
 
 #[test]
-fn shared_tables_do_not_multiply() {
+fn table_that_occurs_twice_is_copied_once() {
     let source = "function setup(thread)
                      local t = {}
                      for _ = 1, 60 do t = { t, t } end
@@ -178,7 +178,7 @@ fn shared_tables_do_not_multiply() {
 }
 
 #[test]
-fn a_script_may_break_its_own_table() {
+fn script_that_breaks_the_wrk_table_gets_an_error() {
     assert!(refused("wrk = nil").contains("wrk"));
     assert!(refused("wrk.headers = nil").contains("headers"));
     assert!(refused("wrk.format = nil").contains("format"));

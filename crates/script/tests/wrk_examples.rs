@@ -7,20 +7,20 @@ use leadline_script::Summary;
 use leadline_stats::Histogram;
 
 #[test]
-fn addresses_are_dealt_out_to_threads() {
+fn addresses_are_distributed_over_threads() {
     let load = try_load(include_str!("scripts/pick_address.lua"), &[], &origin(), 3).unwrap();
     let dealt: Vec<_> = load.threads.iter().map(|thread| thread.address().unwrap()).collect();
     let (first, second) = (address("192.0.2.2:8080"), address("[2001:db8::1]:8080"));
     assert_eq!(dealt, [first, second, first]);
-    let said = "this thread talks to 192.0.2.2:8080\nthis thread talks to 2001:db8::1:8080\n\
+    let expected = "this thread talks to 192.0.2.2:8080\nthis thread talks to 2001:db8::1:8080\n\
                 this thread talks to 192.0.2.2:8080\n";
-    assert_eq!(load.printed(), said);
-    let asked = load.world.asked.lock().unwrap();
-    assert!(asked.contains(&"lookup shop.test 8080".to_owned()), "{asked:?}");
+    assert_eq!(load.printed(), expected);
+    let calls = load.network.calls.lock().unwrap();
+    assert!(calls.contains(&"lookup shop.test 8080".to_owned()), "{calls:?}");
 }
 
 #[test]
-fn a_key_from_a_response_goes_into_later_requests() {
+fn key_from_a_response_is_used_in_later_requests() {
     let mut load = loaded(include_str!("scripts/login_first.lua"));
     assert!(load.threads[0].has_response() && load.threads[0].constant().is_none());
     assert_eq!(load.request(), "GET /login HTTP/1.1\r\nHost: shop.test:8080\r\n\r\n");
@@ -32,7 +32,7 @@ fn a_key_from_a_response_goes_into_later_requests() {
 }
 
 #[test]
-fn requests_can_differ_from_one_to_the_next() {
+fn requests_can_change_each_time() {
     let mut load = try_load(include_str!("scripts/count_up.lua"), &[], &origin(), 2).unwrap();
     // Thread 1 was called once more at the start, as in wrk.
     for number in 1..1000 {
@@ -47,7 +47,7 @@ fn requests_can_differ_from_one_to_the_next() {
 }
 
 #[test]
-fn a_delay_before_each_request() {
+fn each_request_waits_for_its_delay() {
     let mut load = loaded(include_str!("scripts/think_time.lua"));
     let thread = &mut load.threads[0];
     assert!(thread.has_delay() && !thread.has_response());
@@ -85,7 +85,7 @@ fn fields_alone_make_a_constant_request() {
 }
 
 #[test]
-fn the_end_is_reported() {
+fn done_reports_percentiles() {
     let mut load = loaded(include_str!("scripts/tell_latency.lua"));
     assert!(load.main.has_done());
     let mut latency = Histogram::new();
@@ -98,7 +98,7 @@ fn the_end_is_reported() {
 }
 
 #[test]
-fn main_and_threads_tell_each_other() {
+fn main_state_and_threads_exchange_values() {
     let mut load = try_load(include_str!("scripts/name_threads.lua"), &[], &origin(), 2).unwrap();
     assert_eq!(load.printed(), "thread 1 is up\nthread 2 is up\n");
     let whole = "GET /list?page=1 HTTP/1.1\r\nHost: shop.test:8080\r\n\r\n";

@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn a_nonce_is_good_for_its_address_port_session_and_flow_alone() {
+    fn nonce_is_bound_to_its_address_port_session_and_flow() {
         let check = AddressCheck::new(b"secret").unwrap();
         let client = "192.0.2.1:1000";
         let nonce = nonce(&check, &hello(7, 1, 0), client);

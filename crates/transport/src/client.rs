@@ -65,7 +65,7 @@ pub enum SessionError {
     Refused(Refusal),
     /// The server sent an invalid message.
     #[error("the server sent an invalid message: {0}")]
-    Nonsense(#[from] FrameError),
+    InvalidMessage(#[from] FrameError),
     /// The server sent a message that is not allowed at this stage.
     #[error("the server sent an unexpected message")]
     OutOfTurn,
@@ -87,7 +87,7 @@ pub struct Credentials {
 enum Stage {
     Asking,
     Proving,
-    Comparing { id: u32, asked_ns: u64 },
+    Comparing { id: u32, queried_ns: u64 },
     Granted,
     Ready,
     Reported,
@@ -201,10 +201,10 @@ impl ClientSession {
                 Ok(None)
             }
             (_, FromServer::Refused(refusal)) => Err(SessionError::Refused(refusal)),
-            (Stage::Comparing { id, asked_ns }, FromServer::Clock { id: answered, received_ns, sent_ns })
+            (Stage::Comparing { id, queried_ns }, FromServer::Clock { id: answered, received_ns, sent_ns })
                 if id == answered =>
             {
-                self.compare([asked_ns, received_ns, sent_ns, now_ns])?;
+                self.compare([queried_ns, received_ns, sent_ns, now_ns])?;
                 if id + 1 < CLOCK_EXCHANGES {
                     self.ask(id + 1, now_ns)?;
                     return Ok(None);
@@ -233,14 +233,14 @@ impl ClientSession {
     }
 
     fn ask(&mut self, id: u32, now_ns: u64) -> Result<(), SessionError> {
-        self.stage = Stage::Comparing { id, asked_ns: now_ns };
+        self.stage = Stage::Comparing { id, queried_ns: now_ns };
         self.send(&FromClient::Clock { id })
     }
 
     /// RFC 5905, section 8: theta = ((T2 - T1) + (T3 - T4)) / 2, its error at most half of the round trip.
-    fn compare(&mut self, [asked, received, sent, answered]: [u64; 4]) -> Result<(), SessionError> {
-        let round_trip = answered.saturating_sub(asked).saturating_sub(sent.saturating_sub(received));
-        let twice = i128::from(received) - i128::from(asked) + i128::from(sent) - i128::from(answered);
+    fn compare(&mut self, [queried, received, sent, answered]: [u64; 4]) -> Result<(), SessionError> {
+        let round_trip = answered.saturating_sub(queried).saturating_sub(sent.saturating_sub(received));
+        let twice = i128::from(received) - i128::from(queried) + i128::from(sent) - i128::from(answered);
         let offset = i64::try_from(twice / 2).map_err(|_| SessionError::OutOfTurn)?;
         if self.best.is_none_or(|(least, _)| round_trip < least) {
             self.best = Some((round_trip, offset));
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_the_clients_by_the_quickest_answer() {
+    fn server_times_are_converted_by_the_quickest_exchange() {
         let mut session = granted();
         assert_eq!(session.offset_ns(), AHEAD_NS as i64);
         assert_eq!(tell(&mut session, 0, &FromServer::Ready {}).unwrap(), Some(SessionEvent::Ready));
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_out_of_turn_ends_the_session() {
+    fn unexpected_message_ends_the_session() {
         let mut session = ClientSession::new(open(), None).unwrap();
         assert!(matches!(tell(&mut session, 0, &FromServer::Ready {}), Err(SessionError::OutOfTurn)));
         let mut session = granted();
@@ -357,10 +357,10 @@ mod tests {
         let mut session = granted();
         let refusal = Refusal { code: "too_long".into(), message: "no".into() };
         let refused = tell(&mut session, 0, &FromServer::Refused(refusal.clone()));
-        assert!(matches!(refused, Err(SessionError::Refused(found)) if found == refusal));
+        assert!(matches!(refused, Err(SessionError::Refused(received_refusal)) if received_refusal == refusal));
         let mut session = ClientSession::new(open(), None).unwrap();
         session.receive(&u32::MAX.to_be_bytes());
-        assert!(matches!(session.next_event(0), Err(SessionError::Nonsense(_))));
+        assert!(matches!(session.next_event(0), Err(SessionError::InvalidMessage(_))));
     }
 
     #[test]

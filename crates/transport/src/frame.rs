@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_frame_is_refused_before_it_is_held() {
+    fn long_frame_is_refused_before_it_is_stored() {
         let mut decoder = FrameDecoder::default();
         decoder.feed(&u32::MAX.to_be_bytes());
         assert!(matches!(decoder.next_message::<String>(), Err(FrameError::TooLong { .. })));

@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn hmac_is_that_of_rfc_4231() {
+    fn hmac_matches_rfc_4231() {
         let key = SharedKey::new(b"Jefe").unwrap();
         let proof = serde_json::to_string(&key.sign(b"what do ya want for nothing?")).unwrap();
         assert_eq!(proof, "\"5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843\"");
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_proof_holds_for_its_key_side_nonces_request_and_token_alone() {
+    fn proof_is_bound_to_its_key_side_nonces_request_and_token() {
         let (key, other) = (SharedKey::new(b"right").unwrap(), SharedKey::new(b"wrong").unwrap());
         let (client, server) = (key.client_proof(&transcript()), key.server_proof(&transcript(), 7));
         assert!(key.is_client(&transcript(), client) && key.is_server(&transcript(), 7, server));
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn digits_that_are_none_are_refused() {
+    fn invalid_hexadecimal_digits_are_refused() {
         for text in ["\"\"", "\"00\"", "1", "null"] {
             assert!(serde_json::from_str::<Hex32>(text).is_err(), "{text}");
         }

@@ -25,7 +25,7 @@ pub struct Opening {
     decoder: FrameDecoder,
     key: Option<SharedKey>,
     nonce: Hex32,
-    asked: Option<(Open, Transcript)>,
+    requested: Option<(Open, Transcript)>,
 }
 
 /// An event of the opening.
@@ -63,7 +63,7 @@ pub struct SessionRequest {
 impl Opening {
     /// Creates the opening of a connection whose magic line has been read; with a key, the nonce must be fresh.
     pub fn new(key: Option<SharedKey>, nonce: Hex32) -> Self {
-        Self { decoder: FrameDecoder::with_limit(REQUEST_BYTES), key, nonce, asked: None }
+        Self { decoder: FrameDecoder::with_limit(REQUEST_BYTES), key, nonce, requested: None }
     }
 
     /// Takes received bytes; call `next_event` afterwards until it returns `None`.
@@ -78,7 +78,7 @@ impl Opening {
     pub fn next_event(&mut self) -> Result<Option<OpeningEvent>, OpeningError> {
         let Some(frame) = self.decoder.next_frame()? else { return Ok(None) };
         let message = serde_json::from_slice(&frame).map_err(FrameError::from)?;
-        let event = match (message, self.asked.take(), &self.key) {
+        let event = match (message, self.requested.take(), &self.key) {
             (FromClient::Open { open, nonce: None }, None, None) => self.request(open, None),
             (FromClient::Open { nonce: Some(_), .. }, None, None) => {
                 refuse("no_key", "this responder has no key; start it with --key-file, or omit --key-file here")
@@ -87,7 +87,7 @@ impl Opening {
                 refuse("key_required", "this responder asks for its key: give --key-file")
             }
             (FromClient::Open { open, nonce: Some(client) }, None, Some(_)) => {
-                self.asked = Some((open, Transcript { client, server: self.nonce, request: frame }));
+                self.requested = Some((open, Transcript { client, server: self.nonce, request: frame }));
                 OpeningEvent::Answer(FromServer::Challenge { nonce: self.nonce })
             }
             (FromClient::Prove { proof }, Some((open, transcript)), Some(key)) => {
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_is_granted_to_a_client_with_the_same_key_or_where_neither_has_one() {
+    fn session_is_granted_if_both_have_the_same_key_or_none() {
         for both in [None, Some("the key")] {
             let (heard, refused) = talk(client(both), Opening::new(both.map(key), SERVER));
             assert!(heard.is_ok() && refused.is_none(), "{both:?}: {heard:?} {refused:?}");
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_without_the_key_is_refused_by_name() {
+    fn client_without_the_key_is_refused() {
         let cases = [
             (None, Some("right"), "key_required"),
             (Some("wrong"), Some("right"), "wrong_key"),
@@ -202,16 +202,16 @@ mod tests {
     }
 
     #[test]
-    fn a_recorded_proof_is_refused_by_the_next_session() {
+    fn recorded_proof_is_refused_in_the_next_session() {
         let mut first = Opening::new(Some(key("k")), SERVER);
         let mut honest = client(Some("k"));
-        let asked = honest.output().strip_prefix(MAGIC).unwrap().to_vec();
+        let requested = honest.output().strip_prefix(MAGIC).unwrap().to_vec();
         honest.sent(usize::MAX);
-        first.receive(&asked);
+        first.receive(&requested);
         assert!(matches!(first.next_event().unwrap(), Some(OpeningEvent::Answer(_))));
         honest.receive(&encode_frame(&FromServer::Challenge { nonce: SERVER }).unwrap());
         honest.next_event(0).unwrap();
-        let recorded = [asked, honest.output().to_vec()].concat();
+        let recorded = [requested, honest.output().to_vec()].concat();
         first.receive(honest.output());
         assert!(matches!(first.next_event().unwrap(), Some(OpeningEvent::Request(_))));
 
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_with_a_key_leaves_a_server_that_cannot_show_it() {
+    fn client_with_a_key_rejects_a_server_without_a_proof() {
         // One server grants without a challenge; the other sends a challenge and a wrong proof.
         for (asks, proof) in [(false, None), (false, Some(SERVER)), (true, None), (true, Some(SERVER))] {
             let mut client = client(Some("k"));
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_out_of_turn_ends_the_connection() {
+    fn unexpected_message_ends_the_connection() {
         let proof = FromClient::Prove { proof: SERVER };
         for messages in [vec![proof.clone()], vec![FromClient::Stop {}], vec![FromClient::Begin { at_ns: 0 }]] {
             for key in [None, Some(key("k"))] {
@@ -248,8 +248,8 @@ mod tests {
             }
         }
         let mut opening = Opening::new(Some(key("k")), SERVER);
-        let asked = encode_frame(&FromClient::Open { open: open(), nonce: Some(SERVER) }).unwrap();
-        opening.receive(&asked.repeat(2));
+        let requested = encode_frame(&FromClient::Open { open: open(), nonce: Some(SERVER) }).unwrap();
+        opening.receive(&requested.repeat(2));
         assert!(opening.next_event().unwrap().is_some());
         assert!(matches!(opening.next_event(), Err(OpeningError::OutOfTurn)), "the request is repeated");
         let mut opening = Opening::new(None, SERVER);

@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn every_hundredth_lost_is_one_percent_to_the_packet() {
+    fn loss_of_every_hundredth_datagram_is_counted_exactly() {
         let mut receiver = DatagramReceiver::new(9, 3, HEADER_BYTES + 10);
         for sequence in (0..10_000).filter(|sequence| sequence % 100 != 99) {
             receiver.handle(sequence * 1000 + 77, &datagram(9, sequence, sequence * 1000));
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn strangers_count_for_nothing() {
+    fn packets_of_other_flows_are_not_counted() {
         let mut receiver = DatagramReceiver::new(9, 3, HEADER_BYTES + 10);
         assert!(!receiver.handle(1, &datagram(8, 0, 0)));
         assert!(!receiver.handle(1, b"hello"));
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn the_hello_that_came_again_is_no_stray() {
+    fn repeated_hello_is_not_a_stray() {
         let mut receiver = DatagramReceiver::new(9, 3, HEADER_BYTES + 10);
         let mut hello = [0; HEADER_BYTES];
         Header { kind: HeaderKind::Hello, token: 9, flow: 3, sequence: 0, sent_ns: 0 }.write(&mut hello);
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stale_datagram_hides_no_loss() {
+    fn stale_datagram_does_not_hide_loss() {
         let mut receiver = DatagramReceiver::new(9, 3, HEADER_BYTES + 10);
         for sequence in [0, 1 << 20, 0] {
             receiver.handle(1, &datagram(9, sequence, 0));

@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_at_a_time_and_timed_from_its_sending() {
+    fn transaction_is_timed_from_its_sending() {
         let mut flow = Requester::new(1_000);
         assert_eq!(flow.poll(), Step::Request(0));
         flow.handle_sent(10);
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_one_makes_room_for_the_next() {
+    fn failed_transaction_is_followed_by_the_next() {
         let mut flow = Requester::new(1_000);
         flow.give_up();
         assert_eq!(flow.poll(), Step::Request(0));
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_after_its_time_is_late_and_not_the_next_ones() {
+    fn late_response_does_not_answer_the_next_transaction() {
         let mut flow = Requester::new(1_000);
         flow.handle_sent(0);
         assert!(!flow.handle_time(999));

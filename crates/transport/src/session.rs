@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_that_is_too_large_is_refused() {
+    fn too_large_number_is_refused() {
         let text = br#"{"say":"begin","at_ns":18446744073709551616}"#;
         let mut decoder = FrameDecoder::default();
         decoder.feed(&[&(text.len() as u32).to_be_bytes()[..], text].concat());

@@ -255,7 +255,9 @@ impl Session {
             SessionError::Refused(refusal) => {
                 peer_error(&refusal.code, format!("{server} refuses: {}", refusal.message))
             }
-            SessionError::Nonsense(error) => peer_error("protocol", format!("{server} answers nonsense: {error}")),
+            SessionError::InvalidMessage(error) => {
+                peer_error("protocol", format!("{server} answers nonsense: {error}"))
+            }
             SessionError::OutOfTurn => self.out_of_turn(),
             SessionError::Unproven => {
                 let message =

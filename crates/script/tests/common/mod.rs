@@ -8,22 +8,22 @@ use std::sync::{Arc, Mutex};
 use leadline_script::{load, Main, Network, Origin, Program, ScriptError, ThreadScript};
 
 /// A simulated network with one name; only the listed addresses accept connections.
-pub struct World {
+pub struct SimulatedNetwork {
     pub names: Vec<(&'static str, Vec<SocketAddr>)>,
-    pub answering: Vec<SocketAddr>,
-    pub asked: Mutex<Vec<String>>,
+    pub reachable: Vec<SocketAddr>,
+    pub calls: Mutex<Vec<String>>,
 }
 
-impl Network for World {
+impl Network for SimulatedNetwork {
     fn lookup(&self, host: &str, service: &str) -> Result<Vec<SocketAddr>, String> {
-        self.asked.lock().unwrap().push(format!("lookup {host} {service}"));
-        let found = self.names.iter().find(|(name, _)| *name == host);
-        found.map(|(_, addresses)| addresses.clone()).ok_or_else(|| "no such name".to_owned())
+        self.calls.lock().unwrap().push(format!("lookup {host} {service}"));
+        let entry = self.names.iter().find(|(name, _)| *name == host);
+        entry.map(|(_, addresses)| addresses.clone()).ok_or_else(|| "no such name".to_owned())
     }
 
     fn connect(&self, address: SocketAddr) -> bool {
-        self.asked.lock().unwrap().push(format!("connect {address}"));
-        self.answering.contains(&address)
+        self.calls.lock().unwrap().push(format!("connect {address}"));
+        self.reachable.contains(&address)
     }
 }
 
@@ -31,7 +31,7 @@ impl Network for World {
 pub struct Loaded {
     pub main: Main,
     pub threads: Vec<ThreadScript>,
-    pub world: Arc<World>,
+    pub network: Arc<SimulatedNetwork>,
     printed: Arc<Mutex<String>>,
 }
 
@@ -82,13 +82,13 @@ pub fn origin() -> Origin {
 }
 
 pub fn try_load(source: &str, args: &[&str], origin: &Origin, threads: usize) -> Result<Loaded, ScriptError> {
-    let world = Arc::new(World {
+    let network = Arc::new(SimulatedNetwork {
         names: vec![(
             "shop.test",
             vec![address("192.0.2.1:8080"), address("192.0.2.2:8080"), address("[2001:db8::1]:8080")],
         )],
-        answering: vec![address("192.0.2.2:8080"), address("[2001:db8::1]:8080")],
-        asked: Mutex::default(),
+        reachable: vec![address("192.0.2.2:8080"), address("[2001:db8::1]:8080")],
+        calls: Mutex::default(),
     });
     let program = Program {
         name: "test.lua".to_owned(),
@@ -98,9 +98,8 @@ pub fn try_load(source: &str, args: &[&str], origin: &Origin, threads: usize) ->
     let printed = Arc::new(Mutex::new(String::new()));
     let sink = Arc::clone(&printed);
     let output = Arc::new(move |text: &str| sink.lock().unwrap().push_str(text));
-    let network: Arc<dyn Network> = world.clone();
-    let (main, threads) = load(&program, origin, threads, output, network)?;
-    Ok(Loaded { main, threads, world, printed })
+    let (main, threads) = load(&program, origin, threads, output, Arc::clone(&network) as Arc<dyn Network>)?;
+    Ok(Loaded { main, threads, network, printed })
 }
 
 /// Loads a script for one thread, without arguments, with the default origin.

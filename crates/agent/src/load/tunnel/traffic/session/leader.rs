@@ -303,7 +303,7 @@ impl Leader {
 fn session_error(error: SessionError) -> (&'static str, String) {
     let name = match &error {
         SessionError::Refused(_) => "session_refused",
-        SessionError::Nonsense(_) | SessionError::OutOfTurn => "protocol",
+        SessionError::InvalidMessage(_) | SessionError::OutOfTurn => "protocol",
         SessionError::Unproven => "unproven_server",
     };
     (name, error.to_string())
