@@ -264,7 +264,7 @@ impl Effects for Simulation {
 
     fn take_up(&mut self, _index: usize) -> Result<(), Failure> {
         if self.refused {
-            return Err(Failure { name: "connection_refused", detail: "nobody listens".to_owned() });
+            return Err(Failure { name: "connection_refused", detail: "no process listens".to_owned() });
         }
         Ok(())
     }
