@@ -10,7 +10,7 @@ pub enum Completion {
     Received,
     /// The peer has ended its direction, or receiving failed; no more data will arrive.
     Ended(io::Result<()>),
-    /// The socket accepted this many bytes of a [`Sending::Told`] send; the ring continues with the rest by itself.
+    /// The socket accepted this many bytes of a [`Sending::Reported`] send; the ring continues with the rest by itself.
     Sent(usize),
     /// A send failed, and the rest of it is dropped. The socket did not accept this many bytes of
     /// [`Sending::Assumed`] sends.
@@ -27,7 +27,7 @@ pub enum Sending {
     /// The send is assumed to be accepted whole; [`Completion::NotSent`] follows in the rare case that it was not.
     Assumed,
     /// [`Completion::Sent`] reports it, in pieces.
-    Told,
+    Reported,
 }
 
 /// The state of a slot's last send when the slot was given up.
@@ -35,6 +35,6 @@ pub enum Sending {
 pub struct Left {
     /// Bytes of a [`Sending::Assumed`] send that the socket did not accept.
     pub unsent_bytes: usize,
-    /// Bytes of a [`Sending::Told`] send that the socket accepted, not reported by any completion.
+    /// Bytes of a [`Sending::Reported`] send that the socket accepted, not reported by any completion.
     pub taken_bytes: usize,
 }

@@ -32,10 +32,10 @@ impl Ring {
         if self.queued >= self.batch {
             self.enter(0, None)?;
         }
-        Ok(if is_short { Sending::Assumed } else { Sending::Told })
+        Ok(if is_short { Sending::Assumed } else { Sending::Reported })
     }
 
-    /// Sends a copy of these bytes, after all bytes given for this slot before; always [`Sending::Told`]. A slot
+    /// Sends a copy of these bytes, after all bytes given for this slot before; always [`Sending::Reported`]. A slot
     /// holds any amount: a caller that can send more than the peer reads has to limit it.
     pub fn send_copy(&mut self, slot: usize, bytes: &[u8]) -> io::Result<()> {
         // The assumed send is over: the peer's response precedes any further send.

@@ -175,7 +175,7 @@ fn long_payload_is_reported_in_pieces() {
         theirs.read_exact(&mut all).unwrap();
         all == vec![7; 3_000_000]
     });
-    assert_eq!(ring.send(0, 0..payload.len()).unwrap(), Sending::Told);
+    assert_eq!(ring.send(0, 0..payload.len()).unwrap(), Sending::Reported);
     let mut sent = 0;
     collect(&mut ring, |_, completion, _| {
         let Completion::Sent(bytes) = completion else { panic!("{completion:?}") };
