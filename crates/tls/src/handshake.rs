@@ -21,15 +21,15 @@ impl TlsVersion {
     }
 }
 
-/// What a finished handshake agreed on.
+/// The result of a finished handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Handshake {
-    /// Whether it resumed an earlier session instead of authenticating anew.
+    /// Whether it resumed an earlier session instead of authenticating again.
     pub resumed: bool,
     /// The version.
     pub version: TlsVersion,
     /// The cipher suite by its IANA name.
     pub suite: &'static str,
-    /// Which of our own ALPN protocols was chosen, by its place among them; none where the peer chose none.
+    /// The chosen ALPN protocol, as an index into our own; `None` if the peer chose none.
     pub alpn: Option<usize>,
 }
