@@ -8,8 +8,8 @@ use leadline_stats::{Arrival, Jitter, SequenceTracker};
 use leadline_tunnel::inside::Echo;
 use leadline_wire::{Direction, ErrorReport, TrafficCounts};
 
+use super::interface::{count, Channel, ClientContext, Figures, Traffic, TrafficPlan};
 use super::schedule::{row, Latency, Schedule, BATCH, OVERTIME_NS, REMEMBERED_S, RETRY_NS};
-use super::{count, Channel, ClientContext, Figures, Traffic, TrafficPlan};
 use crate::events::input_error;
 use crate::flows::DRAIN_NS;
 use crate::load::tunnel::metric::Metric;

@@ -12,8 +12,9 @@ use leadline_pace::Pace;
 use leadline_tunnel::inside::tcp::{Buffers, Connection, Stack};
 use leadline_wire::{unless_zero, Direction, ErrorReport, HttpRequest, StatusCounts, TrafficCounts};
 
+use super::interface::{count, Channel, ClientContext, Figures, Traffic, TrafficPlan};
 use super::schedule::{row, Latency, Schedule};
-use super::{count, Channel, ClientContext, Figures, Traffic, TrafficPlan};
+use super::target::server;
 use crate::events::input_error;
 use crate::load::tunnel::metric::Metric;
 
@@ -60,7 +61,7 @@ impl HttpPlan {
         let headers = request.headers.iter().map(|header| (header.name.as_str(), header.value.as_str()));
         let template = RequestTemplate::new(&request.method, &url, headers, body.as_deref());
         let request = Arc::new(template.map_err(|error| input_error("bad_request", error.to_string()))?);
-        let server = super::server("http", &url.host, url.port)?;
+        let server = server("http", &url.host, url.port)?;
         Ok(Self { server, request, pace, duration_ns: duration_ms.saturating_mul(1_000_000), seed })
     }
 }

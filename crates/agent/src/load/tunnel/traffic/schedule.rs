@@ -4,7 +4,7 @@
 use leadline_pace::Pace;
 use leadline_wire::{Direction, FlowReport};
 
-use super::ClientContext;
+use super::interface::ClientContext;
 
 /// Packets that one call sends at most, so that one client starves neither the others nor the clock.
 pub const BATCH: u64 = 64;

@@ -2,7 +2,7 @@
 //! share one: the first that joins talks over a TCP connection inside of its own tunnel (`session/leader.rs`), and each brings the
 //! flows that its tunnel carries. Participants may live on different threads; what they share is read without a lock once it stands.
 
-mod leader;
+pub mod leader;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -13,9 +13,7 @@ use leadline_pace::Pace;
 use leadline_transport::{SharedKey, SideReport, Work};
 use leadline_wire::{Direction, FlowProgress, LoadReport};
 
-use super::PeerProgress;
-
-pub use leader::Leader;
+use super::interface::PeerProgress;
 
 /// Clients of one session.
 pub const MAX_PARTICIPANTS: usize = 64;

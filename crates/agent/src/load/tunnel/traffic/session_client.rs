@@ -7,9 +7,10 @@ use leadline_transport::SideReport;
 use leadline_tunnel::inside::tcp::Stack;
 use leadline_wire::{Direction, FlowReport, TrafficCounts};
 
+use super::interface::{Channel, ClientContext, Figures};
 use super::schedule::{row, Latency};
-use super::session::{Leader, Participant, SessionOutcome, SESSION_POLL_NS};
-use super::{Channel, ClientContext, Figures};
+use super::session::leader::Leader;
+use super::session::{Participant, SessionOutcome, SESSION_POLL_NS};
 
 /// One client in its session.
 pub struct SessionClient {

@@ -7,10 +7,10 @@ use leadline_transport::{Header, HeaderKind, SharedKey, SideReport, Work, HEADER
 use leadline_tunnel::inside::tcp::{Buffers, Connection, Stack};
 use leadline_wire::Direction;
 
+use super::interface::{count, Channel, ClientContext, Figures, PeerProgress, Traffic, TrafficPlan};
 use super::schedule::Latency;
 use super::session::{FlowAssignment, SessionOutcome, SessionSpec, Sessions};
 use super::session_client::{SessionClient, View};
-use super::{count, Channel, ClientContext, Figures, PeerProgress, Traffic, TrafficPlan};
 use crate::flows::{DRAIN_NS, LONGEST_DRAIN_NS};
 
 /// Bytes per read and write call at the server.

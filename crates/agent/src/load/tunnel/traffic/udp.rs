@@ -10,10 +10,10 @@ use leadline_tunnel::inside::udp::datagram;
 use leadline_tunnel::inside::{Packet, Udp};
 use leadline_wire::{unless_zero, Direction, ErrorReport};
 
+use super::interface::{count, Channel, ClientContext, Figures, PeerProgress, Traffic, TrafficPlan};
 use super::schedule::{Latency, Schedule, BATCH, OVERTIME_NS, REMEMBERED_S, RETRY_NS};
 use super::session::{FlowAssignment, SessionSpec, Sessions};
 use super::session_client::{SessionClient, View};
-use super::{count, Channel, ClientContext, Figures, PeerProgress, Traffic, TrafficPlan};
 use crate::events::input_error;
 use crate::flows::DRAIN_NS;
 use crate::load::tunnel::metric::Metric;
