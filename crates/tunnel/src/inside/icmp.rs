@@ -4,7 +4,8 @@
 use std::net::IpAddr;
 
 use super::ip::{protocol, Ends, Packet, PacketError};
-use crate::offload::{checksum, put_u16, u16_at, u32_at};
+use crate::offload::checksum;
+use crate::offload::layout::{put_u16, u16_at, u32_at};
 
 /// Bytes of an echo message's header.
 const ECHO_BYTES: usize = 8;

@@ -3,7 +3,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use crate::offload::{checksum, place, put_u16, u16_at};
+use crate::offload::checksum;
+use crate::offload::layout::{place, put_u16, u16_at};
 
 /// Hops that a packet may take; what Linux gives its own.
 const HOP_LIMIT: u8 = 64;

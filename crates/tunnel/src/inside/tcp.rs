@@ -11,7 +11,7 @@ use smoltcp::wire::{HardwareAddress, IpAddress, IpCidr, IpListenEndpoint};
 
 use super::icmp::{quotes, Message};
 use super::ip::{protocol, Ends, Packet};
-use crate::offload::u16_at;
+use crate::offload::layout::u16_at;
 
 mod window;
 mod wire;

@@ -5,7 +5,8 @@ use std::net::SocketAddr;
 
 use super::icmp::{quotes, Message};
 use super::ip::{protocol, Ends, Packet};
-use crate::offload::{checksum, place, put_u16, u16_at};
+use crate::offload::checksum;
+use crate::offload::layout::{place, put_u16, u16_at};
 
 /// One flow of datagrams, as the end sees it that sends from `source`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

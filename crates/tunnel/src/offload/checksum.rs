@@ -1,6 +1,6 @@
 //! The Internet checksum (RFC 1071): the one's complement of the one's complement sum of 16-bit words.
 
-use super::place;
+use super::layout::{place, put_u16};
 
 /// Adds up bytes as 16-bit words of the network's order; sums of even-length pieces may be added.
 pub fn sum(bytes: &[u8]) -> u64 {
@@ -31,6 +31,18 @@ pub fn finish(sum: u64) -> u16 {
 pub fn pseudo_header(packet: &[u8], protocol: u8, transport_bytes: usize) -> u64 {
     let addresses = if packet[0] >> 4 == 6 { place::V6_ADDRESSES } else { place::V4_ADDRESSES };
     sum(&packet[addresses]) + u64::from(protocol) + transport_bytes as u64
+}
+
+/// Writes the length of an IP packet and, for IPv4, the checksum of its header.
+pub fn put_ip_length(packet: &mut [u8], transport: usize, length: usize) {
+    if packet[0] >> 4 == 6 {
+        put_u16(packet, place::V6_LENGTH, (length - place::V6_BYTES) as u16);
+        return;
+    }
+    put_u16(packet, place::V4_LENGTH, length as u16);
+    put_u16(packet, place::V4_CHECKSUM, 0);
+    let sum = finish(sum(&packet[..transport]));
+    put_u16(packet, place::V4_CHECKSUM, sum);
 }
 
 #[cfg(test)]

@@ -2,10 +2,9 @@
 //! (but for IPv4's identification): consecutive, of one flow, alike in every field that the large one has but once, with right
 //! checksums. Everything else passes by itself.
 
-use super::header::{Header, Kind, HEADER_BYTES};
-use super::{
-    checksum, flag, place, protocol, put_ip_length, put_u16, u16_at, u32_at, FRAME_MAX_BYTES, PACKET_MAX_BYTES,
-};
+use super::checksum::{self, put_ip_length};
+use super::header::{Header, Kind, FRAME_MAX_BYTES, HEADER_BYTES};
+use super::layout::{flag, place, protocol, put_u16, u16_at, u32_at, PACKET_MAX_BYTES};
 
 /// Collects packets into one frame for the device.
 pub struct Coalescer {

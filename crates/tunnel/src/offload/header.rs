@@ -1,7 +1,11 @@
 //! `virtio_net_hdr`, in the host's byte order, as Linux puts it before each packet of a TUN device opened with `IFF_VNET_HDR`.
 
+use super::layout::PACKET_MAX_BYTES;
+
 /// Its length in bytes.
 pub const HEADER_BYTES: usize = 10;
+/// The largest frame of the device: its header and the largest packet (an IPv6 length does not count the 40 bytes of its header).
+pub const FRAME_MAX_BYTES: usize = HEADER_BYTES + PACKET_MAX_BYTES + 40;
 
 /// The transport checksum is yet to be filled in.
 const NEEDS_CHECKSUM: u8 = 1;

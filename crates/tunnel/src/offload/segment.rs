@@ -1,7 +1,8 @@
 //! From one large packet to ordinary ones (TCP segmentation, UDP segmentation), as a network card does it.
 
+use super::checksum::{self, put_ip_length};
 use super::header::{Header, Kind};
-use super::{checksum, flag, place, protocol, put_ip_length, put_u16, u16_at, u32_at, PACKET_MAX_BYTES};
+use super::layout::{flag, place, protocol, put_u16, u16_at, u32_at, PACKET_MAX_BYTES};
 
 /// Segments one frame after another, in memory that is allocated once.
 pub struct Segmenter {

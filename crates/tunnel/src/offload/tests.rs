@@ -2,7 +2,9 @@
 
 use proptest::prelude::*;
 
+use super::checksum::put_ip_length;
 use super::header::Kind;
+use super::layout::{flag, place, protocol, put_u16, u16_at};
 use super::*;
 
 /// A TCP packet with right checksums.

@@ -7,7 +7,7 @@ use smoltcp::phy::{Device, DeviceCapabilities, Medium, RxToken, TxToken};
 use smoltcp::time::Instant;
 
 use crate::inside::ip::{protocol, Packet};
-use crate::offload::{flag, place, u16_at, u32_at};
+use crate::offload::layout::{flag, place, u16_at, u32_at};
 
 /// Packets that may wait. smoltcp stops making more until there is room.
 const MOST_PACKETS: usize = 16;
