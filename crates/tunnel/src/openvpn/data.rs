@@ -4,8 +4,11 @@
 
 mod aead;
 mod cbc;
+mod cipher;
 mod compress;
 mod epoch;
+mod error;
+mod limits;
 mod lzo;
 mod replay;
 #[cfg(test)]
@@ -19,96 +22,18 @@ use super::keys::KeyMaterial;
 use super::packet::{Header, Opcode};
 use super::role::Role;
 
+pub use self::cipher::DataCipher;
 pub use self::compress::Framing;
+pub use self::error::DataError;
 
 /// Replay window of a transport that may reorder packets: numbers.
 pub const REPLAY_WINDOW: u32 = 64;
 /// What a tunnel's packets are at most unless the profile or the server says otherwise: `tun-mtu-max`, bytes.
 pub const LARGEST_PAYLOAD: usize = 1600;
 
-/// Number from which new keys are due.
-const PACKET_ID_WARNING: u32 = 0xFF00_0000;
-/// Packets and blocks that one AES-GCM key may protect: at 2^-57, `q + s <= p^(1/2) * 2^(129/2) - 1` of the CFRG's AEAD limits.
-const GCM_LIMIT: u64 = (1 << 36) - 1;
-/// Forged packets after which a key opens nothing more.
-const FAILURES_LIMIT: u64 = 1 << 36;
-/// Forged packets after which new keys are due.
-const FAILURES_WARNING: u64 = 1 << 35;
 /// A sealed packet fits the length that TCP puts before it: whatever is added to the longest payload.
 const LONGEST_OVERHEAD: usize = 4 + Digest::LONGEST + cbc::BLOCK + cbc::PACKET_ID + 2 + cbc::BLOCK;
 const LONGEST_PAYLOAD: usize = 65_535 - LONGEST_OVERHEAD;
-
-/// A cipher of the data channel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum DataCipher {
-    /// AES-128-GCM.
-    Aes128Gcm,
-    /// AES-192-GCM.
-    Aes192Gcm,
-    /// AES-256-GCM.
-    Aes256Gcm,
-    /// CHACHA20-POLY1305.
-    ChaCha20Poly1305,
-    /// AES-128-CBC.
-    Aes128Cbc,
-    /// AES-192-CBC.
-    Aes192Cbc,
-    /// AES-256-CBC.
-    Aes256Cbc,
-}
-
-impl DataCipher {
-    /// Every cipher.
-    pub const ALL: [Self; 7] = [
-        Self::Aes128Gcm,
-        Self::Aes192Gcm,
-        Self::Aes256Gcm,
-        Self::ChaCha20Poly1305,
-        Self::Aes128Cbc,
-        Self::Aes192Cbc,
-        Self::Aes256Cbc,
-    ];
-
-    /// The cipher that OpenVPN calls `name`, in any case.
-    #[must_use]
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|cipher| cipher.name().eq_ignore_ascii_case(name))
-    }
-
-    /// OpenVPN's name for it.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Aes128Gcm => "AES-128-GCM",
-            Self::Aes192Gcm => "AES-192-GCM",
-            Self::Aes256Gcm => "AES-256-GCM",
-            Self::ChaCha20Poly1305 => "CHACHA20-POLY1305",
-            Self::Aes128Cbc => "AES-128-CBC",
-            Self::Aes192Cbc => "AES-192-CBC",
-            Self::Aes256Cbc => "AES-256-CBC",
-        }
-    }
-
-    /// Whether it proves packets itself; the others need an HMAC.
-    #[must_use]
-    pub fn is_aead(self) -> bool {
-        self.is_gcm() || self == Self::ChaCha20Poly1305
-    }
-
-    /// Bytes of its key.
-    #[must_use]
-    pub fn key_len(self) -> usize {
-        match self {
-            Self::Aes128Gcm | Self::Aes128Cbc => 16,
-            Self::Aes192Gcm | Self::Aes192Cbc => 24,
-            Self::Aes256Gcm | Self::Aes256Cbc | Self::ChaCha20Poly1305 => 32,
-        }
-    }
-
-    fn is_gcm(self) -> bool {
-        matches!(self, Self::Aes128Gcm | Self::Aes192Gcm | Self::Aes256Gcm)
-    }
-}
 
 /// What both sides agreed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,41 +69,6 @@ impl DataOptions {
             largest_payload: LARGEST_PAYLOAD,
         }
     }
-}
-
-/// Why a packet was not sealed or opened, or a channel not made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum DataError {
-    /// Not a data packet, or one of another key.
-    #[error("not a packet of this key")]
-    Foreign,
-    /// Something that every packet has is missing.
-    #[error("the packet is cut off")]
-    Short,
-    /// It does not prove itself: damaged, forged, or sealed with another key.
-    #[error("the packet does not prove itself")]
-    Forged,
-    /// Its number has come before, or is too far back to know.
-    #[error("the packet is a replay, or too late")]
-    Replayed,
-    /// Its epoch is none whose key is kept.
-    #[error("the packet's epoch is not near")]
-    UnknownEpoch,
-    /// The payload's framing is not the one agreed on, or what was compressed is broken or too large.
-    #[error("the payload is not framed as agreed")]
-    Framing,
-    /// A payload of no bytes, or of more than fit a packet.
-    #[error("a payload of {0} bytes does not fit a packet")]
-    Size(usize),
-    /// Numbers have run out, or the key has seen too many forged packets.
-    #[error("the key has been used up")]
-    Exhausted,
-    /// The packet format of 2.7 with a cipher that does not prove packets.
-    #[error("the epoch format needs an AEAD")]
-    NoAead,
-    /// The cryptographic library refused.
-    #[error("the cryptographic library refused")]
-    Library,
 }
 
 /// What a channel has carried.

@@ -3,8 +3,10 @@
 
 use aws_lc_rs::aead::{self, Aad, LessSafeKey, Nonce, UnboundKey, NONCE_LEN};
 
+use super::cipher::DataCipher;
+use super::error::DataError;
+use super::limits::{FAILURES_LIMIT, FAILURES_WARNING, GCM_LIMIT, PACKET_ID_WARNING};
 use super::replay::ReplayWindow;
-use super::{DataCipher, DataError, FAILURES_LIMIT, FAILURES_WARNING, GCM_LIMIT, PACKET_ID_WARNING};
 use crate::openvpn::keys::DirectionKeys;
 
 /// Bytes of every AEAD's tag.

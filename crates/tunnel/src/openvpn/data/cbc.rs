@@ -8,8 +8,10 @@ use aws_lc_rs::cipher::{
 use aws_lc_rs::iv::FixedLength;
 use aws_lc_rs::{constant_time, hmac, rand};
 
+use super::cipher::DataCipher;
+use super::error::DataError;
+use super::limits::PACKET_ID_WARNING;
 use super::replay::ReplayWindow;
-use super::{DataCipher, DataError, PACKET_ID_WARNING};
 use crate::openvpn::digest::Digest;
 use crate::openvpn::keys::DirectionKeys;
 

@@ -2,7 +2,8 @@
 //! a buffer that never grows past the tunnel's largest packet. It never compresses: OpenVPN 2.7 does not either, for what is
 //! compressed before it is encrypted tells of itself by its length.
 
-use super::{lzo, DataError};
+use super::error::DataError;
+use super::lzo;
 
 /// Not compressed.
 const PLAIN: u8 = 0xFA;

@@ -8,8 +8,10 @@ use aws_lc_rs::{aead::NONCE_LEN, hmac};
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
 use super::aead::{proved_from, AeadKey, TAG};
+use super::cipher::DataCipher;
+use super::error::DataError;
+use super::limits::{FAILURES_WARNING, GCM_LIMIT};
 use super::replay::ReplayWindow;
-use super::{DataCipher, DataError, FAILURES_WARNING, GCM_LIMIT};
 use crate::openvpn::keys::DirectionKeys;
 
 /// Bytes of the packet id.
