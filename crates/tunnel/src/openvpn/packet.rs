@@ -2,6 +2,9 @@
 //! (`wrap`) is off. Owns these bytes alone: it keeps no state, decides nothing about order or time, and does not read data
 //! packets beyond their first byte.
 
+/// Bytes of a packet's kind and session.
+pub const HEAD_LEN: usize = 1 + SessionId::LEN;
+
 /// A packet's kind: the upper five bits of its first byte. The kinds of OpenVPN 1 (1, 2) are not spoken any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]

@@ -6,12 +6,14 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::digest::Digest;
-use super::packet::{Header, PacketError, SessionId};
+use super::packet::{Header, PacketError, SessionId, HEAD_LEN};
 use super::role::Role;
 
 mod auth;
 mod crypt;
 mod crypt_v2;
+mod error;
+mod packet_id;
 mod static_key;
 #[cfg(test)]
 mod tests;
@@ -19,10 +21,9 @@ mod tests;
 pub use auth::AuthKeys;
 pub use crypt::CryptKeys;
 pub use crypt_v2::{ClientKey, ServerKey, Unwrapped, LONGEST_WRAPPED_KEY};
+pub use error::WrapError;
+use packet_id::{PacketId, ReplayWindow};
 pub use static_key::{KeyDirection, KeyError, StaticKey};
-
-/// Bytes of a packet's kind and session.
-const HEAD_LEN: usize = 1 + SessionId::LEN;
 
 /// Where a `tls-crypt-v2` client's numbers begin: the first byte says that it speaks early negotiation.
 const EARLY_NEGOTIATION: u32 = 0x0f00_0000;
@@ -264,91 +265,4 @@ fn head(packet: &[u8]) -> Result<(Header, SessionId), WrapError> {
         return Err(WrapError::Packet(PacketError::NoSession));
     }
     Ok((header, session))
-}
-
-/// A protected packet's number: counted from the time of the sender's first packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct PacketId {
-    id: u32,
-    unix_s: u32,
-}
-
-impl PacketId {
-    const LEN: usize = 8;
-
-    fn bytes(self) -> [u8; Self::LEN] {
-        (u64::from(self.id) << 32 | u64::from(self.unix_s)).to_be_bytes()
-    }
-
-    fn from_bytes(bytes: [u8; Self::LEN]) -> Self {
-        let [a, b, c, d, time @ ..] = bytes;
-        Self { id: u32::from_be_bytes([a, b, c, d]), unix_s: u32::from_be_bytes(time) }
-    }
-
-    /// The number after `last`, which becomes it; the first one follows `start`.
-    fn after(last: &mut Option<Self>, start: u32, unix_s: u32) -> Self {
-        let Self { id, unix_s: began_s } = last.unwrap_or(Self { id: start, unix_s });
-        let next = match id.checked_add(1) {
-            Some(id) => Self { id, unix_s: began_s },
-            // A number is never used twice: the count begins again at a later time.
-            None => Self { id: 1, unix_s: unix_s.max(began_s.saturating_add(1)) },
-        };
-        *last = Some(next);
-        next
-    }
-}
-
-/// Which numbers have come: a window of 64 below the highest one of the latest time.
-#[derive(Clone, Copy, Debug, Default)]
-struct ReplayWindow {
-    unix_s: u32,
-    highest: u32,
-    /// Bit n: `highest` - n has come.
-    seen: u64,
-}
-
-impl ReplayWindow {
-    /// Take note of a number. False where it has come, or is too old to tell.
-    fn take(&mut self, PacketId { id, unix_s }: PacketId) -> bool {
-        if id == 0 || unix_s < self.unix_s {
-            return false;
-        }
-        if unix_s > self.unix_s {
-            *self = Self { unix_s, highest: id, seen: 1 };
-            return true;
-        }
-        if id > self.highest {
-            self.seen = self.seen.checked_shl(id - self.highest).unwrap_or(0) | 1;
-            self.highest = id;
-            return true;
-        }
-        let bit = 1u64.checked_shl(self.highest - id).unwrap_or(0);
-        let is_new = bit != 0 && self.seen & bit == 0;
-        self.seen |= bit;
-        is_new
-    }
-}
-
-/// Why a packet's protection cannot be taken off.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum WrapError {
-    /// It is no control packet at all.
-    #[error(transparent)]
-    Packet(#[from] PacketError),
-    /// Nobody with these keys made it, or it was changed on its way.
-    #[error("the packet is not from an end that has the key")]
-    Unauthentic,
-    /// It came before, or is too old to tell.
-    #[error("the packet came before")]
-    Replayed,
-    /// A wrapped key is missing, broken, of another server, or not what this session speaks of.
-    #[error("the packet's wrapped key is none of this server")]
-    BadWrappedKey,
-    /// A packet that needs the client's key, which has not come.
-    #[error("the packet came before the client's key")]
-    NoClientKey,
-}
-
-impl WrapError {
-    const TOO_SHORT: Self = Self::Packet(PacketError::TooShort);
 }

@@ -4,8 +4,10 @@
 use aws_lc_rs::{constant_time, hmac};
 
 use super::super::digest::Digest;
+use super::super::packet::HEAD_LEN;
+use super::error::WrapError;
+use super::packet_id::PacketId;
 use super::static_key::{KeyDirection, StaticKey};
-use super::{PacketId, WrapError, HEAD_LEN};
 
 /// The keys of both directions.
 pub struct AuthKeys {

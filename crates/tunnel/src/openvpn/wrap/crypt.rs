@@ -7,9 +7,11 @@ use aws_lc_rs::cipher::{
 };
 use aws_lc_rs::{constant_time, hmac};
 
+use super::super::packet::HEAD_LEN;
 use super::super::role::Role;
+use super::error::WrapError;
+use super::packet_id::PacketId;
 use super::static_key::{KeyPair, StaticKey};
-use super::{PacketId, WrapError, HEAD_LEN};
 
 /// Bytes of a tag.
 pub(super) const TAG_LEN: usize = 32;

@@ -5,8 +5,8 @@ use std::fmt;
 
 use super::super::role::Role;
 use super::crypt::{CryptKeys, Opening, Sealing, TAG_LEN};
+use super::error::WrapError;
 use super::static_key::{pem_block, KeyError, KeyPair, StaticKey};
-use super::WrapError;
 
 /// The longest wrapped key that any end takes.
 pub const LONGEST_WRAPPED_KEY: usize = 1024;
