@@ -2,8 +2,8 @@
 
 use zeroize::Zeroizing;
 
+use super::error::ProfileError;
 use super::option_table::{support, OptionSupport};
-use super::ProfileError;
 use crate::openvpn::tokenizer::tokenize;
 
 /// An option as it stands in a profile.

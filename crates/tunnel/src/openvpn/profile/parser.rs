@@ -6,11 +6,11 @@ use std::collections::BTreeSet;
 use rustls::CipherSuite;
 use zeroize::Zeroizing;
 
+use super::error::ProfileError;
 use super::lines::{directives, Directive};
 use super::option_table::OptionSupport;
-use super::{
-    suites, Family, Ignored, Profile, ProfileError, Remote, Transport, VerifyName, WrapProfile, USUAL_CIPHERS,
-};
+use super::settings::{Family, Ignored, Profile, Remote, Transport, VerifyName, WrapProfile, USUAL_CIPHERS};
+use super::suites;
 use crate::openvpn::data::DataCipher;
 use crate::openvpn::digest::Digest;
 use crate::openvpn::message::compression::Compression;

@@ -1,6 +1,8 @@
 //! A profile once all of its options are there: what they mean together, and what is missing from the whole. Owns no option.
 
-use super::super::{Ignored, Profile, ProfileError, Remote, TlsVersion, Transport, WrapProfile};
+use super::super::error::ProfileError;
+use super::super::settings::{Ignored, Profile, Remote, Transport, WrapProfile};
+use super::super::suites::TlsVersion;
 use super::{data_cipher, suites, Endpoint, Parser, RemoteLine};
 use crate::openvpn::digest::Digest;
 
