@@ -1,0 +1,40 @@
+"""Statistics as pure functions: arrays of numbers in, small records out. No I/O, no clock, no knowledge of tests.
+
+Every function states its units, its method with the source, and the coverage or error rate that was measured for it;
+`tests/unit/statistics` measures them again. scipy is imported inside the functions that need it, because a command that
+measures once should not wait for it. Where data cannot decide, a bound is None with the reason.
+"""
+
+from leadline.statistics.changes import ChangePoint, change_points
+from leadline.statistics.decision import Decision, decide
+from leadline.statistics.estimate import Estimate, t_quantile
+from leadline.statistics.growth import Growth, PowerLaw, power_law
+from leadline.statistics.means import mean_of_repeats, mean_of_series
+from leadline.statistics.quantiles import independent_count, quantile_of_buckets, quantile_of_values
+from leadline.statistics.ratios import Comparison, compare, ratio_of_means
+from leadline.statistics.scalability import Scalability, scalability
+from leadline.statistics.truncation import Truncation, warm_up_end
+
+__all__ = [
+    "ChangePoint",
+    "Comparison",
+    "Decision",
+    "Estimate",
+    "Growth",
+    "PowerLaw",
+    "Scalability",
+    "Truncation",
+    "change_points",
+    "compare",
+    "decide",
+    "independent_count",
+    "mean_of_repeats",
+    "mean_of_series",
+    "power_law",
+    "quantile_of_buckets",
+    "quantile_of_values",
+    "ratio_of_means",
+    "scalability",
+    "t_quantile",
+    "warm_up_end",
+]

@@ -1,0 +1,151 @@
+"""Intervals of a quantile by order statistics, from single values or from the buckets of a merged histogram.
+
+How many of n independent values lie below the true quantile follows a binomial distribution, whatever the values'
+distribution. The values at two ranks therefore bound the quantile. Values that resemble their neighbours count for
+fewer than they are: `independent_count` says for how many.
+
+Source: W. J. Conover, Practical Nonparametric Statistics (3rd edition, 1999), section 3.2. Fractional ranks:
+A. D. Hutson, Calculating nonparametric confidence intervals for quantiles using fractional order statistics, Journal of
+Applied Statistics 26 (1999).
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from leadline.statistics.estimate import CONFIDENCE, Estimate, one_dimension, t_quantile
+from leadline.statistics.means import variance_of_mean
+
+LEAST_PARTS = 5
+"""Fewer parts of a test say nothing of how much they differ by more than chance."""
+_MANY = 1e9
+
+
+def quantile_of_values(
+    values: ArrayLike, share: float, independent: float | None = None, confidence: float = CONFIDENCE
+) -> Estimate:
+    """The value that `share` (above 0, below 1) of all do not exceed, by nearest rank, with its interval.
+
+    `independent` is how many independent values the sample is worth, at most its size; all of them where None. A side
+    is unbounded where too few values lie beyond the quantile: the 99th percentile has an upper bound from 368 values
+    on.
+
+    Measured coverage of 95 % intervals, for shares 0.5, 0.9 and 0.99 of 100 to 5,000 independent exponential values: 94
+    to 96 % where both sides are bounded, 98 % where one is.
+
+    Raises:
+        ValueError: no value, one that is not finite, or a share that is not between 0 and 1.
+    """
+    array = np.sort(one_dimension(values))
+    low, high, reason, worth = _positions(len(array), share, independent, confidence)
+    ranks = np.arange(1, len(array) + 1)
+    return Estimate(
+        float(array[_nearest_rank(len(array), share) - 1]),
+        None if low is None else float(np.interp(low, ranks, array)),
+        None if high is None else float(np.interp(high, ranks, array)),
+        worth,
+        reason,
+    )
+
+
+def quantile_of_buckets(
+    lows: ArrayLike,
+    highs: ArrayLike,
+    counts: NDArray[np.int64],
+    share: float,
+    *,
+    independent: float | None = None,
+    confidence: float = CONFIDENCE,
+) -> Estimate:
+    """The same from a histogram: occupied buckets in ascending order, with the lowest and the highest value of each and
+    the number of values in it.
+
+    A quantile is its bucket's highest value, as HdrHistogram has it. The lower bound is the lowest value of its bucket,
+    the upper bound the highest one: what a bucket hides only widens the interval.
+
+    Raises:
+        ValueError: no bucket, arrays of different lengths, no count, or a share that is not between 0 and 1.
+    """
+    bottoms, tops = one_dimension(lows), one_dimension(highs)
+    reached = np.cumsum(counts)
+    if not len(bottoms) == len(tops) == len(reached):
+        raise ValueError("every bucket needs a lowest value, a highest value and a count")
+    total = int(reached[-1])
+    if total < 1:
+        raise ValueError("the histogram holds no value")
+    low, high, reason, worth = _positions(total, share, independent, confidence)
+    value = tops[np.searchsorted(reached, _nearest_rank(total, share))]
+    return Estimate(
+        float(value),
+        None if low is None else float(bottoms[np.searchsorted(reached, math.floor(low))]),
+        None if high is None else float(tops[np.searchsorted(reached, math.ceil(high))]),
+        worth,
+        reason,
+    )
+
+
+def independent_count(above: ArrayLike, totals: ArrayLike, confidence: float = CONFIDENCE) -> float | None:
+    """How many independent values a sample is worth for one quantile, from equal parts of the test in order.
+
+    `above` is how many values of each part exceed the quantile, `totals` how many values each part has. Values of one
+    part that resemble each other make the parts differ by more than chance: by the design effect, which also contains
+    the parts' own autocorrelation. The sample is worth its size divided by it, and less where few parts tell it.
+
+    None where there are fewer than `LEAST_PARTS` parts, or no value or every value exceeds the quantile: nothing can be
+    said then. At most the number of values.
+
+    Measured coverage of 95 % intervals made with it, for 300 lognormal values in each part whose level wanders with a
+    correlation rho from part to part, an unbounded side counted as one that contains the truth: the median of 30 parts
+    93 to 96 % for rho 0 to 0.8. The 99th percentile 93 % at rho 0, 88 to 91 % at 0.3 to 0.6, 80 % at 0.8: exceedances
+    come in bursts, of which a test has few.
+
+    Source: L. Kish, Survey Sampling (1965), on the ratio of clusters; E. L. Korn, B. I. Graubard, Confidence
+    intervals for proportions with small expected number of positive counts, Survey Methodology 24 (1998).
+
+    Raises:
+        ValueError: no part, arrays of different lengths, or a value that is not finite.
+    """
+    exceeding, sizes = one_dimension(above), one_dimension(totals)
+    if len(exceeding) != len(sizes):
+        raise ValueError("every part needs both counts")
+    total, found = float(sizes.sum()), float(exceeding.sum())
+    if len(sizes) < LEAST_PARTS or not 0 < found < total:
+        return None
+    ratio = found / total
+    variance, independent = variance_of_mean(exceeding - ratio * sizes)
+    by_chance = total * ratio * (1 - ratio)
+    effect = variance * len(sizes) ** 2 / by_chance
+    freedom = max(independent - 1, 1.0)
+    certainty = (t_quantile(_MANY, confidence) / t_quantile(freedom, confidence)) ** 2
+    return min(total, total * certainty / effect) if effect > 0 else total
+
+
+def _positions(
+    total: int, share: float, independent: float | None, confidence: float
+) -> tuple[float | None, float | None, str | None, float]:
+    """Ranks (from 1, fractional) of the bounds among `total` values, why one is missing, and what the sample is
+    worth."""
+    from scipy.special import bdtrik
+
+    if not 0 < share < 1:
+        raise ValueError(f"a quantile lies between 0 and 1, not at {share}")
+    worth = float(total) if independent is None else max(1.0, min(independent, float(total)))
+    tail = (1 - confidence) / 2
+    # The r-th of n values lies above the quantile with the probability that fewer than r values lie below it.
+    scale = (total + 1) / (worth + 1)
+    low = None if (1 - share) ** worth > tail else (1 + float(bdtrik(tail, worth, share))) * scale
+    high = None if share**worth > tail else (1 + float(bdtrik(1 - tail, worth, share))) * scale
+    low = None if low is None or low < 1 else low
+    high = None if high is None or high > total else high
+    if low is not None and high is not None:
+        return low, high, None, worth
+    side = "from below or above" if low is None and high is None else "from below" if low is None else "from above"
+    return low, high, f"{worth:.4g} independent values do not bound this quantile {side}", worth
+
+
+def _nearest_rank(total: int, share: float) -> int:
+    # The product can come out a hair above a whole number.
+    return max(1, math.ceil(share * total * (1 - 1e-12)))

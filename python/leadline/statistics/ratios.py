@@ -1,0 +1,154 @@
+"""The ratio of two systems or runs, with a bootstrap interval, and the four words that a comparison ends in.
+
+Owns what is compared: means over repeats. Single requests or intervals of one run are no repeats: a comparison made
+from those calls identical systems different far too often (A. Abedi, T. Brecht, Conducting repeatable experiments in
+highly variable cloud computing environments, ICPE 2017).
+"""
+
+from __future__ import annotations
+
+import math
+from enum import StrEnum
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from leadline.statistics.estimate import CONFIDENCE, Estimate, Values, mean_of, one_dimension, unbounded
+
+LEAST_REPEATS = 3
+"""Two values can be drawn in three ways: their resamples show no distribution."""
+RESAMPLES = 4000
+"""The bounds of a 95 % interval then stand on the outermost 100 resamples on each side."""
+SEED = 20000
+_FARTHEST = math.log(1000)
+
+Sides = tuple[Values, Values]
+
+
+class Comparison(StrEnum):
+    """How a candidate compares with its baseline."""
+
+    FASTER = "faster"
+    SLOWER = "slower"
+    EQUIVALENT = "equivalent"
+    CANNOT_TELL = "cannot tell"
+
+
+def ratio_of_means(
+    baseline: ArrayLike,
+    candidate: ArrayLike,
+    *,
+    paired: bool = False,
+    confidence: float = CONFIDENCE,
+    resamples: int = RESAMPLES,
+    seed: int = SEED,
+) -> Estimate:
+    """The mean of the candidate's repeats divided by the mean of the baseline's, with its interval.
+
+    Repeats that were measured in turn are `paired`: what both have in common (the hour, the neighbours) then cancels.
+    The values are means of repeats in any unit; the ratio has none. The same seed gives the same interval.
+
+    The studentised bootstrap of the logarithm: repeats are drawn again with replacement, and the distance of each
+    resample from the estimate is taken in its own standard errors. Percentiles of resampled ratios (BCa, too) are
+    narrow for few repeats: they contain the truth in 78 % of cases for 3 and 92 % for 10, this method in 94 to 97 % for
+    3 to 30 repeats, normal with a deviation of 2 % or lognormal with 40 %.
+
+    Unbounded with fewer than `LEAST_REPEATS` repeats on a side, with a value that is not above 0, or where a bound
+    would be off by more than a factor of 1000, as it may be of three repeats of which two are nearly equal.
+
+    Source: B. Efron, R. J. Tibshirani, An Introduction to the Bootstrap (1993), section 12.5; P. Hall, The Bootstrap
+    and Edgeworth Expansion (1992), chapter 3.
+
+    Raises:
+        ValueError: no value, one that is not finite, a baseline whose mean is 0, or pairs of different numbers.
+    """
+    first, second = one_dimension(baseline), one_dimension(candidate)
+    if paired and len(first) != len(second):
+        raise ValueError(f"{len(first)} and {len(second)} repeats are no pairs")
+    base = mean_of(first)
+    if base == 0:
+        raise ValueError("the baseline's mean is 0: there is no ratio to it")
+    ratio, least = mean_of(second) / base, min(len(first), len(second))
+    if least < LEAST_REPEATS:
+        return unbounded(ratio, least, f"{least} repeats are too few: {LEAST_REPEATS} of each are needed")
+    if first.min() <= 0 or second.min() <= 0:
+        return unbounded(ratio, least, "a repeat is not above 0: a ratio to it says nothing")
+    weights = _draws(len(first), resamples, seed), _draws(len(second), resamples, seed if paired else seed + 1)
+    low, high = _bounds(weights, (first, second), paired, confidence)
+    if max(-low, high) > _FARTHEST:
+        return unbounded(ratio, least, f"{least} repeats are too few: some are nearly equal and others are not")
+    return Estimate(ratio, ratio * math.exp(low), ratio * math.exp(high), least)
+
+
+def compare(ratio: Estimate, *, margin: float, higher_is_better: bool) -> Comparison:
+    """The word for a ratio of candidate to baseline.
+
+    Equivalent: the whole interval lies within the margin, from 1 / (1 + margin) to 1 + margin. Otherwise faster or
+    slower: the whole interval lies on one side of 1. Otherwise the data cannot tell. A difference that is certain and
+    within the margin is therefore equivalent. At 95 % each word is wrong in at most 5 % of cases.
+
+    Source: D. J. Schuirmann, A comparison of the two one-sided tests procedure and the power approach, Journal of
+    Pharmacokinetics and Biopharmaceutics 15 (1987); here with the 95 % interval, which is stricter than his 90 %.
+
+    Raises:
+        ValueError: the margin is negative.
+    """
+    if margin < 0:
+        raise ValueError(f"a margin of {margin} is negative")
+    if ratio.low is None or ratio.high is None:
+        return Comparison.CANNOT_TELL
+    if ratio.low >= 1 / (1 + margin) and ratio.high <= 1 + margin:
+        return Comparison.EQUIVALENT
+    if ratio.low > 1:
+        return Comparison.FASTER if higher_is_better else Comparison.SLOWER
+    if ratio.high < 1:
+        return Comparison.SLOWER if higher_is_better else Comparison.FASTER
+    return Comparison.CANNOT_TELL
+
+
+def _bounds(weights: Sides, sides: Sides, paired: bool, confidence: float) -> tuple[float, float]:
+    """The interval of the logarithm of the ratio, around the estimate."""
+    drawn = weights[0] @ sides[0], weights[1] @ sides[1]
+    logs = np.log(drawn[1] / drawn[0])
+    center, error = _log_ratio(sides, paired)
+    if error == 0:
+        return 0.0, 0.0
+    errors = _errors(weights, sides, paired)
+    # A resample of one repeat alone has no error of its own, and no distance.
+    distances = np.divide(logs - center, errors, out=np.zeros_like(logs), where=errors > error * 1e-9)
+    tail = (1 - confidence) / 2
+    upper, lower = np.quantile(distances, [1 - tail, tail])
+    return -float(upper) * error, -float(lower) * error
+
+
+def _log_ratio(sides: Sides, paired: bool) -> tuple[float, float]:
+    """The logarithm of the ratio, and its standard error."""
+    if all(np.ptp(side) == 0 for side in sides):
+        return 0.0, 0.0
+    first, second = (np.full((1, len(side)), 1 / len(side)) for side in sides)
+    center = math.log(mean_of(sides[1]) / mean_of(sides[0]))
+    return center, float(_errors((first, second), sides, paired)[0])
+
+
+def _errors(weights: Sides, sides: Sides, paired: bool) -> Values:
+    """Standard errors of the logarithms of weighted ratios, by the delta method."""
+    means = [weight @ side for weight, side in zip(weights, sides, strict=True)]
+    parts = zip(weights, sides, means, strict=True)
+    squares = sum(_spread(weight @ side**2, mean) / (len(side) - 1) for weight, side, mean in parts)
+    if paired:
+        products = weights[0] @ (sides[0] * sides[1])
+        squares -= 2 * (products / (means[0] * means[1]) - 1) / (len(sides[0]) - 1)
+    return np.asarray(np.sqrt(np.maximum(squares, 0)))
+
+
+def _spread(mean_squares: Values, means: Values) -> Values:
+    """The variance as a share of the squared mean."""
+    return np.asarray(np.maximum(mean_squares / means**2 - 1, 0))
+
+
+@lru_cache(maxsize=16)
+def _draws(count: int, resamples: int, seed: int) -> NDArray[np.float64]:
+    """The weights of the values in each resample: a row each, which adds up to 1."""
+    generator = np.random.default_rng(seed)
+    return generator.multinomial(count, np.full(count, 1 / count), size=resamples) / count

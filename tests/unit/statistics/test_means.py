@@ -1,0 +1,133 @@
+"""Intervals of a mean contain the truth as often as they say, over repeats and within an autocorrelated series."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from synthetic import SETS, ar1, assert_share, contains
+
+from leadline.statistics import Estimate, mean_of_repeats, mean_of_series, t_quantile
+from leadline.statistics.means import LEAST_VALUES, batch_means
+
+
+def covered(rows: NDArray[np.float64], truth: float = 0.0) -> list[bool]:
+    estimates = [mean_of_series(row) for row in rows]
+    return [contains(found.low, found.high, truth) for found in estimates]
+
+
+def test_interval_of_repeats_is_students_t() -> None:
+    # 2, 4, 4, 4, 6: mean 4, s = sqrt(2), t(0.975, 4) = 2.776445.
+    found = mean_of_repeats([2.0, 4.0, 4.0, 4.0, 6.0])
+    half = 2.776445105 * (2 / 5) ** 0.5
+    assert (found.value, found.independent, found.reason) == (4.0, 5, None)
+    assert found.low == pytest.approx(4 - half, rel=1e-8)
+    assert found.high == pytest.approx(4 + half, rel=1e-8)
+    assert found.half_width_ratio == pytest.approx(half / 4, rel=1e-8)
+
+
+def test_wider_confidence_widens_the_interval() -> None:
+    assert t_quantile(4, 0.99) == pytest.approx(4.604094871)
+    assert t_quantile(1e9) == pytest.approx(1.959963985)
+    narrow, wide = mean_of_repeats([1.0, 2.0, 3.0], 0.9), mean_of_repeats([1.0, 2.0, 3.0], 0.99)
+    assert narrow.high is not None and wide.high is not None and wide.high > narrow.high
+
+
+def test_one_repeat_has_no_interval_and_says_why() -> None:
+    found = mean_of_repeats([3.0])
+    assert (found.value, found.low, found.high, found.half_width_ratio) == (3.0, None, None, None)
+    assert found.reason == "one repeat has no interval: two or more are needed"
+
+
+def test_equal_values_have_an_interval_of_no_width() -> None:
+    assert mean_of_repeats([0.1, 0.1, 0.1]) == Estimate(0.1, 0.1, 0.1, 3)
+    found = mean_of_series([0.1] * 100)
+    assert (found.value, found.low, found.high) == (0.1, 0.1, 0.1)
+    assert mean_of_repeats([0.0, 0.0]).half_width_ratio == 0.0
+
+
+@pytest.mark.parametrize("values", [[], [[1.0, 2.0]], [1.0, float("nan")], [1.0, float("inf")]])
+def test_values_that_have_no_mean_are_refused(values: list[float]) -> None:
+    with pytest.raises(ValueError, match="value"):
+        mean_of_repeats(values)
+    with pytest.raises(ValueError, match="value"):
+        mean_of_series(values)
+
+
+@pytest.mark.parametrize("sets", SETS)
+@pytest.mark.parametrize("repeats", [2, 3, 10])
+def test_interval_of_repeats_contains_the_truth(repeats: int, sets: int) -> None:
+    rows = 100 + 3 * np.random.default_rng(repeats).standard_normal((sets, repeats))
+    estimates = [mean_of_repeats(row) for row in rows]
+    assert_share([contains(found.low, found.high, 100) for found in estimates], 0.93, 0.97)
+
+
+def test_more_repeats_never_make_the_precision_worse_on_average() -> None:
+    rows = 100 + 3 * np.random.default_rng(1).standard_normal((300, 30))
+    widths = [
+        np.mean([mean_of_repeats(row[:repeats]).half_width_ratio or 0.0 for row in rows]) for repeats in (3, 10, 30)
+    ]
+    assert widths == sorted(widths, reverse=True)
+    assert widths[-1] < 0.0125  # 3 % noise of 30 repeats: far from any limit for stability
+
+
+@pytest.mark.parametrize("sets", SETS)
+@pytest.mark.parametrize("length", [100, 300])
+@pytest.mark.parametrize("correlation", [0.0, 0.3, 0.6, 0.8, 0.9])
+def test_interval_of_an_autocorrelated_series_contains_the_truth(correlation: float, length: int, sets: int) -> None:
+    rows = ar1(correlation, sets, length, np.random.default_rng(length))
+    assert_share(covered(rows), 0.93, 0.97)
+
+
+@pytest.mark.parametrize("sets", SETS)
+@pytest.mark.parametrize("correlation", [0.0, 0.3, 0.6])
+def test_interval_of_three_seconds_contains_the_truth(correlation: float, sets: int) -> None:
+    """30 intervals of 100 ms."""
+    rows = ar1(correlation, sets, 30, np.random.default_rng(30))
+    assert_share(covered(rows), 0.93, 0.97)
+
+
+def test_intervals_of_independent_counts_contain_the_truth() -> None:
+    rows = np.random.default_rng(4).poisson(3.0, (1000, 300)).astype(np.float64)
+    assert_share(covered(rows, 3.0), 0.93, 0.97)
+
+
+def test_intervals_of_a_skewed_series_contain_the_truth() -> None:
+    rows = np.exp(0.5 * ar1(0.6, 1000, 300, np.random.default_rng(5)))
+    assert_share(covered(rows, np.exp(0.125)), 0.93, 0.97)
+
+
+def test_alternating_series_has_a_wide_interval_that_contains_the_truth() -> None:
+    """Readings at jittery instants: what one interval lacks, the next has."""
+    assert_share(covered(ar1(-0.4, 500, 300, np.random.default_rng(6))), 0.95)
+
+
+def test_short_series_of_slow_noise_is_mostly_unbounded() -> None:
+    """What 30 values of rho 0.9 are worth, less than two independent ones, allows no interval: 91 % is the limit."""
+    estimates = [mean_of_series(row) for row in ar1(0.9, 1000, 30, np.random.default_rng(7))]
+    assert_share([found.low is None for found in estimates], 0.6)
+    assert_share([contains(found.low, found.high, 0) for found in estimates], 0.88, 0.97)
+    reasons = {found.reason for found in estimates if found.low is None}
+    assert all(reason and reason.startswith("the series is too short for its slow changes") for reason in reasons)
+
+
+def test_slow_noise_under_fast_noise_is_seen_by_long_series_alone() -> None:
+    """A limit that is known: a short series shows only the fast noise, which hides the slow one."""
+    generator = np.random.default_rng(8)
+    shares = [
+        np.mean(covered(ar1(0.9, 500, length, generator) + generator.standard_normal((500, length))))
+        for length in (30, 600)
+    ]
+    assert shares[0] < 0.8
+    assert shares[1] > 0.92
+
+
+def test_too_few_intervals_have_no_interval() -> None:
+    found = mean_of_series([1.0, 2.0] * 9)
+    assert (found.value, found.low, found.high) == (1.5, None, None)
+    assert found.reason == "18 intervals are too few: 20 are needed"
+    assert mean_of_series([1.0, 2.0] * (LEAST_VALUES // 2)).low is not None
+
+
+def test_batches_leave_out_the_first_values() -> None:
+    assert batch_means(np.arange(7.0), 2).tolist() == [1.5, 3.5, 5.5]

@@ -1,0 +1,110 @@
+"""Ratios of two systems contain the truth, and the four words are right as often as they say."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from synthetic import assert_share, contains
+
+from leadline.statistics import Comparison, Estimate, compare, ratio_of_means
+
+RESAMPLES = (pytest.param(1000), pytest.param(4000, marks=pytest.mark.full_matrix))
+"""A quarter of the default is enough to see the method's coverage."""
+
+
+def noisy(
+    repeats: int, deviation: float, seed: int, sets: int = 1000
+) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
+    return 1 + deviation * np.random.default_rng(seed).standard_normal((sets, repeats))
+
+
+@pytest.mark.parametrize("resamples", RESAMPLES)
+@pytest.mark.parametrize("repeats", [3, 5, 10])
+def test_interval_contains_the_true_ratio(repeats: int, resamples: int) -> None:
+    pairs = zip(noisy(repeats, 0.02, 1), 2 * noisy(repeats, 0.04, 2), strict=True)
+    estimates = [ratio_of_means(first, second, resamples=resamples) for first, second in pairs]
+    assert_share([contains(found.low, found.high, 2.0) for found in estimates], 0.93, 0.97)
+
+
+@pytest.mark.parametrize("resamples", RESAMPLES)
+def test_interval_of_skewed_repeats_contains_the_true_ratio(resamples: int) -> None:
+    rows = np.exp(0.4 * np.random.default_rng(3).standard_normal((500, 20)))
+    estimates = [ratio_of_means(row[:10], row[10:], resamples=resamples) for row in rows]
+    assert_share([contains(found.low, found.high, 1.0) for found in estimates], 0.93, 0.97)
+
+
+@pytest.mark.parametrize("resamples", RESAMPLES)
+@pytest.mark.parametrize("repeats", [3, 10])
+def test_identical_systems_are_called_different_in_at_most_5_percent(repeats: int, resamples: int) -> None:
+    pairs = zip(noisy(repeats, 0.02, 4), noisy(repeats, 0.02, 5), strict=True)
+    words = [
+        compare(ratio_of_means(first, second, resamples=resamples), margin=0.01, higher_is_better=True)
+        for first, second in pairs
+    ]
+    assert_share([word in (Comparison.FASTER, Comparison.SLOWER) for word in words], 0.0, 0.05)
+
+
+@pytest.mark.parametrize("resamples", RESAMPLES)
+def test_difference_of_5_percent_under_2_percent_noise_is_found_with_10_repeats(resamples: int) -> None:
+    pairs = zip(noisy(10, 0.02, 6), 1.05 * noisy(10, 0.02, 7), strict=True)
+    words = [
+        compare(ratio_of_means(first, second, resamples=resamples), margin=0.02, higher_is_better=True)
+        for first, second in pairs
+    ]
+    assert_share([word is Comparison.FASTER for word in words], 0.95)
+
+
+def test_pairs_cancel_what_both_sides_share() -> None:
+    common = noisy(10, 0.2, 8, 200)
+    pairs = list(zip(common * noisy(10, 0.01, 9, 200), common * 1.05 * noisy(10, 0.01, 10, 200), strict=True))
+    together = [ratio_of_means(first, second, paired=True, resamples=1000) for first, second in pairs]
+    apart = [ratio_of_means(first, second, resamples=1000) for first, second in pairs]
+    assert_share([contains(found.low, found.high, 1.05) for found in together], 0.93, 0.97)
+    widths = [np.median([(found.high or 0) - (found.low or 0) for found in side]) for side in (together, apart)]
+    assert widths[0] < widths[1] / 5
+
+
+def test_same_seed_gives_the_same_interval() -> None:
+    first, second = noisy(5, 0.1, 11, 1)[0], noisy(5, 0.1, 12, 1)[0]
+    assert ratio_of_means(first, second) == ratio_of_means(first, second)
+    assert ratio_of_means(first, second) != ratio_of_means(first, second, seed=1)
+
+
+def test_equal_repeats_have_a_ratio_without_width() -> None:
+    assert ratio_of_means([2.0] * 3, [3.0] * 3) == Estimate(1.5, 1.5, 1.5, 3)
+
+
+def test_few_repeats_and_zeros_have_no_interval() -> None:
+    assert ratio_of_means([1.0, 1.1], [2.0, 2.1, 2.2]).reason == "2 repeats are too few: 3 of each are needed"
+    zero = ratio_of_means([1.0, 1.1, 1.2], [0.0, 0.0, 0.3])
+    assert (zero.low, zero.high, zero.reason) == (None, None, "a repeat is not above 0: a ratio to it says nothing")
+    with pytest.raises(ValueError, match="the baseline's mean is 0"):
+        ratio_of_means([0.0] * 3, [1.0] * 3)
+    with pytest.raises(ValueError, match="no pairs"):
+        ratio_of_means([1.0] * 3, [1.0] * 4, paired=True)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "of_rates", "of_times"),
+    [
+        (1.03, 1.08, "faster", "slower"),
+        (0.90, 0.95, "slower", "faster"),
+        (1.01, 1.05, "faster", "slower"),
+        (0.99, 1.01, "equivalent", "equivalent"),
+        (1.001, 1.004, "equivalent", "equivalent"),
+        (0.99, 1.03, "cannot tell", "cannot tell"),
+        (1.0, 1.05, "cannot tell", "cannot tell"),
+        (None, None, "cannot tell", "cannot tell"),
+    ],
+)
+def test_word_for_an_interval(low: float | None, high: float | None, of_rates: str, of_times: str) -> None:
+    ratio = Estimate(1.0, low, high, 10)
+    assert compare(ratio, margin=0.02, higher_is_better=True) == of_rates
+    assert compare(ratio, margin=0.02, higher_is_better=False) == of_times
+
+
+def test_no_margin_makes_nothing_equivalent_but_the_same() -> None:
+    assert compare(Estimate(1.0, 1.0, 1.0, 3), margin=0, higher_is_better=True) is Comparison.EQUIVALENT
+    assert compare(Estimate(1.0, 0.999, 1.001, 3), margin=0, higher_is_better=True) is Comparison.CANNOT_TELL
+    with pytest.raises(ValueError, match="negative"):
+        compare(Estimate(1.0, 1.0, 1.0, 3), margin=-0.1, higher_is_better=True)
