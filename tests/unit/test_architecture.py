@@ -126,6 +126,87 @@ def test_machines_read_no_clock_and_open_no_socket() -> None:
     assert offenders == []
 
 
+ALL = frozenset({"*"})
+MODULES_WITH_EVENTS = {
+    "control.rs": ALL,
+    "failures.rs": {"count"},
+    "load/http.rs": {"prepare_with", "open", "await_opened"},
+    "load/session.rs": {"open"},
+    "load/tunnel.rs": {"run"},
+    "load/tunnel/effects.rs": {"entered", "failed"},
+    "load/tunnel/teardown.rs": {"tear_down"},
+    "logging.rs": ALL,
+    "process.rs": ALL,
+    "profile.rs": ALL,
+    "serve/http.rs": {"listen_within"},
+    "serve/listener.rs": {"run_once", "accept", "receive", "open_session"},
+    "serve/mod.rs": {"start"},
+    "serve/session.rs": {"run", "log_opened"},
+    "standalone.rs": {"serve"},
+    "wireguard.rs": {"run"},
+}
+"""The agent's modules with log events, and which of their functions have them. None of these runs once per packet,
+request or turn of a measuring loop: `count` logs the first failure of each cause, `entered` and `failed` a VPN client's
+changes."""
+
+
+def test_log_events_are_never_on_the_measured_path() -> None:
+    source = CRATES / "agent" / "src"
+    found = {str(path.relative_to(source)): _functions_with_events(path) for path in sorted(source.rglob("*.rs"))}
+    unlisted = {
+        name: functions - MODULES_WITH_EVENTS.get(name, set())
+        for name, functions in found.items()
+        if MODULES_WITH_EVENTS.get(name) != ALL
+    }
+    assert {name: functions for name, functions in unlisted.items() if functions} == {}
+    assert {name for name, functions in found.items() if functions} == set(MODULES_WITH_EVENTS)
+
+
+def test_only_the_agent_logs() -> None:
+    manifests = {path.parent.name: tomllib.loads(path.read_text()) for path in CRATES.glob("*/Cargo.toml")}
+    sections = ("dependencies", "dev-dependencies", "build-dependencies")
+    loggers = {
+        name
+        for name, manifest in manifests.items()
+        for section in sections
+        for dependency in manifest.get(section, {})
+        if dependency.startswith(("tracing", "log"))
+    }
+    assert loggers == {"agent"}
+    others = [path for path in rust_files() if path.relative_to(CRATES).parts[0] != "agent"]
+    assert [path for path in others if re.search(r"\btracing(_\w+)?::", _code(path.read_text()))] == []
+
+
+@pytest.mark.parametrize(
+    ("code", "functions"),
+    [
+        ("use tracing::info;\nfn a() { info!(1) }\nfn b() {}", {"a"}),
+        ("fn a() {}\n    fn b(x: u8) {\n        tracing::debug!(x);\n    }", {"b"}),
+        ("use tracing::info as say;", {""}),
+        ("use tracing::instrument;", {""}),
+        ("fn a() { // tracing::info!\n }", set()),
+    ],
+)
+def test_log_events_are_found(tmp_path: Path, code: str, functions: set[str]) -> None:
+    (tmp_path / "a.rs").write_text(code)
+    assert _functions_with_events(tmp_path / "a.rs") == functions
+
+
+def _functions_with_events(path: Path) -> set[str]:
+    """Functions of a Rust file that have log events; "" for events, or names of `tracing`, that are in none."""
+    code = _code(path.read_text()).partition("#[cfg(test)]\nmod tests {")[0]
+    names = r"error|warn|info|debug|trace|event|span"
+    # Macros are imported under their own names, so that a search finds each.
+    code = re.sub(rf"use tracing::(?:{{(?:(?:{names})(?:, )?)+}}|(?:{names}));", "", code)
+    found, function = set(), ""
+    for part in re.finditer(rf"\bfn (\w+)|\btracing\w*::|\b(?:{names})!", code):
+        if part[1]:
+            function = part[1]
+        else:
+            found.add(function)
+    return found
+
+
 @pytest.mark.parametrize("path", [*python_files(), *rust_files()], ids=lambda path: str(path.relative_to(ROOT)))
 def test_files_say_what_they_own_and_stay_small(path: Path) -> None:
     text = path.read_text()

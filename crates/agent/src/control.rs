@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use leadline_sys::clock::monotonic_ns;
 use leadline_sys::process;
 use leadline_wire::{Command, ErrorReport, Event, Workload, LINE_LIMIT_BYTES};
+use tracing::{debug, info, warn};
 
 use crate::control_signal::ControlSignal;
 use crate::events::{input_error, system_error, Events, LAST_PATIENCE};
@@ -33,6 +34,7 @@ pub fn run(cgroup: Option<&Path>) -> io::Result<()> {
     let events = Events::on_stdout();
     let cgroup = facts::cgroup_paths(cgroup);
     events.send(&facts::hello(&cgroup));
+    info!(version = facts::VERSION, "agent started");
     watch::start_heartbeat(events.clone());
     let processes: Processes = Arc::new(Mutex::new(vec![("agent".to_owned(), std::process::id())]));
     let mut agent = Agent {
@@ -43,6 +45,7 @@ pub fn run(cgroup: Option<&Path>) -> io::Result<()> {
     };
     agent.read_commands(io::stdin().lock());
     agent.end();
+    info!("agent ends");
     Ok(())
 }
 
@@ -74,7 +77,7 @@ impl Agent {
             line.clear();
             match input.by_ref().take(LINE_LIMIT_BYTES as u64).read_until(b'\n', &mut line) {
                 Ok(read) if read > 0 => {}
-                _ => return,
+                _ => return info!("stdin has ended: shutting down"),
             }
             let received_ns = monotonic_ns();
             if line.len() >= LINE_LIMIT_BYTES && line.last() != Some(&b'\n') {
@@ -87,7 +90,7 @@ impl Agent {
                 continue;
             }
             match serde_json::from_slice(&line) {
-                Ok(Command::Shutdown {}) => return,
+                Ok(Command::Shutdown {}) => return info!("shutting down as commanded"),
                 Ok(command) => self.carry_out(command, received_ns),
                 Err(error) => self.refuse(None, None, input_error("bad_command", format!("not a command: {error}"))),
             }
@@ -98,12 +101,17 @@ impl Agent {
         match command {
             Command::Prepare { trial, task, workload } => self.prepare(trial, task, workload),
             Command::Start { trial, at_ns } => {
+                info!(trial, at_ns, "tasks are to start");
                 self.of_trial(&trial, None).for_each(|running| running.signal.start_at(at_ns));
             }
             Command::Stop { trial, task } => {
+                info!(trial, task, "tasks are to stop");
                 self.of_trial(&trial, task.as_deref()).for_each(|running| running.signal.stop());
             }
-            Command::Observe { trial, period_ms, machine } => self.watch.order(trial, period_ms, machine),
+            Command::Observe { trial, period_ms, machine } => {
+                debug!(trial, period_ms, machine, "host is observed");
+                self.watch.order(trial, period_ms, machine);
+            }
             Command::Inspect { id } => {
                 self.events.send(&Event::Network { id, t_ns: monotonic_ns(), view: facts::network_view() });
             }
@@ -122,6 +130,7 @@ impl Agent {
                 input_error("task_exists", format!("task {name} of trial {trial} runs already, or too many do"));
             return self.refuse(Some(trial), Some(name), error);
         }
+        debug!(trial, task = name, kind = kind(&workload), "task is to be prepared");
         let signal = Arc::new(ControlSignal::default());
         let task = Task { trial, name, signal: Arc::clone(&signal), events: self.events.clone() };
         let processes = Arc::clone(&self.processes);
@@ -135,6 +144,7 @@ impl Agent {
                 let (trial, name) = (Some(task.trial.clone()), Some(task.name.clone()));
                 Some(Event::Failed { trial, task: name, t_ns: monotonic_ns(), error })
             });
+            log_end(&task, last.as_ref());
             raise.store(true, Ordering::Release);
             if let Some(event) = last {
                 task.events.send(&event);
@@ -152,6 +162,8 @@ impl Agent {
     }
 
     fn refuse(&self, trial: Option<String>, task: Option<String>, error: ErrorReport) {
+        // Its message may repeat a piece of the command, which may be a secret.
+        warn!(trial, task, code = error.code, "command refused");
         self.events.send(&Event::Failed { trial, task, t_ns: monotonic_ns(), error });
     }
 
@@ -160,6 +172,10 @@ impl Agent {
     fn end(self) {
         self.tasks.values().for_each(|running| running.signal.stop());
         self.await_ends(ORDERLY);
+        let running = self.tasks.values().filter(|running| !running.thread.is_finished()).count();
+        if running > 0 {
+            warn!(tasks = running, "tasks that have not ended are abandoned");
+        }
         self.tasks.values().for_each(|running| running.signal.abandon());
         self.await_ends(LAST);
         process::kill_descendants(LAST_PATIENCE);
@@ -221,6 +237,7 @@ fn run_task(workload: Workload, task: &Task, processes: &Processes) -> Result<Op
 }
 
 fn send_prepared(task: &Task, port: Option<u16>, http_port: Option<u16>, https_port: Option<u16>) {
+    info!(trial = task.trial, task = task.name, port, http_port, https_port, "task prepared");
     let (trial, name) = (task.trial.clone(), task.name.clone());
     task.events.send(&Event::Prepared {
         trial,
@@ -233,8 +250,34 @@ fn send_prepared(task: &Task, port: Option<u16>, http_port: Option<u16>, https_p
     });
 }
 
+/// What a log calls a workload.
+fn kind(workload: &Workload) -> &'static str {
+    match workload {
+        Workload::Serve(_) => "serve",
+        Workload::Tcp(_) => "tcp",
+        Workload::Udp(_) => "udp",
+        Workload::Rr(_) => "rr",
+        Workload::Http(_) => "http",
+        Workload::Tunnel(_) => "tunnel",
+        Workload::Crypto(_) => "crypto",
+        Workload::Process(_) => "process",
+        Workload::Profile(_) => "profile",
+    }
+}
+
+fn log_end(task: &Task, last: Option<&Event>) {
+    let Task { trial, name, .. } = task;
+    match last {
+        Some(Event::Failed { error: ErrorReport { blame, code, message }, .. }) => {
+            warn!(trial, task = name, ?blame, code, reason = message, "task failed");
+        }
+        _ => info!(trial, task = name, "task ended"),
+    }
+}
+
 /// Said a moment before the start, so that the line itself disturbs nothing after it; `t_ns` is when the load begins.
 fn send_started(at_ns: u64, task: &Task) {
+    info!(trial = task.trial, task = task.name, at_ns, "task started");
     let (trial, name) = (task.trial.clone(), task.name.clone());
     task.events.send(&Event::Started { trial, task: name, due_ns: at_ns, t_ns: at_ns.max(monotonic_ns()) });
 }

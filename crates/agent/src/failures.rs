@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use tracing::debug;
+
 /// Failed operations: how many of each name, and what the first one said.
 #[derive(Clone, Debug, Default)]
 pub struct Failures {
@@ -10,6 +12,9 @@ pub struct Failures {
     /// By name too; where there is more to say than the name.
     pub examples: BTreeMap<String, String>,
 }
+
+/// Its event counts as the load's.
+const TARGET: &str = concat!(env!("CARGO_CRATE_NAME"), "::load");
 
 /// An example is cut here, bytes.
 const EXAMPLE_BYTES: usize = 500;
@@ -22,6 +27,7 @@ impl Failures {
             None => {
                 self.counts.insert(name.to_owned(), number);
                 self.example(name, example);
+                debug!(target: TARGET, cause = name, example = self.examples.get(name), "first failure of this cause");
             }
         }
     }

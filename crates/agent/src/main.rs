@@ -11,6 +11,7 @@ mod flows;
 mod keys;
 mod load;
 mod locking;
+mod logging;
 mod metering;
 mod process;
 mod profile;
@@ -20,10 +21,11 @@ mod task;
 mod watch;
 mod wireguard;
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use lexopt::{Arg, Parser};
+use lexopt::{Arg, Parser, ValueExt};
 
 const HELP: &str = "\
 leadline-agent: generates network load, answers it, and watches the host
@@ -33,6 +35,11 @@ leadline-agent: generates network load, answers it, and watches the host
   leadline-agent wireguard CONFIG        an embedded WireGuard interface
   leadline-agent flamegraph TITLE        draw folded stacks on stdin as SVG on stdout
   leadline-agent --version
+
+all of these:
+  --log LEVEL|FILTER  write events to stderr, one a line: what is decided and what changes (default off). LEVEL is error,
+                      warn, info, debug or trace; a FILTER has levels of modules, as in warn,serve=debug,load::http=info.
+                      LEADLINE_LOG sets it too; --log takes precedence
 
 serve:
   --bind ADDR         listen on this address; may be repeated (default 127.0.0.1 and ::1)
@@ -65,9 +72,15 @@ what http requests get, unless their query says otherwise (?status=503&size=1000
 
 examples: leadline-agent serve --bind 0.0.0.0 --key-file key --no-http
           leadline-agent serve --http --delay 5ms --shape exponential --errors 0.01
+          leadline-agent serve --no-http --log debug 2> events.log
 ";
 
-/// What the command line asks for.
+/// What the command line asks for, and the filter of `--log`.
+struct CommandLine {
+    mode: Mode,
+    log: Option<String>,
+}
+
 enum Mode {
     Obey { cgroup: Option<PathBuf> },
     Serve(Box<standalone::Options>),
@@ -77,17 +90,21 @@ enum Mode {
 }
 
 fn main() -> ExitCode {
-    let mode = match parse(Parser::from_env()) {
-        Ok(mode) => mode,
+    let CommandLine { mode, log } = match parse(Parser::from_env()) {
+        Ok(command_line) => command_line,
         Err(error) => return fail(&format!("{error}; see leadline-agent --help"), 2),
     };
+    if let Mode::Print(text) = &mode {
+        print!("{text}");
+        return ExitCode::SUCCESS;
+    }
+    if let Err(error) = logging::start(log) {
+        return fail(&error.to_string(), 2);
+    }
     // Where it is refused, a load with too many flows says so itself.
     let _ = leadline_sys::process::raise_file_limit();
     match mode {
-        Mode::Print(text) => {
-            print!("{text}");
-            ExitCode::SUCCESS
-        }
+        Mode::Print(_) => ExitCode::SUCCESS,
         Mode::Obey { cgroup } => match control::run(cgroup.as_deref()) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => fail(&error.to_string(), 1),
@@ -112,35 +129,42 @@ fn fail(message: &str, code: u8) -> ExitCode {
     ExitCode::from(code)
 }
 
-fn parse(mut parser: Parser) -> Result<Mode, lexopt::Error> {
-    let mut cgroup = None;
+fn parse(mut parser: Parser) -> Result<CommandLine, lexopt::Error> {
+    let (mut cgroup, mut log) = (None, None);
+    let mode = loop {
+        match parser.next()? {
+            None => break Mode::Obey { cgroup },
+            Some(Arg::Long("cgroup")) => cgroup = Some(parser.value()?.into()),
+            Some(Arg::Long("log")) => log = Some(parser.value()?.string()?),
+            Some(Arg::Long("help") | Arg::Short('h')) => break Mode::Print(HELP.to_owned()),
+            Some(Arg::Long("version") | Arg::Short('V')) => {
+                break Mode::Print(format!("leadline-agent {}\n", facts::VERSION));
+            }
+            Some(Arg::Value(value)) if value == "serve" => {
+                let options = standalone::Options::parse(parser, &mut log)?;
+                break options.map_or(Mode::Print(HELP.to_owned()), |options| Mode::Serve(Box::new(options)));
+            }
+            Some(Arg::Value(value)) if value == "wireguard" => {
+                break Mode::Wireguard(only_value(parser, &mut log)?.into());
+            }
+            Some(Arg::Value(value)) if value == "flamegraph" => {
+                break Mode::Flamegraph(only_value(parser, &mut log)?.to_string_lossy().into_owned());
+            }
+            Some(other) => return Err(other.unexpected()),
+        }
+    };
+    Ok(CommandLine { mode, log })
+}
+
+/// The value that a subcommand takes, with `--log` before or after it.
+fn only_value(mut parser: Parser, log: &mut Option<String>) -> Result<OsString, lexopt::Error> {
+    let mut value = None;
     while let Some(arg) = parser.next()? {
         match arg {
-            Arg::Long("cgroup") => cgroup = Some(parser.value()?.into()),
-            Arg::Long("help") | Arg::Short('h') => return Ok(Mode::Print(HELP.to_owned())),
-            Arg::Long("version") | Arg::Short('V') => {
-                return Ok(Mode::Print(format!("leadline-agent {}\n", facts::VERSION)));
-            }
-            Arg::Value(value) if value == "serve" => {
-                return Ok(standalone::Options::parse(parser)?
-                    .map_or(Mode::Print(HELP.to_owned()), |options| Mode::Serve(Box::new(options))));
-            }
-            Arg::Value(value) if value == "wireguard" => {
-                let config = parser.value()?.into();
-                return match parser.next()? {
-                    Some(arg) => Err(arg.unexpected()),
-                    None => Ok(Mode::Wireguard(config)),
-                };
-            }
-            Arg::Value(value) if value == "flamegraph" => {
-                let title = parser.value()?.to_string_lossy().into_owned();
-                return match parser.next()? {
-                    Some(arg) => Err(arg.unexpected()),
-                    None => Ok(Mode::Flamegraph(title)),
-                };
-            }
+            Arg::Long("log") => *log = Some(parser.value()?.string()?),
+            Arg::Value(given) if value.is_none() => value = Some(given),
             other => return Err(other.unexpected()),
         }
     }
-    Ok(Mode::Obey { cgroup })
+    value.ok_or(lexopt::Error::MissingValue { option: None })
 }

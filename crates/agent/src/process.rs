@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use leadline_sys::clock::monotonic_ns;
 use leadline_sys::process::{await_exit, signal_group, spawn_bound, Signal};
 use leadline_wire::{ErrorReport, Event, ProcessSpec};
+use tracing::{info, warn};
 
 use crate::events::{input_error, system_error};
 use crate::task::Task;
@@ -32,6 +33,7 @@ pub fn run(spec: &ProcessSpec, task: &Task, processes: &Processes) -> Result<Eve
     let logs = [log.as_ref().map(File::try_clone).transpose().map_err(|error| system_error(&doing(), &error))?, log];
     let mut child = spawn(spec)?;
     let pid = child.id();
+    info!(trial = task.trial, task = task.name, process = spec.name, pid, "process started");
     lock(processes).push((spec.name.clone(), pid));
     task.events.send(&Event::Prepared {
         trial: task.trial.clone(),
@@ -48,6 +50,16 @@ pub fn run(spec: &ProcessSpec, task: &Task, processes: &Processes) -> Result<Eve
     // The group has been killed and the pipes end with it; a helper in a session of its own may hold them for ever.
     let _ = ends.recv_timeout(PIPE_DRAIN_TIME);
     let (status, expected) = result.map_err(|error| system_error(&format!("waiting for {}", spec.name), &error))?;
+    info!(
+        trial = task.trial,
+        task = task.name,
+        process = spec.name,
+        pid,
+        code = status.code(),
+        signal = status.signal(),
+        expected,
+        "process exited"
+    );
     Ok(Event::Exited {
         trial: task.trial.clone(),
         task: task.name.clone(),
@@ -91,6 +103,7 @@ fn wait_for_exit(spec: &ProcessSpec, child: &mut Child, task: &Task) -> io::Resu
             }
             Some(since) if !killed && since.elapsed() >= grace => {
                 killed = true;
+                warn!(process = spec.name, pid, "process does not end when asked: it is killed");
                 signal_group(pid, Signal::Kill)?;
             }
             _ => {}

@@ -19,6 +19,7 @@ use leadline_sys::clock::monotonic_ns;
 use leadline_sys::poll::{Interest, Poll};
 use leadline_sys::process::{signal_group, spawn_bound, Signal};
 use leadline_wire::{ErrorReport, Event, ProfileSpec};
+use tracing::info;
 
 use crate::events::{input_error, system_error};
 use crate::task::Task;
@@ -48,6 +49,7 @@ pub fn run(spec: &ProfileSpec, task: &Task, processes: &Processes) -> Result<Eve
     enable(&mut perf, task)?;
     let data = File::open(folder.data()).map_err(|error| system_error("opening the profile", &error))?;
     drop(folder);
+    info!(trial = task.trial, task = task.name, pids = pids.join(","), spec.frequency_hz, "perf records");
     task.events.send(&Event::Prepared {
         trial: task.trial.clone(),
         task: task.name.clone(),
@@ -60,6 +62,7 @@ pub fn run(spec: &ProfileSpec, task: &Task, processes: &Processes) -> Result<Eve
     end(&mut perf, task)?;
     let stacks = fold(data)?;
     let (folded, samples, left_out) = most_frequent(&stacks);
+    info!(trial = task.trial, task = task.name, samples, left_out, "profile is complete");
     let (trial, name) = (task.trial.clone(), task.name.clone());
     Ok(Event::Profiled { trial, task: name, t_ns: monotonic_ns(), samples, left_out, folded })
 }

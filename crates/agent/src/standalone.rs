@@ -10,6 +10,7 @@ use leadline_http::duration_ns;
 use leadline_sys::process;
 use leadline_wire::{DelayShape, ErrorReport, HttpAnswer, PeerLimits, ServeSpec, TlsIdentity};
 use lexopt::{Arg, Parser, ValueExt};
+use tracing::info;
 
 use crate::control_signal::ControlSignal;
 use crate::events::{input_error, system_error};
@@ -41,8 +42,8 @@ const LONGEST_MS: u64 = 86_400_000;
 const MOST_FLOWS: u32 = 1024;
 
 impl Options {
-    /// Reads what follows `serve`; `None` where help is asked for.
-    pub fn parse(mut parser: Parser) -> Result<Option<Self>, lexopt::Error> {
+    /// Reads what follows `serve`, and the filter of `--log` if it is there; `None` where help is asked for.
+    pub fn parse(mut parser: Parser, log: &mut Option<String>) -> Result<Option<Self>, lexopt::Error> {
         let mut options = Self {
             bind: Vec::new(),
             port: Some(5201),
@@ -68,6 +69,7 @@ impl Options {
                 Arg::Long("certificate") => options.certificate = Some(parser.value()?.into()),
                 Arg::Long("key") => options.key = Some(parser.value()?.into()),
                 Arg::Long("threads") => options.threads = Some(parser.value()?.parse()?),
+                Arg::Long("log") => *log = Some(parser.value()?.string()?),
                 Arg::Long("help") | Arg::Short('h') => return Ok(None),
                 Arg::Long(name) => {
                     let name = name.to_owned();
@@ -257,6 +259,7 @@ pub fn serve(options: &Options) -> Result<(), ErrorReport> {
         // Ends early with the signal.
         thread::park_timeout(Duration::from_millis(200));
     }
+    info!("shutting down: a signal asked for it");
     signal.stop();
     Ok(())
 }
@@ -293,7 +296,7 @@ mod tests {
     }
 
     fn spec_and_warnings(arguments: &[&str]) -> Result<(ServeSpec, Vec<String>), String> {
-        let options = Options::parse(Parser::from_args(arguments)).map_err(|error| error.to_string())?;
+        let options = Options::parse(Parser::from_args(arguments), &mut None).map_err(|error| error.to_string())?;
         options.unwrap().spec().map_err(|error| error.message)
     }
 

@@ -12,6 +12,7 @@ use leadline_sys::tun::{GsoSocket, Tun, GSO_MAX_BYTES, GSO_MAX_DATAGRAMS};
 use leadline_sys::{clock, net, process};
 use leadline_tunnel::offload::{Coalescer, Segmenter};
 use leadline_tunnel::wireguard::{Config, ConfigError, Machine, Output, SetupError};
+use tracing::info;
 
 /// Reads from one side before the other gets its turn. With offloads a read brings up to 64 KiB.
 const BURST: usize = 32;
@@ -69,9 +70,12 @@ pub fn run(path: &Path) -> Result<(), WireguardError> {
     let config = read_config(path)?;
     let machine = Machine::new(&config.private_key, &config.peers)?;
     let mut link = Link::new(machine, set_up_device(&config)?, bind(&config)?);
+    let Config { interface, listen_address, listen_port, mtu, peers, offloads, .. } = &config;
+    info!(interface, %listen_address, listen_port, mtu, peers = peers.len(), offloads, "interface is up");
     println!("ready");
     io::stdout().flush().map_err(during("printing `ready`"))?;
     let ended = link.carry().map_err(during("waiting for packets"));
+    info!(interface, "interface goes down");
     link.report();
     ended
 }

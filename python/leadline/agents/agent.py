@@ -77,16 +77,17 @@ class Agent:
         self._watcher = asyncio.create_task(self._watch_heartbeat(), name=f"{name} heartbeat")
 
     @classmethod
-    async def start(cls, name: str, launch: Launch, *, sink: Sink) -> Agent:
+    async def start(cls, name: str, launch: Launch, *, sink: Sink, logs: Path | None = None) -> Agent:
         """Start the process and wait for its greeting. `sink` sees every event, in order, with the host's name
-        and the agent's own line.
+        and the agent's own line. Its stderr is appended to a file of the folder `logs`, where there is one.
 
         Raises:
             MissingBinary: the first program of the command is not here.
             AgentLost: it ended, said something else, said nothing in time, or speaks another protocol version.
         """
         try:
-            channel = await Channel.open(launch.argv)
+            log = None if logs is None else logs / f"agent-{name.replace(' ', '-')}.log"
+            channel = await Channel.open(launch.argv, log)
         except (FileNotFoundError, PermissionError) as error:
             raise MissingBinary(launch.argv[0], hint=f"it was to start the agent on {name}") from error
         except OSError as error:

@@ -7,38 +7,47 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import signal
+import sys
 import time
 from collections import deque
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 from leadline.agents.messages import LINE_LIMIT_BYTES, MalformedLine
 
 GRACE_S = 5.0
 """An agent that has to break off what it runs takes half of this for its end in good order."""
 _CHUNK_BYTES = 256 * 1024
+_LINE_BYTES = 4096
+"""Of its stderr; the rest of a longer line without an end is cut."""
 _LAST_WORDS_LINES = 20
 _LAST_WORDS_CHARACTERS = 500
+_EVENT = re.compile(rb"\d{4}-\d\d-\d\dT[\d:.]+Z +(ERROR|WARN|INFO|DEBUG|TRACE) ")
+"""How a line of the process's own log begins; such lines exist only where `LEADLINE_LOG` asks for them."""
 
 
 class Channel:
     """One process. Make one with `open`, end it with `end`."""
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, log: Path | None = None) -> None:
+        """`log` is the file that its stderr is appended to; without one, lines of its own log go to our stderr."""
         self._process = process
+        self._log = log
         self._last_words: deque[str] = deque(maxlen=_LAST_WORDS_LINES)
         self._stderr_reader = asyncio.create_task(self._read_stderr())
 
     @classmethod
-    async def open(cls, argv: tuple[str, ...]) -> Channel:
-        """Start the process.
+    async def open(cls, argv: tuple[str, ...], log: Path | None = None) -> Channel:
+        """Start the process; `log` as in the constructor.
 
         Raises:
             OSError: it cannot be started.
         """
         pipe = asyncio.subprocess.PIPE
         process = await asyncio.create_subprocess_exec(*argv, stdin=pipe, stdout=pipe, stderr=pipe, limit=_CHUNK_BYTES)
-        return cls(process)
+        return cls(process, log)
 
     @property
     def ended(self) -> bool:
@@ -125,11 +134,27 @@ class Channel:
         rest = b""
         while chunk := await self._process.stderr.read(_CHUNK_BYTES):
             *lines, rest = (rest + chunk).split(b"\n")
-            rest = rest[:_LAST_WORDS_CHARACTERS]
-            for line in lines:
-                self._note_bytes(line)
-        self._note_bytes(rest)
+            rest = rest[:_LINE_BYTES]
+            self._take_lines(lines)
+        self._take_lines([rest] if rest else [])
 
-    def _note_bytes(self, line: bytes) -> None:
-        if words := line.decode(errors="replace").strip():
-            self.note(words)
+    def _take_lines(self, lines: list[bytes]) -> None:
+        """Append lines to the log; what is no event of it is among the last words."""
+        events = [line for line in lines if _EVENT.match(line)]
+        if self._log is not None:
+            self._append([line for line in lines if line.strip()])
+        elif events:
+            sys.stderr.write("".join(f"{line.decode(errors='replace')}\n" for line in events))
+        for line in lines:
+            words = line.decode(errors="replace").strip()
+            if words and not _EVENT.match(line):
+                self.note(words)
+
+    def _append(self, lines: list[bytes]) -> None:
+        if not lines or self._log is None:
+            return
+        try:
+            with self._log.open("ab") as file:
+                file.write(b"".join(line + b"\n" for line in lines))
+        except OSError:
+            self._log = None  # a full disk ends the log, not the measurement

@@ -6,9 +6,11 @@ stdout. The agent must be installed there.
 
 from __future__ import annotations
 
+import os
+import shlex
 import shutil
 
-from leadline.agents.launch import AGENT_NAME, Launch, agent_binary
+from leadline.agents.launch import AGENT_NAME, LOG_VARIABLE, Launch, agent_binary
 from leadline.errors import MissingBinary
 from leadline.plan.hosts import HostAddress
 
@@ -26,4 +28,7 @@ def launch_on(address: HostAddress) -> Launch:
     # BatchMode: a question for a password would wait for ever behind the progress display.
     port = () if address.port is None else ("-p", str(address.port))
     destination = f"{address.user}@{address.host}" if address.user else address.host
-    return Launch(("ssh", "-o", "BatchMode=yes", *port, "--", destination, AGENT_NAME))
+    # Variables do not pass through SSH; its command is a line for the shell there.
+    filter_ = os.environ.get(LOG_VARIABLE)
+    log = ("--log", shlex.quote(filter_)) if filter_ else ()
+    return Launch(("ssh", "-o", "BatchMode=yes", *port, "--", destination, AGENT_NAME, *log))

@@ -12,6 +12,8 @@ from leadline.errors import MissingBinary
 
 AGENT_NAME = "leadline-agent"
 AGENT_VARIABLE = "LEADLINE_AGENT"
+LOG_VARIABLE = "LEADLINE_LOG"
+"""What agents write to their stderr, as `leadline-agent --help` says. Those of this machine inherit it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -109,7 +109,8 @@ async def _searched(search_target: SearchTarget, output: OutputOptions) -> tuple
             with Progress(quiet=quiet) as progress:
                 ceiling = await calibrated(search_target.workload, output.calibrate, interrupt, progress)
             search_target = search_target.with_ceiling(ceiling)
-        answer = await Search(search_target, interrupt, journal, on_trial, watching).run()
+        logs = folder.logs_path if folder is not None else None
+        answer = await Search(search_target, interrupt, journal, logs, on_trial, watching).run()
     if folder is not None:
         finish_folder(folder)
     return answer, folder

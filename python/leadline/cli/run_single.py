@@ -109,6 +109,7 @@ async def _measured(
             if output.out is None:
                 return await measure(single, entries, None, interrupt, observers), None
             folder = RunFolder.begin(output.out, single.test.name, single.manifest)
+            single = replace(single, logs=folder.logs_path)
             with Journal(folder.journal_path) as journal:
                 result = await measure(single, entries, journal, interrupt, observers)
         finally:

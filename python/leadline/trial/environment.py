@@ -111,8 +111,8 @@ class Environment:
             await asyncio.to_thread(self.lab.close)
 
 
-async def build(case: Case, label: str, event_log: EventLog) -> Environment:
-    """Hosts, agents, clocks, and the server answering; nothing is left behind when it fails.
+async def build(case: Case, label: str, event_log: EventLog, logs: Path) -> Environment:
+    """Hosts, agents, clocks, and the server answering; nothing is left behind when it fails. `logs`: see `Agent.start`.
 
     Raises:
         LeadlineError: what could not be set up, by name.
@@ -128,7 +128,7 @@ async def build(case: Case, label: str, event_log: EventLog) -> Environment:
             env.key = b64encode(secrets.token_bytes(32)).decode()
             launches = {name: launch_on(address) for name, address in named.items()}
             env.server_address = await asyncio.to_thread(_given_addresses, named[SERVER])
-        await _start_agents(env, launches, event_log)
+        await _start_agents(env, launches, event_log, logs)
         await _compare_clocks(env, event_log)
         own = {name: await _own_addresses(agent) for name, agent in env.agents.items()}
         if case.hosts is not None:
@@ -276,9 +276,9 @@ def _server_addresses(lab: Lab) -> dict[int, str]:
     return {version: address for found in addresses.values() for version, address in found.items()}
 
 
-async def _start_agents(env: Environment, launches: Mapping[str, Launch], event_log: EventLog) -> None:
+async def _start_agents(env: Environment, launches: Mapping[str, Launch], event_log: EventLog, logs: Path) -> None:
     async def start(name: str, launch: Launch) -> None:
-        env.agents[name] = await Agent.start(name, launch, sink=event_log.on_event)
+        env.agents[name] = await Agent.start(name, launch, sink=event_log.on_event, logs=logs)
 
     async with asyncio.TaskGroup() as group:
         for name, launch in launches.items():

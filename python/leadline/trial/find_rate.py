@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Protocol
 
 from leadline.analysis.capacity import Conditions, Trial
@@ -113,6 +114,8 @@ class Search:
     interrupt: Interrupt
     sink: EventSink | None
     """Where everything that is measured is kept, if it is."""
+    logs: Path | None = None
+    """See `Single.logs`."""
     on_trial: Callable[[Trial], None] = lambda _: None
     """Called with each trial that was taken."""
     watching: Watching = lambda: nullcontext(())
@@ -178,7 +181,7 @@ class Search:
     async def _measure(self, rate_per_s: float | None, steady_s: float | None) -> TestResult:
         """One measurement; a case of its own in the folder."""
         self._begun += 1
-        single = self.search_target.single(f"c{self._begun:02}", rate_per_s, steady_s)
+        single = replace(self.search_target.single(f"c{self._begun:02}", rate_per_s, steady_s), logs=self.logs)
         entries: list[dict[str, Any]] = []
         with self.watching() as observers:
             result = await measure(single, entries, self.sink, self.interrupt, observers)

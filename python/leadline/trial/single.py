@@ -9,6 +9,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from leadline import __version__
@@ -50,6 +51,8 @@ class Single:
     """A server's process on this host, whose cost is written down too."""
     interval_ms: int | None = None
     """Length of the intervals that are reported while it runs; None for none."""
+    logs: Path | None = None
+    """Folder for the agent's log; without one, what `LEADLINE_LOG` asks for goes to stderr."""
     asked: Sequence[str] = ()
     """Metrics beside those that its kind has: percentiles."""
 
@@ -86,7 +89,8 @@ async def measure(
     event_log.record("trial-begin", trial=trial, case=single.case, repeat=1, parameters=dict(single.parameters))
     if single.ceiling is not None:
         event_log.record("ceiling", host=HERE, per_s=single.ceiling.per_s, extrapolated=single.ceiling.extrapolated)
-    agent = await Agent.start(HERE, Launch((str(agent_binary()),)), sink=event_log.on_event)
+    launch = Launch((str(agent_binary()),))
+    agent = await Agent.start(HERE, launch, sink=event_log.on_event, logs=single.logs)
     failure: LeadlineError | None = None
     try:
         clock = await agent.compare_clocks()

@@ -84,7 +84,8 @@ async def _stages(trial: Trial, context: RunContext) -> None:
     """Build, bring up, test, and tear down in any case."""
     event_log, label = context.event_log, trial.label
     async with _phase(event_log, label, "build"):
-        env = await unless(environment.build(trial.case, label, event_log), _stop_requested(context.interrupt))
+        built = environment.build(trial.case, label, event_log, context.logs)
+        env = await unless(built, _stop_requested(context.interrupt))
     # Closing again does nothing: this one is for a journal that can no longer take the phase's beginning.
     async with aclosing(env):
         try:

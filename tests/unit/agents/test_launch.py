@@ -65,7 +65,16 @@ def test_another_host_is_reached_by_ssh(
 ) -> None:
     program(tmp_path / "ssh")
     monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("LEADLINE_LOG", raising=False)
     assert launch_on(HostAddress.parse(text)).argv == argv
+
+
+def test_the_filter_of_the_log_is_passed_on_by_ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program(tmp_path / "ssh")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("LEADLINE_LOG", "warn, serve=info")
+    argv = launch_on(HostAddress.parse("ssh://gw1")).argv
+    assert argv[-3:] == ("leadline-agent", "--log", "'warn, serve=info'"), "quoted for the shell there"
 
 
 def test_without_ssh_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,6 +29,7 @@ use leadline_sys::priority::lower_priority;
 use leadline_sys::process::file_limit;
 use leadline_sys::usage::pin_to;
 use leadline_wire::{Blame, ErrorReport, HttpSpec, Outcome, Side};
+use tracing::{info, warn};
 
 use self::io_backend::{Engine, IoBackend, IoBackends};
 use self::plan::{Destination, Plan};
@@ -66,6 +67,7 @@ fn prepare_with(spec: HttpSpec, forced: Option<Engine>, task: &Task) -> Result<B
     match IoBackends::new(&plan.settings.payload, &sizes, forced).map_err(failed)? {
         IoBackends::IoUring(backends) => HttpLoad::open(spec, plan, scripts, backends, (Engine::IoUring, None)),
         IoBackends::Epoll(backends, reason) => {
+            warn!(reason, "epoll is used in place of io_uring");
             HttpLoad::open(spec, plan, scripts, backends, (Engine::Epoll, Some(reason)))
         }
     }
@@ -111,6 +113,8 @@ impl HttpLoad {
             snapshots: backends.iter().map(|_| Arc::default()).collect(),
         };
         let count = backends.len();
+        let connections = load.spec.connections;
+        info!(to = %load.plan.route, connections, threads = count, engine = load.engine.0.name(), "opening connections");
         for (number, backend) in backends.into_iter().enumerate() {
             let script = thread_scripts.as_mut().and_then(Iterator::next);
             let source = script.map_or_else(
@@ -145,6 +149,7 @@ impl HttpLoad {
     /// Waits until every thread has tried all its connections; it is an error if none came up.
     fn await_opened(&mut self, opened: &mpsc::Receiver<Opened>) -> Result<(), ErrorReport> {
         let mut all: Vec<Opened> = opened.iter().collect();
+        info!(to = %self.plan.route, connected = all.iter().map(|one| one.up).sum::<usize>(), "connections opened");
         if all.len() < self.threads.len() {
             // A thread ended instead of saying anything; its own error tells why.
             self.start_signal.cancel();

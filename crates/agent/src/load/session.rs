@@ -12,6 +12,7 @@ use leadline_transport::{
     HEADER_BYTES,
 };
 use leadline_wire::{ErrorReport, FlowProgress, IpVersion, LoadReport, Target};
+use tracing::{debug, info};
 
 use crate::events::{input_error, peer_error, system_error};
 use crate::keys;
@@ -102,6 +103,7 @@ impl Session {
         let key = keys::shared(target.key.as_ref())?;
         let machine = ClientSession::new(open, keys::credentials(key.as_ref())?);
         let machine = machine.map_err(|error| input_error("too_long", error.to_string()))?;
+        debug!(%server, host = target.host, has_key = key.is_some(), "asking for a session");
         let doing = format!("connecting to {server}");
         let control = net::connect_tcp(server, bind, STEP_TIMEOUT).map_err(|error| unreached(&doing, &error))?;
         control.set_write_timeout(Some(STEP_TIMEOUT)).map_err(|error| system_error(&doing, &error))?;
@@ -110,6 +112,7 @@ impl Session {
             SessionEvent::Granted { token } => session.token = token,
             _ => return Err(session.out_of_turn()),
         }
+        info!(%server, "session granted");
         Ok(session)
     }
 

@@ -32,6 +32,7 @@ use std::time::Duration;
 use leadline_sys::clock::monotonic_ns;
 use leadline_sys::priority::lower_priority;
 use leadline_wire::{unless_zero, Counts, ErrorReport, LoadReport, Outcome, Side, TunnelSpec};
+use tracing::info;
 
 use self::fleet::Fleet;
 use self::memory::Before;
@@ -84,6 +85,7 @@ impl Ready for TunnelLoad {
         let Self { fleet, workers, rolled, snapshots, interval_ns, memory } = *self;
         let at_ns = at_ns.max(monotonic_ns());
         fleet.begin(at_ns);
+        info!(clients = fleet.plan.clients, threads = workers.len(), at_ns, "VPN clients begin to arrive");
         let start = |worker: Worker| {
             let signal = Arc::clone(&task.signal);
             std::thread::spawn(move || worker.run(&signal))
@@ -107,6 +109,7 @@ impl Ready for TunnelLoad {
         });
         let reports = reports.collect::<io::Result<Vec<_>>>();
         let reports = reports.map_err(|error| system_error("driving VPN clients", &error))?;
+        info!(clients, "VPN clients have left");
         let memory_bytes = memory.and_then(Before::peak_since);
         let RunProgress { collector, peer_loads, passed_over, .. } = progress;
         let mut outcome = report::outcome(&fleet, reports, &collector, peer_loads, memory_bytes);

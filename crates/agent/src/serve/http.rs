@@ -24,6 +24,7 @@ use leadline_sys::clock::monotonic_ns;
 use leadline_sys::priority::minimize_timer_slack;
 use leadline_sys::ring::Ring;
 use leadline_tls::ServerTls;
+use tracing::{error, info, warn};
 
 pub use self::setup::{behaviour, tls};
 
@@ -90,8 +91,12 @@ fn listen_within(limits: Limits, engine: Engine, service: Service, signal: &Arc<
     let wanted = (share + share / 4 + SPARE_CONNECTIONS).min(limits.connections);
     let (mut rings, connections, engine) = match rings(engine, threads, listeners, wanted) {
         Ok((rings, connections)) => (rings, connections, "io_uring".to_owned()),
-        Err(error) => (Vec::new(), 0, format!("epoll: io_uring is not to be had ({})", plain_text(&error))),
+        Err(error) => {
+            warn!(%error, "io_uring cannot be used: epoll takes over");
+            (Vec::new(), 0, format!("epoll: io_uring is not to be had ({})", plain_text(&error)))
+        }
     };
+    info!(engine, threads, limits.connections, limits.per_peer, "HTTP responder starts");
     let (balancer, wake_sockets) = Balancer::new(threads, &limits)?;
     let balancer = Arc::new(balancer);
     let setup = Setup { behaviour: service.behaviour, stalls: service.stalls, started_ns: monotonic_ns(), engine };
@@ -109,6 +114,7 @@ fn listen_within(limits: Limits, engine: Engine, service: Service, signal: &Arc<
             // those that come.
             if let Err(error) = served {
                 balancer.retire(own);
+                error!(thread = own, %error, "a thread of the HTTP responder has ended");
                 eprintln!("leadline-agent: a thread of the HTTP responder has ended: {error}");
             }
         })?;

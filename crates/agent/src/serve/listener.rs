@@ -12,6 +12,7 @@ use leadline_sys::clock::monotonic_ns;
 use leadline_sys::net;
 use leadline_sys::poll::{Interest, Poll, Ready};
 use leadline_transport::{FromServer, Header, HeaderKind, HelloAnswer, SessionRequest, HEADER_BYTES};
+use tracing::{debug, info, warn};
 
 use super::admission::{admit, peer_of};
 use super::pending::{send, Opened, PendingConnection, PendingTable};
@@ -78,6 +79,7 @@ impl SessionListener {
             if now < oldest.since_ns.saturating_add(idle_ns) {
                 break;
             }
+            debug!("connection closed: it has not asked for a session in time");
             self.pending.remove(token);
         }
         Ok(())
@@ -91,6 +93,7 @@ impl SessionListener {
                     use io::ErrorKind::{ConnectionAborted, Interrupted, WouldBlock};
                     if !matches!(error.kind(), WouldBlock | Interrupted | ConnectionAborted) {
                         // No descriptors, most likely: those who have not introduced themselves make room.
+                        warn!(%error, "connections cannot be accepted: the oldest pending one is closed");
                         self.pending.evict_one();
                         std::thread::sleep(EXHAUSTED_PAUSE);
                     }
@@ -123,6 +126,7 @@ impl SessionListener {
                 let _ = self.poll.remove(&stream).and_then(|()| self.open_session(stream, client, *request));
             }
             Ok(Opened::Refused(refusal)) => {
+                info!(%client, code = refusal.code, reason = refusal.message, "session refused");
                 let _ = send(&mut stream, &FromServer::Refused(refusal));
             }
             Ok(Opened::Flow(header)) if header.kind == HeaderKind::Address => self.note_address(header, client),
@@ -133,7 +137,8 @@ impl SessionListener {
                     let _ = session.try_send(SessionInput::Stream(header.flow, stream));
                 }
             }
-            Ok(Opened::Incomplete) | Err(_) => {}
+            Err(error) => debug!(%client, %error, "connection closed before it asked for anything"),
+            Ok(Opened::Incomplete) => {}
         }
     }
 
@@ -149,7 +154,10 @@ impl SessionListener {
     fn open_session(&self, mut control: TcpStream, client: SocketAddr, request: SessionRequest) -> io::Result<()> {
         let share = match admit(&request.open, &self.shared.limits, client.ip(), &self.shared.occupancy) {
             Ok(share) => share,
-            Err(refusal) => return send(&mut control, &FromServer::Refused(refusal)),
+            Err(refusal) => {
+                info!(%client, code = refusal.code, reason = refusal.message, "session not admitted");
+                return send(&mut control, &FromServer::Refused(refusal));
+            }
         };
         let (shared, signal) = (Arc::clone(&self.shared), Arc::clone(&self.signal));
         std::thread::Builder::new().name("session".into()).spawn(move || {

@@ -13,6 +13,7 @@ use std::thread::JoinHandle;
 
 use leadline_sys::net;
 use leadline_wire::{ErrorReport, ServeSpec};
+use tracing::info;
 
 use crate::control_signal::ControlSignal;
 use crate::events::{input_error, system_error};
@@ -52,6 +53,7 @@ pub fn start(spec: &ServeSpec, signal: &Arc<ControlSignal>) -> Result<Server, Er
     let (port, sessions) = on_one_port(&addresses, spec.port, bind_both, |(listener, _)| listener)?;
     let (http_port, plain) = on_one_port(&addresses, spec.http_port, bind_tcp, |listener| listener)?;
     let (https_port, secure) = on_one_port(&addresses, spec.https_port, bind_tcp, |listener| listener)?;
+    info!(bind = spec.bind.join(", "), port, http_port, https_port, needs_key = spec.key.is_some(), "listening");
     let per_peer = spec.per_peer.clone().unwrap_or_default();
     let most_per_peer = per_peer.connections as usize;
     let limits = admission::Limits { longest_ms: spec.longest_ms, most_flows: spec.most_flows, per_peer };

@@ -16,6 +16,7 @@ use leadline_transport::{
     encode_frame, FrameDecoder, FromClient, FromServer, Open, Refusal, SessionRequest, Work, FRAME_LIMIT_BYTES,
 };
 use leadline_wire::{Direction, Protocol};
+use tracing::info;
 
 use super::admission;
 use super::shared::{ServerShared, SessionEntry, SessionInput};
@@ -106,9 +107,17 @@ pub fn run(
     let (most_bps, idle) =
         (shared.limits.per_peer.rate_bps, Duration::from_millis(shared.limits.per_peer.idle_ms).min(SETUP_TIMEOUT));
     let session = Session { control, open, token, inputs, waker, signal: Arc::default(), most_bps, idle };
+    log_opened(&session.open, client);
     let result = session.serve(&accepted, server);
     drop(guard);
+    let failure = result.as_ref().err().map(tracing::field::display);
+    info!(%client, failure, "session closed");
     result
+}
+
+fn log_opened(open: &Open, client: SocketAddr) {
+    let Open { work, flows, direction, duration_ms, .. } = open;
+    info!(%client, ?work, flows, ?direction, duration_ms, "session opened");
 }
 
 /// While it lives the session is known; with it the relaying thread ends too.

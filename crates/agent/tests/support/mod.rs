@@ -2,7 +2,7 @@
 //! only a defect meets them.
 #![allow(dead_code, reason = "each test file uses its own part")]
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver};
@@ -32,11 +32,12 @@ impl Agent {
 
     /// Start one; its first event is still to come.
     pub fn start_without_reader() -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_leadline-agent"))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
+        Self::spawn(&mut Command::new(env!("CARGO_BIN_EXE_leadline-agent")))
+    }
+
+    /// Start one with the command's arguments, environment and stderr.
+    pub fn spawn(command: &mut Command) -> Self {
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let (tell, events) = mpsc::channel();
         let stdout = BufReader::new(child.stdout.take().unwrap());
         std::thread::spawn(move || {
@@ -156,6 +157,13 @@ impl Agent {
             }
             _ => None,
         });
+    }
+
+    /// Its stderr, if that is a pipe, to its end.
+    pub fn stderr(&mut self) -> String {
+        let mut text = String::new();
+        self.child.stderr.take().unwrap().read_to_string(&mut text).unwrap();
+        text
     }
 
     /// End its stdin.

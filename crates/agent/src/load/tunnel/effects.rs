@@ -13,6 +13,7 @@ use leadline_tunnel::client::effects::{
 use leadline_tunnel::client::phase::{Phase, PHASES};
 use leadline_tunnel::client::server::Server;
 use leadline_tunnel::openvpn::framing::set_length;
+use tracing::debug;
 
 use super::fleet::{Fleet, Times};
 use super::inner_traffic::{Breakage, InnerTraffic};
@@ -139,11 +140,13 @@ impl Effects for ClientEffects<'_> {
     }
 
     fn entered(&mut self, from: Phase, to: Phase) {
+        debug!(client = self.socket.client, ?from, ?to, "VPN client changes its phase");
         self.phases[from as usize] -= 1;
         self.phases[to as usize] += 1;
     }
 
     fn failed(&mut self, name: &'static str, detail: &str) {
+        debug!(client = self.socket.client, cause = name, detail, "VPN client's attempt failed");
         self.failures.count(name, 1, || detail.to_owned());
     }
 

@@ -6,6 +6,7 @@ use std::io;
 use leadline_sys::clock::monotonic_ns;
 use leadline_tunnel::client::phase::Phase;
 use leadline_tunnel::client::Input;
+use tracing::debug;
 
 use super::client::Client;
 use super::worker::{Worker, TIMER_BATCH};
@@ -24,6 +25,12 @@ impl Worker {
     /// The time is over: wait for the last answers, end the traffic, and leave in order.
     pub fn tear_down(&mut self, signal: &ControlSignal) -> io::Result<()> {
         let began_ns = monotonic_ns();
+        debug!(
+            thread = self.number,
+            clients = self.clients.len(),
+            stopped = signal.stopped(),
+            "VPN clients are to leave"
+        );
         self.pings_since_ns = None;
         for index in 0..self.clients.len() {
             self.hand(index, began_ns, Input::StopPings);
