@@ -17,7 +17,7 @@ from leadline.statistics.means import batch_means
 BATCH = 5
 """Values in a batch: the 5 of MSER-5."""
 LEAST_BATCHES = 10
-"""Of fewer batches no part can be told from the rest."""
+"""Of fewer batches no part can be distinguished from the rest."""
 TOLERANCE = 6.0
 """How far above its minimum the statistic may be where the kept part begins, divided by the number of batches: an
 ordinary batch raises or lowers it by about 1. The minimum itself drops ordinary batches that happen to be outliers."""
