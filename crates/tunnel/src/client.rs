@@ -1,7 +1,8 @@
-//! One VPN client's life as a machine: attempts and retries, verification of what the server assigned, scheduled actions, renewals
-//! and teardown. It is given events and the time, and has its [`Effects`] carried out; it owns no socket, reads no clock and never
-//! waits. The driver hands it each [`Input`], calls `poll` until that says `Wait`, then sets a timer for `deadline_ns`.
-//! `attempt` is the way up and what follows a failure, `verification` what makes a tunnel `configured`, `teardown` its end.
+//! The life of one VPN client as a state machine: attempts and retries, verification of the assigned configuration,
+//! scheduled actions, renewals and teardown. It receives events with their time and acts through [`Effects`]; it owns
+//! no socket, reads no clock and never waits. The driver passes each [`Input`], calls `poll` until it returns `Wait`,
+//! then sets a timer for `deadline_ns`. `attempt` connects and handles failures, `verification` decides whether a
+//! tunnel is `configured`, `teardown` ends it.
 
 pub mod assigned_config;
 mod attempt;
@@ -36,51 +37,51 @@ use crate::inside::icmp;
 use crate::openvpn::client::{Client as Session, Counters, Failure, Received};
 use crate::openvpn::config::Token;
 
-/// What has happened outside of a client.
+/// An event for a client.
 #[derive(Debug)]
 pub enum Input {
-    /// Its arrival is due since this time, ns.
+    /// The client's arrival is due.
     Arrive {
-        /// When, ns.
+        /// Since when, ns.
         due_ns: u64,
     },
-    /// The TCP connection is made.
+    /// The TCP connection is established.
     Connected,
-    /// The TCP connection could not be made.
+    /// The TCP connection could not be established.
     ConnectFailed(SocketError),
-    /// The packets of a batch have been handed to `receive`.
+    /// All packets of a batch have been passed to `receive`.
     BatchReceived,
-    /// The socket has sent what waited for room.
+    /// The socket has sent the data that waited for buffer space.
     Writable,
     /// The socket failed, or the server closed the connection.
     SocketFailed(SocketError),
-    /// The timer for `deadline_ns` has run out.
+    /// The timer for `deadline_ns` has expired.
     TimerDue,
     /// A scheduled action is due.
     Act {
-        /// What the client does.
+        /// The action.
         action: Action,
         /// Since when it is due, ns.
         due_ns: u64,
     },
-    /// The client alone holds the addresses and the number now that another client held too.
+    /// No other client holds this client's addresses and peer id any more.
     ClaimFreed,
-    /// Configured clients ping from now on.
+    /// Configured clients start to ping.
     StartPings,
-    /// No client pings any more.
+    /// All clients stop pinging.
     StopPings,
-    /// Find out which sizes of packets get through the tunnel.
+    /// Start to probe which packet sizes pass through the tunnel.
     ProbeSizes,
-    /// The fleet leaves.
+    /// The fleet disconnects.
     Leave,
 }
 
-/// A scheduled action.
+/// A scheduled action of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Negotiate new keys.
     Renegotiate,
-    /// Leave without a farewell and connect again.
+    /// Drop the tunnel without an exit notification and connect again.
     Reconnect,
 }
 
@@ -88,18 +89,18 @@ pub enum Action {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Progress {
-    /// Call `poll` again, with the present time.
+    /// Call `poll` again with the current time.
     Again,
     /// Nothing to do until the next input or `deadline_ns`.
     Wait,
 }
 
-/// A client's first success, which its report is about.
+/// A client's first success, which its report describes.
 #[derive(Clone, Copy, Debug)]
 pub struct Success {
-    /// When the steps of that attempt were done.
+    /// The times of that attempt's steps.
     pub steps: Steps,
-    /// What the server assigned.
+    /// The assigned configuration.
     pub assigned: AssignedConfig,
 }
 
@@ -108,57 +109,58 @@ pub struct VpnClient {
     number: u32,
     settings: Arc<Settings>,
     phase: Phase,
-    /// The OpenVPN session of the present attempt; `None` before it begins to negotiate and after it has ended.
+    /// The OpenVPN session of the current attempt; `None` before it negotiates and after it has ended.
     session: Option<Box<Session>>,
-    /// When the session is to be polled, ns. `None` without a session, and while it waits for packets alone.
+    /// When to poll the session, ns. `None` without a session, and while the session waits for packets only.
     session_due_ns: Option<u64>,
-    /// Whether the session is to be polled now.
+    /// Whether the session has to be polled now.
     is_session_due: bool,
-    /// What the session failed by; the attempt ends once the session has sent its last packets.
+    /// The session's failure; the attempt ends when the session has sent its last packets.
     ending: Option<Failure>,
-    /// When the batch was received that is still to be looked at, ns.
+    /// When the batch that is not processed yet was received, ns.
     batch_ns: Option<u64>,
-    /// What the session's counters were when they were last added to the driver's.
+    /// The session's counters when they were last added to the driver's.
     counted: Counters,
-    /// The present attempt, or the last one; its number is 0 before the first.
+    /// The current or last attempt; its number is 0 before the first.
     current: Attempt,
-    /// When the present attempt began, ns.
+    /// When the current attempt began, ns.
     began_ns: u64,
-    /// When the present attempt is given up, ns. Set from an attempt's beginning until the fleet leaves; not before `began_ns`; it only
-    /// moves to later times within an attempt. It ends `Connecting`, `Asking`, `Negotiating` and `Overdue`.
+    /// When the current attempt times out, ns. Set from the beginning of an attempt until the fleet disconnects; not
+    /// before `began_ns`; within an attempt it only moves to later times. It ends the phases `Connecting`, `Asking`,
+    /// `Negotiating` and `Overdue`.
     give_up_ns: Option<u64>,
-    /// When the next attempt is due, ns. Set in `Resting` alone.
+    /// When the next attempt is due, ns. Set only in the phase `Resting`.
     retry_ns: Option<u64>,
     first_due_ns: Option<u64>,
-    /// Which server the next attempt goes to: each failure goes on to the next one.
+    /// Index of the next attempt's server, modulo the number of servers; each failure increments it.
     server_turn: u32,
-    /// What the server gave to show instead of a password; it outlives an attempt.
+    /// The server's token, which replaces the password; it is kept between attempts.
     token: Option<Token>,
     /// Failures since the client was last configured.
     failures: u32,
-    /// When the first failure was that no success has followed, ns.
+    /// Time of the first failure since the last success, ns.
     failed_ns: Option<u64>,
-    /// Of the attempts that are over.
+    /// Retransmissions of ended attempts.
     retransmits: u32,
-    /// What the server last assigned.
+    /// The last assigned configuration.
     assigned: Option<Box<AssignedConfig>>,
     success: Option<Box<Success>>,
-    /// When the server was last heard, ns, where the present attempt's session has ended.
+    /// When the server was last heard, ns, if the current attempt's session has ended.
     heard_ns: Option<u64>,
     log: AttemptLog,
     renewal: Renewal,
     echoes: Echoes,
-    /// Packets that came out of the tunnel, and that went into it.
+    /// Packets received from the tunnel, and sent into it.
     packets_received: u64,
     packets_sent: u64,
-    /// Whether its arrival has ended, configured or not.
+    /// Whether the client's arrival has ended, configured or not.
     has_arrived: bool,
-    /// Whether the fleet leaves: what ends now is no failure, and nothing begins.
+    /// Whether the fleet disconnects: an ending tunnel is no failure then, and no attempt begins.
     is_leaving: bool,
 }
 
 impl VpnClient {
-    /// A client whose arrival is not due yet; `server_turn` says which server it begins with.
+    /// Creates a client whose arrival is not due yet; `server_turn` selects its first server.
     pub fn new(number: u32, settings: Arc<Settings>, server_turn: u32) -> Self {
         Self {
             number,
@@ -193,7 +195,7 @@ impl VpnClient {
         }
     }
 
-    /// Take an input; where it says `Again`, call `poll` until that says `Wait`.
+    /// Handles an input; if it returns `Again`, call `poll` until that returns `Wait`.
     pub fn handle(&mut self, now_ns: u64, input: Input, effects: &mut impl Effects) -> Progress {
         match input {
             Input::Arrive { due_ns } => self.begin(now_ns, due_ns, Occasion::Arrival, effects),
@@ -214,7 +216,7 @@ impl VpnClient {
         self.progress()
     }
 
-    /// Do one step of what is due now.
+    /// Performs one step of the work that is due now.
     pub fn poll(&mut self, now_ns: u64, effects: &mut impl Effects) -> Progress {
         if self.is_session_due {
             self.step_session(now_ns, effects);
@@ -224,11 +226,11 @@ impl VpnClient {
         self.progress()
     }
 
-    /// Take one packet from the socket, of TCP without its length; `arrived_ns` is when the kernel had it. Once all packets of a batch
-    /// are taken, `Input::BatchReceived` follows.
+    /// Handles one packet from the socket, over TCP without its length; `arrived_ns` is when the kernel received it.
+    /// After all packets of a batch, `Input::BatchReceived` follows.
     #[inline]
     pub fn receive(&mut self, now_ns: u64, arrived_ns: u64, packet: &mut [u8], inbox: &mut impl Inbox) {
-        // Without a session it is what was under way when the attempt ended.
+        // Without a session, the packet was in transit when the attempt ended.
         let Some(session) = &mut self.session else { return };
         match session.handle(now_ns, packet) {
             Received::Payload(payload) => {
@@ -244,7 +246,8 @@ impl VpnClient {
         }
     }
 
-    /// Seal a packet for the tunnel and put it into the outgoing buffer; returns whether it will be sent. `flush` follows.
+    /// Seals a packet for the tunnel into the outgoing buffer; returns whether it will be sent. Call `flush`
+    /// afterwards.
     #[inline]
     pub fn send(&mut self, now_ns: u64, packet: &[u8], socket: &mut impl Socket) -> bool {
         let Some(session) = &mut self.session else { return false };
@@ -253,7 +256,7 @@ impl VpnClient {
         is_sent
     }
 
-    /// Send what `send` has put into the outgoing buffer.
+    /// Sends the packets in the outgoing buffer.
     pub fn flush(&mut self, now_ns: u64, effects: &mut impl Effects) {
         let flushed = effects.socket().flush();
         if flushed.refused > 0 {
@@ -266,17 +269,17 @@ impl VpnClient {
         }
     }
 
-    /// This many packets that `send` had counted were not sent after all.
+    /// Corrects the count of `send` by packets that were not sent.
     pub fn not_sent(&mut self, packets: u64) {
         self.packets_sent = self.packets_sent.saturating_sub(packets);
     }
 
-    /// Accept renewed keys that the server has not refused for long enough.
+    /// Accepts renewed keys that the server has not refused for long enough.
     pub fn accept_silence(&mut self, now_ns: u64, figures: &mut impl Figures) {
         self.renewal.accept_silence(now_ns, figures);
     }
 
-    /// When `Input::TimerDue` is to be handed in, ns; `None` while the client only waits for packets.
+    /// When `Input::TimerDue` has to be passed, ns; `None` while the client only waits for packets.
     #[inline]
     pub fn deadline_ns(&self) -> Option<u64> {
         let own_ns = match self.phase {
@@ -291,22 +294,22 @@ impl VpnClient {
         earlier(own_ns, self.session_due_ns)
     }
 
-    /// Its number in the fleet.
+    /// The client's number in the fleet.
     pub fn number(&self) -> u32 {
         self.number
     }
 
-    /// How far it is.
+    /// The client's phase.
     pub fn phase(&self) -> Phase {
         self.phase
     }
 
-    /// What the server last assigned.
+    /// The last assigned configuration.
     pub fn assigned(&self) -> Option<&AssignedConfig> {
         self.assigned.as_deref()
     }
 
-    /// Why the present attempt ended, or the first check that it missed.
+    /// Why the current attempt ended, or the first check that failed.
     pub fn cause(&self) -> Option<&'static str> {
         self.current.cause
     }
@@ -321,39 +324,39 @@ impl VpnClient {
         self.success.as_deref()
     }
 
-    /// The present attempt, or the last one.
+    /// The current or last attempt.
     pub fn attempt(&self) -> Option<Attempt> {
         let is_pushed = self.current.steps.pushed_ns.is_some();
         let assigned = self.assigned.as_deref().copied().filter(|_| is_pushed);
         (self.current.number > 0).then_some(Attempt { assigned, ..self.current })
     }
 
-    /// The attempts before the present one that are kept.
+    /// The stored attempts before the current one.
     pub fn earlier_attempts(&self) -> impl Iterator<Item = Attempt> + '_ {
         self.log.iter()
     }
 
-    /// When the server was last heard in the present attempt, ns.
+    /// When the server was last heard in the current attempt, ns.
     pub fn heard_ns(&self) -> Option<u64> {
         self.session.as_ref().map_or(self.heard_ns, |session| session.last_received_ns())
     }
 
-    /// Control packets that were sent again, in all attempts.
+    /// Retransmitted control packets of all attempts.
     pub fn retransmits(&self) -> u32 {
         self.retransmits + self.session.as_ref().map_or(0, |session| session.retransmits())
     }
 
-    /// The local address of the present attempt.
+    /// The local address of the current attempt.
     pub fn local(&self) -> Option<SocketAddr> {
         self.current.local
     }
 
-    /// Packets that came out of the tunnel.
+    /// Packets received from the tunnel.
     pub fn packets_received(&self) -> u64 {
         self.packets_received
     }
 
-    /// Packets that went into the tunnel.
+    /// Packets sent into the tunnel.
     pub fn packets_sent(&self) -> u64 {
         self.packets_sent
     }
@@ -363,22 +366,22 @@ impl VpnClient {
         self.echoes.pings()
     }
 
-    /// Until when a refusal of renewed keys may still come, ns.
+    /// Until when the server may still refuse renewed keys, ns.
     pub fn refusable_until_ns(&self) -> Option<u64> {
         self.renewal.refusable_until_ns()
     }
 
-    /// Whether the client is up and has something left to send or to wait for, its farewell among it.
+    /// Whether the client is up and has something left to send or to wait for, including its exit notification.
     pub fn is_session_waiting(&self) -> bool {
         self.phase.is_up() && self.session_due_ns.is_some()
     }
 
-    /// Whether sizes of packets are still being found out.
+    /// Whether packet sizes are still being probed.
     pub fn is_probing_sizes(&self) -> bool {
         self.echoes.is_probing_sizes()
     }
 
-    /// The sizes of packets that get through, where they were found out.
+    /// The packet sizes that pass, if they were probed.
     pub fn packet_sizes(&self) -> Option<PacketSizes> {
         self.echoes.packet_sizes()
     }
@@ -391,7 +394,7 @@ impl VpnClient {
         }
     }
 
-    /// Count what the session made of a batch, and look at it once the session has taken what is due.
+    /// Adds the session's counts of a batch, and processes the batch when the session has nothing due.
     fn batch_received(&mut self, now_ns: u64, effects: &mut impl Effects) {
         if let Some(session) = &self.session {
             let counters = *session.counters();
@@ -407,7 +410,7 @@ impl VpnClient {
         }
     }
 
-    /// Send the replies that a batch calls for, and look at the verification.
+    /// Sends the replies to a batch, and checks the verification.
     fn look_at_batch(&mut self, now_ns: u64, effects: &mut impl Effects) {
         if !effects.scratch().replies.is_empty() {
             let mut replies = std::mem::take(&mut effects.scratch().replies);
@@ -425,7 +428,7 @@ impl VpnClient {
         }
     }
 
-    /// Data that went through the tunnel may have used its keys up, and puts keepalives off.
+    /// Data through the tunnel may have used up its keys, and postpones keepalives.
     #[inline]
     fn watch_session(&mut self) {
         if let Some(session) = &self.session {
@@ -438,7 +441,7 @@ impl VpnClient {
         self.phase = phase;
     }
 
-    /// Build an echo request in the driver's buffer and send it; returns whether it will be sent.
+    /// Builds an echo request in the driver's buffer and sends it; returns whether it will be sent.
     fn send_echo(
         &mut self,
         now_ns: u64,
@@ -460,12 +463,12 @@ impl VpnClient {
         self.flush(now_ns, effects);
     }
 
-    /// Ping from when all clients do, if this one does; it was configured at `at_ns`. Where some clients are settled only they ping, for
-    /// their pings tell what the arrivals do to others.
+    /// Starts this client's pings when all clients ping, if this client does; it was configured at `at_ns`. If some
+    /// clients are settled, only they ping, because their pings measure the effect of arrivals on others.
     fn ping_from(&mut self, at_ns: u64, effects: &mut impl Effects) {
         let Some(pings) = self.settings.pings.filter(|pings| self.number < pings.clients) else { return };
         let Some(since_ns) = effects.pings_since_ns() else { return };
-        // Spread over one gap, or all pings of a storm's clients would go out together.
+        // The pings are spread over one gap; otherwise all clients of a storm would ping at the same time.
         let share = u128::from(pings.gap_ns) * u128::from(self.number) / u128::from(pings.clients);
         let share_ns = u64::try_from(share).unwrap_or(pings.gap_ns);
         self.echoes.ping_from(Some(at_ns.max(since_ns).saturating_add(share_ns)));
@@ -492,7 +495,7 @@ fn is_icmp(packet: &[u8]) -> bool {
     }
 }
 
-/// Split the first IP packet off those that follow it, by the length in its header.
+/// Splits off the first IP packet by the length in its header.
 fn first_packet(packets: &[u8]) -> Option<(&[u8], &[u8])> {
     let word = |at: usize| Some(usize::from(u16::from_be_bytes([*packets.get(at)?, *packets.get(at + 1)?])));
     let length = match packets.first()? >> 4 {

@@ -1,5 +1,5 @@
-//! VPN tunnels as machines: given bytes and a time, they say what to send and what to deliver. They own no socket and no TUN device;
-//! the agent moves the bytes.
+//! VPN tunnels as state machines: they receive bytes and a time, and return what to send and what to deliver. They
+//! own no socket and no TUN device; the agent moves the bytes.
 
 pub mod client;
 pub mod inside;

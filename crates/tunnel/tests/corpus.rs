@@ -1,4 +1,4 @@
-//! The kept corpus of `fuzz/` through this crate's parsers.
+//! Runs the stored corpus of `fuzz/` through this crate's parsers.
 
 #[path = "../../../fuzz/src/corpus.rs"]
 mod corpus;

@@ -1,4 +1,5 @@
-//! The kept corpus of what comes out of tunnels through the functions that cargo-fuzz drives, and segments made up here.
+//! Runs the stored corpus of packets inside tunnels, and generated segments, through the functions that cargo-fuzz
+//! drives.
 
 use proptest::prelude::*;
 
@@ -12,7 +13,7 @@ fn the_kept_corpus_holds() {
     corpus::hold(targets::TARGETS);
 }
 
-/// A segment as `segments` takes it: near the right numbers more often than not, so that some are believed.
+/// A segment in the input format of `segments`: usually near the expected numbers, so that some are accepted.
 fn segment() -> impl Strategy<Value = Vec<u8>> {
     let flags = prop_oneof![Just(0x10u8), Just(0x12), Just(0x02), Just(0x11), Just(0x14), Just(0x18), any::<u8>()];
     let near = || prop_oneof![Just(0i16), -3i16..4, any::<i16>()];

@@ -1,5 +1,5 @@
-//! Data packets that OpenVPN 2.6.14's server sent, with the keys that its client printed of them (`--verb 11`): keepalives, and
-//! echo requests of 628 bytes that it had compressed.
+//! Data packets that a server of OpenVPN 2.6.14 sent, with the keys that its client printed (`--verb 11`):
+//! keepalives, and compressed echo requests of 628 bytes.
 
 use leadline_tunnel::openvpn::client::PING;
 use leadline_tunnel::openvpn::data::{DataChannel, DataCipher, DataError, DataOptions, Framing};
@@ -26,7 +26,7 @@ fn opened(mut channel: DataChannel, packet: &str) -> Vec<u8> {
     payload
 }
 
-/// `ping -s 600 -p 41` from the server: after the time stamp, one byte over and over.
+/// Checks `ping -s 600 -p 41` from the server: after the time stamp, one byte repeats.
 fn assert_echo_request(packet: &[u8]) {
     assert_eq!(packet.len(), 628);
     assert_eq!((packet[0], packet[9], packet[20]), (0x45, 1, 8), "IPv4, ICMP, echo request");

@@ -1,5 +1,6 @@
-//! WireGuard machines talking to each other in memory: handshakes, data, roaming, refusals, and whatever the network may throw.
-//! boringtun keeps its own time, so nothing here waits for a timer: everything happens in the first instants of a session.
+//! Tests of WireGuard machines that communicate in memory: handshakes, data, roaming, refusals, and hostile
+//! datagrams. boringtun reads its own clock, so no test waits for a timer: everything happens in the first moments of
+//! a session.
 
 #![allow(clippy::unwrap_used)] // a test may panic, and clippy only knows that of functions marked as tests
 
@@ -10,11 +11,11 @@ use proptest::prelude::*;
 
 const SPACE: usize = 2048;
 
-/// One end: the machine, where it is, and what came out of it.
+/// One end: the machine, its address, and its output.
 struct End {
     machine: Machine,
     at: SocketAddr,
-    /// Datagrams under way: where to, and what.
+    /// Datagrams in transit: destination and bytes.
     outbox: Vec<(SocketAddr, Vec<u8>)>,
     delivered: Vec<Vec<u8>>,
     now_ns: u64,
@@ -68,7 +69,7 @@ fn peer(secret: u8, endpoint: Option<&str>, allowed: &[&str]) -> PeerConfig {
     }
 }
 
-/// Carries datagrams between ends until none are under way.
+/// Carries datagrams between ends until none are in transit.
 fn exchange(ends: &mut [&mut End]) {
     loop {
         let mut moved = false;
@@ -87,7 +88,7 @@ fn exchange(ends: &mut [&mut End]) {
     }
 }
 
-/// A minimal IP packet: header and payload; WireGuard looks at version, length and addresses only.
+/// A minimal IP packet with header and payload; WireGuard reads version, length and addresses only.
 fn ip(source: &str, destination: &str, payload: &[u8]) -> Vec<u8> {
     let (source, destination): (IpAddr, IpAddr) = (source.parse().unwrap(), destination.parse().unwrap());
     let mut packet;
@@ -112,7 +113,7 @@ fn ip(source: &str, destination: &str, payload: &[u8]) -> Vec<u8> {
     packet
 }
 
-/// A gateway that knows one client, and that client.
+/// A gateway with one client, and that client.
 fn pair() -> (End, End) {
     let gateway = End::new(1, "10.81.0.1:51820", &[peer(2, None, &["10.83.0.2/32", "fd83::2/128"])]);
     let client = End::new(2, "10.81.1.1:40000", &[peer(1, Some("10.81.0.1:51820"), &["10.82.0.0/24", "fd82::/64"])]);
@@ -142,7 +143,7 @@ fn a_handshake_and_packets_both_ways() {
     }
     exchange(&mut [&mut gateway, &mut client]);
 
-    assert_eq!(gateway.delivered, up, "those that waited for the handshake arrive too, in order");
+    assert_eq!(gateway.delivered, up, "packets that waited for the handshake arrive in order");
     assert_eq!(client.delivered, down);
     let (at_gateway, at_client) = (gateway.machine.counters(), client.machine.counters());
     assert_eq!((at_client.handshakes, at_gateway.handshakes, at_client.initiations_sent), (1, 1, 1));
@@ -176,9 +177,9 @@ fn keepalive_opens_the_session_without_data() {
 #[test]
 fn wrong_key_gets_no_answer() {
     let (mut gateway, mut client) = connected();
-    // Knows the gateway's public key, but has a private key that the gateway was not told of.
+    // Has the gateway's public key, but the gateway does not know its own key.
     let mut stranger = End::new(3, "10.81.1.3:3", &[peer(1, Some("10.81.0.1:51820"), &["0.0.0.0/0"])]);
-    // Has the right private key, but another idea of the gateway's.
+    // Has the right private key, but a wrong public key of the gateway.
     let mut misled = End::new(2, "10.81.1.4:4", &[peer(9, Some("10.81.0.1:51820"), &["0.0.0.0/0"])]);
     for end in [&mut stranger, &mut misled] {
         end.packet(&ip("10.83.0.2", "10.82.0.2", b"let me in"));
@@ -261,7 +262,7 @@ fn unroutable_host_packets_are_counted() {
     assert_eq!((dropped.no_peer, dropped.not_ip, dropped.no_space, dropped.queue_full), (1, 2, 1, 44));
     assert_eq!(gateway.machine.counters().dropped.no_endpoint, 1);
     exchange(&mut [&mut gateway, &mut client]);
-    assert_eq!(gateway.delivered.len(), 256, "none but the counted ones are lost");
+    assert_eq!(gateway.delivered.len(), 256, "only the counted packets are lost");
 }
 
 #[test]
@@ -290,7 +291,7 @@ fn lengths_inside_the_tunnel_are_checked() {
     odd.extend_from_slice(b"padding");
     client.packet(&odd);
     exchange(&mut [&mut gateway, &mut client]);
-    assert_eq!(gateway.delivered, [ip("10.83.0.2", "10.82.0.2", b"abc")], "padding is cut off");
+    assert_eq!(gateway.delivered, [ip("10.83.0.2", "10.82.0.2", b"abc")], "padding is removed");
     assert_eq!(gateway.machine.counters().dropped.malformed, 1);
 }
 
@@ -318,14 +319,15 @@ proptest! {
     #[test]
     fn damaged_message_is_refused(place in any::<prop::sample::Index>(), bit in 0u8..8, cut in any::<prop::sample::Index>()) {
         let (mut gateway, mut client) = pair();
-        // Every message of a session in turn: initiation, response, keepalive and data, each damaged before it goes on as it was.
+        // Each message of a session: initiation, response, keepalive and data. A damaged copy of each is sent before
+        // the original.
         client.packet(&ip("10.83.0.2", "10.82.0.2", b"payload"));
         for _ in 0..4 {
             for forward in [true, false] {
                 let (from, to) = if forward { (&mut client, &mut gateway) } else { (&mut gateway, &mut client) };
                 for (_, datagram) in std::mem::take(&mut from.outbox) {
                     let mut damaged = datagram.clone();
-                    // The second MAC of a handshake message is only looked at under load.
+                    // The second MAC of a handshake message is only checked under load.
                     let checked = datagram.len() - if datagram[0] < 3 { 16 } else { 0 };
                     damaged[place.index(checked)] ^= 1 << bit;
                     let before = (to.machine.counters().dropped.total(), to.delivered.len());

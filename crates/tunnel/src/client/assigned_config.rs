@@ -1,5 +1,6 @@
-//! What a server assigned to one client, out of all that it pushed: addresses, the server's end, number, cipher, MTU. Pure. Whether
-//! it is what the test expects, `expectation` says; whether another client holds the same, the driver knows.
+//! The configuration that a server assigned to one client, extracted from the pushed options: addresses, server
+//! address, peer id, cipher, MTU. Has no side effects. `expectation` compares it with the test's expectation; the
+//! driver knows whether another client holds the same.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -9,33 +10,33 @@ use crate::openvpn::message::net::Net;
 use crate::openvpn::message::push::{Pushed, Topology};
 use crate::openvpn::profile::Transport;
 
-/// The tunnel's MTU where neither server nor profile sets one (OpenVPN's `tun-mtu`).
+/// Default MTU of the tunnel if neither server nor profile sets one (OpenVPN's `tun-mtu`), bytes.
 const USUAL_MTU: u16 = 1500;
 
-/// What a server assigned to one client.
+/// The configuration that a server assigned to one client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AssignedConfig {
     /// The client's IPv4 address.
     pub ipv4: Option<Ipv4Addr>,
     /// The client's IPv6 address.
     pub ipv6: Option<Ipv6Addr>,
-    /// The server's IPv4 address inside of the tunnel.
+    /// The server's IPv4 address inside the tunnel.
     pub server_ipv4: Option<Ipv4Addr>,
-    /// The server's IPv6 address inside of the tunnel.
+    /// The server's IPv6 address inside the tunnel.
     pub server_ipv6: Option<Ipv6Addr>,
-    /// The client's number. Over UDP it names one client of the server; over TCP the connection does that, and servers before 2.6
-    /// push `peer-id 0` to every client.
+    /// The client's peer id. Over UDP it identifies one client of the server. Over TCP the connection does, and
+    /// servers before 2.6 push `peer-id 0` to every client.
     pub peer_id: Option<u32>,
     /// The server.
     pub server: Server,
     /// The data cipher.
     pub cipher: Option<DataCipher>,
-    /// The longest packet, bytes.
+    /// Maximum packet length, bytes.
     pub mtu: u16,
 }
 
 impl AssignedConfig {
-    /// Out of what this server pushed; `profile_mtu` is the profile's own.
+    /// Extracts the configuration from the options that this server pushed; `profile_mtu` is the profile's MTU.
     pub fn new(server: Server, pushed: &Pushed, cipher: Option<DataCipher>, profile_mtu: Option<u16>) -> Self {
         Self {
             ipv4: pushed.ifconfig.map(|(own, _)| own),
@@ -49,7 +50,7 @@ impl AssignedConfig {
         }
     }
 
-    /// The server and the client's number there, where the server tells its clients apart by it.
+    /// The server and the client's peer id there, if the server identifies clients by it.
     pub fn place(&self) -> Option<(SocketAddr, u32)> {
         match self.server.transport {
             Transport::Udp => Some((self.server.address, self.peer_id?)),
@@ -62,7 +63,8 @@ impl AssignedConfig {
         self.ipv4.map(IpAddr::from).into_iter().chain(self.ipv6.map(IpAddr::from))
     }
 
-    /// The addresses that the verification echo goes from and to: to the one that is expected to answer, else to the server's end.
+    /// Source and destination of the verification echo: the destination is the expected address, or the server's
+    /// address.
     pub fn echo_ends(&self, expected: Option<IpAddr>) -> Option<(IpAddr, IpAddr)> {
         match expected {
             Some(to @ IpAddr::V4(_)) => Some((self.ipv4?.into(), to)),
@@ -74,14 +76,14 @@ impl AssignedConfig {
         }
     }
 
-    /// Whether traffic that began with the other configuration can go on with this one.
+    /// Whether traffic that began with the other configuration can continue with this one.
     pub fn carries_traffic_of(&self, other: &Self) -> bool {
         (self.ipv4, self.ipv6, self.mtu) == (other.ipv4, other.ipv6, other.mtu)
     }
 }
 
-/// The server's own address. `net30` gives the client a peer that never answers, and pushes a route to the server instead:
-/// to it alone, or to the whole network of which it has the first address.
+/// The server's own address. `net30` gives the client a peer address that never answers, and pushes a route to the
+/// server instead: to the server alone, or to the whole network whose first address it has.
 fn server_ipv4(pushed: &Pushed) -> Option<Ipv4Addr> {
     let (own, other) = pushed.ifconfig?;
     match pushed.topology.unwrap_or(Topology::Net30) {
@@ -96,7 +98,7 @@ fn server_ipv4(pushed: &Pushed) -> Option<Ipv4Addr> {
     }
 }
 
-/// The address that a server takes of a network.
+/// The address that a server takes from a network.
 fn first_of(net: Net) -> Option<Ipv4Addr> {
     match net.address() {
         IpAddr::V4(address) if net.bits() >= 31 => Some(address),

@@ -1,5 +1,5 @@
-//! An attempt from its beginning to its options, and what follows a failure: the next attempt after a rest, or none. Owns what each
-//! event of the session and of the socket means to a client, and the names of failures.
+//! An attempt from its beginning to its options, and the reaction to a failure: the next attempt after a delay, or
+//! none. Owns the reaction to each event of the session and of the socket, and the names of failures.
 
 use leadline_wire::FailureCause;
 
@@ -12,14 +12,14 @@ use crate::openvpn::client::{Client as Session, Counters, Event, Failure, Output
 use crate::openvpn::packet::{Header, Opcode};
 use crate::openvpn::profile::Transport;
 
-/// The rest after a failure, ns; doubled after each further one, as OpenVPN 2.6 and later do (`connect-retry 1 300`).
+/// Delay after a failure, ns; doubles after each further one, as in OpenVPN 2.6 and later (`connect-retry 1 300`).
 const FIRST_REST_NS: u64 = 1_000_000_000;
 const LONGEST_REST_NS: u64 = 300_000_000_000;
-/// A change of pushed options could not be applied.
+/// Failure: a change of pushed options could not be applied.
 const UPDATE_REJECTED: &str = "push_update_rejected";
 
 impl VpnClient {
-    /// Begin an attempt that is due.
+    /// Begins an attempt that is due.
     pub(super) fn begin(&mut self, now_ns: u64, due_ns: u64, occasion: Occasion, effects: &mut impl Effects) {
         if let Some(over) = self.attempt() {
             self.log.push(over);
@@ -42,7 +42,7 @@ impl VpnClient {
         }
     }
 
-    /// The socket can be used: begin the OpenVPN handshake.
+    /// Starts the OpenVPN handshake on a usable socket.
     pub(super) fn negotiate(&mut self, now_ns: u64, effects: &mut impl Effects) {
         self.enter(Phase::Asking, effects);
         self.current.local = effects.socket().local();
@@ -56,7 +56,7 @@ impl VpnClient {
         self.is_session_due = true;
     }
 
-    /// Let the session do one step; once it waits, what it failed by ends the attempt.
+    /// Performs one step of the session. When the session waits, its failure ends the attempt.
     pub(super) fn step_session(&mut self, now_ns: u64, effects: &mut impl Effects) {
         let Some(session) = &mut self.session else {
             self.is_session_due = false;
@@ -64,7 +64,7 @@ impl VpnClient {
         };
         match session.poll(now_ns, &mut effects.scratch().control) {
             Output::Send => self.send_control(now_ns, effects),
-            // The session's last packets are still to come.
+            // The session's last packets are not sent yet.
             Output::Event(Event::Failed(failure)) => self.ending = Some(explained(failure)),
             Output::Event(event) => {
                 if let Some(failure) = self.session_event(now_ns, event, effects) {
@@ -80,7 +80,7 @@ impl VpnClient {
         }
     }
 
-    /// Send the packet that the session has put into the driver's buffer.
+    /// Sends the packet that the session has written to the driver's buffer.
     fn send_control(&mut self, now_ns: u64, effects: &mut impl Effects) {
         let mut packet = std::mem::take(&mut effects.scratch().control);
         let header = packet.first().and_then(|byte| Header::parse(*byte));
@@ -99,7 +99,7 @@ impl VpnClient {
         }
     }
 
-    /// Take an event of the session; returns what the client fails by, where it does.
+    /// Handles an event of the session; returns the client's failure, if any.
     pub(super) fn session_event(&mut self, now_ns: u64, event: Event, effects: &mut impl Effects) -> Option<Failure> {
         let steps = &mut self.current.steps;
         match event {
@@ -130,12 +130,12 @@ impl VpnClient {
         None
     }
 
-    /// The socket failed, or the server closed the connection.
+    /// Handles an error of the socket, or a connection that the server closed.
     pub(super) fn socket_failed(&mut self, now_ns: u64, error: &SocketError, effects: &mut impl Effects) {
         let is_stream = self.settings.server(self.server_turn).transport == Transport::Tcp;
         let is_unanswered = self.phase == Phase::Asking;
         if self.session.is_none() || (!is_stream && !is_unanswered) {
-            // A datagram could not be delivered; whether the server is gone, its silence will tell.
+            // A datagram was not delivered; if the server is gone, its silence shows it.
             match error.kind {
                 SocketErrorKind::Refused => effects.counts().refused += 1,
                 _ => effects.counts().socket_errors += 1,
@@ -156,7 +156,7 @@ impl VpnClient {
         }
     }
 
-    /// An attempt, or a tunnel, is over.
+    /// Ends an attempt or a tunnel after a failure.
     pub(super) fn fail(&mut self, now_ns: u64, name: &'static str, detail: &str, effects: &mut impl Effects) {
         if self.is_leaving {
             self.end_tunnel(now_ns, effects);
@@ -173,7 +173,7 @@ impl VpnClient {
         self.server_turn += 1;
         self.failed_ns.get_or_insert(now_ns);
         self.failures += 1;
-        // OpenVPN restarts by itself there, and connects again whatever becomes of others.
+        // OpenVPN restarts by itself in this case, and reconnects even if other failures are final.
         let is_retried = name == UPDATE_REJECTED || self.failures <= self.settings.retries;
         if FailureCause::from(name).is_final() || !is_retried {
             self.enter(Phase::Failed, effects);
@@ -186,7 +186,7 @@ impl VpnClient {
         self.enter(Phase::Resting, effects);
     }
 
-    /// The client's arrival has ended, configured or not.
+    /// Ends the client's arrival, configured or not.
     pub(super) fn end_arrival(&mut self, now_ns: u64, effects: &mut impl Effects) {
         if !self.has_arrived {
             self.has_arrived = true;
@@ -194,7 +194,7 @@ impl VpnClient {
         }
     }
 
-    /// A timer has run out.
+    /// Handles an expired timer.
     pub(super) fn timer_due(&mut self, now_ns: u64, effects: &mut impl Effects) {
         if self.is_leaving {
             self.is_session_due = true;
@@ -227,21 +227,21 @@ impl VpnClient {
         self.is_session_due |= is_due(self.session_due_ns, now_ns);
     }
 
-    /// What a client failed by that did not come up within its attempt's time.
+    /// The failure of a client that did not connect within its attempt's time limit.
     fn overdue(&self) -> (&'static str, String) {
         let name = self.session.as_ref().map_or("reset_unanswered", |session| session.stuck_at());
         let own_ns = self.settings.attempt_ns;
         let given_ns = self.give_up_ns.map_or(0, |give_up_ns| give_up_ns.saturating_sub(self.began_ns));
         let silence = FailureCause::from(name).explanation().unwrap_or_default();
-        let mut detail = format!("{silence}; ended by the attempt's own time, {} s", own_ns as f64 / 1e9);
+        let mut detail = format!("{silence}; ended by the attempt's time limit, {} s", own_ns as f64 / 1e9);
         if given_ns > own_ns {
             let given_s = given_ns as f64 / 1e9;
-            detail.push_str(&format!(", which the server's AUTH_PENDING made {given_s:.1} s"));
+            detail.push_str(&format!(", which the server's AUTH_PENDING extended to {given_s:.1} s"));
         }
         (name, detail)
     }
 
-    /// A scheduled action is due.
+    /// Performs a scheduled action that is due.
     pub(super) fn act(&mut self, now_ns: u64, due_ns: u64, action: Action, effects: &mut impl Effects) {
         let is_renewing = action == Action::Renegotiate && self.renewal.is_asked();
         if !self.phase.is_up() || is_renewing {
@@ -259,8 +259,8 @@ impl VpnClient {
         }
     }
 
-    /// Connect again from the same address, without a farewell and by a new socket: a client that is started again has no port of its
-    /// own (`nobind`), and to the server it is another one.
+    /// Connects again from the same address, without an exit notification and with a new socket. A restarted client
+    /// has no fixed port (`nobind`), so the server sees a different client.
     fn reconnect(&mut self, now_ns: u64, due_ns: u64, effects: &mut impl Effects) {
         self.end_tunnel(now_ns, effects);
         effects.socket().close(Close::Silent);
@@ -269,7 +269,7 @@ impl VpnClient {
     }
 }
 
-/// A session's failure; silence is explained, beside the session's word on what ended it.
+/// A session's failure; if it is silence, an explanation is added to the session's message.
 fn explained(failure: Failure) -> Failure {
     match FailureCause::from(failure.name).explanation() {
         None => failure,

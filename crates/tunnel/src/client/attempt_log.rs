@@ -1,4 +1,4 @@
-//! The attempts of one client that are over: its first one and the latest. Owns how many are kept.
+//! The ended attempts of one client: the first and the latest ones. Owns how many are stored.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -6,32 +6,32 @@ use std::net::SocketAddr;
 use super::assigned_config::AssignedConfig;
 use super::phase::{Occasion, Steps};
 
-/// The latest attempts that are kept of a client, beside its first one.
+/// Maximum number of latest attempts that are stored beside the first one.
 const MOST_LATER: usize = 63;
 
 /// One attempt.
 #[derive(Clone, Copy, Debug)]
 pub struct Attempt {
-    /// Its number, from 1.
+    /// The attempt's number, from 1.
     pub number: u32,
-    /// Why it was made.
+    /// Why it began.
     pub occasion: Occasion,
-    /// When its steps were done.
+    /// The times of its steps.
     pub steps: Steps,
-    /// When it or its tunnel ended, ns; `None` where the tunnel lasted until the fleet left.
+    /// When it or its tunnel ended, ns; `None` if the tunnel lasted until the fleet disconnected.
     pub ended_ns: Option<u64>,
-    /// Why it ended, or the first check that it missed.
+    /// Why it ended, or the first check that failed.
     pub cause: Option<&'static str>,
     /// The server.
     pub server: Option<SocketAddr>,
     /// The local address.
     pub local: Option<SocketAddr>,
-    /// What the server assigned.
+    /// The assigned configuration.
     pub assigned: Option<AssignedConfig>,
 }
 
 impl Attempt {
-    /// No attempt yet.
+    /// A placeholder before the first attempt.
     pub fn none() -> Self {
         Self {
             number: 0,
@@ -46,7 +46,7 @@ impl Attempt {
     }
 }
 
-/// The attempts of a client that are over.
+/// The ended attempts of a client.
 #[derive(Debug, Default)]
 pub struct AttemptLog {
     first: Option<Box<Attempt>>,
@@ -54,7 +54,7 @@ pub struct AttemptLog {
 }
 
 impl AttemptLog {
-    /// Add an attempt; the oldest later one makes room for it.
+    /// Adds an attempt, and removes the oldest later one if the log is full.
     pub fn push(&mut self, attempt: Attempt) {
         if self.first.is_none() {
             self.first = Some(Box::new(attempt));
@@ -66,7 +66,7 @@ impl AttemptLog {
         self.later.push_back(attempt);
     }
 
-    /// The attempts that are kept, in their order.
+    /// The stored attempts in order.
     pub fn iter(&self) -> impl Iterator<Item = Attempt> + '_ {
         self.first.iter().map(|first| **first).chain(self.later.iter().copied())
     }

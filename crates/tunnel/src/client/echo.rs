@@ -1,5 +1,6 @@
-//! Echo requests of one client through its tunnel: the one that verifies the tunnel, pings while it is configured, and requests of
-//! several sizes. Owns their schedule and how replies are told apart; the caller seals and sends what is built here.
+//! Echo requests of one client through its tunnel: the one that verifies the tunnel, pings while the client is
+//! configured, and requests of several sizes. Owns their schedule and the matching of replies; the caller seals and
+//! sends the packets.
 
 use std::net::IpAddr;
 
@@ -8,42 +9,42 @@ use super::packet_sizes::{PacketSizes, SizeProbe};
 use super::timer::{earlier, is_due};
 use crate::inside::Echo;
 
-/// Tells these echo requests from those of the traffic.
+/// ICMP identifier that distinguishes these echo requests from those of the traffic.
 const IDENTIFIER: u16 = 0x4c45;
-/// The length of an echo request's IP packet, bytes: the default of `ping`.
+/// Length of an echo request's IP packet, bytes: the default of `ping`.
 const ECHO_PACKET_BYTES: usize = 84;
-/// The first wait for the verification echo's reply before it is sent again, ns; doubled after each repetition.
+/// Delay before the verification echo is repeated, ns; doubles after each repetition.
 const FIRST_RESEND_NS: u64 = 500_000_000;
 const LONGEST_RESEND_NS: u64 = 2_000_000_000;
-/// The number of the first ping; lower numbers verify the tunnel.
+/// Sequence number of the first ping; lower numbers verify the tunnel.
 const FIRST_PING: u64 = 1 << 32;
-/// The number of latest pings whose replies are told from duplicates.
+/// Number of latest pings whose duplicate replies are recognised.
 const PINGS_BACK: u64 = 128;
 
 /// The echo requests of one client.
 #[derive(Debug, Default)]
 pub struct Echoes {
-    /// Where they go; `None` without a tunnel, or where the server assigned no address that may answer.
+    /// Addresses of the requests; `None` without a tunnel, or if the server assigned no address that may answer.
     echo: Option<Echo>,
     verification: Verification,
     pings: Pings,
-    /// Requests of several sizes, where most of the traffic was lost.
+    /// Requests of several sizes, if most of the traffic was lost.
     sizes: Option<Box<SizeProbe>>,
 }
 
-/// The verification of a tunnel. `next_ns` and `until_ns` are set while a request may be sent or the time for the reply is running,
-/// and `until_ns` is not before the tunnel came up.
+/// The verification of a tunnel. `next_ns` and `until_ns` are set while a request may be sent or a reply may arrive
+/// in time, and `until_ns` is not before the tunnel came up.
 #[derive(Debug, Default)]
 struct Verification {
-    /// Whether a reply is waited for.
+    /// Whether a reply is expected.
     is_wanted: bool,
-    /// Requests that were sent.
+    /// Number of requests sent.
     sent: u64,
-    /// When the next request is due, ns; `None`: no request is due.
+    /// When the next request is due, ns; `None` if no request is due.
     next_ns: Option<u64>,
-    /// When the time for the reply is over, ns; `None`: it has no end.
+    /// When the time for the reply ends, ns; `None` if it does not end.
     until_ns: Option<u64>,
-    /// When the first reply came, ns.
+    /// When the first reply arrived, ns.
     answered_ns: Option<u64>,
 }
 
@@ -54,23 +55,23 @@ struct Pings {
     next_ns: Option<u64>,
     sent: u64,
     answered: u64,
-    /// Which of the latest pings were answered, the last one in the lowest bit.
+    /// Which of the latest pings were answered; the last one is in the lowest bit.
     seen: u128,
 }
 
 /// The state of a tunnel's verification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verified {
-    /// The reply is waited for.
+    /// The reply has not arrived.
     NotYet,
-    /// The reply came at this time, ns.
+    /// The reply arrived at this time, ns.
     At(u64),
-    /// The time for the reply is over.
+    /// The time for the reply has ended.
     Never,
 }
 
 impl Echoes {
-    /// Begin to verify a tunnel that has just come up, until `until_ns`.
+    /// Begins to verify a tunnel that has just come up, until `until_ns`.
     pub fn verify(&mut self, now_ns: u64, until_ns: u64, ends: Option<(IpAddr, IpAddr)>) {
         self.move_to(ends);
         self.verification = Verification {
@@ -81,39 +82,39 @@ impl Echoes {
         };
     }
 
-    /// Whether there is an address that may answer.
+    /// Whether the tunnel has an address that may answer.
     pub fn can_verify(&self) -> bool {
         self.echo.is_some()
     }
 
-    /// Give the verification this time from now on; a reply that has come counts.
+    /// Restarts the time for the reply; a reply that has arrived counts.
     pub fn verify_until(&mut self, now_ns: u64, until_ns: u64) {
         (self.verification.next_ns, self.verification.until_ns) = (Some(now_ns), Some(until_ns));
     }
 
-    /// The reply has come, and is looked at later.
+    /// Pauses the verification: the reply has arrived and is evaluated later.
     pub fn pause_verification(&mut self) {
         (self.verification.next_ns, self.verification.until_ns) = (None, None);
     }
 
-    /// The time for the reply is over; a late one still counts.
+    /// Continues without a time limit; a late reply still counts.
     pub fn continue_verification(&mut self) {
         self.verification.until_ns = None;
     }
 
-    /// The tunnel's addresses changed.
+    /// Changes the tunnel's addresses.
     pub fn move_to(&mut self, ends: Option<(IpAddr, IpAddr)>) {
         self.echo = ends.and_then(|(own, to)| Echo::new(own, to, IDENTIFIER));
     }
 
-    /// The tunnel is gone.
+    /// Stops all requests at the end of the tunnel.
     pub fn end(&mut self) {
         self.echo = None;
         self.verification = Verification::default();
         self.pings.next_ns = None;
     }
 
-    /// When the verification echo is to be looked at again, ns.
+    /// When the verification has to be checked again, ns.
     pub fn verification_due_ns(&self) -> Option<u64> {
         earlier(self.verification.next_ns, self.verification.until_ns)
     }
@@ -128,17 +129,18 @@ impl Echoes {
         }
     }
 
-    /// Whether a verification echo is to be sent now.
+    /// Whether a verification echo is due.
     pub fn is_verification_due(&self, now_ns: u64) -> bool {
         is_due(self.verification.next_ns, now_ns) && self.verification.answered_ns.is_none()
     }
 
-    /// Build the verification echo; returns whether there is an address to send it to.
+    /// Builds the verification echo; returns whether there is an address for it.
     pub fn build_verification(&self, now_ns: u64, out: &mut Vec<u8>) -> bool {
         self.build(self.verification.sent, now_ns, ECHO_PACKET_BYTES, out)
     }
 
-    /// The verification echo was sent, or could not be: a full socket, or a server that took its address back, has no use for more.
+    /// Records that the verification echo was sent or could not be sent. In both cases the next one follows later: a
+    /// full socket, or a server that took its address back, needs no faster repetition.
     pub fn verification_sent(&mut self, now_ns: u64) {
         let sent = self.verification.sent;
         let wait_ns = FIRST_RESEND_NS.saturating_mul(1 << sent.min(16)).min(LONGEST_RESEND_NS);
@@ -146,7 +148,7 @@ impl Echoes {
         self.verification.next_ns = Some(now_ns + wait_ns);
     }
 
-    /// Ping from this time on; `None`: not any more.
+    /// Pings from this time on; `None` stops.
     pub fn ping_from(&mut self, first_ns: Option<u64>) {
         self.pings.next_ns = first_ns;
     }
@@ -157,12 +159,13 @@ impl Echoes {
         self.pings.next_ns
     }
 
-    /// Build the next ping; returns whether there is an address to send it to.
+    /// Builds the next ping; returns whether there is an address for it.
     pub fn build_ping(&self, now_ns: u64, out: &mut Vec<u8>) -> bool {
         self.build(FIRST_PING + self.pings.sent, now_ns, ECHO_PACKET_BYTES, out)
     }
 
-    /// The ping that was due at `due_ns` was sent, or could not be. Pings that fell due meanwhile are counted as not sent.
+    /// Records that the ping due at `due_ns` was sent or could not be sent. Pings that were due meanwhile count as
+    /// not sent.
     pub fn ping_sent(&mut self, (due_ns, now_ns): (u64, u64), gap_ns: u64, is_sent: bool, figures: &mut impl Figures) {
         if is_sent {
             self.pings.sent += 1;
@@ -184,35 +187,35 @@ impl Echoes {
         (self.pings.sent, self.pings.answered)
     }
 
-    /// Begin to find out which sizes of packets get through.
+    /// Begins to probe which packet sizes pass.
     pub fn probe_sizes(&mut self, mtu: u16) {
         self.sizes.get_or_insert_with(|| Box::new(SizeProbe::new(mtu)));
     }
 
-    /// The numbers and sizes of one round's requests.
+    /// The sequence numbers and sizes of one round's requests.
     pub fn size_requests(&self, round: usize) -> impl Iterator<Item = (u64, usize)> {
         let requests: Vec<_> = self.sizes.iter().flat_map(|sizes| sizes.requests(round)).collect();
         requests.into_iter()
     }
 
-    /// Build an echo request of this number and size; returns whether there is an address to send it to.
+    /// Builds an echo request of this number and size; returns whether there is an address for it.
     pub fn build(&self, number: u64, now_ns: u64, bytes: usize, out: &mut Vec<u8>) -> bool {
         let Some(echo) = &self.echo else { return false };
         echo.build(number, now_ns, bytes, out);
         true
     }
 
-    /// Whether sizes are still being found out.
+    /// Whether sizes are still being probed.
     pub fn is_probing_sizes(&self) -> bool {
         self.sizes.as_ref().is_some_and(|sizes| !sizes.is_over())
     }
 
-    /// The sizes that were found out.
+    /// The result of the size probe.
     pub fn packet_sizes(&self) -> Option<PacketSizes> {
         self.sizes.as_ref()?.found()
     }
 
-    /// Take a packet that came out of the tunnel; returns whether it is a reply to one of these requests.
+    /// Handles a packet from the tunnel; returns whether it is a reply to one of these requests.
     #[inline]
     pub fn receive(&mut self, now_ns: u64, packet: &[u8], figures: &mut impl Figures) -> bool {
         let is_expected = self.verification.is_wanted || self.pings.sent > self.pings.answered || self.sizes.is_some();

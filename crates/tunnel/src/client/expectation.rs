@@ -1,4 +1,5 @@
-//! What a test expects every client to be assigned, and the checks by which a client counts as `configured`, in their order. Pure.
+//! The configuration that a test expects for every client, and the checks that make a client `configured`, in order.
+//! Has no side effects.
 
 use std::net::IpAddr;
 
@@ -7,28 +8,29 @@ use crate::openvpn::data::DataCipher;
 use crate::openvpn::message::net::Net;
 use crate::openvpn::message::push::Pushed;
 
-/// The check that a malformed option fails: the client is without it, whatever it was meant to say.
+/// The check that a malformed option fails: the client does not have the option, whatever its intended value.
 pub const OPTION_MALFORMED: &str = "partial_option_malformed";
 
-/// What every client must be assigned.
+/// The expected configuration of every client.
 #[derive(Debug, Default)]
 pub struct Expectation {
-    /// Networks that its addresses are in; any where empty.
+    /// Networks that contain the client's addresses; any if empty.
     pub pools: Vec<Net>,
-    /// Routes that it is pushed.
+    /// Routes that the server pushes.
     pub routes: Vec<Net>,
-    /// DNS servers that it is pushed.
+    /// DNS servers that the server pushes.
     pub dns: Vec<IpAddr>,
-    /// Options that it is pushed, word for word.
+    /// Options that the server pushes, compared as text.
     pub options: Vec<String>,
-    /// The address that answers the verification echo; the server's end where absent.
+    /// The address that answers the verification echo; the server's address if absent.
     pub echo: Option<IpAddr>,
-    /// The ciphers that it offers.
+    /// The ciphers that the client offers.
     pub offered: Vec<DataCipher>,
 }
 
 impl Expectation {
-    /// The first check that is missed, by name. Whether addresses and number are the client's alone, the driver knows.
+    /// The name of the first check that fails. The driver knows whether other clients hold the same addresses or peer
+    /// id.
     pub fn missing(&self, pushed: &Pushed, assigned: &AssignedConfig) -> Option<&'static str> {
         let in_pool = |address: IpAddr| self.pools.iter().any(|pool| pool.contains(address));
         if assigned.addresses().next().is_none() {

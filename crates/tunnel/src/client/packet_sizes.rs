@@ -1,44 +1,45 @@
-//! Which sizes of packets get through a tunnel most of whose load was lost: echo requests of sizes up to the tunnel's MTU, a few at once.
-//! A path that silently drops what is longer than its own MTU answers the short ones alone. Pure.
+//! Probes which packet sizes pass a tunnel that lost most of its load: echo requests of sizes up to the tunnel's MTU,
+//! a few at a time. A path that silently drops packets above its own MTU answers only the short ones. Has no side
+//! effects.
 
-/// The shortest one, bytes: as `ping` sends by default.
+/// Minimum packet size, bytes: the default of `ping`.
 const SHORTEST: usize = 84;
 const SIZES: usize = 16;
-/// The number of requests of each size: one lost packet says nothing.
+/// Number of requests of each size: one lost packet proves nothing.
 pub const ROUNDS: usize = 2;
-/// The first request's number: below are those that prove a tunnel, and its pings.
+/// Sequence number of the first request; lower ones verify a tunnel or are pings.
 const FIRST: u64 = 1 << 48;
 
-/// The sizes of echo requests on either side of a path's limit.
+/// The packet sizes on either side of a path's limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PacketSizes {
-    /// The longest that was answered, bytes.
+    /// The largest size that was answered, bytes.
     pub answered_bytes: u32,
-    /// The next longer one, which was not, bytes.
+    /// The next larger size, which was not answered, bytes.
     pub unanswered_bytes: u32,
 }
 
-/// Echo requests of all sizes that are under way.
+/// A probe of all sizes.
 #[derive(Debug)]
 pub struct SizeProbe {
     mtu: usize,
-    /// By size.
+    /// By index of the size.
     answered: [bool; SIZES],
 }
 
 impl SizeProbe {
-    /// For a tunnel of this MTU.
+    /// Creates a probe for a tunnel of this MTU.
     pub fn new(mtu: u16) -> Self {
         Self { mtu: usize::from(mtu).max(SHORTEST), answered: [false; SIZES] }
     }
 
-    /// The numbers and sizes of one round's requests. Each is longer than the one before, so that none leaves together with another
-    /// by segmentation offload: a virtual link lets such packets pass whatever its MTU.
+    /// The sequence numbers and sizes of one round's requests. Sizes increase, so that segmentation offload never
+    /// combines two requests: a virtual link passes such packets whatever its MTU.
     pub fn requests(&self, round: usize) -> impl Iterator<Item = (u64, usize)> + '_ {
         (0..SIZES).map(move |place| (FIRST + (round * SIZES + place) as u64, self.bytes(place)))
     }
 
-    /// Take a reply; returns whether it answers one of these requests.
+    /// Handles a reply; returns whether it answers one of these requests.
     pub fn take(&mut self, number: u64) -> bool {
         let place = number.checked_sub(FIRST).and_then(|number| usize::try_from(number).ok());
         let place = place.filter(|place| *place < SIZES * ROUNDS);
@@ -48,12 +49,13 @@ impl SizeProbe {
         place.is_some()
     }
 
-    /// Whether nothing more can come.
+    /// Whether all requests are answered.
     pub fn is_over(&self) -> bool {
         self.answered.iter().all(|answered| *answered)
     }
 
-    /// The longest that was answered and the next longer one, where the short ones are answered and the long ones are not.
+    /// The largest answered size and the next larger one, if all smaller sizes are answered and all larger ones are
+    /// not.
     pub fn found(&self) -> Option<PacketSizes> {
         let longest = self.answered.iter().take_while(|answered| **answered).count().checked_sub(1)?;
         let are_longer_lost = self.answered[longest + 1..].iter().all(|answered| !answered);
@@ -87,9 +89,9 @@ mod tests {
         assert_eq!(found(1500, |bytes| bytes <= 1250), Some((1216, 1311)));
         assert_eq!(found(1500, |bytes| bytes < 1500), Some((1405, 1500)));
         assert_eq!(found(1500, |bytes| bytes == SHORTEST), Some((84, 178)));
-        assert_eq!(found(1500, |_| true), None, "everything gets through");
-        assert_eq!(found(1500, |_| false), None, "nothing gets through");
-        assert_eq!(found(1500, |bytes| bytes != 1311), None, "a loss is no limit");
-        assert_eq!(found(68, |_| true), None, "there is one size alone");
+        assert_eq!(found(1500, |_| true), None, "every size passes");
+        assert_eq!(found(1500, |_| false), None, "no size passes");
+        assert_eq!(found(1500, |bytes| bytes != 1311), None, "a single loss is not a limit");
+        assert_eq!(found(68, |_| true), None, "there is only one size");
     }
 }

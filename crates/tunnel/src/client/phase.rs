@@ -1,32 +1,33 @@
-//! The phases of a client's life, why an attempt is made, and when its steps were done. Plain values: `attempt` moves a client
-//! from one phase to the next.
+//! The phases of a client, the reason for an attempt, and the times of its steps. Plain values: `attempt` moves a
+//! client from one phase to the next.
 
-/// How far a client is.
+/// A client's phase.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Phase {
-    /// Its arrival is not due yet.
+    /// The arrival is not due yet.
     #[default]
     Waiting,
-    /// The TCP handshake is running.
+    /// The TCP handshake is in progress.
     Connecting,
     /// The first reset is sent and not answered.
     Asking,
-    /// The OpenVPN handshake is running, until all pushed options are there.
+    /// The OpenVPN handshake is in progress, until all pushed options are known.
     Negotiating,
-    /// The verification echo is on its way through the tunnel.
+    /// The verification echo is in transit through the tunnel.
     Proving,
-    /// An echo reply came back through the tunnel.
+    /// An echo reply arrived through the tunnel.
     Configured,
-    /// As `Partial`: no reply came within the time for the first data packet, and a late one still makes the client `Configured`.
+    /// As `Partial`: no reply arrived within the time for the first data packet; a late one still makes the client
+    /// `Configured`.
     Overdue,
-    /// As `Partial`: another client holds the same address or number. If that client's tunnel was dead by then, this client goes on
-    /// to be verified.
+    /// As `Partial`: another client holds the same address or peer id. If that client's tunnel turns out to be dead,
+    /// this client is verified.
     Contested,
-    /// The tunnel is up and something is missing.
+    /// The tunnel is up and a check failed.
     Partial,
-    /// The attempt failed, and the next one waits for its time.
+    /// The attempt failed, and the next one is scheduled.
     Resting,
-    /// The client failed and does not try again.
+    /// The client failed and does not retry.
     Failed,
 }
 
@@ -39,25 +40,25 @@ impl Phase {
         matches!(self, Self::Proving | Self::Overdue | Self::Contested | Self::Configured | Self::Partial)
     }
 
-    /// Whether an attempt is under way.
+    /// Whether an attempt is in progress.
     pub fn is_trying(self) -> bool {
         matches!(self, Self::Connecting | Self::Asking | Self::Negotiating | Self::Proving)
     }
 }
 
-/// Why an attempt is made.
+/// The reason for an attempt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Occasion {
     /// The client arrives.
     #[default]
     Arrival,
-    /// It failed, or lost its tunnel.
+    /// The client failed or lost its tunnel.
     Retry,
-    /// A scheduled action told it to connect again.
+    /// A scheduled action ordered a new connection.
     Reconnect,
 }
 
-/// When the steps of an attempt were done, ns; `None`: not yet.
+/// The times of an attempt's steps, ns; `None` for a step that is not done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Steps {
     /// The attempt was due.
@@ -66,23 +67,23 @@ pub struct Steps {
     pub sent_ns: Option<u64>,
     /// The server answered the reset.
     pub answered_ns: Option<u64>,
-    /// The TLS handshake was done.
+    /// The TLS handshake ended.
     pub tls_ns: Option<u64>,
-    /// Both halves of the keys were there.
+    /// Both halves of the keys were known.
     pub keys_ns: Option<u64>,
-    /// All pushed options were there.
+    /// All pushed options were known.
     pub pushed_ns: Option<u64>,
-    /// The first echo reply came back through the tunnel.
+    /// The first echo reply arrived through the tunnel.
     pub configured_ns: Option<u64>,
 }
 
 impl Steps {
-    /// An attempt that was due at `due_ns` and has done nothing yet.
+    /// The steps of an attempt that was due at `due_ns` and has not begun.
     pub fn due(due_ns: u64) -> Self {
         Self { due_ns, ..Self::default() }
     }
 
-    /// The time from when the attempt was due to an instant, ns.
+    /// Duration from the due time to `at_ns`, ns.
     pub fn since_due(&self, at_ns: u64) -> u64 {
         at_ns.saturating_sub(self.due_ns)
     }

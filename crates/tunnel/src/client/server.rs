@@ -1,4 +1,4 @@
-//! Where a client connects to.
+//! The address and transport of a server.
 
 use std::net::SocketAddr;
 
@@ -7,8 +7,8 @@ use crate::openvpn::profile::Transport;
 /// A server's address and transport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Server {
-    /// Its address and port.
+    /// Address and port.
     pub address: SocketAddr,
-    /// What carries the packets.
+    /// The transport of the packets.
     pub transport: Transport,
 }

@@ -1,5 +1,5 @@
-//! What all clients of a fleet share: servers, identities, times and retries. Values only; the agent makes them from a test's
-//! specification and checks them there.
+//! Settings that all clients of a fleet share: servers, identities, time limits and retries. Plain values; the agent
+//! creates them from a test's specification and validates them.
 
 use std::sync::Arc;
 
@@ -7,23 +7,23 @@ use super::expectation::Expectation;
 use super::server::Server;
 use crate::openvpn::config::{ClientConfig, Identity};
 
-/// What all clients of a fleet share.
+/// Settings that all clients of a fleet share.
 pub struct Settings {
-    /// The profile, in OpenVPN's terms.
+    /// The profile as an OpenVPN configuration.
     pub config: Arc<ClientConfig>,
-    /// The identities; client n has number n of them, from the first again after the last.
+    /// The identities; client n uses identity n modulo their number.
     pub identities: Vec<Identity>,
-    /// The servers. An attempt that follows a failed one goes to the next server.
+    /// The servers. An attempt after a failed one goes to the next server.
     pub servers: Vec<Server>,
-    /// How long one attempt may take, ns.
+    /// Time limit of one attempt, ns.
     pub attempt_ns: u64,
-    /// How many times in succession a client that failed tries again.
+    /// Maximum number of consecutive retries after a failure.
     pub retries: u32,
-    /// What the server has to give to each client.
+    /// The expected configuration of each client.
     pub expectation: Expectation,
-    /// The profile's MTU for the tunnel.
+    /// The profile's MTU of the tunnel.
     pub mtu: Option<u16>,
-    /// How long the first echo reply may take once the options are there, ns.
+    /// Time limit of the first echo reply after the options are known, ns.
     pub first_data_ns: u64,
     /// Pings of configured clients.
     pub pings: Option<PingSettings>,
@@ -32,9 +32,9 @@ pub struct Settings {
 /// Which clients ping, and how often.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PingSettings {
-    /// The time between two pings of a client, ns.
+    /// Time between two pings of a client, ns.
     pub gap_ns: u64,
-    /// The clients below this number ping; their first pings are spread over one gap.
+    /// Clients below this number ping; their first pings are spread over one gap.
     pub clients: u32,
 }
 
@@ -44,7 +44,7 @@ impl Settings {
         &self.identities[client as usize % self.identities.len()]
     }
 
-    /// The server of an attempt; `turn` counts on after each failure.
+    /// The server of an attempt; `turn` increments after each failure.
     pub fn server(&self, turn: u32) -> Server {
         self.servers[turn as usize % self.servers.len()]
     }

@@ -1,19 +1,19 @@
-//! How a client's tunnel ends, whether it failed, is left for another one or leaves with the fleet. Owns what is kept of an ended
-//! session and what is given back.
+//! The end of a client's tunnel: after a failure, before a reconnect, or when the fleet disconnects. Owns what is
+//! kept of an ended session and what is released.
 
 use super::effects::{Close, Effects, Socket};
 use super::phase::Phase;
 use super::VpnClient;
 
 impl VpnClient {
-    /// The session is over: keep its figures, and give back what the client held.
+    /// Ends the session: stores its figures, and releases the client's claim.
     pub(super) fn end_tunnel(&mut self, now_ns: u64, effects: &mut impl Effects) {
         self.settle_contest(effects);
         if let Some(session) = self.session.take() {
             self.heard_ns = session.last_received_ns();
             self.retransmits += session.retransmits();
             effects.counts().retransmits += u64::from(session.retransmits());
-            // None where it was refused: the user and password may still be good.
+            // `None` after a refusal: user and password may still be valid.
             self.token = session.token().cloned();
         }
         if let (Some(assigned), true) = (&self.assigned, self.phase.is_up()) {
@@ -29,18 +29,18 @@ impl VpnClient {
         effects.break_traffic("tunnel_broke", detail);
     }
 
-    /// Say farewell, where there is a tunnel; what is under way is unfinished.
+    /// Sends an exit notification if there is a tunnel; an attempt in progress is unfinished.
     pub(super) fn leave(&mut self, now_ns: u64, effects: &mut impl Effects) {
         self.is_leaving = true;
         self.settle_contest(effects);
         if self.phase.is_trying() {
             self.current.cause = Some("unfinished");
-            effects.failed("unfinished", "the fleet's time was over");
+            effects.failed("unfinished", "the load ended before the client was connected");
         }
         // From here on only the session's own timers count.
         (self.give_up_ns, self.retry_ns) = (None, None);
         if !self.phase.is_up() {
-            // The socket is closed too: a connection that is made now begins nothing.
+            // The socket is closed too: a new connection would begin nothing.
             self.end_tunnel(now_ns, effects);
             effects.socket().close(Close::Orderly);
             return;

@@ -1,5 +1,5 @@
-//! Clients' lives in virtual time, against our own server machine: counts, causes and instants, to the nanosecond where nothing is
-//! random.
+//! Tests of clients in virtual time, against our own server machine: counts, causes and times, exact to the
+//! nanosecond unless randomness is involved.
 
 mod data_path;
 mod returns;
@@ -40,7 +40,10 @@ fn a_client_is_configured_verified_and_says_farewell() {
         (0..3).for_each(|client| world.hand(client, Input::Leave));
         world.run(2 * SECOND);
         assert_eq!(world.server.happened(&PeerEvent::Left), 3);
-        assert!(world.clients.iter().all(|driven| !driven.client.is_session_waiting()), "the farewell is acknowledged");
+        assert!(
+            world.clients.iter().all(|driven| !driven.client.is_session_waiting()),
+            "the exit notification is acknowledged"
+        );
     }
 }
 
@@ -111,7 +114,7 @@ fn a_missing_option_is_named() {
 
 #[test]
 fn a_late_first_reply_configures_a_partial_client() {
-    // The first request is lost, and the second goes out after 500 ms.
+    // The first request is lost; the second is sent after 500 ms.
     let wanted = Wanted { first_data_ns: 50 * MS, ..with(Behaviour { loses: 1, ..Behaviour::default() }) };
     let mut world = World::arrived(1, wanted);
     world.run(400 * MS);
@@ -140,7 +143,7 @@ fn an_overdue_client_stays_partial_once_its_attempts_time_is_over() {
 
 #[test]
 fn the_first_reply_has_its_own_time_after_a_short_attempt() {
-    // Requests go out after 0, 0.5 and 1.5 s, and the first two are lost.
+    // Requests are sent after 0, 0.5 and 1.5 s; the first two are lost.
     let wanted = Wanted { attempt_ns: SECOND, ..with(Behaviour { loses: 2, ..Behaviour::default() }) };
     let mut world = World::arrived(1, wanted);
     world.run(5 * SECOND);
@@ -162,7 +165,7 @@ fn silence_within_the_hand_window_is_explained() {
 #[test]
 fn a_client_that_the_fleet_leaves_behind_is_unfinished() {
     let mut world = World::arrived(1, with(Behaviour { answers: |_| false, ..Behaviour::default() }));
-    // The first reset is sent again after 2 s and 4 s more.
+    // The first reset is repeated after 2 s and 4 s more.
     world.run(7 * SECOND);
     world.hand(0, Input::Leave);
     let driven = &world.clients[0];
@@ -194,7 +197,10 @@ fn a_server_that_asks_for_more_time_is_given_it() {
     assert_eq!((client.deadline_ns() <= Some(1000 * SECOND), sink.counts.auth_pending), (true, 1));
     assert_eq!(client.handle(1000 * SECOND, Input::TimerDue, sink), Progress::Wait);
     let said = &sink.failures[0].1;
-    assert!(said.ends_with("the attempt's own time, 30 s, which the server's AUTH_PENDING made 1000.0 s"), "{said}");
+    assert!(
+        said.ends_with("the attempt's time limit, 30 s, which the server's AUTH_PENDING extended to 1000.0 s"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -234,7 +240,7 @@ fn settled_clients_ping_spread_over_one_gap() {
     assert_eq!(world.count(|counts| counts.pings.sent), 40);
     let driven = &world.clients[0];
     assert_eq!((driven.client.pings(), driven.sink.times(Metric::PingDuring)), ((10, 10), 10));
-    assert!(driven.sink.recorded.contains(&(Metric::PingDuring, 2 * MS)), "the links' time, there and back");
+    assert!(driven.sink.recorded.contains(&(Metric::PingDuring, 2 * MS)), "the delay of the links in both directions");
 }
 
 #[test]

@@ -1,12 +1,12 @@
-//! Timers that may be set: a monotonic instant in ns, or `None`.
+//! Optional timers: a monotonic time in ns, or `None`.
 
-/// Whether a timer that may be set has run out.
+/// Whether an optional timer has expired.
 #[inline]
 pub fn is_due(timer_ns: Option<u64>, now_ns: u64) -> bool {
     timer_ns.is_some_and(|timer_ns| now_ns >= timer_ns)
 }
 
-/// The earlier of two timers that may be set.
+/// The earlier of two optional timers.
 #[inline]
 pub fn earlier(one_ns: Option<u64>, other_ns: Option<u64>) -> Option<u64> {
     match (one_ns, other_ns) {

@@ -1,5 +1,6 @@
-//! What happens to a client from when its options are there: they are checked, an echo request goes through its tunnel, and it is
-//! `configured` or `partial`; later on the server may change what it assigned. Owns the order of the checks.
+//! The verification of a client after its options are known: they are checked, an echo request passes through the
+//! tunnel, and the client is `configured` or `partial`. Later the server may change the assigned configuration. Owns
+//! the order of the checks.
 
 use leadline_wire::FailureCause;
 
@@ -11,7 +12,7 @@ use super::phase::{Occasion, Phase};
 use super::{Success, VpnClient};
 
 impl VpnClient {
-    /// All options are there: check them, then verify the tunnel.
+    /// Checks the complete options, then verifies the tunnel.
     pub(super) fn options_received(&mut self, now_ns: u64, effects: &mut impl Effects) {
         let Some(assigned) = self.session_assigned() else { return };
         let until_ns = now_ns.saturating_add(self.settings.first_data_ns);
@@ -21,20 +22,20 @@ impl VpnClient {
         self.check(now_ns, effects);
     }
 
-    /// What the session's server has assigned.
+    /// The configuration that the session's server has assigned.
     fn session_assigned(&self) -> Option<AssignedConfig> {
         let session = self.session.as_ref()?;
         let server = self.settings.server(self.server_turn);
         Some(AssignedConfig::new(server, session.pushed()?, session.cipher(), self.settings.mtu))
     }
 
-    /// Check what the client was assigned; where nothing is missing, its tunnel is to be verified.
+    /// Checks the assigned configuration; if no check fails, the tunnel is verified.
     fn check(&mut self, now_ns: u64, effects: &mut impl Effects) {
         let Some(pushed) = self.session.as_ref().and_then(|session| session.pushed()) else { return };
         let Some(assigned) = self.assigned.as_deref() else { return };
         let missing = self.settings.expectation.missing(pushed, assigned);
         let malformed = pushed.malformed().map(str::to_owned);
-        // Whatever else is missing, others must not have the same.
+        // Claims the addresses in any case: other clients must not have the same.
         let shared = effects.claim(assigned, now_ns);
         let order = ["partial_no_address", "partial_address_outside_pool"];
         let first = missing.filter(|missing| order.contains(missing)).or(shared_first(shared)).or(missing).or(shared);
@@ -42,12 +43,12 @@ impl VpnClient {
             return self.contest(now_ns, name, effects);
         }
         if let Some(name) = first {
-            // Whatever comes through the tunnel: the check that was missed stands.
+            // The failed check stands, whatever arrives through the tunnel.
             let detail = malformed.filter(|_| name == OPTION_MALFORMED);
             return self.fail_check(now_ns, name, detail.as_deref().unwrap_or_else(|| explanation(name)), effects);
         }
         if !self.echoes.can_verify() {
-            let detail = "the server pushes no address of its own: give expect.echo";
+            let detail = "the server pushes no address of its own: set expect.echo";
             return self.fail_check(now_ns, "partial_no_data", detail, effects);
         }
         self.enter(Phase::Proving, effects);
@@ -55,7 +56,8 @@ impl VpnClient {
         self.look_at_verification(now_ns, effects);
     }
 
-    /// Another client holds the same. Unless that client's tunnel turns out to be dead, this one is `partial`; it is verified meanwhile.
+    /// Another client holds the same. The client is verified meanwhile, but stays `partial` unless the other client's
+    /// tunnel turns out to be dead.
     fn contest(&mut self, now_ns: u64, name: &'static str, effects: &mut impl Effects) {
         self.current.cause = Some(name);
         self.enter(Phase::Contested, effects);
@@ -63,7 +65,7 @@ impl VpnClient {
         self.send_verification(now_ns, effects);
     }
 
-    /// The client alone holds what it was assigned: it goes on to be verified.
+    /// No other client holds the assigned configuration: verification continues.
     pub(super) fn claim_freed(&mut self, now_ns: u64, effects: &mut impl Effects) {
         if self.phase == Phase::Contested {
             let until_ns = now_ns.saturating_add(self.settings.first_data_ns);
@@ -74,7 +76,7 @@ impl VpnClient {
         }
     }
 
-    /// A contest is not decided any more: the later client is `partial`.
+    /// Ends a contest without a decision: the later client is `partial`.
     pub(super) fn settle_contest(&mut self, effects: &mut impl Effects) {
         if self.phase == Phase::Contested {
             let name = self.current.cause.unwrap_or("partial_address_not_unique");
@@ -84,7 +86,7 @@ impl VpnClient {
         }
     }
 
-    /// The server has changed what it assigned.
+    /// The server has changed the assigned configuration.
     pub(super) fn options_updated(&mut self, now_ns: u64, effects: &mut impl Effects) {
         let Some(assigned) = self.session_assigned() else { return };
         let has_moved = match &self.assigned {
@@ -95,19 +97,20 @@ impl VpnClient {
             None => false,
         };
         effects.counts().updated += 1;
-        // Two clients that are assigned the same later on are as wrong as at first, but stay what they are: this is counted.
+        // Clients that are later assigned the same keep their phase, although it is an error of the server: it is
+        // counted.
         let is_shared = effects.claim(&assigned, now_ns).is_some();
         effects.counts().shared_later += u64::from(is_shared);
         self.echoes.move_to(assigned.echo_ends(self.settings.expectation.echo));
         self.assigned = Some(Box::new(assigned));
         if has_moved {
             let detail =
-                "the server gave a client other addresses or another MTU: its traffic had begun with the former ones";
+                "the server changed a client's addresses or MTU, but its traffic had begun with the former ones";
             effects.break_traffic("address_changed", detail);
         }
     }
 
-    /// Send the verification echo where it is due.
+    /// Sends the verification echo if it is due.
     pub(super) fn send_verification(&mut self, now_ns: u64, effects: &mut impl Effects) {
         if self.echoes.is_verification_due(now_ns) {
             self.send_echo(now_ns, effects, |echoes, out| echoes.build_verification(now_ns, out));
@@ -116,12 +119,12 @@ impl VpnClient {
         }
     }
 
-    /// Something has come through a tunnel that is being verified, or its time is over.
+    /// Evaluates the verification after a packet arrived through the tunnel or the time for the reply ended.
     pub(super) fn look_at_verification(&mut self, now_ns: u64, effects: &mut impl Effects) {
         let is_contested = self.phase == Phase::Contested;
         match self.echoes.verified(now_ns) {
             Verified::NotYet => {}
-            // Kept for when the client turns out to be the only one that has its address.
+            // Kept for the case that the client turns out to be the only holder of its address.
             Verified::At(_) if is_contested => self.echoes.pause_verification(),
             Verified::Never if is_contested => self.echoes.continue_verification(),
             Verified::At(at_ns) => self.configured(at_ns, effects),
@@ -134,7 +137,7 @@ impl VpnClient {
         }
     }
 
-    /// The first echo reply came at `at_ns`.
+    /// Marks the client as configured: the first echo reply arrived at `at_ns`.
     fn configured(&mut self, at_ns: u64, effects: &mut impl Effects) {
         self.enter(Phase::Configured, effects);
         self.current.cause = None;
@@ -173,14 +176,14 @@ impl VpnClient {
         }
     }
 
-    /// A check was missed, which no packet can make good.
+    /// Fails a check; no packet can change that.
     fn fail_check(&mut self, now_ns: u64, name: &'static str, detail: &str, effects: &mut impl Effects) {
         self.echoes.end();
         self.partial(now_ns, name, detail, effects);
         self.returned_partial(effects);
     }
 
-    /// The client ends as `partial`: one that had failed before has come back, and not whole.
+    /// The client ends as `partial`. If it had failed before, it counts as recovered partially.
     pub(super) fn returned_partial(&mut self, effects: &mut impl Effects) {
         effects.counts().recovered_partial += u64::from(self.failed_ns.take().is_some());
     }
@@ -193,12 +196,12 @@ impl VpnClient {
     }
 }
 
-/// An address that another client holds comes before the remaining checks.
+/// A shared address is reported before the remaining checks.
 fn shared_first(shared: Option<&'static str>) -> Option<&'static str> {
     shared.filter(|name| *name == "partial_address_not_unique")
 }
 
-/// What a missed check may come from, where its name does not say all.
+/// Possible reasons for a failed check whose name does not explain it.
 fn explanation(name: &'static str) -> &'static str {
     FailureCause::from(name).explanation().unwrap_or_default()
 }

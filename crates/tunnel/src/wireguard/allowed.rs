@@ -1,5 +1,5 @@
-//! Which peer an address belongs to: the longest matching prefix. Exact and small: one sorted table per prefix length that occurs,
-//! longest first, so a lookup costs one binary search per distinct length (one to three in practice) and allocates nothing.
+//! Finds the peer of an address by the longest matching prefix. One sorted table per prefix length, longest first: a
+//! lookup costs one binary search per distinct length (one to three in practice) and allocates nothing.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -8,39 +8,39 @@ use std::str::FromStr;
 /// An address with a prefix length, as in `10.83.0.1/16`; the bits after the prefix are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Prefix {
-    /// The address as it was written.
+    /// The address, with its host bits.
     pub address: IpAddr,
-    /// Number of leading bits that count: 0 to 32 (IPv4) or 0 to 128 (IPv6).
+    /// Number of significant leading bits: 0 to 32 (IPv4) or 0 to 128 (IPv6).
     pub length: u8,
 }
 
-/// Text that is no prefix.
+/// An invalid prefix.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is not ADDRESS/LENGTH, like 10.83.0.1/16 or fd83::1/64")]
 pub struct BadPrefix {
     text: String,
 }
 
-/// Two peers claim the same prefix.
+/// A prefix that two peers claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("allowed_ips {prefix} is given to peers[{first}] and to peers[{second}]")]
+#[error("allowed_ips {prefix} is assigned to peers[{first}] and to peers[{second}]")]
 pub struct Conflict {
-    /// The prefix, as the second peer wrote it.
+    /// The prefix, as written for the second peer.
     pub prefix: Prefix,
-    /// Number of the peer that was first.
+    /// Index of the first peer.
     pub first: usize,
-    /// Number of the other peer.
+    /// Index of the second peer.
     pub second: usize,
 }
 
-/// From addresses to peer numbers.
+/// A table from addresses to peer indices.
 #[derive(Debug, Clone, Default)]
 pub struct AllowedAddresses {
     v4: Vec<Table>,
     v6: Vec<Table>,
 }
 
-/// All prefixes of one length; keys are the prefix bits, aligned to the left, sorted.
+/// All prefixes of one length; keys are the prefix bits, left-aligned and sorted.
 #[derive(Debug, Clone)]
 struct Table {
     mask: u128,
@@ -49,10 +49,10 @@ struct Table {
 }
 
 impl AllowedAddresses {
-    /// Builds the table from each peer's prefixes, in the order of the peers' numbers.
+    /// Builds the table from each peer's prefixes, in the order of the peers.
     ///
     /// # Errors
-    /// A prefix that two peers claim: the kernel would silently give it to the later one.
+    /// A prefix that two peers claim: the kernel would silently assign it to the later one.
     pub fn new<'a>(peers: impl IntoIterator<Item = &'a [Prefix]>) -> Result<Self, Conflict> {
         let mut all = Self::default();
         for (peer, prefixes) in peers.into_iter().enumerate() {
@@ -63,7 +63,7 @@ impl AllowedAddresses {
         Ok(all)
     }
 
-    /// Number of the peer with the longest prefix that contains the address.
+    /// Index of the peer with the longest prefix that contains the address.
     pub fn peer(&self, address: IpAddr) -> Option<usize> {
         let (tables, bits) = match address {
             IpAddr::V4(_) => (&self.v4, aligned(address)),
@@ -78,7 +78,7 @@ impl AllowedAddresses {
 
     fn insert(&mut self, prefix: Prefix, peer: usize) -> Result<(), Conflict> {
         let tables = if prefix.address.is_ipv4() { &mut self.v4 } else { &mut self.v6 };
-        // Longest first, hence the comparison the other way round.
+        // Longest first, so the comparison is reversed.
         let place = match tables.binary_search_by(|table| prefix.length.cmp(&table.length)) {
             Ok(place) => place,
             Err(place) => {
@@ -103,7 +103,7 @@ impl AllowedAddresses {
 impl FromStr for Prefix {
     type Err = BadPrefix;
 
-    /// Without a length the prefix is the single address, as in `wg`'s own files.
+    /// Without a length, the prefix is a single address, as in `wg`'s files.
     fn from_str(text: &str) -> Result<Self, BadPrefix> {
         let bad = || BadPrefix { text: text.to_string() };
         let (address, length) = match text.split_once('/') {
@@ -184,7 +184,7 @@ mod tests {
     fn host_bits_are_ignored_and_conflicts_named() {
         let (first, second) = (prefixes(&["10.83.0.1/16"]), prefixes(&["10.83.9.9/16"]));
         let conflict = AllowedAddresses::new([first.as_slice(), second.as_slice()]).unwrap_err();
-        assert_eq!(conflict.to_string(), "allowed_ips 10.83.9.9/16 is given to peers[0] and to peers[1]");
+        assert_eq!(conflict.to_string(), "allowed_ips 10.83.9.9/16 is assigned to peers[0] and to peers[1]");
     }
 
     #[test]

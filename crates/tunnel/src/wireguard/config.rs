@@ -1,5 +1,5 @@
-//! The configuration of one interface, as JSON. Parsed once into types that cannot hold nonsense; a fault is one line that says what
-//! and where. Reads no file: the caller does, and checks who else could read it.
+//! The JSON configuration of one interface, parsed into validated types. An error is one line with the fault and its
+//! place. The caller reads the file and checks its permissions.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -9,7 +9,7 @@ use serde::Deserialize;
 use super::allowed::{AllowedAddresses, Conflict, Prefix};
 use super::keys::{PrivateKey, PublicKey};
 
-/// The largest MTU that leaves room for WireGuard's, UDP's and IPv6's headers in a 64 KiB datagram.
+/// Maximum MTU: leaves room for the WireGuard, UDP and IPv6 headers in a 64 KiB datagram.
 const MTU_MAX: u16 = u16::MAX - 80;
 /// RFC 8200, section 5: "IPv6 requires that every link in the Internet have an MTU of 1280 octets or greater."
 const MTU_MIN_V6: u16 = 1280;
@@ -32,12 +32,12 @@ pub struct Config {
     pub listen_port: Option<u16>,
     /// Local address to listen on; its family is the outer one.
     pub listen_address: IpAddr,
-    /// Addresses of the device.
+    /// Addresses of the TUN device.
     pub addresses: Vec<Prefix>,
-    /// Everybody that may talk to this interface.
+    /// The peers that may communicate with this interface.
     pub peers: Vec<PeerConfig>,
-    /// Whether packets go through the kernel by the dozen (segmentation and receive offloads); on unless said otherwise. Off, each
-    /// datagram passes the outer network by itself, also where rules there count packets.
+    /// Whether packets pass through the kernel in batches (segmentation and receive offloads); on by default. When
+    /// off, each datagram passes the outer network separately, and rules there count each one.
     #[serde(default = "yes")]
     pub offloads: bool,
 }
@@ -48,38 +48,38 @@ pub struct Config {
 pub struct PeerConfig {
     /// The peer's public key.
     pub public_key: PublicKey,
-    /// Where to reach it; null waits until it calls.
+    /// The peer's address and port; null waits for the peer's first packet.
     pub endpoint: Option<SocketAddr>,
-    /// Inner addresses that it may send from and that are routed to it.
+    /// Inner addresses that the peer may send from; packets to them are routed to the peer.
     pub allowed_ips: Vec<Prefix>,
-    /// Seconds between keepalives that are sent in any case; null for none. With it the first handshake starts at once.
+    /// Interval of keepalives, seconds; null sends none. With keepalives, the first handshake starts immediately.
     pub keepalive_s: Option<u16>,
 }
 
-/// What is wrong with a configuration; the message is one line.
+/// Why a configuration is invalid; the message is one line.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// Not JSON, an unknown or missing key, or a value of the wrong form. The message has line and column.
+    /// Invalid JSON, an unknown or missing key, or a value of the wrong type. The message has line and column.
     #[error("{0}")]
     Json(#[from] serde_json::Error),
-    /// A value that cannot work.
+    /// A value that is not allowed.
     #[error("{field}: {what}")]
     Value {
-        /// Key in the file, like `peers[2].endpoint`.
+        /// The key in the file, such as `peers[2].endpoint`.
         field: String,
-        /// What is wrong, and what would be right.
+        /// The fault, and a correct value.
         what: String,
     },
-    /// Two peers with one prefix.
+    /// Two peers with the same prefix.
     #[error("{0}")]
     Conflict(#[from] Conflict),
 }
 
 impl Config {
-    /// Reads the JSON text and checks it as a whole.
+    /// Parses the JSON text and validates all values.
     ///
     /// # Errors
-    /// The first fault found, as one line.
+    /// The first fault, in one line.
     pub fn parse(text: &str) -> Result<Self, ConfigError> {
         let config: Self = serde_json::from_str(text)?;
         config.check_interface()?;
@@ -92,7 +92,7 @@ impl Config {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
         let name = &self.interface;
         if name.is_empty() || name.len() > NAME_MAX_BYTES || !name.bytes().all(plain) || name.starts_with('.') {
-            let what = format!("`{name}` is no interface name (1 to {NAME_MAX_BYTES} of a-z A-Z 0-9 - _ .)");
+            let what = format!("`{name}` is not an interface name (1 to {NAME_MAX_BYTES} of a-z A-Z 0-9 - _ .)");
             return Err(value("interface", what));
         }
         let six = self.addresses.iter().any(|prefix| prefix.address.is_ipv6());
@@ -101,7 +101,7 @@ impl Config {
             return Err(value("mtu", format!("{} is not within {least} to {MTU_MAX}", self.mtu)));
         }
         if self.addresses.is_empty() {
-            return Err(value("addresses", "at least one is needed, like 10.83.0.1/16".to_string()));
+            return Err(value("addresses", "at least one address is required, such as 10.83.0.1/16".to_string()));
         }
         Ok(())
     }
@@ -115,15 +115,16 @@ impl Config {
                 return Err(value(field("public_key"), "is this interface's own key".to_string()));
             }
             if let Some(first) = seen.insert(peer.public_key, number) {
-                return Err(value(field("public_key"), format!("is the key of peers[{first}] already")));
+                return Err(value(field("public_key"), format!("is already the key of peers[{first}]")));
             }
             let Some(endpoint) = peer.endpoint else { continue };
             if endpoint.is_ipv4() != self.listen_address.is_ipv4() {
-                let what = format!("{endpoint} is of another family than listen_address {}", self.listen_address);
+                let what =
+                    format!("{endpoint} does not have the address family of listen_address {}", self.listen_address);
                 return Err(value(field("endpoint"), what));
             }
             if endpoint.port() == 0 || endpoint.ip().is_unspecified() {
-                return Err(value(field("endpoint"), format!("{endpoint} cannot be sent to")));
+                return Err(value(field("endpoint"), format!("{endpoint} is not a valid destination")));
             }
         }
         Ok(())
@@ -138,7 +139,7 @@ fn value(field: impl Into<String>, what: String) -> ConfigError {
     ConfigError::Value { field: field.into(), what }
 }
 
-/// Serde's way in for types that parse themselves from a string.
+/// Implements `Deserialize` for types that are parsed from a string.
 macro_rules! deserialize_from_text {
     ($($type:ty),*) => {$(
         impl<'de> Deserialize<'de> for $type {
@@ -191,13 +192,17 @@ mod tests {
             ("LCo=", "?", "and this is not base64 at line 3"),
             ("10.83.0.1/16", "10.83.0.1/40", "`10.83.0.1/40` is not ADDRESS/LENGTH"),
             ("1420", "1200", "mtu: 1200 is not within 1280 to 65455"),
-            ("wg0", "wg/0", "interface: `wg/0` is no interface name"),
+            ("wg0", "wg/0", "interface: `wg/0` is not an interface name"),
             (
                 "\"endpoint\": null",
                 "\"endpoint\": \"[fd81::1]:5\"",
-                "peers[0].endpoint: [fd81::1]:5 is of another family",
+                "peers[0].endpoint: [fd81::1]:5 does not have the address family",
             ),
-            ("\"endpoint\": null", "\"endpoint\": \"10.0.0.1:0\"", "peers[0].endpoint: 10.0.0.1:0 cannot be sent to"),
+            (
+                "\"endpoint\": null",
+                "\"endpoint\": \"10.0.0.1:0\"",
+                "peers[0].endpoint: 10.0.0.1:0 is not a valid destination",
+            ),
             ("3p7bfXt9wbTTW2HC7OQ1Nz+DQ8hbeGdNrfx+FG+IK08=", "hSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbTmo=", "own key"),
         ] {
             let message = complaint(from, to);

@@ -1,16 +1,16 @@
-//! What a machine did and what it dropped, by cause. Plain sums since the start; every datagram and packet that was handed in ends in
-//! exactly one of them.
+//! Counters of a machine, including dropped packets by cause, as sums since the start. Every datagram and packet that
+//! is passed in counts in exactly one of them.
 
-/// Everything that a machine counts.
+/// All counters of a machine.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Counters {
-    /// IP packets that were encrypted and handed out.
+    /// IP packets that were encrypted and sent.
     pub sent: Traffic,
-    /// IP packets that were decrypted and handed out.
+    /// IP packets that were decrypted and delivered.
     pub received: Traffic,
     /// Handshake initiations sent, retries included.
     pub initiations_sent: u64,
-    /// Handshakes that ended with keys, as initiator or as responder.
+    /// Handshakes that produced keys, as initiator or as responder.
     pub handshakes: u64,
     /// Keepalives sent: empty data messages.
     pub keepalives_sent: u64,
@@ -18,17 +18,17 @@ pub struct Counters {
     pub keepalives_received: u64,
     /// Cookie replies sent because too many handshakes arrived.
     pub cookies_sent: u64,
-    /// Cookie replies received and taken.
+    /// Cookie replies received and used.
     pub cookies_received: u64,
-    /// Times that a peer's endpoint moved to where an authenticated datagram came from.
+    /// Changes of a peer's endpoint to the source of an authenticated datagram.
     pub roamed: u64,
-    /// Packets from the host that had to wait for a handshake; they are sent or dropped later.
+    /// Packets from the host that waited for a handshake; they are sent or dropped later.
     pub queued: u64,
-    /// What was dropped.
+    /// Dropped datagrams and packets.
     pub dropped: Drops,
 }
 
-/// Packets and their bytes, without WireGuard's own overhead.
+/// Packets and bytes, without WireGuard's overhead.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Traffic {
     /// IP packets.
@@ -37,34 +37,34 @@ pub struct Traffic {
     pub bytes: u64,
 }
 
-/// Datagrams and packets that went no further, by cause.
+/// Dropped datagrams and packets, by cause.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Drops {
-    /// From the network: no WireGuard message, or no IP packet inside.
+    /// From the network: not a WireGuard message, or no IP packet inside.
     pub malformed: u64,
-    /// From the network: a handshake whose first MAC is wrong (it is not for this public key).
+    /// From the network: a handshake whose first MAC is wrong (for another public key).
     pub wrong_mac: u64,
-    /// From the network: a public key or receiver index that belongs to no peer.
+    /// From the network: a public key or receiver index without a peer.
     pub unknown_peer: u64,
-    /// From the network: the authenticator does not hold.
+    /// From the network: the authentication tag is wrong.
     pub forged: u64,
-    /// From the network: seen before, or too old.
+    /// From the network: repeated, or too old.
     pub replayed: u64,
-    /// From the network: for a session or handshake that is no more.
+    /// From the network: the session or handshake has ended.
     pub no_session: u64,
-    /// From the network: an inner source address that is not among the peer's allowed ones.
+    /// From the network: the peer is not allowed to use the inner source address.
     pub forbidden_source: u64,
     /// From the host: not an IP packet.
     pub not_ip: u64,
-    /// From the host: no peer is allowed the destination address.
+    /// From the host: no peer has the destination address.
     pub no_peer: u64,
-    /// From the host: the peer's endpoint is not known yet.
+    /// From the host: the peer's endpoint is not known.
     pub no_endpoint: u64,
-    /// From the host: too many packets were waiting for a handshake already.
+    /// From the host: too many packets wait for a handshake.
     pub queue_full: u64,
-    /// From the host: waited for a handshake that never ended.
+    /// From the host: waited for a handshake that did not complete.
     pub no_answer: u64,
-    /// Either way: the caller's buffer was too small for it.
+    /// In either direction: the caller's buffer was too small.
     pub no_space: u64,
 }
 
@@ -76,12 +76,12 @@ impl Traffic {
 }
 
 impl Drops {
-    /// All causes together.
+    /// Sum of all causes.
     pub fn total(&self) -> u64 {
         self.from_network() + self.from_host() + self.no_space
     }
 
-    /// Causes that only concern datagrams.
+    /// Sum of the causes that concern datagrams only.
     pub fn from_network(&self) -> u64 {
         self.malformed
             + self.wrong_mac
@@ -92,7 +92,7 @@ impl Drops {
             + self.forbidden_source
     }
 
-    /// Causes that only concern packets of this host.
+    /// Sum of the causes that concern packets of this host only.
     pub fn from_host(&self) -> u64 {
         self.not_ip + self.no_peer + self.no_endpoint + self.queue_full + self.no_answer
     }

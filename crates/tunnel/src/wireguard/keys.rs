@@ -1,4 +1,4 @@
-//! Curve25519 keys in the form that every WireGuard tool writes: 32 bytes as base64. A private key never shows in `Debug` or in an
+//! Curve25519 keys in WireGuard's text form: 32 bytes in base64. A private key never appears in `Debug` or in an
 //! error.
 
 use std::fmt;
@@ -10,17 +10,17 @@ use boringtun::x25519;
 #[derive(Clone)]
 pub struct PrivateKey(pub(super) x25519::StaticSecret);
 
-/// A public key: the name of a peer.
+/// A public key, which identifies a peer.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PublicKey(pub(super) [u8; 32]);
 
-/// Text that is not a key. Does not repeat the text, which may be a secret.
+/// Why a text is not a key. The message does not repeat the text, which may be secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BadKey {
-    /// Not base64 at all.
+    /// Not base64.
     #[error("a key is 44 characters of base64, and this is not base64")]
     NotBase64,
-    /// Base64, but of another length.
+    /// Base64 of another length.
     #[error("a key is 32 bytes in base64, and this is {0} bytes")]
     Length(usize),
 }
@@ -31,7 +31,7 @@ impl PrivateKey {
         Self(x25519::StaticSecret::from(bytes))
     }
 
-    /// The public half.
+    /// The public key of this private key.
     pub fn public(&self) -> PublicKey {
         PublicKey(x25519::PublicKey::from(&self.0).to_bytes())
     }

@@ -1,7 +1,8 @@
-//! Many peers behind one UDP port: which peer a datagram or packet belongs to, where the peer is, and when its timers are due.
+//! Many peers behind one UDP port. Owns which peer a datagram or packet belongs to, each peer's endpoint, and when
+//! timers are due.
 //!
-//! Each call takes one input and the space for one output, and allocates nothing while a session stands (a packet that has to wait
-//! for a handshake is copied by boringtun). Call `poll` after every other call, until it says `Wait`.
+//! Each call takes one input and the space for one output, and allocates nothing within a session (boringtun copies a
+//! packet that waits for a handshake). Call `poll` after every other call until it returns `Wait`.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -19,21 +20,22 @@ use super::counters::Counters;
 use super::keys::{PrivateKey, PublicKey};
 use super::peer::{Peer, Step, QUEUE_MAX_PACKETS};
 
-/// What a data message adds to the IP packet within: type, receiver, counter and authenticator.
+/// Overhead of a data message, bytes: type, receiver, counter and authentication tag.
 pub const OVERHEAD_BYTES: usize = 32;
-/// No output needs less space than a handshake initiation.
+/// Minimum output space, bytes: the size of a handshake initiation.
 pub const SPACE_MIN_BYTES: usize = 148;
 
-/// How often peers' timers are looked at. They count in seconds; each look costs the process a wake-up.
+/// Interval of the peers' timer checks, ns. The timers count in seconds, and each check wakes the process.
 const TICK_NS: u64 = 250_000_000;
-/// Handshake messages per second beyond which initiators must prove their address by a cookie. A handshake costs about 0.25 ms,
-/// so this much is a quarter of a core; it lets a thousand clients of a load test arrive at once.
+/// Handshake messages per second above which initiators must prove their address with a cookie. A handshake takes
+/// about 0.25 ms, so this limit is a quarter of a core; a thousand clients of a load test can arrive at the same
+/// time.
 const HANDSHAKES_PER_S: u64 = 1000;
 /// The paper, section 6.5: Reject-After-Messages, 2^64 - 2^13 - 1.
 const REJECT_AFTER_MESSAGES: u64 = u64::MAX - (1 << 13);
-/// boringtun puts the peer's number above the eight bits that number its sessions.
+/// boringtun uses the lower eight bits of an index for sessions, and the bits above for the peer's number.
 const INDEX_SESSION_BITS: u32 = 8;
-/// What is left of 32 bits for peers.
+/// The rest of 32 bits is for peers.
 const PEERS_MAX: usize = 1 << (32 - INDEX_SESSION_BITS);
 
 /// Message types of the paper, section 5.4.
@@ -43,10 +45,10 @@ mod message {
     pub const DATA: u8 = 4;
 }
 
-/// What the caller has to do. The bytes lie at the start of the space that it gave.
+/// The caller's next action. The bytes are at the start of the caller's space.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Output<'a> {
-    /// Nothing for this input.
+    /// No action for this input.
     Nothing,
     /// Send a datagram to a peer.
     Send {
@@ -55,26 +57,26 @@ pub enum Output<'a> {
         /// UDP payload.
         datagram: &'a mut [u8],
     },
-    /// Hand an IP packet to the host.
+    /// Deliver an IP packet to the host.
     Deliver {
         /// The packet, from its IP header on.
         packet: &'a mut [u8],
     },
-    /// Only from `poll`: nothing more to do before this time (monotonic nanoseconds) unless there is input.
+    /// Returned by `poll` only: nothing to do before this time (monotonic ns) unless there is input.
     Wait {
         /// When to call `poll` again.
         until_ns: u64,
     },
 }
 
-/// Why a machine cannot be made.
+/// Why a machine cannot be created.
 #[derive(Debug, thiserror::Error)]
 pub enum SetupError {
-    /// Two peers with one prefix.
+    /// Two peers with the same prefix.
     #[error("{0}")]
     Conflict(#[from] Conflict),
-    /// Two peers with one key.
-    #[error("public key {0} is given to two peers")]
+    /// Two peers with the same key.
+    #[error("public key {0} is assigned to two peers")]
     SameKey(PublicKey),
     /// More peers than receiver indices.
     #[error("{0} peers are more than {PEERS_MAX}")]
@@ -90,26 +92,27 @@ pub struct Machine {
     by_key: HashMap<PublicKey, usize>,
     allowed: AllowedAddresses,
     counters: Counters,
-    /// Peer whose waiting packets can go out now.
+    /// The peer whose waiting packets can be sent now.
     flushing: Option<usize>,
-    /// Next peer whose timers are to be looked at in this round; the number of peers when the round is over.
+    /// The next peer of this round of timer checks; the number of peers at the end of a round.
     ticking: usize,
     next_tick_ns: u64,
 }
 
 impl Machine {
-    /// Makes the interface; nothing is sent before the first `poll`.
+    /// Creates the interface; nothing is sent before the first `poll`.
     ///
     /// # Errors
-    /// Peers that cannot be told apart, or too many.
+    /// Peers with the same key or prefix, or too many peers.
     pub fn new(private_key: &PrivateKey, peers: &[PeerConfig]) -> Result<Self, SetupError> {
         if peers.len() > PEERS_MAX {
             return Err(SetupError::TooManyPeers(peers.len()));
         }
         let private = private_key.0.clone();
         let public = x25519::PublicKey::from(&private);
-        // boringtun checks each datagram against its tunnel's limiter, but the peer is not known until after a costly Diffie-Hellman;
-        // so the real limit is applied before the look-up, and the tunnels share one limiter that never limits.
+        // boringtun checks each datagram against its tunnel's limiter, but the peer is only known after a costly
+        // Diffie-Hellman. So the real limit is applied before the lookup, and all tunnels share a limiter without a
+        // limit.
         let unlimited = Arc::new(RateLimiter::new(&public, u64::MAX));
         let mut by_key = HashMap::with_capacity(peers.len());
         let mut made = Vec::with_capacity(peers.len());
@@ -133,23 +136,24 @@ impl Machine {
         })
     }
 
-    /// Sets another bound on handshake messages per second, beyond which initiators must prove their address by a cookie.
+    /// Changes the limit of handshake messages per second above which initiators must prove their address with a
+    /// cookie.
     pub fn with_handshake_limit(mut self, per_s: u64) -> Self {
         self.limiter = RateLimiter::new(&self.public, per_s);
         self
     }
 
-    /// Sums since the start.
+    /// The sums since the start.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// Where a peer was last heard of, or is configured to be.
+    /// A peer's last known or configured endpoint.
     pub fn endpoint(&self, peer: usize) -> Option<SocketAddr> {
         self.peers.get(peer).and_then(|peer| peer.endpoint)
     }
 
-    /// Takes a datagram from the network. `space` must hold `datagram.len()` and `SPACE_MIN_BYTES`.
+    /// Handles a datagram from the network. `space` must hold `datagram.len()` and `SPACE_MIN_BYTES`.
     pub fn handle_datagram<'a>(&mut self, from: SocketAddr, datagram: &[u8], space: &'a mut [u8]) -> Output<'a> {
         if space.len() < datagram.len().max(SPACE_MIN_BYTES) {
             self.counters.dropped.no_space += 1;
@@ -172,7 +176,7 @@ impl Machine {
                 Output::Nothing
             }
             Step::Send(length) => {
-                // An initiation is answered by a response, a response by a keepalive: either way there are keys now.
+                // A response answers an initiation, and a keepalive answers a response: in both cases keys exist now.
                 self.counters.handshakes += 1;
                 self.counters.keepalives_sent += u64::from(kind == message::RESPONSE);
                 self.authenticated(number, from, kind);
@@ -195,7 +199,7 @@ impl Machine {
         }
     }
 
-    /// Takes an IP packet from the host. `space` must hold `packet.len() + OVERHEAD_BYTES` and `SPACE_MIN_BYTES`.
+    /// Handles an IP packet from the host. `space` must hold `packet.len() + OVERHEAD_BYTES` and `SPACE_MIN_BYTES`.
     pub fn handle_packet<'a>(&mut self, packet: &[u8], space: &'a mut [u8]) -> Output<'a> {
         let dropped = &mut self.counters.dropped;
         if space.len() < (packet.len() + OVERHEAD_BYTES).max(SPACE_MIN_BYTES) {
@@ -221,7 +225,7 @@ impl Machine {
                 Output::Send { to, datagram: &mut space[..length] }
             }
             step => {
-                // No keys: boringtun took a copy, and perhaps wrote an initiation.
+                // Without keys, boringtun has stored a copy, and perhaps written an initiation.
                 if peer.waiting < QUEUE_MAX_PACKETS {
                     peer.waiting += 1;
                     self.counters.queued += 1;
@@ -240,8 +244,8 @@ impl Machine {
         }
     }
 
-    /// Gives what is due by itself: packets that waited for keys, keepalives, handshakes. `space` must hold the largest packet that was
-    /// handed in plus `OVERHEAD_BYTES`. Call until it says `Wait`.
+    /// Returns output that is due without input: packets that waited for keys, keepalives, handshakes. `space` must
+    /// hold the largest packet that was passed in plus `OVERHEAD_BYTES`. Call until it returns `Wait`.
     pub fn poll<'a>(&mut self, now_ns: u64, space: &'a mut [u8]) -> Output<'a> {
         if space.len() < SPACE_MIN_BYTES {
             return Output::Wait { until_ns: self.next_tick_ns };
@@ -295,14 +299,14 @@ impl Machine {
         None
     }
 
-    /// Finds the sender of a datagram. `Err(Step::Send)` is a cookie to be sent back; any other `Err` was counted.
+    /// Finds the sender of a datagram. `Err(Step::Send)` is a cookie reply to send; any other `Err` has been counted.
     fn peer_of(&mut self, from: SocketAddr, datagram: &[u8], space: &mut [u8]) -> Result<usize, Step> {
         let found = match self.limiter.verify_packet(Some(from.ip()), datagram, space) {
             Ok(Packet::HandshakeInit(initiation)) => parse_handshake_anon(&self.private, &self.public, &initiation)
                 .map(|half| self.by_key.get(&PublicKey(half.peer_static_public)).copied()),
             Ok(Packet::HandshakeResponse(response)) => Ok(self.peer_at(response.receiver_idx)),
             Ok(Packet::PacketCookieReply(reply)) => Ok(self.peer_at(reply.receiver_idx)),
-            // An authentic one would make boringtun's replay window overflow.
+            // An authentic message with this counter would overflow boringtun's replay window.
             Ok(Packet::PacketData(_)) if counter_of(datagram) >= REJECT_AFTER_MESSAGES => {
                 Err(WireGuardError::InvalidCounter)
             }
@@ -332,7 +336,7 @@ impl Machine {
         (number < self.peers.len()).then_some(number)
     }
 
-    /// A datagram proved to be the peer's: it is where that came from, and what waited for keys may have them now.
+    /// Handles an authenticated datagram: updates the peer's endpoint, and releases packets that waited for keys.
     fn authenticated(&mut self, number: usize, from: SocketAddr, kind: u8) {
         let peer = &mut self.peers[number];
         peer.greeted = true;
@@ -340,15 +344,15 @@ impl Machine {
             self.counters.roamed += u64::from(peer.endpoint.is_some());
             peer.endpoint = Some(from);
         }
-        // A responder may only use new keys after the initiator's first data message (the paper, section 5.4.5), so an initiation
-        // frees nothing yet.
+        // A responder may only use new keys after the initiator's first data message (the paper, section 5.4.5), so
+        // an initiation releases nothing.
         if peer.waiting > 0 && kind != message::INITIATION {
             self.flushing = Some(number);
         }
     }
 }
 
-/// The counter of a data message, which is at least 32 bytes long.
+/// The counter of a data message of at least 32 bytes.
 fn counter_of(data: &[u8]) -> u64 {
     let mut counter = [0; 8];
     counter.copy_from_slice(&data[8..16]);

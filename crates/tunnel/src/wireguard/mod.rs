@@ -1,11 +1,12 @@
-//! WireGuard (Donenfeld, "WireGuard: Next Generation Kernel Network Tunnel", NDSS 2017) for many peers over one UDP port.
+//! WireGuard (Donenfeld, "WireGuard: Next Generation Kernel Network Tunnel", NDSS 2017) for many peers over one UDP
+//! port.
 //!
-//! boringtun's `noise` does each peer's cryptography and session timers; this module finds the peer of a datagram or packet, holds
-//! the peers' endpoints and allowed addresses, and counts whatever it drops. It opens no socket.
+//! boringtun's `noise` performs each peer's cryptography and session timers. This module finds the peer of a datagram
+//! or packet, stores the peers' endpoints and allowed addresses, and counts every dropped packet. It opens no socket.
 //!
-//! One exception to "machines never read a clock": boringtun takes the time by itself (`CLOCK_BOOTTIME`, and once per peer the wall
-//! clock for TAI64N stamps), in `Tunn::new`, `update_timers`, whenever it writes an initiation or reads a response, and in the rate
-//! limiter. Encrypting and decrypting data reads no clock.
+//! One exception to the rule that machines never read a clock: boringtun reads the time itself (`CLOCK_BOOTTIME`, and
+//! once per peer the wall clock for TAI64N stamps) in `Tunn::new`, `update_timers`, when it writes an initiation or
+//! reads a response, and in the rate limiter. Encryption and decryption of data read no clock.
 
 mod allowed;
 mod config;

@@ -1,4 +1,5 @@
-//! One peer of a machine: its tunnel, where it is, and what waits for keys. Speaks boringtun's language so that `machine` need not.
+//! One peer of a machine: its tunnel, its endpoint, and the packets that wait for keys. Wraps boringtun's interface
+//! for `machine`.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -11,36 +12,37 @@ use boringtun::x25519;
 use super::config::PeerConfig;
 use super::counters::Drops;
 
-/// boringtun's own bound (`MAX_QUEUE_DEPTH`), beyond which it drops silently; known here so that it can be counted.
+/// boringtun's own limit (`MAX_QUEUE_DEPTH`), above which it drops silently; repeated here so that drops can be
+/// counted.
 pub const QUEUE_MAX_PACKETS: u16 = 256;
 
 /// A peer and its sessions.
 pub struct Peer {
     pub tunnel: Tunn,
-    /// Where it was last heard of, or is configured to be.
+    /// The last known or configured endpoint.
     pub endpoint: Option<SocketAddr>,
-    /// Packets that boringtun holds back until there are keys.
+    /// Number of packets that boringtun holds until there are keys.
     pub waiting: u16,
-    /// Keepalives are on, so the peer is to be reached without being asked.
+    /// Whether keepalives are on, so that the first handshake starts without a packet to send.
     eager: bool,
-    /// The first handshake was started or is up to the other side.
+    /// Whether the first handshake has been started or is up to the other side.
     pub greeted: bool,
 }
 
-/// `TunnResult` without its borrow: all of its slices begin where the space does.
+/// `TunnResult` without its borrow: all of its slices begin at the start of the space.
 pub enum Step {
     /// Nothing to do.
     Done,
-    /// Bytes of a datagram.
+    /// A datagram of this length.
     Send(usize),
-    /// With the inner source address.
+    /// An IP packet of this length, with its inner source address.
     Deliver(usize, IpAddr),
-    /// Refused.
+    /// Refused by boringtun.
     Failed(WireGuardError),
 }
 
 impl Peer {
-    /// With peer number `number`, which the other side will name in what it sends.
+    /// Creates a peer with index `number`, which the other side uses in its messages.
     pub fn new(private: &x25519::StaticSecret, peer: &PeerConfig, number: u32, limiter: &Arc<RateLimiter>) -> Self {
         let public = x25519::PublicKey::from(peer.public_key.0);
         let keepalive_s = peer.keepalive_s.filter(|seconds| *seconds > 0);
@@ -53,12 +55,12 @@ impl Peer {
         }
     }
 
-    /// Looks at the timers: the length of what is to be sent, and how many waiting packets were given up.
+    /// Checks the timers; returns the length of the datagram to send, and how many waiting packets were dropped.
     pub fn tick(&mut self, space: &mut [u8]) -> (Option<usize>, u16) {
         let mut abandoned = 0;
         let mut step = Step::from(self.tunnel.update_timers(space));
         if let Step::Failed(WireGuardError::ConnectionExpired) = step {
-            // boringtun emptied its queue and rests until there is a packet to send. With keepalives there always is.
+            // boringtun has emptied its queue and waits for a packet to send. With keepalives there always is one.
             abandoned = std::mem::take(&mut self.waiting);
             self.greeted = false;
         }
@@ -86,7 +88,7 @@ impl From<TunnResult<'_>> for Step {
 }
 
 impl Drops {
-    /// Which count a refusal by boringtun belongs to.
+    /// The drop counter of an error of boringtun.
     pub fn cause(&mut self, error: &WireGuardError) -> &mut u64 {
         match error {
             WireGuardError::InvalidMac => &mut self.wrong_mac,

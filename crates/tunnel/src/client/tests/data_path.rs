@@ -1,4 +1,4 @@
-//! The data path of a client: packets that are sealed into the driver's buffer and opened out of it allocate nothing.
+//! Tests of a client's data path: sealing packets into the driver's buffer and opening them allocates nothing.
 
 use std::net::SocketAddr;
 
@@ -8,7 +8,7 @@ use crate::client::server::Server;
 
 const PACKETS: usize = 100;
 
-/// A driver with buffers that are large enough from the beginning.
+/// A driver whose buffers are large enough from the beginning.
 #[derive(Default)]
 struct Driver {
     outgoing: Vec<u8>,

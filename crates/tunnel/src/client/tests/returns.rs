@@ -1,4 +1,5 @@
-//! Clients that fail, lose their tunnel, renew their keys or share an address: what is counted, and when they come back.
+//! Tests of clients that fail, lose their tunnel, renew their keys or share an address: what is counted, and when
+//! they reconnect.
 
 use std::collections::BTreeMap;
 
@@ -7,13 +8,13 @@ use crate::client::tests::world::Driven;
 
 #[test]
 fn an_unanswered_client_fails_by_name_and_comes_back() {
-    // Each attempt comes from a port of its own, so that the server takes it for another client.
+    // Each attempt has its own port, so that the server sees a different client.
     let behaviour = Behaviour { answers: |number| number >= 3, ..Behaviour::default() };
     let mut world = World::arrived(3, Wanted { attempt_ns: 6 * SECOND, retries: 3, ..with(behaviour) });
     world.run(6 * SECOND);
     assert_eq!((world.phase(0), world.clients[0].client.deadline_ns()), (Phase::Resting, Some(7 * SECOND)));
     let said = &world.clients[0].sink.failures[0].1;
-    assert!(said.ends_with("ended by the attempt's own time, 6 s"), "{said}");
+    assert!(said.ends_with("ended by the attempt's time limit, 6 s"), "{said}");
     world.run(8 * SECOND);
     assert_eq!(world.failures(), [("reset_unanswered", 3)].into());
     for driven in &world.clients {
@@ -108,7 +109,7 @@ fn a_change_that_cannot_be_applied_makes_a_client_connect_again() {
 #[test]
 fn a_token_outlives_its_tunnel_until_it_is_refused() {
     let gives = |number| [an_address_each(number), vec!["auth-token given".into()]].concat();
-    // The first server takes the token for a password, the second only the password itself.
+    // The first server accepts the token as a password, the second only the password itself.
     let servers: [&[(&str, &str)]; 2] = [&[("user", "password"), ("user", "given")], &[("user", "password")]];
     for (users, refused) in servers.into_iter().zip([0, 1]) {
         let behaviour = Behaviour { users, gives, ..Behaviour::default() };
@@ -132,7 +133,11 @@ fn renewed_keys_count_once_the_server_has_accepted_them() {
     world.run(2 * SECOND);
     assert_eq!(world.server.happened(&PeerEvent::Renegotiated), 1);
     let Driven { client, sink } = &mut world.clients[0];
-    assert_eq!((sink.counts.renegotiated, sink.counts.renewals_pending), (0, 0), "the server has not used them");
+    assert_eq!(
+        (sink.counts.renegotiated, sink.counts.renewals_pending),
+        (0, 0),
+        "the server has not used the new keys"
+    );
     let until_ns = client.refusable_until_ns().unwrap();
     client.accept_silence(until_ns - 1, sink);
     assert_eq!(sink.counts.renegotiated, 0);
@@ -193,7 +198,7 @@ fn a_contested_client_is_configured_once_it_holds_its_address_alone() {
     client.fail(2 * SECOND, "ping_restart", "", sink);
     world.hand(1, Input::ClaimFreed);
     let client = &world.clients[1].client;
-    assert_eq!((client.phase(), client.cause()), (Phase::Configured, None), "the reply has come before");
+    assert_eq!((client.phase(), client.cause()), (Phase::Configured, None), "the reply came earlier");
 }
 
 #[test]

@@ -1,5 +1,6 @@
-//! Clients and their server in virtual time: our own server machine behind links of 1 ms, which gives, answers and echoes as each
-//! test wants it, and a recording sink for what each client wants done. No test waits: time goes from one event to the next.
+//! Clients and their server in virtual time: our own server machine behind links of 1 ms, which assigns, responds and
+//! echoes as each test needs, and a recorder of each client's actions. No test waits: time jumps from one event to
+//! the next.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -27,27 +28,27 @@ use crate::openvpn::server::{Peer, PeerEvent, PeerOutput, ServerConfig};
 pub const MS: u64 = 1_000_000;
 pub const SECOND: u64 = 1_000_000_000;
 
-/// What the server does to each connection, by the number of those that were opened before.
+/// The server's behaviour for each connection, by the number of connections before it.
 #[derive(Clone)]
 pub struct Behaviour {
     pub transport: Transport,
-    /// Options that a client is pushed.
+    /// Options that the server pushes to a client.
     pub gives: fn(u32) -> Vec<String>,
-    /// Whether a connection is answered; over TCP it is closed otherwise.
+    /// Whether the server responds on a connection; if not, it closes a TCP connection.
     pub answers: fn(u32) -> bool,
-    /// Whether TCP's handshake is answered.
+    /// Whether the server answers TCP's handshake.
     pub accepts: bool,
-    /// Echo requests inside of each tunnel that are lost before one is answered.
+    /// Number of echo requests inside each tunnel that are lost before one is answered.
     pub loses: u32,
-    /// Whether echo requests inside of a tunnel are answered.
+    /// Whether echo requests inside a tunnel are answered.
     pub echoes: bool,
     /// Whether an echo reply is sent twice.
     pub repeats: bool,
-    /// A message that a client is sent once this many of its echo requests have been answered.
+    /// A message that the server sends once this many of a client's echo requests have been answered.
     pub says: Option<(u32, &'static str)>,
-    /// Users who may connect, with their passwords; anybody where empty.
+    /// Users who may connect, with their passwords; if empty, every user may.
     pub users: &'static [(&'static str, &'static str)],
-    /// Whether clients are refused once they have renewed their keys.
+    /// Whether the server refuses clients after they have renewed their keys.
     pub refuses_renewed: bool,
 }
 
@@ -68,12 +69,12 @@ impl Default for Behaviour {
     }
 }
 
-/// A network with one address for each.
+/// Assigns each connection its own address.
 pub fn an_address_each(connection: u32) -> Vec<String> {
     vec![format!("ifconfig 10.8.0.{} 255.255.255.0", connection + 2)]
 }
 
-/// Settings that a test changes before its world begins.
+/// Settings that a test changes before its simulation begins.
 pub struct Wanted {
     pub behaviour: Behaviour,
     pub attempt_ns: u64,
@@ -100,16 +101,16 @@ impl Default for Wanted {
     }
 }
 
-/// Clients, their server and what is under way between them.
+/// Clients, their server, and the packets in transit between them.
 pub struct World {
     pub now_ns: u64,
     pub clients: Vec<Driven>,
     pub server: ServerSide,
-    /// What is under way, and when it arrives, ns.
+    /// The arrivals in transit, with their times, ns.
     under_way: Vec<(u64, Arrival)>,
 }
 
-/// A client and what it wanted done.
+/// A client and the recorder of its actions.
 pub struct Driven {
     pub client: VpnClient,
     pub sink: Sink,
@@ -161,14 +162,14 @@ impl World {
         }
     }
 
-    /// All clients arrive now.
+    /// Creates clients that all arrive now.
     pub fn arrived(clients: u32, wanted: Wanted) -> Self {
         let mut world = Self::new(clients, wanted);
         (0..clients as usize).for_each(|client| world.hand(client, Input::Arrive { due_ns: 0 }));
         world
     }
 
-    /// Hand an input to a client, and let it do what is due.
+    /// Passes an input to a client, and lets it do what is due.
     pub fn hand(&mut self, client: usize, input: Input) {
         let Driven { client: machine, sink } = &mut self.clients[client];
         sink.now_ns = self.now_ns;
@@ -179,12 +180,12 @@ impl World {
         self.carry(client);
     }
 
-    /// Let time pass until `until_ns`.
+    /// Advances the time to `until_ns`.
     pub fn run(&mut self, until_ns: u64) {
         self.run_while(until_ns, |_| true);
     }
 
-    /// Let time pass until `until_ns` at the latest, while a condition holds after each event.
+    /// Advances the time to `until_ns` at the latest, while a condition holds after each event.
     pub fn run_while(&mut self, until_ns: u64, holds: impl Fn(&Self) -> bool) {
         while holds(self) {
             let timers = self.clients.iter().filter_map(|driven| driven.client.deadline_ns());
@@ -213,7 +214,7 @@ impl World {
         named
     }
 
-    /// One count of all clients.
+    /// The sum of one count over all clients.
     pub fn count(&self, of: impl Fn(&Counts) -> u64) -> u64 {
         self.clients.iter().map(|driven| of(&driven.sink.counts)).sum()
     }
@@ -259,7 +260,7 @@ impl World {
         }
     }
 
-    /// Put what a client has sent on its way.
+    /// Puts the packets that a client has sent in transit.
     fn carry(&mut self, client: usize) {
         let arrives_ns = self.now_ns + MS;
         let behaviour = &self.server.behaviour;
@@ -283,7 +284,7 @@ pub struct ServerSide {
     config: Arc<ServerConfig>,
     pub behaviour: Behaviour,
     connections: BTreeMap<u32, Connection>,
-    /// What happened to connections.
+    /// Events of connections.
     pub events: Vec<(u32, PeerEvent)>,
 }
 
@@ -297,12 +298,12 @@ struct Connection {
 }
 
 impl ServerSide {
-    /// How often something happened.
+    /// How often an event occurred.
     pub fn happened(&self, event: &PeerEvent) -> usize {
         self.events.iter().filter(|(_, happened)| happened == event).count()
     }
 
-    /// Let a connection's session do something.
+    /// Accesses the session of a connection.
     pub fn with(&mut self, connection: u32, act: impl FnOnce(&mut Peer)) {
         let connection = self.connections.get_mut(&connection).expect("a connection");
         act(connection.peer.as_mut().expect("a session"));
@@ -339,7 +340,7 @@ impl ServerSide {
         }
     }
 
-    /// Let all connections do what is due; returns the packets that they send.
+    /// Lets all connections do what is due; returns the packets that they send.
     fn poll(&mut self, now_ns: u64) -> Vec<(u32, Vec<u8>)> {
         let Self { behaviour, connections, events, .. } = self;
         let mut sent = Vec::new();
@@ -365,27 +366,27 @@ impl ServerSide {
     }
 }
 
-/// Records what a client wants done.
+/// A recorder of a client's actions.
 pub struct Sink {
     now_ns: u64,
     number: u32,
-    /// The connections of all clients that were opened.
+    /// Number of connections that all clients have opened.
     all_opened: Rc<Cell<u32>>,
-    /// Who holds which address.
+    /// The client that holds each address.
     claims: Rc<RefCell<BTreeMap<IpAddr, u32>>>,
     /// The open connection.
     pub connection: Option<u32>,
     opened: Vec<u32>,
     outgoing: Vec<(u32, Vec<u8>)>,
-    /// Data packets before the next flush.
+    /// Data packets since the last flush.
     outbox: Vec<Vec<u8>>,
     scratch: Scratch,
-    /// The error that the next control packet meets.
+    /// The error of the next control packet.
     pub refuses_control: Option<SocketError>,
-    /// The error that the next flush meets.
+    /// The error of the next flush.
     pub refuses_data: Option<SocketError>,
     pub counts: Counts,
-    /// Metric, and duration, ns.
+    /// Metric and duration, ns.
     pub recorded: Vec<(Metric, u64)>,
     pub failures: Vec<(&'static str, String)>,
     pub phases: Vec<Phase>,
@@ -517,7 +518,7 @@ impl Effects for Sink {
     }
 
     fn arrival_ended(&mut self, at_ns: u64) {
-        assert_eq!(self.arrival_ended_ns.replace(at_ns), None, "it ends once");
+        assert_eq!(self.arrival_ended_ns.replace(at_ns), None, "an arrival ends once");
     }
 
     fn claim(&mut self, assigned: &AssignedConfig, _now_ns: u64) -> Option<&'static str> {
