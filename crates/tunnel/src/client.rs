@@ -221,7 +221,7 @@ impl VpnClient {
         if self.is_session_due {
             self.step_session(now_ns, effects);
         } else if let Some(batch_ns) = self.batch_ns.take() {
-            self.look_at_batch(batch_ns, effects);
+            self.process_batch(batch_ns, effects);
         }
         self.progress()
     }
@@ -406,12 +406,12 @@ impl VpnClient {
             self.batch_ns = Some(now_ns);
         } else {
             self.watch_session();
-            self.look_at_batch(now_ns, effects);
+            self.process_batch(now_ns, effects);
         }
     }
 
     /// Sends the replies to a batch, and checks the verification.
-    fn look_at_batch(&mut self, now_ns: u64, effects: &mut impl Effects) {
+    fn process_batch(&mut self, now_ns: u64, effects: &mut impl Effects) {
         if !effects.scratch().replies.is_empty() {
             let mut replies = std::mem::take(&mut effects.scratch().replies);
             let mut rest = replies.as_slice();
@@ -424,7 +424,7 @@ impl VpnClient {
             self.flush(now_ns, effects);
         }
         if matches!(self.phase, Phase::Proving | Phase::Overdue | Phase::Contested) {
-            self.look_at_verification(now_ns, effects);
+            self.check_verification(now_ns, effects);
         }
     }
 

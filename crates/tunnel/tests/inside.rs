@@ -9,7 +9,7 @@ mod corpus;
 mod targets;
 
 #[test]
-fn the_kept_corpus_holds() {
+fn stored_corpus_passes() {
     corpus::hold(targets::TARGETS);
 }
 

@@ -130,7 +130,7 @@ fn connected() -> (End, End) {
 }
 
 #[test]
-fn a_handshake_and_packets_both_ways() {
+fn packets_pass_both_ways_after_a_handshake() {
     let (mut gateway, mut client) = pair();
     let up: Vec<_> = (0..5).map(|n| ip("10.83.0.2", "10.82.0.2", &[n; 1000])).collect();
     let down: Vec<_> = (0..5).map(|n| ip("fd82::2", "fd83::2", &[n; 900])).collect();
@@ -196,7 +196,7 @@ fn wrong_key_gets_no_answer() {
 }
 
 #[test]
-fn packets_reach_the_right_of_many_peers() {
+fn packets_reach_the_right_peer_of_many() {
     let allowed: Vec<String> = (0..200).map(|n| format!("10.83.1.{n}/32")).collect();
     let peers: Vec<_> = allowed.iter().enumerate().map(|(n, a)| peer(n as u8 + 10, None, &[a])).collect();
     let mut gateway = End::new(1, "10.81.0.1:51820", &peers);
@@ -238,7 +238,7 @@ fn roaming_client_is_followed_only_after_authentication() {
 }
 
 #[test]
-fn an_inner_source_that_is_not_the_peers_is_dropped() {
+fn packet_with_a_forbidden_inner_source_is_dropped() {
     let (mut gateway, mut client) = connected();
     client.packet(&ip("10.83.0.3", "10.82.0.2", b"not mine"));
     client.packet(&ip("10.83.0.2", "10.82.0.2", b"mine"));
@@ -266,7 +266,7 @@ fn unroutable_host_packets_are_counted() {
 }
 
 #[test]
-fn a_flood_of_handshakes_is_answered_with_cookies() {
+fn flood_of_handshakes_gets_cookie_replies() {
     let (mut gateway, _) = pair();
     gateway.machine = gateway.machine.with_handshake_limit(3);
     let server = peer(1, Some("10.81.0.1:51820"), &["10.82.0.0/24"]);

@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn the_servers_end_is_found_in_every_topology() {
+    fn server_address_is_known_in_every_topology() {
         let subnet = "topology subnet,ifconfig 10.8.0.5 255.255.255.0";
         assert_eq!(assigned(subnet).server_ipv4, address("10.8.0.1"));
         assert_eq!(assigned(&format!("{subnet},route-gateway 10.8.0.9")).server_ipv4, address("10.8.0.9"));

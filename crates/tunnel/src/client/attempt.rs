@@ -13,7 +13,7 @@ use crate::openvpn::packet::{Header, Opcode};
 use crate::openvpn::profile::Transport;
 
 /// Delay after a failure, ns; doubles after each further one, as in OpenVPN 2.6 and later (`connect-retry 1 300`).
-const FIRST_REST_NS: u64 = 1_000_000_000;
+const FIRST_RETRY_DELAY_NS: u64 = 1_000_000_000;
 const LONGEST_REST_NS: u64 = 300_000_000_000;
 /// Failure: a change of pushed options could not be applied.
 const UPDATE_REJECTED: &str = "push_update_rejected";
@@ -181,7 +181,7 @@ impl VpnClient {
             return;
         }
         let doublings = if was_up { 0 } else { self.failures - 1 };
-        let rest_ns = FIRST_REST_NS.saturating_mul(1 << doublings.min(16)).min(LONGEST_REST_NS);
+        let rest_ns = FIRST_RETRY_DELAY_NS.saturating_mul(1 << doublings.min(16)).min(LONGEST_REST_NS);
         self.retry_ns = Some(now_ns + rest_ns);
         self.enter(Phase::Resting, effects);
     }
@@ -219,7 +219,7 @@ impl VpnClient {
             }
             (Phase::Proving | Phase::Overdue | Phase::Contested, _) => {
                 self.send_verification(now_ns, effects);
-                self.look_at_verification(now_ns, effects);
+                self.check_verification(now_ns, effects);
             }
             (Phase::Configured, _) => self.send_ping(now_ns, effects),
             _ => {}
@@ -231,19 +231,19 @@ impl VpnClient {
     fn overdue(&self) -> (&'static str, String) {
         let name = self.session.as_ref().map_or("reset_unanswered", |session| session.stuck_at());
         let own_ns = self.settings.attempt_ns;
-        let given_ns = self.give_up_ns.map_or(0, |give_up_ns| give_up_ns.saturating_sub(self.began_ns));
+        let allowed_ns = self.give_up_ns.map_or(0, |give_up_ns| give_up_ns.saturating_sub(self.began_ns));
         let silence = FailureCause::from(name).explanation().unwrap_or_default();
         let mut detail = format!("{silence}; ended by the attempt's time limit, {} s", own_ns as f64 / 1e9);
-        if given_ns > own_ns {
-            let given_s = given_ns as f64 / 1e9;
-            detail.push_str(&format!(", which the server's AUTH_PENDING extended to {given_s:.1} s"));
+        if allowed_ns > own_ns {
+            let allowed_s = allowed_ns as f64 / 1e9;
+            detail.push_str(&format!(", which the server's AUTH_PENDING extended to {allowed_s:.1} s"));
         }
         (name, detail)
     }
 
     /// Performs a scheduled action that is due.
     pub(super) fn act(&mut self, now_ns: u64, due_ns: u64, action: Action, effects: &mut impl Effects) {
-        let is_renewing = action == Action::Renegotiate && self.renewal.is_asked();
+        let is_renewing = action == Action::Renegotiate && self.renewal.is_ordered();
         if !self.phase.is_up() || is_renewing {
             effects.counts().actions_skipped += 1;
             return;
@@ -252,7 +252,7 @@ impl VpnClient {
             Action::Renegotiate => {
                 let Some(session) = &mut self.session else { return };
                 session.renegotiate(now_ns);
-                self.renewal.ask(due_ns, effects);
+                self.renewal.order(due_ns, effects);
                 self.is_session_due = true;
             }
             Action::Reconnect => self.reconnect(now_ns, due_ns, effects),

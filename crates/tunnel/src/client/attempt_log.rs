@@ -7,7 +7,7 @@ use super::assigned_config::AssignedConfig;
 use super::phase::{Occasion, Steps};
 
 /// Maximum number of latest attempts that are stored beside the first one.
-const MOST_LATER: usize = 63;
+const MAX_LATER: usize = 63;
 
 /// One attempt.
 #[derive(Clone, Copy, Debug)]
@@ -60,7 +60,7 @@ impl AttemptLog {
             self.first = Some(Box::new(attempt));
             return;
         }
-        if self.later.len() == MOST_LATER {
+        if self.later.len() == MAX_LATER {
             self.later.pop_front();
         }
         self.later.push_back(attempt);
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_client_that_always_fails_keeps_its_first_and_its_latest_attempts() {
+    fn log_keeps_the_first_and_the_latest_attempts() {
         let mut log = AttemptLog::default();
         for number in 1..=1000 {
             log.push(Attempt {

@@ -19,7 +19,7 @@ const LONGEST_RESEND_NS: u64 = 2_000_000_000;
 /// Sequence number of the first ping; lower numbers verify the tunnel.
 const FIRST_PING: u64 = 1 << 32;
 /// Number of latest pings whose duplicate replies are recognised.
-const PINGS_BACK: u64 = 128;
+const DUPLICATE_WINDOW: u64 = 128;
 
 /// The echo requests of one client.
 #[derive(Debug, Default)]
@@ -56,7 +56,7 @@ struct Pings {
     sent: u64,
     answered: u64,
     /// Which of the latest pings were answered; the last one is in the lowest bit.
-    seen: u128,
+    answered_bits: u128,
 }
 
 /// The state of a tunnel's verification.
@@ -169,7 +169,7 @@ impl Echoes {
     pub fn ping_sent(&mut self, (due_ns, now_ns): (u64, u64), gap_ns: u64, is_sent: bool, figures: &mut impl Figures) {
         if is_sent {
             self.pings.sent += 1;
-            self.pings.seen <<= 1;
+            self.pings.answered_bits <<= 1;
             let time = figures.arrival_time(now_ns);
             let counts = &mut figures.counts().pings;
             counts.sent += 1;
@@ -212,7 +212,7 @@ impl Echoes {
 
     /// The result of the size probe.
     pub fn packet_sizes(&self) -> Option<PacketSizes> {
-        self.sizes.as_ref()?.found()
+        self.sizes.as_ref()?.result()
     }
 
     /// Handles a packet from the tunnel; returns whether it is a reply to one of these requests.
@@ -240,11 +240,13 @@ impl Echoes {
     }
 
     fn ping_answered(&mut self, now_ns: u64, number: u64, sent_ns: u64, figures: &mut impl Figures) {
-        let Some(back) = self.pings.sent.checked_sub(number + 1).filter(|back| *back < PINGS_BACK) else { return };
-        if self.pings.seen >> back & 1 == 1 || sent_ns > now_ns {
+        let Some(back) = self.pings.sent.checked_sub(number + 1).filter(|back| *back < DUPLICATE_WINDOW) else {
+            return;
+        };
+        if self.pings.answered_bits >> back & 1 == 1 || sent_ns > now_ns {
             return;
         }
-        self.pings.seen |= 1 << back;
+        self.pings.answered_bits |= 1 << back;
         self.pings.answered += 1;
         let time = figures.arrival_time(sent_ns);
         let counts = &mut figures.counts().pings;

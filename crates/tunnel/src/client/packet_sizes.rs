@@ -56,7 +56,7 @@ impl SizeProbe {
 
     /// The largest answered size and the next larger one, if all smaller sizes are answered and all larger ones are
     /// not.
-    pub fn found(&self) -> Option<PacketSizes> {
+    pub fn result(&self) -> Option<PacketSizes> {
         let longest = self.answered.iter().take_while(|answered| **answered).count().checked_sub(1)?;
         let are_longer_lost = self.answered[longest + 1..].iter().all(|answered| !answered);
         (longest + 1 < SIZES && are_longer_lost).then(|| PacketSizes {
@@ -74,24 +74,24 @@ impl SizeProbe {
 mod tests {
     use super::*;
 
-    fn found(mtu: u16, passes: impl Fn(usize) -> bool) -> Option<(u32, u32)> {
+    fn result(mtu: u16, passes: impl Fn(usize) -> bool) -> Option<(u32, u32)> {
         let mut probe = SizeProbe::new(mtu);
         let requests = (0..ROUNDS).flat_map(|round| probe.requests(round));
         let answered: Vec<u64> = requests.filter(|(_, bytes)| passes(*bytes)).map(|(number, _)| number).collect();
         assert!(answered.iter().all(|number| probe.take(*number)));
         assert!(!probe.take(0) && !probe.take(1 << 32) && !probe.take(u64::MAX));
         assert_eq!(probe.is_over(), answered.len() == SIZES * ROUNDS);
-        probe.found().map(|sizes| (sizes.answered_bytes, sizes.unanswered_bytes))
+        probe.result().map(|sizes| (sizes.answered_bytes, sizes.unanswered_bytes))
     }
 
     #[test]
-    fn a_path_with_a_smaller_mtu_is_found_and_nothing_else_is_taken_for_one() {
-        assert_eq!(found(1500, |bytes| bytes <= 1250), Some((1216, 1311)));
-        assert_eq!(found(1500, |bytes| bytes < 1500), Some((1405, 1500)));
-        assert_eq!(found(1500, |bytes| bytes == SHORTEST), Some((84, 178)));
-        assert_eq!(found(1500, |_| true), None, "every size passes");
-        assert_eq!(found(1500, |_| false), None, "no size passes");
-        assert_eq!(found(1500, |bytes| bytes != 1311), None, "a single loss is not a limit");
-        assert_eq!(found(68, |_| true), None, "there is only one size");
+    fn only_a_smaller_path_mtu_is_detected() {
+        assert_eq!(result(1500, |bytes| bytes <= 1250), Some((1216, 1311)));
+        assert_eq!(result(1500, |bytes| bytes < 1500), Some((1405, 1500)));
+        assert_eq!(result(1500, |bytes| bytes == SHORTEST), Some((84, 178)));
+        assert_eq!(result(1500, |_| true), None, "every size passes");
+        assert_eq!(result(1500, |_| false), None, "no size passes");
+        assert_eq!(result(1500, |bytes| bytes != 1311), None, "a single loss is not a limit");
+        assert_eq!(result(68, |_| true), None, "there is only one size");
     }
 }

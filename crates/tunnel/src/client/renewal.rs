@@ -12,7 +12,7 @@ const REFUSAL_NS: u64 = 3_000_000_000;
 pub struct Renewal {
     /// Since when an ordered renewal is due, ns. Set from the action until the keys are known or refused, or the tunnel
     /// ends; meanwhile it counts in `Counts::renewals_pending`.
-    asked_ns: Option<u64>,
+    ordered_ns: Option<u64>,
     /// New keys that the server has neither accepted nor refused.
     unanswered: Option<Renewed>,
 }
@@ -21,7 +21,7 @@ pub struct Renewal {
 #[derive(Clone, Copy, Debug)]
 struct Renewed {
     /// Since when they were due, ns, if an action ordered the renewal.
-    asked_ns: Option<u64>,
+    ordered_ns: Option<u64>,
     /// When both halves were known, ns.
     done_ns: u64,
 }
@@ -35,8 +35,8 @@ impl Renewed {
 
 impl Renewal {
     /// Whether an ordered renewal is in progress.
-    pub fn is_asked(&self) -> bool {
-        self.asked_ns.is_some()
+    pub fn is_ordered(&self) -> bool {
+        self.ordered_ns.is_some()
     }
 
     /// Until when the server may still refuse new keys, ns.
@@ -45,8 +45,8 @@ impl Renewal {
     }
 
     /// Starts a renewal that a scheduled action orders.
-    pub fn ask(&mut self, due_ns: u64, effects: &mut impl Effects) {
-        self.asked_ns = Some(due_ns);
+    pub fn order(&mut self, due_ns: u64, effects: &mut impl Effects) {
+        self.ordered_ns = Some(due_ns);
         effects.counts().renewals_pending += 1;
         effects.counts().renewals_asked += 1;
     }
@@ -55,15 +55,15 @@ impl Renewal {
     pub fn done(&mut self, now_ns: u64, effects: &mut impl Effects) {
         // A server does not continue with keys that it has refused.
         self.accept(effects);
-        self.unanswered = Some(Renewed { asked_ns: self.take_asked(effects), done_ns: now_ns });
+        self.unanswered = Some(Renewed { ordered_ns: self.take_ordered(effects), done_ns: now_ns });
     }
 
     /// Records that the server accepts the newest keys.
     pub fn accept(&mut self, effects: &mut impl Figures) {
-        let Some(Renewed { asked_ns, done_ns }) = self.unanswered.take() else { return };
+        let Some(Renewed { ordered_ns, done_ns }) = self.unanswered.take() else { return };
         effects.counts().renegotiated += 1;
-        if let Some(asked_ns) = asked_ns {
-            effects.record(Metric::Renegotiate, asked_ns, done_ns.saturating_sub(asked_ns));
+        if let Some(ordered_ns) = ordered_ns {
+            effects.record(Metric::Renegotiate, ordered_ns, done_ns.saturating_sub(ordered_ns));
         }
     }
 
@@ -76,36 +76,36 @@ impl Renewal {
 
     /// Records that the server refuses the client during or just after a renewal.
     pub fn refuse(&mut self, effects: &mut impl Effects) {
-        let unanswered_ns = self.unanswered.take().and_then(|renewed| renewed.asked_ns);
-        let asked_ns = self.take_asked(effects);
+        let unanswered_ns = self.unanswered.take().and_then(|renewed| renewed.ordered_ns);
+        let ordered_ns = self.take_ordered(effects);
         effects.counts().renewals_failed += 1;
-        effects.counts().renewals_unfinished += u64::from(unanswered_ns.or(asked_ns).is_some());
+        effects.counts().renewals_unfinished += u64::from(unanswered_ns.or(ordered_ns).is_some());
     }
 
     /// Records a failed negotiation; the tunnel continues with its keys.
     pub fn fail(&mut self, effects: &mut impl Effects) {
-        let is_asked = self.take_asked(effects).is_some();
+        let is_ordered = self.take_ordered(effects).is_some();
         effects.counts().renewals_failed += 1;
-        effects.counts().renewals_unfinished += u64::from(is_asked);
+        effects.counts().renewals_unfinished += u64::from(is_ordered);
     }
 
     /// Ends all renewals with the tunnel: an unfinished one is never done.
     pub fn end(&mut self, now_ns: u64, effects: &mut impl Effects) {
         match self.unanswered {
             Some(renewed) if now_ns < renewed.silent_until_ns() => {
-                effects.counts().renewals_unfinished += u64::from(renewed.asked_ns.is_some());
+                effects.counts().renewals_unfinished += u64::from(renewed.ordered_ns.is_some());
                 self.unanswered = None;
             }
             _ => self.accept(effects),
         }
-        let is_asked = self.take_asked(effects).is_some();
-        effects.counts().renewals_unfinished += u64::from(is_asked);
+        let is_ordered = self.take_ordered(effects).is_some();
+        effects.counts().renewals_unfinished += u64::from(is_ordered);
     }
 
     /// Ends an ordered renewal; returns since when it was due, ns.
-    fn take_asked(&mut self, effects: &mut impl Effects) -> Option<u64> {
-        let asked_ns = self.asked_ns.take()?;
+    fn take_ordered(&mut self, effects: &mut impl Effects) -> Option<u64> {
+        let ordered_ns = self.ordered_ns.take()?;
         effects.counts().renewals_pending -= 1;
-        Some(asked_ns)
+        Some(ordered_ns)
     }
 }

@@ -53,7 +53,7 @@ impl VpnClient {
         }
         self.enter(Phase::Proving, effects);
         self.send_verification(now_ns, effects);
-        self.look_at_verification(now_ns, effects);
+        self.check_verification(now_ns, effects);
     }
 
     /// Another client holds the same. The client is verified meanwhile, but stays `partial` unless the other client's
@@ -120,7 +120,7 @@ impl VpnClient {
     }
 
     /// Evaluates the verification after a packet arrived through the tunnel or the time for the reply ended.
-    pub(super) fn look_at_verification(&mut self, now_ns: u64, effects: &mut impl Effects) {
+    pub(super) fn check_verification(&mut self, now_ns: u64, effects: &mut impl Effects) {
         let is_contested = self.phase == Phase::Contested;
         match self.echoes.verified(now_ns) {
             Verified::NotYet => {}

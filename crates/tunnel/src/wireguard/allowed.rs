@@ -71,8 +71,8 @@ impl AllowedAddresses {
         };
         tables.iter().find_map(|table| {
             let key = bits & table.mask;
-            let found = table.entries.binary_search_by_key(&key, |entry| entry.0).ok()?;
-            Some(table.entries[found].1 as usize)
+            let index = table.entries.binary_search_by_key(&key, |entry| entry.0).ok()?;
+            Some(table.entries[index].1 as usize)
         })
     }
 
@@ -90,8 +90,8 @@ impl AllowedAddresses {
         let table = &mut tables[place];
         let key = aligned(prefix.address) & table.mask;
         match table.entries.binary_search_by_key(&key, |entry| entry.0) {
-            Ok(found) if table.entries[found].1 as usize == peer => Ok(()),
-            Ok(found) => Err(Conflict { prefix, first: table.entries[found].1 as usize, second: peer }),
+            Ok(index) if table.entries[index].1 as usize == peer => Ok(()),
+            Ok(index) => Err(Conflict { prefix, first: table.entries[index].1 as usize, second: peer }),
             Err(free) => {
                 table.entries.insert(free, (key, peer as u32));
                 Ok(())
@@ -200,10 +200,10 @@ mod tests {
             entries in proptest::collection::vec((any::<u32>(), 0u8..=32), 0..40),
             probes in proptest::collection::vec(any::<u32>(), 1..40),
         ) {
-            let mut seen = std::collections::BTreeSet::new();
+            let mut known = std::collections::BTreeSet::new();
             let peers: Vec<Vec<Prefix>> = entries
                 .iter()
-                .filter(|(bits, length)| seen.insert((aligned(IpAddr::V4((*bits).into())) & mask(*length), *length)))
+                .filter(|(bits, length)| known.insert((aligned(IpAddr::V4((*bits).into())) & mask(*length), *length)))
                 .map(|(bits, length)| vec![Prefix { address: IpAddr::V4((*bits).into()), length: *length }])
                 .collect();
             let table = AllowedAddresses::new(peers.iter().map(Vec::as_slice)).unwrap();

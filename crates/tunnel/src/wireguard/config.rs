@@ -108,13 +108,13 @@ impl Config {
 
     fn check_peers(&self) -> Result<(), ConfigError> {
         let own = self.private_key.public();
-        let mut seen = HashMap::new();
+        let mut known_keys = HashMap::new();
         for (number, peer) in self.peers.iter().enumerate() {
             let field = |name: &str| format!("peers[{number}].{name}");
             if peer.public_key == own {
                 return Err(value(field("public_key"), "is this interface's own key".to_string()));
             }
-            if let Some(first) = seen.insert(peer.public_key, number) {
+            if let Some(first) = known_keys.insert(peer.public_key, number) {
                 return Err(value(field("public_key"), format!("is already the key of peers[{first}]")));
             }
             let Some(endpoint) = peer.endpoint else { continue };

@@ -301,7 +301,7 @@ impl Machine {
 
     /// Finds the sender of a datagram. `Err(Step::Send)` is a cookie reply to send; any other `Err` has been counted.
     fn peer_of(&mut self, from: SocketAddr, datagram: &[u8], space: &mut [u8]) -> Result<usize, Step> {
-        let found = match self.limiter.verify_packet(Some(from.ip()), datagram, space) {
+        let verified = match self.limiter.verify_packet(Some(from.ip()), datagram, space) {
             Ok(Packet::HandshakeInit(initiation)) => parse_handshake_anon(&self.private, &self.public, &initiation)
                 .map(|half| self.by_key.get(&PublicKey(half.peer_static_public)).copied()),
             Ok(Packet::HandshakeResponse(response)) => Ok(self.peer_at(response.receiver_idx)),
@@ -318,7 +318,7 @@ impl Machine {
             Err(TunnResult::Err(error)) => Err(error),
             Err(_) => Err(WireGuardError::InvalidPacket),
         };
-        match found {
+        match verified {
             Ok(Some(number)) => Ok(number),
             Ok(None) => {
                 self.counters.dropped.unknown_peer += 1;

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use super::world::{Wanted, World, MS, SECOND};
+use super::simulation::{Simulation, TestSettings, MS, SECOND};
 use crate::client::effects::{ArrivalTime, Close, Counts, Figures, Flushed, Inbox, Metric, Socket, SocketError};
 use crate::client::server::Server;
 
@@ -65,12 +65,12 @@ impl Socket for Driver {
 
 #[test]
 fn sealing_and_opening_packets_allocates_nothing() {
-    let mut world = World::arrived(1, Wanted::default());
-    world.run(SECOND);
+    let mut simulation = Simulation::arrived(1, TestSettings::default());
+    simulation.run(SECOND);
     let datagram = [&[0x45, 0, 0, 100, 0, 0, 0, 0, 64, 17][..], &[0; 90]].concat();
     let mut packets: Vec<Vec<u8>> = vec![Vec::new(); PACKETS];
-    world.server.with(0, |peer| packets.iter_mut().for_each(|packet| peer.send(&datagram, packet).unwrap()));
-    let client = &mut world.clients[0].client;
+    simulation.server.with(0, |peer| packets.iter_mut().for_each(|packet| peer.send(&datagram, packet).unwrap()));
+    let client = &mut simulation.clients[0].client;
     let mut driver = Driver { outgoing: Vec::with_capacity(PACKETS * 200), ..Driver::default() };
     let spent = allocation_counter::measure(|| {
         for packet in &mut packets {

@@ -33,19 +33,19 @@ pub const SECOND: u64 = 1_000_000_000;
 pub struct Behaviour {
     pub transport: Transport,
     /// Options that the server pushes to a client.
-    pub gives: fn(u32) -> Vec<String>,
+    pub pushes: fn(u32) -> Vec<String>,
     /// Whether the server responds on a connection; if not, it closes a TCP connection.
-    pub answers: fn(u32) -> bool,
+    pub responds: fn(u32) -> bool,
     /// Whether the server answers TCP's handshake.
     pub accepts: bool,
     /// Number of echo requests inside each tunnel that are lost before one is answered.
-    pub loses: u32,
+    pub lost_echoes: u32,
     /// Whether echo requests inside a tunnel are answered.
     pub echoes: bool,
     /// Whether an echo reply is sent twice.
-    pub repeats: bool,
+    pub duplicates_replies: bool,
     /// A message that the server sends once this many of a client's echo requests have been answered.
-    pub says: Option<(u32, &'static str)>,
+    pub message: Option<(u32, &'static str)>,
     /// Users who may connect, with their passwords; if empty, every user may.
     pub users: &'static [(&'static str, &'static str)],
     /// Whether the server refuses clients after they have renewed their keys.
@@ -56,13 +56,13 @@ impl Default for Behaviour {
     fn default() -> Self {
         Self {
             transport: Transport::Udp,
-            gives: an_address_each,
-            answers: |_| true,
+            pushes: unique_address,
+            responds: |_| true,
             accepts: true,
-            loses: 0,
+            lost_echoes: 0,
             echoes: true,
-            repeats: false,
-            says: None,
+            duplicates_replies: false,
+            message: None,
             users: &[],
             refuses_renewed: false,
         }
@@ -70,12 +70,12 @@ impl Default for Behaviour {
 }
 
 /// Assigns each connection its own address.
-pub fn an_address_each(connection: u32) -> Vec<String> {
+pub fn unique_address(connection: u32) -> Vec<String> {
     vec![format!("ifconfig 10.8.0.{} 255.255.255.0", connection + 2)]
 }
 
 /// Settings that a test changes before its simulation begins.
-pub struct Wanted {
+pub struct TestSettings {
     pub behaviour: Behaviour,
     pub attempt_ns: u64,
     pub retries: u32,
@@ -86,7 +86,7 @@ pub struct Wanted {
     pub user: Option<(&'static str, &'static str)>,
 }
 
-impl Default for Wanted {
+impl Default for TestSettings {
     fn default() -> Self {
         Self {
             behaviour: Behaviour::default(),
@@ -102,18 +102,18 @@ impl Default for Wanted {
 }
 
 /// Clients, their server, and the packets in transit between them.
-pub struct World {
+pub struct Simulation {
     pub now_ns: u64,
-    pub clients: Vec<Driven>,
+    pub clients: Vec<DrivenClient>,
     pub server: ServerSide,
     /// The arrivals in transit, with their times, ns.
-    under_way: Vec<(u64, Arrival)>,
+    in_transit: Vec<(u64, Arrival)>,
 }
 
 /// A client and the recorder of its actions.
-pub struct Driven {
+pub struct DrivenClient {
     pub client: VpnClient,
-    pub sink: Sink,
+    pub recorder: Recorder,
 }
 
 enum Arrival {
@@ -123,61 +123,62 @@ enum Arrival {
     Closed { client: usize, connection: u32 },
 }
 
-impl World {
-    pub fn new(clients: u32, wanted: Wanted) -> Self {
+impl Simulation {
+    pub fn new(clients: u32, settings: TestSettings) -> Self {
         let pki = Pki::new();
         let mut setup = Setup::new(&pki);
-        setup.client.hand_window_ns = wanted.hand_window_ns;
-        setup.client.is_stream = wanted.behaviour.transport == Transport::Tcp;
-        setup.server.users = wanted.behaviour.users.iter().map(|(user, own)| ((*user).into(), (*own).into())).collect();
-        setup.identity.user = wanted.user.map(|(user, password)| (user.to_owned(), Secret::from(password)));
+        setup.client.hand_window_ns = settings.hand_window_ns;
+        setup.client.is_stream = settings.behaviour.transport == Transport::Tcp;
+        setup.server.users =
+            settings.behaviour.users.iter().map(|(user, own)| ((*user).into(), (*own).into())).collect();
+        setup.identity.user = settings.user.map(|(user, password)| (user.to_owned(), Secret::from(password)));
         let offered = setup.client.ciphers.clone();
-        let server = Server { address: "192.0.2.1:1194".parse().unwrap(), transport: wanted.behaviour.transport };
-        let settings = Arc::new(Settings {
+        let server = Server { address: "192.0.2.1:1194".parse().unwrap(), transport: settings.behaviour.transport };
+        let shared = Arc::new(Settings {
             config: Arc::new(setup.client),
             identities: vec![setup.identity],
             servers: vec![server],
-            attempt_ns: wanted.attempt_ns,
-            retries: wanted.retries,
-            expectation: Expectation { offered, ..wanted.expectation },
+            attempt_ns: settings.attempt_ns,
+            retries: settings.retries,
+            expectation: Expectation { offered, ..settings.expectation },
             mtu: None,
-            first_data_ns: wanted.first_data_ns,
-            pings: wanted.ping_gap_ns.map(|gap_ns| PingSettings { gap_ns, clients }),
+            first_data_ns: settings.first_data_ns,
+            pings: settings.ping_gap_ns.map(|gap_ns| PingSettings { gap_ns, clients }),
         });
         let (opened, claims) = (Rc::new(Cell::new(0)), Rc::default());
-        let driven = |number| Driven {
-            client: VpnClient::new(number, Arc::clone(&settings), 0),
-            sink: Sink::new(Rc::clone(&opened), Rc::clone(&claims), number),
+        let driven = |number| DrivenClient {
+            client: VpnClient::new(number, Arc::clone(&shared), 0),
+            recorder: Recorder::new(Rc::clone(&opened), Rc::clone(&claims), number),
         };
         Self {
             now_ns: 0,
             clients: (0..clients).map(driven).collect(),
             server: ServerSide {
                 config: Arc::new(setup.server),
-                behaviour: wanted.behaviour,
+                behaviour: settings.behaviour,
                 connections: BTreeMap::new(),
                 events: Vec::new(),
             },
-            under_way: Vec::new(),
+            in_transit: Vec::new(),
         }
     }
 
     /// Creates clients that all arrive now.
-    pub fn arrived(clients: u32, wanted: Wanted) -> Self {
-        let mut world = Self::new(clients, wanted);
-        (0..clients as usize).for_each(|client| world.hand(client, Input::Arrive { due_ns: 0 }));
-        world
+    pub fn arrived(clients: u32, settings: TestSettings) -> Self {
+        let mut simulation = Self::new(clients, settings);
+        (0..clients as usize).for_each(|client| simulation.pass(client, Input::Arrive { due_ns: 0 }));
+        simulation
     }
 
     /// Passes an input to a client, and lets it do what is due.
-    pub fn hand(&mut self, client: usize, input: Input) {
-        let Driven { client: machine, sink } = &mut self.clients[client];
-        sink.now_ns = self.now_ns;
-        let mut progress = machine.handle(self.now_ns, input, sink);
+    pub fn pass(&mut self, client: usize, input: Input) {
+        let DrivenClient { client: machine, recorder } = &mut self.clients[client];
+        recorder.now_ns = self.now_ns;
+        let mut progress = machine.handle(self.now_ns, input, recorder);
         while progress == Progress::Again {
-            progress = machine.poll(self.now_ns, sink);
+            progress = machine.poll(self.now_ns, recorder);
         }
-        self.carry(client);
+        self.send_outgoing(client);
     }
 
     /// Advances the time to `until_ns`.
@@ -189,7 +190,7 @@ impl World {
     pub fn run_while(&mut self, until_ns: u64, holds: impl Fn(&Self) -> bool) {
         while holds(self) {
             let timers = self.clients.iter().filter_map(|driven| driven.client.deadline_ns());
-            let arrivals = self.under_way.iter().map(|(at_ns, _)| *at_ns);
+            let arrivals = self.in_transit.iter().map(|(at_ns, _)| *at_ns);
             let next = timers.chain(arrivals).chain(self.server.wakes_ns()).min();
             let Some(next_ns) = next.filter(|next_ns| *next_ns <= until_ns) else {
                 self.now_ns = until_ns;
@@ -208,7 +209,7 @@ impl World {
     /// Failures of all clients, by name.
     pub fn failures(&self) -> BTreeMap<&'static str, usize> {
         let mut named = BTreeMap::new();
-        for (name, _) in self.clients.iter().flat_map(|driven| &driven.sink.failures) {
+        for (name, _) in self.clients.iter().flat_map(|driven| &driven.recorder.failures) {
             *named.entry(*name).or_insert(0) += 1;
         }
         named
@@ -216,65 +217,65 @@ impl World {
 
     /// The sum of one count over all clients.
     pub fn count(&self, of: impl Fn(&Counts) -> u64) -> u64 {
-        self.clients.iter().map(|driven| of(&driven.sink.counts)).sum()
+        self.clients.iter().map(|driven| of(&driven.recorder.counts)).sum()
     }
 
     fn step(&mut self) {
         let now_ns = self.now_ns;
-        while let Some(place) = self.under_way.iter().position(|(at_ns, _)| *at_ns <= now_ns) {
-            match self.under_way.remove(place).1 {
+        while let Some(place) = self.in_transit.iter().position(|(at_ns, _)| *at_ns <= now_ns) {
+            match self.in_transit.remove(place).1 {
                 Arrival::AtServer { connection, mut packet } => self.server.receive(now_ns, connection, &mut packet),
                 Arrival::AtClient { client, connection, packet } => self.receive(client, connection, packet),
                 Arrival::Connected { client, connection } if self.is_open(client, connection) => {
-                    self.hand(client, Input::Connected);
+                    self.pass(client, Input::Connected);
                 }
                 Arrival::Closed { client, connection } if self.is_open(client, connection) => {
                     let error = SocketError::new("closed_early", io::ErrorKind::UnexpectedEof.into());
-                    self.hand(client, Input::SocketFailed(error));
+                    self.pass(client, Input::SocketFailed(error));
                 }
                 _ => {}
             }
         }
         for client in 0..self.clients.len() {
             if self.clients[client].client.deadline_ns().is_some_and(|due_ns| due_ns <= now_ns) {
-                self.hand(client, Input::TimerDue);
+                self.pass(client, Input::TimerDue);
             }
         }
         for (connection, packet) in self.server.poll(now_ns) {
-            let client = self.clients.iter().position(|driven| driven.sink.connection == Some(connection));
+            let client = self.clients.iter().position(|driven| driven.recorder.connection == Some(connection));
             if let Some(client) = client {
-                self.under_way.push((now_ns + MS, Arrival::AtClient { client, connection, packet }));
+                self.in_transit.push((now_ns + MS, Arrival::AtClient { client, connection, packet }));
             }
         }
     }
 
     fn is_open(&self, client: usize, connection: u32) -> bool {
-        self.clients[client].sink.connection == Some(connection)
+        self.clients[client].recorder.connection == Some(connection)
     }
 
     fn receive(&mut self, client: usize, connection: u32, mut packet: Vec<u8>) {
         if self.is_open(client, connection) {
-            let Driven { client: machine, sink } = &mut self.clients[client];
-            machine.receive(self.now_ns, self.now_ns, &mut packet, sink);
-            self.hand(client, Input::BatchReceived);
+            let DrivenClient { client: machine, recorder } = &mut self.clients[client];
+            machine.receive(self.now_ns, self.now_ns, &mut packet, recorder);
+            self.pass(client, Input::BatchReceived);
         }
     }
 
     /// Puts the packets that a client has sent in transit.
-    fn carry(&mut self, client: usize) {
+    fn send_outgoing(&mut self, client: usize) {
         let arrives_ns = self.now_ns + MS;
         let behaviour = &self.server.behaviour;
-        let sink = &mut self.clients[client].sink;
-        for connection in sink.opened.drain(..) {
+        let recorder = &mut self.clients[client].recorder;
+        for connection in recorder.opened.drain(..) {
             if behaviour.transport == Transport::Tcp && behaviour.accepts {
-                self.under_way.push((arrives_ns, Arrival::Connected { client, connection }));
-                if !(behaviour.answers)(connection) {
-                    self.under_way.push((arrives_ns + MS, Arrival::Closed { client, connection }));
+                self.in_transit.push((arrives_ns, Arrival::Connected { client, connection }));
+                if !(behaviour.responds)(connection) {
+                    self.in_transit.push((arrives_ns + MS, Arrival::Closed { client, connection }));
                 }
             }
         }
-        for (connection, packet) in sink.outgoing.drain(..) {
-            self.under_way.push((arrives_ns, Arrival::AtServer { connection, packet }));
+        for (connection, packet) in recorder.outgoing.drain(..) {
+            self.in_transit.push((arrives_ns, Arrival::AtServer { connection, packet }));
         }
     }
 }
@@ -319,22 +320,22 @@ impl ServerSide {
         let connection = connections.entry(number).or_default();
         connection.wakes_ns = Some(now_ns);
         let Some(peer) = &mut connection.peer else {
-            if (behaviour.answers)(number) {
-                connection.peer = Peer::accept(config, (behaviour.gives)(number), number, now_ns, packet);
+            if (behaviour.responds)(number) {
+                connection.peer = Peer::accept(config, (behaviour.pushes)(number), number, now_ns, packet);
             }
             return;
         };
         let Received::Payload(payload) = peer.handle(now_ns, packet) else { return };
         let mut reply = Vec::new();
-        if connection.lost < behaviour.loses {
+        if connection.lost < behaviour.lost_echoes {
             connection.lost += 1;
         } else if behaviour.echoes && icmp::answer(payload, &mut reply) {
             let mut sealed = Vec::new();
             peer.send(&reply, &mut sealed).expect("the tunnel is up");
-            connection.outgoing.extend(behaviour.repeats.then(|| sealed.clone()));
+            connection.outgoing.extend(behaviour.duplicates_replies.then(|| sealed.clone()));
             connection.outgoing.push(sealed);
             connection.answered += 1;
-            if let Some((_, message)) = behaviour.says.filter(|(after, _)| *after == connection.answered) {
+            if let Some((_, message)) = behaviour.message.filter(|(after, _)| *after == connection.answered) {
                 peer.send_message(message);
             }
         }
@@ -367,7 +368,7 @@ impl ServerSide {
 }
 
 /// A recorder of a client's actions.
-pub struct Sink {
+pub struct Recorder {
     now_ns: u64,
     number: u32,
     /// Number of connections that all clients have opened.
@@ -382,9 +383,9 @@ pub struct Sink {
     outbox: Vec<Vec<u8>>,
     scratch: Scratch,
     /// The error of the next control packet.
-    pub refuses_control: Option<SocketError>,
+    pub control_error: Option<SocketError>,
     /// The error of the next flush.
-    pub refuses_data: Option<SocketError>,
+    pub flush_error: Option<SocketError>,
     pub counts: Counts,
     /// Metric and duration, ns.
     pub recorded: Vec<(Metric, u64)>,
@@ -397,7 +398,7 @@ pub struct Sink {
     pub pings_since_ns: Option<u64>,
 }
 
-impl Sink {
+impl Recorder {
     fn new(all_opened: Rc<Cell<u32>>, claims: Rc<RefCell<BTreeMap<IpAddr, u32>>>, number: u32) -> Self {
         Self {
             now_ns: 0,
@@ -409,8 +410,8 @@ impl Sink {
             outgoing: Vec::new(),
             outbox: Vec::new(),
             scratch: Scratch::default(),
-            refuses_control: None,
-            refuses_data: None,
+            control_error: None,
+            flush_error: None,
             counts: Counts::default(),
             recorded: Vec::new(),
             failures: Vec::new(),
@@ -429,7 +430,7 @@ impl Sink {
     }
 }
 
-impl Figures for Sink {
+impl Figures for Recorder {
     fn counts(&mut self) -> &mut Counts {
         &mut self.counts
     }
@@ -443,7 +444,7 @@ impl Figures for Sink {
     }
 }
 
-impl Inbox for Sink {
+impl Inbox for Recorder {
     fn deliver(&mut self, _arrived_ns: u64, packet: &[u8]) {
         self.delivered.push(packet.to_vec());
     }
@@ -453,7 +454,7 @@ impl Inbox for Sink {
     }
 }
 
-impl Socket for Sink {
+impl Socket for Recorder {
     fn connect(&mut self, _server: Server) -> Result<(), SocketError> {
         let number = self.all_opened.get();
         self.all_opened.set(number + 1);
@@ -473,7 +474,7 @@ impl Socket for Sink {
     }
 
     fn send_control(&mut self, packet: &mut Vec<u8>) -> Result<u64, SocketError> {
-        if let Some(error) = self.refuses_control.take() {
+        if let Some(error) = self.control_error.take() {
             return Err(error);
         }
         self.outgoing.extend(self.connection.map(|number| (number, packet.clone())));
@@ -489,7 +490,7 @@ impl Socket for Sink {
 
     fn flush(&mut self) -> Flushed {
         let packets = std::mem::take(&mut self.outbox);
-        if let Some(error) = self.refuses_data.take() {
+        if let Some(error) = self.flush_error.take() {
             return Flushed { refused: packets.len() as u64, error: Some(error) };
         }
         if let Some(number) = self.connection {
@@ -499,7 +500,7 @@ impl Socket for Sink {
     }
 }
 
-impl Effects for Sink {
+impl Effects for Recorder {
     fn socket(&mut self) -> &mut impl Socket {
         self
     }
