@@ -1,7 +1,7 @@
-"""Numbers from numbers: steady windows, metrics, verdicts, tables. Pure: no I/O, no clock.
+"""Computes windows, metrics, verdicts and tables from recorded data. Pure: no I/O, no clock.
 
-The same input gives the same findings. `analyse` reads a run's journal entries, `analyse_test` what one measurement
-left; `model` has the records that both give.
+The same input gives the same findings. `analyse` reads a run's journal entries, `analyse_test` the data of one
+measurement; `model` has the records that both return.
 """
 
 from leadline.analysis.rows import result_rows

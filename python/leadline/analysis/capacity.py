@@ -1,7 +1,7 @@
-"""What one trial of a capacity search says: whether the conditions held at its rate, and whose doing it was if not.
+"""Judges one trial of a capacity search: whether the conditions held at its rate, and what the limit was if not.
 
-Owns the conditions (`METRIC < VALUE and ...`) and the judgement of one trial. Which rate is tried next is the work of
-`trial.capacity_search`. Read docs/search.md first. Pure.
+Owns the conditions (`METRIC < VALUE and ...`) and the judgement of one trial. `trial.capacity_search` chooses the
+next rate. Read docs/search.md first. Pure.
 """
 
 from __future__ import annotations
@@ -24,31 +24,30 @@ from leadline.errors import InputError
 from leadline.plan.targets import Target
 
 QUEUE_SHARE = 0.05
-"""How much less than what comes a server may serve before its clients count as queueing."""
+"""If a server serves this share less than what arrives, its clients count as queueing."""
 QUEUE_LEAST_MS = 50.0
-"""What a busy host alone may add to connecting."""
+"""The delay that a busy host alone may add to connecting."""
 
 _AND = re.compile(r"(?:^|\s)\s*and(?=\s|$)", re.IGNORECASE)
 _ERRORS = "error_ratio"
-# Figures that say how many of a fleet's clients are not configured.
+# Figures of the clients of a fleet that are not configured.
 _OF_CLIENTS = frozenset({"configured", "partial", "failed", "failed_ratio", "unconfigured_ratio"})
-# What is no gap in a trial: that it is short, that its parts differ, and what its generator is held to account for.
+# Reasons that do not make a trial incomplete: a short window, uneven parts, and limits of the generator.
 _WHOLE = frozenset({*SHORT_WINDOWS, *UNEVEN, *GENERATOR_REASONS})
 
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """What has to hold at a rate, all of it."""
+    """The conditions of a search. All must hold at a rate."""
 
     text: str
     targets: tuple[Target, ...]
 
     @classmethod
     def read(cls, text: str, test: str, kind: str, option: str = "--find-rate") -> Conditions:
-        """Takes `METRIC < VALUE and ...` for a test of this name and kind, given by this option.
+        """Parse `METRIC < VALUE and ...` for a test of this name and kind. `option` is named in errors.
 
-        Raises:
-            InputError: one of them is no target, or names a figure that there is not.
+        Raises: InputError: a part is not a target, or names an unknown figure.
         """
         parts = [part.strip() for part in _AND.split(text.strip())]
         if not all(parts):
@@ -60,7 +59,7 @@ class Conditions:
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """The figures that are looked at, each once."""
+        """The figures in the conditions, each once."""
         return tuple(dict.fromkeys(target.metric for target in self.targets))
 
 
@@ -69,31 +68,31 @@ class Trial:
     """One trial of a search."""
 
     rate_per_s: float
-    """What was offered."""
+    """The offered rate."""
     duration_s: float
-    """For how long, warm-up left out."""
+    """Length of the trial without warm-up."""
     holds: bool
-    """Whether every condition held, every request that was due was sent, and the figures are whole."""
+    """Whether every condition held, every request that was due was sent, and the figures are complete."""
     generator_limited: bool
-    """Whether the generator was at its limit or late, or may have been: a trial that does not hold says nothing about
-    the server then."""
+    """Whether the generator was at its limit or late, or may have been. A trial that does not hold then says nothing
+    about the server."""
     answered_share: float
-    """Answers, of the requests that were due; at most 1."""
+    """Answered share of the requests that were due; at most 1."""
     why: str
-    """What decided, for a person."""
+    """The reason of the judgement, for the user."""
     metrics: dict[str, float | None]
-    """The figures that the conditions look at, and the rate that was answered."""
+    """The figures in the conditions, and the answered rate."""
     connections_busy: bool = False
-    """Whether many requests waited until a connection was free: more connections may carry more."""
+    """Whether many requests waited for a free connection. More connections may reach a higher rate."""
 
 
 def judge_trial(
     conditions: Conditions, result: TestResult, *, rate_per_s: float, duration_s: float, connections: int
 ) -> Trial:
-    """What the result of one trial says.
+    """Judge the result of one trial of requests.
 
-    Requests that were due and never sent are a backlog. One of at most a request per connection may be left when the
-    time is over; a longer one has been growing. Failed requests do not hold where no condition is about them.
+    Requests that were due and not sent are a backlog. At most one request per connection may be left at the end; a
+    longer backlog has been growing. Failed requests make the trial fail if no condition is about them.
     """
     figures = {name: metric.value for name, metric in result.metrics.items()}
     due = rate_per_s * duration_s
@@ -124,11 +123,11 @@ def judge_trial(
 def judge_fleet(
     conditions: Conditions, result: TestResult, *, rate_per_s: float, duration_s: float, queues: bool = False
 ) -> Trial:
-    """What the result of one trial of arriving VPN clients says; `duration_s` is how long they took to come.
+    """Judge the result of one trial of arriving VPN clients. `duration_s` is the length of the arrivals.
 
-    Clients that do not become configured do not hold where no condition is about them. Those of a server that does not
-    keep up wait for each other, the later the longer, which no condition need notice in so short a time: that does not
-    hold either, unless the clients came in a crowd, which `queues` whatever the server can do.
+    Clients that are not configured make the trial fail if no condition is about them. If a server does not keep up,
+    clients wait longer the later they arrive; in a short trial the conditions may not show that, so a queue makes the
+    trial fail too. Clients that arrive all at once always queue, so `queues` exempts them.
     """
     figures = {name: metric.value for name, metric in result.metrics.items()}
     queue = [] if queues else list(_queue(figures, duration_s))
@@ -154,8 +153,8 @@ def judge_fleet(
 
 
 def _queue(figures: dict[str, float | None], duration_s: float) -> Iterator[str]:
-    """A queue that grew by more than `QUEUE_SHARE` of the time: nine tenths of the way it is what the slowest tenth
-    waited at least, beyond what the quickest did. A few stragglers, whose packets were lost, are no queue."""
+    """Whether a queue grew by more than `QUEUE_SHARE` of the time. Its length near the end is the connect time of the
+    slowest tenth minus that of the fastest. A few clients whose packets were lost do not count as a queue."""
     slow_ms, quick_ms = figures.get("connect_p90_ms"), figures.get("connect_min_ms")
     if slow_ms is None or quick_ms is None:
         return
@@ -168,14 +167,14 @@ def _queue(figures: dict[str, float | None], duration_s: float) -> Iterator[str]
 
 
 def _unmet(conditions: Conditions, metrics: Mapping[str, Metric]) -> Iterator[str]:
-    """What does not hold, or may not: a lower bound of a figure only says that it is not below."""
+    """Conditions that do not hold or may not hold: of a lower bound, only 'not below' is known."""
     for target in conditions.targets:
         metric = metrics.get(target.metric)
         value = metric.value if metric is not None else None
         if metric is None or value is None:
             yield f"{target.metric} has no samples"
         elif metric.censored and not (target.op in (">", ">=") and target.met_by(value)):
-            yield f"{target.metric} is at least {_said(value)}, not known to be {target.op} {_said(target.value)}"
+            yield f"{target.metric} is at least {_said(value)}, and may not be {target.op} {_said(target.value)}"
         elif not target.met_by(value):
             yield f"{target.metric} {_said(value)} is not {target.op} {_said(target.value)}"
 
@@ -184,14 +183,14 @@ def _undone(conditions: Conditions, figures: dict[str, float | None], connection
     unsent = figures.get("unsent") or 0.0
     backlog = unsent > leftover(connections)
     if backlog:
-        yield f"{unsent:.0f} requests that were due were never sent"
+        yield f"{unsent:.0f} requests that were due were not sent"
     if not backlog and _ERRORS not in conditions.metrics and figures.get(_ERRORS):
         yield f"{_ERRORS} is {_said(figures[_ERRORS])}"
 
 
 def _doubts(validity: Validity, is_sparse: bool) -> Iterator[str]:
-    """Why figures that meet the conditions cannot be believed. Where requests are sparse, fewer than connections, a
-    thread may well have had none."""
+    """Why figures that meet the conditions may be invalid. With fewer requests than connections, a thread may have
+    had none, which is not a gap."""
     if validity.verdict in (Verdict.INCOMPLETE, Verdict.UNDETERMINED):
         for reason in validity.reasons:
             if reason.code not in _WHOLE and not (is_sparse and reason.code == NOT_STARTED):

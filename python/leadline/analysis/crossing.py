@@ -1,8 +1,8 @@
-"""Whether a test's payload went through the gateway that a plan gave by address, by that gateway's interface counters.
+"""Checks by interface counters whether a test's payload went through the gateway that a plan gives by address.
 
-Every byte that crosses a gateway is received by one of its interfaces and sent by one. Headers, tunnels and other
-traffic only add to that: fewer bytes than the payload's prove that some of it went another way. More of them prove
-little, as a tunnel's interfaces count its payload twice. Counters are read by the gateway's agent (`observe`).
+A gateway receives and sends each crossing byte on one of its interfaces. Headers, tunnels and other traffic only add
+bytes, so fewer bytes than the payload prove that some payload took another path. More bytes prove little, since a
+tunnel's interfaces count its payload twice. The gateway's agent reads the counters (`observe`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ UNKNOWN = "gateway-counters-unknown"
 
 
 def findings(data: TestData, flows: Sequence[Flow]) -> Iterator[tuple[Verdict, Reason]]:
-    """What speaks against each given gateway; nothing for the lab's, which nothing can bypass."""
+    """The findings against each given gateway; none for the lab's gateways, which traffic cannot bypass."""
     payload = payload_bytes(data, flows)
     begun = [flow.start_ns for flow in flows if flow.start_ns is not None]
     ended = [found.t_ns for found in data.load_outcomes()]
@@ -32,13 +32,13 @@ def findings(data: TestData, flows: Sequence[Flow]) -> Iterator[tuple[Verdict, R
 
 
 def payload_bytes(data: TestData, flows: Sequence[Flow]) -> float:
-    """What is known to have reached the other side, in both directions, bytes. What was only sent may have been lost
-    before the gateway."""
+    """Bytes that are known to have reached the other side, in both directions. Bytes that were only sent may have
+    been lost before the gateway."""
     total = 0.0
     for flow in flows:
         if flow.delivered_bytes is not None and flow.evidence != "sender":
             total += flow.delivered_bytes.total
-        # Where answers are counted, as many requests arrived.
+        # Each counted answer means that a request arrived.
         if data.spec.counts_units and flow.delivered_units is not None and flow.sent_units:
             total += (flow.sent_bytes or 0.0) * min(1.0, flow.delivered_units.total / flow.sent_units)
     return total
@@ -46,12 +46,12 @@ def payload_bytes(data: TestData, flows: Sequence[Flow]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """By how much a host's interface counters grew around a test, all interfaces added up."""
+    """The growth of a host's interface counters around a test, summed over all interfaces."""
 
     received: int
     sent: int
     whole: bool
-    """Whether they were read before its beginning and after its end, and never fell."""
+    """Whether the counters were read before the test and after it, and never decreased."""
 
     @classmethod
     def between(cls, samples: Sequence[HostSample], start_ns: int, end_ns: int) -> Growth | None:
@@ -63,7 +63,7 @@ class Growth:
         if len(around) < 2:
             return None
         steps = [(later[0] - earlier[0], later[1] - earlier[1]) for (_, earlier), (_, later) in pairwise(around)]
-        # Counters that fall belong to an interface that went away or was made again.
+        # A counter decreases if its interface was removed or created again.
         fell = any(step < 0 for pair in steps for step in pair)
         received, sent = (sum(max(0, pair[side]) for pair in steps) for side in (0, 1))
         return cls(received, sent, bool(before and after) and not fell)
@@ -73,7 +73,7 @@ def _findings_of(
     gateway: str, on_one_stack: Sequence[str], payload: float, growth: Growth | None
 ) -> Iterator[tuple[Verdict, Reason]]:
     if growth is None:
-        text = f"{gateway}'s interface counters were not read around the test: whether its payload crossed is not known"
+        text = f"{gateway}'s interface counters were not read around the test: whether its payload crossed is unknown"
         yield Verdict.UNDETERMINED, Reason(UNKNOWN, text)
         return
     seen = f"{gateway}'s interfaces received {_amount(growth.received)} and sent {_amount(growth.sent)}"
@@ -82,11 +82,11 @@ def _findings_of(
         if growth.whole:
             yield Verdict.INCOMPLETE, Reason(NOT_CROSSED, f"{seen} while {moved}: not all of it went through {gateway}")
         else:
-            text = f"{seen} while {moved}, but were not read throughout: whether all of it crossed is not known"
+            text = f"{seen} while {moved}, but were not read throughout: whether all of it crossed is unknown"
             yield Verdict.UNDETERMINED, Reason(UNKNOWN, text)
     elif on_one_stack:
         others = " and ".join(on_one_stack)
-        text = f"{gateway} shares its interfaces with {others}: its counters do not tell what went through it"
+        text = f"{gateway} shares its interfaces with {others}: its counters do not show what went through it"
         yield Verdict.UNDETERMINED, Reason(UNKNOWN, text)
 
 

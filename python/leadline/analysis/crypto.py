@@ -1,6 +1,6 @@
-"""What a VPN's protocol costs in memory: figures per packet, the cost per byte and per packet behind them, the verdict.
+"""The cost of a VPN's protocol in memory: figures per packet, the cost per byte and per packet, and the verdict.
 
-Times are the thread's CPU time: what others do on the CPU meanwhile is not in it, though it does take the caches away.
+Times are CPU time of the thread. Other work on the CPU is not included, but it does evict caches.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from leadline.analysis.model import Reason, Validity, Verdict
 from leadline.analysis.validity import combine
 from leadline.contract.models import CpuSample
 
-# A thread that did not run one part in fifty of the time shared its CPU, and its caches, with other work.
+# If a thread did not run for this share of the time, other work used its CPU and its caches.
 SHARED = 0.02
-# What the hypervisor takes counts as CPU time of the thread that it was taken from.
+# Time that the hypervisor steals counts as CPU time of the thread that it interrupts.
 STOLEN = 0.01
-# A fit is made from three sizes on: through two, every line passes.
+# A fit needs three sizes: a line through two points always fits.
 LEAST_SIZES = 3
 
 
 @dataclass(frozen=True, slots=True)
 class CryptoFigure:
-    """One kind of operation on payloads of one size."""
+    """The result of one kind of operation on payloads of one size."""
 
     what: str
     """`seal`, `open`, `cipher`, `hmac`, `handshake`, `handshake_client` or `handshake_server`."""
     algorithm: str
     bytes: int | None
-    """The payload; None for a handshake."""
+    """Size of the payload; None for a handshake."""
     operations: int
     cpu_ns: int
     wall_ns: int
@@ -60,12 +60,12 @@ class CryptoFit:
     ns_per_packet: float
     ns_per_byte: float
     worst: float
-    """The largest share by which a size's figure lies off the line."""
+    """The largest relative distance of a size's figure from the line."""
 
 
 @dataclass(frozen=True, slots=True)
 class CryptoResult:
-    """Everything that one measurement found."""
+    """All results of one measurement."""
 
     figures: tuple[CryptoFigure, ...]
     fits: tuple[CryptoFit, ...]
@@ -80,11 +80,11 @@ def judge_crypto(
     stolen: float | None = None,
     profiled: bool = False,
 ) -> CryptoResult:
-    """Fit what has sizes enough, and say whether the figures can be believed.
+    """Fit the operations that have enough sizes, and decide whether the figures are valid.
 
-    `whole`: whether all was measured that was asked for. `waited` and `stolen`: shares of the time that the thread was
-    ready and had no CPU, and that the hypervisor took while the machine's CPUs were busy; None where the kernel does
-    not tell. `profiled`: whether its stacks were sampled meanwhile, which takes CPU time of its own.
+    `whole`: whether everything requested was measured. `waited` and `stolen`: shares of the time in which the thread
+    was ready without a CPU, and in which the hypervisor stole busy CPU time; None if the kernel does not report it.
+    `profiled`: whether its stacks were sampled, which costs CPU time.
     """
     findings = []
     if not whole:
@@ -93,19 +93,19 @@ def judge_crypto(
     idle = 1 - sum(figure.cpu_ns for figure in figures) / wall_ns if wall_ns else 0.0
     shared = max(idle, waited or 0.0)
     if shared > SHARED:
-        text = f"the measuring thread was without a CPU {shared:.0%} of the time: others used it, and its caches"
+        text = f"the measuring thread waited for a CPU {shared:.0%} of the time: other work used the CPU and its caches"
         findings.append((Verdict.UNDETERMINED, Reason("cpu-shared", text)))
     if stolen is not None and stolen > STOLEN:
-        text = f"the hypervisor took {stolen:.0%} of the CPUs' busy time, which looks like time that the work took"
+        text = f"the hypervisor stole {stolen:.0%} of the CPUs' busy time, which the figures include"
         findings.append((Verdict.UNDETERMINED, Reason("cpu-stolen", text)))
-    notes = [Reason("profiled", "the profiler's own cost is in these figures")] if profiled else []
+    notes = [Reason("profiled", "these figures include the profiler's own cost")] if profiled else []
     return CryptoResult(tuple(figures), tuple(_fits(figures)), combine(findings, notes))
 
 
 def stolen_share(first: Sequence[CpuSample], last: Sequence[CpuSample]) -> float | None:
-    """What share of the time that the CPUs were busy the hypervisor took between two samples; None where none was.
+    """The share of the CPUs' busy time that the hypervisor stole between two samples; None if no CPU was busy.
 
-    Idle time is left out: nothing is taken from a CPU that wants nothing, and a measurement keeps one busy of many.
+    Idle time is not included: time is stolen only from busy CPUs, and a measurement keeps only one of them busy.
     """
 
     def busy(samples: Sequence[CpuSample]) -> float:
@@ -129,10 +129,10 @@ def _fits(figures: Sequence[CryptoFigure]) -> list[CryptoFit]:
 
 
 def fit(what: str, algorithm: str, points: Sequence[tuple[int, float]]) -> CryptoFit:
-    """The line through points of bytes and ns that is nearest to all of them by least squares of the relative errors:
-    what disturbs a measurement disturbs large and small figures by the same share.
+    """The line through points of bytes and ns with the least squares of the relative errors. Relative, because
+    disturbances change large and small figures by the same share.
 
-    No cost is below 0: where the nearest line had one that is, it is the nearest of those without that cost.
+    Costs are at least 0. If the best line has a negative cost, the best line without that cost is used.
     """
     sizes, ns = (np.array(column, dtype=np.float64) for column in zip(*points, strict=True))
     lines = np.column_stack([1 / ns, sizes / ns])

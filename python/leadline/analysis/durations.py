@@ -1,8 +1,8 @@
-"""Durations of which some are known from below only: a request that had no answer when it was given up, or when the
-time was over, took at least its age. Estimates quantiles, mean and spread under this right-censoring.
+"""Estimates quantiles, mean and spread of durations of which some are only known as a lower bound (right-censored).
 
-Each figure says whether it is a lower bound. Why Kaplan-Meier, on what assumptions, and what replaces it where they do
-not hold: docs/decisions/0008-censored-latencies.md.
+A request without an answer when it was given up, or at the end, took at least its age. Each figure states whether it
+is a lower bound. Why Kaplan-Meier, its assumptions, and the alternative if they do not hold:
+docs/decisions/0008-censored-latencies.md.
 """
 
 from __future__ import annotations
@@ -18,30 +18,30 @@ from leadline.analysis.histograms import EMPTY, NS_PER_US, Histogram, merge, ran
 from leadline.analysis.model import Distribution, Percentiles
 
 DISTRIBUTION_PERCENTILES = (50.0, 66.0, 75.0, 80.0, 90.0, 95.0, 98.0, 99.0, 99.9, 99.99, 99.999)
-"""Percentiles of a `Distribution`: those that Leadline, wrk or ab print."""
+"""Percentiles of a `Distribution`: those that Leadline, wrk or ab prints."""
 
 # The last percentile of a curve, and how many points halve the distance to 100 %.
 _LAST_PERCENTILE = 99.999
 _POINTS_PER_HALVING = 5
-# Products of survival shares are exact to some 1e-13; one value among a billion is more than this.
+# Products of survival shares are exact to about 1e-13. One value in a billion is more than this.
 _ROUNDING = 1e-9
-# Where completed durations alone bound a quantile this closely from above, it is known.
+# If completed durations alone give an upper bound this close, the quantile is known.
 _CLOSE = 1.01
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One figure of a distribution, µs; `is_bound` where it is known to be at least that."""
+    """One figure of a distribution, µs; `is_bound` if it is a lower bound."""
 
     value_us: float | None
     is_bound: bool = False
 
 
 class Sample:
-    """Completed durations beside the ages of operations that were not.
+    """Completed durations, and the ages of operations that did not complete.
 
-    `unaged` operations are outstanding without an age, which counts as 0. Ages are `independent` where an operation's
-    censoring says nothing of how long it would have taken; with a backlog they are not.
+    `unaged` operations are outstanding without an age, which counts as 0. Ages are `independent` if an operation's
+    censoring does not depend on how long it would have taken; with a backlog it does.
     """
 
     def __init__(
@@ -57,26 +57,26 @@ class Sample:
 
     @property
     def count(self) -> int:
-        """How many durations are known."""
+        """The number of known durations."""
         return self.completed.count
 
     @property
     def is_open(self) -> bool:
-        """Whether some of the distribution lies beyond everything that was observed."""
+        """Whether part of the distribution lies beyond all observed values."""
         if not self.censored:
             return False
         return not self._independent or not self.count or float(self._survival[-1]) > 0.0
 
     @property
     def min(self) -> Figure:
-        """The shortest duration; without any, the least age."""
+        """The shortest duration; without any, the smallest age."""
         if self.count or not self.censored:
             return Figure(self.completed.min_us)
         return Figure(self._pooled.min_us, is_bound=True)
 
     @property
     def max(self) -> Figure:
-        """The longest duration, or the greatest age where that is more."""
+        """The longest duration, or the greatest age if that is larger."""
         if not self.censored:
             return Figure(self.completed.max_us)
         oldest_us = float(self._pooled.lows_ns[-1]) / NS_PER_US
@@ -84,7 +84,7 @@ class Sample:
 
     @property
     def mean(self) -> Figure:
-        """The area below the survival curve, up to the greatest age where it stays open."""
+        """The area below the survival curve, up to the greatest age if the curve is open."""
         if not self.censored:
             return Figure(self.completed.mean_us)
         if not self.count or not self._independent:
@@ -96,7 +96,7 @@ class Sample:
 
     @property
     def stdev(self) -> Figure:
-        """Standard deviation; what lies beyond the observed counts at the greatest age, which can only lower it."""
+        """Standard deviation. Values beyond the observed ones count as the greatest age, which can only lower it."""
         if not self.censored:
             return Figure(self.completed.stdev_us)
         if not self.count or not self._independent:
@@ -107,7 +107,7 @@ class Sample:
 
     @property
     def within_stdev(self) -> float | None:
-        """Share within one standard deviation of the mean; not known of an open distribution."""
+        """Share within one standard deviation of the mean; unknown for an open distribution."""
         if not self.censored:
             return self.completed.within_stdev
         mean_us, stdev_us = self.mean.value_us, self.stdev.value_us
@@ -117,14 +117,14 @@ class Sample:
         return float(weights[np.abs(values_us - mean_us) <= stdev_us].sum())
 
     def percentiles(self, percentiles: Sequence[float]) -> list[Figure]:
-        """`percentile` of each; quicker than one after the other where all durations are known."""
+        """`percentile` of each; faster than one after the other if all durations are known."""
         if self.censored:
             return [self.percentile(one) for one in percentiles]
         values_us = self.completed.percentiles_us(percentiles)
         return [Figure(None) for _ in percentiles] if values_us is None else [Figure(one) for one in values_us]
 
     def percentile(self, percentile: float) -> Figure:
-        """The duration that `percentile` (0 to 100) of all operations do not exceed."""
+        """The duration that `percentile` (0 to 100) percent of all operations do not exceed."""
         if not self.censored:
             return Figure(self.completed.percentile_us(percentile))
         at = self._pooled.bucket_at(percentile)
@@ -138,7 +138,8 @@ class Sample:
         return Figure(max(self.completed.max_us or 0.0, least_us), is_bound=True)
 
     def _between(self, percentile: float, least_us: float) -> Figure:
-        """Without an assumption: at least as if each had ended at its age, at most as if none would ever have."""
+        """Without an assumption: the lower bound takes each operation as ended at its age, the upper bound as never
+        ended."""
         reached = self.completed.reached
         rank = rank_of(percentile, self.count + self.censored)
         at = int(np.searchsorted(reached, rank))
@@ -146,7 +147,8 @@ class Sample:
         return Figure(most_us) if most_us <= least_us * _CLOSE else Figure(least_us, is_bound=True)
 
     def _weighted(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """The completed durations' buckets with their estimated shares, and what is beyond them at the greatest age."""
+        """The completed durations' buckets with their estimated shares, and the share beyond them at the greatest
+        age."""
         shares = -np.diff(self._survival, prepend=1.0)
         oldest_us = max(float(self.completed.middles_us[-1]), float(self._pooled.lows_ns[-1]) / NS_PER_US)
         values_us = np.append(self.completed.middles_us, oldest_us)
@@ -154,7 +156,7 @@ class Sample:
 
 
 def distribution(metric: str, sample: Sample, asked: Iterable[float] = ()) -> Distribution:
-    """A sample's figures, µs, with percentiles beside the usual ones where some were `asked` for."""
+    """A sample's figures, µs, with additional percentiles if some were requested."""
     figures = {"min": sample.min, "mean": sample.mean, "stdev": sample.stdev, "max": sample.max}
     wanted = sorted({*DISTRIBUTION_PERCENTILES, *asked})
     percentiles = dict(zip(wanted, sample.percentiles(wanted), strict=True))
@@ -178,8 +180,7 @@ def distribution(metric: str, sample: Sample, asked: Iterable[float] = ()) -> Di
 def curve(metric: str, sample: Sample) -> Percentiles:
     """Points for a plot with an axis of nines: 5 for each halving of the distance to 100 %, as HdrHistogram prints.
 
-    Ends at 99.999 %, or before, where less than one value would lie beyond. From `open_from` on, points are lower
-    bounds.
+    Ends at 99.999 %, or earlier if less than one value would lie above. From `open_from` on, points are lower bounds.
     """
     count = sample.count + sample.censored
     last = min(_LAST_PERCENTILE, 100.0 * (1.0 - 1.0 / count)) if count else -1.0
@@ -206,8 +207,8 @@ _STEPS = _steps()
 
 
 def _kaplan_meier(completed: Histogram, ages: Histogram) -> NDArray[np.float64]:
-    """The share that lasts longer than each of the completed durations' buckets. Who is censored in a bucket is still
-    at risk there: by the convention for ties, durations end before observation does."""
+    """The share that lasts longer than each bucket of completed durations. Operations that are censored in a bucket
+    are still at risk there: by the convention for ties, durations end before observation does."""
     older = np.concatenate((np.cumsum(ages.counts[::-1])[::-1], [0]))
     ages_at_risk = older[np.searchsorted(ages.lows_ns, completed.lows_ns)]
     at_risk = np.cumsum(completed.counts[::-1])[::-1] + ages_at_risk

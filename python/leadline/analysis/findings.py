@@ -1,4 +1,4 @@
-"""What can be said of a run as a whole: the verdict over its results, and notes on its hosts."""
+"""The verdict on a whole run from its results, and notes on its hosts."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from leadline.analysis.model import (
 from leadline.analysis.test_data import TestData
 from leadline.analysis.validity import JOURNAL_DAMAGED
 
-# What the design allows observing to cost, as a share of one CPU.
+# The design's limit for the cost of observing, as a share of one CPU.
 OBSERVER_LIMIT = 0.01
 
-_ENDED = {"killed": "the run was killed; its journal just ends", "interrupted": "the run was interrupted"}
+_ENDED = {"killed": "the run was killed; its journal ends without a record", "interrupted": "the run was interrupted"}
 
 
 def run_validity(
     status: str, trials: Sequence[TrialResult], summaries: Sequence[Summary], damage: JournalDamage
 ) -> Validity:
-    """The worst of the results' verdicts, and what kept the run from being whole."""
+    """The worst verdict of the results, and the reasons for which the run is incomplete."""
     findings = []
     if damage.garbled or damage.malformed:
         findings.append((Verdict.UNDETERMINED, Reason(JOURNAL_DAMAGED, _damage_text(damage))))
@@ -37,14 +37,14 @@ def run_validity(
         findings.append((Verdict.INCOMPLETE, Reason(f"run-{status}", _ENDED[status])))
     lost = [trial.trial for trial in trials if trial.status not in ("done", "skipped")]
     if lost:
-        text = f"{len(lost)} of {len(trials)} trials did not come to their end: {_named(lost)}"
+        text = f"{len(lost)} of {len(trials)} trials did not complete: {_named(lost)}"
         findings.append((Verdict.INCOMPLETE, Reason("trials-failed", text)))
     skipped = [trial.trial for trial in trials if trial.status == "skipped"]
     if skipped:
-        text = f"{len(skipped)} of {len(trials)} trials were left out as the plan allows: {_named(skipped)}"
+        text = f"{len(skipped)} of {len(trials)} trials were skipped as the plan allows: {_named(skipped)}"
         findings.append((Verdict.VALID, Reason("trials-skipped", text)))
     if not summaries:
-        findings.append((Verdict.INCOMPLETE, Reason("no-results", "no test was begun")))
+        findings.append((Verdict.INCOMPLETE, Reason("no-results", "no test began")))
     verdicts = Counter(summary.validity.verdict for summary in summaries)
     for verdict in Verdict:
         if verdict is not Verdict.VALID and verdicts[verdict]:
@@ -54,8 +54,8 @@ def run_validity(
 
 
 def unreadable_test(data: TestData, error: Exception) -> TestResult:
-    """The result of a test whose entries lack what its figures are made of."""
-    text = f"its lines of the journal lack what they promise ({type(error).__name__}: {error})"
+    """The result of a test whose journal entries lack data for its figures."""
+    text = f"its lines of the journal lack required fields ({type(error).__name__}: {error})"
     return TestResult(
         case=data.case,
         repeat=data.repeat,
@@ -73,14 +73,14 @@ def unreadable_test(data: TestData, error: Exception) -> TestResult:
 
 
 def torn_note(damage: JournalDamage) -> tuple[Reason, ...]:
-    """That the last line is torn, where it is: a kill leaves that, so it changes no verdict."""
-    text = "the journal's last line is torn, as a kill or a power cut leaves it: what it said is lost"
+    """A note if the last line is torn. A kill leaves a torn line, so it changes no verdict."""
+    text = "the journal's last line is torn, as after a kill or a power cut: its content is lost"
     return (Reason("journal-torn", text),) if damage.torn else ()
 
 
 def _damage_text(damage: JournalDamage) -> str:
     counts = [f"{damage.garbled:,} garbled"] if damage.garbled else []
-    counts += [f"{damage.malformed:,} without what their type promises"] if damage.malformed else []
+    counts += [f"{damage.malformed:,} without required fields"] if damage.malformed else []
     whole = f" of {damage.lines:,}" if damage.lines else ""
     lost = damage.garbled + damage.malformed
     return (
@@ -90,23 +90,23 @@ def _damage_text(damage: JournalDamage) -> str:
 
 
 def run_notes(hosts: Mapping[str, Mapping[str, Any]], observer: Mapping[str, float | None]) -> tuple[Reason, ...]:
-    """Hosts that share a machine, clocks, counters that this kernel lacks, and what observing cost."""
+    """Notes on hosts that share a machine, clocks, counters that this kernel lacks, and the cost of observing."""
     return (*_shared(hosts), *_clocks(hosts), *_missing_counters(hosts), *_observer(hosts, observer))
 
 
 def sampling_note(periods_ms: Mapping[str, int]) -> tuple[Reason, ...]:
-    """That some hosts were sampled less often than others, where that was so."""
+    """A note if some hosts were sampled less often than others."""
     if len(set(periods_ms.values())) < 2:
         return ()
     least = max(periods_ms.values())
     number = sum(period == least for period in periods_ms.values())
-    text = f"{number} of {len(periods_ms)} hosts were sampled each {least / 1000:g} s only, to keep observing cheap"
+    text = f"{number} of {len(periods_ms)} hosts were sampled only every {least / 1000:g} s, to limit the cost"
     return (Reason("sampling-thinned", text),)
 
 
 def undecided(targets: Iterable[str]) -> tuple[TargetResult, ...]:
-    """Every target of a run that has nothing to judge it by."""
-    return tuple(TargetResult(text, "", "undecided", None, "no test gave this figure") for text in targets)
+    """The targets of a run without results, all undecided."""
+    return tuple(TargetResult(text, "", "undecided", None, "no test has this figure") for text in targets)
 
 
 def _named(trials: Sequence[str]) -> str:
@@ -128,19 +128,19 @@ def _clocks(hosts: Mapping[str, Mapping[str, Any]]) -> Iterable[Reason]:
     if loose:
         named = ", ".join(loose[:3]) + (" ..." if len(loose) > 3 else "")
         text = (
-            f"the clock is not synchronised on {named}: durations and rates may be off by up to about 0.01 %, the time "
+            f"the clock is not synchronised on {named}: durations and rates have an error of up to 0.01 %, the time "
             "of day by more"
         )
         yield Reason("unsynchronised-clock", text)
 
 
 def _missing_counters(hosts: Mapping[str, Mapping[str, Any]]) -> Iterable[Reason]:
-    """Each missing capability once, whatever the number of hosts that share the kernel."""
+    """Each missing capability once, even if several hosts share the kernel."""
     missing: dict[tuple[str, str], int] = {}
     for facts in hosts.values():
         for capability in facts.get("capabilities") or ():
             if not capability.get("available", True):
-                key = (str(capability.get("name")), str(capability.get("reason") or "no reason was given"))
+                key = (str(capability.get("name")), str(capability.get("reason") or "unknown reason"))
                 missing[key] = missing.get(key, 0) + 1
     for (name, reason), number in sorted(missing.items()):
         where = "" if number == len(hosts) else f" on {number} of {len(hosts)} hosts"
@@ -148,7 +148,7 @@ def _missing_counters(hosts: Mapping[str, Mapping[str, Any]]) -> Iterable[Reason
 
 
 def _observer(hosts: Mapping[str, Mapping[str, Any]], observer: Mapping[str, float | None]) -> Iterable[Reason]:
-    """What one machine pays: hosts that are namespaces of it add up."""
+    """The cost of observing per machine: hosts that are namespaces of one machine add up."""
     paid: dict[str, list[float]] = {}
     for host, share in observer.items():
         if share is not None:
@@ -157,5 +157,5 @@ def _observer(hosts: Mapping[str, Mapping[str, Any]], observer: Mapping[str, flo
         return
     shares = max(paid.values(), key=sum)
     together = f" for its {len(shares)} hosts" if len(shares) > 1 else ""
-    text = f"observing cost at most {sum(shares):.2%} of one CPU on one machine{together}, {max(shares):.2%} a host"
-    yield Reason("observer-cost", text + ("; below 1 % a host is the aim" if max(shares) >= OBSERVER_LIMIT else ""))
+    text = f"observing cost at most {sum(shares):.2%} of one CPU on one machine{together}, {max(shares):.2%} per host"
+    yield Reason("observer-cost", text + ("; the limit is 1 % per host" if max(shares) >= OBSERVER_LIMIT else ""))

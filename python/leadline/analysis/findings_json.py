@@ -1,7 +1,7 @@
-"""`leadline.findings/1`: a run's analysis as one JSON document, and back again without loss.
+"""`leadline.findings/1`: encodes a run's analysis as one JSON document, and decodes it without loss.
 
-Text, HTML and JSON are drawn from what `decode_findings` gives, so that a run's pages need its journal no longer. A
-value that is not known is null. A document of another version is refused: its figures may mean something else.
+Text, HTML and JSON are drawn from the result of `decode_findings`, so a run's pages do not need its journal. An
+unknown value is null. A document of another version is refused: its figures may have another meaning.
 """
 
 from __future__ import annotations
@@ -22,29 +22,28 @@ FINDINGS_SCHEMA: Literal["leadline.findings/1"] = "leadline.findings/1"
 
 @dataclass(frozen=True, slots=True)
 class FindingsDocument:
-    """The findings of one run, and what they were made from."""
+    """The findings of one run, and their source."""
 
     schema: Literal["leadline.findings/1"]
     """Name and version of this document."""
     analysed_by: str
     """The version of Leadline that analysed the run."""
     journal_bytes: int | None
-    """Length of the journal that was analysed, bytes; null where it is not known."""
+    """Length of the analysed journal, bytes; null if it is unknown."""
     run: RunAnalysis
     """The analysis: everything that a table or a page shows."""
 
 
 def encode_findings(run: RunAnalysis, analysed_by: str, journal_bytes: int | None) -> bytes:
-    """The document as UTF-8 JSON on one line; NaN and infinity, which JSON lacks, become null."""
+    """The document as UTF-8 JSON on one line. NaN and infinity, which JSON lacks, become null."""
     document = FindingsDocument(FINDINGS_SCHEMA, analysed_by, journal_bytes, run)
     return pydantic_core.to_json(document, inf_nan_mode="null") + b"\n"
 
 
 def decode_findings(content: bytes, name: str) -> FindingsDocument:
-    """The document in `content`; `name` is what errors call it.
+    """Decode the document in `content`. Errors call it `name`.
 
-    Raises:
-        DatasetError: it is of another version, or no such document.
+    Raises: DatasetError: it is of another version, or not such a document.
     """
     try:
         return _adapter().validate_json(content)
@@ -63,11 +62,11 @@ def _adapter() -> TypeAdapter[FindingsDocument]:
 
 
 def _refusal(content: bytes, name: str, error: ValidationError) -> DatasetError:
-    hint = "`leadline report RUN` makes it again where the run's journal is"
+    hint = "`leadline report RUN` makes it again from the run's journal"
     try:
         document = pydantic_core.from_json(content)
     except ValueError:
-        return DatasetError(f"{name} holds no JSON", hint=hint)
+        return DatasetError(f"{name} is not JSON", hint=hint)
     schema = document.get("schema") if isinstance(document, dict) else None
     if schema != FINDINGS_SCHEMA:
         said = f"of schema {schema!r}" if isinstance(schema, str) else "no findings"

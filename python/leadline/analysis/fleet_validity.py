@@ -1,8 +1,8 @@
-"""Whether a fleet's own host was its limit, and what of the fleet is missing: evidence that other kinds of load lack.
+"""Decides whether a fleet's own host was the limit, and which of its clients are missing.
 
-A storm may be over in a second of a test that lasts a minute, so threads are judged by the busiest stretch between two
-of their accounts, while clients were on their way up, and not by their mean; and besides over the whole load inside.
-Clients that failed are figures of the server, not gaps: they change no verdict. Thresholds are those of `validity`.
+A connect storm may last one second of a test of one minute. Threads are therefore judged by their busiest interval
+while clients connected, not by their mean; and also over the whole load in the tunnels. Clients that failed are
+figures of the server, not gaps: they change no verdict. `validity` has the thresholds.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from leadline.analysis.tunnels import came_up_ns, client_rows, server_readings
 from leadline.contract import records
 
 Account = tuple[int, records.ThreadReport]
-"""Instant, ns, and a thread's cumulative account then."""
+"""Instant, ns, and a thread's cumulative report at that instant."""
 
 UNFINISHED = "unfinished"
-"""The cause of clients whose time was cut off, by the end and not by the server."""
-# A shorter stretch says more of how a thread began than of its load.
+"""The cause of clients that the end of the test interrupted, not the server."""
+# A shorter interval shows the start of a thread rather than its load.
 SHORTEST_STRETCH_S = 0.2
 
 
 def busiest_stretch(data: TestData) -> float | None:
-    """The share of its time that the busiest thread was on a CPU, in its busiest stretch while clients came up."""
+    """The share of CPU time of the busiest thread, in its busiest interval while clients connected."""
     shares = [share for share, _ in _stretches(data)]
     return max(shares, default=None)
 
@@ -36,9 +36,9 @@ def busiest_stretch(data: TestData) -> float | None:
 def limits(
     data: TestData, histograms: Histograms, saturated: float, starved: float
 ) -> Iterator[tuple[Verdict, Reason]]:
-    """Why the fleet may have been the limit: a thread that had nothing to spare, sends inside that were late."""
+    """Reasons for which the fleet may have been the limit: a busy thread, or late sends in the tunnels."""
     limited = Verdict.GENERATOR_LIMITED
-    # Load that comes down is made behind the gateway; who takes it in is its receiver.
+    # Downstream load is generated behind the gateway; the fleet is its receiver.
     carrying = Verdict.RECEIVER_LIMITED if data.spec.direction == "down" else limited
     stages = (
         (limited, "clients connected", _stretches(data)),
@@ -53,30 +53,30 @@ def limits(
             break
         if waiting[0] >= starved:
             text = (
-                f"a thread of the fleet wanted a CPU {waiting[0]:.0%} of the time while {when}, and waited for one "
+                f"a thread of the fleet needed a CPU {waiting[0]:.0%} of the time while {when}, and waited for one "
                 f"{waiting[1]:.0%}"
             )
             yield verdict, Reason("thread-starved", text)
             break
     late_us, allowed_us = histograms.named("traffic_late").percentile_us(99.0), late_allowed_inside_us(data)
     if late_us is not None and late_us > allowed_us:
-        text = f"sends inside were late by {late_us / 1e3:.3g} ms at p99; {allowed_us / 1e3:.3g} ms are allowed"
+        text = f"sends in the tunnels were {late_us / 1e3:.3g} ms late at p99; the limit is {allowed_us / 1e3:.3g} ms"
         yield limited, Reason("sends-late", text)
     unsent = counter(data, "unsent")
     if unsent and data.spec.carries and unsent > _leftover(data):
-        yield limited, Reason("unsent", f"{unsent} packets that were due inside were never sent")
+        yield limited, Reason("unsent", f"{unsent} packets that were due in the tunnels were not sent")
 
 
 def gaps(data: TestData) -> Iterator[tuple[Verdict, Reason]]:
-    """What of the fleet is missing."""
+    """Clients of the fleet that are missing."""
     rows = list(client_rows(data))
     never = sum(row["state"] == "waiting" for row in rows)
     if never:
-        text = f"{never} of {len(rows)} clients had not tried when it ended"
+        text = f"{never} of {len(rows)} clients had not tried to connect at the end"
         yield Verdict.INCOMPLETE, Reason("clients-never-tried", text)
     unfinished = sum(row.get("cause") == UNFINISHED for row in rows)
     if unfinished:
-        text = f"{unfinished} of {len(rows)} clients were still on their way up when the fleet's time was over"
+        text = f"{unfinished} of {len(rows)} clients were still connecting at the end of the fleet's time"
         yield Verdict.INCOMPLETE, Reason("clients-unfinished", text)
     missing = Counter(row["state"] for row in rows if row["state"] != "configured")
     if missing and not data.spec.connects_clients:
@@ -85,11 +85,11 @@ def gaps(data: TestData) -> Iterator[tuple[Verdict, Reason]]:
         yield Verdict.INCOMPLETE, Reason("clients-missing", f"{text}; {kinds}")
     yield from _vanished(data)
     if data.spec.connects_clients and not rows and data.status == "done" and data.load_outcomes():
-        yield Verdict.INCOMPLETE, Reason("no-clients-reported", "the agent told nothing of its clients")
+        yield Verdict.INCOMPLETE, Reason("no-clients-reported", "the agent did not report its clients")
 
 
 def _vanished(data: TestData) -> Iterator[tuple[Verdict, Reason]]:
-    """A load inside of which nothing came through, or of which most was too long for a path."""
+    """Traffic of which no packet arrived, or of which most packets were too long for a path."""
     outcomes = [found.outcome for found in data.load_outcomes() if found.outcome.get("tunnel")]
     flows = [flow for outcome in outcomes for flow in outcome["flows"]]
     sent = sum(flow.get("sent_units") or 0 for flow in flows)
@@ -102,28 +102,32 @@ def _vanished(data: TestData) -> Iterator[tuple[Verdict, Reason]]:
     sizes = next((sizes for sizes in found_sizes if sizes and sizes["answered_bytes"] < mean_bytes), None)
     if sizes is not None:
         text = (
-            f"{received:,} of {sent:,} packets came through: inside the tunnels packets of up to "
-            f"{sizes['answered_bytes']} bytes are answered, and those of {sizes['unanswered_bytes']} bytes and more "
-            "are not, as where a path's MTU is too small for them and nothing says so"
+            f"{received:,} of {sent:,} packets arrived: in the tunnels, packets of up to "
+            f"{sizes['answered_bytes']} bytes are answered, and packets of {sizes['unanswered_bytes']} bytes and more "
+            "are not; the path's MTU may be smaller, without ICMP errors"
         )
         yield Verdict.INCOMPLETE, Reason("path-mtu-too-small", text)
     elif not received:
-        yield Verdict.INCOMPLETE, Reason("nothing-came-through", f"none of {sent:,} packets came through the tunnels")
+        yield (
+            Verdict.INCOMPLETE,
+            Reason("nothing-came-through", f"none of {sent:,} packets arrived through the tunnels"),
+        )
 
 
 def notes(data: TestData) -> Iterator[Reason]:
-    """What a reader should know of the figures."""
+    """Notes on the figures."""
     rows = list(client_rows(data))
     up = sum(row["state"] == "configured" for row in rows)
     if data.spec.carries and rows and up < len(rows):
-        yield Reason("clients-without-traffic", f"the load inside is that of {up} of {len(rows)} clients")
+        yield Reason("clients-without-traffic", f"{up} of {len(rows)} clients carried the load in the tunnels")
     if not server_readings(data):
-        text = "a VPN server keeps no account of its threads for its clients: watch its host, or give --server-pid"
+        text = "a VPN server does not report its threads' load to clients: watch its host, or give --server-pid"
         yield Reason("answering-side-unknown", text)
 
 
 def _stretches(data: TestData) -> list[tuple[float, float]]:
-    """Share on a CPU, and share of waiting for one, of each thread between two accounts, while clients came up."""
+    """Share of CPU time, and share of waiting for a CPU, of each thread between two reports, while clients
+    connected."""
     rows = list(client_rows(data))
     ends = [came_up_ns(row) for row in rows if row.get("configured_ns") is not None]
     storm = (min(row["due_ns"] for row in rows), max(ends)) if ends else None
@@ -137,7 +141,8 @@ def _stretches(data: TestData) -> list[tuple[float, float]]:
 
 
 def _under_load(data: TestData) -> list[tuple[float, float]]:
-    """The same shares of each thread over the whole load inside: one that lasts is not judged by its busiest second."""
+    """The same shares of each thread over the whole load in the tunnels. A long load is not judged by its busiest
+    second."""
     if not data.spec.carries:
         return []
     flows = [(found, flow) for found in data.load_outcomes() for flow in found.outcome["flows"]]
@@ -147,7 +152,7 @@ def _under_load(data: TestData) -> list[tuple[float, float]]:
         return []
     found = []
     for accounts in _accounts(data).values():
-        # Accounts are given once an interval: the load's are those between its ends.
+        # Threads report once per interval: those between the load's start and end belong to it.
         inside = [account for account in accounts if min(begun) <= account[0] <= max(ended)]
         if len(inside) > 1:
             found += _shares(inside[0], inside[-1])
@@ -155,7 +160,7 @@ def _under_load(data: TestData) -> list[tuple[float, float]]:
 
 
 def _shares(before: Account, after: Account) -> list[tuple[float, float]]:
-    """Of the time between two accounts; nothing where that is too short."""
+    """The shares between two reports; nothing if the time is too short."""
     wall_s = after[1]["wall_s"] - before[1]["wall_s"]
     if wall_s < SHORTEST_STRETCH_S:
         return []
@@ -165,7 +170,7 @@ def _shares(before: Account, after: Account) -> list[tuple[float, float]]:
 
 
 def _accounts(data: TestData) -> dict[tuple[str, str, str], list[Account]]:
-    """Each thread's accounts in order, from nothing at its start to its last one."""
+    """Each thread's reports in order, from zero at its start to the last."""
     nothing: records.ThreadReport = {"name": "", "user_s": 0.0, "system_s": 0.0, "runnable_wait_s": 0.0, "wall_s": 0.0}
     found: dict[tuple[str, str, str], list[Account]] = {}
     for (host, task), told in data.accounts_told.items():
@@ -182,10 +187,10 @@ def _accounts(data: TestData) -> dict[tuple[str, str, str], list[Account]]:
 
 
 def late_allowed_inside_us(data: TestData) -> float:
-    """How late sends inside may be: 1 ms, or a tenth of the time between two of one client."""
+    """The allowed lateness of sends in the tunnels: 1 ms, or a tenth of the time between two sends of a client."""
     return max(1000.0, 0.1e6 * (data.spec.inside_gap_s or 0.0))
 
 
 def _leftover(data: TestData) -> float:
-    """What may just have fallen due at the end: one packet of each client."""
+    """Packets that may just have been due at the end: one per client."""
     return float(sum(row["state"] == "configured" for row in client_rows(data)))

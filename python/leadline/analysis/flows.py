@@ -1,7 +1,7 @@
-"""Flows as curves: cumulative counters over time, from the agents' interval counters and final accounts.
+"""Flows as curves: cumulative counters over time, from the agents' interval counters and final reports.
 
-What a flow delivered is what its receiving side counted; what was sent is kept apart and only stands in where the
-receiver did not tell. Between two readings a counter is taken to grow evenly.
+The receiving side counts what a flow delivered. The sent count is kept apart and is used only if the receiver did not
+report. Between two readings a counter is interpolated linearly.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ Report = records.FlowReport
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """A counter that never falls: instants, ns, in ascending order, and its readings."""
+    """A counter that never decreases: instants, ns, in ascending order, and readings."""
 
     t_ns: NDArray[np.float64]
     values: NDArray[np.float64]
 
     def at(self, t_ns: float | NDArray[np.float64]) -> NDArray[np.float64]:
-        """The counter at these instants; its first reading before them all, its last one after."""
+        """The counter at these instants; before all readings its first one, after them its last one."""
         return np.asarray(np.interp(t_ns, self.t_ns, self.values), dtype=np.float64)
 
     def growth(self, start_ns: float, end_ns: float) -> float:
-        """By how much it grew between two instants."""
+        """Growth between two instants."""
         return float(self.at(end_ns) - self.at(start_ns))
 
     @property
@@ -41,10 +41,10 @@ class Curve:
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """One flow in one direction. `start_ns` is None where it never moved a byte.
+    """One flow in one direction. `start_ns` is None if it never moved a byte.
 
-    `evidence` says who counted `delivered_bytes`: `receiver` at intervals, `receiver-total` only at the end, `sender`
-    where the receiver did not tell. `report` is the final account, absent where the task did not finish.
+    `evidence` says which side counted `delivered_bytes`: `receiver` at intervals, `receiver-total` only at the end,
+    `sender` if the receiver did not report. `report` is the final report, None if the task did not finish.
     """
 
     key: FlowKey
@@ -61,7 +61,7 @@ class Flow:
 
 
 def build_flows(data: TestData) -> list[Flow]:
-    """Every flow of the test, each direction on its own, in the order of hosts, tasks and numbers."""
+    """Every flow of the test, each direction separately, in the order of hosts, tasks and numbers."""
     reports: dict[FlowKey, list[tuple[Report, int]]] = {}
     finished_ns: dict[tuple[str, str], int] = {}
     for found in data.load_outcomes():
@@ -80,7 +80,7 @@ def build_flows(data: TestData) -> list[Flow]:
 
 
 def _reported(data: TestData, key: FlowKey, report: Report, offset_ns: int, finished_ns: int) -> Flow:
-    """A flow with its final account."""
+    """A flow with its final report."""
     start_ns = _shifted(report.get("start_ns"), offset_ns)
     end_ns = _shifted(report.get("end_ns"), offset_ns)
     if start_ns is not None and end_ns is None:
@@ -92,7 +92,7 @@ def _reported(data: TestData, key: FlowKey, report: Report, offset_ns: int, fini
     delivered = units = None
     evidence = "receiver"
     if start_ns is not None and end_ns is not None:
-        # Answers are counted where the asking ends; a stream's end is when its sender had given away its last byte.
+        # Answers are counted at the requesting side. A stream ends when its sender has written its last byte.
         settled_ns = None if data.spec.counts_units else max(end_ns, finished_ns)
         delivered = _curve(start_ns, end_ns, [(p.t_ns, p.received_bytes) for p in series], bytes_total, settled_ns)
         units = _curve(start_ns, end_ns, _units(series), units_total, settled_ns)
@@ -119,7 +119,7 @@ def _reported(data: TestData, key: FlowKey, report: Report, offset_ns: int, fini
 
 
 def _unfinished(data: TestData, key: FlowKey) -> list[Flow]:
-    """A flow of a task that was cut off: all that is known of it are its interval counters."""
+    """A flow of a task that was interrupted: only its interval counters are known."""
     local, peer = (data.progress.get((key, side), []) for side in ("local", "peer"))
     points = sorted((*local, *peer), key=lambda point: point.t_ns)
     moving = [point.t_ns for point in points if point.sent_bytes or point.received_bytes]
@@ -159,14 +159,15 @@ def _unfinished(data: TestData, key: FlowKey) -> list[Flow]:
 
 
 def _sides(data: TestData, direction: str) -> tuple[str, str]:
-    """Who counts what arrived, and who counts what left. Answers arrive at the one who asked."""
+    """The side that counts what arrived, and the side that counts what was sent. Answers arrive at the requesting
+    side."""
     if data.spec.counts_units or direction == "down":
         return "local", "local" if data.spec.counts_units else "peer"
     return "peer", "local"
 
 
 def _directions(data: TestData, local: Sequence[Point], peer: Sequence[Point]) -> tuple[str, ...]:
-    """The direction of an unfinished flow; in a test of both, by the counters that grew."""
+    """The direction of an unfinished flow; in a test of both directions, the one whose counters grew."""
     if data.spec.counts_units or data.spec.direction != "both":
         return (data.spec.direction,)
     up = any(point.sent_bytes for point in local) or any(point.received_bytes for point in peer)
@@ -182,11 +183,11 @@ def _units(points: Sequence[Point], *, sent: bool = False) -> list[tuple[int, in
 def _curve(
     start_ns: int, end_ns: int, readings: Sequence[tuple[int, int]], total: float | None, settled_ns: int | None = None
 ) -> Curve | None:
-    """From 0 at the start through the readings to the total; None where nothing was counted.
+    """From 0 at the start through the readings to the total; None if nothing was counted.
 
-    Where the end is the sender's, what was under way then arrives later, until `settled_ns` at the latest: a TCP socket
-    alone may hold megabytes. The counter is carried on to the end at the pace of its last readings, and never past the
-    total. Where the counter is the end's own (`settled_ns` absent), it has its total there.
+    If the end is the sender's, data in flight arrives later, until `settled_ns` at the latest: a TCP socket alone may
+    hold megabytes. The counter is then extrapolated to the end from its last readings, never beyond the total. If the
+    end is the counting side's own (`settled_ns` is None), the counter has its total there.
     """
     if not readings and total is None:
         return None
@@ -204,7 +205,7 @@ def _curve(
 
 
 def _carried_on(points: Sequence[tuple[int, float]], end_ns: int, final: float) -> float:
-    """The counter at the end, from the last two readings before it; never past `final` or the next reading."""
+    """The counter at the end, from the last two readings before it; never beyond `final` or the next reading."""
     past = [point for point in points if point[0] <= end_ns]
     following = points[len(past)][1] if len(past) < len(points) else final
     if len(past) < 2:

@@ -1,9 +1,9 @@
-"""Latency histograms: decoded, added up, and only then read. Percentiles are never merged.
+"""Latency histograms: decoded, merged, and only then evaluated. Percentiles are never merged.
 
 The agent writes HdrHistogram's V2 encoding (deflated, base64); `hdr_v2` reads it. A histogram here is the list of its
-occupied buckets, so that merging is adding counts, whatever range each was recorded with. A value stands for its bucket
-as in HdrHistogram itself: percentiles and maximum are a bucket's highest value, the minimum its lowest, the mean its
-middle; at three significant digits that is within 0.1 %.
+occupied buckets, so merging adds counts, whatever range each was recorded with. A bucket stands for its values as in
+HdrHistogram: percentiles and maximum are a bucket's highest value, the minimum its lowest, the mean its middle. With
+three significant digits the error is below 0.1 %.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NS_PER_US = 1000.0
 
 
 class DamagedHistogram(ValueError):
-    """An encoded histogram cannot be read, or holds another count than it came with."""
+    """An encoded histogram that cannot be read, or whose count differs from the reported one."""
 
 
 @dataclass(frozen=True)
@@ -39,22 +39,22 @@ class Histogram:
 
     @cached_property
     def reached(self) -> NDArray[np.int64]:
-        """How many values lie in a bucket or below it, by bucket."""
+        """The number of values in each bucket or below it."""
         return np.cumsum(self.counts)
 
     @property
     def count(self) -> int:
-        """How many values it holds."""
+        """The number of values."""
         return int(self.reached[-1]) if len(self.counts) else 0
 
     @property
     def min_us(self) -> float | None:
-        """The smallest value's bucket at its lowest, µs."""
+        """The lowest value of the smallest value's bucket, µs."""
         return float(self.lows_ns[0]) / NS_PER_US if len(self.counts) else None
 
     @property
     def max_us(self) -> float | None:
-        """The largest value's bucket at its highest, µs."""
+        """The highest value of the largest value's bucket, µs."""
         return float(self.highs_ns[-1]) / NS_PER_US if len(self.counts) else None
 
     @cached_property
@@ -93,13 +93,13 @@ class Histogram:
         return None if at is None else float(self.highs_ns[at]) / NS_PER_US
 
     def bucket_at(self, percentile: float) -> int | None:
-        """The position of the bucket that holds a percentile, by nearest rank; None when empty."""
+        """The position of the bucket with a percentile, by nearest rank; None when empty."""
         if not len(self.counts):
             return None
         return int(np.searchsorted(self.reached, rank_of(percentile, self.count)))
 
     def percentiles_us(self, percentiles: Sequence[float]) -> list[float] | None:
-        """`percentile_us` of each, at once; None when empty."""
+        """`percentile_us` of each, together; None when empty."""
         if not len(self.counts):
             return None
         ranks = [rank_of(percentile, self.count) for percentile in percentiles]
@@ -118,12 +118,12 @@ EMPTY = Histogram(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.i
 
 def rank_of(percentile: float, count: int) -> int:
     """The rank of a percentile among `count` values by nearest rank, from 1 on."""
-    # The product can come out a hair above a whole number; a relative 1e-12 is far below one value in any count.
+    # Rounding may put the product just above a whole number. A relative 1e-12 is far below one value in any count.
     return max(1, math.ceil(percentile / 100.0 * count * (1 - 1e-12)))
 
 
 def decode(report: Mapping[str, Any]) -> Histogram:
-    """Reads a `HistogramReport` of the contract; raises `DamagedHistogram`."""
+    """Decode a `HistogramReport` of the contract; raises `DamagedHistogram`."""
     try:
         histogram = Histogram(*occupied_buckets(report["hdr_v2"]))
     except (KeyError, TypeError, ValueError, struct.error, zlib.error) as error:
@@ -141,7 +141,7 @@ def merge(histograms: Iterable[Histogram]) -> Histogram:
     lows = np.concatenate([part.lows_ns for part in parts])
     highs = np.concatenate([part.highs_ns for part in parts])
     counts = np.concatenate([part.counts for part in parts])
-    # Equal ranges have equal buckets; where ranges differed, a wider bucket sorts by its highest value.
+    # Equal ranges have equal buckets; if ranges differ, a wider bucket sorts by its highest value.
     order = np.lexsort((lows, highs))
     lows, highs, counts = lows[order], highs[order], counts[order]
     first = np.flatnonzero(np.concatenate(([True], (np.diff(highs) != 0) | (np.diff(lows) != 0))))
@@ -149,7 +149,7 @@ def merge(histograms: Iterable[Histogram]) -> Histogram:
 
 
 def remainder(whole: Histogram, part: Histogram) -> Histogram:
-    """What of `whole` is not in `part`, bucket by bucket; both of one range."""
+    """The counts of `whole` minus those of `part`, per bucket; both have the same range."""
     left = dict(zip(part.lows_ns.tolist(), part.counts.tolist(), strict=True))
     counts = np.array(
         [count - left.get(low, 0) for low, count in zip(whole.lows_ns.tolist(), whole.counts.tolist(), strict=True)],
@@ -160,7 +160,7 @@ def remainder(whole: Histogram, part: Histogram) -> Histogram:
 
 
 def deflated(encoded: str) -> str:
-    """The encoding in its deflated form, the one that HdrHistogram's logs hold and `hdrh` reads."""
+    """The encoding in its deflated form, which HdrHistogram's logs contain and `hdrh` reads."""
     content = base64.b64decode(encoded, validate=True)
     if len(content) < 8 or struct.unpack_from(">I", content)[0] != PLAIN_COOKIE:
         return encoded

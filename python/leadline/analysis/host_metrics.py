@@ -1,7 +1,8 @@
-"""What the hosts did meanwhile: CPU and memory of the gateway, of the system under test, and of the observers.
+"""The hosts' figures during a test: CPU and memory of the gateway, of the system under test, and of the agents'
+observers.
 
-The kernel's accounts are cumulative, so that a rate between two instants needs only the readings around them; in
-between they are taken to grow evenly. CPU is in percent of one CPU, so that two busy CPUs are 200 %.
+The kernel's counters are cumulative, so a rate between two instants needs only the readings around them; between
+readings they are interpolated linearly. CPU is in percent of one CPU, so two busy CPUs are 200 %.
 """
 
 from __future__ import annotations
@@ -16,15 +17,15 @@ from numpy.typing import NDArray
 from leadline.analysis.model import Series, ServerStatistics, Window
 from leadline.analysis.test_data import CPU_KINDS, HostSample, TestData
 
-# Who a test's server table is about, the first that there is.
+# Hosts of a test's server table, by preference.
 GATEWAYS = ("gateway", "gateway-b", "gateway-a")
 
-# A rate stands for the window only where the samples reach over most of it.
+# A rate is valid for the window only if the samples cover this share of it.
 COVERAGE = 0.5
-# ... and two of them lie inside of it.
+# ... and at least this number of samples lies in it.
 LEAST_SAMPLES = 2
 
-# How much of the time around a test its plots show, s.
+# Time before and after a test that its plots show, s.
 _MARGIN_S = 0.5
 
 _IDLE_KINDS = ("iowait", "idle")
@@ -32,12 +33,12 @@ Floats = NDArray[np.float64]
 
 
 def gateway_of(data: TestData) -> str | None:
-    """The host that runs the system under test, as far as it was observed."""
+    """The host that runs the system under test, if it was observed."""
     return next((host for host in GATEWAYS if host in data.samples), None)
 
 
 def neighbours(data: TestData, host: str | None) -> set[str]:
-    """The hosts, itself included, that share `host`'s kernel: one boot id is one machine."""
+    """The hosts that share `host`'s kernel, itself included: equal boot ids mean one machine."""
     boot_id = data.facts.get(host or "", {}).get("boot_id")
     if boot_id is None:
         return {host} if host else set()
@@ -45,7 +46,7 @@ def neighbours(data: TestData, host: str | None) -> set[str]:
 
 
 def machine_samples(data: TestData, host: str | None) -> list[HostSample]:
-    """Samples of the machine that `host` is on; hosts that share it leave them to one of them."""
+    """Samples of the machine that `host` is on. Of hosts that share a machine, only one samples it."""
     together = neighbours(data, host) if host else set(data.samples)
     for name in ([host] if host else []) + sorted(together):
         samples = [sample for sample in data.samples.get(name, []) if sample.cpu_s is not None]
@@ -55,7 +56,7 @@ def machine_samples(data: TestData, host: str | None) -> list[HostSample]:
 
 
 def server_statistics(data: TestData, window: Window | None) -> ServerStatistics | None:
-    """The first seed's server table for one test; None where no gateway was observed."""
+    """The server table of one test; None if no gateway was observed."""
     host = gateway_of(data)
     if host is None or window is None:
         return None
@@ -78,7 +79,7 @@ def server_statistics(data: TestData, window: Window | None) -> ServerStatistics
 
 
 def cpu_percent(samples: Sequence[HostSample], window: Window) -> dict[str, float]:
-    """Each kind's share in the window, all CPUs added up, percent of one CPU; empty where samples are missing."""
+    """Each kind's share in the window, summed over all CPUs, percent of one CPU; empty if samples are missing."""
     known = [(sample.t_ns, sample.cpu_s) for sample in samples if sample.cpu_s is not None]
     if not known or not _covers([t_ns for t_ns, _ in known], window):
         return {}
@@ -93,10 +94,10 @@ def cpu_percent(samples: Sequence[HostSample], window: Window) -> dict[str, floa
 
 
 def busy_percent(shares: Mapping[str, float], samples: Sequence[HostSample]) -> float | None:
-    """What all CPUs together did besides idling, percent of one CPU; `shares` are `cpu_percent`'s of `samples`.
+    """The busy time of all CPUs, percent of one CPU; `shares` is the result of `cpu_percent` for `samples`.
 
-    Taken from the time left of idling, which the kernel measures. The busy kinds are sampled by the timer's tick on
-    most kernels (Documentation/admin-guide/cpu-load.rst): load that timers pace runs between ticks, and hardly shows.
+    Computed from idle time, which the kernel measures. Most kernels sample the busy kinds at timer ticks
+    (Documentation/admin-guide/cpu-load.rst), so load that timers pace runs between ticks and hardly shows.
     """
     if not shares or not samples or samples[-1].cpus is None:
         return None
@@ -104,7 +105,7 @@ def busy_percent(shares: Mapping[str, float], samples: Sequence[HostSample]) -> 
 
 
 def observer_shares(samples: Iterable[tuple[str, Sequence[HostSample]]]) -> dict[str, float | None]:
-    """What observing cost on each host, as a share of one CPU. Each sequence is one agent's life, from start to end."""
+    """The cost of observing on each host, as a share of one CPU. Each sequence is the life of one agent."""
     used: dict[str, tuple[float, float]] = {}
     hosts: dict[str, float | None] = {}
     for host, life in samples:
@@ -117,7 +118,8 @@ def observer_shares(samples: Iterable[tuple[str, Sequence[HostSample]]]) -> dict
 
 
 def series(data: TestData, window: Window | None) -> tuple[Series, ...]:
-    """Lines for plots over time; t = 0 is the first flow's start. Throughput over time is in the test's intervals."""
+    """Lines for plots over time; t = 0 is the first flow's start. The test's intervals have the throughput over
+    time."""
     if window is None:
         return ()
     host = gateway_of(data)
@@ -187,7 +189,7 @@ def _sut_series(data: TestData, host: str, window: Window) -> list[Series]:
 
 
 def _clients_series(data: TestData, window: Window) -> Series:
-    """CPU of all generating hosts together, at the first one's instants."""
+    """CPU of all generating hosts together, at the instants of the first one."""
     lives = [
         [sample for sample in _around(data.samples.get(host, []), window) if sample.cgroup_s is not None]
         for host in data.hosts
@@ -215,7 +217,7 @@ def _rate_series(
 def _rates(label: str, host: str, t_ns: Floats, spent_s: Floats, window: Window) -> Series:
     seconds = np.diff(t_ns) / 1e9
     kept = seconds > 0
-    # An account that falls belongs to a process that was replaced: its rate is not known.
+    # A counter decreases if its process was replaced: its rate is unknown.
     grown = np.where(np.diff(spent_s) >= 0, np.diff(spent_s), np.nan)
     rates = 100.0 * grown[kept] / seconds[kept]
     middles = ((t_ns[1:] + t_ns[:-1]) / 2)[kept]
@@ -233,7 +235,7 @@ def _around(samples: Sequence[HostSample], window: Window) -> list[HostSample]:
 def _covers(t_ns: Sequence[int], window: Window) -> bool:
     if window.end_ns <= window.start_ns:
         return False
-    # Within less than two samples' distance a figure would be the neighbourhood's, not the window's.
+    # With a window shorter than two samples, the figure would describe the time around the window.
     if sum(1 for t in t_ns if window.start_ns <= t <= window.end_ns) < LEAST_SAMPLES:
         return False
     covered = min(t_ns[-1], window.end_ns) - max(t_ns[0], window.start_ns)

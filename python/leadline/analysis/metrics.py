@@ -1,7 +1,7 @@
-"""The figures of each kind of test, by the names and units that results, targets and tables share.
+"""The figures of each kind of test, with the names and units that results, targets and tables share.
 
-Rates are taken inside the steady window; counts are of the whole test, so that they can be checked against the other
-side's, warm-up included. A count that one flow does not tell is not known for all of them.
+Rates are taken in the steady window. Counts are of the whole test, warm-up included, so that they can be compared
+with the other side's. If one flow does not report a count, the sum is unknown.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ from leadline.plan.percentiles import histogram_of, percentile_of
 from leadline.registry import KINDS
 
 CENSORED = "_censored"
-"""Ends the name of a histogram of ages: of operations that had not ended when they were given up, or at the end."""
+"""Suffix of histograms of ages: of operations that had not ended when they were given up, or at the end."""
 LATENCY_PERCENTILES = ("p50", "p90", "p99", "p999")
 
 _BIT_RATE, _MICROSECONDS = "bit/s", "us"
 
 
 class CostKind(Protocol):
-    """What this module needs of a kind of test."""
+    """The attributes of a kind of test that this module uses."""
 
     def operations(self, spec: TestSpec, flows: Sequence[Flow], clients: int) -> float | None:
-        """What the CPU time of the generator is divided by: datagrams, transactions, bytes; None where not known.
-        `clients` of a fleet are configured.
+        """The divisor of the generator's CPU time: datagrams, transactions, bytes; None if unknown. `clients` is the
+        number of configured clients of a fleet.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class Histograms:
-    """Histograms of the whole test, merged over its hosts; `damaged` could not be read.
+    """Histograms of the whole test, merged over its hosts; `damaged` ones could not be read.
 
-    With a `backlog`, operations waited for those before them and would have waited longer the later they were due;
-    `unaged` of them have no age.
+    With a `backlog`, operations waited for those before them, longer the later they were due; `unaged` is the number
+    of those without an age.
     """
 
     by_name: Mapping[str, Histogram]
@@ -51,12 +51,12 @@ class Histograms:
     unaged: int = 0
 
     def named(self, name: str) -> Histogram:
-        """The histogram, empty where nothing was recorded."""
+        """The histogram, empty if nothing was recorded."""
         return self.by_name.get(name, EMPTY)
 
     def sample(self, name: str) -> Sample:
-        """The durations of that name, beside the ages of operations that had not ended."""
-        # What was never sent is outstanding since it was due, not since it was sent.
+        """The durations of that name, and the ages of operations that had not ended."""
+        # An operation that was not sent is outstanding since it was due.
         is_latency = name == "latency"
         return Sample(
             self.named(name),
@@ -67,7 +67,7 @@ class Histograms:
 
 
 def merged_histograms(data: TestData) -> Histograms:
-    """Each name's histograms of all tasks, added up; of a task that was cut off, those of its intervals."""
+    """Each name's histograms of all tasks, merged; for a task that was interrupted, those of its intervals."""
     encoded: dict[str, list[records.HistogramReport]] = {}
     finished = set()
     for found in data.load_outcomes():
@@ -92,18 +92,18 @@ def merged_histograms(data: TestData) -> Histograms:
 
 
 def _is_carrier(data: TestData, outcome: records.Outcome) -> bool:
-    """Whether a fleet's tunnels carried a test of another kind."""
+    """Whether a fleet carried a test of another kind in its tunnels."""
     return not data.spec.connects_clients and outcome.get("tunnel") is not None
 
 
 def _carried(metric: str) -> str | None:
-    """A fleet's histogram by the name that a load without tunnels has for it; None for those of connecting."""
+    """A fleet's histogram by the name that the load has without tunnels; None for those of connecting."""
     kind, found = metric.removesuffix(CENSORED), {"latency": "latency", "service": "service", "traffic_late": "late"}
     return f"{found[kind]}{metric.removeprefix(kind)}" if kind in found else None
 
 
 def window_rates(spec: TestSpec, flows: Sequence[Flow], window: Window | None) -> dict[str, float | None]:
-    """The rates that the kind of test has, inside the window."""
+    """The rates of the kind of test, inside the window."""
     return {
         name: None if (rate := rate_per_s(curves, window)) is None else factor * rate
         for name, factor, curves in rate_columns(spec, flows)
@@ -111,7 +111,7 @@ def window_rates(spec: TestSpec, flows: Sequence[Flow], window: Window | None) -
 
 
 def times(prefix: str, sample: Sample, names: Iterable[str]) -> dict[str, Metric]:
-    """`prefix_NAME_us` for each of `min`, `mean`, `stdev`, `max` and the percentiles that are asked for."""
+    """`prefix_NAME_us` for each of `min`, `mean`, `stdev`, `max` and the requested percentiles."""
     return {f"{prefix}_{name}_us": microseconds(_figure(sample, name)) for name in names}
 
 
@@ -135,7 +135,7 @@ def microseconds(figure: Figure) -> Metric:
 
 
 def asked_percentiles(names: Iterable[str], histograms: Histograms) -> dict[str, Metric]:
-    """Percentiles by their metrics' names (`latency_p25_us`), beside those that a kind of test has anyway."""
+    """Percentiles by their metrics' names (`latency_p25_us`), in addition to those of the kind."""
     found = {}
     for name in names:
         asked = histogram_of(name)
@@ -147,12 +147,12 @@ def asked_percentiles(names: Iterable[str], histograms: Histograms) -> dict[str,
 
 
 def client_statistics(flows: Sequence[Flow], window: Window | None, fleet: bool = False) -> ClientStatistics | None:
-    """The first seed's table: what was moved in all, the clients' rates added up in the window, and per client; of a
-    `fleet` each flow is one."""
+    """The client table: total transfer, the sum of the clients' rates in the window, and the rate per client. In a
+    `fleet` each flow is a client."""
     hosts = {flow.key.host for flow in flows if flow.start_ns is not None}
     if not hosts:
         return None
-    # Through a fleet's tunnels each flow is a client's own.
+    # In a fleet's tunnels each flow belongs to one client.
     clients = {(flow.key.host, flow.key.flow) for flow in flows if flow.start_ns is not None} if fleet else hosts
     moved = [flow.delivered_bytes for flow in flows if flow.delivered_bytes is not None]
     total_bps = None if (rate := rate_per_s(moved, window)) is None else 8.0 * rate
@@ -165,10 +165,10 @@ def client_statistics(flows: Sequence[Flow], window: Window | None, fleet: bool 
 
 
 def generator_cost(data: TestData, flows: Sequence[Flow], histograms: Histograms) -> Generator | None:
-    """What generating cost on the generators' own hosts, all of them added up.
+    """The cost of generating on the generators' own hosts, summed.
 
-    A unit of `cpu_ns_per_unit` is a datagram, a transaction, a request, a client of a fleet that carries nothing, or a
-    byte of TCP payload moved.
+    The unit of `cpu_ns_per_unit` is a datagram, a transaction, a request, a client of a fleet without traffic, or a
+    byte of TCP payload.
     """
     reports = [found.outcome["generator"] for found in data.load_outcomes()]
     if not reports:
@@ -195,25 +195,25 @@ def generator_cost(data: TestData, flows: Sequence[Flow], histograms: Histograms
 
 
 def busy_s(thread: records.ThreadReport) -> float:
-    """CPU time that a thread worked: without what it only waited awake."""
+    """CPU time that a thread worked, without busy waiting."""
     return max(0.0, float(thread["user_s"] + thread["system_s"] - (thread.get("spun_s") or 0.0)))
 
 
 def _said_by_all(reports: Sequence[records.LoadReport], name: Literal["engine", "engine_reason"]) -> str | None:
-    """What the hosts said, each thing once."""
+    """The distinct values that the hosts reported."""
     said = dict.fromkeys(str(report[name]) for report in reports if report.get(name))
     return ", ".join(said) or None
 
 
 def generators_late_p99_us(data: TestData, histograms: Histograms) -> float | None:
-    """How late paced sends of the generators' own hosts were: of all of them, or the worst host's own figure."""
+    """Lateness of paced sends of the generators' own hosts: of all sends, or the worst host's figure."""
     own = [found.outcome["generator"].get("late_p99_us") for found in data.load_outcomes()]
     merged = histograms.named("late").percentile_us(99.0)
     return merged if merged is not None else max((late for late in own if late is not None), default=None)
 
 
 def error_counts(data: TestData) -> dict[str, int]:
-    """Failed operations by name, all hosts added up; what never happened is left out."""
+    """Failed operations by name, summed over all hosts; zero counts are omitted."""
     counts: dict[str, int] = {}
     for account in data.accounts():
         for name, count in account["errors"].items():
@@ -223,7 +223,7 @@ def error_counts(data: TestData) -> dict[str, int]:
 
 
 def error_examples(data: TestData) -> dict[str, str]:
-    """What the first failure of each name said, of the first host that told."""
+    """The message of the first failure of each name, from the first host that reported one."""
     examples: dict[str, str] = {}
     for found in data.load_outcomes():
         for name, text in (found.outcome.get("error_examples") or {}).items():
@@ -232,8 +232,8 @@ def error_examples(data: TestData) -> dict[str, str]:
 
 
 def counter(data: TestData, name: records.CountName) -> int | None:
-    """One of the kind's own counters (`unsent` ...), all hosts added up; None where no host has it."""
-    # Each kind has some of the counters, and an agent leaves rare ones out.
+    """One of the kind's own counters (`unsent` ...), summed over all hosts; None if no host has it."""
+    # Each kind has some of the counters, and an agent omits rare ones that are 0.
     counts = (cast(Mapping[records.CountName, int | None], account["counts"]) for account in data.accounts())
     known = [count for one in counts if (count := one.get(name)) is not None]
     return sum(known) if known else None
@@ -242,7 +242,7 @@ def counter(data: TestData, name: records.CountName) -> int | None:
 def throughput(
     spec: TestSpec, flows: Sequence[Flow], window: Window | None, rates: Mapping[str, float | None]
 ) -> dict[str, Metric]:
-    """Bits per second: the sum, and where both sides send that of each direction."""
+    """Bits per second: the sum, and the rate of each direction if both sides send."""
     found = {"throughput_bps": Metric(rates["throughput_bps"], _BIT_RATE)}
     if spec.direction == "both":
         for direction in ("up", "down"):
@@ -253,28 +253,28 @@ def throughput(
 
 
 def received_bytes(flow: Flow) -> float | None:
-    """What the receiving side of a flow counted, bytes."""
+    """Bytes that the receiving side of a flow counted."""
     return flow.delivered_bytes.total if flow.delivered_bytes is not None and flow.evidence != "sender" else None
 
 
 def received_units(flow: Flow) -> float | None:
-    """What the receiving side of a flow counted, datagrams or answers."""
+    """Datagrams or answers that the receiving side of a flow counted."""
     return flow.delivered_units.total if flow.delivered_units is not None and flow.evidence != "sender" else None
 
 
 def reported(flows: Sequence[Flow], name: Literal["retransmits", "lost", "duplicates", "reordered"]) -> Metric:
-    """A count of the flows' reports, added up."""
+    """A count in the flows' reports, summed."""
     return Metric(sum_of_flows(flows, lambda flow: flow.report.get(name) if flow.report else None), "count")
 
 
 def mean_reported_us(flows: Sequence[Flow], name: Literal["jitter_us", "rtt_mean_us"]) -> Metric:
-    """The mean of a time that flows' reports have."""
+    """The mean of a time in the flows' reports."""
     times_us = [us for flow in flows if flow.report and (us := flow.report.get(name)) is not None]
     return Metric(sum(times_us) / len(times_us) if times_us else None, _MICROSECONDS)
 
 
 def sum_of_flows(flows: Sequence[Flow], read: Callable[[Flow], float | None]) -> float | None:
-    """All flows that began, added up; None where one of them does not tell."""
+    """The sum over all flows that began; None if one of them does not report it."""
     values = [read(flow) for flow in flows if flow.start_ns is not None]
     known = [value for value in values if value is not None]
     return float(sum(known)) if values and len(known) == len(values) else None

@@ -1,6 +1,6 @@
-"""What analysis finds, as records: commands print them, `report` draws them, `dataset` stores them.
+"""The results of analysis, as records: commands print them, `report` draws them, `dataset` stores them.
 
-A value that is not known is None, never 0. Rates are per second, `*_bps` are bits per second, instants are ns on the
+An unknown value is None, never 0. Rates are per second, `*_bps` are bits per second, instants are ns on the
 controller's monotonic clock.
 """
 
@@ -12,7 +12,7 @@ from typing import Any
 
 
 class Verdict(StrEnum):
-    """Whether a figure can be believed, worst first where several apply."""
+    """Whether a figure is valid. The worst verdict comes first, and wins over the others."""
 
     INCOMPLETE = "incomplete"
     GENERATOR_LIMITED = "generator-limited"
@@ -24,7 +24,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """One piece of evidence: a stable code in kebab case, and a line for a person, with the figures in it."""
+    """One piece of evidence: a stable code in kebab case, and a sentence for the user with the figures in it."""
 
     code: str
     text: str
@@ -32,7 +32,7 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class Validity:
-    """A verdict, what led to it (worst first), and notes that change no verdict (shared CPUs, missing counters)."""
+    """A verdict, its reasons (worst first), and notes that change no verdict (shared CPUs, missing counters)."""
 
     verdict: Verdict
     reasons: tuple[Reason, ...] = ()
@@ -41,10 +41,10 @@ class Validity:
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One figure; `low` and `high` bound it at 95 % where repeats allow that.
+    """One figure; `low` and `high` bound it at 95 % if there are repeats.
 
-    A `censored` one is known from below only: it is at least `value`, as operations were outstanding when observation
-    ended.
+    A `censored` figure is a lower bound: operations were outstanding at the end, so the true figure is at least
+    `value`.
     """
 
     value: float | None
@@ -58,7 +58,7 @@ class Metric:
 class Window:
     """The steady window: from the last flow's start (warm-up over) to the first flow's end.
 
-    `cut_share` is the share of the time between the first start and the last end that lies outside of it.
+    `cut_share` is the share of the time between the first start and the last end that is outside the window.
     """
 
     first_start_ns: int
@@ -68,31 +68,31 @@ class Window:
 
     @property
     def length_s(self) -> float:
-        """Length of the steady part; 0 where the flows never overlapped."""
+        """Length of the steady part; 0 if the flows never ran at the same time."""
         return max(0, self.end_ns - self.start_ns) / 1e9
 
     @property
     def cut_share(self) -> float:
-        """Head and tail as a share of everything."""
+        """The time before and after the window, as a share of the whole."""
         whole = self.last_end_ns - self.first_start_ns
         return 1.0 - max(0, self.end_ns - self.start_ns) / whole if whole > 0 else 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Ceiling:
-    """The most that a generator's threads can do with requests of one shape, measured against a null responder."""
+    """The maximum rate of a generator's threads with requests of one shape, measured against a null responder."""
 
     per_s: float
     """Operations per second."""
     extrapolated: bool
-    """Whether its threads had time to spare then: what they would do with all of it was calculated."""
+    """Whether its threads had idle time, so that the rate without idle time was calculated."""
     engine: str | None = None
-    """How the threads waited for their sockets then, where that is known."""
+    """How the threads waited for their sockets; None if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Generator:
-    """What generating cost: the figures of the result JSON's `generator`."""
+    """The cost of generating: the figures of the result JSON's `generator`."""
 
     cpu_s: float | None
     wall_s: float | None
@@ -100,14 +100,14 @@ class Generator:
     late_p99_us: float | None
     cpu_ns_per_unit: float | None
     engine: str | None = None
-    """How the threads waited for their sockets, where there is a choice."""
+    """How the threads waited for their sockets, if there is a choice."""
     engine_reason: str | None = None
-    """Why it was not the faster engine."""
+    """Why the faster engine was not used."""
     ceiling_per_s: float | None = None
-    """The generator's own ceiling for this load, operations per second; None where it was not measured."""
+    """The generator's own ceiling for this load, operations per second; None if it was not measured."""
     spun_s: float | None = None
-    """Part of `cpu_s`: threads waited awake for sends nearer than a sleep is long. That is no part of how busy
-    they were; None where none did.
+    """Part of `cpu_s` in which threads waited actively for sends that were too near for a sleep. It does not count as
+    busy time; None if there was none.
     """
 
 
@@ -120,12 +120,12 @@ class Interval:
     values: dict[str, float | None]
     in_window: bool
     censored: tuple[str, ...] = ()
-    """Names of the values that are lower bounds, as `Metric.censored` says."""
+    """Names of the values that are lower bounds, see `Metric.censored`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One line of a plot over time; `t_s` counts from the trial's test begin (may be negative before it)."""
+    """One line of a plot over time; `t_s` counts from the start of the trial's test (negative before it)."""
 
     label: str
     host: str
@@ -142,16 +142,16 @@ class Percentiles:
     count: int
     points: tuple[tuple[float, float], ...]
     open_from: float | None = None
-    """The percentile from which on the values are lower bounds; None where none is."""
+    """The percentile from which on the values are lower bounds; None if none is."""
 
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """How the values of one metric spread: times in µs, or a thread's requests per second from interval to interval.
+    """The distribution of one metric: times in µs, or a thread's requests per second in each interval.
 
-    `percentiles` are by nearest rank: the value at or below which that share of the values lie. `within_stdev` is the
-    share of the values within one standard deviation of the mean. `count` values are known; of `censored` more only
-    that they are at least their age, and `bounds` names the figures that are lower bounds for it: `min`, `mean`,
+    `percentiles` are by nearest rank: this share of the values is at or below the value. `within_stdev` is the share
+    of the values within one standard deviation of the mean. `count` values are known. Of `censored` further ones only
+    the age is known, a lower bound; `bounds` names the figures that are lower bounds because of them: `min`, `mean`,
     `stdev`, `max`, or a percentile as in `99.9`.
     """
 
@@ -171,16 +171,17 @@ class Distribution:
         return (figure if isinstance(figure, str) else f"{figure:g}") in self.bounds
 
     def supports(self, percentile: float) -> bool:
-        """Whether at least one value lies beyond the percentile; with fewer it only repeats the maximum."""
+        """Whether at least one value is above the percentile; with fewer values it equals the maximum."""
         return (self.count + self.censored) * (100.0 - percentile) / 100.0 >= 1.0 - 1e-9
 
 
 @dataclass(frozen=True, slots=True)
 class ServerStatistics:
-    """The seeds' second table: what the gateway's CPUs did during one test, in percent of one CPU.
+    """The server table: the use of the gateway's CPUs during one test, in percent of one CPU.
 
-    `real_length_s` reaches from the first flow's start to the last one's end. `shared` tells that the CPUs are the
-    whole machine's because the hosts are namespaces of one; the `sut_*` figures are the gateway's processes alone.
+    `real_length_s` is the time from the first flow's start to the last one's end. `shared` means that the CPUs are
+    those of the whole machine, because the hosts are namespaces of one. The `sut_*` figures are of the gateway's
+    processes alone.
     """
 
     real_length_s: float | None
@@ -198,7 +199,7 @@ class ServerStatistics:
 
 @dataclass(frozen=True, slots=True)
 class ClientStatistics:
-    """The seeds' first table: clients, what they moved, and how fast."""
+    """The client table: the number of clients, their transfer, and their rates."""
 
     clients: int
     transfer_bytes: float | None
@@ -208,7 +209,7 @@ class ClientStatistics:
 
 @dataclass(frozen=True, slots=True)
 class Misfortune:
-    """One cause for which clients of a fleet are not configured, and the first of them."""
+    """One cause for which clients of a fleet are not configured, and its first clients."""
 
     cause: str
     clients: int
@@ -217,29 +218,29 @@ class Misfortune:
 
 @dataclass(frozen=True, slots=True)
 class Overload:
-    """A limit of the server that the clients' misfortunes look like: `pool_exhausted`, `max_clients`,
+    """A limit of the server that explains the clients' failures: `pool_exhausted`, `max_clients`,
     `connect_freq_initial`."""
 
     name: str
     clients: int
     seen: str
-    """What it is concluded from."""
+    """The observation that suggests the limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class FleetFindings:
-    """What became of a fleet's clients, beyond their counts. Causes come the most frequent first."""
+    """The outcome of a fleet's clients, in addition to their counts. The most frequent causes come first."""
 
     failed: tuple[Misfortune, ...]
     partial: tuple[Misfortune, ...]
     waiting: int
-    """Clients that never tried."""
+    """Clients that never tried to connect."""
     recovered: int
-    """Clients that are configured after an attempt that was not."""
+    """Clients that are configured after a failed attempt."""
     ciphers: dict[str, int]
-    """Clients by the data cipher that they were given."""
+    """Number of clients per negotiated data cipher."""
     ignored_options: tuple[str, ...]
-    """Lines of the profile that mean nothing to a fleet."""
+    """Lines of the profile that a fleet ignores."""
     overload: tuple[Overload, ...] = ()
 
 
@@ -265,20 +266,20 @@ class TestResult:
     percentiles: tuple[Percentiles, ...] = ()
     series: tuple[Series, ...] = ()
     error_examples: dict[str, str] = field(default_factory=dict)
-    """What the first failure of a name said, where there is more to say than the name."""
+    """The message of the first failure of a name, if it says more than the name."""
     distributions: tuple[Distribution, ...] = ()
-    """Of http and tunnel: every histogram that was fed; of http also `thread_rate`."""
+    """http and tunnel: every histogram with values; http also has `thread_rate`."""
     fleet: FleetFindings | None = None
-    """Of tunnel."""
+    """Only for tunnel."""
 
     def distribution(self, metric: str) -> Distribution | None:
-        """The distribution of that name; None where nothing was recorded."""
+        """The distribution of that name; None if nothing was recorded."""
         return next((one for one in self.distributions if one.metric == metric), None)
 
 
 @dataclass(frozen=True, slots=True)
 class ClientBringUp:
-    """How a sut's clients came up in one trial."""
+    """The clients' bring-up in one trial."""
 
     connected: int
     partial: int
@@ -295,7 +296,7 @@ class TrialResult:
     trial: str
     case: str
     repeat: int
-    status: str  # done | failed | skipped (its program is missing, and the plan says optional) | interrupted
+    status: str  # done | failed | skipped (its program is missing, and the plan has optional) | interrupted
     error: str | None
     sut: str
     sut_version: str | None
@@ -303,7 +304,7 @@ class TrialResult:
     tests: tuple[TestResult, ...]
     parameters: dict[str, Any] = field(default_factory=dict)
     on_given_hosts: bool = False
-    """Whether the system stood on given hosts; its version is then what the plan calls it."""
+    """Whether the system runs on given hosts; its version is then the plan's label."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,7 +320,7 @@ class Summary:
     metrics: dict[str, Metric]
     validity: Validity
     gaps: dict[str, int] = field(default_factory=dict)
-    """Metrics that some of the repeats know and others do not: how many do not."""
+    """Metrics that are unknown in some of the repeats: in how many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,7 +335,7 @@ class TargetResult:
 
 
 class Growth(StrEnum):
-    """What an exponent says."""
+    """The growth that an exponent indicates."""
 
     CONSTANT = "constant"
     LESS = "less than linear"
@@ -345,36 +346,36 @@ class Growth(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Scaling:
-    """How one figure grows with a number."""
+    """The growth of one figure with the number of clients."""
 
     metric: str
     unit: str
     points: tuple[tuple[float, float], ...]
-    """Number and figure, as measured, by number."""
+    """Number of clients and figure, as measured, sorted by number."""
     exponent: float | None
-    """None with fewer than two numbers."""
+    """None with fewer than two numbers of clients."""
     low: float | None
     high: float | None
-    """Bounds at 95 %; None with fewer than three points that differ."""
+    """Bounds at 95 %; None with fewer than three different points."""
     growth: Growth
     upper_exponent: float | None
-    """Between the middle and the largest number: where fixed costs weigh least."""
+    """The exponent between the middle and the largest number, where fixed costs matter least."""
     notes: tuple[str, ...]
-    """What a reader should know."""
+    """Notes for the reader."""
 
 
 @dataclass(frozen=True, slots=True)
 class JournalDamage:
-    """Lines of a journal that are missing in everything that is made from it."""
+    """Lines of a journal that could not be read; all results lack them."""
 
     lines: int = 0
     """All lines of the journal."""
     garbled: int = 0
-    """Lines that are no entry."""
+    """Lines that are not an entry."""
     malformed: int = 0
-    """Entries that lack what their type promises."""
+    """Entries without required fields."""
     torn: bool = False
-    """Whether the last line ends in the middle."""
+    """Whether the last line is incomplete."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -383,7 +384,7 @@ class RunAnalysis:
 
     run_id: str
     name: str
-    status: str  # done | failed | interrupted | killed (the journal just ends)
+    status: str  # done | failed | interrupted | killed (the journal ends without a record)
     started_at: str
     plan_text: str
     command: str
@@ -396,5 +397,5 @@ class RunAnalysis:
     notes: tuple[Reason, ...]
     observer_cpu_share: dict[str, float | None]
     scaling: dict[str, tuple[Scaling, ...]] = field(default_factory=dict)
-    """How figures grow with an axis of clients, by test."""
+    """The growth of figures with an axis of clients, by test."""
     journal: JournalDamage = JournalDamage()

@@ -1,9 +1,11 @@
-"""Names the limit of a server that a fleet's misfortunes look like, set beside what other clients met meanwhile.
+"""Names the limit of a server that explains a fleet's failures, by comparison with clients that were served
+meanwhile.
 
-One client alone sees silence, or options without an address. That the server went on serving others is what tells a
-limit from a server that is gone. These are signs, not proofs: each says what was seen. From OpenVPN's sources
-(`multi.c`, `mudp.c`, `reliable.c` of 2.6): `connect-freq-initial` drops first resets, `max-clients` and `connect-freq`
-answer them and drop what follows, or close a connection over TCP, and a server without a free address pushes all else.
+One client alone sees silence, or options without an address. If the server kept serving others, it has a limit; if
+not, it is gone. The result is an indication, not a proof, and states what was observed. From OpenVPN's sources
+(`multi.c`, `mudp.c`, `reliable.c` of 2.6): `connect-freq-initial` drops first resets; `max-clients` and
+`connect-freq` answer them and drop what follows, or close a connection over TCP; a server without a free address
+pushes all other options.
 """
 
 from __future__ import annotations
@@ -16,17 +18,18 @@ from leadline.contract import records
 Row = records.TunnelClientReport
 
 _REFUSED = {
-    "silence_after_reset": "answered, then left in silence",
+    "silence_after_reset": "answered once, then not at all",
     "closed_unanswered": "connected, then closed before an answer",
 }
 
 
 def overload(rows: Iterable[Row]) -> tuple[Overload, ...]:
-    """The limits that the clients' ends look like; `rows` are the agents' reports of clients, times on one clock."""
+    """The limits that explain the clients' failures; `rows` are the agents' reports of clients, times on one
+    clock."""
     rows = list(rows)
     up = [row for row in rows if row.get("configured_ns") is not None]
     if not up:
-        # A server that serves no client shows no limit.
+        # If a server serves no client, no limit can be inferred.
         return ()
     found = (_pool_exhausted(rows), _max_clients(rows, up), _connect_freq_initial(rows, up))
     return tuple(one for one in found if one is not None)
@@ -37,14 +40,14 @@ def _pool_exhausted(rows: Sequence[Row]) -> Overload | None:
     having = sum(bool(row["addresses"]) for row in rows)
     if not without or not having:
         return None
-    said = f"{_clients(len(without))} came up without an address while {having:,} had one"
+    said = f"{_clients(len(without))} connected without an address while {having:,} had one"
     return Overload("pool_exhausted", len(without), said)
 
 
 def _max_clients(rows: Sequence[Row], up: Sequence[Row]) -> Overload | None:
     held = sum(row.get("state") in ("configured", "partial") for row in rows)
     refused = [row for row in rows if row.get("cause") in _REFUSED]
-    # Who met it again at a later attempt met no passing trouble.
+    # A client that failed the same way again did not have a temporary problem.
     if not refused or not held or not (any(row["attempts"] > 1 for row in refused) or _went_on(refused, up)):
         return None
     met = " or ".join(words for cause, words in _REFUSED.items() if any(row["cause"] == cause for row in refused))
@@ -62,8 +65,8 @@ def _connect_freq_initial(rows: Sequence[Row], up: Sequence[Row]) -> Overload | 
 
 
 def _went_on(refused: Sequence[Row], up: Sequence[Row]) -> bool:
-    """Whether the server served others while it did not serve these: it was heard in the second half of the time for
-    which the first of them waited, or answered pings to the end (the last answer may still have been under way)."""
+    """Whether the server served other clients while it did not serve these: it answered in the second half of the
+    time for which the first of them waited, or answered pings to the end (the last answer may be in flight)."""
     half_ns = min(row["due_ns"] + (row.get("ended_ns") or 0) // 2 for row in refused)
     if any(row["due_ns"] + max(row["configured_ns"] or 0, row.get("heard_ns") or 0) > half_ns for row in up):
         return True

@@ -1,8 +1,8 @@
-"""A case's repeats as one line: means with 95 % intervals, and a verdict on whether the repeats agree.
+"""Summarises a case's repeats: means with 95 % intervals, and a verdict on whether the repeats agree.
 
-The interval is Student's t over the repeats' values (n - 1 degrees of freedom): repeats are interleaved with the other
-cases, so they are as independent as one machine allows. Latency percentiles are figures of a repeat like any other
-here: the mean of three p99s is the mean p99 of a run, not the p99 of all three runs' requests.
+The interval is Student's t over the repeats' values (n - 1 degrees of freedom). Repeats are interleaved with the
+other cases, so they are as independent as one machine allows. A latency percentile is a figure of a repeat like any
+other: the mean of three p99s is the mean p99 of a run, not the p99 of all three runs' requests.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from leadline.analysis.scaling import t_quantile
 from leadline.registry import KINDS
 
 LEAST_REPEATS = 2
-"""How many repeats that came to their end still make a figure where others did not."""
+"""Number of completed repeats that is enough for a figure if other repeats failed."""
 
 
 class PrimaryKind(Protocol):
-    """What this module needs of a kind of test."""
+    """The attributes of a kind of test that this module uses."""
 
     @property
     def primary(self) -> str:
-        """The figure that stands for a test: what repeats are compared by."""
+        """The test's leading figure, by which repeats are compared."""
 
 
 def summarise(
@@ -38,14 +38,14 @@ def summarise(
     kind: str,
     parameters: Mapping[str, Any],
 ) -> Summary:
-    """One test of one case over its repeats. Repeats that failed or were cut short are counted, not averaged; only
-    where none came to its end, an interrupted one stands for itself.
+    """One test of one case over its repeats. Repeats that failed or were interrupted are counted, but not averaged.
+    Only if none completed, an interrupted one is shown.
 
-    `planned` is how many trials of the case began; `limit` is the plan's `limits.stability.spread`.
+    `planned` is the number of trials of the case that began; `limit` is the plan's `limits.stability.spread`.
     """
     done = [result for result in results if result.status == "done"]
     failed = max(planned, len(results)) - len(done)
-    # What an interrupted test had measured is shown, as incomplete, where there is nothing better.
+    # If no repeat completed, the figures of an interrupted one are shown as incomplete.
     done = done or [result for result in results if result.status == "interrupted" and result.window is not None][:1]
     names = dict.fromkeys(name for result in done for name in result.metrics)
     metrics = {name: mean_with_interval([result.metrics.get(name) for result in done]) for name in names}
@@ -67,7 +67,7 @@ def summarise(
 
 
 def mean_with_interval(metrics: Iterable[Metric | None]) -> Metric:
-    """Mean and 95 % t-interval of the known values; no interval for a single one."""
+    """Mean and 95 % t-interval of the known values; no interval for a single value."""
     known = [metric for metric in metrics if metric is not None]
     unit = known[0].unit if known else ""
     values = [metric.value for metric in known if metric.value is not None]
@@ -76,7 +76,7 @@ def mean_with_interval(metrics: Iterable[Metric | None]) -> Metric:
     mean = math.fsum(values) / len(values)
     censored = any(metric.censored for metric in known)
     if len(values) < 2 or censored:
-        # A mean with a lower bound in it is one; how far repeats spread is then not known.
+        # A mean with a lower bound in it is a lower bound; the spread of the repeats is then unknown.
         return Metric(mean, unit, censored=censored)
     variance = math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1)
     half = t_quantile(len(values) - 1) * math.sqrt(variance / len(values))
@@ -84,9 +84,9 @@ def mean_with_interval(metrics: Iterable[Metric | None]) -> Metric:
 
 
 def _validity(done: Sequence[TestResult], failed: int, limit: float, kind: str) -> Validity:
-    """The repeats' worst verdict, each reason once, and whether the repeats agree with one another."""
+    """The repeats' worst verdict, each reason once, and whether the repeats agree."""
     if not done:
-        return Validity(Verdict.INCOMPLETE, (Reason("no-repeat-done", "no repeat of this test came to its end"),))
+        return Validity(Verdict.INCOMPLETE, (Reason("no-repeat-done", "no repeat of this test completed"),))
     verdict = validity.worst(result.validity.verdict for result in done)
     reasons = list(_merged([result.validity.reasons for result in done]))
     notes = tuple(_merged([result.validity.notes for result in done]))
@@ -99,15 +99,15 @@ def _validity(done: Sequence[TestResult], failed: int, limit: float, kind: str) 
         reasons.insert(0, disagreement)
     if failed:
         ended = sum(result.status == "done" for result in done)
-        # Two that agree still make a figure with an interval; less than that of a plan that wanted more does not.
+        # Two repeats that agree still give a figure with an interval. One repeat of a plan with several does not.
         verdict = validity.worst((verdict, Verdict.INCOMPLETE)) if ended < LEAST_REPEATS else verdict
-        text = f"{failed} of {failed + ended} repeats did not come to their end"
+        text = f"{failed} of {failed + ended} repeats did not complete"
         reasons.insert(0, Reason("repeats-failed", text))
     return Validity(verdict, tuple(reasons), notes)
 
 
 def _merged(repeats: Sequence[Sequence[Reason]]) -> Iterable[Reason]:
-    """Each code once, with the first repeat's words, and in how many repeats it was seen where not in all."""
+    """Each code once, with the first repeat's text, and the number of repeats that have it if not all do."""
     seen: dict[str, tuple[str, int]] = {}
     for reasons in repeats:
         for reason in {reason.code: reason for reason in reversed(reasons)}.values():

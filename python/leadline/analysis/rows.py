@@ -1,4 +1,4 @@
-"""Analysis as plain rows, for `dataset.write_results` and `leadline results`: one row per figure."""
+"""The analysis as plain rows, one per figure, for `dataset.write_results` and `leadline results`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from leadline.analysis.model import RunAnalysis, Summary, TestResult
 
 
 def result_rows(analysis: RunAnalysis) -> Iterator[dict[str, Any]]:
-    """Every metric of every test of every trial, then of every case over its repeats (these have no trial)."""
+    """Every metric of every test of every trial, then of every case over its repeats (without a trial)."""
     for trial in analysis.trials:
         for test in trial.tests:
             yield from _rows(test, trial.trial)

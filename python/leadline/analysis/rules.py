@@ -1,7 +1,7 @@
-"""The rules that kinds of test are judged by: each yields what it finds in a test's evidence, or notes.
+"""The rules by which kinds of test are judged. Each yields findings or notes from a test's evidence.
 
-`rules_of` joins those that all kinds share with a kind's own, in the order in which a reader meets them. The thresholds
-are in `validity`.
+`rules_of` combines the rules that all kinds share with a kind's own, in the order in which a reader sees them.
+`validity` has the thresholds.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ Note = Callable[[Evidence], Iterable[Reason]]
 def rules_of(
     *, limits: Sequence[Rule], breaks: Sequence[Rule] = (), required: Sequence[Rule] = (), notes: Sequence[Note] = ()
 ) -> Rules:
-    """The rules of a kind: its own are `breaks` (flows that ended too soon), `limits` (of the hosts that send and
-    answer), `required` (what has to be known) and `notes`; the others are those of all kinds.
+    """The rules of a kind. Its own are `breaks` (flows that ended too early), `limits` (of the hosts that send and
+    answer), `required` (facts that must be known) and `notes`; all kinds share the others.
     """
     return Rules(
         findings=(
@@ -60,12 +60,12 @@ def whole(evidence: Evidence) -> Iterator[Finding]:
     never = [flow for flow in flows if flow.start_ns is None]
     if (never or not flows) and not data.spec.idle:
         named = _some(sorted({flow.key.host for flow in never})) if never else "any host"
-        yield incomplete(validity.NOT_STARTED, f"{len(never)} of {len(flows)} flows never moved a byte, on {named}")
+        yield incomplete(validity.NOT_STARTED, f"{len(never)} of {len(flows)} flows transferred no byte, on {named}")
     if window is None or data.spec.idle:
         return
     length_ns = window.end_ns - window.start_ns
     if length_ns <= 0:
-        yield incomplete(validity.NO_WINDOW, "the flows never ran all at once after the warm-up")
+        yield incomplete(validity.NO_WINDOW, "the flows never ran at the same time after the warm-up")
     elif length_ns < validity.SHORTEST_WINDOW_INTERVALS * data.spec.interval_ns:
         text = (
             f"the steady window is {length_ns / 1e9:.3g} s, under two intervals of {data.spec.interval_ns / 1e9:.3g} s"
@@ -74,7 +74,7 @@ def whole(evidence: Evidence) -> Iterator[Finding]:
     elif data.spec.number is None and data.spec.duration_ns is not None:
         planned_ns = data.spec.duration_ns - data.spec.warmup_ns
         if length_ns < validity.SHORTEST_WINDOW_SHARE * planned_ns:
-            text = f"the steady window is {length_ns / 1e9:.3g} s of {planned_ns / 1e9:.3g} s that were planned"
+            text = f"the steady window is {length_ns / 1e9:.3g} s of {planned_ns / 1e9:.3g} s planned"
             yield incomplete(validity.SHORT_WINDOW, text)
 
 
@@ -88,12 +88,12 @@ def connections_lost(evidence: Evidence) -> Iterator[Finding]:
 
 
 def broken_off(is_done: Callable[[TestData, Flow], bool] = lambda data, flow: False) -> Rule:
-    """Flows that an error ended for good before their time; `is_done` says of a flow that it had done all it was to."""
+    """Flows that an error ended early for good. `is_done` says whether a flow had completed its work."""
 
     def find(evidence: Evidence) -> Iterator[Finding]:
         data, flows = evidence.data, evidence.flows
         if data.status != "done":
-            return  # what was stopped is right to end early
+            return  # a stopped test ends early by design
         failed = {(found.host, found.task) for found in data.load_outcomes() if found.outcome["errors"]}
         early = [
             flow
@@ -102,14 +102,14 @@ def broken_off(is_done: Callable[[TestData, Flow], bool] = lambda data, flow: Fa
         ]
         if early:
             named = _some(sorted({flow.key.host for flow in early}))
-            text = f"{len(early)} of {len(flows)} flows broke off before their end, on {named}"
+            text = f"{len(early)} of {len(flows)} flows failed before their end, on {named}"
             yield Verdict.INCOMPLETE, Reason("flows-broken-off", f"{text} ({errors_by_name(data)})")
 
     return find
 
 
 def _ended_early(data: TestData, flow: Flow) -> bool:
-    """Whether a flow stopped before its time was over."""
+    """Whether a flow stopped before the end of the test."""
     if flow.start_ns is None or flow.end_ns is None or flow.due_ns is None or data.spec.duration_ns is None:
         return False
     slack_ns = validity.SHORTEST_WINDOW_INTERVALS * data.spec.interval_ns
@@ -117,7 +117,7 @@ def _ended_early(data: TestData, flow: Flow) -> bool:
 
 
 def operations_ended(data: TestData, flow: Flow) -> int:
-    """How many operations of the flow's task were answered or failed."""
+    """The number of operations of the flow's task that were answered or failed."""
     found = next(found for found in data.load_outcomes() if (found.host, found.task) == (flow.key.host, flow.key.task))
     answered = sum(row.get("received_units") or 0 for row in found.outcome["flows"])
     return int(answered + sum(found.outcome["errors"].values()))
@@ -126,7 +126,7 @@ def operations_ended(data: TestData, flow: Flow) -> int:
 def errors_by_name(data: TestData) -> str:
     """Errors by name, the most frequent first."""
     counts = sorted(error_counts(data).items(), key=lambda item: -item[1])
-    return ", ".join(f"{count} x {name}" for name, count in counts) or "no error was counted"
+    return ", ".join(f"{count} x {name}" for name, count in counts) or "no errors were counted"
 
 
 def gateway_crossed(evidence: Evidence) -> Iterator[Finding]:
@@ -140,12 +140,12 @@ def fleet_whole(evidence: Evidence) -> Iterator[Finding]:
 
 
 def busy_threads(evidence: Evidence) -> Iterator[Finding]:
-    """Limits of the clients, who generate, and of the server, which answers."""
+    """Limits of the clients, which generate load, and of the server, which answers."""
     yield from _limits_of_hosts(evidence, server_generates=False)
 
 
 def busy_threads_by_direction(evidence: Evidence) -> Iterator[Finding]:
-    """The same, where the server generates the payload that comes down."""
+    """The same, if the server generates the downstream payload."""
     yield from _limits_of_hosts(evidence, server_generates=evidence.data.spec.direction == "down")
 
 
@@ -169,7 +169,7 @@ def _limits_of_hosts(evidence: Evidence, *, server_generates: bool) -> Iterator[
 
 
 def thread_limits(load: records.LoadReport, where: str) -> Iterator[Reason]:
-    """The one thread that had least to spare, if it had next to nothing."""
+    """The thread with the least idle time, if it had almost none."""
     busiest, starved = 0.0, (0.0, 0.0)
     for thread in load["threads"]:
         if thread["wall_s"] <= 0:
@@ -181,12 +181,12 @@ def thread_limits(load: records.LoadReport, where: str) -> Iterator[Reason]:
     if busiest >= validity.SATURATED_BUSY:
         yield Reason("thread-saturated", f"the busiest thread on {where} was on a CPU {busiest:.0%} of the time")
     elif starved[0] >= validity.STARVED_BUSY_AND_WAITING:
-        text = f"a thread on {where} wanted a CPU {starved[0]:.0%} of the time and waited for one {starved[1]:.0%}"
+        text = f"a thread on {where} needed a CPU {starved[0]:.0%} of the time and waited for one {starved[1]:.0%}"
         yield Reason("thread-starved", text)
 
 
 def late_sends(evidence: Evidence) -> Iterator[Finding]:
-    """Paced sends that were late at whichever side sent, by the direction."""
+    """Late paced sends, of the side that sent, by the direction."""
     data, late_us = evidence.data, []
     if data.spec.direction != "down":
         late_us.append(generators_late_p99_us(data, evidence.histograms))
@@ -197,40 +197,40 @@ def late_sends(evidence: Evidence) -> Iterator[Finding]:
 
 
 def too_late(evidence: Evidence, late_us: float | None) -> Iterator[Finding]:
-    """A lateness at p99 that is more than the pace allows."""
+    """A lateness at p99 above the pace's limit."""
     spec = evidence.data.spec
     allowed_us = late_allowed_us(spec)
     if spec.paced and late_us is not None and late_us > allowed_us:
-        text = f"sends were late by {late_us / 1e3:.3g} ms at p99; {allowed_us / 1e3:.3g} ms are allowed"
+        text = f"sends were {late_us / 1e3:.3g} ms late at p99; the limit is {allowed_us / 1e3:.3g} ms"
         yield Verdict.GENERATOR_LIMITED, Reason("sends-late", text)
 
 
 def unsent_by_flows(evidence: Evidence) -> Iterator[Finding]:
-    """Operations that were never sent, of flows that each have a pace."""
+    """Operations that were not sent, for flows that each have a pace."""
     yield from _unsent(evidence, len(evidence.flows))
 
 
 def unsent_by_hosts(evidence: Evidence) -> Iterator[Finding]:
-    """Operations that were never sent, of hosts that each have a pace."""
+    """Operations that were not sent, for hosts that each have a pace."""
     yield from _unsent(evidence, len(evidence.data.load_outcomes()))
 
 
 def _unsent(evidence: Evidence, pacers: int) -> Iterator[Finding]:
     data = evidence.data
     gap_us = (data.spec.send_gap_s or 0.0) * 1e6
-    # What no connection was free for waited for the peer.
+    # Operations without a free connection waited for the peer.
     unsent = (counter(data, "unsent") or 0) - (counter(data, "unsent_while_busy") or 0)
-    # What fell due in the last moment may still have been on its way out, once per pacer, without any being late.
+    # At the end, one operation per pacer may have been due and not yet sent, without being late.
     if data.spec.paced and unsent > pacers * (1 + late_allowed_us(data.spec) / gap_us):
-        yield Verdict.GENERATOR_LIMITED, Reason("unsent", f"{unsent} operations that were due were never sent")
+        yield Verdict.GENERATOR_LIMITED, Reason("unsent", f"{unsent} operations that were due were not sent")
 
 
 def near_ceiling(evidence: Evidence) -> Iterator[Finding]:
-    """A rate that this generator could hardly have exceeded, by the ceiling that was measured before."""
+    """A rate close to this generator's ceiling, which was measured before."""
     rate, ceiling = primary_rate_per_s(evidence), evidence.data.ceiling
     if rate is None or ceiling is None or rate < validity.NEAR_CEILING * ceiling.per_s or had_spare_time(evidence.data):
         return
-    share = f"{rate / ceiling.per_s:.0%} of what this generator can do ({written(ceiling)})"
+    share = f"{rate / ceiling.per_s:.0%} of this generator's ceiling ({written(ceiling)})"
     yield Verdict.GENERATOR_LIMITED, Reason("near-ceiling", f"{rate:.4g} requests/s are {share}")
 
 
@@ -243,15 +243,15 @@ def primary_rate_per_s(evidence: Evidence) -> float | None:
 
 
 class PrimaryKind(Protocol):
-    """What this module needs of a kind of test, beside its rules."""
+    """The attributes of a kind of test that this module uses, in addition to its rules."""
 
     @property
     def primary(self) -> str:
-        """The figure that stands for a test."""
+        """The test's leading figure."""
 
 
 def had_spare_time(data: TestData) -> bool:
-    """Whether even the busiest generating thread is known to have had time to spare, waiting for a CPU counted in."""
+    """Whether even the busiest generating thread had idle time; waiting for a CPU does not count as idle."""
     threads = [thread for found in data.load_outcomes() for thread in found.outcome["generator"]["threads"]]
     wanted = [
         (busy_s(thread) + (thread.get("runnable_wait_s") or 0.0)) / thread["wall_s"]
@@ -262,7 +262,7 @@ def had_spare_time(data: TestData) -> bool:
 
 
 def written(ceiling: Ceiling) -> str:
-    """A ceiling in words."""
+    """A ceiling as text."""
     return f"{'about ' if ceiling.extrapolated else ''}{ceiling.per_s:.4g}/s against a null responder"
 
 
@@ -272,7 +272,7 @@ def even_rate(evidence: Evidence) -> Iterator[Finding]:
 
 
 def journal_readable(evidence: Evidence) -> Iterator[Finding]:
-    """Lines that could not be read."""
+    """Lines of the journal that could not be read."""
     if evidence.data.unreadable_lines:
         text = f"{evidence.data.unreadable_lines:,} lines of the journal could not be read in this trial"
         yield Verdict.UNDETERMINED, Reason(validity.JOURNAL_DAMAGED, f"{text}: its figures may be too low")
@@ -285,22 +285,22 @@ def generator_known(evidence: Evidence) -> Iterator[Finding]:
     outcomes = evidence.data.load_outcomes()
     without_threads = sorted({found.host for found in outcomes if not found.outcome["generator"]["threads"]})
     if without_threads:
-        text = f"no thread figures from {_some(without_threads)}: whether the generator was the limit is not known"
+        text = f"no thread figures from {_some(without_threads)}: whether the generator was the limit is unknown"
         yield Verdict.UNDETERMINED, Reason("no-generator-figures", text)
 
 
 def receiver_known(evidence: Evidence) -> Iterator[Finding]:
-    """Receivers that did not report their threads, or what arrived."""
+    """Receivers that did not report their threads or the received data."""
     data, flows = evidence.data, evidence.flows
     if data.status != "done":
         return
     silent = sorted({found.host for found in data.load_outcomes() if not _answering_figures(found.outcome)})
     if silent:
-        text = f"no figures of the answering side for {_some(silent)}: whether it was the limit is not known"
+        text = f"no figures of the answering side for {_some(silent)}: whether it was the limit is unknown"
         yield Verdict.UNDETERMINED, Reason("no-receiver-figures", text)
     unheard = sum(1 for flow in flows if flow.evidence == "sender" and flow.start_ns is not None)
     if unheard:
-        text = f"the receiver did not tell what arrived for {unheard} of {len(flows)} flows: what was sent is shown"
+        text = f"the receiver did not report {unheard} of {len(flows)} flows: their sent data is shown"
         yield Verdict.UNDETERMINED, Reason("sender-side-figure", text)
 
 
@@ -310,7 +310,7 @@ def _answering_figures(outcome: records.Outcome) -> bool:
 
 
 def shared_cpus(evidence: Evidence) -> Iterator[Reason]:
-    """Hosts of one machine."""
+    """Hosts that share one machine."""
     data = evidence.data
     host = host_metrics.gateway_of(data) or next(iter(data.hosts), None)
     together = host_metrics.neighbours(data, host)
@@ -319,33 +319,34 @@ def shared_cpus(evidence: Evidence) -> Iterator[Reason]:
 
 
 def clocks_compared(evidence: Evidence) -> Iterator[Reason]:
-    """Clocks of several machines that are known loosely."""
+    """Clocks of several machines whose offsets are only roughly known."""
     data = evidence.data
     loose = {name: bound for name, bound in data.clock_bounds_ns.items() if bound > validity.CLOCK_BOUND_NS}
     if loose and len({facts.get("boot_id") for facts in data.facts.values()}) > 1:
-        text = f"clocks are compared to within {max(loose.values()) / 1e6:.3g} ms only ({_some(sorted(loose))})"
+        text = f"clock offsets are only known to within {max(loose.values()) / 1e6:.3g} ms ({_some(sorted(loose))})"
         yield Reason("unsynchronised-clock", text)
 
 
 def receiver_totals(evidence: Evidence) -> Iterator[Reason]:
-    """Flows whose receiver counted, and did not say when."""
+    """Flows whose receiver reported only a total."""
     if evidence.data.spec.counts_units or evidence.data.spec.connects_clients:
         return
     whole_only = sum(1 for flow in evidence.flows if flow.evidence == "receiver-total")
     if whole_only:
-        text = f"{whole_only} flows have the receiver's count at their end only: an even rate is taken for the window"
+        text = f"{whole_only} flows have only a total from the receiver: an even rate is assumed for the window"
         yield Reason("counters-missing", text)
 
 
 def damaged_histograms(evidence: Evidence) -> Iterator[Reason]:
-    """Histograms that are left out."""
+    """Histograms that could not be read."""
     damaged = evidence.histograms.damaged
     if damaged:
         yield Reason("counters-missing", f"{damaged} histograms could not be read and are left out")
 
 
 def open_latencies(evidence: Evidence) -> Iterator[Reason]:
-    """That not even a p99 is known: what the lower bounds come from. A single slow request opens a maximum only."""
+    """A note if not even the p99 is known: the source of the lower bounds. One slow request makes only the maximum
+    unknown."""
     latency = evidence.histograms.sample("latency")
     if latency.percentile(99.0).is_bound:
         text = f"{latency.censored:,} of {latency.censored + latency.count:,} requests or transactions had no answer"
@@ -361,12 +362,12 @@ def undone(evidence: Evidence) -> Iterator[Reason]:
     if data.spec.unanswered_is_lost:
         unanswered = 0
     if long or _is_many(unanswered, counter(data, "requests_sent")):
-        text = f"{unanswered} requests had no answer when the time was over, {long} of them for more than a second"
+        text = f"{unanswered} requests had no answer at the end, {long} of them for more than a second"
         yield Reason("unanswered", f"{text}; their latency is at least their age then")
     late, unsent = counter(data, "due_while_busy") or 0, counter(data, "unsent_while_busy") or 0
     due = counter(data, "requests_due")
     if _is_many(late + unsent, due) or unsent > validity.WAITING_FEW:
-        text = f"no connection was free when {late + unsent} of {due} requests fell due, and {unsent} were never sent"
+        text = f"no connection was free when {late + unsent} of {due} requests were due, and {unsent} were not sent"
         yield Reason(validity.CONNECTIONS_BUSY, f"{text}: they waited for the server, which their latency shows")
 
 
@@ -375,7 +376,8 @@ def _is_many(count: int, whole: int | None) -> bool:
 
 
 def machine_not_saturated(evidence: Evidence) -> Iterator[Finding]:
-    """Hosts of one machine that have used it up: whichever of them was the limit, none had its CPUs to itself."""
+    """Hosts that share a machine whose CPUs were all busy: the limit is then unknown, since no host had CPUs of its
+    own."""
     data, window = evidence.data, evidence.window
     host = host_metrics.gateway_of(data) or next(iter(data.hosts), None)
     if data.spec.paced or window is None or len(host_metrics.neighbours(data, host)) < 2:
@@ -384,9 +386,7 @@ def machine_not_saturated(evidence: Evidence) -> Iterator[Finding]:
     busy = host_metrics.busy_percent(host_metrics.cpu_percent(samples, window), samples)
     cpus = samples[-1].cpus if samples else None
     if busy is not None and cpus and busy >= 100 * cpus * validity.SATURATED_BUSY:
-        text = (
-            f"the machine that the hosts share was {busy / cpus:.0f} % busy: what its gateway can do alone is not known"
-        )
+        text = f"the machine that the hosts share was {busy / cpus:.0f} % busy: the gateway's own limit is unknown"
         yield Verdict.UNDETERMINED, Reason("machine-saturated", text)
 
 

@@ -1,11 +1,11 @@
-"""A whole run from its manifest and its journal's entries, also of a run that was killed: the journal just ends.
+"""Analyses a whole run from its manifest and journal entries, including a killed run, whose journal ends early.
 
-Reads the entries once, in order, and keeps no more than the trial at hand and the results of those before it.
+Reads the entries once, in order, and keeps only the current trial and the results of the previous ones.
 
-Of the manifest (`run.json`) these keys are used, each optional, so that a journal without one still gives its figures:
-`run_id`, `name`, `started_at`, `plan` (`targets` and `limits.stability.spread` of it), `plan_text`, `command`,
-`version`, `cases` (`id`, `parameters`, `tests` with `name` and `kind`), `asked` (metrics beside those that each kind of
-test has: percentiles) and `hosts`. A `run-begin` record fills gaps.
+These keys of the manifest (`run.json`) are used. All are optional, so a journal without a manifest still gives
+figures: `run_id`, `name`, `started_at`, `plan` (`targets` and `limits.stability.spread`), `plan_text`, `command`,
+`version`, `cases` (`id`, `parameters`, `tests` with `name` and `kind`), `asked` (metrics in addition to those of each
+kind: percentiles) and `hosts`. A `run-begin` record fills gaps.
 """
 
 from __future__ import annotations
@@ -42,17 +42,18 @@ from leadline.plan.targets import named_metrics
 
 Record = Mapping[str, Any]
 
-# Of the samples before and after a test: more than its plots show, and than its warm-up or its last answers take.
+# Time of samples before and after a test that is kept: longer than plots, warm-up and last answers need.
 _MARGIN_NS = 3_000_000_000
-_CUT_OFF = "the run was cut off here"
-# What reading an entry raises that lacks what its type promises, or has something else in its place.
+_CUT_OFF = "the run was interrupted here"
+# The exceptions that an entry with missing or wrong fields raises.
 _MALFORMED = (KeyError, TypeError, AttributeError, ValueError, IndexError, ArithmeticError)
 
 
 def analyse(manifest: Record, entries: Iterable[Record]) -> RunAnalysis:
-    """Everything that tables and reports show of a run. Pure: the same input gives the same findings.
+    """Analyse a run: everything that tables and reports show. Pure: the same input gives the same findings.
 
-    Entries that lack what their type promises are counted, and told of with what a `JournalReader` could not read.
+    Entries without required fields are counted, and reported together with the lines that a `JournalReader` could not
+    read.
     """
     reading = _Reading(manifest)
     reader = entries if isinstance(entries, JournalReader) else None
@@ -70,7 +71,7 @@ def analyse(manifest: Record, entries: Iterable[Record]) -> RunAnalysis:
 
 @dataclass(slots=True)
 class _Trial:
-    """The trial at hand."""
+    """The current trial."""
 
     trial: str
     case: str
@@ -89,7 +90,7 @@ class _Trial:
 
 
 class _Reading:
-    """Takes the entries one by one; results pile up trial by trial."""
+    """Processes the entries one by one, and collects results trial by trial."""
 
     def __init__(self, manifest: Record) -> None:
         self._manifest = dict(manifest)
@@ -106,7 +107,7 @@ class _Reading:
         self._strict = reads_strictly()
 
     def note_damage(self, reader: JournalReader) -> None:
-        """Take over what a reader has counted so far; what is new belongs to the trial at hand."""
+        """Take the counts of a reader so far; new damage belongs to the current trial."""
         garbled, torn = reader.damaged, reader.torn
         if self._trial is not None:
             self._trial.unreadable_lines += garbled - self._damage.garbled
@@ -117,7 +118,7 @@ class _Reading:
         try:
             self._take(entry)
         except _MALFORMED:
-            # A line of another version, or a garbled one that is JSON still.
+            # A line of another version, or a garbled one that is still JSON.
             if self._strict:
                 raise
             self._count_malformed()
@@ -158,7 +159,7 @@ class _Reading:
                 self._status = str(entry.get("status") or "done")
 
     def end_trial(self, record: Record) -> None:
-        """Turns the trial at hand into its result; without a `trial-end` it was interrupted."""
+        """Convert the current trial to its result; without a `trial-end` it was interrupted."""
         trial, self._trial = self._trial, None
         if trial is None:
             return
@@ -184,7 +185,7 @@ class _Reading:
         )
 
     def _analysed(self, data: TestData) -> TestResult:
-        """The test's result; where its entries lack what figures are made of, one that says so and has no figures."""
+        """The test's result; if its entries lack data for the figures, a result that says so."""
         try:
             return analyse_test(data)
         except _MALFORMED as error:
@@ -202,7 +203,7 @@ class _Reading:
             kinds = {test: kind for _, test, kind in self._tests()}
             targets = judge_summaries(parse_targets(plan.get("targets") or (), kinds), summaries)
         except PlanError:
-            # The plan was checked before it ran; here its tests may all be missing because none was begun.
+            # The plan was checked before the run. Its tests may all be missing here because none began.
             targets = findings.undecided(plan.get("targets") or ())
         given = self._manifest.get("hosts")
         hosts = {**(given if isinstance(given, Mapping) else {}), **self._facts}
@@ -244,7 +245,8 @@ class _Reading:
             self._trial.tests[event["trial"]].add(host, event, offset_ns)
 
     def _observation(self, host: str, sample: HostSample) -> None:
-        """Ends of each agent's life are kept for the observer's own cost; the rest only as long as its trial."""
+        """Keep the first and last observation of each agent for the observer's cost; the others only during their
+        trial."""
         life = next((life for name, life in reversed(self._lives) if name == host), None)
         if life is None or (life and sample.observer_cpu_s < life[-1].observer_cpu_s):
             life = []
@@ -267,7 +269,7 @@ class _Reading:
         )
 
     def _note(self, entry: Record) -> None:
-        """What was found out beside the test's own events."""
+        """Facts from the journal that are not a test's own events."""
         match entry["record"]:
             case "ceiling":
                 self._note_ceiling(entry)
@@ -318,7 +320,7 @@ class _Reading:
         )
 
     def _asked(self) -> tuple[str, ...]:
-        """Percentiles that targets name."""
+        """Percentiles in the targets."""
         targets = (self._manifest.get("plan") or {}).get("targets") or ()
         return (*named_metrics(targets), *map(str, self._manifest.get("asked") or ()))
 
@@ -335,7 +337,7 @@ class _Reading:
             data.error = _message(record.get("error"))
 
     def _tests(self) -> list[tuple[str, str, str]]:
-        """Case, name and kind of each test that the run had, in the order of the plan; of skipped cases none."""
+        """Case, name and kind of each test of the run, in the order of the plan, without skipped cases."""
         found: dict[tuple[str, str], str] = {}
         begun = {trial.case for trial in self._trials if trial.status != "skipped"}
         for case in self._cases.values():
@@ -358,9 +360,9 @@ class _Reading:
 
 
 def _around_test(samples: list[HostSample], data: TestData) -> list[HostSample]:
-    """A host's samples from some time before the test until some time after it, and one more at each end.
+    """A host's samples around the test, with a margin, and one more sample at each end.
 
-    A trial's tests share its samples; each test looks at its own many times.
+    The tests of a trial share its samples, and each test reads its own many times.
     """
     ends_ns = [found.t_ns for found in data.outcomes]
     ends_ns += [points[-1].t_ns for points in data.progress.values()]
@@ -373,7 +375,7 @@ def _around_test(samples: list[HostSample], data: TestData) -> list[HostSample]:
 
 
 def _client_bring_up(clients: Sequence[Record]) -> ClientBringUp | None:
-    """Counts and times; None where the system under test has no clients of its own (a route)."""
+    """Counts and times of the clients' bring-up; None if the system has no clients of its own (a route)."""
     if not clients:
         return None
     states = Counter(str(client.get("state")) for client in clients)
@@ -394,7 +396,7 @@ def _client_bring_up(clients: Sequence[Record]) -> ClientBringUp | None:
 
 
 def _stability_spread(plan: Record) -> float:
-    """The plan's limit as its author wrote it (`15%` or 0.15); the default where it says nothing readable."""
+    """The plan's limit as written (`15%` or 0.15); the default if it is missing or unreadable."""
     try:
         return validate_input(Limits, plan.get("limits") or {}).stability.spread
     except ValidationError:
@@ -408,6 +410,6 @@ def _message(error: Any) -> str | None:
 
 
 def _natural(case: str) -> tuple[str, int]:
-    """c2 before c10."""
+    """A sort key that puts c2 before c10."""
     letters = case.rstrip("0123456789")
     return letters, int(case[len(letters) :] or -1)

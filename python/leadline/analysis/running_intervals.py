@@ -1,7 +1,7 @@
-"""Figures of each interval of a load while it runs: what its flows' counters grew by, all flows and hosts added up.
+"""Figures of each interval of a running load: the growth of its flows' counters, summed over flows and hosts.
 
-Takes an agent's progress rows in their order of arrival and gives an interval once every side has told of its end.
-Instants are on the controller's clock; between two readings a counter is taken to grow evenly. Pure.
+Processes an agent's progress rows in order of arrival, and returns an interval once all sides have reported its end.
+Instants are on the controller's clock; between readings a counter is interpolated linearly. Pure.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from leadline.analysis.test_spec import TestSpec
 from leadline.registry import KINDS
 
 NS_PER_S = 1e9
-# Both sides tell every 100 ms, the peer over the network: this long after an interval's end its readings are there.
+# Both sides report every 100 ms, the peer over the network. After this time all readings of an interval have arrived.
 _SETTLED_NS = 200_000_000
-# A histogram is of the second before it was handed over: half of that back it is where most of its values are.
+# A histogram covers the second before it was reported; its middle is half a second earlier.
 _HALF_HISTOGRAM_NS = 500_000_000
 _LATENCIES = ("latency", f"latency{CENSORED}")
 _COUNTERS = ("received_bytes", "received_units", "missing_units", "retransmits")
 _RECEIVERS = {"up": {"peer"}, "down": {"local"}, "both": {"local", "peer"}}
 _FINAL_SHARE = 0.5
-"""What is left at the end is an interval of its own from this share of the others' length on."""
+"""The remainder at the end is an interval of its own if it has at least this share of an interval's length."""
 
 Key = tuple[str, int, str]
 """Host, flow and side."""
@@ -35,16 +35,16 @@ Key = tuple[str, int, str]
 
 @dataclass(frozen=True, slots=True)
 class IntervalGrowth:
-    """What the counters of all flows grew by in one interval."""
+    """The growth of all flows' counters in one interval."""
 
     by_counter: Mapping[tuple[str, str], float | None]
-    """By side (`local`, `peer`) and counter; None where no flow has it."""
+    """By side (`local`, `peer`) and counter; None if no flow has it."""
     seconds: float
     round_trip_us: float | None
     """Mean over the flows at the interval's end."""
 
     def both_sides(self, name: str) -> float | None:
-        """A counter of both sides, added up."""
+        """A counter, summed over both sides."""
         return _sum(*(self.by_counter[side, name] for side in ("local", "peer")))
 
     def rate(self, side: str, name: str, factor: float = 1.0) -> float | None:
@@ -53,21 +53,21 @@ class IntervalGrowth:
 
 
 class IntervalKind(Protocol):
-    """What this module needs of a kind of test."""
+    """The attributes of a kind of test that this module uses."""
 
     def interval_values(self, spec: TestSpec, growth: IntervalGrowth) -> dict[str, float | None]:
-        """The figures of an interval, but latencies."""
+        """The figures of an interval without latencies."""
 
 
 def throughput(spec: TestSpec, growth: IntervalGrowth) -> dict[str, float | None]:
-    """Bits per second that arrived: the sum, and where both sides send those of each direction."""
+    """Received bits per second: the sum, and the rate of each direction if both sides send."""
     down, up = (growth.rate(side, "received_bytes", 8.0) for side in ("local", "peer"))
     both = {"throughput_up_bps": up, "throughput_down_bps": down} if spec.direction == "both" else {}
     return {"throughput_bps": _sum(up, down), **both}
 
 
 def answers(name: str, growth: IntervalGrowth) -> dict[str, float | None]:
-    """Answers per second, by the name that the kind has for them, and their bits per second."""
+    """Answers per second, by the kind's name for them, and their bits per second."""
     return {
         name: growth.rate("local", "received_units"),
         "throughput_bps": growth.rate("local", "received_bytes", 8.0),
@@ -75,9 +75,9 @@ def answers(name: str, growth: IntervalGrowth) -> dict[str, float | None]:
 
 
 def datagrams(growth: IntervalGrowth) -> dict[str, float | None]:
-    """Datagrams per second that arrived, and those that did not."""
+    """Received datagrams per second, and lost ones."""
     received, missing = growth.both_sides("received_units"), growth.both_sides("missing_units")
-    # One that was missing before and has come late makes the count fall.
+    # A datagram that arrives late decreases the count.
     lost = None if missing is None else max(0.0, missing)
     due = None if lost is None or received is None else lost + received
     return {
@@ -88,7 +88,7 @@ def datagrams(growth: IntervalGrowth) -> dict[str, float | None]:
 
 
 class RunningIntervals:
-    """One load's intervals, each `step_ns` long from its start; the last one may be shorter."""
+    """The intervals of one load, each `step_ns` long from its start; the last one may be shorter."""
 
     def __init__(self, spec: TestSpec, start_ns: int, step_ns: int) -> None:
         self._spec = spec
@@ -99,7 +99,7 @@ class RunningIntervals:
         self._histograms: list[tuple[int, str, Histogram]] = []
 
     def take(self, host: str, t_ns: int, event: Mapping[str, Any]) -> Iterator[Interval]:
-        """A `progress` event whose instant is `t_ns`; gives the intervals that it completes."""
+        """Process a `progress` event with instant `t_ns`; yields the intervals that it completes."""
         for row in event["flows"]:
             self._readings.setdefault((host, row["flow"], event["side"]), []).append((t_ns, row))
         for report in event["histograms"]:
@@ -107,12 +107,13 @@ class RunningIntervals:
                 try:
                     self._histograms.append((t_ns - _HALF_HISTOGRAM_NS, report["metric"], decode(report)))
                 except DamagedHistogram:
-                    continue  # counted where the whole test's histograms are read
+                    continue  # counted when the whole test's histograms are read
         while self._readings and self._is_settled(self._edge(self._closed + 1)):
             yield self._close(self._edge(self._closed + 1))
 
     def end(self, end_ns: int) -> Iterator[Interval]:
-        """What is left when the load has ended at `end_ns`. The last interval ends there, or with the last readings."""
+        """The remaining intervals when the load has ended at `end_ns`. The last one ends there, or at the last
+        readings."""
         if self._readings:
             end_ns = min(end_ns, *(readings[-1][0] for readings in self._readings.values()))
         while self._readings and self._edge(self._closed + _FINAL_SHARE) <= end_ns:
@@ -122,7 +123,7 @@ class RunningIntervals:
         return self._start_ns + round(number * self._step_ns)
 
     def _is_settled(self, edge_ns: int) -> bool:
-        """Whether every side has told of what was after the edge; one that fell silent is not waited for."""
+        """Whether all sides have reported data after the edge. A side that stopped reporting is not waited for."""
         latest = [readings[-1][0] for readings in self._readings.values()]
         if max(latest) >= edge_ns + _SETTLED_NS + self._step_ns:
             return True
@@ -135,7 +136,7 @@ class RunningIntervals:
         latency = self._latency(end_ns)
         values = self._values(begin_ns, end_ns) | {name: figure.value_us for name, figure in latency.items()}
         for readings in self._readings.values():
-            # The reading before the edge is where the next interval begins.
+            # The next interval begins at the reading before the edge.
             del readings[: max(0, bisect_left([t_ns for t_ns, _ in readings], end_ns) - 1)]
         since_s = (begin_ns - self._start_ns) / NS_PER_S
         censored = tuple(name for name, figure in latency.items() if figure.is_bound)
@@ -150,7 +151,7 @@ class RunningIntervals:
         return kind.interval_values(self._spec, growth)
 
     def _growth(self, side: str, name: str, begin_ns: int, end_ns: int) -> float | None:
-        """Of all flows whose side tells the counter."""
+        """The growth of a counter, over all flows whose side reports it."""
         grown = [
             _at([(self._start_ns, 0.0), *known], end_ns) - _at([(self._start_ns, 0.0), *known], begin_ns)
             for (_, _, whose), readings in self._readings.items()
@@ -160,7 +161,7 @@ class RunningIntervals:
         return sum(grown) if grown else None
 
     def _round_trip_us(self, end_ns: int) -> float | None:
-        """Mean over the flows of what their kernels said last."""
+        """Mean over the flows of the last value that their kernels reported."""
         times_us = []
         for readings in self._readings.values():
             said = [row["rtt_us"] for t_ns, row in readings if t_ns <= end_ns and row.get("rtt_us") is not None]
@@ -168,7 +169,7 @@ class RunningIntervals:
         return sum(times_us) / len(times_us) if times_us else None
 
     def _latency(self, end_ns: int) -> dict[str, Figure]:
-        """Of what was handed over in the interval; hosts do so once a second."""
+        """Latencies that were reported in the interval; hosts report them once a second."""
         if not self._spec.counts_units:
             return {}
         due = [(name, made) for t_ns, name, made in self._histograms if t_ns <= end_ns]
@@ -184,7 +185,7 @@ def in_window(interval: Interval, start_ns: int, window: Window | None) -> bool:
 
 
 def _at(readings: list[tuple[int, float]], t_ns: int) -> float:
-    """The counter at an instant, evenly grown between its readings."""
+    """The counter at an instant, interpolated between its readings."""
     index = bisect_left([reading[0] for reading in readings], t_ns)
     if index == len(readings):
         return readings[-1][1]

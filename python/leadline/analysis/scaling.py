@@ -1,13 +1,12 @@
-"""How figures grow with the number of clients: which figures are asked, and the exponent of each with its interval.
+"""Estimates how figures grow with the number of clients: the exponent of each figure, with its interval.
 
-What cannot be believed of the server is no point of its growth: a fleet that was limited by its generator, or is not
-whole, is left out and said to be. Clients that failed are the server's doing; they are said too, since the figures are
-of those that did not.
+A fleet that was limited by its generator, or is incomplete, says nothing about the server; it is left out, and a note
+says so. Clients that failed are the server's result; a note reports them, since the figures are of the others.
 
-`figure = a * number ** exponent` is a straight line in logarithms, fitted by least squares; the interval is Student's t
-for a slope (n - 2 degrees of freedom). It assumes that the points scatter evenly around such a line. A fixed cost that
-does not grow bends the line at small numbers, so the bend is looked at too, and said. With few numbers an interval is
-wide or none: then this cannot tell, and says so. Pure.
+`figure = a * number ** exponent` is a straight line in logarithms, fitted by least squares; the interval is Student's
+t for a slope (n - 2 degrees of freedom). The model assumes that the points scatter evenly around such a line. A fixed
+cost bends the line at small numbers, so bends are detected and reported. With few numbers the interval is wide or
+missing; the result is then `cannot tell`. Pure.
 """
 
 from __future__ import annotations
@@ -23,19 +22,19 @@ from leadline.registry import KINDS
 
 CONFIDENCE = 0.95
 LINEAR_WITHIN = 0.1
-"""An exponent whose whole interval lies within this of 1 is as good as linear."""
+"""An exponent is linear if its whole interval is within this distance of 1."""
 CONSTANT_WITHIN = 0.1
-"""One whose whole interval lies within this of 0 is as good as constant."""
+"""An exponent is constant if its whole interval is within this distance of 0."""
 LEAST_RATIO = 4.0
-"""Numbers that span less than this say little about growth."""
+"""Numbers of clients that span a smaller factor say little about growth."""
 BEND = 0.3
-"""How far the exponent of the upper half may be from that of the lower before a straight line misleads."""
+"""A larger difference between the exponents of the upper and lower half counts as a bend."""
 AXES = ("clients", "clients.count")
 """Axes of a plan whose values are numbers of clients."""
 
 
 class ScalingKind(Protocol):
-    """What this module needs of a kind of test."""
+    """The attributes of a kind of test that this module uses."""
 
     @property
     def scaling(self) -> tuple[tuple[str, str], ...]:
@@ -52,20 +51,20 @@ class Point:
 
 
 def of_kind(name: str, measured: Sequence[Point]) -> tuple[Scaling, ...]:
-    """How the figures of a kind of test grow with the number of clients, as far as it was measured."""
+    """The growth of the figures of a kind of test with the number of clients."""
     kind: ScalingKind = KINDS.find(name)
     return _fits(kind.scaling, measured)
 
 
 def of_run(analysis: RunAnalysis) -> dict[str, tuple[Scaling, ...]]:
-    """By test, and by whatever else sets its cases apart: how its figures grow with an axis of clients.
+    """The growth of figures with an axis of clients, by test and by the other parameters of its cases.
 
-    Each repeat is a point of its own. Nothing where the plan has no such axis, or one of a single number.
+    Each repeat is a point of its own. Empty if the plan has no such axis, or an axis with a single number.
     """
     groups: dict[str, list[tuple[str, Point]]] = {}
     values: dict[str, set[str]] = {}
     for name in {name for trial in analysis.trials for name in trial.parameters}:
-        # A case that an `include` gave one more parameter differs from those without it.
+        # A case with one more parameter, from an `include`, differs from those without it.
         values[name] = {repr(trial.parameters.get(name, "")) for trial in analysis.trials}
     for trial in analysis.trials:
         for test in trial.tests:
@@ -85,8 +84,8 @@ def of_run(analysis: RunAnalysis) -> dict[str, tuple[Scaling, ...]]:
 
 
 def fit(metric: str, unit: str, points: Sequence[tuple[float, float | None]], notes: tuple[str, ...] = ()) -> Scaling:
-    """How a figure grows with a number; points without a positive figure are left out and counted. `notes` are of what
-    was left out before."""
+    """The growth of one figure. Points without a positive figure are left out and counted. `notes` are about points
+    that were left out before."""
     known = sorted((number, figure) for number, figure in points if figure is not None and figure > 0 and number > 0)
     numbers = sorted({number for number, _ in known})
     missing = len(points) - len(known)
@@ -103,8 +102,8 @@ def fit(metric: str, unit: str, points: Sequence[tuple[float, float | None]], no
 
 
 def t_quantile(freedom: int) -> float:
-    """Student's t that 95 % of the values lie within, on both sides."""
-    # scipy takes a second or more to import, which a single measurement need not wait for.
+    """The two-sided 95 % quantile of Student's t."""
+    # Importing scipy takes over a second; a single measurement does not need it.
     from scipy.special import stdtrit  # noqa: PLC0415
 
     return float(stdtrit(freedom, 0.5 + CONFIDENCE / 2))
@@ -119,18 +118,18 @@ def _fits(figures: Iterable[tuple[str, str]], measured: Sequence[Point]) -> tupl
         bounds = [point for point in told if _is_bound(point.metrics, name)]
         values = [(float(point.number), None if point in bounds else _value(point.metrics, name)) for point in told]
         if any(_value(point.metrics, name) is not None for point in measured):
-            said = [f"left out, as only a lower bound is known: at {point.number}" for point in bounds]
+            said = [f"left out, because only a lower bound is known: at {point.number}" for point in bounds]
             found.append(fit(name, unit, values, (*notes, *([_some(said)] if said else []))))
     return tuple(found)
 
 
 def _doubt(point: Point) -> str | None:
-    """Why a point is no point of the server's growth."""
+    """Why a point does not describe the server's growth; None if it does."""
     match point.validity.verdict:
         case Verdict.GENERATOR_LIMITED:
             return "the generator was the limit"
         case Verdict.INCOMPLETE:
-            # That it was over soon is no gap in how long connecting took.
+            # A short test is not a gap in connect times.
             gaps = [reason.text for reason in point.validity.reasons if reason.code not in SHORT_WINDOWS]
             return f"incomplete ({gaps[0]})" if gaps else None
         case _:
@@ -148,11 +147,11 @@ def _point_notes(measured: Sequence[Point]) -> Iterator[str]:
         if bad and _doubt(point) is None:
             failed.append(f"{bad:.0f} of {_value(point.metrics, 'clients') or point.number:.0f}")
     if failed:
-        yield f"the figures are of clients that came up; not configured were {_some(failed)}"
+        yield f"the figures are of clients that connected; not configured were {_some(failed)}"
 
 
 def _some(texts: Sequence[str]) -> str:
-    """The first of them."""
+    """The first few texts."""
     rest = len(texts) - _MOST_NAMED
     return "; ".join(texts[:_MOST_NAMED]) + (f"; and {rest} more" if rest > 0 else "")
 
@@ -168,7 +167,7 @@ def _value(metrics: Mapping[str, Metric], name: str) -> float | None:
 
 
 def _growth(low: float | None, high: float | None) -> Growth:
-    """Only an interval that lies on one side says anything."""
+    """The growth that an interval indicates; it must lie on one side of the limits."""
     if low is None or high is None:
         return Growth.UNKNOWN
     if low >= 1 - LINEAR_WITHIN and high <= 1 + LINEAR_WITHIN:
@@ -181,7 +180,7 @@ def _growth(low: float | None, high: float | None) -> Growth:
 
 
 def _line(points: Sequence[tuple[float, float]]) -> tuple[float, float, int]:
-    """Slope of the logarithms, its standard error, and the degrees of freedom that are left."""
+    """Slope of the logarithms, its standard error, and the remaining degrees of freedom."""
     xs, ys = [math.log(number) for number, _ in points], [math.log(figure) for _, figure in points]
     mean_x, mean_y = math.fsum(xs) / len(xs), math.fsum(ys) / len(ys)
     spread = math.fsum((x - mean_x) ** 2 for x in xs)

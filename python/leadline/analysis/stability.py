@@ -1,11 +1,10 @@
-"""Whether figures hold still: intervals within a test, halves of a test, and repeats of a case.
+"""Decides whether figures are stable: intervals in a test, halves of a test, and repeats of a case.
 
-The measure is the plan's one limit (`limits.stability.spread`), a share of the mean. Within a test the window is cut
-into ten parts of equal length: their standard deviation is what intervals may disagree by. Parts that hold few
-operations scatter by chance alone; that much (the variance of a count is its mean, after Poisson) is subtracted first.
-A change point is looked for where it does most harm, between the window's halves: their means differ by more than the
-limit, and by more than the parts' own noise explains (Welch's t above `SHIFT_T`). Jumps elsewhere, and several of them,
-show as spread.
+The plan has one limit (`limits.stability.spread`), a share of the mean. In a test, the window is cut into ten parts
+of equal length, and their standard deviation is compared with the limit. Parts with few operations scatter by chance
+alone, so that part (the variance of a count is its mean, after Poisson) is subtracted first. A change point is
+detected between the window's halves: their means differ by more than the limit, and by more than the parts' noise
+explains (Welch's t above `SHIFT_T`). Jumps elsewhere, and several of them, show as spread.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from leadline.analysis.window import rate_columns
 # window of 10 s does not decide.
 PARTS = 10
 
-# Below one interval a part would be an interpolation between readings, not a measurement.
+# A part shorter than one interval would be interpolated between readings, not measured.
 LEAST_INTERVALS_PER_PART = 1
 
 # |t| above 4 at eight degrees of freedom: under 0.5 % by chance for one test.
@@ -36,7 +35,7 @@ INTERVALS_DISAGREE, CHANGE_POINT = "intervals-disagree", "change-point"
 
 
 def within_test(data: TestData, flows: Sequence[Flow], window: Window | None) -> Iterator[tuple[Verdict, Reason]]:
-    """Disagreement of the parts of one test's window; a rate in stages tells them to differ."""
+    """Disagreement of the parts of one test's window. Not for a rate in stages, whose parts differ by design."""
     parts = _parts(data, flows, window)
     if parts is None or not data.spec.steady:
         return
@@ -47,31 +46,31 @@ def within_test(data: TestData, flows: Sequence[Flow], window: Window | None) ->
     noise = math.sqrt(mean) if data.spec.counts_units else 0.0
     deviation = math.sqrt(max(0.0, float(parts.var(ddof=1)) - noise**2)) / mean
     if deviation > limit:
-        text = f"parts of the window differ by {deviation:.1%} of their mean; {limit:.1%} are allowed"
+        text = f"parts of the window differ by {deviation:.1%} of their mean; the limit is {limit:.1%}"
         yield Verdict.UNSTABLE, Reason(INTERVALS_DISAGREE, text)
     first, second = parts[: PARTS // 2], parts[PARTS // 2 :]
     shift = float(second.mean() - first.mean())
     error = math.sqrt(max(float(first.var(ddof=1) + second.var(ddof=1)), 2 * noise**2) / (PARTS // 2))
     if abs(shift) > limit * mean and abs(shift) > SHIFT_T * error:
         change = f"the second half of the window differs from the first by {shift / mean:+.1%} of the mean"
-        text = f"{change}; {limit:.1%} are allowed"
+        text = f"{change}; the limit is {limit:.1%}"
         yield Verdict.UNSTABLE, Reason(CHANGE_POINT, text)
 
 
 def between_repeats(values: Sequence[float], limit: float, what: str) -> Reason | None:
-    """Disagreement of repeats: the distance from the least to the greatest, as a share of their mean."""
+    """Disagreement of repeats: the range of their values, as a share of their mean."""
     mean = sum(values) / len(values) if values else 0.0
     if len(values) < 2 or mean <= 0:
         return None
     spread = (max(values) - min(values)) / mean
     if spread <= limit:
         return None
-    text = f"the repeats' {what} spreads over {spread:.1%} of the mean; {limit:.1%} are allowed"
+    text = f"the repeats' {what} spreads over {spread:.1%} of the mean; the limit is {limit:.1%}"
     return Reason("repeats-disagree", text)
 
 
 def _parts(data: TestData, flows: Sequence[Flow], window: Window | None) -> NDArray[np.float64] | None:
-    """Growth of the leading counter in each of ten equal parts; None where the window is too short for that."""
+    """Growth of the leading counter in each of ten equal parts; None if the window is too short."""
     if window is None:
         return None
     _, _, curves = rate_columns(data.spec, flows)[0]
@@ -79,6 +78,6 @@ def _parts(data: TestData, flows: Sequence[Flow], window: Window | None) -> NDAr
     if not curves or length_ns < PARTS * LEAST_INTERVALS_PER_PART * data.spec.interval_ns:
         return None
     if not any(len(curve.t_ns) > 2 for curve in curves):
-        return None  # totals only: an even rate by construction, which proves nothing
+        return None  # only totals: the rate is even by construction, which proves nothing
     edges = np.linspace(window.start_ns, window.end_ns, PARTS + 1)
     return np.asarray(np.diff(np.sum([curve.at(edges) for curve in curves], axis=0)), dtype=np.float64)

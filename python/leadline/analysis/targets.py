@@ -1,10 +1,10 @@
-"""Judges a plan's targets: met, missed, or undecided where the result does not allow either.
+"""Judges a plan's targets: met, missed, or undecided if the result allows neither.
 
-A result that is not valid decides a target only where its bound is certain. A generator or receiver at its limit bounds
-what was measured from below: a rate that is above a `>` target already is met for sure, one that is above a `<` target
-is missed for sure; everything else stays open. So it is with a figure that is a lower bound itself, as operations were
-outstanding at the end (`Metric.censored`). A figure without a sample decides nothing, so its target is not met; nor is
-that of a mean over repeats of which one has no sample.
+A result that is not valid decides a target only if its bound is certain. A generator or receiver at its limit makes a
+rate a lower bound: above a `>` target it is certainly met, above a `<` target certainly missed; otherwise the target
+is undecided. The same holds for a figure that is itself a lower bound because operations were outstanding at the end
+(`Metric.censored`). A figure without samples decides nothing, so its target is not met; nor is that of a mean over
+repeats of which one has no sample.
 """
 
 from __future__ import annotations
@@ -25,12 +25,13 @@ _WORST_FIRST = (MISSED, UNDECIDED, MET)
 
 
 def parse_targets(texts: Iterable[str], kinds: Mapping[str, str], option: str = "--target") -> list[Target]:
-    """Reads `[TEST.]METRIC < VALUE` for tests of these kinds, by name; raises `PlanError`, which names the option."""
+    """Parse `[TEST.]METRIC < VALUE` for tests of these kinds, by name; raises `PlanError`, which names the option."""
     return [read_target(Node(text, Mark(f"{option} {text!r}", None)), kinds) for text in texts]
 
 
 def judge_summaries(targets: Iterable[Target], summaries: Sequence[Summary]) -> tuple[TargetResult, ...]:
-    """Each target for each case. One that names no test holds for every test that has the metric: the worst counts."""
+    """Each target for each case. A target without a test applies to every test that has the metric: the worst result
+    counts."""
     cases = dict.fromkeys(summary.case for summary in summaries)
     return tuple(
         judge(target, case, [summary for summary in summaries if summary.case == case])
@@ -54,11 +55,11 @@ def judge(target: Target, case: str, results: Iterable[Summary | TestResult]) ->
 def missed_so_far(
     target: Target, test: str, metrics: Mapping[str, Metric], generator_limited: bool, steady: bool = True
 ) -> TargetResult | None:
-    """The target as missed by a running test's present figures; None where they meet it or cannot tell yet.
+    """The target as missed by a running test's current figures; None if they meet it or it is still open.
 
-    What only grows (a count, a maximum) or only shrinks (a minimum) misses a bound for good or not at all before the
-    end. A generator at its limit bounds rates from below only, as at the end. Of a load that changes its speed by plan
-    (not `steady`) the mean rate is not known before its end.
+    A figure that only grows (a count, a maximum) or only shrinks (a minimum) can miss a bound before the end. A
+    generator at its limit gives lower bounds of rates, as at the end. If the load changes its speed by plan (not
+    `steady`), the mean rate is unknown before the end.
     """
     metric = metrics.get(target.metric)
     value = metric.value if metric is not None else None
@@ -86,7 +87,7 @@ def _compared(value: float, target: Target, meets: bool) -> str:
 
 
 def _figure(value: float) -> str:
-    """Six digits, without an exponent for what is large."""
+    """Six digits, without an exponent for large numbers."""
     text = f"{value:.6g}"
     return f"{value:.0f}" if "e+" in text else text
 
@@ -98,9 +99,9 @@ def _gap(target: Target, result: Summary | TestResult) -> int:
 def _judge_one(target: Target, case: str, metric: Metric | None, validity: Validity, gap: int) -> TargetResult:
     value = metric.value if metric is not None else None
     if value is None:
-        return TargetResult(target.text, case, UNDECIDED, None, "the figure is not known")
+        return TargetResult(target.text, case, UNDECIDED, None, "the figure is unknown")
     if gap:
-        return TargetResult(target.text, case, UNDECIDED, value, f"the figure is not known of {gap} of the repeats")
+        return TargetResult(target.text, case, UNDECIDED, value, f"the figure is unknown in {gap} of the repeats")
     if metric is not None and metric.censored and not _certain_of_bound(target, value):
         return TargetResult(target.text, case, UNDECIDED, value, f"known only to be at least {_figure(value)}")
     meets = target.met_by(value)
@@ -115,14 +116,14 @@ def _judge_one(target: Target, case: str, metric: Metric | None, validity: Valid
 
 
 def _certain_of_bound(target: Target, bound: float) -> bool:
-    """Whether a figure that is at least `bound` is on one side of the target for sure."""
+    """Whether a figure of at least `bound` is certainly on one side of the target."""
     if target.op in (">", ">="):
         return target.met_by(bound)
     return not target.met_by(bound) and (target.op != "==" or bound > target.value)
 
 
 def _certain_from_below(target: Target, meets: bool) -> bool:
-    """Whether a rate that could only be higher keeps its side of the target."""
+    """Whether a rate that could only be higher stays on its side of the target."""
     if not target.metric.endswith(_RATES):
         return False
     return meets if target.op in (">", ">=") else not meets and target.op in ("<", "<=")

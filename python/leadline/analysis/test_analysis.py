@@ -1,4 +1,4 @@
-"""One test: from what its hosts left to its figures and the verdict on them."""
+"""Analyses one test: its figures, and the verdict on them, from its hosts' data."""
 
 from __future__ import annotations
 
@@ -16,39 +16,39 @@ from leadline.analysis.test_data import TestData
 from leadline.plan.targets import has_metric
 from leadline.registry import KINDS
 
-# Completed, and ages of what was not.
+# Histograms of completed operations, and of the ages of outstanding ones.
 _LATENCIES = ("latency", f"latency{metrics.CENSORED}")
 
-# Decoding an interval's histogram takes 0.3 ms: beyond this many, interval latencies are left out (a second of work).
+# Decoding an interval's histogram takes 0.3 ms: with more than this, interval latencies are omitted (a second of work).
 _MOST_INTERVAL_HISTOGRAMS = 4000
 
 
 class FiguresKind(Protocol):
-    """What this module needs of a kind of test."""
+    """The attributes of a kind of test that this module uses."""
 
     @property
     def curves(self) -> tuple[str, ...]:
-        """The histograms whose percentiles are drawn; the first is the one that pages show by default."""
+        """The histograms whose percentiles are drawn; pages show the first one by default."""
 
     def window(self, data: TestData, flows: Sequence[Flow]) -> tuple[Window | None, tuple[Series, ...]]:
-        """The time that rates are taken over, and lines of its own to draw."""
+        """The time over which rates are taken, and additional lines to draw."""
 
     def figures(
         self, data: TestData, flows: Sequence[Flow], steady: Window | None, histograms: metrics.Histograms
     ) -> dict[str, Metric]:
-        """Every metric, unknown ones as None."""
+        """Every metric; unknown ones are None."""
 
     def distributions(
         self, data: TestData, steady: Window | None, histograms: metrics.Histograms
     ) -> tuple[Distribution, ...]:
-        """How times spread, where the kind shows more of them than percentiles."""
+        """Distributions of times, if the kind shows more than percentiles."""
 
     def generator(self, data: TestData, cost: Generator) -> Generator:
-        """What generating cost, with what the kind knows better."""
+        """The cost of generating, refined by the kind."""
 
 
 def analyse_test(data: TestData) -> TestResult:
-    """Figures, verdict, intervals, tables and curves of one test; works on whatever is there of a test cut short."""
+    """Figures, verdict, intervals, tables and curves of one test. Works with partial data of an interrupted test."""
     flows = build_flows(data)
     kind: FiguresKind = KINDS.find(data.spec.kind)
     steady, lines = kind.window(data, flows)
@@ -79,14 +79,14 @@ def analyse_test(data: TestData) -> TestResult:
 
 
 def figures_so_far(data: TestData, histograms: Mapping[str, hdr.Histogram]) -> dict[str, Metric]:
-    """The metrics of a test that still runs, of what has come of it; its histograms are given added up."""
+    """The metrics of a running test from its data so far; `histograms` are merged by the caller."""
     flows = build_flows(data)
     steady = window.steady_window(flows, data.spec.warmup_ns, data.start_at_ns)
     return _figures(data, flows, steady, metrics.Histograms(histograms, 0))
 
 
 def _with_backlog(data: TestData, flows: Sequence[Flow], merged: metrics.Histograms) -> metrics.Histograms:
-    """Says whether more requests were left unsent than any end leaves: those queued, each behind the ones before it."""
+    """Marks a backlog: more requests were left unsent than any end leaves, so they queued behind each other."""
     unsent, clients = metrics.counter(data, "unsent") or 0, (data.spec.connections or 1) * max(1, len(data.hosts))
     paced = data.spec.paced or data.spec.inside_gap_s is not None
     backlog = paced and unsent > validity.leftover(max(clients, len(flows)))
@@ -119,20 +119,20 @@ def _curves(kind: FiguresKind, merged: metrics.Histograms) -> tuple[Percentiles,
 
 
 def _with_latency(data: TestData, steady: Window | None, intervals: Sequence[Interval]) -> tuple[Interval, ...]:
-    """Adds p99 of what agents handed over in each interval; they do so once a second, so most intervals have none."""
+    """Add the p99 that agents reported in each interval. They report once a second, so most intervals have none."""
     parts = [part for part in data.interval_histograms if part.report.get("metric") in _LATENCIES]
     if steady is None or not intervals or not parts or len(parts) > _MOST_INTERVAL_HISTOGRAMS:
         return tuple(intervals)
     step_s = intervals[0].end_s - intervals[0].start_s
     found: dict[tuple[int, str], list[hdr.Histogram]] = {}
     for part in parts:
-        # A progress event ends its interval: half a step back lies inside of it.
+        # A progress event ends its interval, so half a step earlier is inside it.
         middle_s = (part.end_ns - data.spec.interval_ns / 2 - steady.first_start_ns) / 1e9
         index = min(max(0, int(middle_s / step_s)), len(intervals) - 1)
         try:
             found.setdefault((index, str(part.report["metric"])), []).append(hdr.decode(part.report))
         except DamagedHistogram:
-            continue  # counted where the whole test's histograms are read
+            continue  # counted when the whole test's histograms are read
     return tuple(
         _timed(interval, Sample(*(hdr.merge(found.get((index, name), ())) for name in _LATENCIES)))
         for index, interval in enumerate(intervals)

@@ -1,7 +1,7 @@
-"""Collects what one test left behind: its hosts' events, on the controller's clock, reduced to what counts.
+"""The data of one test: its hosts' events, on the controller's clock, reduced to what the analysis needs.
 
-A run has as many samples and points as its journal has lines, so that these are tuples, which are made quickly.
-A `TestData` is filled event by event, from a journal or straight from agents, in the order of arrival.
+A run has one sample or point per journal line, so these are named tuples, which are fast to create. A `TestData` is
+filled event by event, from a journal or directly from agents, in order of arrival.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ CPU_KINDS = ("user", "system", "softirq", "irq", "steal", "iowait", "idle")
 """Order of the figures in `HostSample.cpu_s`."""
 
 DEFAULT_STABILITY_SPREAD = StabilityLimit().spread
-"""How far repeats or intervals may differ, as a share of their mean, where no plan says otherwise."""
+"""The limit for the spread of repeats or intervals, as a share of their mean, if the plan sets none."""
 
 
 _CPU_ACCOUNTS = itemgetter(*(f"{kind}_s" for kind in CPU_KINDS))
 
 
 class ProcessUse(NamedTuple):
-    """One process's accounts at one moment."""
+    """The counters of one process at one instant."""
 
     name: str
     pid: int
@@ -37,7 +37,7 @@ class ProcessUse(NamedTuple):
 
 
 class HostSample(NamedTuple):
-    """One observation of a host, reduced. `cpu_s` adds the CPUs up, by `CPU_KINDS`, since boot."""
+    """One observation of a host, reduced. `cpu_s` is summed over the CPUs since boot, in the order of `CPU_KINDS`."""
 
     t_ns: int
     cpu_s: tuple[float, ...] | None
@@ -47,11 +47,11 @@ class HostSample(NamedTuple):
     observer_cpu_s: float
     processes: tuple[ProcessUse, ...]
     network_bytes: tuple[int, int] | None = None
-    """Bytes that all interfaces together received and sent; None where none was read."""
+    """Bytes that all interfaces together received and sent; None if none was read."""
 
     @classmethod
     def read(cls, event: records.ObservationEvent, offset_ns: int) -> HostSample:
-        """Takes an `observation` event."""
+        """Convert an `observation` event."""
         machine, cgroup = event.get("machine"), event.get("cgroup")
         cpus = machine["cpus"] if machine else None
         memory = machine["memory"] if machine else None
@@ -78,7 +78,7 @@ def _network_bytes(interfaces: Sequence[records.InterfaceSample]) -> tuple[int, 
 
 @dataclass(frozen=True, slots=True)
 class ServerReading:
-    """What the server's processes had cost at one moment, all of them together."""
+    """The cost of the server's processes at one instant, all of them together."""
 
     t_ns: int
     cpu_s: float
@@ -86,7 +86,7 @@ class ServerReading:
 
 
 class FlowKey(NamedTuple):
-    """A flow is identified by its host, its task there, and its number in the task."""
+    """A flow's identity: its host, its task there, and its number in the task."""
 
     host: str
     task: str
@@ -94,7 +94,7 @@ class FlowKey(NamedTuple):
 
 
 class Point(NamedTuple):
-    """A flow's cumulative counters at one moment."""
+    """A flow's cumulative counters at one instant."""
 
     t_ns: int
     sent_bytes: int
@@ -105,7 +105,7 @@ class Point(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class IntervalHistogram:
-    """A histogram of one interval alone, still encoded."""
+    """A histogram of one interval, still encoded."""
 
     host: str
     end_ns: int
@@ -114,7 +114,7 @@ class IntervalHistogram:
 
 @dataclass(frozen=True, slots=True)
 class OutcomeOf:
-    """The figures of a finished task; `offset_ns` is to be subtracted from every instant in `outcome`."""
+    """The figures of a finished task. `offset_ns` must be subtracted from every instant in `outcome`."""
 
     host: str
     task: str
@@ -125,29 +125,29 @@ class OutcomeOf:
 
 @dataclass(slots=True)
 class TestData:
-    """What one test of one trial left. `samples` may be shared between the tests of a trial."""
+    """The data of one test of one trial. The tests of a trial may share `samples`."""
 
-    __test__ = False  # the name is not for pytest to collect
+    __test__ = False  # pytest must not collect this class
 
     spec: TestSpec
-    # Hosts that were to generate load.
+    # Hosts that should generate load.
     hosts: tuple[str, ...] = ()
     case: str = ""
     repeat: int = 1
     parameters: dict[str, Any] = field(default_factory=dict)
     status: str = "done"  # done | failed | interrupted
     error: str | None = None
-    # When all tasks were to begin, on the controller's clock.
+    # Planned start of all tasks, on the controller's clock.
     start_at_ns: int | None = None
     facts: dict[str, dict[str, Any]] = field(default_factory=dict)
     clock_bounds_ns: dict[str, int] = field(default_factory=dict)
     bring_up: ClientBringUp | None = None
-    # Metrics beside those of its kind that targets name: percentiles.
+    # Metrics in targets in addition to those of the kind: percentiles.
     asked: tuple[str, ...] = ()
-    # Names that the system under test's processes are observed under.
+    # Names under which the processes of the system under test are observed.
     sut_processes: tuple[str, ...] = ()
     stability_spread: float = DEFAULT_STABILITY_SPREAD
-    # What the generator could do at most, where that was measured.
+    # The generator's ceiling, if it was measured.
     ceiling: Ceiling | None = None
     samples: dict[str, list[HostSample]] = field(default_factory=dict)
     outcomes: list[OutcomeOf] = field(default_factory=list)
@@ -156,11 +156,11 @@ class TestData:
     interval_histograms: list[IntervalHistogram] = field(default_factory=list)
     # The latest `Standing` of each task, by host and task.
     standings: dict[tuple[str, str], records.Standing] = field(default_factory=dict)
-    # What the threads of a fleet had cost at each `Standing`, with its instant, by host and task.
+    # The thread reports of a fleet at each `Standing`, with its instant, by host and task.
     accounts_told: dict[tuple[str, str], list[tuple[int, Sequence[records.ThreadReport]]]] = field(default_factory=dict)
     server_readings: list[ServerReading] = field(default_factory=list)
     # Gateways that a plan gave by address, each with the clients and the server that share its interfaces: their
-    # counters have to show that the payload went through.
+    # counters must show that the payload went through.
     given_gateways: dict[str, tuple[str, ...]] = field(default_factory=dict)
     # Lines of the journal that could not be read while the trial ran.
     unreadable_lines: int = 0
@@ -168,9 +168,9 @@ class TestData:
     failures: list[tuple[str, str]] = field(default_factory=list)
 
     def add(self, host: str, event: Mapping[str, Any], offset_ns: int = 0) -> None:
-        """Takes one event of `host`, as a plain record. `offset_ns` is the host's clock minus the controller's.
+        """Add one event of `host`, as a plain record. `offset_ns` is the host's clock minus the controller's.
 
-        Events that a test's figures do not depend on are passed over.
+        Events that do not affect a test's figures are ignored.
         """
         match event.get("type"):
             case "progress":
@@ -188,11 +188,12 @@ class TestData:
                 )
 
     def load_outcomes(self) -> list[OutcomeOf]:
-        """Outcomes of the tasks that generated load; a server's own are none."""
+        """Outcomes of the tasks that generated load, without the server's."""
         return [found for found in self.outcomes if not self.hosts or found.host in self.hosts]
 
     def accounts(self) -> list[records.Outcome | records.Standing]:
-        """What says `errors` and `counts` of each generating task: its outcome, or how it stood when it was cut off."""
+        """The source of `errors` and `counts` of each generating task: its outcome, or its last standing if it was
+        interrupted."""
         finished = {(found.host, found.task) for found in self.load_outcomes()}
         standing = [
             account

@@ -1,4 +1,4 @@
-"""What a test was to do, read from its record once, whether a plan's test or an agent's workload wrote it."""
+"""The parameters of a test, read once from its record, which a plan's test or an agent's workload wrote."""
 
 from __future__ import annotations
 
@@ -14,42 +14,42 @@ _DEFAULT_INTERVAL_MS = 100
 
 @dataclass(frozen=True, slots=True)
 class TestSpec:
-    """A test's parameters as far as its figures depend on them."""
+    """The parameters of a test that its figures depend on."""
 
-    __test__ = False  # the name is not for pytest to collect
+    __test__ = False  # pytest must not collect this class
 
     name: str
     kind: str
-    direction: str  # up | down | both, as the client sees it; a fleet's is that of the load inside
+    direction: str  # up | down | both, as the client sees it; of a fleet, the direction of its traffic
     duration_ns: int | None
     warmup_ns: int
     interval_ns: int
     number: int | None
     connections: int | None
     # Mean time between two sends of one flow (udp) or of one client (http), or between two arrivals (tunnel), s, where
-    # the rate is highest; None for as fast as it goes, or all at once.
+    # the rate is highest; None for as fast as possible, or all at once.
     send_gap_s: float | None
     # Whether its rate is constant: a rate in stages is not, and its intervals differ by design.
     steady: bool
     # Whether an http test's requests go over TLS.
     tls: bool
-    # Whether answers to its own operations are what it counts first, rather than bits that one side sends.
+    # Whether its leading count is answers to its own operations, rather than bits that one side sends.
     counts_units: bool = False
-    # Whether a fleet's clients themselves are measured, and not only what they carry.
+    # Whether the connects of a fleet's clients are measured, and not only their traffic.
     connects_clients: bool = False
-    # Whether what has no answer is counted as lost, which the figures have.
+    # Whether operations without an answer are counted as lost.
     unanswered_is_lost: bool = False
     # Clients of a fleet that connect before the others.
     settled: int = 0
     # What load a fleet carries (echo | udp | tcp | http), and the time between two sends of one client, s.
     inside: str | None = None
     inside_gap_s: float | None = None
-    # Metrics that the test's author asked for beside those that its kind has: percentiles.
+    # Metrics that the test requests in addition to those of its kind: percentiles.
     asked: tuple[str, ...] = ()
 
     @property
     def paced(self) -> bool:
-        """Whether sends have times of their own, instead of following the last answer or a free buffer."""
+        """Whether sends have their own times, instead of following the last answer or a free buffer."""
         return self.send_gap_s is not None
 
     @property
@@ -59,12 +59,12 @@ class TestSpec:
 
     @property
     def idle(self) -> bool:
-        """Whether no payload is to flow."""
+        """Whether no payload is expected."""
         return self.connects_clients and not self.carries
 
     @classmethod
     def read(cls, test: Mapping[str, Any]) -> TestSpec:
-        """Takes a plan's test (`TcpTest` ...) or a workload of the contract (`TcpSpec` ...), dumped by field names."""
+        """Read a plan's test (`TcpTest` ...) or a workload of the contract (`TcpSpec` ...), dumped by field names."""
         kind = str(test.get("kind") or "tcp")
         common = cls(
             name=str(test.get("name") or test.get("kind") or "test"),
@@ -84,24 +84,24 @@ class TestSpec:
 
 
 class SpecReader(Protocol):
-    """What this module needs of a kind of test."""
+    """The attributes of a kind of test that this module uses."""
 
     def read_spec(self, test: Mapping[str, Any], common: TestSpec) -> TestSpec:
-        """The parameters that the kind has beside those that all kinds share."""
+        """The parameters of the kind, in addition to those that all kinds share."""
 
 
 def nanoseconds(milliseconds: Any) -> int | None:
-    """A duration of a record in ns; None where it has none."""
+    """A duration of a record in ns; None if it has none."""
     return round(milliseconds * _NS_PER_MS) if isinstance(milliseconds, int | float) else None
 
 
 def asked_percentiles(test: Mapping[str, Any], histograms: Iterable[str]) -> tuple[str, ...]:
-    """The metrics of the percentiles that a test lists, of each of these histograms."""
+    """The metrics of the percentiles that a test lists, for each of these histograms."""
     return tuple(f"{histogram}_{name}_us" for histogram in histograms for name in test.get("percentiles") or ())
 
 
 def stages(test: Mapping[str, Any], *keys: str) -> list[tuple[float, float]]:
-    """First and last rate of each stage under the first of the keys that is there: one number, or stages."""
+    """First and last rate of each stage under the first key that exists: one number, or stages."""
     given = next((test[key] for key in keys if key in test), None)
     if isinstance(given, int | float):
         return [(float(given), float(given))]
@@ -109,11 +109,11 @@ def stages(test: Mapping[str, Any], *keys: str) -> list[tuple[float, float]]:
 
 
 def shortest_gap_s(found: Iterable[tuple[float, float]]) -> float | None:
-    """The time between two operations where the stages' rate is highest; None for as fast as possible."""
+    """The time between two operations at the highest rate of the stages; None for as fast as possible."""
     highest = max((rate for stage in found for rate in stage), default=0.0)
     return 1.0 / highest if highest else None
 
 
 def is_steady(found: Iterable[tuple[float, float]]) -> bool:
-    """Whether stages have one rate."""
+    """Whether all stages have the same rate."""
     return len({rate for stage in found for rate in stage}) < 2

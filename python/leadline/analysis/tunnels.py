@@ -1,8 +1,8 @@
-"""The figures of a fleet of VPN clients: how many came how far, how long each step took, what it did to others.
+"""The figures of a fleet of VPN clients: clients by outcome, the time of each step, and the effect on other clients.
 
-Counts are of the clients' end states; times are of the agents' histograms, in ms, and so of those attempts alone that
-got that far: a p99 of connecting says nothing of clients that never did, which `failed_ratio` and `unconfigured_ratio`
-tell. Traffic inside of the tunnels has the names and units that it has without tunnels. Judges nothing.
+Counts are of the clients' final states. Times are of the agents' histograms, in ms, and only of attempts that
+completed the step: a p99 of connecting says nothing about clients that never connected, which `failed_ratio` and
+`unconfigured_ratio` count. Traffic in the tunnels has the same names and units as without tunnels. Judges nothing.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from leadline.analysis.window import byte_curves, rate_per_s, unit_curves
 from leadline.contract import records
 
 STEPS = ("connect", "answer", "tls", "keys", "push", "first_data")
-"""A whole way up, and its steps in their order."""
+"""The whole connect, and its steps in order."""
 LATER = ("reconnect", "recovered", "renegotiate")
-"""What happens to clients that had been connected, or had failed, before."""
+"""Times of clients that had connected, or had failed, before."""
 PINGS = ("ping_before", "ping_during", "ping_after")
 _STATES: tuple[records.CountName, ...] = ("configured", "partial", "failed", "waiting", "connecting")
 _PING_COUNTS: Mapping[str, tuple[records.CountName, records.CountName]] = {
@@ -44,22 +44,22 @@ _RARE: tuple[records.CountName, ...] = (
     "actions_skipped",
     "pings_unsent",
 )
-"""Counts that an agent leaves out where nothing happened."""
+"""Counts that an agent omits if they are 0."""
 _SPREAD = ("min", "mean", "p50", "p90", "p99", "max")
 _LATE = ("p50", "p99", "max")
 _OTHERS = ("late", "latency", "service", "traffic_late", "ping_late")
 _EXAMPLES = 3
 _NS_PER_S = 1e9
-# Of a line over a whole storm: finer than a screen's columns would be.
+# Points of a line over a whole storm: more than the columns of a screen.
 _POINTS = 400
-# A send that is later than this disturbs what is measured: half of OpenVPN's own shortest timer would be 500 times it.
+# A send that is later than this affects the measurement. OpenVPN's shortest timer is 1000 times as long.
 _LATE_SEND_US = 1000.0
 
 
 def tunnel_figures(
     data: TestData, flows: Sequence[Flow], window: Window | None, histograms: Histograms
 ) -> dict[str, Metric]:
-    """Every metric of a tunnel test, unknown ones as None."""
+    """Every metric of a tunnel test; unknown ones are None."""
     steps = (times(step, histograms.sample(step), _SPREAD) for step in (*STEPS, *LATER))
     rows = list(client_rows(data))
     states = _states(data, rows)
@@ -97,7 +97,7 @@ def tunnel_figures(
 
 
 def findings(data: TestData) -> FleetFindings | None:
-    """Why clients are not configured, with the first of each cause; None where no client was reported."""
+    """Why clients are not configured, with the first clients of each cause; None if no client was reported."""
     rows = list(client_rows(data))
     if not rows:
         return None
@@ -114,7 +114,7 @@ def findings(data: TestData) -> FleetFindings | None:
 
 
 def distributions(histograms: Histograms) -> tuple[Distribution, ...]:
-    """Of every histogram that was fed, in the order of a client's life."""
+    """Every histogram with values, in the order of a client's life."""
     samples = {name: histograms.sample(name) for name in (*STEPS, *LATER, *PINGS, *_OTHERS)}
     return tuple(distribution(name, sample) for name, sample in samples.items() if sample.count or sample.censored)
 
@@ -129,9 +129,9 @@ def client_rows(data: TestData) -> Iterator[records.TunnelClientReport]:
 
 
 def handshakes_per_s(data: TestData, rows: Sequence[records.TunnelClientReport]) -> float | None:
-    """Clients that came up, from when the first was due to when the last was up; settled ones aside.
+    """Connected clients per second, from the first due time to the last connect, without settled ones.
 
-    With fewer than two there is no rate. Stragglers count: a server that takes 5 s for the last one took 5 s.
+    With fewer than two clients there is no rate. The slowest client counts: if it took 5 s, the time is 5 s.
     """
     arrived = _arrived(data, rows)
     if len(arrived) < 2:
@@ -141,8 +141,7 @@ def handshakes_per_s(data: TestData, rows: Sequence[records.TunnelClientReport])
 
 
 def storm_window(data: TestData) -> Window | None:
-    """From when the first client was due to when the last was up, settled ones aside: what stands for a fleet that
-    carries nothing."""
+    """From the first due time to the last connect, without settled clients: the window of a fleet without traffic."""
     arrived = _arrived(data, client_rows(data))
     if not arrived:
         return None
@@ -151,13 +150,14 @@ def storm_window(data: TestData) -> Window | None:
 
 
 def arrivals(data: TestData) -> tuple[Series, ...]:
-    """How many clients were due and how many up by an instant, settled ones aside; t = 0 is `storm_window`'s begin."""
+    """The number of clients due and connected over time, without settled ones; t = 0 is the start of
+    `storm_window`."""
     rows = [row for row in client_rows(data) if row["client"] >= data.spec.settled and row["state"] != "waiting"]
     arrived = _arrived(data, rows)
     if not arrived:
         return ()
     begin_ns, _ = _storm(arrived)
-    # Whole ns since then: as floats, instants of the clock itself would be off by hundreds of them.
+    # Whole ns since then: as floats, instants of the clock would have an error of hundreds of ns.
     due_ns = np.sort([row["first_due_ns"] - begin_ns for row in rows])
     up_ns = np.sort([came_up_ns(row) - begin_ns for row in arrived])
     t_ns = np.linspace(due_ns[0], max(due_ns[-1], up_ns[-1]), _POINTS)
@@ -171,30 +171,30 @@ def arrivals(data: TestData) -> tuple[Series, ...]:
 
 
 def _arrived(data: TestData, rows: Iterable[records.TunnelClientReport]) -> list[records.TunnelClientReport]:
-    """Those that came up, without the settled ones."""
+    """The clients that connected, without the settled ones."""
     return [row for row in rows if row["client"] >= data.spec.settled and row.get("configured_ns") is not None]
 
 
 def _storm(arrived: Sequence[records.TunnelClientReport]) -> tuple[int, int]:
-    """When the first was due for the first time, and when the last was up, ns."""
+    """The first due time, and the last connect, ns."""
     first_ns = min(row["first_due_ns"] for row in arrived)
     return first_ns, max(came_up_ns(row) for row in arrived)
 
 
 def came_up_ns(row: records.TunnelClientReport) -> int:
-    """When a client that came up did, ns."""
+    """When a client was configured or partial, ns."""
     return row["due_ns"] + (row.get("configured_ns") or 0)
 
 
 def in_ms(metrics: Mapping[str, Metric]) -> Iterator[tuple[str, Metric]]:
-    """The same times by names and units of milliseconds."""
+    """The same times, with names and units of milliseconds."""
     for name, metric in metrics.items():
         value = None if metric.value is None else metric.value / 1e3
         yield f"{name.removesuffix('_us')}_ms", replace(metric, value=value, unit="ms")
 
 
 def _states(data: TestData, rows: Sequence[records.TunnelClientReport]) -> Counter[str] | None:
-    """Clients by their end state; of a test that was cut off as it stood last, if it told."""
+    """Clients by final state; in an interrupted test, by the last reported state."""
     if rows:
         return Counter(str(row["state"]) for row in rows)
     standing = {name: counter(data, name) for name in _STATES}
@@ -218,24 +218,24 @@ def _misfortunes(rows: Iterable[records.TunnelClientReport], state: str) -> tupl
 
 
 def _came_back(rows: Sequence[records.TunnelClientReport]) -> int:
-    """Clients that are configured after an attempt that was not."""
+    """Clients that are configured after a failed attempt."""
     return sum(row["state"] == "configured" and row["attempts"] > 1 for row in rows)
 
 
 def _told(data: TestData, name: records.CountName, otherwise: int | None) -> int | None:
-    """A count of the agent's, or what its rows say; agents leave rare ones out where nothing happened."""
+    """A count from the agent, else from its rows; agents omit rare counts that are 0."""
     count = counter(data, name)
     return otherwise if count is None else count
 
 
 def _pings_lost(data: TestData, when: str) -> int | None:
-    """Of those that were sent before, during or after the arrivals; None where none was."""
+    """Lost pings of those sent before, during or after the arrivals; None if none was sent."""
     sent, answered = (counter(data, name) for name in _PING_COUNTS[when])
     return None if not sent else max(0, sent - (answered or 0))
 
 
 def _inside(rows: Sequence[records.TunnelClientReport], name: str) -> int | None:
-    """What the clients counted in their tunnels; None where none of them counts it."""
+    """The sum of a count over the clients' tunnels; None if no client counts it."""
     told = [row["inside"][name] for row in rows if name in row["inside"]]
     return sum(told) if told else None
 
@@ -246,8 +246,8 @@ def _lost_pings(rows: Sequence[records.TunnelClientReport]) -> int | None:
 
 
 def server_readings(data: TestData) -> list[ServerReading]:
-    """What the server's processes had cost, moment by moment: as written down beside the test, or as its host's agent
-    observed the system under test."""
+    """The cost of the server's processes over time: as recorded beside the test, or as its host's agent observed the
+    system under test."""
     if data.server_readings:
         return data.server_readings
     host, names = host_metrics.gateway_of(data), set(data.sut_processes)
@@ -261,12 +261,12 @@ def server_readings(data: TestData) -> list[ServerReading]:
 
 
 def _server(data: TestData, states: Counter[str] | None) -> dict[str, Metric]:
-    """What the server spent from the test's beginning to its end, and by how much its memory grew at most."""
+    """The CPU time of the server during the test, and the largest growth of its memory."""
     begun_ns = [*data.started_ns.values(), *([data.start_at_ns] if data.start_at_ns is not None else [])]
     first_ns, last_ns = min(begun_ns, default=0), max((found.t_ns for found in data.load_outcomes()), default=None)
     readings = server_readings(data)
     before = [reading for reading in readings if reading.t_ns <= first_ns][-1:] or readings[:1]
-    # The reading after the end is the first that holds all of it.
+    # The first reading after the end is the first one that includes everything.
     after = [reading for reading in readings if last_ns is None or reading.t_ns >= last_ns][:1] or readings[-1:]
     cpu_s = memory_bytes = None
     if before and after and after[0].t_ns > before[0].t_ns:
@@ -284,7 +284,7 @@ def _server(data: TestData, states: Counter[str] | None) -> dict[str, Metric]:
 
 
 def _traffic(data: TestData, flows: Sequence[Flow], window: Window | None, histograms: Histograms) -> dict[str, Metric]:
-    """What went through the tunnels, summed over the steady window; nothing where there was no traffic."""
+    """The traffic in the tunnels, summed over the steady window; empty without traffic."""
     if not flows and not data.spec.carries:
         return {}
     bytes_per_s = rate_per_s(byte_curves(flows), window)

@@ -1,8 +1,8 @@
-"""Whether a test's figures can be believed: the rules of its kind, applied to what the test left.
+"""Decides whether a test's figures are valid: applies the rules of its kind to its data.
 
-Each finding is a verdict with a reason; the worst verdict wins and every reason is kept. What is only worth knowing
-(hosts that share CPUs, counters that are missing) is a note, which changes no verdict. The thresholds are below; the
-rules that kinds are judged by are in `rules` and, where one kind alone has them, with the kind.
+Each finding is a verdict with a reason; the worst verdict wins and all reasons are kept. Facts that are only worth
+knowing (hosts that share CPUs, missing counters) are notes, which change no verdict. The thresholds are below;
+`rules` has the shared rules, and each kind its own.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from leadline.analysis.test_spec import TestSpec
 from leadline.registry import KINDS
 
 Finding = tuple[Verdict, Reason]
-# A thread that ran 95 % of the time has no more than 5 % left: a twentieth more load is the most that it could have
-# given, and scheduling granularity hides the rest.
+# A thread that ran 95 % of the time has at most 5 % left: it could have generated at most a twentieth more load;
+# scheduling granularity hides the rest.
 SATURATED_BUSY = 0.95
 
-# A thread that was running or waiting for a CPU all but 2 % of the time wanted more CPU than it got. Waits are counted
+# A thread that was running or waiting for a CPU all but 2 % of the time needed more CPU than it got. Waits are counted
 # by the kernel to the nanosecond, so this can be tighter than the former.
 STARVED_BUSY_AND_WAITING = 0.98
 
@@ -33,13 +33,14 @@ LATE_FLOOR_US = 1000.0
 # ... and from a tenth of the time between two sends on, where that is longer: less does not change the pace.
 LATE_SHARE_OF_GAP = 0.1
 
-# Sends refused by the own host's socket: below one in a hundred it is the queue's ordinary breathing.
+# Share of sends that the host's own socket refused. Below one percent, a queue is full only now and then.
 PUSHBACK_SHARE = 0.01
 
-# From here on a rate is near the generator's ceiling, which was measured in one second and varies by some percent.
+# From this share on, a rate is near the generator's ceiling, which was measured in one second and varies
+# by some percent.
 NEAR_CEILING = 0.9
-# A thread at its ceiling is busy. One that had a fifth of its time to spare was not, whatever a null responder let it
-# do: over another path, or with larger batches, a request may cost less than it did there.
+# A thread at its ceiling is busy. One with a fifth of its time idle was not at its ceiling, whatever a null responder
+# allowed: over another path, or with larger batches, a request may cost less than it did there.
 CEILING_BUSY = 0.8
 
 # Requests that waited for a connection or for an answer are reported from one in a hundred on, and beyond these few,
@@ -47,16 +48,16 @@ CEILING_BUSY = 0.8
 WAITING_SHARE = 0.01
 WAITING_FEW = 3
 
-# A window shorter than half of what was planned says more about head and tail than about the path.
+# A window shorter than half of the plan shows the start and the end of the load rather than the path.
 SHORTEST_WINDOW_SHARE = 0.5
 
-# Below two intervals no rate was read twice, and the gap between the last operation and the end weighs as much as any.
+# In less than two intervals no rate is read twice, and the gap after the last operation matters too much.
 SHORTEST_WINDOW_INTERVALS = 2
 
 # Clocks of two machines that are known to 1 ms: a hundredth of the default interval.
 CLOCK_BOUND_NS = 1_000_000
 
-# The reasons for which a generator is held to be the limit.
+# The reasons for which the generator counts as the limit.
 GENERATOR_REASONS = frozenset(
     {"thread-saturated", "thread-starved", "pushback", "sends-late", "unsent", "near-ceiling"}
 )
@@ -64,7 +65,7 @@ GENERATOR_REASONS = frozenset(
 # The steady window is shorter than it should be, or too short for any; what was counted is whole.
 SHORT_WINDOW, NO_WINDOW = "window-too-short", "no-steady-window"
 SHORT_WINDOWS = frozenset({SHORT_WINDOW, NO_WINDOW})
-# Flows that never moved a byte.
+# Flows that transferred no byte.
 NOT_STARTED = "flows-not-started"
 # Parts of a test that differ.
 UNEVEN = frozenset({stability.INTERVALS_DISAGREE, stability.CHANGE_POINT})
@@ -80,7 +81,7 @@ _ORDER = list(Verdict)
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What a verdict is made from."""
+    """The evidence for a verdict."""
 
     data: TestData
     flows: Sequence[Flow]
@@ -90,17 +91,17 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """How a kind of test is judged, in order."""
+    """The rules of a kind of test, in order."""
 
     findings: tuple[Callable[[Evidence], Iterable[Finding]], ...]
     notes: tuple[Callable[[Evidence], Iterable[Reason]], ...]
 
 
 class JudgedKind(Protocol):
-    """What this module needs of a kind of test."""
+    """The attributes of a kind of test that this module uses."""
 
     def rules(self) -> Rules:
-        """How its tests are judged."""
+        """The rules of its tests."""
 
 
 def assess(
@@ -126,15 +127,15 @@ def combine(findings: Iterable[Finding], notes: Iterable[Reason] = ()) -> Validi
 
 
 def worst(verdicts: Iterable[Verdict]) -> Verdict:
-    """The first in the order of `Verdict`; valid where there is none."""
+    """The worst verdict, by the order of `Verdict`; valid if there is none."""
     return min(verdicts, key=_ORDER.index, default=Verdict.VALID)
 
 
 def late_allowed_us(spec: TestSpec) -> float:
-    """How late paced sends may be at p99, µs, before the generator counts as the limit."""
+    """The allowed lateness of paced sends at p99, µs; above it the generator counts as the limit."""
     return max(LATE_FLOOR_US, LATE_SHARE_OF_GAP * (spec.send_gap_s or 0.0) * 1e6)
 
 
 def leftover(connections: int) -> int:
-    """How many requests any end may leave that were due and not sent: one for each connection, or a few."""
+    """The number of requests that may be due and unsent at any end: one per connection, or a few."""
     return max(WAITING_FEW, connections)

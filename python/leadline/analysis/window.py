@@ -1,8 +1,8 @@
-"""The steady window, and rates inside of it.
+"""Finds the steady window, and computes rates in it.
 
-With many flows, those that begin early or end late run with less competition, and averages over each flow's own time
-add up to more than the path ever carried (the head and tail effect). Rates are therefore taken over one window that all
-flows share: from the last flow's start, or the end of the warm-up, to the first flow's end.
+With many flows, those that begin early or end late run with less competition. Averages over each flow's own time then
+add up to more than the path ever carried (the head and tail effect). Rates are therefore taken over one window that
+all flows share: from the last flow's start, or the end of the warm-up, to the first flow's end.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ NS_PER_S = 1e9
 RateColumn = tuple[str, float, list[Curve]]
 """A rate's name, the factor on its counter, and the flows' counters."""
 
-# More than any chart or table shows; beyond, neighbouring intervals are joined, which loses no count.
+# More than any chart or table shows. With more, neighbouring intervals are merged; no count is lost.
 MOST_INTERVALS = 20_000
 
 
 def steady_window(flows: Iterable[Flow], warmup_ns: int, start_at_ns: int | None) -> Window | None:
-    """The window of all flows that began; None where none did. Its length is 0 where they never overlapped."""
+    """The window of all flows that began; None if none did. Its length is 0 if they never ran at the same time."""
     begun = [(flow.start_ns, flow.end_ns) for flow in flows if flow.start_ns is not None and flow.end_ns is not None]
     if not begun:
         return None
@@ -42,7 +42,7 @@ def steady_window(flows: Iterable[Flow], warmup_ns: int, start_at_ns: int | None
 
 
 def rate_per_s(curves: Sequence[Curve], window: Window | None) -> float | None:
-    """The curves' growth per second inside the window, added up; None where there is no window or no curve."""
+    """The curves' growth per second in the window, summed; None without a window or a curve."""
     if window is None or window.end_ns <= window.start_ns or not curves:
         return None
     growth = sum(curve.growth(window.start_ns, window.end_ns) for curve in curves)
@@ -50,17 +50,17 @@ def rate_per_s(curves: Sequence[Curve], window: Window | None) -> float | None:
 
 
 def byte_curves(flows: Iterable[Flow]) -> list[Curve]:
-    """What was delivered, bytes, of the flows that tell."""
+    """Delivered bytes, of the flows that report them."""
     return [flow.delivered_bytes for flow in flows if flow.delivered_bytes is not None]
 
 
 def unit_curves(flows: Iterable[Flow]) -> list[Curve]:
-    """What was delivered, datagrams or answers, of the flows that tell."""
+    """Delivered datagrams or answers, of the flows that report them."""
     return [flow.delivered_units for flow in flows if flow.delivered_units is not None]
 
 
 def intervals(flows: Sequence[Flow], window: Window | None, spec: TestSpec) -> tuple[Interval, ...]:
-    """Rates of each interval from the first start to the last end, all flows summed."""
+    """Rates of each interval from the first start to the last end, summed over flows."""
     if window is None or window.last_end_ns <= window.first_start_ns:
         return ()
     edges = _edges(window.first_start_ns, window.last_end_ns, spec.interval_ns)
@@ -80,30 +80,30 @@ def intervals(flows: Sequence[Flow], window: Window | None, spec: TestSpec) -> t
 
 
 def rate_columns(spec: TestSpec, flows: Sequence[Flow]) -> list[RateColumn]:
-    """The rates that a kind of test has; the leading one first."""
+    """The rates of a kind of test; the leading one first."""
     kind: RateKind = KINDS.find(spec.kind)
     return kind.rate_columns(spec, flows)
 
 
 class RateKind(Protocol):
-    """What this module needs of a kind of test."""
+    """The attributes of a kind of test that this module uses."""
 
     def rate_columns(self, spec: TestSpec, flows: Sequence[Flow]) -> list[RateColumn]:
-        """The rates that it has; the leading one first."""
+        """The rates of the kind; the leading one first."""
 
 
 def throughput_column(flows: Sequence[Flow]) -> RateColumn:
-    """Bits per second that were delivered."""
+    """Delivered bits per second."""
     return "throughput_bps", 8.0, byte_curves(flows)
 
 
 def units_column(name: str, flows: Sequence[Flow]) -> RateColumn:
-    """Datagrams or answers per second that were delivered, by the name that the kind has for them."""
+    """Delivered datagrams or answers per second, by the kind's name for them."""
     return name, 1.0, unit_curves(flows)
 
 
 def _edges(start_ns: int, end_ns: int, step_ns: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    """Edges every `step_ns`; what is left at the end, if under half a step, belongs to the last one."""
+    """Edges every `step_ns`; a remainder of under half a step belongs to the last interval."""
     steps = max(1, round((end_ns - start_ns) / step_ns))
     if steps > MOST_INTERVALS:
         step_ns *= -(-steps // MOST_INTERVALS)

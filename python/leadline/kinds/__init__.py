@@ -1,6 +1,7 @@
-"""The kinds of test. Each is one module, or a small package, with its `KIND`: all that Leadline knows of that kind.
+"""The kinds of test. Each is one module or a small package with a `KIND` object, which has everything specific to it.
 
-No other package imports a kind; they find it in `leadline.registry.KINDS` and use what they declare to need of one.
+No other package imports a kind. They look it up in `leadline.registry.KINDS`, and declare the attributes that they
+use.
 """
 
 NAMES = ("tcp", "udp", "rr", "http", "tunnel")

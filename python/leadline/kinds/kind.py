@@ -1,8 +1,7 @@
-"""What a kind of test is made of, with what most kinds have in common as the default.
+"""The base class of a kind of test, with the defaults that most kinds share.
 
-A subclass gives its name, its model, its figures and its mapping to an agent's workload, and overrides what it does
-differently. Modules that measure or draw are imported where they are used: a command line that asks for help needs
-none of them.
+A subclass gives its name, its model, its figures and its mapping to an agent's workload, and overrides what differs.
+Modules that measure or draw are imported where they are used: `--help` needs none of them.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 
     from leadline.analysis.flows import Flow
 
-    # mypy compares a kind with what each module needs of one.
+    # mypy checks a kind against the protocol of each module that uses one.
     from leadline.analysis.metrics import CostKind, Histograms
     from leadline.analysis.model import Distribution, Generator, Metric, Series, TestResult, Window
     from leadline.analysis.repeats import PrimaryKind
@@ -64,85 +63,81 @@ class Kind(Generic[Test]):
     model: type[Test]
     """The test's parameters."""
     metrics: tuple[MetricSpec, ...] = ()
-    """Its figures: what can be a target."""
+    """Its figures, which can be targets."""
     primary: str = "throughput_bps"
-    """The figure that stands for a test: what repeats are compared by."""
+    """The leading figure of a test, by which repeats are compared."""
     scaling: tuple[tuple[str, str], ...] = ()
     """The figures that grow with a number of clients, and their units."""
     headline: tuple[str, ...] = ()
-    """The figures that stand beside the leading one in a line."""
+    """The figures beside the leading one in a headline."""
     operation: str = "operation"
-    """What the generator's CPU time is divided by."""
+    """The divisor of the generator's CPU time."""
     curves: tuple[str, ...] = ("latency", "service", "late")
-    """The histograms whose percentiles are drawn; the first is the one that pages show by default."""
+    """The histograms whose percentiles are drawn; pages show the first one by default."""
     figure_names: Mapping[str, str] = {}
-    """Names of figures in words, where they are not the metrics' own."""
+    """Names of figures in words, if they differ from the metrics' names."""
 
     command: Command | None = None
-    """Its command of `leadline`; None where it has none."""
+    """Its command of `leadline`; None if it has none."""
 
-    # What its command does.
-
+    # The command.
     def run_command(self, values: Mapping[str, Any]) -> int:
-        """Measure what the options ask for, by their names, print it, and return the exit code."""
+        """Run the measurement that the options describe (by their names in code), print it, and return the exit
+        code."""
         from leadline.cli.kind_command import measure_with_session
 
         return measure_with_session(self, values)
 
-    # What it is mapped to.
-
+    # The workload.
     def workload(self, test: Test, server: Server) -> LoadWorkload:
-        """What one client does in a test against a server.
+        """The workload of one client in a test against a server.
 
-        Raises:
-            LeadlineError: a client by itself cannot do it.
+        Raises: LeadlineError: a single client cannot run it.
         """
         raise NotImplementedError
 
     def fleet_workload(self, test: Test, access: FleetAccess, clients: int, server: str) -> TunnelWorkload:
-        """What a fleet of this many clients does in a test; its load goes to the run's server.
+        """The workload of a fleet of this number of clients; its traffic goes to the run's server.
 
-        Raises:
-            LeadlineError: a fleet cannot do it, and no plan has such a test.
+        Raises: LeadlineError: a fleet cannot run it, and no plan has such a test.
         """
-        raise LeadlineError(f"{test.name}: a fleet's clients carry no {test.kind} tests")
+        raise LeadlineError(f"{test.name}: a fleet's clients cannot carry {test.kind} tests")
 
     def preparation_s(self, workload: Any) -> float:
-        """How long an agent may take beyond the usual time until it is ready."""
+        """The time beyond the usual one that an agent may take until it is ready."""
         return 0.0
 
     def longest_ms(self, workload: Any) -> int:
-        """How long a load may take in all."""
+        """The maximum length of a load."""
         return int(workload.duration_ms)
 
     def calibration(self, workload: Any) -> HttpWorkload | None:
-        """The load whose ceiling is measured against a null responder; None where the kind has no ceiling."""
+        """The load whose ceiling is measured against a null responder; None if the kind has no ceiling."""
         return None
 
     def peer_request(self, workload: Any, target: str) -> HttpRequested | None:
-        """What other tools' layouts say of a load; None where no layout has the kind."""
+        """The facts about a load that the layouts of other tools print; None if no layout supports the kind."""
         return None
 
-    # What its figures are.
-
+    # The figures.
     def read_spec(self, test: Mapping[str, Any], common: TestSpec) -> TestSpec:
-        """The parameters that the kind has beside those that all kinds share."""
+        """The parameters of the kind, in addition to those that all kinds share."""
         return common
 
     def window(self, data: TestData, flows: Sequence[Flow]) -> tuple[Window | None, tuple[Series, ...]]:
-        """The time that rates are taken over, and lines of its own to draw."""
+        """The time over which rates are taken, and additional lines to draw."""
         from leadline.analysis.window import steady_window
 
         return steady_window(flows, data.spec.warmup_ns, data.start_at_ns), ()
 
     def rate_columns(self, spec: TestSpec, flows: Sequence[Flow]) -> list[RateColumn]:
-        """The rates that it has; the leading one first."""
+        """Its rates; the leading one first."""
         from leadline.analysis.window import throughput_column
 
         return [throughput_column(flows)]
 
     def interval_values(self, spec: TestSpec, growth: IntervalGrowth) -> dict[str, float | None]:
-        """The figures of an interval, but latencies."""
+        """The figures of an interval without latencies."""
         from leadline.analysis.running_intervals import throughput
 
         return throughput(spec, growth)
@@ -150,29 +145,29 @@ class Kind(Generic[Test]):
     def figures(
         self, data: TestData, flows: Sequence[Flow], steady: Window | None, histograms: Histograms
     ) -> dict[str, Metric]:
-        """Every metric, unknown ones as None."""
+        """Every metric; unknown ones are None."""
         from leadline.analysis.metrics import throughput, window_rates
 
         return throughput(data.spec, flows, steady, window_rates(data.spec, flows, steady))
 
     def distributions(self, data: TestData, steady: Window | None, histograms: Histograms) -> tuple[Distribution, ...]:
-        """How times spread, where the kind shows more of them than percentiles."""
+        """Distributions of times, if the kind shows more than percentiles."""
         return ()
 
     def operations(self, spec: TestSpec, flows: Sequence[Flow], clients: int) -> float | None:
-        """What the CPU time of the generator is divided by: datagrams, transactions, bytes; None where not known.
-        `clients` of a fleet are configured.
+        """The divisor of the generator's CPU time: datagrams, transactions, bytes; None if unknown. `clients` is the
+        number of configured clients of a fleet.
         """
         from leadline.analysis.metrics import received_units, sum_of_flows
 
         return sum_of_flows(flows, received_units)
 
     def generator(self, data: TestData, cost: Generator) -> Generator:
-        """What generating cost, with what the kind knows better."""
+        """The cost of generating, refined by the kind."""
         return cost
 
     def rules(self) -> Rules:
-        """How its tests are judged."""
+        """The rules by which its tests are judged."""
         from leadline.analysis import rules
 
         return rules.rules_of(
@@ -181,22 +176,21 @@ class Kind(Generic[Test]):
             required=(rules.receiver_known,),
         )
 
-    # How it is shown.
-
+    # The presentation.
     def table(self, metrics: Mapping[str, Metric]) -> FigureTable:
-        """The figures that tables have columns of."""
+        """The figures that are columns of tables."""
         from leadline.report.figures import plain_table
 
         return plain_table(self.name, metrics)
 
     def figure_rows(self, result: TestResult) -> list[tuple[str, str]]:
-        """What was measured, but times, as pairs of a name and a line."""
+        """The figures without times, as pairs of a name and a line."""
         from leadline.report.measurement import figure_rows
 
         return figure_rows(result, self.figure_names)
 
     def failure_rows(self, result: TestResult) -> list[tuple[str, str]]:
-        """What failed, as pairs of a name and a line."""
+        """The failures, as pairs of a name and a line."""
         from leadline.report.measurement import error_rows
 
         return error_rows(result)
@@ -212,5 +206,6 @@ class Kind(Generic[Test]):
         return []
 
     def client_rows(self, result: TestResult) -> list[tuple[str, str]]:
-        """What became of a fleet's clients, as pairs of a name and a line; an empty name continues the one before."""
+        """The outcome of a fleet's clients, as pairs of a name and a line; an empty name continues the previous
+        row."""
         return []

@@ -1,4 +1,4 @@
-"""Request and response, one outstanding per flow."""
+"""The kind `rr`: request and response, one outstanding per flow."""
 
 from __future__ import annotations
 
@@ -50,19 +50,19 @@ class RrTest(BaseTest):
 
     kind: Literal["rr"] = "rr"
     protocol: Literal["tcp", "udp"] = "tcp"
-    """Over which transport."""
+    """Transport protocol."""
     flows: Count = 1
-    """Connections or sockets per client."""
+    """Number of connections or sockets per client."""
     request_bytes: _Message = Field(default=1, validation_alias="request")
-    """Request payload."""
+    """Size of the request payload."""
     response_bytes: _Message = Field(default=1, validation_alias="response")
-    """Response payload."""
+    """Size of the response payload."""
     number: Total | None = None
-    """Transactions per client, after which the test ends before its duration does."""
+    """Transactions per client; the test ends after them, even before its duration."""
     timeout_ms: DurationMs = Field(default=1_000, validation_alias="timeout")
-    """After this a transaction counts as an error."""
+    """A transaction without an answer after this time counts as an error."""
     percentiles: Items[Percentile] = ()
-    """Percentiles of the latency beside the usual ones: 25, 99.95 or p9995."""
+    """Percentiles of the latency to report in addition to the usual ones: 25, 99.95 or p9995."""
 
     @model_validator(mode="before")
     @classmethod
@@ -92,7 +92,7 @@ class RrTest(BaseTest):
 
 
 class Rr(Kind[RrTest]):
-    """Each flow sends its next request when the answer to the last one is there."""
+    """The kind `rr`: each flow sends its next request when the previous answer has arrived."""
 
     name = "rr"
     model = RrTest
@@ -118,7 +118,7 @@ class Rr(Kind[RrTest]):
             o.THREADS,
             Option(
                 ("--udp",),
-                "Over UDP instead of TCP (at least 40 bytes each way).",
+                "Use UDP instead of TCP (at least 40 bytes in each direction).",
                 key="protocol",
                 type=bool,
                 default=False,
@@ -126,14 +126,14 @@ class Rr(Kind[RrTest]):
             ),
             Option(
                 ("-l", "--size"),
-                "Request payload, bytes; the protocol's minimum unless given.",
+                "Request payload in bytes. Default: the protocol's minimum.",
                 key="request",
                 metavar="SIZE",
             ),
-            Option(("--response",), "Response payload, bytes.", key="response", metavar="SIZE"),
+            Option(("--response",), "Response payload in bytes.", key="response", metavar="SIZE"),
             Option(
                 ("--timeout",),
-                "After this a transaction counts as an error; over TCP it ends its flow.",
+                "A transaction without an answer after this time counts as an error; over TCP it ends its flow.",
                 key="timeout",
                 default="1s",
                 metavar="TIME",
@@ -162,19 +162,19 @@ class Rr(Kind[RrTest]):
         )
 
     def read_spec(self, test: Mapping[str, Any], common: TestSpec) -> TestSpec:
-        """It counts answers."""
+        """rr counts answers."""
         from leadline.analysis.test_spec import asked_percentiles
 
         return replace(common, counts_units=True, asked=asked_percentiles(test, ("latency",)))
 
     def rate_columns(self, spec: TestSpec, flows: Sequence[Flow]) -> list[RateColumn]:
-        """Transactions, then bits."""
+        """Transactions per second, then bits per second."""
         from leadline.analysis.window import throughput_column, units_column
 
         return [units_column("transactions_per_s", flows), throughput_column(flows)]
 
     def interval_values(self, spec: TestSpec, growth: IntervalGrowth) -> dict[str, float | None]:
-        """Transactions and their bits."""
+        """Transactions per second and their bits per second."""
         from leadline.analysis.running_intervals import answers
 
         return answers("transactions_per_s", growth)
@@ -194,7 +194,7 @@ class Rr(Kind[RrTest]):
         }
 
     def rules(self) -> Rules:
-        """The flows of a host share its number of transactions: what one leaves undone, no other takes up."""
+        """The flows of a host share its number of transactions; no flow takes over the rest of one that failed."""
         from leadline.analysis import rules
 
         return rules.rules_of(

@@ -1,4 +1,4 @@
-"""Bulk TCP."""
+"""The kind `tcp`: bulk TCP."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from leadline.trial.workloads import Server
 
 _PACED_BLOCK_S = 0.01
-"""A paced block is no longer than this at its rate."""
+"""Time limit of a paced block at its rate."""
 
 
 class TcpTest(BaseTest):
@@ -37,35 +37,35 @@ class TcpTest(BaseTest):
 
     kind: Literal["tcp"] = "tcp"
     flows: Count = 1
-    """Connections per client."""
+    """Number of connections per client."""
     direction: Literal["up", "down", "both"] = "up"
-    """Client to server, server to client, or both at once."""
+    """Client to server, server to client, or both at the same time."""
     block_bytes: Annotated[SizeBytes, within(1, 64 * 2**20, " bytes")] = Field(
         default=128 * 1024, validation_alias="block"
     )
     """Bytes per write and read."""
     rate_bps: RateBps | None = Field(default=None, validation_alias="rate")
-    """Payload bits per second and client, shared evenly by its flows; as fast as it goes where null."""
+    """Payload bits per second and client, shared evenly by its flows. Null: as fast as possible."""
     congestion: str | None = None
-    """Congestion control by the kernel's name; the host's default where null."""
+    """Congestion control, by the kernel's name; null: the host's default."""
 
     def fleet_conflicts(self, clients: int) -> Iterator[Conflict]:
-        """All clients take part with one flow each, and TCP has no pace of its own inside."""
+        """In a fleet, all clients take part with one flow each, and TCP sets its own pace."""
         yield from carried_conflicts(self, self.flows)
         if self.rate_bps is not None or self.congestion is not None:
             key = "rate" if self.rate_bps is not None else "congestion"
-            yield key, "TCP inside of a fleet's tunnels goes as fast as it can, by its own congestion control", None
+            yield key, "TCP in a fleet's tunnels sends as fast as its congestion control allows", None
 
 
 class Tcp(Kind[TcpTest]):
-    """One stream of bytes per flow, as fast as TCP goes or at a rate."""
+    """The kind `tcp`: one stream of bytes per flow, as fast as possible or at a rate."""
 
     name = "tcp"
     model = TcpTest
     metrics = (
         higher("throughput_bps", "payload received per second inside the steady window"),
-        lower("retransmits", "TCP segments sent again from the flow's start to its end"),
-        lower("rtt_mean_us", "mean of the sender's kernel's smoothed round-trip time"),
+        lower("retransmits", "TCP segments retransmitted from the flow's start to its end"),
+        lower("rtt_mean_us", "mean of the smoothed round-trip time that the sender's kernel reports"),
     )
     scaling = (("throughput_bps", "bit/s"),)
     headline = ("retransmits", "rtt_mean_us")
@@ -78,18 +78,18 @@ class Tcp(Kind[TcpTest]):
             *(o.HOST, o.DURATION, o.WARMUP, o.FLOWS, o.THREADS, o.REVERSE, o.BIDIRECTIONAL),
             Option(
                 ("--rate",),
-                "Payload bits per second: 100mbit; as fast as possible unless given.",
+                "Payload bits per second: 100mbit. Default: as fast as possible.",
                 key="rate",
                 metavar="RATE",
             ),
-            Option(("-l", "--size"), "Bytes per write and read.", key="block", default="128KiB", metavar="SIZE"),
+            Option(("-l", "--size"), "Bytes per write and read call.", key="block", default="128KiB", metavar="SIZE"),
             Option(("--congestion",), "Congestion control, by the kernel's name.", key="congestion", metavar="NAME"),
             *(*o.SESSION, o.INTERVAL, o.JSON, o.OUT, o.targets("throughput_bps > 100mbit")),
         ),
     )
 
     def workload(self, test: TcpTest, server: Server) -> TcpWorkload:
-        """Each flow has its share of the rate."""
+        """Each flow gets an equal share of the rate."""
         from leadline.contract.models import TcpWorkload
 
         return TcpWorkload(
@@ -115,7 +115,7 @@ class Tcp(Kind[TcpTest]):
         return carried(test, load, access, clients, server)
 
     def read_spec(self, test: Mapping[str, Any], common: TestSpec) -> TestSpec:
-        """A plan gives a client's rate, a workload a flow's."""
+        """Convert the rate: a plan has a client's rate, a workload a flow's."""
         if not test.get("rate_bps"):
             return common
         bits_per_s = float(test["rate_bps"]) / float(test.get("flows") or 1)
@@ -135,7 +135,7 @@ class Tcp(Kind[TcpTest]):
     def figures(
         self, data: TestData, flows: Sequence[Flow], steady: Window | None, histograms: Histograms
     ) -> dict[str, Metric]:
-        """Throughput, and what the kernels say of the connections."""
+        """Throughput, and the kernels' figures of the connections."""
         from leadline.analysis import metrics as m
         from leadline.analysis.model import Metric
 
@@ -155,7 +155,7 @@ class Tcp(Kind[TcpTest]):
         return sum_of_flows(flows, lambda flow: flow.sent_bytes)
 
     def rules(self) -> Rules:
-        """The server generates what comes down."""
+        """The server generates the downstream load."""
         from leadline.analysis import rules
 
         return rules.rules_of(

@@ -1,4 +1,4 @@
-"""Paced, numbered datagrams."""
+"""The kind `udp`: paced, numbered datagrams."""
 
 from __future__ import annotations
 
@@ -30,41 +30,41 @@ if TYPE_CHECKING:
     from leadline.trial.workloads import Server
 
 _PUSHBACK_SHARE = 0.01
-"""Sends refused by the own host's socket: below one in a hundred it is the queue's ordinary breathing."""
+"""Share of sends that the host's own socket refuses. Below one percent, a queue is full only now and then."""
 
 
 class UdpTest(BaseTest):
-    """Paced, numbered datagrams; loss, order and jitter are counted where they arrive."""
+    """Paced, numbered datagrams. The receiver counts loss, order and jitter."""
 
     kind: Literal["udp"] = "udp"
     flows: Count = 1
-    """Sockets per client."""
+    """Number of sockets per client."""
     direction: Literal["up", "down", "both"] = "up"
-    """Client to server, server to client, or both at once."""
+    """Client to server, server to client, or both at the same time."""
     rate_bps: RateBps | None = Field(default=None, validation_alias="rate")
-    """Bits of UDP payload per second and client, shared evenly by its flows; as fast as it goes where null."""
+    """Bits of UDP payload per second and client, shared evenly by its flows. Null: as fast as possible."""
     packet_bytes: UdpPayload = Field(default=1400, validation_alias="packet")
     """UDP payload of each datagram."""
     number: Total | None = None
-    """Datagrams per flow, after which it ends before its duration does."""
+    """Datagrams per flow; the flow ends after them, even before its duration."""
 
     def fleet_conflicts(self, clients: int) -> Iterator[Conflict]:
-        """All clients take part with one flow each, for as long as the test lasts."""
+        """In a fleet, all clients take part with one flow each, for the test's whole duration."""
         yield from carried_conflicts(self, self.flows)
         if self.number is not None:
-            yield "number", "a fleet's datagrams end with the duration", "leave it out"
+            yield "number", "datagrams of a fleet end with the duration", "leave it out"
 
 
 class Udp(Kind[UdpTest]):
-    """Datagrams at a rate; loss, order and jitter are counted where they arrive."""
+    """The kind `udp`: datagrams at a rate. The receiver counts loss, order and jitter."""
 
     name = "udp"
     model = UdpTest
     metrics = (
         higher("throughput_bps", "payload received per second inside the steady window"),
         higher("packets_per_s", "datagrams received per second inside the steady window"),
-        neither("sent", "distinct datagrams that were sent"),
-        higher("received", "distinct datagrams that arrived"),
+        neither("sent", "distinct datagrams sent"),
+        higher("received", "distinct datagrams received"),
         lower("lost", "datagrams that did not arrive, those missing at the end included"),
         lower("lost_ratio", "share of the datagrams sent that did not arrive"),
         lower("duplicates", "datagrams that arrived again"),
@@ -75,20 +75,20 @@ class Udp(Kind[UdpTest]):
     headline = ("lost_ratio", "jitter_us")
     operation = "datagram"
     command = Command(
-        "Measure UDP throughput, loss, order and jitter; each is counted where the datagrams arrive.",
+        "Measure UDP throughput, loss, reordering and jitter. The receiver counts them.",
         "Example: leadline udp 192.0.2.7 --rate 100mbit -l 1400 -d 10s",
         position=3,
         options=(
             *(o.HOST, o.DURATION, o.WARMUP, o.NUMBER, o.FLOWS, o.THREADS, o.REVERSE, o.BIDIRECTIONAL),
             Option(
                 ("--rate",),
-                "Bits of UDP payload per second, all flows: 20mbit; as fast as possible unless given.",
+                "Bits of UDP payload per second of all flows: 20mbit. Default: as fast as possible.",
                 key="rate",
                 metavar="RATE",
             ),
             Option(
                 ("-l", "--size"),
-                "UDP payload of each datagram, bytes (40 to 65507).",
+                "UDP payload of each datagram in bytes, 40 to 65507.",
                 key="packet",
                 default="1400",
                 metavar="SIZE",
@@ -103,7 +103,7 @@ class Udp(Kind[UdpTest]):
     }
 
     def workload(self, test: UdpTest, server: Server) -> UdpWorkload:
-        """Each flow has its share of the rate, in datagrams."""
+        """Each flow gets an equal share of the rate, in datagrams."""
         from leadline.contract.models import UdpWorkload
 
         return UdpWorkload(
@@ -135,7 +135,7 @@ class Udp(Kind[UdpTest]):
         return carried(test, load, access, clients, server)
 
     def read_spec(self, test: Mapping[str, Any], common: TestSpec) -> TestSpec:
-        """A plan gives a client's rate in bits, a workload a flow's in datagrams."""
+        """Convert the rate: a plan has a client's rate in bits, a workload a flow's in datagrams."""
         if test.get("rate_pps"):
             return replace(common, send_gap_s=1.0 / float(test["rate_pps"]))
         if not test.get("rate_bps"):
@@ -158,7 +158,7 @@ class Udp(Kind[UdpTest]):
     def figures(
         self, data: TestData, flows: Sequence[Flow], steady: Window | None, histograms: Histograms
     ) -> dict[str, Metric]:
-        """Throughput, and the fate of the datagrams."""
+        """Throughput, and the datagrams by outcome."""
         from leadline.analysis import metrics as m
         from leadline.analysis.model import Metric
 
@@ -184,7 +184,7 @@ class Udp(Kind[UdpTest]):
         return sum_of_flows(flows, lambda flow: flow.sent_units)
 
     def rules(self) -> Rules:
-        """The server generates what comes down, and a flow may have its number of datagrams."""
+        """The server generates the downstream load, and a flow may end after its number of datagrams."""
         from leadline.analysis import rules
 
         return rules.rules_of(
@@ -215,7 +215,7 @@ class Udp(Kind[UdpTest]):
 
 
 def pushback(evidence: Evidence) -> Iterator[Finding]:
-    """Sends that the own host's socket refused."""
+    """Sends that the host's own socket refused."""
     from leadline.analysis.model import Reason, Verdict
 
     if evidence.data.spec.direction == "down":
@@ -225,7 +225,7 @@ def pushback(evidence: Evidence) -> Iterator[Finding]:
         refused = found.outcome["generator"]["pushback"]
         if refused and refused >= _PUSHBACK_SHARE * (sends + refused):
             share = refused / (sends + refused)
-            text = f"the socket on {found.host} refused {share:.1%} of the sends: its own host could take no more"
+            text = f"the socket on {found.host} refused {share:.1%} of the sends: the host's own queue was full"
             yield Verdict.GENERATOR_LIMITED, Reason("pushback", text)
 
 

@@ -5,7 +5,7 @@ from leadline.plan.base_test import BaseTest
 
 
 class Unknown(Kind[BaseTest]):
-    """What was moved is all that can be said of it."""
+    """An unknown kind: only the transferred data can be shown."""
 
     name = "unknown"
     model = BaseTest

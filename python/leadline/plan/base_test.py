@@ -80,7 +80,7 @@ class BaseTest(PlanModel):
 
     def fleet_conflicts(self, clients: int) -> Iterator[Conflict]:
         """Keys that a fleet of this many clients cannot obey."""
-        yield "kind", f"a fleet's clients carry no {self.kind} tests", "there is tunnel, udp and tcp"
+        yield "kind", f"a fleet's clients cannot carry {self.kind} tests", "use tunnel, udp or tcp"
 
     def server_conflicts(self) -> Iterator[Conflict]:
         """Keys that the run's own server cannot obey."""

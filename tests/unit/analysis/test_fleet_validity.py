@@ -30,14 +30,14 @@ def test_load_of_which_nothing_came_through_is_no_whole_measurement() -> None:
     assert load_inside(1, None) == []
     assert load_inside(None, None) == [], "what the far end received is not known"
     [(code, text)] = load_inside(0, None)
-    assert (code, text) == ("nothing-came-through", "none of 600 packets came through the tunnels")
+    assert (code, text) == ("nothing-came-through", "none of 600 packets arrived through the tunnels")
 
 
 def test_a_path_that_carries_short_packets_alone_is_named() -> None:
     [(code, text)] = load_inside(0, {"answered_bytes": 1216, "unanswered_bytes": 1310})
     assert code == "path-mtu-too-small"
-    assert text.startswith("0 of 600 packets came through")
-    assert "up to 1216 bytes are answered, and those of 1310 bytes and more are not" in text
+    assert text.startswith("0 of 600 packets arrived")
+    assert "up to 1216 bytes are answered, and packets of 1310 bytes and more are not" in text
     some = load_inside(3, {"answered_bytes": 1216, "unanswered_bytes": 1310})
     assert [code for code, _ in some] == ["path-mtu-too-small"]
     long_enough = {"answered_bytes": 1405, "unanswered_bytes": 1500}

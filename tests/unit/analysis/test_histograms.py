@@ -151,5 +151,5 @@ def test_a_changed_byte_of_an_encoding_is_named_or_changes_its_count(at: int, by
 def test_an_encoding_that_inflates_beyond_any_histogram_is_refused() -> None:
     packed = zlib.compress(bytes(64 * 1024 * 1024))
     bomb = base64.b64encode(struct.pack(">II", DEFLATED_COOKIE, len(packed)) + packed).decode()
-    with pytest.raises(DamagedHistogram, match="longer than any"):
+    with pytest.raises(DamagedHistogram, match="too long"):
         decode({"count": 1, "hdr_v2": bomb})

@@ -32,7 +32,7 @@ def test_silence_beside_clients_that_are_held_is_max_clients() -> None:
     found = findings(fleet([*UP, *failed(range(50, 100), "silence_after_reset", **SILENT)]))
     assert found is not None
     assert found.overload == (
-        Overload("max_clients", 50, "50 clients answered, then left in silence, while it held 50"),
+        Overload("max_clients", 50, "50 clients answered once, then not at all, while it held 50"),
     )
     over_tcp = overload_of([*UP, *failed(range(50, 51), "closed_unanswered", **UNHEARD)])
     said = "1 client connected, then closed before an answer, while it held 50"

@@ -165,7 +165,7 @@ def test_a_mean_without_one_of_its_repeats_decides_nothing() -> None:
     assert found.gaps == {"throughput_bps": 1}
     (parsed,) = parse_targets(["throughput_bps > 100mbit"], {"t": "tcp"})
     judged = judge(parsed, "c01", [found])
-    assert (judged.outcome, judged.reason) == ("undecided", "the figure is not known of 1 of the repeats")
+    assert (judged.outcome, judged.reason) == ("undecided", "the figure is unknown in 1 of the repeats")
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,7 @@ def test_a_whole_run() -> None:
     assert analysis.observer_cpu_share["client1"] is None
     assert set(analysis.hosts) == {"client1", "gateway", "server"}
     assert [note.code for note in analysis.notes] == ["shared-cpus", "observer-cost"]
-    assert analysis.notes[1].text == "observing cost at most 0.20% of one CPU on one machine, 0.20% a host"
+    assert analysis.notes[1].text == "observing cost at most 0.20% of one CPU on one machine, 0.20% per host"
 
 
 def test_the_same_entries_give_the_same_findings() -> None:
@@ -181,7 +181,7 @@ def test_entries_that_lack_what_they_promise_are_counted_in_their_trial() -> Non
     assert codes_of(analysis, 1) == ["journal-damaged"]
     assert analysis.summaries[0].validity.verdict is Verdict.UNDETERMINED
     [said] = [reason.text for reason in analysis.validity.reasons if reason.code == "journal-damaged"]
-    assert f"4 of {len(spoiled)} lines of the journal could not be read (4 without what their type promises)" in said
+    assert f"4 of {len(spoiled)} lines of the journal could not be read (4 without required fields)" in said
     # The figures of what could be read are the same.
     assert analysis.trials[1].tests[0].metrics == analyse(MANIFEST, entries).trials[1].tests[0].metrics
 

@@ -191,7 +191,7 @@ def test_a_lower_bound_is_no_point_of_a_fit() -> None:
     ]
     [found] = of_kind("tunnel", measured)
     assert [number for number, _ in found.points] == [50, 100, 200]
-    assert "left out, as only a lower bound is known: at 400" in found.notes
+    assert "left out, because only a lower bound is known: at 400" in found.notes
 
 
 def test_clients_that_failed_are_named_where_they_did() -> None:
@@ -202,7 +202,7 @@ def test_clients_that_failed_are_named_where_they_did() -> None:
 
     [found] = of_kind("tunnel", [point(200, 0, 0), point(400, 0, 0), point(800, 300, 12)])
     assert [number for number, _ in found.points] == [200, 400, 800]
-    assert found.notes[0] == "the figures are of clients that came up; not configured were 312 of 800"
+    assert found.notes[0] == "the figures are of clients that connected; not configured were 312 of 800"
 
 
 def test_a_run_leaves_out_what_its_verdict_doubts() -> None:

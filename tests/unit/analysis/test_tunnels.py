@@ -252,4 +252,4 @@ def test_load_inside_is_that_of_the_configured_clients() -> None:
     rows = [*report["clients"], client(2, "failed", "window_timeout")]
     object.__setattr__(data.outcomes[0], "outcome", {**made, "tunnel": {**report, "clients": rows}})
     notes = {note.code: note.text for note in analyse_test(data).validity.notes}
-    assert notes["clients-without-traffic"] == "the load inside is that of 2 of 3 clients"
+    assert notes["clients-without-traffic"] == "2 of 3 clients carried the load in the tunnels"

@@ -146,7 +146,7 @@ def test_requests_that_wait_for_a_connection_are_not_the_generators_fault() -> N
     stalled = open_loop(1000, unsent=400, unsent_while_busy=400, due_while_busy=50)
     assert verdict(stalled) == ("valid", ["connections-busy", "answering-side-unknown"])
     text = analyse_test(stalled).validity.notes[0].text
-    assert "450 of 10000" in text and "400 were never sent" in text
+    assert "450 of 10000" in text and "400 were not sent" in text
     assert verdict(open_loop(1000, due_while_busy=101))[1][0] == "connections-busy"
     assert verdict(open_loop(1000, due_while_busy=100, unsent=3))[1] == ["unsent", "answering-side-unknown"]
 
@@ -256,7 +256,7 @@ def test_a_change_point_inside_the_window() -> None:
 def test_change_point_is_stated_as_a_share_of_the_mean() -> None:
     halted = analyse_test(steps([1e6] * 5 + [0.0] * 5)).validity.reasons
     texts = [reason.text for reason in halted if reason.code == "change-point"]
-    assert texts == ["the second half of the window differs from the first by -200.0% of the mean; 10.0% are allowed"]
+    assert texts == ["the second half of the window differs from the first by -200.0% of the mean; the limit is 10.0%"]
 
 
 def test_few_operations_scatter_by_chance_alone() -> None:
@@ -408,7 +408,7 @@ def test_a_rate_near_the_ceiling_is_the_generators(per_s: float, wanted: tuple[s
 
 def test_a_ceiling_is_written_with_how_it_is_known() -> None:
     (reason,) = analyse_test(near(1000.0)).validity.reasons
-    assert reason.text == "1000 requests/s are 100% of what this generator can do (1000/s against a null responder)"
+    assert reason.text == "1000 requests/s are 100% of this generator's ceiling (1000/s against a null responder)"
     (reason,) = analyse_test(near(1000.0, extrapolated=True)).validity.reasons
     assert "(about 1000/s against a null responder)" in reason.text
 

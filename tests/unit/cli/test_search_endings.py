@@ -20,7 +20,7 @@ CAPACITY_PER_S = 1000.0
 QUICK_US, SLOW_US = 2_000.0, 90_000.0
 CONDITIONS = "latency_p99_us < 5000"
 VALID = Validity(Verdict.VALID)
-LATE = Validity(Verdict.GENERATOR_LIMITED, (Reason("sends-late", "sends were late by 9 ms at p99"),))
+LATE = Validity(Verdict.GENERATOR_LIMITED, (Reason("sends-late", "sends were 9 ms late at p99"),))
 Measured = Callable[[float], tuple[float, Validity]]
 """By a rate: the latency, and what the figures are worth."""
 

@@ -69,9 +69,9 @@ def test_clients_that_are_neither_hosts_nor_a_fleet_are_refused(
     [
         ("{kind: openvpn}", "{kind: wireguard}", "a fleet speaks OpenVPN, and the system under test does not"),
         ("name: fleet", "name: fleet\ntopology: site-to-site", "in the lab's remote-access topology"),
-        ("kind: udp, rate: 1mbit", "kind: rr", "tests.load.kind: a fleet's clients carry no rr tests"),
+        ("kind: udp, rate: 1mbit", "kind: rr", "tests.load.kind: a fleet's clients cannot carry rr tests"),
         ("kind: udp, rate: 1mbit", "kind: udp, flows: 2", "tests.load.flows: a fleet's clients have one flow each"),
-        ("kind: udp, rate: 1mbit", "kind: tcp, rate: 1mbit", "tests.load.rate: TCP inside of a fleet's tunnels"),
+        ("kind: udp, rate: 1mbit", "kind: tcp, rate: 1mbit", "tests.load.rate: TCP in a fleet's tunnels"),
         ("rate: 100/s", "number: 31", "tests.storm.number: 31 is more than the fleet's 30 clients"),
         ("rate: 100/s", "settled: 30", "tests.storm.settled: 30 settled clients of 30 leave no client to arrive"),
         (

@@ -21,7 +21,7 @@ def run_of(test: Result) -> RunAnalysis:
 def with_a_limit() -> Result:
     made = fleet()
     assert made.fleet is not None
-    said = "40 clients came up without an address while 60 had one"
+    said = "40 clients connected without an address while 60 had one"
     return replace(made, fleet=replace(made.fleet, overload=(Overload("pool_exhausted", 40, said),)))
 
 
@@ -30,7 +30,7 @@ def test_a_fleets_states_causes_and_limits_are_on_its_page() -> None:
     assert "60 configured, 40 partial, 3 failed" in text
     assert "40 × no address (clients 60, 61, 62, ...)" in text
     assert "3 × reset unanswered (clients 100, 101, 102): no answer in 60 s" in text
-    assert "looks like an exhausted pool of addresses: 40 clients came up without an address while 60 had one" in text
+    assert "looks like an exhausted pool of addresses: 40 clients connected without an address while 60 had one" in text
     assert "pushed options" in text, "each step has its times"
     assert text.count("no answer in 60 s") == 1, "a cause is said once"
 

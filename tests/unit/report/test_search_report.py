@@ -15,7 +15,7 @@ LIMITED = Validity(Verdict.GENERATOR_LIMITED, (Reason("generator-limited-trials"
 CUT = Validity(Verdict.INCOMPLETE, (Reason("ended-early", "the search was interrupted"),))
 TRIALS = (
     Trial(2000.0, 1.0, False, False, 0.5, "latency_p99_us 90000 is not < 5000", {}),
-    Trial(1020.0, 10.0, False, True, 0.98, "sends were late by 3 ms at p99", {}),
+    Trial(1020.0, 10.0, False, True, 0.98, "sends were 3 ms late at p99", {}),
     Trial(0.5, 10.0, True, False, 1.0, "latency_p99_us 1200", {}),
 )
 
@@ -67,4 +67,4 @@ def test_trials_line_up_below_their_titles_though_each_is_drawn_alone() -> None:
 
 
 def test_a_trial_in_a_line() -> None:
-    assert trial_line(7, TRIALS[1]) == ("trial 7: 1,020/s for 10.0 s generator-limited: sends were late by 3 ms at p99")
+    assert trial_line(7, TRIALS[1]) == ("trial 7: 1,020/s for 10.0 s generator-limited: sends were 3 ms late at p99")

@@ -59,7 +59,7 @@ def test_a_damaged_journal_is_told_of_in_every_output(tmp_path: Path, capfd: pyt
     with folder.journal_path.open("ab") as journal:
         journal.write(b'{"record": "trial-begin", "trial": "c01/1", "case": "c01"}\n{"garbled\n')
         journal.write(b'{"host": "gateway", "event": {"type": "observation"}}\n{"record": "run-end", "status": "do')
-    said = "2 of 4 lines of the journal could not be read (1 garbled, 1 without what their type promises)"
+    said = "2 of 4 lines of the journal could not be read (1 garbled, 1 without required fields)"
     assert report.command([folder.path]) == 0
     terminal = " ".join(capfd.readouterr().out.split())
     assert said in terminal

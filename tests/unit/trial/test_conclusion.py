@@ -87,7 +87,7 @@ def test_a_page_is_drawn_again_without_the_journal(folder: RunFolder, capfd: pyt
         (b'{"schema": "leadline.findings/2", "run": {}}', "is of schema 'leadline.findings/2'; this version reads"),
         (b'{"schema": "leadline.findings/1", "analysed_by": "0.1.0", "journal_bytes": 1, "run": {}}', "damaged at run"),
         (b"[]", "is no findings; this version reads leadline.findings/1"),
-        (b'{"schema": "lead', "holds no JSON"),
+        (b'{"schema": "lead', "is not JSON"),
     ],
 )
 def test_findings_of_another_version_are_refused_in_one_line(folder: RunFolder, content: bytes, said: str) -> None:

@@ -74,7 +74,7 @@ def test_a_trial_holds_where_every_condition_does() -> None:
     assert not lost.holds and lost.answered_share == 0.75
     nobody = asked.judge(result(**{**good, "connect_p99_ms": None, "unconfigured_ratio": 1.0}), 40.0, 5.0)
     assert "connect_p99_ms has no samples" in nobody.why
-    late = Validity(Verdict.GENERATOR_LIMITED, (Reason("sends-late", "sends were late by 9 ms"),))
+    late = Validity(Verdict.GENERATOR_LIMITED, (Reason("sends-late", "sends were 9 ms late"),))
     assert asked.judge(result(late, **good), 40.0, 5.0).generator_limited
 
 
