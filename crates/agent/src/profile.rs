@@ -25,28 +25,28 @@ use crate::events::{input_error, system_error};
 use crate::task::Task;
 use crate::watch::Processes;
 
-const TURN: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// What perf may take to write its file when it is told to end.
-const PATIENCE: Duration = Duration::from_secs(10);
+const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Bytes of each stack that are kept for unwinding: programs are seldom built with frame pointers.
 const STACK_BYTES: u32 = 16_384;
-const MOST_HZ: u32 = 10_000;
+const MAX_HZ: u32 = 10_000;
 /// Less than a line of the contract may have, and far more than profiles do.
 const FOLDED_BYTES: usize = 4 << 20;
 /// What of a sample is told. Without its period each counts as one.
 const FIELDS: &str = "comm,pid,tid,time,event,ip,sym,dso";
 /// What perf says last, as far as an error repeats it.
-const LAST_WORDS_BYTES: u64 = 2000;
+const STDERR_BYTES: u64 = 2000;
 
 /// Sample until the task is stopped or its processes have ended: tells `prepared`, returns `profiled`.
 pub fn run(spec: &ProfileSpec, task: &Task, processes: &Processes) -> Result<Event, ErrorReport> {
-    if !(1..=MOST_HZ).contains(&spec.frequency_hz) {
-        return Err(input_error("bad_spec", format!("a profile takes 1 to {MOST_HZ} samples per second")));
+    if !(1..=MAX_HZ).contains(&spec.frequency_hz) {
+        return Err(input_error("bad_spec", format!("a profile takes 1 to {MAX_HZ} samples per second")));
     }
     let pids = pids_of(spec, processes)?;
     let folder = Folded::new().map_err(|error| system_error("making a folder for the profile", &error))?;
     let mut perf = start(spec, &pids, &folder.data())?;
-    enable(&mut perf, task)?;
+    enable_events(&mut perf, task)?;
     let data = File::open(folder.data()).map_err(|error| system_error("opening the profile", &error))?;
     drop(folder);
     info!(trial = task.trial, task = task.name, pids = pids.join(","), spec.frequency_hz, "perf records");
@@ -114,36 +114,36 @@ fn start(spec: &ProfileSpec, pids: &[String], data: &Path) -> Result<Child, Erro
 }
 
 /// Have perf begin: it has opened its events and its file when it answers.
-fn enable(perf: &mut Child, task: &Task) -> Result<(), ErrorReport> {
+fn enable_events(perf: &mut Child, task: &Task) -> Result<(), ErrorReport> {
     let mut answer = String::new();
-    let asked = perf.stdin.as_mut().map(|control| control.write_all(b"enable\n"));
-    let said = perf.stdout.take();
-    if let Some(said) = &said {
-        if !has_spoken(said, task).map_err(|error| system_error("waiting for perf", &error))? {
+    let request = perf.stdin.as_mut().map(|control| control.write_all(b"enable\n"));
+    let stdout = perf.stdout.take();
+    if let Some(stdout) = &stdout {
+        if !wait_for_output(stdout, task).map_err(|error| system_error("waiting for perf", &error))? {
             let _ = perf.kill();
             let _ = perf.wait();
             return Err(input_error("stopped", "stopped before perf had begun"));
         }
     }
-    let answered = said.map(|said| BufReader::new(said).read_line(&mut answer));
-    match (asked, answered) {
+    let response = stdout.map(|stdout| BufReader::new(stdout).read_line(&mut answer));
+    match (request, response) {
         (Some(Ok(())), Some(Ok(_))) if answer.starts_with("ack") => Ok(()),
         _ => {
             // One that answers something else still runs; one that has closed its output is about to have ended.
             if !answer.is_empty() {
                 let _ = perf.kill();
             }
-            Err(refused(perf))
+            Err(refused_error(perf))
         }
     }
 }
 
 /// Wait until perf says something or ends; false where the task was stopped before.
-fn has_spoken(said: &ChildStdout, task: &Task) -> io::Result<bool> {
+fn wait_for_output(stdout: &ChildStdout, task: &Task) -> io::Result<bool> {
     let mut poll = Poll::new(1)?;
-    poll.add(said, 0, Interest::Read)?;
+    poll.add(stdout, 0, Interest::Read)?;
     while !task.signal.stopped() {
-        if poll.wait(Some(monotonic_ns() + TURN.as_nanos() as u64))?.next().is_some() {
+        if poll.wait(Some(monotonic_ns() + POLL_INTERVAL.as_nanos() as u64))?.next().is_some() {
             return Ok(true);
         }
     }
@@ -160,39 +160,39 @@ fn end(perf: &mut Child, task: &Task) -> Result<(), ErrorReport> {
                 stopped = Some(Instant::now());
                 signal_group(perf.id(), Signal::Terminate).map_err(waiting)?;
             }
-            Some(since) if task.signal.abandoned() || since.elapsed() > PATIENCE => {
+            Some(since) if task.signal.abandoned() || since.elapsed() > WRITE_TIMEOUT => {
                 signal_group(perf.id(), Signal::Kill).map_err(waiting)?;
                 perf.wait().map_err(waiting)?;
-                let message = format!("perf had not written its samples {} s after its end", PATIENCE.as_secs());
+                let message = format!("perf had not written its samples {} s after its end", WRITE_TIMEOUT.as_secs());
                 return Err(input_error("perf_too_slow", message));
             }
             _ => {}
         }
-        thread::sleep(TURN);
+        thread::sleep(POLL_INTERVAL);
     }
     Ok(())
 }
 
-fn refused(perf: &mut Child) -> ErrorReport {
-    let said = perf.stderr.take().map(words).unwrap_or_default();
+fn refused_error(perf: &mut Child) -> ErrorReport {
+    let stderr_text = perf.stderr.take().map(stderr_head).unwrap_or_default();
     let _ = perf.wait();
-    let reason = first_line(&said);
+    let reason = first_line(&stderr_text);
     let message = format!("perf does not record: {reason} (kernel.perf_event_paranoid has to allow it)");
     input_error("perf_refused", message)
 }
 
 /// The first bytes of what a process says of itself; the rest is read too, so that it can go on.
-fn words(stderr: ChildStderr) -> String {
-    let mut said = Vec::new();
-    let mut stderr = stderr.take(LAST_WORDS_BYTES);
+fn stderr_head(stderr: ChildStderr) -> String {
+    let mut stderr_text = Vec::new();
+    let mut stderr = stderr.take(STDERR_BYTES);
     // What cannot be read is not said.
-    let _ = stderr.read_to_end(&mut said);
+    let _ = stderr.read_to_end(&mut stderr_text);
     let _ = io::copy(&mut stderr.into_inner(), &mut io::sink());
-    String::from_utf8_lossy(&said).into_owned()
+    String::from_utf8_lossy(&stderr_text).into_owned()
 }
 
-fn first_line(said: &str) -> &str {
-    said.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("it says nothing")
+fn first_line(stderr_text: &str) -> &str {
+    stderr_text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("it says nothing")
 }
 
 /// Have perf tell its samples, and count equal stacks.
@@ -203,31 +203,31 @@ fn fold(data: File) -> Result<BTreeMap<String, u64>, ErrorReport> {
     command.stdin(data).stdout(Stdio::piped()).stderr(Stdio::piped());
     let reading = |error: io::Error| system_error("reading the profile", &error);
     let mut script = spawn_bound(&mut command).map_err(reading)?;
-    let said = script.stderr.take().map(|stderr| thread::spawn(move || words(stderr)));
-    let told = script.stdout.take().map(collapse);
+    let stderr_text = script.stderr.take().map(|stderr| thread::spawn(move || stderr_head(stderr)));
+    let samples = script.stdout.take().map(collapse);
     let status = script.wait().map_err(reading)?;
-    let said = said.and_then(|said| said.join().ok()).unwrap_or_default();
-    whole(status, &said)?;
-    let folded = told.transpose().map_err(reading)?.unwrap_or_default();
+    let stderr_text = stderr_text.and_then(|stderr_text| stderr_text.join().ok()).unwrap_or_default();
+    check_exit(status, &stderr_text)?;
+    let folded = samples.transpose().map_err(reading)?.unwrap_or_default();
     Ok(folded.lines().map_while(Result::ok).filter_map(|line| stack(&line)).collect())
 }
 
 /// What perf tells is only worth something if it came to its end.
-fn whole(status: ExitStatus, said: &str) -> Result<(), ErrorReport> {
+fn check_exit(status: ExitStatus, stderr_text: &str) -> Result<(), ErrorReport> {
     if status.success() {
         return Ok(());
     }
-    let message = format!("perf cannot read what it recorded ({status}): {}", first_line(said));
+    let message = format!("perf cannot read what it recorded ({status}): {}", first_line(stderr_text));
     Err(input_error("profile_unreadable", message))
 }
 
-fn collapse(told: ChildStdout) -> io::Result<Vec<u8>> {
+fn collapse(samples: ChildStdout) -> io::Result<Vec<u8>> {
     let mut folded = Vec::new();
-    let mut told = BufReader::new(told);
-    if !told.fill_buf()?.is_empty() {
+    let mut samples = BufReader::new(samples);
+    if !samples.fill_buf()?.is_empty() {
         let mut options = Options::default();
         options.nthreads = 1;
-        Folder::from(options).collapse(told, &mut folded)?;
+        Folder::from(options).collapse(samples, &mut folded)?;
     }
     Ok(folded)
 }

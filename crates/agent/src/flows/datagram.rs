@@ -307,10 +307,10 @@ impl Worker {
             let expected = flow.flow.expected.load(Ordering::Relaxed);
             let complete = flow.receiver.tracker().received() >= expected;
             if expected != UNKNOWN {
-                flow.told_ns.get_or_insert(now);
+                flow.count_received_ns.get_or_insert(now);
             }
-            let last_sign = flow.receiver.span_ns().map(|(_, last)| last).max(flow.told_ns);
-            let silent = flow.told_ns.is_some() && last_sign.is_some_and(|sign| now >= sign + SILENCE_NS);
+            let last_sign = flow.receiver.span_ns().map(|(_, last)| last).max(flow.count_received_ns);
+            let silent = flow.count_received_ns.is_some() && last_sign.is_some_and(|sign| now >= sign + SILENCE_NS);
             if complete || silent || now >= self.deadline_ns {
                 flow.open = false;
                 self.open -= 1;
@@ -340,7 +340,7 @@ struct Conversation {
     last_ns: Option<u64>,
     ended_ns: Option<u64>,
     /// When the receiver learned the sender's count.
-    told_ns: Option<u64>,
+    count_received_ns: Option<u64>,
 }
 
 impl Conversation {
@@ -362,7 +362,7 @@ impl Conversation {
             start_ns: None,
             last_ns: None,
             ended_ns: None,
-            told_ns: None,
+            count_received_ns: None,
         }
     }
 

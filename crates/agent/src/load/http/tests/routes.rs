@@ -25,7 +25,7 @@ on_both_engines!(
 );
 
 /// What a server was asked, one head each.
-type Heard = Arc<Mutex<Vec<String>>>;
+type ReceivedHeads = Arc<Mutex<Vec<String>>>;
 
 /// Reads a head; `None` at the connection's end.
 fn head(reader: &mut impl BufRead) -> Option<String> {
@@ -39,18 +39,18 @@ fn head(reader: &mut impl BufRead) -> Option<String> {
 }
 
 /// A server that answers each head by what `answer` makes of it, on a thread that lives as long as the tests.
-fn answering(answer: impl Fn(&str) -> String + Clone + Send + 'static) -> (SocketAddr, Heard) {
+fn answering(answer: impl Fn(&str) -> String + Clone + Send + 'static) -> (SocketAddr, ReceivedHeads) {
     let (listener, address) = listener();
-    let heard = Heard::default();
-    let hear = Arc::clone(&heard);
+    let received = ReceivedHeads::default();
+    let recorder = Arc::clone(&received);
     std::thread::spawn(move || {
         for socket in listener.incoming().flatten() {
-            let (answer, hear) = (answer.clone(), Arc::clone(&hear));
+            let (answer, recorder) = (answer.clone(), Arc::clone(&recorder));
             std::thread::spawn(move || {
                 let mut reader = BufReader::new(socket.try_clone().unwrap());
                 while let Some(head) = head(&mut reader) {
                     let text = answer(&head);
-                    hear.lock().unwrap().push(head);
+                    recorder.lock().unwrap().push(head);
                     if (&socket).write_all(text.as_bytes()).is_err() {
                         return;
                     }
@@ -58,7 +58,7 @@ fn answering(answer: impl Fn(&str) -> String + Clone + Send + 'static) -> (Socke
             });
         }
     });
-    (address, heard)
+    (address, received)
 }
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
@@ -131,13 +131,13 @@ fn names_resolve_and_local_addresses_rotate(engine: Engine) {
 
 fn a_connection_ends_after_its_requests(engine: Engine) {
     for (limit, connections) in [(1, 60), (7, 10)] {
-        let (address, heard) = answering(ok);
+        let (address, received) = answering(ok);
         let limited = HttpSpec { requests_per_connection: Some(limit), threads: 1, ..spec(address, Some(60)) };
         let outcome = run(engine, limited);
-        assert_eq!((outcome.counts["responses"], heard.lock().unwrap().len()), (60, 60));
+        assert_eq!((outcome.counts["responses"], received.lock().unwrap().len()), (60, 60));
         let opened = outcome.counts["connections_opened"];
         assert!((connections - 4..=connections + 4).contains(&opened), "{opened} connections for {limit} each");
-        let closing = heard.lock().unwrap().iter().filter(|head| head.contains("Connection: close\r\n")).count();
+        let closing = received.lock().unwrap().iter().filter(|head| head.contains("Connection: close\r\n")).count();
         assert_eq!(closing, if limit == 1 { 60 } else { 0 });
         assert!(outcome.errors.is_empty(), "{:?}", outcome.errors);
         assert_accounted(&outcome);
@@ -145,13 +145,13 @@ fn a_connection_ends_after_its_requests(engine: Engine) {
 }
 
 fn a_proxy_gets_absolute_urls(engine: Engine) {
-    let (proxy, heard) = answering(ok);
+    let (proxy, received) = answering(ok);
     let mut proxied = spec(proxy, Some(10));
     proxied.requests[0].url = "http://behind.example:81/x?y".to_owned();
     proxied.route.proxy = Some(format!("http://me:secret@{proxy}"));
     let outcome = run(engine, proxied);
     assert_eq!(outcome.counts["responses"], 10);
-    let head = heard.lock().unwrap()[0].clone();
+    let head = received.lock().unwrap()[0].clone();
     assert!(head.starts_with("GET http://behind.example:81/x?y HTTP/1.1\r\nHost: behind.example:81\r\n"), "{head}");
     assert!(head.contains("Proxy-Authorization: Basic bWU6c2VjcmV0\r\n"), "{head}");
 }
@@ -292,7 +292,7 @@ fn scripted(address: SocketAddr, number: Option<u64>, source: &str) -> HttpSpec 
 }
 
 fn a_script_with_batches_sees_each_answer(engine: Engine) {
-    let (address, heard) = answering(|head| {
+    let (address, received) = answering(|head| {
         let target = head.split(' ').nth(1).unwrap();
         format!("HTTP/1.1 200 OK\r\nX-Asked: {target}\r\nContent-Length: {}\r\n\r\n{target}", target.len())
     });
@@ -311,7 +311,7 @@ fn a_script_with_batches_sees_each_answer(engine: Engine) {
     assert!(outcome.errors.is_empty(), "{:?} {:?}", outcome.errors, outcome.error_examples);
     assert_eq!((outcome.counts["responses"], outcome.counts["requests_due"]), (60, 60));
     assert_eq!((outcome.counts["requests_sent"], histogram_count(&outcome, "latency")), (60, 60));
-    assert_eq!(heard.lock().unwrap().len(), 60);
+    assert_eq!(received.lock().unwrap().len(), 60);
     assert_accounted(&outcome);
 }
 
@@ -329,26 +329,26 @@ fn a_script_may_mix_head_with_other_methods(engine: Engine) {
 }
 
 fn a_constant_script_runs_as_a_plan(engine: Engine) {
-    let (address, heard) = answering(ok);
+    let (address, received) = answering(ok);
     let outcome =
         run(engine, scripted(address, Some(50), "wrk.method = 'POST'; wrk.body = 'x=1'; wrk.headers['A'] = 'b'"));
     // The body is read as the beginning of the next head, which is all the same to counting.
     assert_eq!(outcome.counts["requests_sent"], 50);
-    let head = heard.lock().unwrap()[0].clone();
+    let head = received.lock().unwrap()[0].clone();
     assert!(
         head.starts_with("POST / HTTP/1.1\r\n") && head.contains("A: b\r\n") && head.contains("Content-Length: 3\r\n")
     );
 }
 
 fn a_script_ends_its_thread(engine: Engine) {
-    let (address, heard) = answering(ok);
+    let (address, received) = answering(ok);
     let source = r#"
         local n = 0
         function response() n = n + 1; if n == 25 then wrk.thread:stop() end end
     "#;
     let outcome = run(engine, HttpSpec { connections: 2, threads: 2, ..scripted(address, None, source) });
     assert_eq!(outcome.counts["responses"], 50);
-    assert!(heard.lock().unwrap().len() >= 50);
+    assert!(received.lock().unwrap().len() >= 50);
     let flow = &outcome.flows[0];
     assert!(flow.end_ns.unwrap() < flow.due_ns + 30_000_000_000, "it did not wait for the duration");
     let source = r#"

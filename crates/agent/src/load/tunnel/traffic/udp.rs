@@ -170,7 +170,7 @@ struct Down {
     early: u64,
     receiver: DatagramReceiver,
     /// When the server's count was heard of.
-    told_ns: Option<u64>,
+    count_received_ns: Option<u64>,
     has_ended: bool,
 }
 
@@ -230,7 +230,7 @@ impl UdpTraffic {
             }),
             latency: Latency::default(),
             early: 0,
-            told_ns: None,
+            count_received_ns: None,
             has_ended: false,
         });
         self.hello_ns = 0;
@@ -341,11 +341,11 @@ impl UdpTraffic {
         let given_up_ns = begin_ns.saturating_add(self.duration_ns).saturating_add(DRAIN_NS);
         let expected = self.session.participant.expected();
         if expected.is_some() {
-            down.told_ns.get_or_insert(now_ns);
+            down.count_received_ns.get_or_insert(now_ns);
         }
-        let last_sign = down.receiver.span_ns().map(|(_, last)| last).max(down.told_ns);
+        let last_sign = down.receiver.span_ns().map(|(_, last)| last).max(down.count_received_ns);
         let is_complete = expected.is_some_and(|expected| down.receiver.tracker().received() >= expected);
-        let silent_ns = down.told_ns.and(last_sign).map_or(u64::MAX, |sign| sign.saturating_add(SILENCE_NS));
+        let silent_ns = down.count_received_ns.and(last_sign).map_or(u64::MAX, |sign| sign.saturating_add(SILENCE_NS));
         down.has_ended = is_complete || now_ns >= silent_ns.min(given_up_ns);
         if down.has_ended {
             u64::MAX
