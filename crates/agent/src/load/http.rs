@@ -1,7 +1,8 @@
-//! HTTP load: what is asked for becomes a `plan`, and a thread for each group of connections. `worker` drives one thread's
-//! connections, which are a machine of `leadline_http::client`, over an `io_backend` (io_uring or epoll); `effects` is how the
-//! machine acts; `scripted` lets a script make its requests. `start_signal` lets the threads go, `shutdown` parts from the
-//! server, `report` makes their figures one outcome.
+//! HTTP load. A `plan` is made of the specification, and one thread for each group of connections. `worker` drives
+//! the connections of one thread, which are a machine of `leadline_http::client`, over an `io_backend` (io_uring or
+//! epoll). `effects` carries out the machine's actions, and `scripted` lets a script make its requests.
+//! `start_signal` starts the threads, `shutdown` closes the connections, and `report` adds the threads' figures up to
+//! one outcome.
 
 mod effects;
 mod io_backend;
@@ -44,7 +45,7 @@ use crate::flows::counters;
 use crate::metering::{Collector, FlowCounters, Latest, Recorder, Rolled};
 use crate::task::{Ready, Task};
 
-/// Start the threads and have them open their connections.
+/// Starts the threads, which open their connections.
 pub fn prepare(spec: HttpSpec, task: &Task) -> Result<Box<dyn Ready>, ErrorReport> {
     prepare_with(spec, Engine::forced(), task)
 }
@@ -57,7 +58,7 @@ fn prepare_with(spec: HttpSpec, forced: Option<Engine>, task: &Task) -> Result<B
         None => None,
     };
     let plan = Arc::new(plan);
-    // The first threads have one connection more where they cannot all have as many.
+    // If the connections cannot be distributed evenly, the first threads have one more each.
     let sizes: Vec<usize> = (0..threads).map(|index| (spec.connections as usize - index).div_ceil(threads)).collect();
     if let Some(limit) = file_limit().filter(|limit| *limit < u64::from(spec.connections) && plan.stages.is_none()) {
         let message =
@@ -73,12 +74,12 @@ fn prepare_with(spec: HttpSpec, forced: Option<Engine>, task: &Task) -> Result<B
     }
 }
 
-/// A load whose threads have opened their connections and wait.
+/// A load whose threads have opened their connections and wait for the start.
 struct HttpLoad {
     spec: HttpSpec,
     plan: Arc<Plan>,
     scripts: Option<LoadScripts>,
-    /// Requests that go out in one piece.
+    /// Requests that one write sends together.
     batch: u32,
     engine: (Engine, Option<String>),
     start_signal: Arc<StartSignal>,
@@ -146,12 +147,12 @@ impl HttpLoad {
         Ok(Box::new(load))
     }
 
-    /// Waits until every thread has tried all its connections; it is an error if none came up.
+    /// Waits until every thread has tried all its connections. It is an error if none of them is open.
     fn await_opened(&mut self, opened: &mpsc::Receiver<Opened>) -> Result<(), ErrorReport> {
         let mut all: Vec<Opened> = opened.iter().collect();
         info!(to = %self.plan.route, connected = all.iter().map(|one| one.up).sum::<usize>(), "connections opened");
         if all.len() < self.threads.len() {
-            // A thread ended instead of saying anything; its own error tells why.
+            // A thread ended without a message; its own error states the reason.
             self.start_signal.cancel();
             let ended: Vec<_> = self.threads.drain(..).filter_map(|thread| thread.join().ok()?.err()).collect();
             return Err(failed(ended.into_iter().next().unwrap_or_else(|| io::Error::other("a thread ended early"))));
@@ -168,7 +169,7 @@ impl HttpLoad {
 }
 
 impl Drop for HttpLoad {
-    /// Threads that wait for a start that never comes end.
+    /// Ends the threads that still wait for the start.
     fn drop(&mut self) {
         self.start_signal.cancel();
     }
@@ -190,7 +191,7 @@ impl Ready for HttpLoad {
         let reports: Vec<Option<WorkerReport>> = reports.collect::<io::Result<_>>().map_err(failed)?;
         let mut reports: Vec<WorkerReport> = reports.into_iter().flatten().collect();
         let ended_ns = reports.iter().filter_map(|report| report.tally.end_ns).max().unwrap_or(span.at_ns);
-        // The main state may look into the threads' until the very end.
+        // The main Lua state may read the states of the threads until the end.
         let _scripts: Vec<_> = reports.iter_mut().filter_map(|report| report.script.take()).collect();
         let engine = self.engine.clone();
         let mut outcome = report::outcome(&self.plan, span.at_ns, engine, reports, &self.counters, &state.collector);
@@ -225,7 +226,7 @@ fn failed(error: io::Error) -> ErrorReport {
 struct RunState {
     collector: Collector,
     latest: BTreeMap<usize, Snapshot>,
-    /// Each thread's answers per second over short stretches, which only scripts ask for.
+    /// Responses per second of each thread over short intervals; only scripts read them.
     rates: Histogram,
     answered: Vec<u64>,
     interval_ns: u64,
@@ -249,7 +250,7 @@ impl RunState {
         }
     }
 
-    /// Tells the task's progress until the last worker has handed over its last histograms.
+    /// Reports the task's progress until the last worker has sent its last histograms.
     fn watch(&mut self, load: &HttpLoad, task: &Task) {
         lower_priority();
         loop {

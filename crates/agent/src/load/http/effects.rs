@@ -1,5 +1,5 @@
-//! What a worker's connections do to the world: sockets over the thread's backend, counters, histograms. Owns the names of
-//! the system's errors and which local address a connection takes; decides nothing about requests.
+//! The side effects of a worker's connections: sockets over the thread's backend, counters, histograms. Owns the
+//! names of system errors and the choice of a connection's local address; decides nothing about requests.
 
 use std::io;
 use std::ops::Range;
@@ -18,16 +18,16 @@ use super::resolver::Resolver;
 use crate::failures::Failures;
 use crate::metering::{FlowCounters, Recorder};
 
-/// One connection of this many receives with the kernel's stamps.
+/// One connection in this many receives with kernel timestamps.
 const STAMPED_EVERY: usize = 64;
 
-/// See the file's head.
+/// The side effects of one worker's connections.
 pub struct WorkerEffects<B> {
-    /// How connections reach the server.
+    /// The route to the server.
     pub plan: Arc<Plan>,
-    /// Sockets.
+    /// The sockets.
     pub backend: B,
-    /// Looks names up, where each connection does so.
+    /// Resolves names, if each connection does so.
     pub resolver: Option<Resolver>,
     /// Histograms.
     pub recorder: Recorder,
@@ -35,17 +35,18 @@ pub struct WorkerEffects<B> {
     pub counters: Arc<FlowCounters>,
     /// Failures by name.
     pub failures: Failures,
-    /// How late paced requests were sent, from when they were due and a connection was free.
+    /// Lateness of paced requests: from when they were due and a connection was free until they were sent.
     pub late: Option<Histogram>,
-    /// Sockets of requests that are outstanding at the end.
+    /// Sockets with outstanding requests at the end.
     pub kept: Vec<Socket>,
-    /// Which local address the next connection takes.
+    /// The index of the local address that the next connection uses.
     pub next_bind: usize,
 }
 
 impl<B: IoBackend> WorkerEffects<B> {
-    /// Records how long bytes waited that the kernel stamped: what it had long before we read it is the generator's delay
-    /// and not the server's. They were read at `at_ns`, which is `due_ns` unless nothing is warm-up yet.
+    /// Records how long received bytes waited in the kernel before the read at `at_ns`. This delay is the
+    /// generator's, not the server's. `due_ns` is `None` before the load begins; the value then counts as measured,
+    /// not as warm-up.
     pub fn compare_with_stamp(&mut self, stamp_ns: u64, at_ns: u64, due_ns: Option<u64>) {
         let since_reading_ns = monotonic_ns().saturating_sub(at_ns);
         let waited_ns = realtime_ns().saturating_sub(stamp_ns).saturating_sub(since_reading_ns);
@@ -170,7 +171,7 @@ impl<B: IoBackend> Effects for WorkerEffects<B> {
     }
 }
 
-/// An error of the system as a connection counts it.
+/// Returns a system error as the failure that a connection counts.
 #[cold]
 pub fn failure(error: io::Error) -> Failure {
     Failure { name: failure_name(&error), detail: error.to_string() }
@@ -180,7 +181,7 @@ fn connect_failure(error: &io::Error, to: &impl std::fmt::Display) -> Failure {
     Failure { name: failure_name(error), detail: format!("connecting to {to}: {error}") }
 }
 
-/// The name under which an error of the system is counted.
+/// Returns the name under which a system error is counted.
 fn failure_name(error: &io::Error) -> &'static str {
     match crate::events::error_code(error) {
         "connection_reset" | "broken_pipe" | "connection_aborted" => "reset",

@@ -14,11 +14,12 @@ pub use self::backend::{Completion, IoBackend};
 pub use self::epoll::EpollBackend;
 pub use self::uring::UringBackend;
 
-/// Name of the environment variable that forces an engine: for tests and comparisons.
+/// The environment variable that forces an engine, for tests and comparisons.
 const FORCED: &str = "LEADLINE_HTTP_ENGINE";
 
-/// Waits of up to this long are spent awake, ns. Falling asleep, a timer, and waking up cost 12 µs of CPU time and the
-/// same in lateness, more on virtual machines, whose hypervisor is asked for each: so sleeping spares next to nothing here.
+/// Waits of up to this long are busy-waits, ns. A sleep with a timer costs 12 µs of CPU time and 12 µs of lateness,
+/// and more on virtual machines, where each one goes through the hypervisor. A sleep for a shorter time therefore
+/// saves almost nothing.
 const AWAKE_NS: u64 = 25_000;
 
 /// How threads wait for their sockets.
@@ -31,7 +32,7 @@ pub enum Engine {
 }
 
 impl Engine {
-    /// The name that a result has.
+    /// The engine's name in a result.
     pub fn name(self) -> &'static str {
         match self {
             Engine::IoUring => "io_uring",
@@ -39,26 +40,26 @@ impl Engine {
         }
     }
 
-    /// What the environment asks for, if it does.
+    /// Returns the engine that the environment variable forces, if it does.
     pub fn forced() -> Option<Self> {
         let name = std::env::var(FORCED).ok()?;
         [Engine::IoUring, Engine::Epoll].into_iter().find(|engine| engine.name() == name)
     }
 }
 
-/// The threads' backends.
+/// The backends of all threads.
 pub enum IoBackends {
-    /// By io_uring.
+    /// Backends over io_uring.
     IoUring(Vec<UringBackend>),
-    /// By epoll, and why not by io_uring.
+    /// Backends over epoll, and the reason why io_uring is not used.
     Epoll(Vec<EpollBackend>, String),
 }
 
 impl IoBackends {
-    /// A backend for each thread with so many connections: by io_uring where it is to be had for all of them, by epoll where
-    /// it is missing or forbidden, or asked for.
+    /// Returns a backend for each thread with this many connections: over io_uring if it is available for all of
+    /// them, over epoll if it is missing, forbidden or not requested.
     ///
-    /// Short waits are spent awake where a CPU is left to whoever answers.
+    /// Short waits are busy-waits only if at least one CPU is left for the server.
     pub fn new(payload: &Arc<[u8]>, connections: &[usize], forced: Option<Engine>) -> io::Result<Self> {
         let awake_ns = if connections.len() < cpus_online() { AWAKE_NS } else { 0 };
         let reason = match forced {
@@ -75,7 +76,7 @@ impl IoBackends {
     }
 }
 
-/// What an error of setting io_uring up means and what would help.
+/// Returns what an error of io_uring's setup means, and what helps.
 fn why_not(error: &io::Error) -> String {
     match error.raw_os_error() {
         Some(libc::ENOSYS) => "this kernel has no io_uring".to_owned(),

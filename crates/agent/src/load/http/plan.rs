@@ -1,5 +1,6 @@
-//! What all connections of a load have in common, out of its specification. Owns every check of what was asked for; what
-//! passes cannot fail later for being wrong. Looks names up once, unless each connection is to do so itself.
+//! The plan of a load: everything that its connections have in common, made of its specification. Owns every check of
+//! the specification, so that later steps cannot fail because of a bad value. Resolves names once, unless each
+//! connection is to do so itself.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -18,55 +19,55 @@ use leadline_wire::{DnsPolicy, ErrorReport, HttpRequest, HttpSpec, IpVersion, Tl
 use crate::events::input_error;
 use crate::load::session::{parse_bind, resolve_all, resolve_host};
 
-/// See the file's head.
+/// The common part of a load's connections.
 pub struct Plan {
-    /// Requests, limits and TLS, as the connections know them.
+    /// Requests, limits and TLS, in the form that connections use.
     pub settings: Arc<Settings>,
-    /// How connections reach the server.
+    /// The route to the server.
     pub route: Route,
-    /// When requests are due; as fast as answers come where absent.
+    /// When requests are due; a closed loop if absent.
     pub stages: Option<Stages>,
 }
 
-/// How connections reach the server.
+/// The route from a connection to its server.
 pub struct Route {
-    /// Where connections go.
+    /// The destination.
     pub destination: Destination,
-    /// Local addresses that they take in turn.
+    /// Local addresses, which connections use in turn.
     pub binds: Vec<IpAddr>,
-    /// Their options.
+    /// Socket options.
     pub options: TcpOptions,
 }
 
-/// Where connections go.
+/// The destination of connections.
 pub enum Destination {
-    /// To what was found before the start.
+    /// An address that was resolved before the start.
     Resolved(Remote, Option<Lookup>),
-    /// To what a name means each time.
+    /// A name that each connection resolves.
     PerConnection(Name),
 }
 
-/// What asking for a name gave.
+/// The result of a name's resolution.
 pub struct Lookup {
     /// How long it took, ns.
     pub took_ns: u64,
-    /// Its addresses besides the one that connections go to.
+    /// The addresses that connections do not use.
     pub others: Vec<SocketAddr>,
 }
 
-/// A name to ask for.
+/// A name to resolve.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Name {
-    /// Host.
+    /// The host.
     pub host: String,
-    /// Port.
+    /// The port.
     pub port: u16,
-    /// Only this family.
+    /// The required address family.
     pub ip_version: Option<IpVersion>,
 }
 
 impl Name {
-    /// Ask the system; blocks.
+    /// Resolves the name with the system's resolver; blocks.
     pub fn look_up(&self) -> Result<SocketAddr, ErrorReport> {
         resolve_host(&self.host, self.port, self.ip_version)
     }
@@ -82,7 +83,7 @@ impl std::fmt::Display for Route {
 }
 
 impl Plan {
-    /// Check and prepare what was asked for.
+    /// Checks the specification, and resolves its names.
     pub fn new(spec: &HttpSpec) -> Result<Self, ErrorReport> {
         let timeouts = &spec.timeouts;
         if [spec.connections, spec.threads, timeouts.response_ms, timeouts.connect_ms].contains(&0) {
@@ -134,8 +135,7 @@ impl Plan {
         Ok(Self { settings: Arc::new(settings), route, stages: stages(spec)? })
     }
 
-    /// Sends this request again and again, instead of those that were asked for, and connects to `address` where that is
-    /// given.
+    /// Replaces the specified requests by these, and the resolved address by `address` if there is one.
     pub fn replace_requests(&mut self, requests: RequestSet, address: Option<SocketAddr>) {
         if let (Some(address), Destination::Resolved(Remote::Inet(known), _)) = (address, &mut self.route.destination) {
             *known = address;
@@ -171,7 +171,7 @@ struct Proxy {
 
 impl Proxy {
     fn parse(text: &str) -> Result<Self, ErrorReport> {
-        // The text may hold a password, so no message repeats it.
+        // The text may hold a password; no message repeats it.
         let bad =
             |what: &str| input_error("bad_proxy", format!("proxy: {what}; write http://[USER:PASSWORD@]HOST:PORT"));
         let rest = text.strip_prefix("http://").ok_or_else(|| bad("it does not begin with http://"))?;
@@ -181,7 +181,7 @@ impl Proxy {
         Ok(Self { url, authorization })
     }
 
-    /// Asks for a tunnel (RFC 9110, 9.3.6).
+    /// Returns the request for a tunnel (RFC 9110, 9.3.6).
     fn connect_request(&self, origin: &Url) -> Vec<u8> {
         let to = origin.host_and_port();
         let authorization = self.authorization.as_ref();

@@ -1,7 +1,8 @@
-//! The threads' figures as one outcome. Every request that fell due is in exactly one of `responses`, `unanswered` (it
-//! was out whole when the time was over), `unsent` (it was not) and the errors; failed attempts to connect are errors
-//! without a request. `latency` holds one value for each answer; `latency_censored` holds the age of each request that timed
-//! out, was outstanding at the end or was never sent: its latency is at least that.
+//! The outcome of a load, from the figures of its threads. Every request that was due is in exactly one of
+//! `responses`, `unanswered` (sent completely, and outstanding at the end), `unsent` (not sent completely at the end)
+//! and the errors. Failed connection attempts are errors without a request. `latency` holds one value for each
+//! response. `latency_censored` holds the age of each request that timed out, was outstanding at the end or was never
+//! sent: its latency is at least this age.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,41 +22,41 @@ use super::scripted::Scripted;
 use crate::failures::Failures;
 use crate::metering::{Collector, FlowCounters};
 
-/// What a worker leaves.
+/// A worker's report at its end.
 pub struct WorkerReport {
-    /// What its thread cost, from the start to the end.
+    /// The cost of its thread, from the start to the end.
     pub thread: ThreadReport,
-    /// What it counted besides what the reporter reads.
+    /// Its counts apart from those of `FlowCounters`.
     pub tally: Tally,
-    /// What went wrong.
+    /// Its failures.
     pub failures: Failures,
-    /// What the kernel knew of the connections that were open at the end.
+    /// TCP figures of the connections that were open at the end.
     pub tcp: TcpSummary,
-    /// Requests that fell due.
+    /// Requests that were due.
     pub due: u64,
-    /// From when it was due and a connection was free to sent, where requests are paced.
+    /// Lateness of paced requests: from when they were due and a connection was free until they were sent.
     pub late: Option<Histogram>,
-    /// The thread's script, which its main state may still look into.
+    /// The thread's script, which the main Lua state may still read.
     pub script: Option<Box<Scripted>>,
 }
 
-/// How a worker stands in the middle of the load.
+/// The state of a worker during the load.
 pub struct Snapshot {
-    /// Which one.
+    /// The worker's number.
     pub worker: usize,
     /// Its counts.
     pub tally: Tally,
-    /// Requests that have fallen due.
+    /// Requests that have been due.
     pub due: u64,
-    /// Connections that are open.
+    /// Open connections.
     pub connections: u64,
     /// Failures by name.
     pub errors: BTreeMap<String, u64>,
-    /// What its thread has cost.
+    /// The cost of its thread so far.
     pub thread: ThreadReport,
 }
 
-/// The open connections' TCP figures.
+/// TCP figures of the open connections.
 #[derive(Default)]
 pub struct TcpSummary {
     retransmits: Option<u64>,
@@ -64,7 +65,7 @@ pub struct TcpSummary {
 }
 
 impl TcpSummary {
-    /// Asks the kernel for each connection.
+    /// Reads the kernel's TCP figures of each connection.
     pub fn of<'s>(sockets: impl Iterator<Item = &'s Socket>) -> Self {
         let mut summary = Self::default();
         let (mut rtt_sum_us, mut count) = (0, 0);
@@ -83,7 +84,7 @@ impl TcpSummary {
     }
 }
 
-/// The whole load's figures.
+/// Returns the outcome of the whole load.
 pub fn outcome(
     plan: &Plan,
     at_ns: u64,
@@ -110,7 +111,7 @@ pub fn outcome(
         threads.push(report.thread);
     }
     counts.histogram_overflow = unless_zero(collector.overflow());
-    // The stretch that the threads' CPU times are of.
+    // The time that the threads' CPU times cover.
     let wall_s = threads.iter().map(|thread: &ThreadReport| thread.wall_s).fold(0.0, f64::max);
     let histograms = collector.totals();
     let (engine, engine_reason) = engine;
@@ -129,7 +130,7 @@ pub fn outcome(
     Outcome { flows, histograms, errors, error_examples, generator, receiver: None, counts, tunnel: None, crypto: None }
 }
 
-/// How the load stands, from the latest word of each worker that has spoken.
+/// Returns the state of the load, from the latest snapshot of each worker that has published one.
 pub fn standing(snapshots: &BTreeMap<usize, Snapshot>, counters: &[Arc<FlowCounters>]) -> Standing {
     let (mut counts, mut errors, mut threads) = (HttpCounts::default(), BTreeMap::new(), Vec::new());
     for (worker, snapshot) in snapshots {
@@ -143,14 +144,15 @@ pub fn standing(snapshots: &BTreeMap<usize, Snapshot>, counters: &[Arc<FlowCount
     Standing { counts: Counts::Http(Box::new(counts)), errors, threads }
 }
 
-/// `None` for closed loops, whose requests are never due before they can be sent.
+/// Returns `None` for closed loops, whose requests are never due before they can be sent.
 fn late_p99_us(reports: &[WorkerReport]) -> Option<f64> {
     let mut all = Histogram::new();
     reports.iter().filter_map(|report| report.late.as_ref()).for_each(|late| all.merge(late));
     all.quantile_ns(0.99).map(|late_ns| late_ns as f64 / 1e3)
 }
 
-/// What hardly ever happens is left out where it did not, and so is TLS of a load without it.
+/// Returns a worker's counts. Rare counters without an event are left out, and so are the TLS counters of a load
+/// without TLS.
 fn worker_counts(tally: &Tally, due: u64, counters: &FlowCounters) -> HttpCounts {
     let has_tls = tally.tls_full + tally.tls_resumed > 0;
     HttpCounts {

@@ -1,6 +1,6 @@
-//! Looks a name up for each connection, on a thread of its own, since the system's resolver blocks. Owns the thread and
-//! the order of questions, of which each connection has one at a time, so that a name server that hangs lets none pile up;
-//! the time that an answer took is measured where it is waited for.
+//! Resolves a name for each connection on a separate thread, because the system's resolver blocks. Owns the thread
+//! and the order of queries. Each connection has at most one query there, so that queries do not pile up behind a
+//! name server that hangs. The resolving thread measures the time of each query.
 
 use std::net::SocketAddr;
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -9,33 +9,33 @@ use leadline_sys::clock::monotonic_ns;
 
 use super::plan::{Destination, Name};
 
-/// How often answers are looked for while some are awaited, ns.
+/// How often responses are polled while queries are outstanding, ns.
 const POLL_NS: u64 = 500_000;
 
-/// An answer.
+/// The result of a query.
 pub struct Resolved {
-    /// For which connection, and in which of its lives.
+    /// The connection, and its epoch when it asked.
     pub index: usize,
     pub epoch: u32,
-    /// The address, or why there is none.
+    /// The address, or the error message.
     pub address: Result<SocketAddr, String>,
-    /// How long it took, ns.
+    /// How long the query took, ns.
     pub took_ns: u64,
 }
 
 struct Query {
     index: usize,
     epoch: u32,
-    /// The answer is of no use from then on, ns.
+    /// The result is useless after this instant, ns.
     until_ns: u64,
 }
 
-/// What a connection has asked.
+/// The queries of one connection.
 #[derive(Default)]
 struct PendingQuery {
-    /// Whether the thread has a question of it.
+    /// Whether the thread holds a query of this connection.
     is_out: bool,
-    /// What it has asked since, which the thread gets once it is done with the former.
+    /// A newer query, which the thread gets after the current one.
     next: Option<Query>,
 }
 
@@ -43,14 +43,14 @@ struct PendingQuery {
 pub struct Resolver {
     queries: Sender<Query>,
     answers: Receiver<Resolved>,
-    /// By connection.
+    /// The state of each connection's queries.
     pending: Vec<PendingQuery>,
-    /// Questions that the thread has: one of each connection at most.
+    /// Outstanding queries: one for each connection at most.
     awaited: usize,
 }
 
 impl Resolver {
-    /// Where connections go to a name that is asked for each time.
+    /// Returns a resolver if each connection is to resolve the name.
     pub fn of(destination: &Destination, connections: usize) -> Option<Self> {
         let Destination::PerConnection(name) = destination else { return None };
         let name: Name = name.clone();
@@ -63,7 +63,7 @@ impl Resolver {
         std::thread::spawn(move || {
             for Query { index, epoch, until_ns } in received {
                 let began_ns = monotonic_ns();
-                // Its connection has given up by then; looking up all the same would keep those waiting that have not.
+                // The connection has given up by then; resolving its query would delay the others.
                 let address = if began_ns < until_ns { look_up() } else { Err("it was asked for too late".to_owned()) };
                 let took_ns = monotonic_ns() - began_ns;
                 if replies.send(Resolved { index, epoch, address, took_ns }).is_err() {
@@ -74,7 +74,8 @@ impl Resolver {
         Self { queries, answers, pending: (0..connections).map(|_| PendingQuery::default()).collect(), awaited: 0 }
     }
 
-    /// Ask for a connection; the answer is of no use after `until_ns`. What the connection asked before gets none any more.
+    /// Queues a query of a connection; its result is useless after `until_ns`. An earlier query of the connection
+    /// gets no result.
     pub fn ask(&mut self, index: usize, epoch: u32, until_ns: u64) {
         let query = Query { index, epoch, until_ns };
         if self.pending[index].is_out {
@@ -84,7 +85,7 @@ impl Resolver {
         }
     }
 
-    /// The next answer that is there.
+    /// Returns the next result, if there is one.
     pub fn answer(&mut self) -> Option<Resolved> {
         loop {
             let answer = self.answers.try_recv().ok()?;
@@ -92,21 +93,21 @@ impl Resolver {
             let pending = &mut self.pending[answer.index];
             pending.is_out = false;
             match pending.next.take() {
-                // The connection began again while it waited for this one.
+                // The connection asked again while this query was outstanding.
                 Some(next) => self.forward(next),
                 None => return Some(answer),
             }
         }
     }
 
-    /// When to look for answers again, ns; `None` where none is awaited.
+    /// When to poll for results again, ns; `None` if no query is outstanding.
     pub fn next_poll_ns(&self, now_ns: u64) -> Option<u64> {
         (self.awaited > 0).then_some(now_ns + POLL_NS)
     }
 
     fn forward(&mut self, query: Query) {
         let index = query.index;
-        // The thread ends only when this does.
+        // The thread ends only when this resolver does.
         if self.queries.send(query).is_ok() {
             self.pending[index].is_out = true;
             self.awaited += 1;
@@ -126,7 +127,7 @@ mod tests {
     const CONNECTIONS: usize = 3;
     const ADDRESS: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 80);
 
-    /// A resolver whose name server hangs until the sender is dropped, and how often that was asked.
+    /// Returns a resolver whose name server hangs until the sender is dropped, and the counter of its lookups.
     fn hanging() -> (Resolver, Sender<()>, Arc<AtomicUsize>) {
         let (resume, hangs) = mpsc::channel::<()>();
         let lookups = Arc::new(AtomicUsize::new(0));
@@ -139,7 +140,7 @@ mod tests {
         (resolver, resume, lookups)
     }
 
-    /// Every answer until none is awaited.
+    /// Returns every result until no query is outstanding.
     fn answers(resolver: &mut Resolver) -> Vec<Resolved> {
         let mut resolved = Vec::new();
         while resolver.next_poll_ns(0).is_some() {

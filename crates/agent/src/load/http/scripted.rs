@@ -1,5 +1,5 @@
-//! wrk's scripts as a source of requests: the script's states belong to `leadline_script`; here they meet real sockets, the
-//! load's threads and the agent's events.
+//! wrk's scripts as a source of requests. `leadline_script` owns the Lua states; this module connects them to
+//! sockets, to the load's threads and to the agent's events.
 
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,7 +17,7 @@ use super::plan::{Destination, Plan};
 use crate::events::input_error;
 use crate::task::Task;
 
-/// One thread's script.
+/// The script of one thread.
 pub struct Scripted(ThreadScript);
 
 impl Script for Scripted {
@@ -66,16 +66,17 @@ impl Script for Scripted {
     }
 }
 
-/// A load's script: one state per thread, and the main state that reports at the end.
+/// The script of a load: one state per thread, and the main state, which reports at the end.
 pub struct LoadScripts {
     main: Main,
     printed: Arc<ScriptOutput>,
-    /// One for each thread; none where the script says the same always, which needs no script.
+    /// One for each thread; `None` if the script always makes the same request and is therefore not run.
     pub threads: Option<Vec<Scripted>>,
 }
 
 impl LoadScripts {
-    /// Runs the script's file, `setup` and `init`. A script that always makes the same request becomes the plan's.
+    /// Runs the script's file, `setup` and `init`. If a script always makes the same request, the plan sends it
+    /// without the script.
     pub fn new(
         script: &HttpScript,
         spec: &HttpSpec,
@@ -110,7 +111,7 @@ impl LoadScripts {
         Ok(Self { main, printed, threads })
     }
 
-    /// Runs the script's `done` and flushes its last line.
+    /// Runs the script's `done`, and sends its last line.
     pub fn done(mut self, outcome: &mut Outcome, duration_ns: u64, latency: &Histogram, rates: &Histogram) {
         let summary = summary(outcome, duration_ns);
         if let Err(error) = self.main.done(&summary, latency, rates) {
@@ -126,7 +127,7 @@ fn origin(spec: &HttpSpec, plan: &Plan) -> Result<Origin, ErrorReport> {
         return Err(input_error("bad_http", "a script needs a URL"));
     };
     let url = &source.url;
-    // wrk knows a port only where the URL names one.
+    // wrk passes a port to the script only if the URL contains one.
     let authority =
         request.url.split("://").nth(1).unwrap_or_default().split(['/', '?', '#']).next().unwrap_or_default();
     let names_port = authority.rsplit_once(':').is_some_and(|(before, port)| {
@@ -153,7 +154,7 @@ fn origin(spec: &HttpSpec, plan: &Plan) -> Result<Origin, ErrorReport> {
     })
 }
 
-/// In wrk's five classes.
+/// Returns the outcome in wrk's five classes of errors.
 fn summary(outcome: &Outcome, duration_ns: u64) -> Summary {
     let count = |name: &str| outcome.counts.get(name).copied().unwrap_or(0);
     let mut summary = Summary {
@@ -176,13 +177,13 @@ fn summary(outcome: &Outcome, duration_ns: u64) -> Summary {
     summary
 }
 
-/// A script's output as events: one for each line.
+/// The output of a script, as one event for each line.
 struct ScriptOutput {
     task: Task,
     line: Mutex<String>,
 }
 
-/// A line longer than this is said in pieces, bytes.
+/// A longer line is sent in pieces of this size, bytes.
 const LINE_BYTES: usize = 4096;
 
 impl ScriptOutput {
@@ -213,10 +214,10 @@ impl ScriptOutput {
     }
 }
 
-/// This host, for `wrk.lookup` and `wrk.connect`.
+/// This host's network, for `wrk.lookup` and `wrk.connect`.
 struct HostNetwork;
 
-/// How long a script's own connection may take.
+/// The time limit for a connection that a script opens.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Network for HostNetwork {

@@ -1,4 +1,5 @@
-//! Closes a load's last connections so that both sides have counted the same. Owns nothing that is measured: the time is over.
+//! Closes a load's last connections in such a way that both sides have counted the same requests. Nothing is measured
+//! here: the load's time is over.
 
 use std::io::{self, Read};
 use std::net::Shutdown;
@@ -7,16 +8,17 @@ use leadline_sys::clock::monotonic_ns;
 use leadline_sys::poll::{Interest, Poll};
 use socket2::Socket;
 
-/// How long answers are still taken in after the end, ns, as closing at once would reset what the server has yet to read.
+/// How long responses are still read after the end, ns. Closing at once would reset requests that the server has not
+/// read.
 const SETTLE_NS: u64 = 1_000_000_000;
 /// Ready connections per wait.
 const BATCH: usize = 512;
-/// One read takes at most this much, bytes.
+/// The maximum that one read takes, bytes.
 const BUFFER_BYTES: usize = 64 * 1024;
 
-/// Ends connections whose answers are still under way: tells the server that no more will come, and takes in what it
-/// says. Closing with answers unread would reset the connection, and requests that the server has not read would be
-/// counted here and not there.
+/// Closes connections with outstanding responses: ends the sending side, then reads until the server closes. Closing
+/// with unread responses would reset the connection, and requests that the server has not read would be counted here
+/// and not there.
 pub fn settle(outstanding: Vec<Socket>) -> io::Result<()> {
     if outstanding.is_empty() {
         return Ok(());
@@ -25,7 +27,7 @@ pub fn settle(outstanding: Vec<Socket>) -> io::Result<()> {
     let mut poll = Poll::new(BATCH)?;
     let mut open: Vec<Option<Socket>> = Vec::with_capacity(outstanding.len());
     for (index, socket) in outstanding.into_iter().enumerate() {
-        // Fails only where the connection has gone, which the first read tells.
+        // This fails only if the connection is gone, which the first read reports.
         let _ = socket.shutdown(Shutdown::Write);
         poll.add(&socket, index as u64, Interest::Read)?;
         open.push(Some(socket));

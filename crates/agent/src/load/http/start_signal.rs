@@ -1,5 +1,5 @@
-//! How a load's threads learn that they are to begin, or that they are not wanted any more; and what they say once their
-//! connections are open.
+//! The signal by which a load's threads learn that they begin or that the load is cancelled, and the threads' report
+//! after their connections are open.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -10,28 +10,28 @@ use crate::control_signal::ControlSignal;
 use crate::failures::Failures;
 use crate::flows::Span;
 
-/// What a thread reached before the start.
+/// A thread's report before the start.
 pub struct Opened {
-    /// Connections that are up.
+    /// Open connections.
     pub up: usize,
-    /// What went wrong with the others.
+    /// The failures of the other connections.
     pub failures: Failures,
 }
 
-/// What begins.
+/// The parameters of a load that begins.
 #[derive(Clone)]
 pub struct Begin {
-    /// From when to when.
+    /// The load's time.
     pub span: Span,
-    /// What is due before this is warm-up, ns.
+    /// Requests that are due before this instant are warm-up, ns.
     pub warm_until_ns: u64,
-    /// Stops it early.
+    /// Stops the load early.
     pub signal: Arc<ControlSignal>,
-    /// The requests of thread so-and-so.
+    /// Returns the schedule of the thread with that index.
     pub schedule: Arc<dyn Fn(usize) -> Schedule + Send + Sync>,
 }
 
-/// One load's signal.
+/// The start signal of one load.
 #[derive(Default)]
 pub struct StartSignal {
     begin: OnceLock<Begin>,
@@ -39,22 +39,22 @@ pub struct StartSignal {
 }
 
 impl StartSignal {
-    /// Let the threads begin.
+    /// Starts the threads.
     pub fn give(&self, begin: Begin) {
         let _ = self.begin.set(begin);
     }
 
-    /// What begins, once that is known.
+    /// Returns the parameters of the load, once it begins.
     pub fn begin(&self) -> Option<Begin> {
         self.begin.get().cloned()
     }
 
-    /// Let the threads end that have not begun.
+    /// Ends the threads that have not begun.
     pub fn cancel(&self) {
         self.cancelled.store(true, Ordering::Relaxed);
     }
 
-    /// Whether nobody wants the load any more.
+    /// Returns whether the load was cancelled before it began.
     pub fn is_cancelled(&self) -> bool {
         self.cancelled.load(Ordering::Relaxed)
     }

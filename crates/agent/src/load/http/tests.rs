@@ -1,6 +1,6 @@
-//! The loops against real sockets on loopback: our own responder, and servers that misbehave in one way each. What is
-//! asserted are counts, which do not depend on how fast anything was. Every other end that a request can have is tested with
-//! the machine, in virtual time, in `leadline_http::client`.
+//! The loops against real sockets on loopback: the agent's own responder, and servers that misbehave in one way each.
+//! The tests compare counts, which do not depend on speed. Every other end of a request is tested with the machine in
+//! virtual time, in `leadline_http::client`.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -77,7 +77,7 @@ fn request(server: SocketAddr, target: &str) -> HttpRequest {
     }
 }
 
-/// So many requests a second for longer than any test.
+/// Returns a rate of this many requests per second that lasts longer than any test.
 fn rate(per_s: f64) -> Vec<RateStage> {
     vec![RateStage { from_per_s: per_s, to_per_s: per_s, duration_ms: 30_000 }]
 }
@@ -105,7 +105,7 @@ fn listener() -> (TcpListener, SocketAddr) {
     (listener, address)
 }
 
-/// Our own responder; the signal stops it.
+/// Starts the agent's own responder; the signal stops it.
 fn responder() -> (SocketAddr, Arc<ControlSignal>) {
     let (listener, address) = listener();
     let signal = Arc::new(ControlSignal::default());
@@ -113,7 +113,7 @@ fn responder() -> (SocketAddr, Arc<ControlSignal>) {
     (address, signal)
 }
 
-/// A server that does the same with every connection, on a thread that lives as long as the tests.
+/// Starts a server that treats every connection alike, on a thread that lives as long as the tests.
 fn server(behave: impl Fn(TcpStream) + Copy + Send + 'static) -> SocketAddr {
     let (listener, address) = listener();
     std::thread::spawn(move || {
@@ -124,7 +124,7 @@ fn server(behave: impl Fn(TcpStream) + Copy + Send + 'static) -> SocketAddr {
     address
 }
 
-/// Reads one request whole: ours end with an empty line.
+/// Reads one complete request; requests of these tests end with an empty line.
 fn read_request(socket: &mut TcpStream) -> bool {
     let mut request = Vec::new();
     let mut byte = [0];
@@ -147,7 +147,8 @@ fn server_counts(server: SocketAddr) -> BTreeMap<String, u64> {
     stats.into_iter().filter_map(|(name, value)| Some((name, value.as_u64()?))).collect()
 }
 
-/// Its counters, once it has read so many requests: what was under way at a load's end may still be on its way to it.
+/// Returns the server's counters once it has read this many requests: at the end of a load, requests may still be in
+/// transit.
 fn server_counts_after(server: SocketAddr, requests: u64) -> BTreeMap<String, u64> {
     let deadline_ns = clock::monotonic_ns() + 180_000_000_000;
     loop {
@@ -163,7 +164,7 @@ fn histogram_count(outcome: &Outcome, metric: &str) -> u64 {
     outcome.histograms.iter().filter(|histogram| histogram.metric == metric).map(|histogram| histogram.count).sum()
 }
 
-/// Every request that fell due is in exactly one account.
+/// Asserts that every request that was due is counted exactly once.
 fn assert_accounted(outcome: &Outcome) {
     let counts = &outcome.counts;
     let requests_failed: u64 = outcome.errors.values().sum();
@@ -209,7 +210,7 @@ fn an_open_loop_sends_what_is_due(engine: Engine) {
 }
 
 fn requests_due_just_before_the_end_are_sent(engine: Engine) {
-    // The second request falls due a quarter of a microsecond before the end, which no wait ends in time for.
+    // The second request is due a quarter of a microsecond before the end; no wait ends early enough for it.
     let (address, signal) = responder();
     let two = HttpSpec { rate: rate(20.0001), duration_ms: 50, threads: 1, ..spec(address, None) };
     let before_ns = clock::monotonic_ns();
@@ -217,7 +218,7 @@ fn requests_due_just_before_the_end_are_sent(engine: Engine) {
     let took_ns = clock::monotonic_ns() - before_ns;
     let sent = outcome.counts["requests_sent"];
     assert_eq!((outcome.counts["requests_due"], sent + outcome.counts["unsent"]), (2, 2));
-    // What a thread that may not run comes to a tenth of a second too late for is told, and not sent.
+    // A request is counted and not sent if its thread could not run until a tenth of a second after the end.
     assert!(sent == 2 || took_ns > 150_000_000, "{outcome:?}");
     assert_eq!(outcome.counts["responses"] + outcome.counts["unanswered"], sent);
     assert_eq!(server_counts_after(address, sent)["requests"], sent);
@@ -285,7 +286,7 @@ fn each_server_misbehaviour_has_its_error_name(engine: Engine) {
         let outcome = run(engine, HttpSpec { timeouts, ..spec(address, Some(9)) });
         assert_eq!(outcome.errors, BTreeMap::from([(name.to_owned(), 9)]));
         assert_eq!((outcome.counts["responses"], outcome.counts["requests_sent"]), (0, 9), "{name}");
-        assert!(outcome.counts["connections_opened"] >= 9, "a failed connection is opened anew");
+        assert!(outcome.counts["connections_opened"] >= 9, "a failed connection is opened again");
         let aged = if name == "response_timeout" { 9 } else { 0 };
         for (metric, count) in [("latency", 0), ("latency_censored", aged), ("service_censored", aged)] {
             assert_eq!(histogram_count(&outcome, metric), count, "{name} {metric}");
@@ -331,7 +332,7 @@ fn more_connections_than_one_batch_all_open(engine: Engine) {
 
 #[test]
 fn bad_input_and_a_server_that_is_not_there_fail_before_the_start() {
-    // Nobody but root listens there, and no connection comes from there.
+    // Only root may listen on this port, and no connection comes from it.
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
     let task = task(Arc::default());
     let code = |spec: HttpSpec| prepare(spec, &task).err().map(|error| error.code).unwrap_or_default();

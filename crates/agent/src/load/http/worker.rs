@@ -1,8 +1,8 @@
-//! One thread's loop: it waits for its sockets, hands what happened to the machine of its connections
-//! ([`leadline_http::client`]), and waits again until the next timer at the latest. Owns the thread's life from opening the
-//! connections to its report. On the way of a request there is no allocation, no formatting and no lock: over epoll two
-//! system calls, two looks at the clock and its share of one wait; over io_uring its share of one system call and of two
-//! looks at the clock.
+//! One thread's loop: it waits for its sockets, passes their events to the machine of its connections
+//! ([`leadline_http::client`]), and waits again until the next timer at the latest. Owns the thread from the opening
+//! of the connections to its report. A request causes no allocation, no formatting and no lock. Over epoll it costs
+//! two system calls, two clock reads and its share of one wait; over io_uring its share of one system call and of two
+//! clock reads.
 
 use std::io;
 use std::sync::{mpsc, Arc};
@@ -26,24 +26,24 @@ use crate::failures::Failures;
 use crate::flows::{Span, TURN_NS};
 use crate::metering::{FlowCounters, Latest, Recorder, ThreadMeter, ROLL_NS};
 
-/// How long all connections of a thread together may take to open, ns.
+/// The time limit for the opening of all connections of a thread, ns.
 const LONGEST_OPENING_NS: u64 = 8_000_000_000;
-/// The longest wait between looks at whether the load is to start, ns.
+/// The longest interval between checks for the start, ns.
 const START_POLL_NS: u64 = 2_000_000;
-/// How long what fell due before an open loop's end is still sent after it, ns.
+/// How long after an open loop's end requests that were due before it are still sent, ns.
 const LONGEST_CATCH_UP_NS: u64 = 100_000_000;
 
-/// One thread's connections.
+/// The connections of one thread.
 pub struct Worker<B> {
     pool: ConnectionPool<Scripted>,
     effects: WorkerEffects<B>,
-    /// When the next snapshot is published, ns; at once where absent.
+    /// When the next snapshot is published, ns; at once if absent.
     next_snapshot_ns: Option<u64>,
     snapshots: Arc<Latest<Snapshot>>,
     number: usize,
 }
 
-/// What a worker is made of.
+/// The parts of which a worker is made.
 pub struct Parts<B> {
     pub plan: Arc<Plan>,
     pub backend: B,
@@ -51,14 +51,14 @@ pub struct Parts<B> {
     pub recorder: Recorder,
     pub counters: Arc<FlowCounters>,
     pub snapshots: Arc<Latest<Snapshot>>,
-    /// Which thread it is.
+    /// The thread's index.
     pub number: usize,
-    /// How many connections it has.
+    /// The number of its connections.
     pub connections: usize,
 }
 
 impl<B: IoBackend> Worker<B> {
-    /// A worker whose connections are all unused.
+    /// Returns a worker whose connections are all unused.
     pub fn new(parts: Parts<B>) -> Self {
         let Parts { plan, backend, source, recorder, counters, snapshots, number, connections } = parts;
         Self {
@@ -80,8 +80,8 @@ impl<B: IoBackend> Worker<B> {
         }
     }
 
-    /// The thread's whole life: open connections, say how that went, and drive requests over them once `start_signal` says
-    /// so.
+    /// Runs the whole thread: opens the connections, reports the result to `opened`, and sends requests after
+    /// `start_signal`.
     pub fn run_thread(
         mut self,
         start_signal: &StartSignal,
@@ -90,7 +90,8 @@ impl<B: IoBackend> Worker<B> {
         minimize_timer_slack();
         self.effects.backend.begin()?;
         if let Some(tls) = &self.effects.plan.settings.tls {
-            // A thread's source of random numbers takes long to begin, which is no connection's time.
+            // The first use of a thread's random number generator is slow; this time must not count towards a
+            // connection.
             drop(TlsClient::new(tls));
         }
         self.open(start_signal)?;
@@ -100,14 +101,14 @@ impl<B: IoBackend> Worker<B> {
         self.run(begin).map(Some)
     }
 
-    /// Opens all connections, or those that an open loop begins with; tries each of them once.
+    /// Opens all connections, or the initial ones of an open loop. Tries each of them once.
     fn open(&mut self, start_signal: &StartSignal) -> io::Result<()> {
         let deadline_ns = monotonic_ns() + LONGEST_OPENING_NS;
         self.pool.open_first(&mut self.effects);
         loop {
             let now_ns = monotonic_ns();
-            // What could not be opened is tried again later, which is not waited for here; nor is what is left after the
-            // longest time, which is opened while the load runs.
+            // Failed connections are tried again later, and connections that are left after the time limit are opened
+            // while the load runs; neither is waited for here.
             if self.pool.has_tried_all() || now_ns >= deadline_ns || start_signal.is_cancelled() {
                 return Ok(());
             }
@@ -156,27 +157,29 @@ impl<B: IoBackend> Worker<B> {
         Ok(self.finish(now_ns, span, thread))
     }
 
-    /// Sends what fell due in an open loop's last wait, which lasted beyond the end; returns what time it is then.
+    /// Sends the requests that became due during an open loop's last wait, which lasted beyond the end. Returns the
+    /// time after that.
     fn catch_up(&mut self, mut now_ns: u64, span: Span) -> io::Result<u64> {
         let deadline_ns = now_ns + LONGEST_CATCH_UP_NS;
         let mut is_over = false;
         while !is_over {
             is_over = self.pool.catch_up(span.end_ns, &mut self.effects) || now_ns >= deadline_ns;
-            // What was begun leaves with this; counting what is outstanding would call back what is only queued.
+            // This submits the started sends. Without it, counting the outstanding requests would cancel sends that
+            // are only queued.
             self.await_completions(if is_over { now_ns } else { deadline_ns })?;
             now_ns = monotonic_ns();
         }
         Ok(now_ns)
     }
 
-    /// Counts what is left, and closes the connections.
+    /// Counts the unsent and outstanding requests, and closes the connections.
     fn finish(mut self, now_ns: u64, span: Span, thread: ThreadReport) -> WorkerReport {
         let due = self.pool.count_unsent(now_ns, span.end_ns, &mut self.effects);
         let tcp = TcpSummary::of(self.effects.backend.sockets());
         self.pool.count_outstanding(now_ns, &mut self.effects);
         let WorkerEffects { recorder, failures, late, kept, .. } = self.effects;
         recorder.finish();
-        // The time is over: where this fails, the sockets are closed at once, and what was measured stands.
+        // The time is over: if this fails, the sockets are closed at once, and the figures stay valid.
         let _ = settle(kept);
         let (tally, source) = self.pool.into_parts();
         let script = match source {
@@ -202,7 +205,7 @@ impl<B: IoBackend> Worker<B> {
         });
     }
 
-    /// Does what is due, then waits for what comes, until `until_ns` at most.
+    /// Performs the due work, then waits for events, until `until_ns` at most.
     fn run_once(&mut self, now_ns: u64, until_ns: u64) -> io::Result<()> {
         if self.pool.is_check_due(now_ns) {
             self.hand_over()?;
@@ -219,14 +222,14 @@ impl<B: IoBackend> Worker<B> {
         self.await_completions([next_ns, poll_ns].into_iter().flatten().fold(until_ns, u64::min))
     }
 
-    /// Hands over what was begun, before something that takes longer than a request may be late.
+    /// Submits the started sends before work that takes longer than a request and could delay them.
     fn hand_over(&mut self) -> io::Result<()> {
         self.effects.backend.flush()?;
         self.pool.note_handed_over(&mut self.effects);
         Ok(())
     }
 
-    /// Hands over what was begun, waits until `until_ns` at most, and takes what has come.
+    /// Submits the started sends, waits until `until_ns` at most, and handles what has completed.
     #[inline]
     fn await_completions(&mut self, until_ns: u64) -> io::Result<()> {
         self.effects.backend.wait(until_ns)?;
@@ -257,7 +260,7 @@ impl<B: IoBackend> Worker<B> {
         }
     }
 
-    /// Takes up the addresses that have been found.
+    /// Passes resolved addresses to their connections.
     fn take_resolved(&mut self, now_ns: u64) {
         while let Some(found) = self.effects.resolver.as_mut().and_then(Resolver::answer) {
             if self.pool.is_resolving(found.index, found.epoch) {

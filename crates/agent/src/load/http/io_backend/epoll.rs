@@ -1,4 +1,4 @@
-//! The backend by epoll: level-triggered readiness, one read and one write per request.
+//! The backend over epoll: level-triggered readiness, one read and one write per request.
 
 use std::io::{self, Read, Write};
 use std::ops::Range;
@@ -11,11 +11,11 @@ use socket2::Socket;
 
 use super::backend::{Completion, Detached, IoBackend};
 
-/// One read takes at most this much, bytes.
+/// The maximum that one read takes, bytes.
 const BUFFER_BYTES: usize = 64 * 1024;
 /// Reads per ready connection and wait, so that a long body does not starve the others.
 const READS_PER_TURN: u32 = 8;
-/// What one look for ready connections takes at most, ns.
+/// A poll that takes longer than this was interrupted by another thread, ns.
 const LONGEST_STEP_NS: u64 = 5_000;
 /// Ready connections per wait.
 const BATCH: usize = 512;
@@ -25,31 +25,31 @@ struct Place {
     is_up: bool,
     is_stamped: bool,
     watches_write: bool,
-    /// What the socket has not taken yet: part of the payload, then copies.
+    /// What the socket has not accepted yet: a part of the payload, then copies.
     piece: Range<usize>,
     copies: Vec<u8>,
 }
 
-/// See the file's head.
+/// The epoll backend of one thread.
 pub struct EpollBackend {
     payload: Arc<[u8]>,
     poll: Poll,
     places: Vec<Option<Place>>,
     ready: Vec<Ready>,
     next: usize,
-    /// Reads that the connection at `next` may still have.
+    /// Reads that the connection at `next` may still do in this turn.
     reads_left: u32,
     buffer: Box<[u8]>,
     filled: usize,
     stamp_ns: Option<u64>,
     awake_ns: u64,
     spun_ns: u64,
-    /// When a send was last begun, ns.
+    /// When the last send began, ns.
     handed_over_ns: u64,
 }
 
 impl EpollBackend {
-    /// A backend for `connections` sockets.
+    /// Returns a backend for `connections` sockets.
     pub fn new(payload: &Arc<[u8]>, connections: usize, awake_ns: u64) -> io::Result<Self> {
         Ok(Self {
             payload: Arc::clone(payload),
@@ -67,13 +67,13 @@ impl EpollBackend {
         })
     }
 
-    /// Done with the connection at `next`.
+    /// Goes on to the next ready connection.
     fn advance(&mut self) {
         self.next += 1;
         self.reads_left = READS_PER_TURN;
     }
 
-    /// Reads once; `None` where there is nothing.
+    /// Reads once; `None` if nothing has arrived.
     #[inline]
     fn read(&mut self, index: usize) -> Option<Completion> {
         let Some(Place { socket, is_stamped, .. }) = &mut self.places[index] else { return None };
@@ -100,7 +100,7 @@ impl EpollBackend {
         }
     }
 
-    /// Writes what was left; `None` where nothing was, or there is still no room.
+    /// Writes the rest of a send; `None` if there is no rest, or still no room in the socket.
     fn write_rest(&mut self, index: usize) -> Option<Completion> {
         let place = self.places[index].as_mut()?;
         match place.write(&self.payload) {
@@ -115,7 +115,7 @@ impl EpollBackend {
 }
 
 impl Place {
-    /// Writes as much of what is left as there is room for; says how much that was.
+    /// Writes as much of the rest as the socket accepts; returns the number of bytes.
     fn write(&mut self, payload: &[u8]) -> io::Result<usize> {
         let mut written = 0;
         while !self.is_all_written() {
@@ -131,7 +131,7 @@ impl Place {
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // What was written is told first; the next attempt fails again.
+                // The written bytes are reported first; the next attempt fails again.
                 Err(_) if written > 0 => break,
                 Err(error) => return Err(error),
             }
@@ -143,7 +143,7 @@ impl Place {
         self.piece.is_empty() && self.copies.is_empty()
     }
 
-    /// Waits for room if something is left, and no longer if not.
+    /// Watches for writability while a rest is left, and only then.
     #[inline]
     fn watch(&mut self, poll: &Poll, index: usize) -> io::Result<()> {
         let wants_write = !self.is_all_written();
@@ -211,7 +211,8 @@ impl IoBackend for EpollBackend {
 
     fn detach(&mut self, index: usize) -> Option<Detached> {
         let Place { socket, .. } = self.places[index].take()?;
-        // Closing it takes it out of the poll, which costs less than asking for it; what lives on is parted with at the end.
+        // Closing the socket removes it from the poll without another system call; sockets that stay open are removed
+        // at the end.
         if self.ready.get(self.next).is_some_and(|ready| ready.token == index as u64) {
             self.advance();
         }
@@ -241,7 +242,7 @@ impl IoBackend for EpollBackend {
                 return Ok(());
             }
             let before_ns = std::mem::replace(&mut now_ns, monotonic_ns());
-            // In a longer step another thread ran.
+            // A longer step means that another thread ran.
             if now_ns - before_ns < LONGEST_STEP_NS {
                 self.spun_ns += now_ns - before_ns;
             }
@@ -256,7 +257,8 @@ impl IoBackend for EpollBackend {
             if is_up && ready.readable && self.reads_left > 0 {
                 self.reads_left -= 1;
                 let completion = self.read(index);
-                // A read that did not fill the buffer was the last one, and without room to write there is no more here.
+                // A read that did not fill the buffer was the last one. If the socket is not writable, this
+                // connection has nothing more to do.
                 if !matches!(completion, Some(Completion::Received)) || self.filled < self.buffer.len() {
                     self.reads_left = 0;
                     if !ready.writable {

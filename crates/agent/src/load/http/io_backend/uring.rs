@@ -1,5 +1,5 @@
-//! The backend by io_uring: sockets receive by themselves, requests go out several at a time, and most of the system calls
-//! that are left are the waits.
+//! The backend over io_uring: the kernel receives without a call per read, several requests are submitted together,
+//! and most of the remaining system calls are the waits.
 
 use std::io;
 use std::ops::Range;
@@ -10,23 +10,24 @@ use socket2::Socket;
 
 use super::backend::{Detached, IoBackend};
 
-/// Requests that are handed over by one system call at most. The kernel sends one after the other, so the last one waits
-/// for the others: more of them spare little and would be seen as latency.
+/// The maximum number of requests per submission. The kernel sends them one after another, and the last one waits for
+/// the others: a larger batch saves little and shows as latency.
 const BATCH: u32 = 8;
-/// Receive buffers, and their size in bytes: as many as one wait brings completions, and enough for long bodies.
+/// Receive buffers, and their size in bytes: as many as one wait returns completions, and large enough for long
+/// bodies.
 const BUFFERS: u16 = 64;
 const BUFFER_BYTES: u32 = 32 * 1024;
 
-/// See the file's head.
+/// The io_uring backend of one thread.
 pub struct UringBackend {
     ring: Ring,
     sockets: Vec<Option<Socket>>,
-    /// What went wrong with the ring itself where it could not be told at once.
+    /// An error of the ring itself that the next wait returns.
     failed: Option<io::Error>,
 }
 
 impl UringBackend {
-    /// A backend for `connections` sockets, or the reason why there is no io_uring here.
+    /// Returns a backend for `connections` sockets, or the reason why io_uring is not available.
     pub fn new(payload: &Arc<[u8]>, connections: usize, awake_ns: u64) -> io::Result<Self> {
         let options =
             Options { slots: connections as u32, buffers: BUFFERS, buffer_bytes: BUFFER_BYTES, batch: BATCH, awake_ns };
@@ -51,7 +52,7 @@ impl IoBackend for UringBackend {
         if let Some(error) = socket.take_error()? {
             return Err(error);
         }
-        // The ring waits for blocking sockets only; for others it would report what it cannot do at once as an error.
+        // The ring waits only for blocking sockets. On others, an operation that would block is reported as an error.
         socket.set_nonblocking(false)?;
         self.ring.attach(index, socket, stamped)
     }

@@ -1,5 +1,5 @@
-//! Routes to a server and what is sent over them: Unix sockets, names, local addresses, proxies, TLS;
-//! connections that are opened again; scripts. Over both engines, against servers of a few lines that count.
+//! Routes to a server and the requests over them: Unix sockets, names, local addresses, proxies, TLS, reopened
+//! connections, scripts. Each test runs over both engines, against servers of a few lines that count.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -24,7 +24,7 @@ on_both_engines!(
     a_script_ends_its_thread,
 );
 
-/// What a server was asked, one head each.
+/// The heads that a server received.
 type ReceivedHeads = Arc<Mutex<Vec<String>>>;
 
 /// Reads a head; `None` at the connection's end.
@@ -38,7 +38,7 @@ fn head(reader: &mut impl BufRead) -> Option<String> {
     Some(head)
 }
 
-/// A server that answers each head by what `answer` makes of it, on a thread that lives as long as the tests.
+/// Starts a server that answers each head with the result of `answer`, on a thread that lives as long as the tests.
 fn answering(answer: impl Fn(&str) -> String + Clone + Send + 'static) -> (SocketAddr, ReceivedHeads) {
     let (listener, address) = listener();
     let received = ReceivedHeads::default();
@@ -113,12 +113,12 @@ fn names_resolve_and_local_addresses_rotate(engine: Engine) {
     }];
     let outcome = run(engine, named);
     assert_eq!(outcome.counts["responses"], 40);
-    assert_eq!(histogram_count(&outcome, "dns"), 0, "nobody was asked");
+    assert_eq!(histogram_count(&outcome, "dns"), 0, "no name is resolved");
     let hosts = from.lock().unwrap().iter().map(|from| from.ip().to_string()).collect::<Vec<_>>();
     for host in ["127.0.0.2", "127.0.0.3"] {
         assert_eq!(hosts.iter().filter(|one| *one == host).count(), 2, "{hosts:?}");
     }
-    // A name that is asked for once, and for each connection.
+    // A name that is resolved once, and one that each connection resolves.
     for (dns, questions) in [(DnsPolicy::Run, 1), (DnsPolicy::Connection, 4)] {
         let mut asked = spec(address, Some(40));
         asked.requests[0].url = format!("http://localhost:{}/", address.port());
@@ -156,7 +156,7 @@ fn a_proxy_gets_absolute_urls(engine: Engine) {
     assert!(head.contains("Proxy-Authorization: Basic bWU6c2VjcmV0\r\n"), "{head}");
 }
 
-/// TLS towards a server whose certificate is in `ca_pem`.
+/// Returns TLS settings for a server whose certificate is in `ca_pem`.
 fn tls_spec(ca_pem: Option<String>, resumption: bool) -> TlsSpec {
     TlsSpec {
         verify: true,
@@ -172,7 +172,7 @@ fn tls_spec(ca_pem: Option<String>, resumption: bool) -> TlsSpec {
     }
 }
 
-/// A server that answers over TLS; gives its certificate.
+/// Starts a server that answers over TLS; returns its address and certificate.
 fn secure() -> (SocketAddr, String) {
     let (tls, certificate_pem) = ServerTls::self_signed(&["localhost".to_owned()]).unwrap();
     let (listener, address) = listener();
@@ -201,7 +201,7 @@ fn answer_sealed(mut socket: &TcpStream, tls: &mut TlsServer) {
     }
 }
 
-/// A proxy that makes tunnels, and how many it made.
+/// Starts a proxy that opens tunnels; returns its address and the counter of its tunnels.
 fn tunnelling_proxy() -> (SocketAddr, Arc<AtomicUsize>) {
     let (listener, address) = listener();
     let made = Arc::new(AtomicUsize::new(0));
@@ -214,12 +214,12 @@ fn tunnelling_proxy() -> (SocketAddr, Arc<AtomicUsize>) {
                 let asked = head(&mut reader).unwrap();
                 let to = asked.split(' ').nth(1).unwrap().to_owned();
                 if !asked.starts_with("CONNECT ") || !asked.contains("Proxy-Authorization: Basic bWU6c2VjcmV0\r\n") {
-                    let _ = (&socket).write_all(b"HTTP/1.1 407 Who are you\r\nContent-Length: 3\r\n\r\nyou");
+                    let _ = (&socket).write_all(b"HTTP/1.1 407 Denied\r\nContent-Length: 3\r\n\r\nyou");
                     return;
                 }
                 count.fetch_add(1, Ordering::SeqCst);
                 let server = TcpStream::connect(to).unwrap();
-                (&socket).write_all(b"HTTP/1.1 200 Go ahead\r\n\r\n").unwrap();
+                (&socket).write_all(b"HTTP/1.1 200 Connection Established\r\n\r\n").unwrap();
                 let (mut upward, mut downward) = (server.try_clone().unwrap(), socket.try_clone().unwrap());
                 std::thread::spawn(move || std::io::copy(&mut reader, &mut upward));
                 let _ = std::io::copy(&mut (&server), &mut downward);
@@ -247,7 +247,7 @@ fn tls_through_a_proxy_and_without(engine: Engine) {
                 "ten requests on each: {:?}",
                 outcome.counts
             );
-            // The last ones may still have been on their way when all requests had been answered.
+            // The last ones may have been in transit when all requests had been answered.
             assert!((20..=outcome.counts["connections_opened"]).contains(&(full + resumed)), "{full} + {resumed}");
             assert_eq!(resumed > 0, resumption, "{full} full, {resumed} resumed");
             assert_eq!(
@@ -276,7 +276,7 @@ fn an_untrusted_certificate_is_refused(engine: Engine) {
     let (_, another_pem) = ServerTls::self_signed(&["localhost".to_owned()]).unwrap();
     let mut sealed = spec(address, Some(1));
     sealed.requests[0].url = format!("https://{address}/");
-    assert_eq!(refusal(engine, sealed.clone()).0, "bad_tls", "https needs a word on TLS");
+    assert_eq!(refusal(engine, sealed.clone()).0, "bad_tls", "https needs TLS settings");
     sealed.tls = Some(tls_spec(Some(another_pem), true));
     assert!(refusal(engine, sealed.clone()).0.starts_with("tls_certificate_"));
     sealed.tls =
@@ -304,7 +304,7 @@ fn a_script_with_batches_sees_each_answer(engine: Engine) {
             return table.concat(three)
         end
         function response(status, headers, body)
-            if status ~= 200 or headers["X-Asked"] ~= body then error("an answer was mixed up") end
+            if status ~= 200 or headers["X-Asked"] ~= body then error("a response belongs to another request") end
         end
     "#;
     let outcome = run(engine, scripted(address, Some(60), source));
@@ -332,7 +332,7 @@ fn a_constant_script_runs_as_a_plan(engine: Engine) {
     let (address, received) = answering(ok);
     let outcome =
         run(engine, scripted(address, Some(50), "wrk.method = 'POST'; wrk.body = 'x=1'; wrk.headers['A'] = 'b'"));
-    // The body is read as the beginning of the next head, which is all the same to counting.
+    // The server reads the body as the beginning of the next head; this does not change the counts.
     assert_eq!(outcome.counts["requests_sent"], 50);
     let head = received.lock().unwrap()[0].clone();
     assert!(
@@ -350,20 +350,21 @@ fn a_script_ends_its_thread(engine: Engine) {
     assert_eq!(outcome.counts["responses"], 50);
     assert!(received.lock().unwrap().len() >= 50);
     let flow = &outcome.flows[0];
-    assert!(flow.end_ns.unwrap() < flow.due_ns + 30_000_000_000, "it did not wait for the duration");
+    assert!(flow.end_ns.unwrap() < flow.due_ns + 30_000_000_000, "the load ends before its duration");
     let source = r#"
         local n = 0
         function request() n = n + 1; if n > 10 then error("no more") end; return wrk.format() end
     "#;
     let broken = run(engine, HttpSpec { connections: 1, threads: 1, ..scripted(address, None, source) });
-    // The first call only looked at what kind of requests these are.
+    // The first call only determines the kind of requests.
     assert_eq!((broken.counts["responses"], broken.errors["script_error"]), (9, 1));
     assert!(broken.error_examples["script_error"].contains("no more"), "{:?}", broken.error_examples);
 }
 
 #[test]
 fn the_kernels_stamps_are_compared_with_ours() {
-    // The kernel begins to stamp some time after the first socket has asked, which is long before the last of these.
+    // The kernel begins to timestamp some time after the first socket has requested it, long before the last of these
+    // requests.
     let (address, signal) = responder();
     let outcome = run(Engine::IoUring, HttpSpec { connections: 1, threads: 1, ..spec(address, Some(20_000)) });
     assert!(histogram_count(&outcome, "kernel_wait") > 0);

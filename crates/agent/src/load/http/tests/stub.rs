@@ -1,5 +1,5 @@
-//! One worker over a backend that a test plays: when it hands requests over, waits and detaches is the test's. What a
-//! connection makes of its inputs is tested with the machine, in `leadline_http::client`.
+//! One worker over a stub backend: the test controls when the backend submits requests, waits and detaches. How a
+//! connection handles its inputs is tested with the machine, in `leadline_http::client`.
 
 use std::collections::VecDeque;
 use std::io;
@@ -21,30 +21,30 @@ use super::*;
 use crate::flows::Span;
 use crate::metering::{Collector, FlowCounters, Recorder};
 
-/// How long an answer takes from when its request was handed over, ns.
+/// Time from a request's hand-over to its response, ns.
 const SERVICE_NS: u64 = 1_000_000;
 
-/// More than anything that is sent here.
+/// More bytes than any test sends.
 const ALL_BYTES: usize = 1 << 20;
 
 type Happening = (Completion, &'static [u8]);
 
-/// See the file's head. It has one connection.
+/// A stub backend with one connection.
 struct StubBackend {
     socket: Option<Socket>,
-    /// What each wait brings; after the last one the load is stopped.
+    /// The completions of each wait; after the last wait the load is stopped.
     waits: VecDeque<Vec<Happening>>,
     happening: VecDeque<Happening>,
     received: &'static [u8],
-    /// Whether sends are promised, as short ones of the plan's are.
+    /// Whether sends are reported as accepted at once, as for short requests.
     promises: bool,
-    /// Bytes that are taken without a completion, beyond what was promised.
+    /// Bytes that are accepted without a completion, in addition to those that `send` reported.
     takes_bytes: usize,
-    /// How long what is sent stays in the queue, ns.
+    /// How long a send stays in the queue, ns.
     queue_ns: u64,
     is_queued: bool,
     handed_over_ns: u64,
-    /// How often something was handed over before a wait, because it was asked for.
+    /// How often queued sends were submitted because of a `flush`, before a wait.
     flushes: Arc<AtomicUsize>,
     signal: Arc<ControlSignal>,
 }
@@ -152,7 +152,7 @@ impl IoBackend for StubBackend {
     }
 }
 
-/// What a worker leaves.
+/// The result of a worker's run.
 struct Played {
     report: WorkerReport,
     counters: Arc<FlowCounters>,
@@ -170,14 +170,14 @@ impl Played {
         let failed = failures.counts.values().sum();
         let counts =
             [*due, self.counters.sent_units(), self.counters.received_units(), tally.unanswered, tally.unsent, failed];
-        assert_eq!(counts[0], counts[2..].iter().sum::<u64>(), "each request has one fate: {counts:?}");
+        assert_eq!(counts[0], counts[2..].iter().sum::<u64>(), "each request ends in one way: {counts:?}");
         counts
     }
 }
 
 /// Runs a worker in a closed loop over this backend.
 fn play(backend: StubBackend, spec: HttpSpec) -> Played {
-    // Nothing is said on the connection, which a peer has closed by the time that the load ends.
+    // No data flows on the connection, which the peer has closed by the end of the load.
     let (listener, address) = listener();
     std::thread::spawn(move || drop(listener.accept()));
     let url = spec.requests[0].url.replace("http://stub", &format!("http://{address}"));
@@ -219,7 +219,7 @@ const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
 #[test]
 fn a_request_that_the_kernel_has_at_the_end_is_sent_and_unanswered() {
-    // It is too long to be promised, and no completion says that it was taken before the load is over.
+    // It is too long to be accepted at once, and no completion reports its acceptance before the load is over.
     let long = StubBackend { promises: false, takes_bytes: ALL_BYTES, ..StubBackend::new(Vec::new()) };
     assert_eq!(play(long, stub_spec(None)).counts(), [1, 1, 0, 1, 0, 0]);
     let stuck = StubBackend { promises: false, ..StubBackend::new(Vec::new()) };
@@ -245,7 +245,7 @@ fn a_request_is_sent_when_it_is_handed_to_the_kernel() {
 
 #[test]
 fn queued_requests_are_flushed_before_a_snapshot() {
-    // A thread tells how it stands after its first turn, in which the first answer has let the second request begin.
+    // A thread publishes its state after its first turn, in which the second request began after the first response.
     let answers = vec![vec![(Completion::Received, OK)], vec![(Completion::Received, OK)]];
     let backend = StubBackend::new(answers);
     let flushes = Arc::clone(&backend.flushes);
