@@ -36,8 +36,8 @@ use self::io_backend::{Engine, IoBackend, IoBackends};
 use self::plan::{Destination, Plan};
 use self::report::{Snapshot, WorkerReport};
 use self::scripted::LoadScripts;
-use self::start_signal::{Begin, Opened, StartSignal};
-use self::worker::{Parts, Worker};
+use self::start_signal::{LoadStart, OpenReport, StartSignal};
+use self::worker::{Worker, WorkerParts};
 use super::session_runner::span;
 use crate::events::{input_error, system_error};
 use crate::failures::Failures;
@@ -123,7 +123,7 @@ impl HttpLoad {
                 |script| Source::Script(Box::new(script)),
             );
             load.batch = source.batch();
-            let worker = Worker::new(Parts {
+            let worker = Worker::new(WorkerParts {
                 plan: Arc::clone(&load.plan),
                 backend,
                 source,
@@ -178,7 +178,7 @@ impl Drop for HttpLoad {
 impl Ready for HttpLoad {
     fn run(mut self: Box<Self>, at_ns: u64, task: &Task) -> Result<Outcome, ErrorReport> {
         let span = span(at_ns, self.spec.duration_ms);
-        self.start_signal.give(Begin {
+        self.start_signal.give(LoadStart {
             span,
             warm_until_ns: span.at_ns.saturating_add(self.spec.warmup_ms * 1_000_000),
             signal: Arc::clone(&task.signal),

@@ -38,7 +38,7 @@ pub struct WorkerEffects<B> {
     /// Lateness of paced requests: from when they were due and a connection was free until they were sent.
     pub late: Option<Histogram>,
     /// Sockets with outstanding requests at the end.
-    pub kept: Vec<Socket>,
+    pub outstanding: Vec<Socket>,
     /// The index of the local address that the next connection uses.
     pub next_bind: usize,
 }
@@ -113,7 +113,7 @@ impl<B: IoBackend> Effects for WorkerEffects<B> {
     fn detach(&mut self, index: usize, then: SocketUse) -> Option<Detached> {
         let detached = self.backend.detach(index)?;
         if then == SocketUse::Keep {
-            self.kept.push(detached.socket);
+            self.outstanding.push(detached.socket);
         }
         Some(Detached { unsent_bytes: detached.unsent_bytes, taken_bytes: detached.taken_bytes })
     }
@@ -147,10 +147,10 @@ impl<B: IoBackend> Effects for WorkerEffects<B> {
 
     #[inline]
     fn record_late(&mut self, due_ns: u64, late_ns: u64) {
-        let place = Histogram::place(late_ns);
-        self.recorder.record_at(Metric::Late as usize, due_ns, place);
+        let bucket = Histogram::place(late_ns);
+        self.recorder.record_at(Metric::Late as usize, due_ns, bucket);
         if let Some(all) = &mut self.late {
-            all.record_at(place);
+            all.record_at(bucket);
         }
     }
 
@@ -163,7 +163,7 @@ impl<B: IoBackend> Effects for WorkerEffects<B> {
             0 => service,
             _ => Histogram::place(timing.first_ns.saturating_sub(timing.sent_ns)),
         };
-        let mut record = |metric, place| self.recorder.record_at(metric as usize, timing.due_ns, place);
+        let mut record = |metric, bucket| self.recorder.record_at(metric as usize, timing.due_ns, bucket);
         record(Metric::Latency, Histogram::place(timing.done_ns.saturating_sub(timing.due_ns)));
         record(Metric::Service, service);
         record(Metric::FirstByte, first_byte);

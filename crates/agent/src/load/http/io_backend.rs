@@ -67,7 +67,7 @@ impl IoBackends {
             _ => match connections.iter().map(|&count| UringBackend::new(payload, count, awake_ns)).collect() {
                 Ok(rings) => return Ok(IoBackends::IoUring(rings)),
                 Err(error) if forced.is_some() => return Err(error),
-                Err(error) => why_not(&error),
+                Err(error) => unavailable_reason(&error),
             },
         };
         let backends = connections.iter().map(|&count| EpollBackend::new(payload, count, awake_ns));
@@ -77,7 +77,7 @@ impl IoBackends {
 }
 
 /// Returns what an error of io_uring's setup means, and what helps.
-fn why_not(error: &io::Error) -> String {
+fn unavailable_reason(error: &io::Error) -> String {
     match error.raw_os_error() {
         Some(libc::ENOSYS) => "this kernel has no io_uring".to_owned(),
         Some(libc::EPERM | libc::EACCES) => {
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn epoll_takes_over_where_a_ring_is_not_to_be_had() {
+    fn unavailable_io_uring_falls_back_to_epoll() {
         // More files than any ring may have.
         const TOO_MANY: usize = 2_000_000;
         let payload: Arc<[u8]> = b"GET / HTTP/1.1\r\n\r\n".as_slice().into();
@@ -111,12 +111,12 @@ mod tests {
     }
 
     #[test]
-    fn each_refusal_has_its_words() {
-        let words = |code| why_not(&io::Error::from_raw_os_error(code));
-        assert!(words(libc::ENOSYS).contains("no io_uring"));
-        assert!(words(libc::EPERM).contains("forbidden"));
-        assert!(words(libc::ENOMEM).contains("ulimit -l"));
-        assert!(words(libc::EMFILE).contains("ulimit -n"));
-        assert!(words(libc::EIO).contains("set up"));
+    fn each_setup_error_has_its_message() {
+        let reason_of = |code| unavailable_reason(&io::Error::from_raw_os_error(code));
+        assert!(reason_of(libc::ENOSYS).contains("no io_uring"));
+        assert!(reason_of(libc::EPERM).contains("forbidden"));
+        assert!(reason_of(libc::ENOMEM).contains("ulimit -l"));
+        assert!(reason_of(libc::EMFILE).contains("ulimit -n"));
+        assert!(reason_of(libc::EIO).contains("set up"));
     }
 }

@@ -44,7 +44,7 @@ pub enum Destination {
     /// An address that was resolved before the start.
     Resolved(Remote, Option<Lookup>),
     /// A name that each connection resolves.
-    PerConnection(Name),
+    PerConnection(HostName),
 }
 
 /// The result of a name's resolution.
@@ -57,7 +57,7 @@ pub struct Lookup {
 
 /// A name to resolve.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Name {
+pub struct HostName {
     /// The host.
     pub host: String,
     /// The port.
@@ -66,7 +66,7 @@ pub struct Name {
     pub ip_version: Option<IpVersion>,
 }
 
-impl Name {
+impl HostName {
     /// Resolves the name with the system's resolver; blocks.
     pub fn look_up(&self) -> Result<SocketAddr, ErrorReport> {
         resolve_host(&self.host, self.port, self.ip_version)
@@ -77,7 +77,7 @@ impl std::fmt::Display for Route {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match &self.destination {
             Destination::Resolved(remote, _) => remote.fmt(formatter),
-            Destination::PerConnection(name) => write!(formatter, "{}:{}", name.host, name.port),
+            Destination::PerConnection(host_name) => write!(formatter, "{}:{}", host_name.host, host_name.port),
         }
     }
 }
@@ -137,8 +137,10 @@ impl Plan {
 
     /// Replaces the specified requests by these, and the resolved address by `address` if there is one.
     pub fn replace_requests(&mut self, requests: RequestSet, address: Option<SocketAddr>) {
-        if let (Some(address), Destination::Resolved(Remote::Inet(known), _)) = (address, &mut self.route.destination) {
-            *known = address;
+        if let (Some(address), Destination::Resolved(Remote::Inet(resolved), _)) =
+            (address, &mut self.route.destination)
+        {
+            *resolved = address;
         }
         let server = self.route.to_string();
         let settings = Arc::make_mut(&mut self.settings);
@@ -157,8 +159,8 @@ fn source(request: &HttpRequest, spec: &HttpSpec, proxy: Option<&Proxy>) -> Resu
     if let (true, Some(Proxy { authorization: Some(value), .. })) = (is_proxied, proxy) {
         headers.push(("Proxy-Authorization".to_owned(), value.clone()));
     }
-    let says_connection = headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("connection"));
-    if spec.requests_per_connection == Some(1) && !says_connection {
+    let has_connection_header = headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("connection"));
+    if spec.requests_per_connection == Some(1) && !has_connection_header {
         headers.push(("Connection".to_owned(), "close".to_owned()));
     }
     Ok(RequestSource { url, method: request.method.clone(), headers, body: body.map(Arc::from), is_proxied })
@@ -194,53 +196,53 @@ fn route(spec: &HttpSpec, origin: &Url, proxy: Option<&Proxy>) -> Result<Route, 
     let route = &spec.route;
     let binds = route.bind.iter().map(|text| parse_bind(Some(text)));
     let binds = binds.filter_map(Result::transpose).collect::<Result<Vec<_>, _>>()?;
-    let towards = proxy.map_or(origin, |proxy| &proxy.url);
+    let next_hop = proxy.map_or(origin, |proxy| &proxy.url);
     let destination = match &route.unix_socket {
         Some(_) if proxy.is_some() => {
             return Err(input_error("bad_http", "a proxy is not reached over unix_socket; give one of them"));
         }
         Some(path) => Destination::Resolved(Remote::Unix(PathBuf::from(path)), None),
-        None => destination(spec, towards)?,
+        None => destination(spec, next_hop)?,
     };
     Ok(Route { destination, binds, options: options(spec)? })
 }
 
 fn options(spec: &HttpSpec) -> Result<TcpOptions, ErrorReport> {
-    let asked = spec.socket.clone();
+    let socket = spec.socket.clone();
     let options = TcpOptions {
-        delay: asked.delay,
-        congestion: asked.congestion,
-        send_buffer_bytes: asked.send_buffer_bytes,
-        receive_buffer_bytes: asked.receive_buffer_bytes,
-        segment_bytes: asked.segment_bytes,
-        dscp: asked.dscp,
-        user_timeout: asked.user_timeout_ms.map(|time_ms| Duration::from_millis(time_ms.into())),
-        fast_open: asked.fast_open,
+        delay: socket.delay,
+        congestion: socket.congestion,
+        send_buffer_bytes: socket.send_buffer_bytes,
+        receive_buffer_bytes: socket.receive_buffer_bytes,
+        segment_bytes: socket.segment_bytes,
+        dscp: socket.dscp,
+        user_timeout: socket.user_timeout_ms.map(|time_ms| Duration::from_millis(time_ms.into())),
+        fast_open: socket.fast_open,
     };
     connect::check(&options).map_err(|error| input_error("bad_socket", format!("socket: {error}")))?;
     Ok(options)
 }
 
 fn destination(spec: &HttpSpec, url: &Url) -> Result<Destination, ErrorReport> {
-    let given = spec.route.resolve.iter().find(|one| one.host.eq_ignore_ascii_case(&url.host) && one.port == url.port);
-    let name = Name { host: url.host.clone(), port: url.port, ip_version: spec.ip_version };
-    let literal = match given {
-        Some(given) => {
-            let bad = |_| input_error("bad_address", format!("resolve: {} is not an IP address", given.address));
-            Some(given.address.parse::<IpAddr>().map_err(bad)?)
+    let fixed = spec.route.resolve.iter().find(|one| one.host.eq_ignore_ascii_case(&url.host) && one.port == url.port);
+    let host_name = HostName { host: url.host.clone(), port: url.port, ip_version: spec.ip_version };
+    let literal = match fixed {
+        Some(fixed) => {
+            let bad = |_| input_error("bad_address", format!("resolve: {} is not an IP address", fixed.address));
+            Some(fixed.address.parse::<IpAddr>().map_err(bad)?)
         }
         None => url.host.parse().ok(),
     };
     if let Some(address) = literal {
-        let to = Name { host: address.to_string(), ..name };
+        let to = HostName { host: address.to_string(), ..host_name };
         return Ok(Destination::Resolved(Remote::Inet(to.look_up()?), None));
     }
     let began_ns = monotonic_ns();
-    let (address, others) = resolve_all(&name.host, name.port, name.ip_version)?;
+    let (address, others) = resolve_all(&host_name.host, host_name.port, host_name.ip_version)?;
     let lookup = Lookup { took_ns: monotonic_ns() - began_ns, others };
     Ok(match spec.route.dns {
         DnsPolicy::Run => Destination::Resolved(Remote::Inet(address), Some(lookup)),
-        DnsPolicy::Connection => Destination::PerConnection(name),
+        DnsPolicy::Connection => Destination::PerConnection(host_name),
     })
 }
 

@@ -7,7 +7,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 
 use leadline_sys::clock::monotonic_ns;
 
-use super::plan::{Destination, Name};
+use super::plan::{Destination, HostName};
 
 /// How often responses are polled while queries are outstanding, ns.
 const POLL_NS: u64 = 500_000;
@@ -52,9 +52,9 @@ pub struct Resolver {
 impl Resolver {
     /// Returns a resolver if each connection is to resolve the name.
     pub fn of(destination: &Destination, connections: usize) -> Option<Self> {
-        let Destination::PerConnection(name) = destination else { return None };
-        let name: Name = name.clone();
-        Some(Self::with(connections, move || name.look_up().map_err(|error| error.message)))
+        let Destination::PerConnection(host_name) = destination else { return None };
+        let host_name: HostName = host_name.clone();
+        Some(Self::with(connections, move || host_name.look_up().map_err(|error| error.message)))
     }
 
     fn with(connections: usize, look_up: impl Fn() -> Result<SocketAddr, String> + Send + 'static) -> Self {

@@ -35,12 +35,12 @@ pub fn settle(outstanding: Vec<Socket>) -> io::Result<()> {
     let deadline_ns = monotonic_ns() + SETTLE_NS;
     while open.iter().any(Option::is_some) && monotonic_ns() < deadline_ns {
         for ready in poll.wait(Some(deadline_ns))? {
-            let place = &mut open[ready.token as usize];
-            let Some(socket) = place else { continue };
+            let slot = &mut open[ready.token as usize];
+            let Some(socket) = slot else { continue };
             match socket.read(&mut buffer) {
                 Ok(read) if read > 0 => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                _ => *place = None,
+                _ => *slot = None,
             }
         }
     }

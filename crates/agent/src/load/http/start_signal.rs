@@ -11,7 +11,7 @@ use crate::failures::Failures;
 use crate::flows::Span;
 
 /// A thread's report before the start.
-pub struct Opened {
+pub struct OpenReport {
     /// Open connections.
     pub up: usize,
     /// The failures of the other connections.
@@ -20,7 +20,7 @@ pub struct Opened {
 
 /// The parameters of a load that begins.
 #[derive(Clone)]
-pub struct Begin {
+pub struct LoadStart {
     /// The load's time.
     pub span: Span,
     /// Requests that are due before this instant are warm-up, ns.
@@ -34,18 +34,18 @@ pub struct Begin {
 /// The start signal of one load.
 #[derive(Default)]
 pub struct StartSignal {
-    begin: OnceLock<Begin>,
+    begin: OnceLock<LoadStart>,
     cancelled: AtomicBool,
 }
 
 impl StartSignal {
     /// Starts the threads.
-    pub fn give(&self, begin: Begin) {
+    pub fn give(&self, begin: LoadStart) {
         let _ = self.begin.set(begin);
     }
 
     /// Returns the parameters of the load, once it begins.
-    pub fn begin(&self) -> Option<Begin> {
+    pub fn begin(&self) -> Option<LoadStart> {
         self.begin.get().cloned()
     }
 

@@ -255,7 +255,7 @@ fn each_server_misbehaviour_has_its_error_name(engine: Engine) {
         let _ = socket.shutdown(Shutdown::Write);
         let _ = socket.read(&mut [0]);
     });
-    let cuts = server(|mut socket| {
+    let truncates = server(|mut socket| {
         read_request(&mut socket);
         let _ = socket.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc");
         let _ = socket.shutdown(Shutdown::Write);
@@ -265,21 +265,21 @@ fn each_server_misbehaviour_has_its_error_name(engine: Engine) {
         read_request(&mut socket);
         let _ = net::reset(&socket);
     });
-    let babbles = server(|mut socket| {
+    let malformed = server(|mut socket| {
         read_request(&mut socket);
         let _ = socket.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: nine\r\n\r\n");
         let _ = socket.read(&mut [0]);
     });
-    let sleeps = server(|mut socket| {
+    let never_responds = server(|mut socket| {
         read_request(&mut socket);
         let _ = socket.read(&mut [0]);
     });
     for (address, name) in [
         (closes, "closed_early"),
-        (cuts, "closed_early"),
+        (truncates, "closed_early"),
         (resets, "reset"),
-        (babbles, "malformed_content_length"),
-        (sleeps, "response_timeout"),
+        (malformed, "malformed_content_length"),
+        (never_responds, "response_timeout"),
     ] {
         let response_ms = if name == "response_timeout" { 20 } else { 10_000 };
         let timeouts = HttpTimeouts { connect_ms: 5000, response_ms };
@@ -296,18 +296,18 @@ fn each_server_misbehaviour_has_its_error_name(engine: Engine) {
 }
 
 fn unannounced_closes_count_as_reset_or_closed_early(engine: Engine) {
-    let rude = server(|mut socket| {
+    let resets_second_request = server(|mut socket| {
         read_request(&mut socket);
         let _ = socket.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
         read_request(&mut socket);
         let _ = net::reset(&socket);
     });
-    let hasty = server(|mut socket| {
+    let resets_after_response = server(|mut socket| {
         read_request(&mut socket);
         let _ = socket.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
         let _ = net::reset(&socket);
     });
-    for (address, exact) in [(rude, true), (hasty, false)] {
+    for (address, exact) in [(resets_second_request, true), (resets_after_response, false)] {
         let outcome = run(engine, spec(address, Some(40)));
         assert_accounted(&outcome);
         assert!(

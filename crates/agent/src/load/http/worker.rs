@@ -21,7 +21,7 @@ use super::report::{Snapshot, TcpSummary, WorkerReport};
 use super::resolver::Resolver;
 use super::scripted::Scripted;
 use super::shutdown::settle;
-use super::start_signal::{Begin, Opened, StartSignal};
+use super::start_signal::{LoadStart, OpenReport, StartSignal};
 use crate::failures::Failures;
 use crate::flows::{Span, TURN_NS};
 use crate::metering::{FlowCounters, Latest, Recorder, ThreadMeter, ROLL_NS};
@@ -44,7 +44,7 @@ pub struct Worker<B> {
 }
 
 /// The parts of which a worker is made.
-pub struct Parts<B> {
+pub struct WorkerParts<B> {
     pub plan: Arc<Plan>,
     pub backend: B,
     pub source: Source<Scripted>,
@@ -59,8 +59,8 @@ pub struct Parts<B> {
 
 impl<B: IoBackend> Worker<B> {
     /// Returns a worker whose connections are all unused.
-    pub fn new(parts: Parts<B>) -> Self {
-        let Parts { plan, backend, source, recorder, counters, snapshots, number, connections } = parts;
+    pub fn new(parts: WorkerParts<B>) -> Self {
+        let WorkerParts { plan, backend, source, recorder, counters, snapshots, number, connections } = parts;
         Self {
             pool: ConnectionPool::new(Arc::clone(&plan.settings), source, connections),
             effects: WorkerEffects {
@@ -70,7 +70,7 @@ impl<B: IoBackend> Worker<B> {
                 counters,
                 failures: Failures::default(),
                 late: plan.stages.is_some().then(Histogram::new),
-                kept: Vec::new(),
+                outstanding: Vec::new(),
                 next_bind: number,
                 plan,
             },
@@ -85,7 +85,7 @@ impl<B: IoBackend> Worker<B> {
     pub fn run_thread(
         mut self,
         start_signal: &StartSignal,
-        opened: mpsc::Sender<Opened>,
+        opened: mpsc::Sender<OpenReport>,
     ) -> io::Result<Option<WorkerReport>> {
         minimize_timer_slack();
         self.effects.backend.begin()?;
@@ -95,7 +95,7 @@ impl<B: IoBackend> Worker<B> {
             drop(TlsClient::new(tls));
         }
         self.open(start_signal)?;
-        let _ = opened.send(Opened { up: self.pool.up(), failures: self.effects.failures.clone() });
+        let _ = opened.send(OpenReport { up: self.pool.up(), failures: self.effects.failures.clone() });
         drop(opened);
         let Some(begin) = self.await_start(start_signal)? else { return Ok(None) };
         self.run(begin).map(Some)
@@ -116,7 +116,7 @@ impl<B: IoBackend> Worker<B> {
         }
     }
 
-    fn await_start(&mut self, start_signal: &StartSignal) -> io::Result<Option<Begin>> {
+    fn await_start(&mut self, start_signal: &StartSignal) -> io::Result<Option<LoadStart>> {
         loop {
             if let Some(begin) = start_signal.begin() {
                 return Ok(Some(begin));
@@ -129,8 +129,8 @@ impl<B: IoBackend> Worker<B> {
         }
     }
 
-    fn run(mut self, begin: Begin) -> io::Result<WorkerReport> {
-        let Begin { span, warm_until_ns, signal, schedule } = begin;
+    fn run(mut self, begin: LoadStart) -> io::Result<WorkerReport> {
+        let LoadStart { span, warm_until_ns, signal, schedule } = begin;
         self.pool.begin(schedule(self.number));
         self.effects.recorder.warm_until(warm_until_ns);
         let mut now_ns = monotonic_ns();
@@ -177,10 +177,10 @@ impl<B: IoBackend> Worker<B> {
         let due = self.pool.count_unsent(now_ns, span.end_ns, &mut self.effects);
         let tcp = TcpSummary::of(self.effects.backend.sockets());
         self.pool.count_outstanding(now_ns, &mut self.effects);
-        let WorkerEffects { recorder, failures, late, kept, .. } = self.effects;
+        let WorkerEffects { recorder, failures, late, outstanding, .. } = self.effects;
         recorder.finish();
         // The time is over: if this fails, the sockets are closed at once, and the figures stay valid.
-        let _ = settle(kept);
+        let _ = settle(outstanding);
         let (tally, source) = self.pool.into_parts();
         let script = match source {
             Source::Fixed(_) => None,
@@ -262,10 +262,10 @@ impl<B: IoBackend> Worker<B> {
 
     /// Passes resolved addresses to their connections.
     fn take_resolved(&mut self, now_ns: u64) {
-        while let Some(found) = self.effects.resolver.as_mut().and_then(Resolver::answer) {
-            if self.pool.is_resolving(found.index, found.epoch) {
-                let input = Input::Resolved { address: found.address, took_ns: found.took_ns };
-                self.pool.handle(found.index, now_ns, input, &mut self.effects);
+        while let Some(resolved) = self.effects.resolver.as_mut().and_then(Resolver::answer) {
+            if self.pool.is_resolving(resolved.index, resolved.epoch) {
+                let input = Input::Resolved { address: resolved.address, took_ns: resolved.took_ns };
+                self.pool.handle(resolved.index, now_ns, input, &mut self.effects);
             }
         }
     }

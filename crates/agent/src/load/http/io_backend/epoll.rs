@@ -20,7 +20,7 @@ const LONGEST_STEP_NS: u64 = 5_000;
 /// Ready connections per wait.
 const BATCH: usize = 512;
 
-struct Place {
+struct EpollSocket {
     socket: Socket,
     is_up: bool,
     is_stamped: bool,
@@ -34,7 +34,7 @@ struct Place {
 pub struct EpollBackend {
     payload: Arc<[u8]>,
     poll: Poll,
-    places: Vec<Option<Place>>,
+    connections: Vec<Option<EpollSocket>>,
     ready: Vec<Ready>,
     next: usize,
     /// Reads that the connection at `next` may still do in this turn.
@@ -54,7 +54,7 @@ impl EpollBackend {
         Ok(Self {
             payload: Arc::clone(payload),
             poll: Poll::new(connections.min(BATCH))?,
-            places: (0..connections).map(|_| None).collect(),
+            connections: (0..connections).map(|_| None).collect(),
             ready: Vec::with_capacity(BATCH),
             next: 0,
             reads_left: READS_PER_TURN,
@@ -76,7 +76,7 @@ impl EpollBackend {
     /// Reads once; `None` if nothing has arrived.
     #[inline]
     fn read(&mut self, index: usize) -> Option<Completion> {
-        let Some(Place { socket, is_stamped, .. }) = &mut self.places[index] else { return None };
+        let Some(EpollSocket { socket, is_stamped, .. }) = &mut self.connections[index] else { return None };
         self.stamp_ns = None;
         loop {
             let read = if *is_stamped {
@@ -102,10 +102,10 @@ impl EpollBackend {
 
     /// Writes the rest of a send; `None` if there is no rest, or still no room in the socket.
     fn write_rest(&mut self, index: usize) -> Option<Completion> {
-        let place = self.places[index].as_mut()?;
-        match place.write(&self.payload) {
+        let connection = self.connections[index].as_mut()?;
+        match connection.write(&self.payload) {
             Ok(0) => None,
-            Ok(written) => match place.watch(&self.poll, index) {
+            Ok(written) => match connection.watch(&self.poll, index) {
                 Ok(()) => Some(Completion::Sent(written)),
                 Err(error) => Some(Completion::NotSent(0, error)),
             },
@@ -114,7 +114,7 @@ impl EpollBackend {
     }
 }
 
-impl Place {
+impl EpollSocket {
     /// Writes as much of the rest as the socket accepts; returns the number of bytes.
     fn write(&mut self, payload: &[u8]) -> io::Result<usize> {
         let mut written = 0;
@@ -163,7 +163,7 @@ impl IoBackend for EpollBackend {
 
     fn connect(&mut self, index: usize, socket: Socket) -> io::Result<()> {
         self.poll.add(&socket, index as u64, Interest::Write)?;
-        self.places[index] = Some(Place {
+        self.connections[index] = Some(EpollSocket {
             socket,
             is_up: false,
             is_stamped: false,
@@ -175,42 +175,42 @@ impl IoBackend for EpollBackend {
     }
 
     fn connected(&mut self, index: usize, stamped: bool) -> io::Result<()> {
-        let Some(place) = &mut self.places[index] else { return Err(io::ErrorKind::NotConnected.into()) };
-        if let Some(error) = place.socket.take_error()? {
+        let Some(connection) = &mut self.connections[index] else { return Err(io::ErrorKind::NotConnected.into()) };
+        if let Some(error) = connection.socket.take_error()? {
             return Err(error);
         }
-        (place.is_up, place.is_stamped) = (true, stamped);
-        self.poll.modify(&place.socket, index as u64, Interest::Read)
+        (connection.is_up, connection.is_stamped) = (true, stamped);
+        self.poll.modify(&connection.socket, index as u64, Interest::Read)
     }
 
     #[inline]
     fn send(&mut self, index: usize, piece: Range<usize>) -> io::Result<usize> {
-        let Some(place) = &mut self.places[index] else { return Err(io::ErrorKind::NotConnected.into()) };
-        place.piece = piece;
+        let Some(connection) = &mut self.connections[index] else { return Err(io::ErrorKind::NotConnected.into()) };
+        connection.piece = piece;
         self.handed_over_ns = monotonic_ns();
-        let written = place.write(&self.payload)?;
-        place.watch(&self.poll, index)?;
+        let written = connection.write(&self.payload)?;
+        connection.watch(&self.poll, index)?;
         Ok(written)
     }
 
     fn send_copy(&mut self, index: usize, bytes: &[u8]) -> io::Result<usize> {
-        let Some(place) = &mut self.places[index] else { return Err(io::ErrorKind::NotConnected.into()) };
+        let Some(connection) = &mut self.connections[index] else { return Err(io::ErrorKind::NotConnected.into()) };
         self.handed_over_ns = monotonic_ns();
-        if !place.is_all_written() {
-            place.copies.extend_from_slice(bytes);
+        if !connection.is_all_written() {
+            connection.copies.extend_from_slice(bytes);
             return Ok(0);
         }
-        let written = match place.socket.write(bytes) {
+        let written = match connection.socket.write(bytes) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
             written => written?,
         };
-        place.copies.extend_from_slice(&bytes[written..]);
-        place.watch(&self.poll, index)?;
+        connection.copies.extend_from_slice(&bytes[written..]);
+        connection.watch(&self.poll, index)?;
         Ok(written)
     }
 
     fn detach(&mut self, index: usize) -> Option<Detached> {
-        let Place { socket, .. } = self.places[index].take()?;
+        let EpollSocket { socket, .. } = self.connections[index].take()?;
         // Closing the socket removes it from the poll without another system call; sockets that stay open are removed
         // at the end.
         if self.ready.get(self.next).is_some_and(|ready| ready.token == index as u64) {
@@ -253,7 +253,7 @@ impl IoBackend for EpollBackend {
     fn completion(&mut self) -> io::Result<Option<(usize, u64, Completion)>> {
         while let Some(&ready) = self.ready.get(self.next) {
             let index = ready.token as usize;
-            let is_up = self.places[index].as_ref().is_some_and(|place| place.is_up);
+            let is_up = self.connections[index].as_ref().is_some_and(|connection| connection.is_up);
             if is_up && ready.readable && self.reads_left > 0 {
                 self.reads_left -= 1;
                 let completion = self.read(index);
@@ -271,7 +271,7 @@ impl IoBackend for EpollBackend {
                 continue;
             }
             self.advance();
-            if !ready.writable || self.places[index].is_none() {
+            if !ready.writable || self.connections[index].is_none() {
                 continue;
             }
             let completion = if is_up { self.write_rest(index) } else { Some(Completion::Writable) };
@@ -297,10 +297,10 @@ impl IoBackend for EpollBackend {
     }
 
     fn socket(&self, index: usize) -> Option<&Socket> {
-        self.places[index].as_ref().map(|place| &place.socket)
+        self.connections[index].as_ref().map(|connection| &connection.socket)
     }
 
     fn sockets(&self) -> impl Iterator<Item = &Socket> {
-        self.places.iter().flatten().map(|place| &place.socket)
+        self.connections.iter().flatten().map(|connection| &connection.socket)
     }
 }

@@ -119,13 +119,13 @@ fn names_resolve_and_local_addresses_rotate(engine: Engine) {
         assert_eq!(hosts.iter().filter(|one| *one == host).count(), 2, "{hosts:?}");
     }
     // A name that is resolved once, and one that each connection resolves.
-    for (dns, questions) in [(DnsPolicy::Run, 1), (DnsPolicy::Connection, 4)] {
-        let mut asked = spec(address, Some(40));
-        asked.requests[0].url = format!("http://localhost:{}/", address.port());
-        asked.ip_version = Some(leadline_wire::IpVersion::V4);
-        asked.route.dns = dns;
-        let outcome = run(engine, asked);
-        assert_eq!((outcome.counts["responses"], histogram_count(&outcome, "dns")), (40, questions));
+    for (dns, lookups) in [(DnsPolicy::Run, 1), (DnsPolicy::Connection, 4)] {
+        let mut with_policy = spec(address, Some(40));
+        with_policy.requests[0].url = format!("http://localhost:{}/", address.port());
+        with_policy.ip_version = Some(leadline_wire::IpVersion::V4);
+        with_policy.route.dns = dns;
+        let outcome = run(engine, with_policy);
+        assert_eq!((outcome.counts["responses"], histogram_count(&outcome, "dns")), (40, lookups));
     }
 }
 
@@ -211,9 +211,10 @@ fn tunnelling_proxy() -> (SocketAddr, Arc<AtomicUsize>) {
             let count = Arc::clone(&count);
             std::thread::spawn(move || {
                 let mut reader = BufReader::new(socket.try_clone().unwrap());
-                let asked = head(&mut reader).unwrap();
-                let to = asked.split(' ').nth(1).unwrap().to_owned();
-                if !asked.starts_with("CONNECT ") || !asked.contains("Proxy-Authorization: Basic bWU6c2VjcmV0\r\n") {
+                let request = head(&mut reader).unwrap();
+                let to = request.split(' ').nth(1).unwrap().to_owned();
+                if !request.starts_with("CONNECT ") || !request.contains("Proxy-Authorization: Basic bWU6c2VjcmV0\r\n")
+                {
                     let _ = (&socket).write_all(b"HTTP/1.1 407 Denied\r\nContent-Length: 3\r\n\r\nyou");
                     return;
                 }

@@ -15,8 +15,8 @@ use socket2::Socket;
 use super::super::io_backend::backend::{Completion, Detached, IoBackend};
 use super::super::plan::Plan;
 use super::super::report::WorkerReport;
-use super::super::start_signal::{Begin, StartSignal};
-use super::super::worker::{Parts, Worker};
+use super::super::start_signal::{LoadStart, StartSignal};
+use super::super::worker::{Worker, WorkerParts};
 use super::*;
 use crate::flows::Span;
 use crate::metering::{Collector, FlowCounters, Recorder};
@@ -27,14 +27,14 @@ const SERVICE_NS: u64 = 1_000_000;
 /// More bytes than any test sends.
 const ALL_BYTES: usize = 1 << 20;
 
-type Happening = (Completion, &'static [u8]);
+type StubEvent = (Completion, &'static [u8]);
 
 /// A stub backend with one connection.
 struct StubBackend {
     socket: Option<Socket>,
     /// The completions of each wait; after the last wait the load is stopped.
-    waits: VecDeque<Vec<Happening>>,
-    happening: VecDeque<Happening>,
+    waits: VecDeque<Vec<StubEvent>>,
+    happening: VecDeque<StubEvent>,
     received: &'static [u8],
     /// Whether sends are reported as accepted at once, as for short requests.
     promises: bool,
@@ -50,7 +50,7 @@ struct StubBackend {
 }
 
 impl StubBackend {
-    fn new(waits: Vec<Vec<Happening>>) -> Self {
+    fn new(waits: Vec<Vec<StubEvent>>) -> Self {
         let up = vec![(Completion::Writable, b"".as_slice())];
         Self {
             socket: None,
@@ -153,13 +153,13 @@ impl IoBackend for StubBackend {
 }
 
 /// The result of a worker's run.
-struct Played {
+struct StubRun {
     report: WorkerReport,
     counters: Arc<FlowCounters>,
     collector: Collector,
 }
 
-impl Played {
+impl StubRun {
     fn histogram(&self, metric: Metric) -> Histogram {
         self.collector.total(metric as usize)
     }
@@ -176,7 +176,7 @@ impl Played {
 }
 
 /// Runs a worker in a closed loop over this backend.
-fn play(backend: StubBackend, spec: HttpSpec) -> Played {
+fn play(backend: StubBackend, spec: HttpSpec) -> StubRun {
     // No data flows on the connection, which the peer has closed by the end of the load.
     let (listener, address) = listener();
     std::thread::spawn(move || drop(listener.accept()));
@@ -188,7 +188,7 @@ fn play(backend: StubBackend, spec: HttpSpec) -> Played {
     let (counters, (out, rolled)) = (Arc::new(FlowCounters::default()), mpsc::channel());
     let number = spec.number;
     let signal = Arc::clone(&backend.signal);
-    let worker = Worker::new(Parts {
+    let worker = Worker::new(WorkerParts {
         plan: Arc::new(plan),
         backend,
         source,
@@ -203,11 +203,11 @@ fn play(backend: StubBackend, spec: HttpSpec) -> Played {
     let share = ThreadShare { index: 0, threads: 1, batch: 1 };
     let schedule = Arc::new(move |_| Schedule::Closed(ClosedLoop::new(at_ns, u64::MAX / 2, number, share)));
     let start_signal = StartSignal::default();
-    start_signal.give(Begin { span, warm_until_ns: 0, signal, schedule });
+    start_signal.give(LoadStart { span, warm_until_ns: 0, signal, schedule });
     let report = worker.run_thread(&start_signal, mpsc::channel().0).unwrap().unwrap();
     let mut collector = Collector::new(Metric::NAMES);
     rolled.iter().for_each(|one| collector.take(one));
-    Played { report, counters, collector }
+    StubRun { report, counters, collector }
 }
 
 fn stub_spec(number: Option<u64>) -> HttpSpec {
