@@ -1,7 +1,8 @@
-//! A fleet of VPN clients: what is asked for becomes a `plan`, and a thread for each group of clients. `worker` is a thread's
-//! loop over its clients' sockets and timers: it hands each event to the client's machine (`leadline_tunnel::client`), and
-//! `effects` carries out what the machine wants done. `tunnel_io` and `inner_traffic` are the load through the tunnels, `teardown`
-//! is the fleet's end. `fleet` is what the threads share, `report` makes their figures one outcome.
+//! A fleet of VPN clients. A `plan` is made of the specification, and one thread for each group of clients. `worker`
+//! is a thread's loop over its clients' sockets and timers: it passes each event to the client's machine
+//! (`leadline_tunnel::client`), and `effects` carries out the machine's actions. `tunnel_io` and `inner_traffic`
+//! carry the load through the tunnels, and `teardown` ends the fleet. `fleet` is the state that the threads share,
+//! and `report` adds their figures up to one outcome.
 
 mod client;
 mod client_report;
@@ -45,7 +46,7 @@ use crate::flows::counters;
 use crate::metering::{Collector, Latest, Recorder, Rolled};
 use crate::task::{Ready, Task};
 
-/// Read the profile, make the identities, open the sockets.
+/// Reads the profile, creates the identities, and opens the sockets.
 pub fn prepare(spec: &TunnelSpec) -> Result<Box<dyn Ready>, ErrorReport> {
     let memory = Before::now();
     let plan = Plan::new(spec)?;
@@ -91,7 +92,7 @@ impl Ready for TunnelLoad {
             std::thread::spawn(move || worker.run(&signal))
         };
         let threads: Vec<JoinHandle<io::Result<WorkerReport>>> = workers.into_iter().map(start).collect();
-        // From here on this thread counts and tells.
+        // From here on, this thread only counts and reports.
         lower_priority();
         let mut progress = RunProgress {
             collector: Collector::new(METRICS),
@@ -120,20 +121,20 @@ impl Ready for TunnelLoad {
     }
 }
 
-/// What is heard from the threads while the load goes on.
+/// The figures that are received from the threads while the load runs.
 struct RunProgress {
     collector: Collector,
     latest: BTreeMap<u32, Snapshot>,
     interval_ns: u64,
     next_ns: u64,
-    /// What the traffic cost its far end.
+    /// The cost of the traffic on its far end.
     peer_loads: Vec<LoadReport>,
-    /// Messages of the far end that came too fast to be passed on.
+    /// Progress messages of the far end that arrived too fast to be passed on.
     passed_over: u64,
 }
 
 impl RunProgress {
-    /// Tells the task's progress until the last worker has handed over its last histograms.
+    /// Reports the task's progress until the last worker has sent its last histograms.
     fn collect_until_done(
         &mut self,
         fleet: &Fleet,
@@ -168,7 +169,7 @@ impl RunProgress {
         self.report_peer_progress(fleet, task);
     }
 
-    /// Passes on what the traffic's far end has told.
+    /// Passes on the progress messages of the traffic's far end.
     fn report_peer_progress(&mut self, fleet: &Fleet, task: &Task) {
         let Some(traffic) = &fleet.plan.traffic else { return };
         let peer = traffic.take_peer_progress();

@@ -1,4 +1,4 @@
-//! What the report says of a client and of each of its attempts: the machine's figures in the words of the contract.
+//! A client's row and the rows of its attempts in the report: the machine's figures as types of the contract.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -10,7 +10,7 @@ use leadline_wire::{FailureCause, TunnelAttemptReport, TunnelClientReport, Tunne
 
 use super::client::Client;
 
-/// The client's row.
+/// Returns the client's row.
 pub fn client_row(client: &Client) -> TunnelClientReport {
     let machine = &client.machine;
     let present = machine.attempt().map_or(Steps::default(), |attempt| attempt.steps);
@@ -47,7 +47,7 @@ pub fn client_row(client: &Client) -> TunnelClientReport {
     }
 }
 
-/// The rows of a client's attempts that are kept, in their order.
+/// Returns the rows of a client's recorded attempts, in their order.
 pub fn attempt_rows(client: &Client) -> impl Iterator<Item = TunnelAttemptReport> + '_ {
     let number = client.machine.number();
     let attempts = client.machine.earlier_attempts().chain(client.machine.attempt());
@@ -85,7 +85,7 @@ fn addresses(assigned: Option<&AssignedConfig>) -> Vec<String> {
     assigned.into_iter().flat_map(AssignedConfig::addresses).map(|address| address.to_string()).collect()
 }
 
-/// What went through the client's tunnel; counts of 0 are left out.
+/// Returns the packet counts of the client's tunnel; counts of 0 are left out.
 fn inner_counts(client: &Client) -> BTreeMap<String, u64> {
     let (pings_sent, pings_answered) = client.machine.pings();
     let own = [

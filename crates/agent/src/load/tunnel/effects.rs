@@ -1,5 +1,5 @@
-//! Carries out what a client's machine wants done, with what its thread has: the socket, the outgoing buffer, the histograms, the
-//! fleet. Owns no state of its own: each part borrows the worker's for one call.
+//! Carries out the actions of a client's machine with the resources of its thread: the socket, the outgoing buffer,
+//! the histograms, the fleet. Owns no state: each value borrows the worker's parts for one call.
 
 use std::io;
 use std::net::SocketAddr;
@@ -24,17 +24,17 @@ use crate::events::error_code;
 use crate::failures::Failures;
 use crate::metering::{FlowCounters, Recorder};
 
-/// Ports that one attempt is offered, before it takes one that another of the fleet's clients has had.
+/// Source ports that one attempt tries before it reuses the port of another client of the fleet.
 const PORTS_TRIED: usize = 16;
 
-/// Where the figures of a thread's clients go.
+/// The destination of the figures of a thread's clients.
 pub struct Account<'a> {
     pub recorder: &'a mut Recorder,
     pub counts: &'a mut Counts,
     pub times: Times,
 }
 
-/// What takes the packets of a batch.
+/// The receiver of a batch of packets.
 pub struct Receiving<'a> {
     pub account: Account<'a>,
     pub traffic: &'a mut InnerTraffic,
@@ -42,25 +42,25 @@ pub struct Receiving<'a> {
     pub replies: &'a mut Vec<u8>,
 }
 
-/// A client's socket, and what its thread sends by.
+/// A client's socket, and what its thread uses to send.
 pub struct ClientSocket<'a> {
     pub transport: &'a mut Option<TransportSocket>,
     pub outbox: &'a mut Outbox,
     pub tally: &'a mut SocketTally,
     pub poll: &'a Poll,
     pub fleet: &'a Fleet,
-    /// The client's number in the fleet, and the token that the poll tells of its socket by.
+    /// The client's number in the fleet, and the poll token of its socket.
     pub client: u32,
     pub token: u64,
-    /// Whether the socket tells when the kernel had what came.
+    /// Whether the kernel timestamps received packets.
     pub is_stamped: bool,
-    /// Whether the poll already waits for the socket to have room.
+    /// Whether the poll already waits for room in the socket.
     pub is_blocked: bool,
-    /// What a packet of the outgoing buffer met, until `flush` tells.
+    /// The error of a packet in the outgoing buffer, until `flush` reports it.
     pub error: Option<io::Error>,
 }
 
-/// Everything that a client's machine wants done.
+/// The implementation of a machine's actions.
 pub struct ClientEffects<'a> {
     pub account: Account<'a>,
     pub socket: ClientSocket<'a>,
@@ -104,7 +104,7 @@ impl Inbox for Receiving<'_> {
     #[inline]
     fn deliver(&mut self, arrived_ns: u64, packet: &[u8]) {
         if let Some(counters) = self.counters {
-            // What the packet calls for is sent once the batch is over.
+            // Responses to the packet are sent after the batch.
             let mut refuse = |_: &[u8]| false;
             let mut channel = Channel { send: &mut refuse, recorder: self.account.recorder, counters };
             self.traffic.receive(arrived_ns, packet, &mut channel);
@@ -230,7 +230,7 @@ impl Socket for ClientSocket<'_> {
         if transport.is_blocked() && !self.is_blocked {
             self.tally.pushback += 1;
             self.is_blocked = true;
-            // The socket is open and watched, so that the change cannot fail.
+            // The socket is open and watched; the change cannot fail.
             let _ = transport.watch_for(self.poll, self.token, Interest::ReadWrite);
         }
         Flushed { refused, error: self.error.take().or(flushed.err()).map(socket_error) }
@@ -238,14 +238,15 @@ impl Socket for ClientSocket<'_> {
 }
 
 impl ClientSocket<'_> {
-    /// Open the socket towards a server, from the client's address and a port that no client has had.
+    /// Opens the socket to a server, from the client's address and a port that no other client has used.
     ///
     /// # Errors
-    /// The system's.
+    ///
+    /// Errors of the system.
     pub fn open(&mut self, server: Server) -> io::Result<()> {
         let from = self.fleet.plan.bind(self.client);
         let mut transport = TransportSocket::open(server, from, self.is_stamped)?;
-        // Kept until another one is found, so that the system does not offer their ports again.
+        // The sockets stay open until a new port is found, so that the system does not offer the same ports again.
         let mut known = Vec::new();
         while !transport.is_stream() && transport.local().is_some_and(|source| !self.fleet.is_new_source(source)) {
             if known.len() == PORTS_TRIED {
@@ -261,7 +262,7 @@ impl ClientSocket<'_> {
     }
 }
 
-/// A socket's error, under the name that it is counted by.
+/// Returns a socket's error with the name under which it is counted.
 pub fn socket_error(error: io::Error) -> SocketError {
     SocketError::new(error_code(&error), error)
 }

@@ -1,6 +1,6 @@
-//! What the threads of a fleet share: the plan, who holds what, and the fleet's own course: the settled clients first and a
-//! quiet time of theirs, then the arrivals, then traffic, then the end. Its instants are set once, by whichever thread sees
-//! that they have come, and far enough ahead that every thread knows of them before they are there.
+//! The state that the threads of a fleet share: the plan, the register, and the fleet's schedule. The settled clients
+//! connect first and have a quiet time; then follow the arrivals, the traffic, and the end. One thread sets each
+//! instant once, far enough ahead that every thread has read it before it comes.
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
@@ -14,25 +14,27 @@ use super::register::Register;
 use crate::flows::TURN_NS;
 use crate::metering::FlowCounters;
 
-/// How long after its cause an instant comes: every thread looks at least once in a turn, and may be busy for another.
+/// How far in the future a new instant is set: every thread checks at least once per turn, and may be busy for one
+/// more.
 const AHEAD_NS: u64 = 4 * TURN_NS;
-/// The quiet time before the arrivals, whose pings are the baseline: at least this long, ns, and this many pings of each client.
+/// The quiet time before the arrivals, whose pings are the baseline: at least this long, ns, and this many pings of
+/// each client.
 const QUIET_NS: u64 = 1_000_000_000;
 const QUIET_PINGS: u64 = 10;
 
 /// The instants of a fleet's arrivals, ns; `None`: not known yet.
 #[derive(Clone, Copy, Debug)]
 pub struct Times {
-    /// The settled clients have ended their arrival.
+    /// When all settled clients have connected or failed.
     pub settled_ns: Option<u64>,
-    /// The other clients begin to arrive.
+    /// When the other clients begin to arrive.
     pub arrivals_ns: Option<u64>,
-    /// All arrivals have ended.
+    /// When all arrivals have ended.
     pub arrived_ns: Option<u64>,
 }
 
 impl Times {
-    /// Which time an instant belongs to.
+    /// Returns whether an instant is before, during or after the arrivals.
     pub fn of(self, at_ns: u64) -> ArrivalTime {
         if self.arrivals_ns.is_none_or(|arrivals_ns| at_ns < arrivals_ns) {
             ArrivalTime::Before
@@ -44,12 +46,12 @@ impl Times {
     }
 }
 
-/// An instant that threads set once and read without a lock.
+/// An instant that a thread sets once and that threads read without a lock.
 #[derive(Debug)]
 struct Instant(AtomicU64);
 
 impl Instant {
-    /// What an instant holds that is not known yet.
+    /// The value of an instant that is not known yet.
     const UNKNOWN: u64 = u64::MAX;
 
     fn unknown() -> Self {
@@ -65,38 +67,38 @@ impl Instant {
         self.0.store(at_ns, Ordering::Release);
     }
 
-    /// Set it, unless another thread has.
+    /// Sets the instant, unless another thread has set it.
     fn set_first(&self, at_ns: u64) {
         let _ = self.0.compare_exchange(Self::UNKNOWN, at_ns, Ordering::AcqRel, Ordering::Acquire);
     }
 }
 
-/// See the file's head.
+/// The shared state of a fleet.
 pub struct Fleet {
     pub plan: Plan,
     pub register: Register,
-    /// Where its datagrams have come from. A server takes who comes from such an address and port for the client that it knows
-    /// there; the lock is taken once for each socket.
+    /// Source addresses of the fleet's datagrams. A server takes a datagram from a known address and port for one of
+    /// the same client. The lock is taken once per socket.
     known_sources: Mutex<HashSet<SocketAddr>>,
-    /// Each client's, where there is traffic.
+    /// The counters of each client, if there is traffic.
     pub counters: Vec<Arc<FlowCounters>>,
     at_ns: Instant,
     settled_ns: Instant,
     arrivals_ns: Instant,
     arrived_ns: Instant,
-    /// Settled clients that are still on their way up.
+    /// Settled clients that are still connecting.
     settling: AtomicUsize,
-    /// Others that will come or are on their way up.
+    /// Other clients that will arrive or are still connecting.
     coming: AtomicUsize,
-    /// When the traffic begins, and threads with clients that are not ready for it.
+    /// When the traffic begins, and the number of threads with clients that are not ready for it.
     traffic_ns: Instant,
     unready: AtomicUsize,
-    /// Threads that have something left to do.
+    /// Threads with work left.
     busy: AtomicUsize,
 }
 
 impl Fleet {
-    /// Before its start.
+    /// Returns a fleet that has not begun.
     pub fn new(plan: Plan, counters: Vec<Arc<FlowCounters>>, threads: usize) -> Self {
         let coming = (plan.settled..plan.clients).filter(|client| plan.due_ns(*client).is_some()).count();
         Self {
@@ -116,7 +118,7 @@ impl Fleet {
         }
     }
 
-    /// It begins at this instant, ns.
+    /// Begins the fleet at this instant, ns.
     pub fn begin(&self, at_ns: u64) {
         self.at_ns.set(at_ns);
         if self.plan.settled == 0 {
@@ -125,17 +127,17 @@ impl Fleet {
         }
     }
 
-    /// Whether no socket of the fleet has had this address and port before.
+    /// Returns whether no socket of the fleet has used this address and port before, and records it.
     pub fn is_new_source(&self, source: SocketAddr) -> bool {
         self.known_sources.lock().unwrap_or_else(PoisonError::into_inner).insert(source)
     }
 
-    /// When it begins, ns.
+    /// When the fleet begins, ns.
     pub fn at_ns(&self) -> Option<u64> {
         self.at_ns.get()
     }
 
-    /// The instants of its arrivals.
+    /// The instants of the arrivals.
     #[inline]
     pub fn times(&self) -> Times {
         Times {
@@ -151,45 +153,45 @@ impl Fleet {
         self.traffic_ns.get()
     }
 
-    /// When the traffic's time is over, ns; `None`: not known yet.
+    /// When the traffic's duration is over, ns; `None`: not known yet.
     pub fn traffic_over_ns(&self) -> Option<u64> {
         let duration_ns = self.plan.traffic.as_ref().map_or(0, |traffic| traffic.duration_ns());
         Some(self.traffic_ns()?.saturating_add(duration_ns))
     }
 
-    /// All clients of a thread are ready for the traffic, or carry none.
+    /// Reports that all clients of a thread are ready for the traffic, or carry none.
     pub fn ready(&self, now_ns: u64) {
         if self.unready.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.begin_traffic(now_ns);
         }
     }
 
-    /// The traffic begins, with the clients that are ready.
+    /// Begins the traffic with the clients that are ready.
     pub fn begin_traffic(&self, now_ns: u64) {
         self.traffic_ns.set_first(now_ns + AHEAD_NS);
     }
 
-    /// When the fleet leaves at the latest, ns. Settling has a time of its own, before what comes after it.
+    /// When the fleet leaves at the latest, ns. Settling has a separate time limit before the duration.
     pub fn end_ns(&self) -> u64 {
         let settled_ns = || Some(self.at_ns()?.saturating_add(self.plan.settling_ns));
         let over_ns = |arrivals_ns: u64| arrivals_ns.saturating_add(self.plan.duration_ns);
         self.times().arrivals_ns.map(over_ns).or_else(settled_ns).unwrap_or(u64::MAX)
     }
 
-    /// Whether pings alone keep the fleet together: until their time after the arrivals is over.
+    /// Whether only pings keep the fleet running: until their time after the arrivals is over.
     pub fn is_pinged(&self, now_ns: u64) -> bool {
         let until_ns = self.times().arrived_ns.zip(self.plan.pinged_ns);
         let is_over = until_ns.is_some_and(|(arrived_ns, pinged_ns)| now_ns >= arrived_ns.saturating_add(pinged_ns));
         self.plan.ping_ns.is_some() && !is_over
     }
 
-    /// When a client is due, ns; `None` while that is not known, or where it is never.
+    /// When a client is due, ns; `None` while this is not known, or if it never is.
     pub fn due_ns(&self, client: u32) -> Option<u64> {
         let began_ns = if client < self.plan.settled { self.at_ns() } else { self.times().arrivals_ns };
         Some(began_ns?.saturating_add(self.plan.due_ns(client)?))
     }
 
-    /// A client's arrival has ended for the first time, configured or not.
+    /// Records that a client's arrival has ended, configured or not.
     pub fn arrival_ended(&self, client: u32, now_ns: u64) {
         if client < self.plan.settled {
             if self.settling.fetch_sub(1, Ordering::AcqRel) == 1 {
@@ -198,12 +200,12 @@ impl Fleet {
                 self.begin_arrivals(settled_ns.saturating_add(self.quiet_ns()));
             }
         } else if self.coming.fetch_sub(1, Ordering::AcqRel) == 1 {
-            // Ahead, so that no ping that has been counted as sent meanwhile is answered in another time.
+            // The instant lies in the future, so that no ping that was sent meanwhile is answered in another period.
             self.arrived_ns.set(now_ns + AHEAD_NS);
         }
     }
 
-    /// A thread has something to do again, or nothing any more.
+    /// Records that a thread has work again, or has no work left.
     pub fn set_busy(&self, is_busy: bool) {
         if is_busy {
             self.busy.fetch_add(1, Ordering::AcqRel);
@@ -212,12 +214,12 @@ impl Fleet {
         }
     }
 
-    /// Whether nothing is left to do.
+    /// Whether no thread has work left.
     pub fn is_done(&self) -> bool {
         self.busy.load(Ordering::Acquire) == 0
     }
 
-    /// How long settled clients are pinged before the others come, ns. Each begins within the first gap.
+    /// How long settled clients ping before the others arrive, ns. Each client's pings begin within the first gap.
     fn quiet_ns(&self) -> u64 {
         self.plan.ping_ns.map_or(0, |gap_ns| gap_ns.saturating_mul(QUIET_PINGS + 1).max(QUIET_NS))
     }

@@ -1,5 +1,5 @@
-//! One client's traffic as its thread holds it: the traffic while it runs, what it came to, and why it was broken off. What seals its
-//! packets is the client's machine.
+//! The traffic of one client in its thread: the traffic while it runs, its figures after that, and why it was broken
+//! off. The client's machine seals its packets.
 
 use super::traffic::{Channel, Figures, Traffic};
 use crate::metering::FlowCounters;
@@ -10,67 +10,67 @@ pub enum TrafficPhase {
     /// Not all arrivals have ended.
     #[default]
     Ahead,
-    /// Clients make themselves ready.
+    /// Clients prepare their traffic.
     Readying,
     /// All of the thread's clients are ready; those of other threads may not be.
     Ready,
-    /// Its beginning is known.
+    /// The instant of its start is known.
     Begun,
 }
 
-/// Why traffic ends before its time.
+/// The reason why traffic ends early.
 #[derive(Clone, Copy, Debug)]
 pub struct Breakage {
-    /// The name that it is counted under.
+    /// The name under which it is counted.
     pub name: &'static str,
-    /// What happened.
+    /// The message.
     pub detail: &'static str,
 }
 
-/// See the file's head.
+/// The traffic of one client.
 #[derive(Default)]
 pub struct InnerTraffic {
     traffic: Option<Box<dyn Traffic>>,
-    /// What the traffic has come to.
+    /// The figures of ended traffic.
     figures: Option<Box<Figures>>,
-    /// The machine's word that the traffic cannot go on, until the worker has ended it.
+    /// The reason that the machine reported, until the worker has ended the traffic.
     pub breakage: Option<Breakage>,
-    /// Whether it was broken off before its time.
+    /// Whether the traffic was broken off.
     is_broken: bool,
 }
 
 impl InnerTraffic {
-    /// Carry load from now on.
+    /// Assigns traffic to the client.
     pub fn carry(&mut self, traffic: Box<dyn Traffic>) {
         self.traffic = Some(traffic);
     }
 
-    /// Whether there is load that goes on.
+    /// Whether there is traffic that has not ended.
     #[inline]
     pub fn is_running(&self) -> bool {
         self.traffic.is_some()
     }
 
-    /// Whether its load may begin, or there is none.
+    /// Whether its traffic is ready to start, or there is none.
     pub fn is_ready(&self) -> bool {
         self.traffic.as_ref().is_none_or(|traffic| traffic.is_ready())
     }
 
-    /// The fleet's load begins then, ns.
+    /// Starts the traffic at this instant, ns.
     pub fn start(&mut self, start_ns: u64) {
         if let Some(traffic) = &mut self.traffic {
             traffic.start(start_ns);
         }
     }
 
-    /// When it has something to do, ns.
+    /// When the traffic has work to do, ns.
     #[inline]
     pub fn deadline_ns(&self) -> Option<u64> {
         let due_ns = self.traffic.as_ref()?.deadline_ns();
         (due_ns != u64::MAX).then_some(due_ns)
     }
 
-    /// Let it send what is due; returns whether it has ended.
+    /// Polls the traffic, which sends what is due; returns whether it has ended.
     pub fn poll(&mut self, now_ns: u64, channel: &mut Channel<'_>) -> bool {
         let Some(traffic) = &mut self.traffic else { return false };
         traffic.poll(now_ns, channel);
@@ -81,7 +81,7 @@ impl InnerTraffic {
         is_done
     }
 
-    /// Take a packet that came out of the tunnel.
+    /// Passes a packet from the tunnel to the traffic.
     #[inline]
     pub fn receive(&mut self, now_ns: u64, packet: &[u8], channel: &mut Channel<'_>) {
         if let Some(traffic) = &mut self.traffic {
@@ -89,29 +89,29 @@ impl InnerTraffic {
         }
     }
 
-    /// This many of its packets were refused by the socket after all.
+    /// Reports that the socket refused this many of its packets after all.
     pub fn not_sent(&mut self, packets: u64, counters: Option<&FlowCounters>) {
         if let (Some(traffic), Some(counters)) = (&mut self.traffic, counters) {
             traffic.not_sent(packets, counters);
         }
     }
 
-    /// End it, done or not.
+    /// Ends the traffic, complete or not.
     pub fn end(&mut self, now_ns: u64, channel: &mut Channel<'_>) {
         if let Some(mut traffic) = self.traffic.take() {
             self.figures = Some(Box::new(traffic.finish(now_ns, channel)));
         }
     }
 
-    /// The traffic cannot go on; the worker ends it.
+    /// Records that the traffic cannot go on; the worker ends it.
     pub fn break_off(&mut self, breakage: Breakage) {
         if self.is_running() {
             (self.breakage, self.is_broken) = (Some(breakage), true);
         }
     }
 
-    /// What it has come to, once. A flow whose tunnel broke lasts until `over_ns`, as the others do: it carries nothing from then on,
-    /// which is less for all of them together, and no shorter time.
+    /// Removes and returns the figures. A flow with a broken tunnel lasts until `over_ns` like the others: it carries
+    /// nothing after the break, which lowers the fleet's rate, but does not shorten the time.
     pub fn take_figures(&mut self, over_ns: u64) -> Option<Figures> {
         let mut figures = *self.figures.take()?;
         if self.is_broken {
@@ -129,7 +129,7 @@ impl InnerTraffic {
         received.is_some_and(|received| received < sent / 2)
     }
 
-    /// Its counts by name.
+    /// Returns its counters with their names.
     pub fn counts(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
         self.figures.iter().flat_map(|figures| figures.counts.named())
     }

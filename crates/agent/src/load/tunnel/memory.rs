@@ -1,27 +1,28 @@
-//! How much memory a fleet takes: the peak of the agent's resident memory less what it held before.
+//! The memory of a fleet: the peak of the agent's resident memory minus the memory before.
 
 use leadline_sys::memory;
 
-/// What the agent held before the fleet was made.
+/// The agent's resident memory before the fleet is created.
 #[derive(Clone, Copy, Debug)]
 pub struct Before {
     resident_bytes: u64,
 }
 
 impl Before {
-    /// Now. The peak is counted from here on, where the kernel lets us (proc(5), `clear_refs`).
+    /// Reads the memory now, and resets the peak, if the kernel permits it (proc(5), `clear_refs`).
     pub fn now() -> Option<Self> {
-        // What an earlier fleet left to the allocator would be taken for held, and this one for that much smaller.
+        // Freed memory of an earlier fleet that the allocator holds would count as used before, and make this fleet's
+        // figure too small.
         if !memory::trim_heap() {
             return None;
         }
         let resident_bytes = status("VmRSS:")?;
-        // Without the reset a peak of before would be taken for the fleet's, so that no figure is better.
+        // Without the reset, an earlier peak would count as the fleet's; then no figure is better than a wrong one.
         std::fs::write("/proc/self/clear_refs", "5").ok()?;
         Some(Self { resident_bytes })
     }
 
-    /// The peak since then, less what was held.
+    /// Returns the peak since then minus the memory before.
     pub fn peak_since(self) -> Option<u64> {
         Some(status("VmHWM:")?.saturating_sub(self.resident_bytes))
     }
@@ -38,7 +39,8 @@ fn status(field: &str) -> Option<u64> {
 mod tests {
     use super::*;
 
-    /// These measure a whole process, so that each has one of its own: no other test takes or frees memory beside it.
+    /// Runs a test in a separate process: it measures the whole process, in which no other test may allocate or free
+    /// memory.
     fn passes_alone(name: &str) {
         let own = std::env::current_exe().unwrap();
         let path = format!("{}::{name}", module_path!().split_once("::").unwrap().1);
@@ -54,11 +56,11 @@ mod tests {
     }
 
     #[test]
-    #[ignore = "in a process of its own, by the test above"]
+    #[ignore = "runs in a separate process, started by the test above"]
     fn memory_left_by_an_earlier_fleet_is_not_counted() {
         let blocks = || (0..6000).map(|_| vec![1u8; 16 << 10]).collect::<Vec<_>>();
         let mut first = blocks();
-        // What stays keeps the allocator from shrinking by itself.
+        // The remaining blocks keep the allocator from shrinking by itself.
         first.retain({
             let mut number = 0;
             move |_| {
@@ -72,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    #[ignore = "in a process of its own, by the test above"]
+    #[ignore = "runs in a separate process, started by the test above"]
     fn touched_memory_is_counted() {
         let before = Before::now().unwrap();
         let block = vec![1u8; 32 << 20];

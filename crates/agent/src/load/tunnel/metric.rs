@@ -1,24 +1,24 @@
-//! The histograms of a fleet: those that clients record (`leadline_tunnel::client::effects::Metric`), then those of their traffic. Owns
-//! their names and numbers.
+//! The histograms of a fleet: those of the clients (`leadline_tunnel::client::effects::Metric`), then those of their
+//! traffic. Owns their names and numbers.
 
 use leadline_tunnel::client::effects;
 
-/// The histograms of the traffic, behind the clients' own. All are in ns.
+/// The histograms of the traffic, numbered after the clients' own. All are in ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Metric {
-    /// From when a packet or request was due to its answer; where nothing is answered, to its arrival.
+    /// From when a packet or request was due to its response; to its arrival if there are no responses.
     Latency = effects::METRICS as isize,
-    /// From when it was sent to its answer.
+    /// From when it was sent to its response.
     Service,
-    /// From when it was due to its sending.
+    /// From when it was due to when it was sent.
     TrafficLate,
-    /// Ages of requests that had no answer when they were given up or the time was over, from when they were due.
+    /// Ages of requests without a response when they were given up or the time was over, from when they were due.
     LatencyCensored,
-    /// The same from when they were sent.
+    /// The same ages, from when the requests were sent.
     ServiceCensored,
 }
 
-/// Names of the histograms, in the order of their numbers.
+/// The names of the histograms, in the order of their numbers.
 pub const METRICS: &[&str] = &[
     "connect",
     "answer",

@@ -1,5 +1,6 @@
-//! What all clients of a fleet have in common, out of its specification. Owns every check of what was asked for; what passes
-//! cannot fail later for being wrong. Reads the profile, looks its servers up, and makes the clients' identities.
+//! The plan of a fleet: everything that its clients have in common, made of its specification. Owns every check of
+//! the specification, so that later steps cannot fail because of a bad value. Reads the profile, resolves its
+//! servers, and creates the clients' identities.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -23,43 +24,44 @@ use super::traffic::{self, TrafficPlan};
 use crate::events::{error_code, input_error, system_error};
 use crate::load::session::{parse_bind, resolve_host};
 
-/// See the file's head.
+/// The common part of a fleet's clients.
 pub struct Plan {
-    /// What the clients' machines share.
+    /// The settings that the clients' machines share.
     pub settings: Arc<Settings>,
-    /// Clients begin with different ones (`remote-random`).
+    /// Whether clients begin with different servers (`remote-random`).
     pub has_random_remotes: bool,
-    /// Local addresses that sockets are bound to, in turn.
+    /// Local addresses to which sockets are bound, in turn.
     pub binds: Vec<IpAddr>,
-    /// Clients.
+    /// The number of clients.
     pub clients: u32,
-    /// Those of them, the first ones, that come before the others.
+    /// The number of settled clients: the first ones, which connect before the others.
     pub settled: u32,
-    /// How long they may take, ns.
+    /// The time limit of the settled clients, ns.
     pub settling_ns: u64,
-    /// When the others come, as a curve; all at once where absent.
+    /// The rate at which the other clients arrive; all at once if absent.
     pub arrivals: Option<Stages>,
-    /// How long the fleet stays from the first arrival on, ns.
+    /// How long the fleet stays after the first arrival, ns.
     pub duration_ns: u64,
     /// Time between pings, ns.
     pub ping_ns: Option<u64>,
-    /// How long they go on after the arrivals by themselves, ns.
+    /// How long pings alone keep the fleet running after the arrivals, ns.
     pub pinged_ns: Option<u64>,
-    /// What connected clients do.
+    /// Scheduled actions of connected clients.
     pub actions: Vec<TunnelAction>,
     /// Load through the tunnels.
     pub traffic: Option<Arc<dyn TrafficPlan>>,
-    /// Options of the profile that mean nothing here.
+    /// Options of the profile that have no meaning for a fleet.
     pub ignored: Vec<String>,
 }
 
-/// Descriptors that the agent needs besides the clients' sockets.
+/// Descriptors that the agent needs in addition to the clients' sockets.
 const OTHER_FILES: u64 = 64;
 
 impl Plan {
-    /// Check and prepare what was asked for; makes the certificates too, where they are to be made.
+    /// Checks the specification; also creates the certificates if it asks for this.
     ///
     /// # Errors
+    ///
     /// What is wrong, and what would be right.
     pub fn new(spec: &TunnelSpec) -> Result<Self, ErrorReport> {
         check_numbers(spec)?;
@@ -72,7 +74,7 @@ impl Plan {
         let (servers, passed_over) = in_reach(&profile.remotes, &binds)?;
         let ignored = profile.ignored.iter().map(ToString::to_string).chain(passed_over);
         let ping_ns = spec.ping_ms.map(|ms| u64::from(ms) * 1_000_000);
-        // Where some clients are settled only they ping: their pings tell what the arrivals do to others.
+        // If some clients are settled, only they ping: their pings show the effect of the arrivals.
         let pinging = if spec.settled > 0 { spec.settled } else { spec.clients };
         let settings = Settings {
             identities: identities(&config, &profile, spec)?,
@@ -102,13 +104,13 @@ impl Plan {
         })
     }
 
-    /// The local address of a client's socket towards a server of this family.
+    /// The local address of a client's socket.
     pub fn bind(&self, client: u32) -> Option<IpAddr> {
         (!self.binds.is_empty()).then(|| self.binds[client as usize % self.binds.len()])
     }
 
-    /// Which server a client's first attempt goes to. Where the profile leaves that to chance they are dealt out evenly, as chance
-    /// does with many.
+    /// The index of the server of a client's first attempt. If the profile selects servers at random, the clients are
+    /// distributed evenly, as chance does with many.
     pub fn first_remote(&self, client: u32) -> u32 {
         if self.has_random_remotes {
             client % self.settings.servers.len() as u32
@@ -117,8 +119,8 @@ impl Plan {
         }
     }
 
-    /// When a client is due after the arrivals have begun, ns; none where the stages end before its turn. Of the settled
-    /// ones it is the time after the start.
+    /// When a client is due after the arrivals have begun, ns; `None` if the stages end before its turn. For a
+    /// settled client, the time after the start.
     pub fn due_ns(&self, client: u32) -> Option<u64> {
         let Some(number) = client.checked_sub(self.settled) else {
             return Some(u64::from(client) * SETTLING_GAP_NS);
@@ -130,7 +132,7 @@ impl Plan {
     }
 }
 
-/// Settled clients come one after another: all at once they would be the storm that they are to witness.
+/// Settled clients arrive one after another: if all came at once, their own arrivals would disturb the baseline.
 const SETTLING_GAP_NS: u64 = 10_000_000;
 
 fn check_numbers(spec: &TunnelSpec) -> Result<(), ErrorReport> {
@@ -167,7 +169,7 @@ fn arrivals(spec: &TunnelSpec) -> Result<Option<Stages>, ErrorReport> {
     Stages::new(stages).map(Some).map_err(|error| input_error("bad_rate", format!("arrivals: {error}")))
 }
 
-/// The address of a server. Where sockets are to be bound, it has to be of a family that they can be bound in.
+/// Resolves the address of a server. If sockets are bound, it must be of a family to which they can be bound.
 fn resolve(remote: &Remote, binds: &[IpAddr]) -> Result<Server, ErrorReport> {
     let bound = match binds {
         [] => None,
@@ -188,8 +190,8 @@ fn resolve(remote: &Remote, binds: &[IpAddr]) -> Result<Server, ErrorReport> {
     Ok(Server { address, transport: remote.transport })
 }
 
-/// The servers that this host has an address and a route for, and what is to be said of the others: no attempt could change that,
-/// and OpenVPN goes on to its next one.
+/// Returns the servers for which this host has an address and a route, and a message for each of the others: no
+/// attempt could change that, and OpenVPN goes on to its next server.
 fn in_reach(remotes: &[Remote], binds: &[IpAddr]) -> Result<(Vec<Server>, Vec<String>), ErrorReport> {
     let (mut reached, mut passed_over, mut first) = (Vec::new(), Vec::new(), None);
     for remote in remotes {
@@ -211,7 +213,8 @@ fn in_reach(remotes: &[Remote], binds: &[IpAddr]) -> Result<(Vec<Server>, Vec<St
     }
 }
 
-/// The first server that a socket can connect to. Connecting a datagram socket only sets its peer: nothing is sent.
+/// Returns the first server to which a socket can connect. Connecting a UDP socket only sets its peer: no packet is
+/// sent.
 fn reach(server: Server, binds: &[IpAddr]) -> Result<Server, ErrorReport> {
     let any = if server.address.is_ipv4() { IpAddr::from([0; 4]) } else { IpAddr::from([0; 16]) };
     let from = SocketAddr::new(binds.first().copied().unwrap_or(any), 0);
@@ -224,7 +227,7 @@ fn reach(server: Server, binds: &[IpAddr]) -> Result<Server, ErrorReport> {
     })
 }
 
-/// What a host lacks whose socket cannot even be told of a server.
+/// Returns what the host lacks if a socket cannot even be connected to a server.
 fn lack(from: &SocketAddr, error: &io::Error) -> String {
     let family = if from.is_ipv4() { "IPv4" } else { "IPv6" };
     match error.kind() {
@@ -236,7 +239,7 @@ fn lack(from: &SocketAddr, error: &io::Error) -> String {
     }
 }
 
-/// What clients must be assigned; a cipher has to be one of `offered`.
+/// Returns what must be assigned to clients; a cipher must be one of `offered`.
 fn expectation(spec: &TunnelExpectation, offered: Vec<DataCipher>) -> Result<Expectation, ErrorReport> {
     let nets = |name: &str, texts: &[String]| {
         let net = |text: &String| text.parse().map_err(|error| input_error("bad_network", format!("{name}: {error}")));
@@ -255,7 +258,7 @@ fn expectation(spec: &TunnelExpectation, offered: Vec<DataCipher>) -> Result<Exp
     })
 }
 
-/// As many as differ; client n has number n of them, from the first again after the last.
+/// Returns the distinct identities; client n has number n, and after the last one follows the first again.
 fn identities(config: &ClientConfig, profile: &Profile, spec: &TunnelSpec) -> Result<Vec<Identity>, ErrorReport> {
     let bad = |who: &str| {
         let who = who.to_owned();
@@ -296,7 +299,7 @@ fn identities(config: &ClientConfig, profile: &Profile, spec: &TunnelSpec) -> Re
     if spec.users.is_empty() {
         return Ok(certified);
     }
-    // Client n has user n and certificate n, each from the first again after its last.
+    // Client n has user n and certificate n; after its last one, each list begins again.
     let combined = 0..(spec.clients as usize).min(least_common_multiple(certified.len(), spec.users.len()));
     let user = |number: usize| {
         let user = &spec.users[number % spec.users.len()];

@@ -1,13 +1,13 @@
-//! How often a thread looks for packets while many come: not for each, but for those of a tenth of a millisecond at once, in
-//! one wake-up and fewer calls. Owns when that pays; that no time is measured wrongly for it is the kernel's stamps' doing, so
-//! that only what is stamped may be let wait.
+//! Receive coalescing: while many packets arrive, a thread does not read each one at once, but all of a tenth of a
+//! millisecond together, with one wake-up and fewer calls. Owns when that pays. It does not distort a measured time,
+//! because packets carry kernel timestamps; only timestamped packets may wait.
 
-/// How long packets are left in the sockets before the next read, ns.
+/// How long packets stay in the sockets before the next read, ns.
 pub const COALESCE_NS: u64 = 100_000;
-/// Looks that are no further apart than this find packets each time, ns: a sleep ends some time after its instant.
+/// Reads at most this far apart each find packets, ns: a sleep ends some time after its instant.
 const DENSE_NS: u64 = COALESCE_NS + COALESCE_NS / 2;
 
-/// See the file's head.
+/// The state of one thread's coalescing.
 #[derive(Debug, Default)]
 pub struct ReceiveCoalescing {
     looked_ns: u64,
@@ -15,13 +15,13 @@ pub struct ReceiveCoalescing {
 }
 
 impl ReceiveCoalescing {
-    /// When to look next, ns: a while after the last look, while each finds something.
+    /// When to read next, ns: some time after the last read, while each read finds packets.
     #[inline]
     pub fn next_ns(&self) -> Option<u64> {
         self.is_dense.then_some(self.looked_ns + COALESCE_NS)
     }
 
-    /// The thread has looked, and waited where there was nothing yet.
+    /// Records a read, after a wait if no packet had arrived yet.
     #[inline]
     pub fn looked(&mut self, now_ns: u64, has_found: bool) {
         self.is_dense = has_found && now_ns < self.looked_ns + DENSE_NS;
@@ -33,7 +33,7 @@ impl ReceiveCoalescing {
 mod tests {
     use super::*;
 
-    /// How many looks there are at packets that come every `gap_ns` for 10 ms; a look takes 1 µs.
+    /// Returns the number of reads for packets that arrive every `gap_ns` for 10 ms; a read takes 1 µs.
     fn looks(gap_ns: u64) -> u64 {
         let (mut coalescing, mut now_ns, mut taken, mut looks) = (ReceiveCoalescing::default(), 1_000_000, 0, 0);
         loop {

@@ -1,6 +1,6 @@
-//! Which client holds which address and which number, over the whole fleet, and what becomes of a holder whose tunnel was dead when
-//! another client was given the same: a server that was restarted deals out its addresses again while old tunnels have yet to
-//! notice. Owns that decision; its lock is taken twice in a tunnel's life.
+//! The register of addresses and peer ids in the fleet: which client holds which. A restarted server assigns its
+//! addresses again while old tunnels have not noticed yet. This module decides which client then holds an address;
+//! its lock is taken twice per tunnel.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -10,33 +10,34 @@ use std::sync::{Mutex, PoisonError};
 
 use leadline_tunnel::client::assigned_config::AssignedConfig;
 
-/// See the file's head.
+/// The register of one fleet.
 #[derive(Debug, Default)]
 pub struct Register {
     held: Mutex<Held>,
-    /// How many clients are in `Held::freed`.
+    /// The length of `Held::freed`.
     freed: AtomicUsize,
 }
 
 #[derive(Debug, Default)]
 struct Held {
     addresses: HashMap<IpAddr, Holders>,
-    /// Each server counts its own clients.
+    /// Peer ids by server: each server numbers its own clients.
     places: HashMap<(SocketAddr, u32), Holders>,
-    /// Clients that hold alone what a dead tunnel held, and are to be told.
+    /// Clients that have become the only holder because a dead tunnel was released; their threads have yet to read
+    /// this.
     freed: Vec<u32>,
 }
 
-/// Who has one thing.
+/// The holder of one address or peer id, and the clients that share it.
 #[derive(Debug)]
 struct Holders {
     client: u32,
-    /// Clients that were given the same later on, in their order, and since when, ns.
+    /// Clients to which the same was assigned later, in order, and when, ns.
     contenders: Vec<(u32, u64)>,
 }
 
 impl Register {
-    /// Enter a client; says what another one holds already, by name.
+    /// Registers a client's assignment. Returns the name of the first conflict with another client.
     pub fn claim(&self, client: u32, assigned: &AssignedConfig, now_ns: u64) -> Option<&'static str> {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         let mut missing = None;
@@ -51,8 +52,9 @@ impl Register {
         missing
     }
 
-    /// The client's tunnel is gone, and last heard from its server then, ns. Where that was before another client was given the
-    /// same, the tunnel was dead by then, and the other client holds it alone.
+    /// Releases the assignment of a client whose tunnel has ended; its server was last heard at `heard_ns`. If
+    /// another client received the same assignment after that, the tunnel was dead by then, and the other client is
+    /// the only holder.
     pub fn release(&self, client: u32, assigned: &AssignedConfig, heard_ns: Option<u64>) {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         let Held { addresses, places, freed } = &mut *held;
@@ -65,7 +67,7 @@ impl Register {
         self.freed.store(freed.len(), Ordering::Release);
     }
 
-    /// Clients of this thread, out of `threads`, that hold alone what a dead tunnel held.
+    /// Removes and returns the clients of one of `threads` threads that have become the only holder.
     pub fn take_freed(&self, thread: u32, threads: u32) -> Vec<u32> {
         if self.freed.load(Ordering::Acquire) == 0 {
             return Vec::new();
@@ -99,7 +101,7 @@ fn release_one<K: Eq + Hash>(
         holders.contenders.retain(|(other, _)| *other != client);
         return;
     }
-    // Who came while this tunnel was alive shared it, and stays what that made of it.
+    // A client that came while this tunnel was alive shared the assignment; its result stays as it is.
     holders.contenders.retain(|(_, since_ns)| heard_ns.is_none_or(|heard_ns| *since_ns > heard_ns));
     if holders.contenders.is_empty() {
         all.remove(what);
@@ -141,7 +143,7 @@ mod tests {
         register.release(1, &same, Some(20));
         assert_eq!(register.claim(3, &same, 21), Some("partial_address_not_unique"));
         register.release(0, &same, Some(30));
-        assert_eq!(register.take_freed(0, 1), [0; 0], "it was heard of while others had the same");
+        assert_eq!(register.take_freed(0, 1), [0; 0], "the server was heard while others shared the address");
         assert_eq!(register.claim(4, &same, 31), None);
     }
 
@@ -151,16 +153,16 @@ mod tests {
         assert_eq!(register.claim(0, &same, 10), None);
         assert_eq!(register.claim(3, &same, 50), Some("partial_address_not_unique"));
         assert_eq!(register.claim(4, &same, 60), Some("partial_address_not_unique"));
-        // Heard last before the server was restarted.
+        // The server was last heard before it was restarted.
         register.release(0, &same, Some(40));
         assert_eq!(register.take_freed(0, 2), [0; 0], "of another thread");
         // Once for the address and once for the number.
         assert_eq!(register.take_freed(1, 2), [3, 3]);
-        assert_eq!(register.take_freed(1, 2), [0; 0], "told once");
+        assert_eq!(register.take_freed(1, 2), [0; 0], "reported once");
         assert_eq!(register.claim(3, &same, 70), None);
-        assert_eq!(register.claim(4, &same, 71), Some("partial_address_not_unique"), "two have it now");
+        assert_eq!(register.claim(4, &same, 71), Some("partial_address_not_unique"), "two clients share it now");
         register.release(3, &same, Some(80));
-        assert_eq!(register.take_freed(0, 1), [0; 0], "it was alive when the other came");
+        assert_eq!(register.take_freed(0, 1), [0; 0], "the tunnel was alive when the other client came");
     }
 
     #[test]

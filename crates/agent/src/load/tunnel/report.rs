@@ -1,5 +1,5 @@
-//! The threads' figures as one outcome. Each client is in exactly one of `configured`, `partial`, `failed` and `waiting`;
-//! each failed attempt, and each tunnel that was found `partial`, in exactly one of the errors.
+//! The outcome of a fleet, from the figures of its threads. Each client is in exactly one of `configured`, `partial`,
+//! `failed` and `waiting`. Each failed attempt, and each `partial` tunnel, is in exactly one of the errors.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -18,26 +18,26 @@ use super::transport::TransportSocket;
 use crate::failures::Failures;
 use crate::metering::{Collector, FlowCounters};
 
-/// The cause of clients whose thread is no more.
+/// The cause of failure of clients whose thread has panicked.
 const BROKEN_DOWN: &str = "thread_broke_down";
 
-/// What a worker leaves.
+/// A worker's report at its end.
 pub struct WorkerReport {
-    /// What its thread cost; not known of one that broke down.
+    /// The cost of its thread; unknown if the thread panicked.
     pub thread: Option<ThreadReport>,
     pub tally: Tally,
     pub failures: Failures,
     /// One per client.
     pub rows: Vec<TunnelClientReport>,
-    /// One per attempt that is kept.
+    /// One per recorded attempt.
     pub attempts: Vec<TunnelAttemptReport>,
-    /// Which sizes got through a tunnel most of whose load was lost.
+    /// The packet sizes that pass a tunnel that lost most of its load.
     pub packet_sizes: Option<TunnelPacketSizes>,
-    /// What its clients' traffic has come to.
+    /// The figures of its clients' traffic.
     pub figures: Vec<Figures>,
 }
 
-/// How a worker stands in the middle of the load.
+/// The state of a worker during the load.
 pub struct Snapshot {
     pub worker: u32,
     pub tally: Tally,
@@ -45,32 +45,32 @@ pub struct Snapshot {
     pub thread: ThreadReport,
 }
 
-/// A worker's own counts.
+/// The counts of one worker.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
     /// Clients by phase.
     pub phases: [u32; PHASES],
-    /// What the clients' machines count.
+    /// The counts of the clients' machines.
     pub counts: Counts,
-    /// What their sockets count.
+    /// The counts of the clients' sockets.
     pub sockets: SocketTally,
 }
 
 /// The counts of a worker's sockets.
 #[derive(Clone, Debug, Default)]
 pub struct SocketTally {
-    /// Sockets with a port that another client had had before, because the system offered no other.
+    /// Sockets with a port that another client had used before, because the system offered no other.
     pub ports_again: u64,
-    /// Packets that the socket did not take at once.
+    /// Packets that the socket did not accept at once.
     pub pushback: u64,
-    /// Packets that the socket refused by an error.
+    /// Packets that the socket refused with an error.
     pub not_sent: u64,
-    /// Datagrams that came and that the sockets had no room for, of the sockets that are closed; `None`: none has told.
+    /// Received datagrams for which closed sockets had no room; `None`: no socket has reported a number.
     pub drops: Option<u64>,
 }
 
 impl SocketTally {
-    /// Count the drops of a socket that is about to be closed.
+    /// Adds the drops of a socket that is about to be closed.
     pub fn count_drops(&mut self, transport: &TransportSocket) {
         if let Some(drops) = transport.receive_drops() {
             *self.drops.get_or_insert(0) += drops;
@@ -79,7 +79,7 @@ impl SocketTally {
 }
 
 impl Tally {
-    /// Clients that a fleet waits for: those without an answer, and those that failed and try again.
+    /// The clients for which a fleet waits: those without an answer, and those that failed and will try again.
     fn waiting_clients(&self) -> TunnelCounts {
         let clients = |phase: Phase| u64::from(self.phases[phase as usize]);
         let mut counts = TunnelCounts { resting: Some(clients(Phase::Resting)), ..TunnelCounts::default() };
@@ -87,7 +87,7 @@ impl Tally {
         counts
     }
 
-    /// The counts as they are reported; those that hardly ever happen are left out where they did not.
+    /// Returns the counts for the report; rare counters without an event are left out.
     fn reported(&self) -> TunnelCounts {
         let clients = |phase: Phase| u64::from(self.phases[phase as usize]);
         let trying = [Phase::Connecting, Phase::Asking, Phase::Negotiating, Phase::Proving].map(clients);
@@ -134,7 +134,8 @@ impl Tally {
     }
 }
 
-/// What is left of a worker that broke down: its clients have failed, and those of the others keep their figures.
+/// The report of a worker that panicked: its clients have failed, and the clients of the other threads keep their
+/// figures.
 pub fn broken_down(number: u32, threads: u32, clients: u32, panic: &(dyn Any + Send)) -> WorkerReport {
     let message = panic.downcast_ref::<&str>().copied().or(panic.downcast_ref::<String>().map(String::as_str));
     let rows: Vec<_> = (number..clients)
@@ -154,7 +155,7 @@ pub fn broken_down(number: u32, threads: u32, clients: u32, panic: &(dyn Any + S
     WorkerReport { thread: None, tally, failures, rows, attempts: Vec::new(), packet_sizes: None, figures: Vec::new() }
 }
 
-/// The whole load's figures.
+/// Returns the outcome of the whole fleet.
 pub fn outcome(
     fleet: &Fleet,
     reports: Vec<WorkerReport>,
@@ -187,7 +188,8 @@ pub fn outcome(
         packet_sizes = packet_sizes.or(report.packet_sizes);
         threads.extend(report.thread);
     }
-    // What is on its way when the time is over has failed; it was `connecting` only while the load ran.
+    // A client that is still connecting when the time is over has failed; `connecting` exists only while the load
+    // runs.
     counts.failed += counts.connecting.take().unwrap_or(0);
     counts.retransmits = clients.iter().map(|client: &TunnelClientReport| u64::from(client.retransmits)).sum();
     let inside = |name: &str| Some(clients.iter().filter_map(|client| client.inside.get(name)).sum());
@@ -226,7 +228,7 @@ pub fn outcome(
     }
 }
 
-/// What the traffic cost its far end: all sessions together.
+/// The cost of the traffic on its far end: the sum of all sessions.
 fn receiver(loads: Vec<LoadReport>) -> Option<LoadReport> {
     loads.into_iter().reduce(|mut all, one| {
         all.wall_s = all.wall_s.max(one.wall_s);
@@ -261,7 +263,7 @@ fn merge(failures: &mut Failures, more: Failures) {
     }
 }
 
-/// Each client's counters as progress rows, where there is traffic.
+/// Returns each client's counters as progress rows, if there is traffic.
 pub fn progress(counters: &[Arc<FlowCounters>], has_units: bool) -> Vec<leadline_wire::FlowProgress> {
     counters.iter().zip(0..).map(|(counters, flow)| counters.progress(flow, has_units)).collect()
 }

@@ -1,33 +1,33 @@
-//! When a thread's clients run the test's actions: each action goes from client to client, in the order of their numbers, at even
-//! steps. What a client does then is its machine's.
+//! The schedule of a fleet's actions for the clients of one thread: each action goes from client to client in the
+//! order of their numbers, at even steps. The client's machine performs the action.
 
 use leadline_wire::{TunnelAction, TunnelActionKind};
 
-/// When each of a thread's clients runs each action.
+/// When each of a thread's clients performs each action.
 pub struct ActionSchedule {
     actions: Vec<(TunnelAction, Cursor)>,
     clients: u32,
     step: u32,
 }
 
-/// The client that an action comes to next.
+/// The next client of an action.
 #[derive(Clone, Copy)]
 struct Cursor {
     client: u32,
 }
 
 impl ActionSchedule {
-    /// For the clients `first`, `first + step` ... of all.
+    /// Returns the schedule for the clients `first`, `first + step` ... of all.
     pub fn new(actions: &[TunnelAction], clients: u32, first: u32, step: u32) -> Self {
         Self { actions: actions.iter().map(|action| (*action, Cursor { client: first })).collect(), clients, step }
     }
 
-    /// When the next client's turn is, ns after the arrivals began; none where nothing is left.
+    /// When the next action is due, ns after the arrivals began; `None` if none is left.
     pub fn next_ns(&self) -> Option<u64> {
         self.due_times().map(|(due_ns, _)| due_ns).min()
     }
 
-    /// The next client whose turn has come: when that was, who, and what it does.
+    /// Removes and returns the next due action: when it was due, its client, and its kind.
     pub fn take(&mut self, elapsed_ns: u64) -> Option<(u64, u32, TunnelActionKind)> {
         let (due_ns, index) = self.due_times().min()?;
         if due_ns > elapsed_ns {

@@ -1,5 +1,6 @@
-//! How a fleet leaves: the last answers are waited for, traffic ends, every client that is up sends its exit notification, and
-//! what is still under way is counted as unfinished. Owns the order of these and how long each may take.
+//! The end of a fleet: it waits for the last responses, ends the traffic, and lets every connected client send its
+//! exit notification. Clients that are still connecting count as unfinished. Owns the order of these steps and their
+//! time limits.
 
 use std::io;
 
@@ -13,16 +14,16 @@ use super::worker::{Worker, TIMER_BATCH};
 use crate::control_signal::ControlSignal;
 use crate::flows::TURN_NS;
 
-/// How long the answers to the last pings are waited for from when these were sent, ns; and how long at least, for those that
+/// How long responses to the last pings are waited for after these were sent, ns; and the minimum, for responses that
 /// came while the thread did not run.
 const LAST_ANSWERS_NS: u64 = 1_000_000_000;
 const LAST_LOOK_NS: u64 = 100_000_000;
-/// How long exit notifications may take to be acknowledged, ns; when the fleet is stopped.
+/// How long exit notifications may take to be acknowledged, ns; also when the fleet is stopped.
 const EXIT_NOTIFY_NS: u64 = 1_000_000_000;
 const SHORT_EXIT_NOTIFY_NS: u64 = 300_000_000;
 
 impl Worker {
-    /// The time is over: wait for the last answers, end the traffic, and leave in order.
+    /// Ends the fleet: waits for the last responses, ends the traffic, and disconnects the clients.
     pub fn tear_down(&mut self, signal: &ControlSignal) -> io::Result<()> {
         let began_ns = monotonic_ns();
         debug!(
@@ -39,12 +40,12 @@ impl Worker {
         let last_ns = self.tally.counts.pings.last_ns.unwrap_or(0);
         let mut answers_ns = (last_ns + LAST_ANSWERS_NS).max(began_ns + LAST_LOOK_NS);
         let mut now_ns = began_ns;
-        // Also of a fleet that is stopped: what is on its way is not lost.
+        // A stopped fleet waits too: packets in transit are not lost.
         while self.are_pings_unanswered() && now_ns < answers_ns && !signal.abandoned() {
             let until_ns = answers_ns.min(now_ns + TURN_NS);
             self.poll_io(until_ns, || signal.abandoned())?;
             now_ns = monotonic_ns();
-            // That the thread itself was kept from its processor is no silence of the server's.
+            // Time in which the thread itself could not run is not the server's silence.
             answers_ns += now_ns.saturating_sub(until_ns);
         }
         self.await_refusals(signal, now_ns)?;
@@ -61,7 +62,8 @@ impl Worker {
         Ok(())
     }
 
-    /// Keys that were renewed just now may still be refused; a fleet that is stopped waits for that as long as for exit notifications.
+    /// Recently renewed keys may still be refused; a stopped fleet waits for this only as long as for exit
+    /// notifications.
     fn await_refusals(&mut self, signal: &ControlSignal, began_ns: u64) -> io::Result<()> {
         let most_ns = signal.stopped().then(|| began_ns.saturating_add(SHORT_EXIT_NOTIFY_NS));
         loop {
@@ -76,7 +78,7 @@ impl Worker {
         }
     }
 
-    /// Where most of a client's load was lost, find out which sizes get through.
+    /// Finds out which packet sizes pass, if a client lost most of its load.
     fn probe_sizes(&mut self, signal: &ControlSignal) -> io::Result<()> {
         let is_asked = |client: &Client| client.machine.phase() == Phase::Configured && client.traffic.lost_most();
         let Some(index) = self.clients.iter().position(is_asked).filter(|_| !signal.stopped()) else { return Ok(()) };

@@ -1,5 +1,5 @@
-//! Fleets against a real socket: our own server machine on loopback, which gives, echoes and answers as each test wants it.
-//! What is asserted are counts, which do not depend on how fast anything was.
+//! Fleets against a real socket: a server machine on loopback that assigns, echoes and answers as each test requires.
+//! The tests compare counts, which do not depend on speed.
 
 mod gateway;
 mod life;
@@ -158,7 +158,7 @@ fn connections_closed_before_an_answer_have_their_error() {
 #[test]
 fn refused_connection_fails_at_once() {
     let mut gone = spec(&Gateway::start(ServerBehaviour::default()), 4);
-    // Only root may listen at this port, and no connection comes from there.
+    // Only root may listen on this port, and no connection comes from it.
     let lines = gone.profile.lines().map(|line| if line.starts_with("remote ") { "remote 127.0.0.1 1" } else { line });
     gone.profile = lines.fold(String::new(), |text, line| text + line + "\n");
     for profile in [gone.profile.clone(), gone.profile.replace("proto udp", "proto tcp-client")] {
@@ -182,7 +182,7 @@ fn shared_peer_id_is_accepted_over_tcp_only() {
     assert!(outcome.tunnel.unwrap().clients.iter().all(|client| client.peer_id == Some(0)));
     let gateway = Gateway::start(ServerBehaviour { shares_peer_id: true, ..ServerBehaviour::default() });
     let outcome = run(&spec(&gateway, 5));
-    assert_eq!(outcome.errors, errors(&[("partial_peer_id_not_unique", 4)]), "over UDP it tells clients apart");
+    assert_eq!(outcome.errors, errors(&[("partial_peer_id_not_unique", 4)]), "over UDP it identifies clients");
 }
 
 #[test]
@@ -203,7 +203,7 @@ fn remote_without_an_address_of_its_family_is_skipped() {
 fn unreachable_remote_is_skipped_or_refused_at_start() {
     let gateway = Gateway::start(ServerBehaviour::default());
     let good = spec(&gateway, 2);
-    // No socket is given a whole network as its peer, unless it asks for that.
+    // A socket cannot connect to a broadcast address unless it asks for permission.
     let nowhere = "remote 255.255.255.255 1194";
     let before = |profile: &str| format!("{nowhere}\n{profile}");
     let outcome = run(&TunnelSpec { profile: before(&good.profile), ..good.clone() });
@@ -223,7 +223,7 @@ fn unreachable_remote_is_skipped_or_refused_at_start() {
 fn scheduled_actions_run_once_per_connected_client() {
     for transport in [Transport::Udp, Transport::Tcp] {
         let gateway = Gateway::start(ServerBehaviour { transport, ..ServerBehaviour::default() });
-        // Once the settled clients are configured the actions' time begins.
+        // The actions' time begins once the settled clients are configured.
         let run_action = |what| {
             let actions = vec![TunnelAction { at_ms: 10, what, over_ms: 50 }];
             let outcome = run(&TunnelSpec { actions, settled: 8, ..spec(&gateway, 8) });
@@ -240,7 +240,7 @@ fn scheduled_actions_run_once_per_connected_client() {
         let before = gateway.seen.clients.load(Ordering::Relaxed);
         let outcome = run_action(TunnelActionKind::Reconnect);
         assert_eq!(count(&outcome, "reconnects_begun"), 8);
-        assert_eq!(gateway.seen.clients.load(Ordering::Relaxed) - before, 16, "each comes from a socket of its own");
+        assert_eq!(gateway.seen.clients.load(Ordering::Relaxed) - before, 16, "each attempt uses a new socket");
         assert_eq!(
             (count(&outcome, "attempts"), recorded(&outcome, "connect"), recorded(&outcome, "reconnect")),
             (16, 8, 8)
@@ -263,15 +263,15 @@ fn settled_clients_ping_before_during_and_after_arrivals() {
         assert!(answered > 0, "{time}: {:?}", outcome.counts);
         assert_eq!(answered, recorded(&outcome, &format!("ping_{time}")));
     }
-    // A thread that the host keeps waiting passes some over, which are counted.
+    // A thread that the host delays skips some pings, which are counted.
     let before = count(&outcome, "pings_sent_before") + count(&outcome, "pings_unsent");
-    assert!(before >= 10 * 4, "what the arrivals are compared with: {:?}", outcome.counts);
+    assert!(before >= 10 * 4, "the baseline of the arrivals: {:?}", outcome.counts);
     let of_settled: u64 = times.iter().map(|time| count(&outcome, &format!("pings_sent_{time}"))).sum();
     let rows = &outcome.tunnel.as_ref().unwrap().clients;
     assert_eq!(of_settled, rows[..4].iter().map(|client| client.inside["pings_sent"]).sum::<u64>());
     assert_eq!(of_settled, count(&outcome, "pings_sent"));
     assert!(rows[4..].iter().all(|client| !client.inside.contains_key("pings_sent")), "arrivals do not ping");
-    // Loopback loses nothing, and the last answers are waited for; each client's first echo proved its tunnel.
+    // Loopback loses nothing, and the fleet waits for the last responses; each client's first echo proved its tunnel.
     assert_eq!(count(&outcome, "pings_answered"), count(&outcome, "pings_sent"));
     assert_eq!(gateway.seen.echoes.load(Ordering::Relaxed), count(&outcome, "inside_received"));
 }
@@ -279,7 +279,7 @@ fn settled_clients_ping_before_during_and_after_arrivals() {
 #[test]
 fn pings_stop_their_set_time_after_arrivals() {
     let gateway = Gateway::start(ServerBehaviour::default());
-    // The stay is far longer than the test runner's patience.
+    // The stay is far longer than the test runner's time limit.
     let stay = TunnelSpec { settled: 2, ping_ms: Some(20), duration_ms: 86_400_000, ..spec(&gateway, 6) };
     let outcome = run(&TunnelSpec { pinged_ms: Some(1500), ..stay });
     assert_eq!(states(&outcome), [TunnelState::Configured; 6]);
@@ -290,11 +290,11 @@ fn pings_stop_their_set_time_after_arrivals() {
 fn settling_time_is_separate_from_the_duration() {
     let gateway = Gateway::start(ServerBehaviour::default());
     let begun_ns = monotonic_ns();
-    // Forty come up one after another, 10 ms apart: twice as long as the fleet stays from then on.
+    // Forty clients connect one after another, 10 ms apart: twice as long as the fleet stays after that.
     let outcome = run(&TunnelSpec { settled: 40, duration_ms: 200, ..spec(&gateway, 41) });
     assert_eq!(states(&outcome)[..40], [TunnelState::Configured; 40]);
     assert!(monotonic_ns() - begun_ns >= 390_000_000);
-    // A client that is not up when that time is over is cut off, and the others do not arrive.
+    // A client that is not connected when that time is over is cut off, and the others do not arrive.
     let silent = Gateway::start(ServerBehaviour { answers: |_| false, ..ServerBehaviour::default() });
     let outcome = run(&TunnelSpec { settled: 1, settling_ms: 100, duration_ms: 86_400_000, ..spec(&silent, 2) });
     assert_eq!(count(&outcome, "waiting"), 1, "{:?}", outcome.counts);

@@ -1,6 +1,6 @@
-//! Load inside of the tunnels, as the fleet's threads see it: a plan that all clients share, and each client's own part,
-//! which is told the time, is handed the IP packets that come, and hands over those that are to go. Owns no socket and no
-//! tunnel; reads no clock. Each kind of traffic has its own file.
+//! Load through the tunnels, as the fleet's threads use it: a plan that all clients share, and the traffic of each
+//! client. A client's traffic gets the time and the received IP packets as arguments, and sends IP packets through a
+//! `Channel`. Owns no socket and no tunnel; reads no clock. Each kind of traffic has its own file.
 
 mod echo;
 mod http;
@@ -26,12 +26,13 @@ use self::udp::UdpPlan;
 use crate::events::{input_error, system_error};
 use crate::keys;
 
-/// Checks what was asked for.
+/// Checks the specification, and returns the plan of the traffic.
 ///
 /// # Errors
-/// What is wrong with it.
+///
+/// What is wrong with the specification.
 pub fn plan(spec: &TunnelTraffic) -> Result<Arc<dyn TrafficPlan>, ErrorReport> {
-    // Ports and sequence numbers begin with it.
+    // Ports and sequence numbers are derived from it.
     let seed = random_u64().map_err(|error| system_error("asking for random numbers", &error))?;
     Ok(match spec {
         TunnelTraffic::Echo { to, rate_pps, packet_bytes, duration_ms } => {

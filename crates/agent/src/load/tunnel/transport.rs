@@ -1,5 +1,5 @@
-//! A client's socket towards its server: a connected UDP socket of its own, or a TCP connection, and what waits for the socket to have
-//! room. Owns the sockets and how packets are told apart in a stream; knows nothing of what is in the packets.
+//! A client's socket to its server: a connected UDP socket, or a TCP connection, and the packets that wait for room
+//! in the socket. Owns the sockets and the framing of packets in a stream; knows nothing of the packets' content.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
@@ -16,56 +16,59 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 /// Datagrams that one call receives.
 pub const BATCH: usize = 32;
-/// The longest datagram: beyond any tunnel's usual MTU, and no power of two, so that slots share no cache sets.
+/// The longest datagram, bytes: longer than any usual MTU, and not a power of two, so that slots do not share cache
+/// sets.
 pub const DATAGRAM_BYTES: usize = 9_536;
 /// Bytes of a stream that one call receives.
 pub const STREAM_BYTES: usize = 64 * 1024;
-/// What may wait for a stream to have room, bytes: two full flights of control packets and one burst of data.
+/// The maximum that may wait for room in a stream, bytes: two full windows of control packets and one burst of data.
 const MOST_WAITING: usize = 128 * 1024;
 
-/// An open socket.
+/// An open socket of a client.
 pub enum TransportSocket {
-    /// Datagrams.
+    /// A datagram socket.
     Udp {
-        /// Connected.
+        /// The connected socket.
         socket: UdpSocket,
-        /// Packets that the socket has not taken yet.
+        /// Packets that the socket has not accepted yet.
         waiting: Option<Box<Waiting>>,
     },
-    /// A stream, in which each packet is behind its length.
+    /// A stream, in which a length precedes each packet.
     Tcp {
         /// The connection.
         stream: TcpStream,
-        /// A packet that has not come whole.
+        /// A packet that has not arrived completely.
         unframer: Unframer,
-        /// Bytes that the socket has not taken yet.
+        /// Bytes that the socket has not accepted yet.
         waiting: Vec<u8>,
     },
 }
 
-/// Datagrams of one length, the last one perhaps shorter.
+/// Waiting datagrams of one length, except the last one, which may be shorter.
 pub struct Waiting {
     bytes: Vec<u8>,
     segment: usize,
 }
 
-/// What became of bytes that were to be sent.
+/// The result of a send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sent {
-    /// The socket has them.
+    /// The socket accepted the bytes.
     Taken,
-    /// The socket has no room: they wait, and so has what comes after them.
+    /// The socket has no room: the bytes wait, and so must all that follow.
     Waits,
-    /// The socket has no room, and they are gone.
+    /// The socket has no room, and the bytes are discarded.
     Dropped,
 }
 
 impl TransportSocket {
-    /// Open a socket towards a server, from this local address where one is given; a `stamped` one tells of datagrams when the
-    /// kernel had them. UDP is usable at once, TCP once it is writable and `failure` tells of none.
+    /// Opens a socket to a server, from this local address if there is one. A `stamped` socket reports the kernel's
+    /// timestamps of datagrams. UDP is usable at once; TCP is usable once it is writable and `failure` returns
+    /// `None`.
     ///
     /// # Errors
-    /// The system's: an address that is not ours, no port or descriptor left.
+    ///
+    /// Errors of the system: the address is not local, or no port or descriptor is left.
     pub fn open(server: Server, from: Option<IpAddr>, stamped: bool) -> io::Result<Self> {
         let any = if server.address.is_ipv4() { IpAddr::from([0; 4]) } else { IpAddr::from([0; 16]) };
         let local = SocketAddr::new(from.unwrap_or(any), 0);
@@ -82,7 +85,7 @@ impl TransportSocket {
                 let socket = Socket::new(Domain::for_address(server.address), Type::STREAM, Some(Protocol::TCP))?;
                 socket.set_nonblocking(true)?;
                 socket.set_tcp_nodelay(true)?;
-                // A port may serve towards other servers too, and be had again once its connection is gone.
+                // The port may be used towards other servers too, and again once this connection is closed.
                 socket.set_reuse_address(true)?;
                 if from.is_some() {
                     socket.bind(&local.into())?;
@@ -96,13 +99,13 @@ impl TransportSocket {
         }
     }
 
-    /// Whether packets are behind their lengths.
+    /// Whether a length precedes each packet.
     #[inline]
     pub fn is_stream(&self) -> bool {
         matches!(self, Self::Tcp { .. })
     }
 
-    /// Why the connection could not be made.
+    /// Returns the error if the connection failed.
     pub fn failure(&self) -> Option<io::Error> {
         match self {
             Self::Udp { socket, .. } => socket.take_error(),
@@ -111,7 +114,7 @@ impl TransportSocket {
         .unwrap_or_else(Some)
     }
 
-    /// Its own address.
+    /// Returns the local address.
     pub fn local(&self) -> Option<SocketAddr> {
         match self {
             Self::Udp { socket, .. } => socket.local_addr(),
@@ -120,7 +123,7 @@ impl TransportSocket {
         .ok()
     }
 
-    /// Register this socket with the poller under a token.
+    /// Registers this socket with the poll under a token.
     pub fn watch(&self, poll: &Poll, token: u64, interest: Interest) -> io::Result<()> {
         match self {
             Self::Udp { socket, .. } => poll.add(socket, token, interest),
@@ -128,7 +131,7 @@ impl TransportSocket {
         }
     }
 
-    /// Wait for something else from now on.
+    /// Changes the events for which the poll waits.
     pub fn watch_for(&self, poll: &Poll, token: u64, interest: Interest) -> io::Result<()> {
         match self {
             Self::Udp { socket, .. } => poll.modify(socket, token, interest),
@@ -136,7 +139,7 @@ impl TransportSocket {
         }
     }
 
-    /// Whether something waits for the socket to have room.
+    /// Whether packets wait for room in the socket.
     #[inline]
     pub fn is_blocked(&self) -> bool {
         match self {
@@ -145,11 +148,12 @@ impl TransportSocket {
         }
     }
 
-    /// Send packets: of UDP datagrams of `segment` bytes each, the last one being the rest; of TCP as they are, their lengths
-    /// before them.
+    /// Sends packets: over UDP as datagrams of `segment` bytes each, the last one being the rest; over TCP unchanged,
+    /// with their lengths before them.
     ///
     /// # Errors
-    /// The socket's.
+    ///
+    /// Errors of the socket.
     pub fn send(&mut self, bytes: &[u8], segment: usize) -> io::Result<Sent> {
         match self {
             Self::Udp { socket, waiting } => {
@@ -158,7 +162,7 @@ impl TransportSocket {
                 }
                 let sent = match segments::send(socket, bytes, segment) {
                     Err(error) if is_full(&error) => 0,
-                    // It tells of an earlier datagram; this one has not been sent.
+                    // The error belongs to an earlier datagram; this one has not been sent.
                     Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
                         segments::send(socket, bytes, segment)?
                     }
@@ -184,10 +188,11 @@ impl TransportSocket {
         }
     }
 
-    /// There is room again: send what waits; says whether all of it went.
+    /// Sends waiting packets after the socket has room again; returns whether all were sent.
     ///
     /// # Errors
-    /// The socket's.
+    ///
+    /// Errors of the socket.
     pub fn resume(&mut self) -> io::Result<bool> {
         match self {
             Self::Udp { socket, waiting } => {
@@ -200,7 +205,7 @@ impl TransportSocket {
                         return Ok(false);
                     }
                     Ok(_) => *waiting = None,
-                    // What cannot be sent is not tried for ever.
+                    // A packet that the socket refuses is not tried again.
                     Err(error) => {
                         *waiting = None;
                         return Err(error);
@@ -212,7 +217,7 @@ impl TransportSocket {
                 let sent = write(stream, waiting)?;
                 waiting.drain(..sent);
                 if waiting.is_empty() {
-                    // Thousands of idle clients keep no buffer.
+                    // Thousands of idle clients must not each keep a buffer.
                     *waiting = Vec::new();
                 }
                 Ok(waiting.is_empty())
@@ -220,7 +225,7 @@ impl TransportSocket {
         }
     }
 
-    /// Packets that wait for the socket to have room; a stream does not tell.
+    /// The number of packets that wait for room in the socket; 0 for a stream, which has no packet count.
     pub fn waiting_packets(&self) -> u64 {
         match self {
             Self::Udp { waiting: Some(waiting), .. } => waiting.bytes.len().div_ceil(waiting.segment.max(1)) as u64,
@@ -228,7 +233,8 @@ impl TransportSocket {
         }
     }
 
-    /// Datagrams that its socket had no room for when they came; `None` for a stream, and where the system does not tell.
+    /// Received datagrams for which the socket had no room; `None` for a stream, and if the kernel does not report
+    /// it.
     pub fn receive_drops(&self) -> Option<u64> {
         match self {
             Self::Udp { socket, .. } => net::receive_drops(socket),
@@ -236,11 +242,12 @@ impl TransportSocket {
         }
     }
 
-    /// Take what has come, packet by packet, each after the instant at which it came (ns): by the kernel's stamp where there is
-    /// one. Returns whether more may be there.
+    /// Receives packets and passes each to `each` with its time of arrival (ns): the kernel's timestamp if there is
+    /// one. Returns whether more packets may be left.
     ///
     /// # Errors
-    /// The socket's; of TCP also its end (`UnexpectedEof`), and a stream that makes no sense (`InvalidData`).
+    ///
+    /// Errors of the socket; over TCP also its end (`UnexpectedEof`) and a malformed stream (`InvalidData`).
     pub fn receive(&mut self, buffers: &mut Buffers, mut each: impl FnMut(u64, &mut [u8])) -> io::Result<bool> {
         match self {
             Self::Udp { socket, .. } => {
@@ -267,10 +274,11 @@ impl TransportSocket {
         }
     }
 
-    /// Close it without a farewell: TCP sends a reset, so that its port is free at once for thousands of new connections.
+    /// Closes the socket without an exit notification: TCP sends a reset, so that its port is free at once for
+    /// thousands of new connections.
     pub fn drop_silently(self) {
         if let Self::Tcp { stream, .. } = &self {
-            // A connection that is gone already needs none.
+            // A closed connection needs no reset.
             let _ = net::reset(stream);
         }
     }
@@ -287,14 +295,14 @@ fn is_full(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::ENOBUFS | libc::EINTR))
 }
 
-/// Where a thread's sockets put what they receive.
+/// The receive buffers of a thread.
 pub struct Buffers {
     datagrams: DatagramBatch,
     stream: Box<[u8]>,
 }
 
 impl Buffers {
-    /// For sockets of these kinds.
+    /// Returns buffers for sockets of these kinds.
     pub fn new(has_datagrams: bool, has_streams: bool) -> Self {
         Self {
             datagrams: DatagramBatch::stamped(if has_datagrams { BATCH } else { 0 }, DATAGRAM_BYTES),
@@ -303,7 +311,7 @@ impl Buffers {
     }
 }
 
-/// Sealed packets of one client that are to leave together: as long as they have one length, in one call.
+/// Sealed packets of one client that leave together: in one call, as long as they have one length.
 #[derive(Default)]
 pub struct Outbox {
     bytes: Vec<u8>,
@@ -314,10 +322,11 @@ pub struct Outbox {
 }
 
 impl Outbox {
-    /// Put in a packet that `seal` appends; sends what has to go before it. Returns whether it will be sent.
+    /// Adds a packet that `seal` appends; first sends packets that must precede it. Returns whether it will be sent.
     ///
     /// # Errors
-    /// The socket's.
+    ///
+    /// Errors of the socket.
     pub fn push<E>(
         &mut self,
         transport: &mut TransportSocket,
@@ -329,7 +338,7 @@ impl Outbox {
         let start = self.bytes.len();
         if transport.is_stream() {
             self.bytes.extend_from_slice(&[0, 0]);
-            // A stream has no way to carry what is longer than its lengths can tell.
+            // A stream cannot carry a packet that is longer than its length field can state.
             if seal(&mut self.bytes).is_err() || self.bytes.len() - start - 2 > LONGEST_PACKET {
                 self.bytes.truncate(start);
                 return Ok(false);
@@ -348,8 +357,8 @@ impl Outbox {
             self.refused += if matches!(sent, Ok(Sent::Taken | Sent::Waits)) { 0 } else { self.count as u64 };
             self.count = 0;
             if !matches!(sent, Ok(Sent::Taken)) {
-                // The socket is full; this packet waits behind the others only where it can be told apart from them. Nor is
-                // one sent after an error, whose answer tells of all.
+                // The socket is full; this packet waits behind the others only if its end can be distinguished from
+                // them. After an error it is not sent either, and the result covers all packets.
                 self.bytes.clear();
                 return sent.map(|_| false);
             }
@@ -366,10 +375,11 @@ impl Outbox {
         Ok(true)
     }
 
-    /// Send what is in it; says whether the socket took it, or will.
+    /// Sends the packets; returns whether the socket accepted them, or will.
     ///
     /// # Errors
-    /// The socket's.
+    ///
+    /// Errors of the socket.
     pub fn flush(&mut self, transport: &mut TransportSocket) -> io::Result<bool> {
         if self.count == 0 {
             return Ok(true);
@@ -381,12 +391,12 @@ impl Outbox {
         Ok(sent? != Sent::Dropped)
     }
 
-    /// Packets that were on their way, and that an error of the socket took after all, since the last call.
+    /// The number of packets since the last call that had counted as sent, and that an error of the socket discarded.
     pub fn take_refused(&mut self) -> u64 {
         std::mem::take(&mut self.refused)
     }
 
-    /// As `flush`, for a packet that filled it: what became of that one the answer tells.
+    /// Like `flush`, for a packet that filled the outbox; the result belongs to this packet.
     fn flush_full(&mut self, transport: &mut TransportSocket) -> io::Result<bool> {
         let flushed = self.flush(transport);
         self.refused -= u64::from(!matches!(flushed, Ok(true)));
@@ -435,7 +445,7 @@ mod tests {
         for transport in [Transport::Udp, Transport::Tcp] {
             let (mut transport, mut receive) = pair(transport);
             let mut outbox = Outbox::default();
-            // More than one call takes, and less than a socket of the usual size holds.
+            // More than one call receives, and less than a socket of the usual size holds.
             let lengths: Vec<usize> = (0..100).map(|n| [100, 100, 100, 40, 100, 700, 700][n % 7]).collect();
             for (number, length) in lengths.iter().enumerate() {
                 let seal = |out: &mut Vec<u8>| {
@@ -457,7 +467,7 @@ mod tests {
         let server = Server { address: far.local_addr().unwrap(), transport: Transport::Udp };
         let (mut transport, mut buffers) =
             (TransportSocket::open(server, None, true).unwrap(), Buffers::new(true, false));
-        // The kernel begins to stamp some time after the first socket has asked.
+        // The kernel begins to timestamp some time after the first socket has requested it.
         for _ in 0..1000 {
             far.send_to(&[7], transport.local().unwrap()).unwrap();
             let sent_ns = monotonic_ns();
@@ -474,7 +484,7 @@ mod tests {
                 return;
             }
         }
-        panic!("no stamp came");
+        panic!("no timestamp arrived");
     }
 
     #[test]
@@ -487,12 +497,12 @@ mod tests {
                 Ok::<(), ()>(())
             }
         };
-        // Longer than UDP can be.
+        // Longer than a UDP datagram can be.
         assert!(outbox.push(&mut transport, packet(66_000)).unwrap());
         assert!(outbox.flush(&mut transport).is_err());
         assert_eq!((outbox.take_refused(), outbox.take_refused()), (1, 0));
         assert!(outbox.push(&mut transport, packet(66_000)).unwrap());
-        assert!(outbox.push(&mut transport, packet(67_000)).is_err(), "the second packet's own result tells of it");
+        assert!(outbox.push(&mut transport, packet(67_000)).is_err(), "the result of the second packet reports it");
         assert_eq!(outbox.take_refused(), 1);
         assert!(outbox.push(&mut transport, packet(20)).unwrap() && outbox.push(&mut transport, packet(10)).unwrap());
         assert!(outbox.flush(&mut transport).unwrap());
@@ -507,7 +517,7 @@ mod tests {
         let transport = TransportSocket::open(server, None, false).unwrap();
         assert_eq!(transport.receive_drops(), Some(0));
         far.connect(transport.local().unwrap()).unwrap();
-        // The socket is not read, so that some of these find no room at last.
+        // The socket is not read, so that it has no room for some of these.
         while transport.receive_drops() == Some(0) {
             far.send(&[0; 9000]).unwrap();
         }

@@ -1,5 +1,6 @@
-//! The traffic of a thread's clients: once all arrivals have ended, each configured client gets its part and makes itself ready; when
-//! all are, or their time for it is over, the whole fleet begins at one instant. Owns when clients' traffic is polled, and its end.
+//! The traffic of a thread's clients. Once all arrivals have ended, each configured client gets its traffic and
+//! prepares it. When all are ready, or their time limit is over, the whole fleet begins at one instant. Owns when the
+//! clients' traffic is polled, and its end.
 
 use std::sync::Arc;
 
@@ -15,13 +16,13 @@ use super::inner_traffic::{InnerTraffic, TrafficPhase};
 use super::traffic::{Channel, ClientContext};
 use super::worker::Worker;
 
-/// How long clients may take to become ready, ns: a connection to the far end, with two repetitions.
+/// How long clients may take to become ready, ns: enough to connect to the far end with two retransmissions.
 const READY_TIMEOUT_NS: u64 = 10_000_000_000;
-/// How long after its last send's time a client's traffic may still wait for something, ns.
+/// How long a client's traffic may wait for responses after its duration, ns.
 const LAST_NS: u64 = 10_000_000_000;
 
 impl Worker {
-    /// Go on with the traffic as far as its time has come.
+    /// Advances the traffic to the phase that is due.
     pub fn advance_traffic(&mut self, now_ns: u64) {
         match self.traffic_phase {
             TrafficPhase::Ahead if is_due(self.fleet.times().arrived_ns, now_ns) => self.assign_traffic(),
@@ -75,7 +76,7 @@ impl Worker {
         }
     }
 
-    /// Break traffic off that does not end by itself.
+    /// Ends traffic that has not ended by itself in time.
     fn end_overdue_traffic(&mut self, now_ns: u64) {
         let over_ns = self.fleet.traffic_over_ns().map(|over_ns| over_ns.saturating_add(LAST_NS));
         if is_due(over_ns, now_ns) {
@@ -83,7 +84,8 @@ impl Worker {
         }
     }
 
-    /// Let a client's traffic send. The clock is read here: what came before may have taken long.
+    /// Polls a client's traffic, which sends what is due. The clock is read here because earlier steps may have taken
+    /// long.
     pub fn poll_traffic(&mut self, index: usize) {
         if !self.clients[index].traffic.is_running() {
             return;
@@ -95,16 +97,17 @@ impl Worker {
         self.rearm(index);
     }
 
-    /// End a client's traffic, done or not.
+    /// Ends a client's traffic, complete or not.
     pub fn end_traffic(&mut self, index: usize, now_ns: u64) {
         if self.clients[index].traffic.is_running() {
-            // Before anything else can end it again.
+            // Counted first, so that nothing else can end it again.
             self.carrying -= 1;
             self.with_traffic(index, now_ns, |traffic, channel| traffic.end(now_ns, channel));
         }
     }
 
-    /// End a client's traffic where the machine has said that it cannot go on: its far end and neighbours learn of it.
+    /// Ends a client's traffic if the machine has reported that it cannot go on: its far end and the other clients
+    /// learn of it.
     #[inline]
     pub fn end_broken_traffic(&mut self, index: usize) {
         let Some(breakage) = self.clients[index].traffic.breakage.take() else { return };
@@ -114,7 +117,8 @@ impl Worker {
         }
     }
 
-    /// Let a client's traffic send: its packets are sealed, and leave together. `None` where the fleet carries none.
+    /// Calls a client's traffic with a channel; its packets are sealed, and leave together. `None` if the fleet
+    /// carries no traffic.
     fn with_traffic<R>(
         &mut self,
         index: usize,
@@ -131,7 +135,7 @@ impl Worker {
     }
 }
 
-/// What a client's traffic has to know of it.
+/// Returns what a client's traffic has to know of the client.
 fn context(client: u32, clients: u32, assigned: &AssignedConfig) -> ClientContext {
     ClientContext {
         client,

@@ -1,7 +1,7 @@
-//! One thread's clients and the loop that drives them: wait for events, hand each to its client's machine, carry out what the machine
-//! wants done, arm the next timer. Owns the sockets' readiness, the timers and the order of things; what an event means to a
-//! client is its machine's. Nothing is allocated per packet: packets are received, opened, sealed and sent in the thread's own
-//! buffers.
+//! One thread's clients and their loop: wait for events, pass each to its client's machine, carry out the machine's
+//! actions, and arm the next timer. Owns the sockets' readiness, the timers and the order of the work; the machine
+//! decides what an event means for its client. Nothing is allocated per packet: packets are received, opened, sealed
+//! and sent in the thread's own buffers.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -33,32 +33,33 @@ use crate::failures::Failures;
 use crate::flows::TURN_NS;
 use crate::metering::{Latest, Recorder, ThreadMeter};
 
-/// Sockets that one wait tells of: between two looks at them timers run.
+/// Sockets that one wait returns: timers run between two waits.
 const READY_BATCH: usize = 64;
-/// Clients that begin, or act, before sockets are looked at again.
+/// Clients that begin, or perform an action, before sockets are polled again.
 const BEGIN_BATCH: usize = 16;
-/// Timers that run before sockets are looked at again, and between one socket and the next: each may be a burst of one client's.
+/// Timers that run before sockets are polled again, and between one socket and the next: each may cause a burst of
+/// one client.
 pub const TIMER_BATCH: usize = 64;
 const TIMERS_BETWEEN: usize = 16;
-/// How often one socket is read before others are looked at.
+/// How often one socket is read before the next one.
 const READS: usize = 4;
-/// A timer that runs so late, ns, tells of a thread that could not: its process was stopped, say, or had no CPU.
+/// A timer that runs this late, ns, means that the thread could not run: its process was stopped, or had no CPU.
 const HELD_UP_NS: u64 = 100_000_000;
-/// The shortest sleep, ns: what falls due in it goes out together at its end, in fewer system calls, and is late by no more
-/// than this. A socket that has something ends it.
+/// The shortest sleep, ns. Packets that become due during a sleep leave together at its end, in fewer system calls,
+/// and are late by no more than this. A ready socket ends the sleep.
 const SHORTEST_SLEEP_NS: u64 = 200_000;
 
-/// See the file's head.
+/// One thread's clients and their state.
 pub struct Worker {
     pub fleet: Arc<Fleet>,
-    /// Which thread it is, and of how many.
+    /// The thread's number, and the number of threads.
     pub number: u32,
     pub threads: u32,
     pub clients: Vec<Client>,
-    /// How many are in each phase.
+    /// The number of clients in each phase.
     pub phases: [u32; PHASES],
     pub poll: Poll,
-    /// When clients are to be woken, ns, and which. An entry counts while it is its client's `armed_ns`.
+    /// When clients are to be woken, ns, and which. An entry is valid while it equals its client's `armed_ns`.
     pub timers: BinaryHeap<Reverse<(u64, u32)>>,
     buffers: Buffers,
     scratch: Scratch,
@@ -67,14 +68,15 @@ pub struct Worker {
     pub tally: Tally,
     pub failures: Failures,
     actions: ActionSchedule,
-    /// The next client to arrive; clients come in the order of their numbers.
+    /// The next client to arrive; clients arrive in the order of their numbers.
     next_arrival: usize,
-    /// Since when configured clients ping, ns; `None` before the settled ones have ended their arrival, and once the fleet leaves.
+    /// Since when configured clients ping, ns; `None` before the settled clients have connected or failed, and once
+    /// the fleet leaves.
     pub pings_since_ns: Option<u64>,
     pub traffic_phase: TrafficPhase,
-    /// Clients that carry load.
+    /// Clients with traffic.
     pub carrying: u32,
-    /// Whether sockets tell when the kernel had what came.
+    /// Whether the kernel timestamps received packets.
     is_stamped: bool,
     coalescing: ReceiveCoalescing,
     is_busy: bool,
@@ -83,7 +85,7 @@ pub struct Worker {
     next_snapshot_ns: u64,
 }
 
-/// What a worker is made of.
+/// The parts of which a worker is made.
 pub struct Parts {
     pub fleet: Arc<Fleet>,
     pub number: u32,
@@ -94,10 +96,11 @@ pub struct Parts {
 }
 
 impl Worker {
-    /// With every UDP socket open: opening them is no client's time.
+    /// Returns a worker with all UDP sockets open, so that opening them does not count as any client's time.
     ///
     /// # Errors
-    /// The system's.
+    ///
+    /// Errors of the system.
     pub fn new(parts: Parts) -> io::Result<Self> {
         let Parts { fleet, number, threads, recorder, snapshots, snapshot_gap_ns } = parts;
         let plan = &fleet.plan;
@@ -124,7 +127,7 @@ impl Worker {
             pings_since_ns: None,
             traffic_phase: TrafficPhase::default(),
             carrying: 0,
-            // A stream's packets have no stamps of their own.
+            // Packets in a stream have no timestamps of their own.
             is_stamped: !has(Transport::Tcp) && plan.traffic.as_ref().is_some_and(|traffic| traffic.times_packets()),
             coalescing: ReceiveCoalescing::default(),
             is_busy: true,
@@ -139,10 +142,10 @@ impl Worker {
         Ok(worker)
     }
 
-    /// The thread's whole life from the start on.
+    /// Runs the whole thread from the start on.
     pub fn run(mut self, signal: &ControlSignal) -> io::Result<WorkerReport> {
         minimize_timer_slack();
-        // A thread's source of random numbers takes long to begin, which is no client's time.
+        // The first use of a thread's random number generator is slow; this time must not count towards a client.
         let plan = &self.fleet.plan;
         drop(Session::new(&plan.settings.config, plan.settings.identity(self.number), monotonic_ns()));
         signal.sleep_until(self.fleet.at_ns().unwrap_or_else(monotonic_ns));
@@ -166,7 +169,7 @@ impl Worker {
         let rows = self.clients.iter().map(client_row).collect();
         let attempts = self.clients.iter().flat_map(attempt_rows).collect();
         let packet_sizes = self.clients.iter().find_map(packet_sizes);
-        // A fleet whose tunnels have all gone ends before the traffic's time is over.
+        // A fleet whose tunnels have all ended leaves before the traffic's time is over.
         let last_ns = if signal.stopped() { ended_ns } else { self.fleet.end_ns() };
         let over_ns = self.fleet.traffic_over_ns().map_or(last_ns, |over_ns| over_ns.min(last_ns));
         let figures = self.clients.iter_mut().filter_map(|client| client.traffic.take_figures(over_ns)).collect();
@@ -175,7 +178,7 @@ impl Worker {
         Ok(WorkerReport { thread, tally, failures, rows, attempts, packet_sizes, figures })
     }
 
-    /// Let everything happen that is due, then wait for what comes, until `until_ns` at most.
+    /// Performs the due work, then waits for events, until `until_ns` at most.
     fn run_once(&mut self, now_ns: u64, until_ns: u64, signal: &ControlSignal) -> io::Result<()> {
         self.begin_pings();
         self.free_claims(now_ns);
@@ -184,12 +187,12 @@ impl Worker {
         let next_ns = earlier(next_ns, self.expire(now_ns, TIMER_BATCH)).unwrap_or(until_ns);
         self.recorder.roll(now_ns);
         self.update_busy(now_ns);
-        // What is due already is not waited for.
+        // If work is already due, do not wait.
         let next_ns = if next_ns > now_ns { next_ns.max(now_ns + SHORTEST_SLEEP_NS) } else { now_ns };
         self.poll_io(until_ns.min(next_ns).min(now_ns + TURN_NS), || signal.stopped())
     }
 
-    /// Wait for sockets until an instant, and serve those that have something, until `is_over`; timers run in between.
+    /// Waits for sockets until an instant, and serves the ready ones, until `is_over`; timers run in between.
     pub fn poll_io(&mut self, until_ns: u64, is_over: impl Fn() -> bool) -> io::Result<()> {
         if let (true, Some(next_ns)) = (self.is_stamped && self.carrying > 0, self.coalescing.next_ns()) {
             sleep_until(next_ns.min(until_ns));
@@ -203,7 +206,7 @@ impl Worker {
         if self.is_stamped {
             self.coalescing.looked(monotonic_ns(), count > 0);
         }
-        // The poll reports those again that are left over.
+        // The next poll reports the remaining ones again.
         for source in ready[..count].iter().take_while(|_| !is_over()) {
             self.serve(source.token as usize, *source);
             if !self.timers.is_empty() {
@@ -226,7 +229,7 @@ impl Worker {
         }
     }
 
-    /// TCP's handshake is over, one way or the other.
+    /// Handles the end of a TCP handshake, successful or not.
     fn connected(&mut self, index: usize) {
         let Some(transport) = &self.clients[index].transport else { return };
         let watched = match transport.failure() {
@@ -239,13 +242,13 @@ impl Worker {
         }
     }
 
-    /// The socket has room again.
+    /// Handles a socket that has room again.
     fn resume(&mut self, index: usize) {
         let Client { machine, transport: Some(transport), traffic, .. } = &mut self.clients[index] else { return };
         let waiting = transport.waiting_packets();
         match transport.resume() {
             Ok(true) => {
-                // The socket is open and watched, so that the change cannot fail.
+                // The socket is open and watched; the change cannot fail.
                 let _ = transport.watch_for(&self.poll, index as u64, Interest::Read);
                 self.drive(index, monotonic_ns(), Input::Writable);
                 self.poll_traffic(index);
@@ -261,7 +264,7 @@ impl Worker {
         }
     }
 
-    /// Take what a socket has.
+    /// Reads the packets of a socket.
     pub fn read(&mut self, index: usize) {
         for _ in 0..READS {
             let Self { fleet, clients, buffers, recorder, tally, scratch, .. } = self;
@@ -288,27 +291,27 @@ impl Worker {
         }
     }
 
-    /// Hand an input to a client's machine, let it do what is due, and arm its timer.
+    /// Passes an input to a client's machine, performs the due actions, and arms its timer.
     pub fn hand(&mut self, index: usize, now_ns: u64, input: Input) {
         self.drive(index, now_ns, input);
         self.rearm(index);
     }
 
-    /// Hand an input to a client's machine, and let it do what is due. The timer is armed once the client's traffic has had its turn,
-    /// which may be due now.
+    /// Passes an input to a client's machine, and performs the due actions. The timer is armed after the client's
+    /// traffic was polled, which may be due now.
     fn drive(&mut self, index: usize, now_ns: u64, input: Input) {
         let (machine, mut effects) = self.parts(index);
         let mut progress = machine.handle(now_ns, input, &mut effects);
         self.end_broken_traffic(index);
         while progress == Progress::Again {
-            // What came before may have taken long: TLS, say.
+            // Earlier steps, such as TLS, may have taken long.
             let (machine, mut effects) = self.parts(index);
             progress = machine.poll(monotonic_ns(), &mut effects);
             self.end_broken_traffic(index);
         }
     }
 
-    /// A client's machine, and what carries out what it wants done.
+    /// Returns a client's machine, and the effects that carry out its actions.
     pub fn parts(&mut self, index: usize) -> (&mut VpnClient, ClientEffects<'_>) {
         let Self { fleet, clients, phases, poll, scratch, outbox, recorder, tally, failures, .. } = self;
         let client = &mut clients[index];
@@ -338,7 +341,7 @@ impl Worker {
         (&mut client.machine, effects)
     }
 
-    /// Open the socket of a client's first attempt before the fleet begins, where it is UDP's.
+    /// Opens the socket of a client's first attempt before the fleet begins, if it is a UDP socket.
     fn open_ahead(&mut self, index: usize) -> io::Result<()> {
         let plan = &self.fleet.plan;
         let server = plan.settings.server(plan.first_remote(self.clients[index].machine.number()));
@@ -348,7 +351,7 @@ impl Worker {
         }
     }
 
-    /// Once all settled clients have ended their arrival, those that are configured ping.
+    /// Begins the pings of configured clients, once all settled clients have connected or failed.
     pub fn begin_pings(&mut self) {
         let (None, Some(settled_ns)) = (self.pings_since_ns, self.fleet.times().settled_ns) else { return };
         self.pings_since_ns = Some(settled_ns);
@@ -356,14 +359,14 @@ impl Worker {
         (0..self.clients.len()).for_each(|index| self.hand(index, now_ns, Input::StartPings));
     }
 
-    /// Clients that hold alone by now what they were assigned go on to be verified.
+    /// Continues the verification of clients that have become the only holder of their assignment.
     pub fn free_claims(&mut self, now_ns: u64) {
         for client in self.fleet.register.take_freed(self.number, self.threads) {
             self.hand((client / self.threads) as usize, now_ns, Input::ClaimFreed);
         }
     }
 
-    /// Let the clients arrive that are due; returns when the next one is.
+    /// Begins the clients that are due; returns when the next one is due.
     fn begin_arrivals(&mut self, now_ns: u64) -> Option<u64> {
         for _ in 0..BEGIN_BATCH {
             let due_ns = self.fleet.due_ns(self.clients.get(self.next_arrival)?.machine.number())?;
@@ -376,7 +379,7 @@ impl Worker {
         Some(now_ns)
     }
 
-    /// Let clients run the actions that are due; returns when the next one is.
+    /// Runs the actions that are due; returns when the next one is due.
     fn run_due_actions(&mut self, now_ns: u64) -> Option<u64> {
         let arrivals_ns = self.fleet.times().arrivals_ns?;
         let elapsed_ns = now_ns.checked_sub(arrivals_ns)?;
@@ -389,7 +392,7 @@ impl Worker {
         Some(now_ns)
     }
 
-    /// Let a client run an action.
+    /// Runs an action of a client.
     pub fn run_action(&mut self, index: usize, due_ns: u64, action: TunnelActionKind) {
         let action = match action {
             TunnelActionKind::Renegotiate => Action::Renegotiate,
@@ -400,9 +403,9 @@ impl Worker {
         }
     }
 
-    /// Let timers run that have run out, `most` of them; returns when the next one does.
+    /// Runs up to `most` expired timers; returns when the next one expires.
     pub fn expire(&mut self, now_ns: u64, most: usize) -> Option<u64> {
-        // No more than there are now: what is set while they run has its turn after the sockets.
+        // Timers that are set meanwhile run after the sockets.
         for _ in 0..most.min(self.timers.len()) {
             let &Reverse((due_ns, index)) = self.timers.peek()?;
             if due_ns > now_ns {
@@ -419,10 +422,10 @@ impl Worker {
         self.timers.peek().map(|Reverse((due_ns, _))| *due_ns)
     }
 
-    /// A client's timer has run out, which was due then, ns.
+    /// Handles a client's timer, which was due at `due_ns`.
     pub fn on_timer(&mut self, index: usize, due_ns: u64, now_ns: u64) {
-        // What waits in its socket may have come in time, and is heard before the silence is judged. TCP's handshake says by
-        // another way that it is over.
+        // Packets that wait in its socket may have arrived in time; they are read before the timeout is judged. The
+        // end of a TCP handshake is reported in another way.
         let is_held_up = now_ns > due_ns.saturating_add(HELD_UP_NS);
         if is_held_up && self.clients[index].machine.phase() != Phase::Connecting {
             self.read(index);
@@ -434,7 +437,7 @@ impl Worker {
         self.rearm(index);
     }
 
-    /// See to it that a client is woken when something is to be done for it.
+    /// Arms the client's timer for its next deadline.
     #[inline]
     pub fn rearm(&mut self, index: usize) {
         let client = &mut self.clients[index];
@@ -445,7 +448,7 @@ impl Worker {
         }
     }
 
-    /// Whether the thread still has something to do by itself.
+    /// Updates whether the thread has work left.
     fn update_busy(&mut self, now_ns: u64) {
         let in_phase = |phase: Phase| self.phases[phase as usize];
         let trying = [Phase::Connecting, Phase::Asking, Phase::Negotiating, Phase::Proving].map(in_phase);
@@ -481,7 +484,7 @@ impl Worker {
     }
 }
 
-/// The sizes of packets that get through a client's tunnel, where they were found out.
+/// Returns the packet sizes that pass a client's tunnel, if they were measured.
 fn packet_sizes(client: &Client) -> Option<TunnelPacketSizes> {
     let sizes = client.machine.packet_sizes()?;
     Some(TunnelPacketSizes { answered_bytes: sizes.answered_bytes, unanswered_bytes: sizes.unanswered_bytes })

@@ -1,5 +1,5 @@
-//! A server for the fleet's tests: our own machine behind a real socket on loopback, which answers pings inside of its
-//! tunnels, and misbehaves as a test wants it. It makes new certificates for each test.
+//! A server for the fleet's tests: a server machine behind a real socket on loopback, which answers pings in its
+//! tunnels and misbehaves as a test requires. It creates new certificates for each test.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -23,25 +23,26 @@ use leadline_tunnel::openvpn::server::{Peer, PeerEvent, PeerOutput, ServerConfig
 use leadline_tunnel::openvpn::tls::{self, Trust};
 use leadline_tunnel::openvpn::wrap::WrapKeys;
 
-/// What a server does to each of its clients, by the number of those that came before.
+/// The server's behaviour towards each client, by the number of earlier clients.
 #[derive(Clone)]
 pub struct ServerBehaviour {
     pub transport: Transport,
-    /// Options that a client is pushed.
+    /// Options that are pushed to a client.
     pub pushed_options: fn(u32) -> Vec<String>,
     /// Whether a client's first reset is answered.
     pub answers: fn(u32) -> bool,
-    /// Pings inside of each client's tunnel that are lost before one is answered.
+    /// Pings in each client's tunnel that are lost before one is answered.
     pub lost_pings: u32,
-    /// Whether pings inside of a client's tunnel are answered.
+    /// Whether pings in a client's tunnel are answered.
     pub echoes: fn(u32) -> bool,
-    /// Whether what is answered inside waits until nothing has come for a while; over UDP.
+    /// Whether responses in the tunnel wait until no packet has arrived for a while; over UDP.
     pub delays_replies: bool,
-    /// A control message that a client is sent once this many of its pings have been answered; later pings are not answered.
+    /// A control message that is sent to a client after this many of its pings have been answered; later pings are
+    /// not answered.
     pub control_message: Option<(u32, &'static str)>,
-    /// The longest packet inside that gets through.
+    /// The longest packet that passes the tunnel.
     pub most_bytes: usize,
-    /// Whether every client is given the number 0, as servers before OpenVPN 2.6 do over TCP.
+    /// Whether every client gets the peer id 0, as from servers before OpenVPN 2.6 over TCP.
     pub shares_peer_id: bool,
 }
 
@@ -61,12 +62,12 @@ impl Default for ServerBehaviour {
     }
 }
 
-/// A network with one address for each.
+/// Returns options with a separate address for each client.
 pub fn an_address_each(client: u32) -> Vec<String> {
     vec![format!("ifconfig 10.8.{}.{} 255.255.0.0", (client + 2) / 256, (client + 2) % 256)]
 }
 
-/// What the server saw.
+/// Counters of the packets and events that the server saw.
 #[derive(Default)]
 pub struct Seen {
     /// Sources of packets, or connections.
@@ -79,7 +80,7 @@ pub struct Seen {
     pub echoes: AtomicU64,
 }
 
-/// A server that runs.
+/// A running server.
 pub struct Gateway {
     pub address: SocketAddr,
     pub seen: Arc<Seen>,
@@ -136,7 +137,7 @@ impl Gateway {
 impl Drop for Gateway {
     fn drop(&mut self) {
         self.over.store(true, Ordering::Relaxed);
-        // Wakes a listener that waits.
+        // Wakes a waiting listener.
         let _ = TcpStream::connect(self.address);
         for thread in self.threads.drain(..) {
             let joined = thread.join();
@@ -147,7 +148,7 @@ impl Drop for Gateway {
     }
 }
 
-/// What threads of a server share.
+/// The state that the threads of a server share.
 #[derive(Clone)]
 struct Shared {
     config: Arc<ServerConfig>,
@@ -156,7 +157,7 @@ struct Shared {
     over: Arc<AtomicBool>,
 }
 
-/// A client as the server knows it.
+/// A client in the server's table.
 struct KnownClient {
     number: u32,
     /// None: its resets are not answered.
@@ -164,7 +165,7 @@ struct KnownClient {
     /// Pings that were lost, and that were answered.
     lost: u32,
     answered: u32,
-    /// Answers that wait.
+    /// Responses that wait.
     held: Vec<Vec<u8>>,
 }
 
@@ -174,7 +175,7 @@ impl KnownClient {
         Self { number, peer: None, lost: 0, answered: 0, held: Vec::new() }
     }
 
-    /// Takes a packet, and hands over what it calls for. A reset begins a session of its own, once its client is known.
+    /// Takes a packet, and sends the responses to it. A reset begins a separate session, once its client is known.
     fn take(&mut self, shared: &Shared, packet: &mut [u8], mut send: impl FnMut(&[u8])) {
         let now_ns = monotonic_ns();
         let is_reset = packet.first().is_some_and(|byte| byte >> 3 == 7);
@@ -192,11 +193,11 @@ impl KnownClient {
         } else if let Some(peer) = &mut self.peer {
             if let Received::Payload(payload) = peer.handle(now_ns, packet) {
                 if payload.len() > shared.behaviour.most_bytes {
-                    // As a path does whose MTU is smaller.
+                    // Dropped like on a path with a smaller MTU.
                 } else if self.lost < shared.behaviour.lost_pings {
                     self.lost += 1;
                 } else if shared.behaviour.control_message.is_some_and(|(after, _)| self.answered >= after) {
-                    // It has said what it had to.
+                    // It has sent its control message.
                 } else if (shared.behaviour.echoes)(self.number) && icmp::answer(payload, &mut answer) {
                     shared.seen.echoes.fetch_add(1, Ordering::Relaxed);
                     self.answered += 1;
@@ -246,7 +247,7 @@ fn serve_datagrams(shared: &Shared, socket: &UdpSocket) {
     let mut packet = vec![0; 65_536];
     while !shared.over.load(Ordering::Relaxed) {
         let Ok((length, from)) = socket.recv_from(&mut packet) else {
-            // What cannot be sent is as good as lost.
+            // A packet that cannot be sent counts as lost.
             for (to, known) in &mut clients {
                 known.held.drain(..).for_each(|out| drop(socket.send_to(&out, to)));
                 known.poll(shared, |out| drop(socket.send_to(out, to)));
@@ -282,7 +283,7 @@ fn serve_stream(shared: &Shared, mut stream: TcpStream, number: u32) {
         let mut framed = vec![0, 0];
         framed.extend_from_slice(packet);
         set_length(&mut framed, 0);
-        // Its client may have gone.
+        // The client may have closed the connection.
         let _ = writer.write_all(&framed);
     };
     let (mut known, mut unframer) = (KnownClient::new(shared, number), Unframer::default());

@@ -1,5 +1,5 @@
-//! Clients' traffic when their tunnel goes, and the order of a thread's work: what waits in sockets, timers, ports, the fleet's end.
-//! A client's own life is tested in virtual time, in `leadline_tunnel::client`.
+//! Clients' traffic when their tunnel ends, and the order of a thread's work: packets in sockets, timers, ports, the
+//! fleet's end. The life of a single client is tested in virtual time, in `leadline_tunnel::client`.
 
 use std::cmp::Reverse;
 use std::net::UdpSocket;
@@ -18,7 +18,7 @@ use crate::metering::Recorder;
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// A thread that has all of a fleet's clients, before its start.
+/// Returns a worker with all clients of a fleet, before its start.
 pub fn worker(spec: &TunnelSpec) -> Worker {
     let fleet = Arc::new(Fleet::new(Plan::new(spec).unwrap(), Vec::new(), 1));
     fleet.begin(monotonic_ns());
@@ -33,7 +33,7 @@ pub fn arrive(worker: &mut Worker, index: usize) {
     worker.hand(index, now_ns, Input::Arrive { due_ns: now_ns });
 }
 
-/// How far a client is.
+/// Returns a client's phase.
 pub fn phase(worker: &Worker, index: usize) -> Phase {
     worker.clients[index].machine.phase()
 }
@@ -68,7 +68,7 @@ fn traffic_ends_with_its_tunnel() {
         let outcome = run(&TunnelSpec { retries: 1, traffic: echo(100.0, 100, 1000), ..spec(&gateway, 4) });
         assert_eq!(outcome.errors, errors(&[("restarted_by_server", 4), ("tunnel_broke", 4)]));
         assert_eq!((count(&outcome, "configured"), count(&outcome, "lost"), count(&outcome, "recovered")), (4, 4, 4));
-        // The proving echo is one of the twenty; a flow lasts its time, and carries less.
+        // The verifying echo is one of the twenty; a flow lasts its whole time, and carries less.
         assert_eq!(outcome.flows.len(), 4);
         for flow in &outcome.flows {
             assert_eq!(flow.received_units, Some(19));
@@ -102,8 +102,8 @@ fn traffic_ends_when_its_address_changes() {
 #[test]
 fn scheduled_reconnect_ends_traffic() {
     let gateway = Gateway::start(ServerBehaviour::default());
-    // The actions' time and the traffic's begin with the arrivals, of which there are none: the traffic first, however late a
-    // thread is.
+    // The time of the actions and of the traffic begins with the arrivals, of which there are none. The traffic comes
+    // first, however late a thread is.
     let actions = vec![TunnelAction { at_ms: 4000, what: TunnelActionKind::Reconnect, over_ms: 0 }];
     let outcome = run(&TunnelSpec { settled: 2, actions, traffic: echo(50.0, 100, 60_000), ..spec(&gateway, 2) });
     assert_eq!(outcome.errors, errors(&[("tunnel_broke", 2)]));
@@ -140,7 +140,7 @@ fn remote_random_spreads_clients_over_servers() {
     let named = gateway.profile.lines().filter(|line| !line.starts_with("remote ") && !line.starts_with("proto "));
     let fixed = named.fold(remotes.to_owned(), |text, line| text + line + "\n");
     let profile = format!("{fixed}remote-random\n");
-    // Sockets of UDP are opened beforehand.
+    // UDP sockets are opened beforehand.
     let open = |profile| {
         worker(&TunnelSpec { profile, ..spec(&gateway, 4) })
             .clients
@@ -154,7 +154,7 @@ fn remote_random_spreads_clients_over_servers() {
 
 #[test]
 fn packets_queued_during_a_stall_are_read_before_timeouts() {
-    // The first echo is lost; the answer to the second one is not looked for before its time is over.
+    // The first echo is lost; the response to the second one is not read before its time is over.
     let gateway = Gateway::start(ServerBehaviour { lost_pings: 1, ..ServerBehaviour::default() });
     let mut worker = worker(&spec(&gateway, 2));
     arrive(&mut worker, 0);
@@ -165,7 +165,8 @@ fn packets_queued_during_a_stall_are_read_before_timeouts() {
             worker.poll_io(now_ns + SECOND_NS / 100, || false).unwrap();
         }
     }
-    // The server takes one packet after another: the answer is there once it has taken what came after the echo.
+    // The server handles one packet after another: it has sent the response once it has received what followed the
+    // echo.
     arrive(&mut worker, 1);
     while gateway.seen.resets.load(Ordering::Relaxed) < 2 {
         std::thread::yield_now();
@@ -184,7 +185,7 @@ fn traffic_over_reneg_bytes_renews_keys() {
     let spec = TunnelSpec { profile, traffic: echo(100.0, 1000, 86_400_000), ..spec(&gateway, 3) };
     let outcome = run_until(&spec, &gateway, |seen| seen.renegotiated.load(Ordering::Relaxed) >= 6);
     assert_eq!(outcome.errors, errors(&[]));
-    // The end comes when each client may be half way to its next keys.
+    // At the end, each client may be in the middle of a renegotiation.
     let renewed = [count(&outcome, "renegotiated"), gateway.seen.renegotiated.load(Ordering::Relaxed)];
     assert!(renewed[0] >= 3 && renewed[0].abs_diff(renewed[1]) <= 3, "{renewed:?} {:?}", outcome.counts);
 }
@@ -194,7 +195,7 @@ fn source_ports_are_never_reused() {
     let gateway = Gateway::start(ServerBehaviour::default());
     let mut worker = worker(&spec(&gateway, 1));
     let source = |worker: &Worker| worker.clients[0].transport.as_ref().and_then(|transport| transport.local());
-    // Of 28,000 ports several would come twice by chance.
+    // Out of 28,000 ports, several would be used twice by chance.
     let mut sources = BTreeSet::from([source(&worker)]);
     for _ in 0..3000 {
         worker.clients[0].transport = None;
@@ -213,7 +214,7 @@ fn timer_batches_are_bounded() {
         worker.clients[index as usize].armed_ns = Some(1);
         worker.timers.push(Reverse((1, index)));
     }
-    assert_eq!(worker.expire(2, 16), Some(1), "some are due still");
+    assert_eq!(worker.expire(2, 16), Some(1), "some are still due");
     assert_eq!(worker.timers.len(), 84);
     assert_eq!((worker.expire(2, 100), worker.timers.len()), (None, 0));
 }
@@ -222,7 +223,7 @@ fn timer_batches_are_bounded() {
 fn stopped_fleet_waits_for_outstanding_pings() {
     let gateway = Gateway::start(ServerBehaviour { delays_replies: true, ..ServerBehaviour::default() });
     let stay = TunnelSpec { ping_ms: Some(100), duration_ms: 86_400_000, ..spec(&gateway, 2) };
-    // Two proving echoes and the pings that come after them, the last of which is not answered yet.
+    // Two verifying echoes and the pings that follow them; the last ping has no response yet.
     let outcome = run_until(&stay, &gateway, |seen| seen.echoes.load(Ordering::Relaxed) >= 7);
     let counted = |name: &str| outcome.counts.get(name).copied().unwrap_or(0);
     assert!(counted("pings_sent") >= 5, "{:?}", outcome.counts);
@@ -241,7 +242,8 @@ fn teardown_reads_replies_queued_during_a_stall() {
     worker.pings_since_ns = Some(now_ns);
     worker.hand(0, now_ns, Input::StartPings);
     worker.hand(0, now_ns, Input::TimerDue);
-    // The server takes one packet after another: the answer is there once it has taken what came after the ping.
+    // The server handles one packet after another: it has sent the response once it has received what followed the
+    // ping.
     arrive(&mut worker, 1);
     while gateway.seen.resets.load(Ordering::Relaxed) < 2 {
         std::thread::yield_now();
@@ -269,5 +271,5 @@ fn stopped_fleet_reads_no_more_sockets() {
     worker.poll_io(monotonic_ns() + SECOND_NS, || true).unwrap();
     assert_eq!(worker.tally.counts.rejected, 0);
     worker.poll_io(monotonic_ns() + SECOND_NS, || false).unwrap();
-    assert_eq!(worker.tally.counts.rejected, 3, "counted as it comes");
+    assert_eq!(worker.tally.counts.rejected, 3, "counted at its arrival");
 }

@@ -1,4 +1,4 @@
-//! Clients of one fleet that are assigned the same address, and what the report says of attempts and of lost packets.
+//! Clients of one fleet to which the same address is assigned, and the report on attempts and lost packets.
 
 use super::life::{arrive, phase, worker};
 use super::*;
@@ -9,7 +9,7 @@ use leadline_wire::{FailureCause, TunnelOccasion as Occasion, TunnelTraffic};
 
 const TURN_NS: u64 = 10_000_000;
 
-/// Lets a thread's clients go on until it is as a test wants it.
+/// Runs a thread's clients until a condition holds.
 fn run_until_state(worker: &mut Worker, until: impl Fn(&Worker) -> bool) {
     while !until(worker) {
         let now_ns = monotonic_ns();
@@ -19,7 +19,8 @@ fn run_until_state(worker: &mut Worker, until: impl Fn(&Worker) -> bool) {
     }
 }
 
-/// Two clients of a server that gives both one address: the first is configured, the second waits for what becomes of it.
+/// Returns two clients of a server that assigns one address to both: the first is configured, the second waits until
+/// the address is free.
 fn with_one_address() -> (Gateway, Worker) {
     let gateway =
         Gateway::start(ServerBehaviour { pushed_options: |_| an_address_each(0), ..ServerBehaviour::default() });
@@ -34,7 +35,7 @@ fn with_one_address() -> (Gateway, Worker) {
 #[test]
 fn dead_tunnels_address_configures_the_next_client() {
     let (_gateway, mut worker) = with_one_address();
-    // Nothing came from the server since the other client was given the address.
+    // No packet came from the server after the other client got the address.
     worker.run_action(0, monotonic_ns(), TunnelActionKind::Reconnect);
     run_until_state(&mut worker, |worker| phase(worker, 1) == Phase::Configured);
     assert_eq!((worker.clients[1].machine.cause(), worker.failures.counts.len()), (None, 0));
@@ -81,7 +82,7 @@ fn every_attempt_is_reported() {
         assert_eq!((row.addresses.len(), row.local.is_some()), (usize::from(row.attempt > 1), true));
     }
     let addresses: BTreeSet<_> = rows.iter().flat_map(|row| &row.addresses).collect();
-    assert_eq!(addresses.len(), 4, "each tunnel's own");
+    assert_eq!(addresses.len(), 4, "one for each tunnel");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! ICMP echo requests at a rate: each is numbered and carries its time, and each reply is accounted for once.
+//! ICMP echo requests at a rate: each one has a number and carries its time, and each reply is counted once.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -15,12 +15,12 @@ use crate::flows::DRAIN_NS;
 use crate::load::tunnel::metric::Metric;
 use crate::metering::FlowCounters;
 
-/// Tells these echoes from a fleet's pings.
+/// The identifier of these echo requests, which a fleet's pings do not use.
 const IDENTIFIER: u16 = 0x4c4c;
-/// The smallest request over IPv4, bytes of its packet: below, its number and time have no room.
+/// The smallest request over IPv4, bytes of its packet: a shorter one has no room for its number and time.
 const LEAST_BYTES: u32 = 44;
 
-/// Echo of all clients.
+/// The echo traffic of all clients.
 pub struct EchoPlan {
     to: Option<IpAddr>,
     pace: Pace,
@@ -30,7 +30,7 @@ pub struct EchoPlan {
 }
 
 impl EchoPlan {
-    /// Checks what was asked for.
+    /// Checks the specification.
     pub fn new(to: Option<&str>, rate_pps: f64, packet_bytes: u32, duration_ms: u64) -> Result<Self, ErrorReport> {
         let to = to
             .map(|text| {
@@ -102,26 +102,26 @@ struct EchoTraffic {
     packet_bytes: usize,
     duration_ns: u64,
     start_ns: Option<u64>,
-    /// The number of the next request, and how many of those before it the socket refused.
+    /// The number of the next request, and how many earlier ones the socket refused.
     next: u64,
     refused: u64,
     packet: Vec<u8>,
     first_ns: Option<u64>,
     last_ns: u64,
-    /// When the last request had been sent or given up.
+    /// When the last request was sent or given up.
     ended_ns: Option<u64>,
     deadline_ns: u64,
     replies: SequenceTracker,
     received_bytes: u64,
     jitter: Jitter,
     latency: Latency,
-    /// Replies with numbers or times that nobody sent.
+    /// Replies with numbers or times that were never sent.
     strays: u64,
     errors: BTreeMap<&'static str, u64>,
 }
 
 impl EchoTraffic {
-    /// Sends what is due; when to come back, ns.
+    /// Sends what is due; returns when to call again, ns.
     fn send_due(&mut self, start_ns: u64, now_ns: u64, channel: &mut Channel<'_>) -> u64 {
         let due = self.schedule.due_count(now_ns.saturating_sub(start_ns));
         for _ in 0..BATCH.min(due.saturating_sub(self.next)) {
@@ -153,7 +153,7 @@ impl Traffic for EchoTraffic {
         if self.ended_ns.is_none() {
             self.deadline_ns = self.send_due(start_ns, now_ns, channel);
             if self.next >= self.schedule.total() {
-                // The flow lasts its time, whenever its last request was due.
+                // The flow lasts its whole time, whenever its last request was due.
                 self.deadline_ns = end_ns;
             }
             let through = now_ns >= end_ns && self.next >= self.schedule.total();
@@ -175,7 +175,7 @@ impl Traffic for EchoTraffic {
             return;
         };
         let due_ns = self.start_ns.unwrap_or(0).saturating_add(self.schedule.due_ns(reply.sequence));
-        // Both come back from the far end, which is believed nothing that cannot be.
+        // The far end returns both values, and they may be forged; impossible ones are rejected.
         if reply.sequence >= self.next || !(due_ns..=now_ns).contains(&reply.sent_ns) {
             self.strays += 1;
             return;

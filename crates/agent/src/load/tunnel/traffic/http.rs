@@ -1,6 +1,6 @@
-//! HTTP requests over one connection per client, one after another, at a rate or back to back; latency counts from when a request
-//! was due, and that of one that gets no answer is known to be at least its age when it is given up. The exchange is the same
-//! machine's as outside of a tunnel; a connection that ends is opened again.
+//! HTTP requests over one connection per client, one after another, at a rate or back to back. Latency counts from
+//! when a request was due; a request without a response has at least the latency of its age when it is given up. The
+//! exchange is the same machine as outside a tunnel; a connection that ends is opened again.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -18,22 +18,22 @@ use super::target::server;
 use crate::events::input_error;
 use crate::load::tunnel::metric::Metric;
 
-/// What a connection holds.
+/// The buffers of a connection.
 const BUFFERS: Buffers = Buffers { receive_bytes: 64 << 10, send_bytes: 16 << 10 };
-/// How long an answer may take, ns; then its connection is broken off.
+/// The time limit of a response, ns; then its connection is closed.
 const TIMEOUT_NS: u64 = 10_000_000_000;
-/// How long answers are waited for after the end, ns.
+/// How long responses are waited for after the end, ns.
 const DRAIN_NS: u64 = 5_000_000_000;
-/// How long a client rests before it connects again where that failed, ns.
+/// The pause before a client connects again after a failure, ns.
 const REST_NS: u64 = 500_000_000;
-/// What was due in time may still begin this much after the end, ns.
+/// How long after the end requests that were due before it may still begin, ns.
 const OVERTIME_NS: u64 = super::schedule::OVERTIME_NS;
-/// Requests that have been out for longer than this are told apart from those that the end came too early for, ns.
+/// Requests that have been outstanding for longer than this at the end are counted separately, ns.
 const LONG_WAIT_NS: u64 = 1_000_000_000;
-/// Requests of all clients that were never begun and whose age is still taken; those beyond are counted apart.
+/// The maximum number of unsent requests of all clients whose age is recorded; further ones are counted separately.
 const MOST_AGED: u64 = 10_000_000;
 
-/// HTTP of all clients.
+/// The HTTP traffic of all clients.
 pub struct HttpPlan {
     server: SocketAddr,
     request: Arc<RequestTemplate>,
@@ -43,7 +43,7 @@ pub struct HttpPlan {
 }
 
 impl HttpPlan {
-    /// Checks what was asked for.
+    /// Checks the specification.
     pub fn new(
         request: &HttpRequest,
         rate_per_s: Option<f64>,
@@ -99,11 +99,11 @@ impl TrafficPlan for HttpPlan {
 
 struct HttpTraffic {
     client: u32,
-    /// Clients of the whole fleet.
+    /// The number of clients in the whole fleet.
     clients: u64,
     server: SocketAddr,
     request: Arc<RequestTemplate>,
-    /// When requests are due; one after the other where absent.
+    /// When requests are due; back to back if absent.
     schedule: Option<Schedule>,
     duration_ns: u64,
     start_ns: Option<u64>,
@@ -119,16 +119,17 @@ struct HttpTraffic {
 
 #[derive(Default)]
 struct Tally {
-    /// Requests that were begun, were sent whole, and were answered.
+    /// Requests that were begun, were sent completely, and were answered.
     begun: u64,
     sent: u64,
     answered: u64,
     sent_bytes: u64,
     received_bytes: u64,
-    /// Sent whole, and not answered by the end; those of them that had been out for long.
+    /// Requests that were sent completely and not answered by the end; those of them that had been outstanding for
+    /// long.
     unanswered: u64,
     unanswered_long: u64,
-    /// Begun, and not sent whole by the end.
+    /// Requests that were begun and not sent completely by the end.
     unfinished: u64,
     latency: Latency,
     connections: u64,
@@ -136,8 +137,8 @@ struct Tally {
     first_ns: Option<u64>,
     /// Since when the connection has been free for a request.
     free_ns: u64,
-    /// When the last answer came, if no request has begun since: back to back, the next one is due from then on,
-    /// whether or not its connection has to be opened again.
+    /// When the last response arrived, if no request has begun since then. Back to back, the next request is due from
+    /// this instant on, even if its connection has to be opened again.
     answered_ns: Option<u64>,
     ended_ns: Option<u64>,
     is_done: bool,
@@ -145,7 +146,7 @@ struct Tally {
 }
 
 impl HttpTraffic {
-    /// Makes a connection where there is none, and sees what became of the one that there is.
+    /// Opens a connection if there is none, and handles the state of an existing one.
     fn keep_connected(&mut self, now_ns: u64, channel: &mut Channel<'_>) {
         if let Some(connection) = self.connection {
             if let Some(error) = self.stack.error(connection) {
@@ -186,11 +187,11 @@ impl HttpTraffic {
         self.close(now_ns);
     }
 
-    /// Ends the connection; the next one is made at `again_ns`.
+    /// Closes the connection; the next one is opened at `again_ns`.
     fn close(&mut self, again_ns: u64) {
         self.machine.close();
         if let Some(connection) = self.connection.take() {
-            // In order where the far end has ended too; else it hears that nothing more is read.
+            // An orderly close if the far end has closed too; otherwise the far end learns that nothing more is read.
             if self.stack.is_at_end(connection) {
                 self.stack.close(connection);
             } else {
@@ -201,7 +202,7 @@ impl HttpTraffic {
         self.connect_ns = again_ns;
     }
 
-    /// When the next request is due, ns; none once all are begun or the time is over.
+    /// When the next request is due, ns; `None` once all are begun or the time is over.
     fn next_due_ns(&self, start_ns: u64, now_ns: u64) -> Option<u64> {
         let end_ns = start_ns.saturating_add(self.duration_ns);
         match self.schedule {
@@ -213,7 +214,7 @@ impl HttpTraffic {
         }
     }
 
-    /// Begins the next request if it is due and the connection is free, and writes what there is room for.
+    /// Begins the next request if it is due and the connection is free, and writes as much as the socket accepts.
     fn send(&mut self, start_ns: u64, now_ns: u64, channel: &mut Channel<'_>) {
         let Some(connection) = self.connection else { return };
         let due_ns = self.next_due_ns(start_ns, now_ns).filter(|due_ns| *due_ns <= now_ns && self.machine.is_idle());
@@ -227,7 +228,7 @@ impl HttpTraffic {
             self.tally.begun += 1;
             self.tally.answered_ns = None;
             self.tally.first_ns.get_or_insert(now_ns);
-            // Without a rate a request has no time of its own that it could be late for.
+            // Back to back, a request has no due time and cannot be late.
             if self.schedule.is_some() {
                 let late_ns = now_ns.saturating_sub(due_ns.max(self.tally.free_ns));
                 channel.record(Metric::TrafficLate, due_ns, late_ns);
@@ -243,8 +244,8 @@ impl HttpTraffic {
         }
     }
 
-    /// Reads what has come, up to the end of an answer. Where more than that has come, what of it is the answer cannot be
-    /// known: the request has none, and the connection cannot be trusted any further.
+    /// Reads what has arrived, up to the end of a response. If more bytes have arrived, it is unknown which of them
+    /// are the response: the request has no response, and the connection is closed.
     fn read(&mut self, now_ns: u64, channel: &mut Channel<'_>) {
         let Some(connection) = self.connection else { return };
         let (machine, tally) = (&mut self.machine, &mut self.tally);
@@ -285,7 +286,7 @@ impl HttpTraffic {
         }
     }
 
-    /// A server that answers early has had its request, whatever of it has yet to leave.
+    /// A server that answers early has received its request, even if a part of it has not been sent.
     fn note_sent(&mut self, answer: &Answer, channel: &mut Channel<'_>) {
         let early = u64::from(!answer.was_sent);
         self.tally.sent += early;
@@ -305,7 +306,8 @@ impl HttpTraffic {
         self.tally.status[usize::from(answer.response.status / 100).min(9)] += 1;
     }
 
-    /// Records the age of a request that gets no answer. It is no latency, but a bound of one, and has a histogram of its own.
+    /// Records the age of a request without a response. It is not a latency but a lower bound of one, and has a
+    /// separate histogram.
     fn record_age(&mut self, now_ns: u64, channel: &mut Channel<'_>) {
         let Some(due_ns) = self.machine.outstanding_due_ns() else { return };
         let sent_ns = self.machine.outstanding_since_ns().unwrap_or(now_ns);
@@ -313,8 +315,8 @@ impl HttpTraffic {
         channel.record(Metric::ServiceCensored, due_ns, now_ns.saturating_sub(sent_ns));
     }
 
-    /// Records the age of requests that were due and never begun; returns how many, and how many of them were too many to
-    /// take the age of each.
+    /// Records the age of requests that were due and never begun. Returns their number, and how many of them were too
+    /// many for an age each.
     fn record_unbegun(&mut self, now_ns: u64, channel: &mut Channel<'_>) -> (u64, u64) {
         let (Some(schedule), Some(start_ns)) = (self.schedule, self.start_ns) else { return (0, 0) };
         let last_ns = now_ns.min(start_ns.saturating_add(self.duration_ns));
@@ -327,7 +329,7 @@ impl HttpTraffic {
         (unbegun, unbegun - aged)
     }
 
-    /// The time is over: what is under way will not be waited for any more.
+    /// Counts the outstanding request at the end, after which its response is not waited for.
     fn leave_unanswered(&mut self, now_ns: u64, channel: &mut Channel<'_>) {
         self.record_age(now_ns, channel);
         let since_ns = self.machine.outstanding_since_ns().unwrap_or(now_ns);
@@ -341,7 +343,8 @@ impl HttpTraffic {
         }
     }
 
-    /// Gives up what takes too long, and ends when nothing more is to come; when to look again, ns.
+    /// Gives up requests beyond their time limit, and ends when nothing more can arrive; returns when to call again,
+    /// ns.
     fn watch_time(&mut self, start_ns: u64, now_ns: u64, channel: &mut Channel<'_>) -> u64 {
         let end_ns = start_ns.saturating_add(self.duration_ns);
         let waits_until_ns = self.machine.outstanding_since_ns().map(|since_ns| {
@@ -394,7 +397,7 @@ impl Traffic for HttpTraffic {
         let start_ns = self.start_ns.unwrap_or(u64::MAX);
         self.keep_connected(now_ns, channel);
         self.read(now_ns, channel);
-        // A connection that the answer ended is made anew at once.
+        // A connection that the response ended is opened again at once.
         self.keep_connected(now_ns, channel);
         if now_ns >= start_ns {
             self.send(start_ns, now_ns, channel);

@@ -1,22 +1,21 @@
-//! When one client's paced sends are due, how long what it asked for took, and the row that its flow leaves. Owns no state of
-//! a flow.
+//! When one client's paced sends are due, the latencies of its flow, and the flow's row. Owns no state of a flow.
 
 use leadline_pace::Pace;
 use leadline_wire::{Direction, FlowReport};
 
 use super::interface::ClientContext;
 
-/// Packets that one call sends at most, so that one client starves neither the others nor the clock.
+/// The maximum number of packets that one call sends, so that one client delays neither the others nor the timers.
 pub const BATCH: u64 = 64;
-/// How long a refused send waits before it is tried again, ns; room in the socket wakes it earlier.
+/// How long a refused send waits before it is tried again, ns; room in the socket ends the wait earlier.
 pub const RETRY_NS: u64 = 1_000_000;
-/// Packets that are later than this are told from duplicates no more, s.
+/// Packets that are later than this cannot be distinguished from duplicates, s.
 pub const REMEMBERED_S: f64 = 4.0;
-/// What was due in time may still leave this much after the end: a thread that woke late is no lost packet. What is left then is
-/// `unsent`, ns.
+/// How long after the end packets that were due before it may still be sent, ns: a thread that woke up late loses no
+/// packets. Later ones are `unsent`.
 pub const OVERTIME_NS: u64 = 100_000_000;
 
-/// A client's share of the fleet's schedule: the same rate for each, spread over one gap.
+/// A client's share of the fleet's schedule: the same rate for each client, spread over one gap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Schedule {
     pace: Pace,
@@ -25,34 +24,34 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// What is due within `duration_ns`.
+    /// Returns the schedule of the sends within `duration_ns`.
     pub fn new(pace: Pace, context: &ClientContext, duration_ns: u64) -> Self {
         Self::beginning_at(pace.turn_ns(context.client, context.clients), pace, duration_ns)
     }
 
-    /// What is due within `duration_ns`, of which so much passes first.
+    /// Returns the schedule of the sends within `duration_ns`, which begin after `offset_ns`.
     pub fn beginning_at(offset_ns: u64, pace: Pace, duration_ns: u64) -> Self {
         // The first packet is due in the first gap, which may be longer than the load.
         Self { pace, offset_ns, total: pace.count_within(duration_ns.saturating_sub(offset_ns)) }
     }
 
-    /// How many are due in all.
+    /// The total number of sends.
     pub fn total(self) -> u64 {
         self.total
     }
 
-    /// When the one with this number is due, ns after the start.
+    /// When the send with this number is due, ns after the start.
     pub fn due_ns(self, number: u64) -> u64 {
         self.offset_ns.saturating_add(self.pace.due_ns(number))
     }
 
-    /// How many are due so long after the start.
+    /// The number of sends that are due by this time after the start.
     pub fn due_count(self, elapsed_ns: u64) -> u64 {
         elapsed_ns.checked_sub(self.offset_ns).map_or(0, |elapsed| self.pace.due_count(elapsed).min(self.total))
     }
 }
 
-/// One client's latencies, of which the fleet's histograms keep no names.
+/// The latencies of one client; the fleet's histograms do not separate clients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Latency {
     count: u64,
@@ -61,7 +60,7 @@ pub struct Latency {
 }
 
 impl Latency {
-    /// Counts one.
+    /// Records one latency.
     #[inline]
     pub fn record(&mut self, latency_ns: u64) {
         self.count += 1;
@@ -69,18 +68,18 @@ impl Latency {
         self.longest_ns = self.longest_ns.max(latency_ns);
     }
 
-    /// Their mean, µs.
+    /// The mean latency, µs.
     pub fn mean_us(&self) -> Option<f64> {
         (self.count > 0).then(|| self.sum_ns as f64 / self.count as f64 / 1e3)
     }
 
-    /// The longest of them, µs.
+    /// The longest latency, µs.
     pub fn longest_us(&self) -> Option<f64> {
         (self.count > 0).then_some(self.longest_ns as f64 / 1e3)
     }
 }
 
-/// A flow's row before anything is known of it but when it was due.
+/// Returns the row of a flow of which only the due time is known.
 pub fn row(client: u32, direction: Direction, due_ns: u64) -> FlowReport {
     FlowReport {
         flow: client,

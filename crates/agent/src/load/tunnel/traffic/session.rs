@@ -1,6 +1,7 @@
-//! Sessions with a `leadline serve` behind the gateway. A server spends threads on each session, so up to [`MAX_PARTICIPANTS`] clients
-//! share one: the first that joins talks over a TCP connection inside of its own tunnel (`session/leader.rs`), and each brings the
-//! flows that its tunnel carries. Participants may live on different threads; what they share is read without a lock once it stands.
+//! Sessions with a `leadline serve` behind the gateway. A server spends threads on each session, so up to
+//! [`MAX_PARTICIPANTS`] clients share one. The first client that joins holds the control connection, a TCP connection
+//! in its own tunnel (`session/leader.rs`), and each client adds the flows that its tunnel carries. Participants may
+//! live on different threads; once the shared state is set, they read it without a lock.
 
 pub mod leader;
 
@@ -15,33 +16,33 @@ use leadline_wire::{Direction, FlowProgress, LoadReport};
 
 use super::interface::PeerProgress;
 
-/// Clients of one session.
+/// The maximum number of clients in one session.
 pub const MAX_PARTICIPANTS: usize = 64;
-/// How long after the last client has joined a session is asked for, ns, unless it is full before.
+/// How long after the last client has joined a session is requested, ns, unless it is full before.
 const SETTLED_NS: u64 = 200_000_000;
-/// How often a participant looks for what its session has come to, ns.
+/// How often a participant polls the state of its session, ns.
 pub const SESSION_POLL_NS: u64 = 50_000_000;
-/// Progress messages that are kept until somebody asks for them.
+/// The maximum number of progress messages that wait to be read.
 const MAX_PENDING_PROGRESS: usize = 1024;
-/// `Slot::expected` while the server has not told.
+/// The value of `Slot::expected` before the server has reported it.
 const UNKNOWN: u64 = u64::MAX;
 
-/// What all sessions of a fleet's traffic are about.
+/// The parameters that all sessions of a fleet's traffic share.
 #[derive(Clone, Debug)]
 pub struct SessionSpec {
-    /// Where the server listens, inside.
+    /// The server's address in the tunnel.
     pub server: SocketAddr,
-    /// What the flows do.
+    /// The work of the flows.
     pub work: Work,
-    /// Which way.
+    /// The direction.
     pub direction: Direction,
-    /// How long, ms.
+    /// The duration, ms.
     pub duration_ms: u64,
-    /// What the server asks for, if it asks for a key.
+    /// The key, if the server asks for one.
     pub key: Option<SharedKey>,
 }
 
-/// The sessions, which clients join.
+/// The sessions that clients join.
 pub struct Sessions {
     spec: SessionSpec,
     groups: Mutex<Vec<Arc<Group>>>,
@@ -49,17 +50,17 @@ pub struct Sessions {
 }
 
 impl Sessions {
-    /// None yet.
+    /// Returns an empty set of sessions.
     pub fn new(spec: SessionSpec) -> Self {
         Self { spec, groups: Mutex::default(), peer_progress: Arc::default() }
     }
 
-    /// What they are about.
+    /// The shared parameters.
     pub fn spec(&self) -> &SessionSpec {
         &self.spec
     }
 
-    /// Add this client to a session; the first participant of a session leads it.
+    /// Adds this client to a session; the first participant of a session leads it.
     pub fn join(&self, client: u32) -> Participant {
         let mut groups = lock(&self.groups);
         if let Some(group) = groups.last() {
@@ -73,7 +74,7 @@ impl Sessions {
         Participant { group, slot: 0, round: 0 }
     }
 
-    /// What the servers have told since the last call.
+    /// Removes and returns the servers' progress since the last call.
     pub fn take_peer_progress(&self) -> PeerProgress {
         std::mem::take(&mut lock(&self.peer_progress))
     }
@@ -82,16 +83,16 @@ impl Sessions {
 /// One session and its participants.
 #[derive(Debug)]
 pub struct Group {
-    /// Which session it is.
+    /// The session's number.
     number: u32,
     spec: SessionSpec,
     roster: Mutex<Roster>,
-    /// The number of the terms that stand; 0 before the first.
+    /// The number of the current round; 0 before the first.
     round: AtomicU32,
     terms: Mutex<Terms>,
     slots: Vec<Slot>,
     is_ready: AtomicBool,
-    /// When the fleet is to begin, and when the session does, ns; 0 while nobody has said.
+    /// When the fleet begins, and when the session does, ns; 0 while this is not known.
     start_ns: AtomicU64,
     begin_ns: AtomicU64,
     outcome: OnceLock<SessionOutcome>,
@@ -104,77 +105,77 @@ struct Roster {
     is_sealed: bool,
 }
 
-/// What the flows of a round introduce themselves with.
+/// What the flows of a round need to introduce themselves.
 #[derive(Clone, Debug, Default)]
 pub struct Terms {
-    /// The session's secret.
+    /// The session's token.
     pub token: u64,
-    /// Each slot's place among those that take part; none for one that was left out.
+    /// Each slot's position among the participants; `None` for a slot that was left out.
     positions: Vec<Option<u32>>,
-    /// How many take part.
+    /// The number of participants.
     participants: u32,
 }
 
 /// A participant as its leader sees it.
 #[derive(Debug)]
 struct Slot {
-    /// The round in which its flows have introduced themselves.
+    /// The round in which its flows were introduced.
     introduced: AtomicU32,
     /// Datagrams that it has sent.
     sent_units: AtomicU64,
     /// Datagrams that were sent to it.
     expected: AtomicU64,
-    /// Whether its senders are done.
+    /// Whether its senders have ended.
     has_ended: AtomicBool,
 }
 
-/// How a session ended.
+/// The end of a session.
 #[derive(Debug)]
 pub enum SessionOutcome {
-    /// With the server's figures.
+    /// The server reported its figures.
     Reported {
         /// One row per flow.
         rows: Vec<SideReport>,
-        /// What failed there, by name.
+        /// Its failures, by name.
         errors: BTreeMap<String, u64>,
     },
-    /// Without.
+    /// The session ended without a report.
     Lost {
-        /// Why, in snake case.
+        /// The reason, in snake case.
         name: &'static str,
-        /// In words.
+        /// The reason as text.
         message: String,
     },
 }
 
-/// One client's place in a session.
+/// One client's membership in a session.
 #[derive(Clone, Debug)]
 pub struct Participant {
     group: Arc<Group>,
     slot: usize,
-    /// The number of the terms that it has taken up.
+    /// The number of the round that it has last read.
     round: u32,
 }
 
-/// What a participant has to do by the terms of a round.
+/// A participant's flows in a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowAssignment {
     /// The number of the round, from 1.
     pub round: u32,
-    /// The session's secret.
+    /// The session's token.
     pub token: u64,
     /// The number of its upward flow, if the work has upward ones.
     pub up: Option<u32>,
     /// The number of its downward flow, if the work has downward ones.
     pub down: Option<u32>,
-    /// Which one it is of those that take part, and of how many: the server sends to one after another.
+    /// Its position among the participants: the server sends to one after another.
     pub position: u32,
-    /// How many take part.
+    /// The number of participants.
     pub participants: u32,
 }
 
 impl Group {
-    /// With this client as its leader.
+    /// Returns a session with this client as its leader.
     fn new(number: u32, spec: SessionSpec, leader: u32, peer_progress: Arc<Mutex<PeerProgress>>) -> Self {
         let slot = || Slot {
             introduced: AtomicU32::new(0),
@@ -199,7 +200,7 @@ impl Group {
 
     fn join(&self, client: u32) -> Option<usize> {
         let mut roster = lock(&self.roster);
-        // Who led it may have lost its tunnel before anybody was asked for a session.
+        // The leader may have lost its tunnel before a session was requested.
         if roster.is_sealed || roster.clients.len() == MAX_PARTICIPANTS || self.outcome.get().is_some() {
             return None;
         }
@@ -213,24 +214,24 @@ impl Group {
         self.begin_ns.load(Ordering::Acquire).saturating_add(length_ns).min(u64::MAX / 2)
     }
 
-    /// How much later than the fleet it begins, ns, where so many take part: its server sends to one of them after another, and to
-    /// those of all sessions at different times.
+    /// How much later than the fleet a session with this many participants begins, ns. The server sends to them one
+    /// after another, and to the participants of different sessions at different times.
     fn start_offset_ns(&self, participants: u32) -> u64 {
         let Work::Udp { rate_pps: Some(rate_pps), .. } = self.spec.work else { return 0 };
         let Some(pace) = Pace::per_second(rate_pps).filter(|_| self.spec.direction != Direction::Up) else {
             return 0;
         };
-        // However many sessions there are, their numbers read backwards lie apart (van der Corput).
+        // Session numbers with reversed bits are spread evenly, however many sessions there are (van der Corput).
         let share = u128::from(pace.turn_ns(1, participants)) * u128::from(self.number.reverse_bits());
         u64::try_from(share >> u32::BITS).unwrap_or(0)
     }
 
-    /// Ends it without the server's figures, unless it has ended.
+    /// Ends the session without the server's figures, unless it has ended.
     fn lose(&self, name: &'static str, message: String) {
         let _ = self.outcome.set(SessionOutcome::Lost { name, message });
     }
 
-    /// A server's progress under the clients' numbers, both directions of a client in one row.
+    /// Stores a server's progress under the clients' numbers, both directions of a client in one row.
     fn report_progress(&self, t_ns: u64, flows: Vec<FlowProgress>) {
         let (terms, roster) = (lock(&self.terms), lock(&self.roster));
         let mut rows: BTreeMap<u32, FlowProgress> = BTreeMap::new();
@@ -244,7 +245,7 @@ impl Group {
                     row.received_bytes = row.received_bytes.saturating_add(flow.received_bytes);
                     row.sent_units = add(row.sent_units, flow.sent_units);
                     row.received_units = add(row.received_units, flow.received_units);
-                    // Of the direction that has it.
+                    // Only one of the directions has this value.
                     row.missing_units = row.missing_units.or(flow.missing_units);
                     row.retransmits = row.retransmits.or(flow.retransmits);
                     row.rtt_us = row.rtt_us.or(flow.rtt_us);
@@ -252,7 +253,7 @@ impl Group {
                 .or_insert(FlowProgress { flow: client, ..flow });
         }
         let mut peer_progress = lock(&self.peer_progress);
-        // Nobody may be asking.
+        // The progress may not be read by any task.
         if peer_progress.progress.len() < MAX_PENDING_PROGRESS {
             peer_progress.progress.push((t_ns, rows.into_values().collect()));
         } else {
@@ -266,7 +267,7 @@ impl Group {
 }
 
 impl Terms {
-    /// The slot that a flow of the session belongs to.
+    /// Returns the slot to which a flow of the session belongs.
     fn slot_of(&self, flow: u32) -> Option<usize> {
         let position = flow.checked_rem(self.participants)?;
         // Upward flows come first, then as many downward ones.
@@ -286,7 +287,8 @@ impl Participant {
         &self.group
     }
 
-    /// New terms, if there are any since the last call; `None` inside where this client was left out of them.
+    /// Returns the assignment of a new round, if there is one since the last call; the inner `None` means that this
+    /// client was left out.
     pub fn poll_assignment(&mut self) -> Option<Option<FlowAssignment>> {
         let round = self.group.round.load(Ordering::Acquire);
         if round == self.round {
@@ -305,22 +307,22 @@ impl Participant {
         Some(assignment)
     }
 
-    /// All of its flows are known to the server.
+    /// Records that the server knows all flows of this participant.
     pub fn introduced(&self) {
         self.own().introduced.store(self.round, Ordering::Release);
     }
 
-    /// Whether the server has all flows of all participants, or there will be no session.
+    /// Whether the server knows all flows of all participants, or there will be no session.
     pub fn is_ready(&self) -> bool {
         self.group.is_ready.load(Ordering::Acquire) || self.outcome().is_some()
     }
 
-    /// The fleet begins at this instant, ns.
+    /// Sets the start of the fleet, ns.
     pub fn start(&self, start_ns: u64) {
         self.group.start_ns.store(start_ns.max(1), Ordering::Release);
     }
 
-    /// When the session begins, once that is known, ns.
+    /// When the session begins, once this is known, ns.
     pub fn begin_ns(&self) -> Option<u64> {
         Some(self.group.begin_ns.load(Ordering::Acquire)).filter(|begin_ns| *begin_ns > 0)
     }
@@ -330,33 +332,33 @@ impl Participant {
         self.begin_ns().map(|_| self.group.end_ns())
     }
 
-    /// It has sent so many datagrams so far.
+    /// Records how many datagrams it has sent so far.
     pub fn sent(&self, units: u64) {
         self.own().sent_units.store(units, Ordering::Relaxed);
     }
 
-    /// Its senders are done.
+    /// Records that its senders have ended.
     pub fn ended(&self) {
         self.own().has_ended.store(true, Ordering::Release);
     }
 
-    /// How many datagrams were sent to it, once the server has told.
+    /// The number of datagrams that were sent to it, once the server has reported it.
     pub fn expected(&self) -> Option<u64> {
         Some(self.own().expected.load(Ordering::Relaxed)).filter(|expected| *expected != UNKNOWN)
     }
 
-    /// How the session ended, once it has.
+    /// The end of the session, once it has ended.
     pub fn outcome(&self) -> Option<&SessionOutcome> {
         self.group.outcome.get()
     }
 
-    /// The server's row about a flow.
+    /// Returns the server's row of a flow.
     pub fn row_of(&self, flow: Option<u32>) -> Option<&SideReport> {
         let Some(SessionOutcome::Reported { rows, .. }) = self.outcome() else { return None };
         rows.iter().find(|row| Some(row.flow) == flow)
     }
 
-    /// It takes no further part; without its leader a session is over.
+    /// Leaves the session; without its leader a session is over.
     pub fn leave(&self) {
         self.ended();
         if self.leads() {
@@ -369,7 +371,7 @@ impl Participant {
     }
 }
 
-/// What a lock guards stays whole even if a thread died with it.
+/// Data behind a lock stays consistent even if a thread panicked while it held the lock.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -394,7 +396,7 @@ mod tests {
             matches!(participant.outcome(), Some(SessionOutcome::Lost { name: "session_broken_off", .. })),
             "at once"
         );
-        assert!(participant.is_ready(), "and nobody waits for it");
+        assert!(participant.is_ready(), "and no participant waits for it");
         assert!(sessions.join(2).leads());
     }
 
@@ -411,7 +413,7 @@ mod tests {
                 .collect::<Vec<_>>()
         };
         assert_eq!(groups(Direction::Down), [0, 100_000, 50_000, 150_000]);
-        assert_eq!(groups(Direction::Up), [0; 4], "clients have turns of their own");
+        assert_eq!(groups(Direction::Up), [0; 4], "each client has its own turn");
     }
 
     #[test]

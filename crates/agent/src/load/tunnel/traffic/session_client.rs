@@ -1,5 +1,5 @@
-//! A client's place in a session: what leads the session where this client does, the TCP stack where it needs one, and the flow of
-//! both through its tunnel. Owns no flow of payload.
+//! One client in its session: the leader if the client leads the session, its TCP stack if it needs one, and the
+//! packets of both through its tunnel. Owns no payload flow.
 
 use std::collections::BTreeMap;
 
@@ -16,30 +16,30 @@ use super::session::{Participant, SessionOutcome, SESSION_POLL_NS};
 pub struct SessionClient {
     /// Its number.
     pub client: u32,
-    /// Its part in the session.
+    /// Its membership in the session.
     pub participant: Participant,
-    /// Its TCP, where it leads or its flows are streams.
+    /// Its TCP stack, if it leads the session or its flows are streams.
     pub stack: Option<Box<Stack>>,
     leader: Option<Leader>,
-    /// Why it has no flows, where it was left out.
+    /// The reason why it has no flows, if it was left out.
     pub left_out: Option<&'static str>,
     /// Failed operations by name.
     pub errors: BTreeMap<&'static str, u64>,
 }
 
 impl SessionClient {
-    /// With a stack in any case, or only where the client leads.
+    /// Returns a client with a stack: always, or only if the client leads.
     pub fn new(participant: Participant, context: &ClientContext, seed: u64, needs_stack: bool) -> Self {
         let leader = participant.leads().then(|| Leader::new(participant.group()));
         let stack = (needs_stack || leader.is_some()).then(|| {
-            // Neighbouring clients are to differ in every bit: SplitMix64's increment.
+            // The seeds of neighbouring clients must differ in every bit: SplitMix64's increment.
             let own_seed = seed ^ u64::from(context.client).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
             Box::new(Stack::new(context.ipv4, context.ipv6, context.mtu, own_seed, 0))
         });
         Self { client: context.client, participant, stack, leader, left_out: None, errors: BTreeMap::new() }
     }
 
-    /// Leads the session, if this client does, and sends what the stack has to send.
+    /// Runs the leader, if this client leads the session, and sends the stack's packets.
     pub fn poll(&mut self, now_ns: u64, channel: &mut Channel<'_>) {
         let Some(stack) = &mut self.stack else { return };
         if let Some(leader) = &mut self.leader {
@@ -48,11 +48,11 @@ impl SessionClient {
         stack.poll(now_ns, channel.send);
     }
 
-    /// When it wants to be called, ns, besides what its flows want.
+    /// When it must be called, ns, apart from the deadlines of its flows.
     pub fn deadline_ns(&mut self, now_ns: u64) -> u64 {
         let stack_ns = self.stack.as_mut().map_or(u64::MAX, |stack| stack.deadline_ns(now_ns));
         let leader_ns = self.leader.as_ref().map_or(u64::MAX, Leader::deadline_ns);
-        // Participants look now and then for what the session has come to, but not while their flows run.
+        // Participants poll the state of the session now and then, but not while their flows run.
         let session_poll_ns = match (self.participant.outcome(), self.participant.end_ns()) {
             (Some(_), _) => u64::MAX,
             (None, end_ns) => end_ns.unwrap_or(0).max(now_ns + SESSION_POLL_NS),
@@ -60,13 +60,12 @@ impl SessionClient {
         stack_ns.min(leader_ns).min(session_poll_ns)
     }
 
-    /// Whether nothing more is to come of the session for this client.
+    /// Whether the session has ended for this client.
     pub fn is_over(&self) -> bool {
         self.participant.outcome().is_some() || self.left_out.is_some() && !self.participant.leads()
     }
 
-    /// The figures, given this side's view of each flow: which way, its number, and its counts. Each figure is taken from the side
-    /// that knows it.
+    /// Returns the figures, from this side's view of each flow. Each figure is taken from the side that knows it.
     pub fn figures(&mut self, views: Vec<View>) -> Figures {
         self.participant.leave();
         let mut examples = BTreeMap::new();
@@ -79,7 +78,7 @@ impl SessionClient {
                 *self.errors.entry(name).or_default() += 1;
                 examples.insert(*name, message.clone());
             }
-            // Names of a server's own are text; those who ask for them find them here.
+            // A server's own failure names are text; these are the static names.
             Some(SessionOutcome::Reported { errors, .. }) if self.participant.leads() && !errors.is_empty() => {
                 *self.errors.entry("server_errors").or_default() += errors.values().sum::<u64>();
                 let names: Vec<String> = errors.iter().map(|(name, count)| format!("{name}: {count}")).collect();
@@ -114,7 +113,7 @@ impl SessionClient {
         let sent_units = sender.and_then(|side| side.sent_units);
         let received_units = receiver.and_then(|side| side.received_units);
         FlowReport {
-            // Where the sender does not tell, what came has its span.
+            // If the sender did not report its times, those of the received data are used.
             start_ns: sender.map_or(near.start_ns, |side| side.start_ns),
             end_ns: sender.map_or(near.end_ns, |side| side.end_ns),
             sent_bytes: sender.map(|side| side.sent_bytes),
@@ -139,15 +138,15 @@ impl SessionClient {
 
 /// This side's view of one flow.
 pub struct View {
-    /// Which way.
+    /// The direction.
     pub direction: Direction,
-    /// When it was to begin, ns.
+    /// When the flow was due to begin, ns.
     pub due_ns: u64,
-    /// What this side counted, under the flow's number in the session.
+    /// The counts of this side, under the flow's number in the session.
     pub local: SideReport,
-    /// Of what came here and tells when it was due.
+    /// The latencies of received data that carries its due time.
     pub latency: Latency,
-    /// This end and the far one.
+    /// The addresses of this end and the far end.
     pub ends: Option<(std::net::SocketAddr, std::net::SocketAddr)>,
     /// TCP's congestion control on this side.
     pub congestion: Option<&'static str>,

@@ -1,5 +1,5 @@
-//! A TCP stream per client and direction to or from a `leadline serve` behind the gateway, in the session that streams have outside
-//! of a tunnel too.
+//! A TCP stream per client and direction to or from a `leadline serve` behind the gateway, in the same session
+//! protocol as outside a tunnel.
 
 use std::net::SocketAddr;
 
@@ -13,19 +13,20 @@ use super::session::{FlowAssignment, SessionOutcome, SessionSpec, Sessions};
 use super::session_client::{SessionClient, View};
 use crate::flows::{DRAIN_NS, LONGEST_DRAIN_NS};
 
-/// Bytes per read and write call at the server.
+/// Bytes per read and write call on the server.
 const BLOCK_BYTES: u32 = 128 << 10;
-/// What the buffers of all clients' streams may take together, and bounds of each one's, bytes. What is under way beyond a few
-/// hundred packets would only fill the queues of the gateway, and what smoltcp loses there it sends again with all that followed.
+/// The memory of the buffers of all clients' streams together, and the bounds of each one's, bytes. More than a few
+/// hundred packets in flight would only fill the gateway's queues, and after a loss there smoltcp retransmits all
+/// that followed.
 const ALL_BUFFERS_BYTES: usize = 64 << 20;
 const LEAST_BUFFER_BYTES: usize = 32 << 10;
 const MOST_BUFFER_BYTES: usize = 256 << 10;
-/// The direction that carries no payload, bytes.
+/// The buffer of the direction without payload, bytes.
 const IDLE_BUFFER_BYTES: usize = 2 << 10;
-/// Congestion control inside.
+/// The congestion control in the tunnel.
 const CONGESTION: &str = "reno";
 
-/// TCP of all clients.
+/// The TCP traffic of all clients.
 pub struct TcpPlan {
     sessions: Sessions,
     duration_ns: u64,
@@ -33,7 +34,7 @@ pub struct TcpPlan {
 }
 
 impl TcpPlan {
-    /// Of streams to or from this server.
+    /// Returns the plan of streams to or from this server.
     pub fn new(server: SocketAddr, direction: Direction, duration_ms: u64, key: Option<SharedKey>, seed: u64) -> Self {
         let work = Work::Tcp { block_bytes: BLOCK_BYTES, rate_bps: None };
         let sessions = Sessions::new(SessionSpec { server, work, direction, duration_ms, key });
@@ -89,7 +90,7 @@ struct TcpTraffic {
 struct Stream {
     id: u32,
     connection: Connection,
-    /// What is left of its introduction.
+    /// The rest of its introduction.
     preface: Vec<u8>,
     bytes: u64,
     first_ns: Option<u64>,
@@ -98,7 +99,7 @@ struct Stream {
 }
 
 impl TcpTraffic {
-    /// Takes up new terms: streams begin anew.
+    /// Begins a new round: streams start again.
     fn begin_round(&mut self, assignment: FlowAssignment, now_ns: u64) {
         self.drop_streams();
         let Some(stack) = &mut self.session.stack else { return };
@@ -119,7 +120,7 @@ impl TcpTraffic {
         }
     }
 
-    /// The terms of which they were are no more; their numbers may be others' by now.
+    /// Drops the streams of an earlier round; other clients may use their numbers by now.
     fn drop_streams(&mut self) {
         let Some(stack) = &mut self.session.stack else { return };
         for old in [self.up.take(), self.down.take()].into_iter().flatten() {
@@ -128,7 +129,7 @@ impl TcpTraffic {
         }
     }
 
-    /// Writes introductions, and what the upward stream has room for; reads the downward one.
+    /// Writes introductions and as much of the upward stream as there is room for; reads the downward stream.
     fn move_payload(&mut self, now_ns: u64, channel: &mut Channel<'_>) {
         let Some(stack) = &mut self.session.stack else { return };
         let begin_ns = self.session.participant.begin_ns();

@@ -1,5 +1,5 @@
-//! Each kind of traffic against the kernel's own stack and our own server, over a TUN device in place of tunnels: what one side
-//! counts is what the other counts, to the packet. Skipped where no TUN device can be made.
+//! Each kind of traffic against the kernel's stack and a server of this crate, over a TUN device instead of tunnels.
+//! Both sides must count the same, to the packet. Skipped if no TUN device can be created.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -23,16 +23,16 @@ mod http;
 
 const MTU: u16 = 1500;
 
-/// A TUN device whose far end are the clients, and a server on its near end.
+/// A TUN device with the clients behind it, and a server on the host's side.
 struct Lab {
     tun: Tun,
-    /// What tells this lab's addresses from others'.
+    /// The number in this lab's addresses, which other labs do not use.
     number: u16,
     signal: Arc<ControlSignal>,
     _server: Server,
 }
 
-/// What came of a load.
+/// The result of a load.
 struct LoadResult {
     figures: Vec<Figures>,
     histograms: BTreeMap<String, u64>,
@@ -44,24 +44,24 @@ struct LoadResult {
     plan: Arc<dyn TrafficPlan>,
 }
 
-/// What the way does to packets of UDP that carry payload, by their number: to the server, and from it.
+/// Impairments of UDP packets with payload, by their number: to the server, and from it.
 #[derive(Clone, Copy, Default)]
 struct Impairment {
     lose_up: u64,
     lose_down: u64,
-    /// A client none of whose datagrams get through.
+    /// A client whose datagrams are all lost.
     mute: Option<usize>,
-    /// A client and the how-manieth of its TCP connections nothing of gets through.
+    /// A client, and the index of its TCP connection whose packets are all lost.
     mute_stream: Option<(usize, usize)>,
-    /// A client whose tunnel breaks once it has sent so many packets after the start.
+    /// A client whose tunnel breaks once it has sent this many packets after the start.
     breaks: Option<(usize, u64)>,
 }
 
 impl Lab {
-    /// None where this host has no TUN device for us.
+    /// Returns `None` if this host has no TUN device for the test.
     fn new(answer: HttpAnswer) -> Option<Self> {
         static NUMBER: AtomicU16 = AtomicU16::new(0);
-        // Test processes that run at once share the host's network.
+        // Concurrent test processes share the host's network.
         let number =
             (std::process::id() as u16).wrapping_mul(16).wrapping_add(NUMBER.fetch_add(1, Ordering::Relaxed)) & 0x1ff;
         let tun = match Tun::create(&format!("llin{number}"), false) {
@@ -105,7 +105,7 @@ impl Lab {
         }
     }
 
-    /// Runs so many clients from their making to their figures.
+    /// Runs this many clients from their creation to their figures.
     fn run(&self, spec: &TunnelTraffic, clients: u32, impairment: Impairment) -> LoadResult {
         let plan = plan(spec).unwrap();
         let mut loads: Vec<Box<dyn Traffic>> =
@@ -122,7 +122,7 @@ impl Lab {
         let mut packet = [0; 2048];
         let given_up_ns = monotonic_ns() + 30_000_000_000;
         while !loads.iter().zip(&figures).all(|(load, figures)| figures.is_some() || load.is_done()) {
-            assert!(monotonic_ns() < given_up_ns, "it comes to an end");
+            assert!(monotonic_ns() < given_up_ns, "the load ends");
             if !started && loads.iter().all(|load| load.is_ready()) {
                 started = true;
                 let start_ns = monotonic_ns() + 20_000_000;
@@ -192,12 +192,12 @@ impl Lab {
 
 impl Drop for Lab {
     fn drop(&mut self) {
-        // The server's threads see it; the device goes with its descriptor.
+        // The server's threads notice this; the device ends with its descriptor.
         self.signal.stop();
     }
 }
 
-/// Of RFC 2544's range for measurements.
+/// An address of RFC 2544's range for measurements.
 fn ipv4(number: u16, host: u8) -> Ipv4Addr {
     Ipv4Addr::new(198, 18 + (number >> 8) as u8, number as u8, host)
 }
@@ -206,7 +206,7 @@ fn ipv6(number: u16, host: u16) -> Ipv6Addr {
     Ipv6Addr::new(0xfd5a, 0x1ead, number, 0, 0, 0, 0, host)
 }
 
-/// Whose packet it is, by the last byte of its destination.
+/// Returns the client of a packet, by the last byte of its destination.
 fn client_of(packet: &[u8]) -> Option<usize> {
     let last = if packet[0] >> 4 == 4 { packet.get(19) } else { packet.get(39) };
     usize::from(*last?).checked_sub(10)
@@ -216,7 +216,7 @@ fn is_udp(packet: &[u8]) -> bool {
     17 == if packet[0] >> 4 == 4 { packet[9] } else { packet[6] }
 }
 
-/// Which of a client's TCP connections a packet is of, by the order of their first ones.
+/// Returns which of a client's TCP connections a packet belongs to, by the order of their first packets.
 fn connection_of(packet: &[u8], ports: &mut Vec<u16>) -> Option<usize> {
     let (protocol, at) = if packet[0] >> 4 == 4 { (packet[9], 20) } else { (packet[6], 40) };
     let port = u16::from_be_bytes([packet[at], packet[at + 1]]);
@@ -229,7 +229,7 @@ fn connection_of(packet: &[u8], ports: &mut Vec<u16>) -> Option<usize> {
     }))
 }
 
-/// Whether it is UDP of more than an introduction.
+/// Whether it is a UDP packet longer than an introduction.
 fn is_datagram(packet: &[u8]) -> bool {
     is_udp(packet) && packet.len() > if packet[0] >> 4 == 4 { 68 } else { 88 }
 }
@@ -300,7 +300,7 @@ fn echo_without_reply_is_unanswered() {
         packet_bytes: 64,
         duration_ms: 200,
     };
-    // The kernel sends it back to the first client, who is no kernel.
+    // The kernel sends it back to the first client, which is not the kernel.
     let result = lab.run(&spec, 2, Impairment::default());
     let flow = flow(&result.figures[1], Direction::Up);
     assert_eq!((flow.sent_units, flow.received_units, flow.lost), (Some(10), Some(0), Some(10)));
@@ -331,7 +331,7 @@ fn both_ends_count_the_same_datagrams() {
         );
         let peer_progress = result.plan.take_peer_progress();
         assert_eq!(peer_progress.loads.len(), 1, "three clients share one session");
-        let (_, rows) = peer_progress.progress.last().expect("it tells how far it is");
+        let (_, rows) = peer_progress.progress.last().expect("it reports its progress");
         assert_eq!(rows.iter().map(|row| row.flow).collect::<Vec<_>>(), [0, 1, 2]);
     }
 }
@@ -348,7 +348,7 @@ fn link_loss_is_counted_to_the_packet() {
 #[test]
 fn client_whose_flow_is_unanswered_is_left_out() {
     let Some(lab) = Lab::new(HttpAnswer::default()) else { return };
-    // Neither where another client leads the session, nor where it does itself.
+    // This holds if another client leads the session, and if the client leads it itself.
     for mute in [1, 0] {
         let impairment = Impairment { mute: Some(mute), ..Impairment::default() };
         let result = lab.run(&udp(&lab, false, Direction::Both, Some(100.0), 200), 3, impairment);
@@ -368,7 +368,8 @@ fn client_whose_flow_is_unanswered_is_left_out() {
 
 #[test]
 fn client_without_streams_has_no_figures() {
-    // Neither where another client leads the session, nor where it does itself, over the first of its connections.
+    // This holds if another client leads the session, and if the client leads it itself, over the first of its
+    // connections.
     for mute in [(1, 0), (0, 1)] {
         let Some(lab) = Lab::new(HttpAnswer::default()) else { return };
         let host = ipv4(lab.number, 1).to_string();
@@ -405,11 +406,11 @@ fn dropped_tunnel_keeps_its_partial_figures() {
     assert_eq!(follower.figures[0].errors, BTreeMap::new());
     assert_eq!(flow(&follower.figures[0], Direction::Up).received_units, Some(60));
     let broken = flow(&follower.figures[1], Direction::Up);
-    // Datagrams that are due together leave together, before the break is seen.
+    // Datagrams that are due together leave together, before the break is noticed.
     assert!(follower.sent[1] >= 20);
     assert_eq!((broken.sent_units, broken.received_units, broken.lost), (Some(follower.sent[1]), None, None));
     let downward = udp(&lab, false, Direction::Down, Some(100.0), 600);
-    // The leader sends little here: its session's beginning and its signs of life.
+    // The leader sends little here: the beginning of its session, and keep-alives.
     let leader = lab.run(&downward, 2, Impairment { breaks: Some((0, 3)), ..Impairment::default() });
     for figures in &leader.figures {
         let flow = flow(figures, Direction::Down);

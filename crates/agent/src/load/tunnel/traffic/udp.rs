@@ -1,5 +1,5 @@
-//! Numbered datagrams to a `leadline serve` behind the gateway, or from it, with the header and the session that datagrams have
-//! outside of a tunnel too.
+//! Numbered datagrams to a `leadline serve` behind the gateway, or from it, with the same header and session protocol
+//! as outside a tunnel.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -19,20 +19,20 @@ use crate::flows::DRAIN_NS;
 use crate::load::tunnel::metric::Metric;
 use crate::metering::FlowCounters;
 
-/// Time between two introductions of a flow, ns.
+/// The interval between two introductions of a flow, ns.
 const HELLO_NS: u64 = 100_000_000;
-/// After the server has told its count, this much silence means that the rest is lost, ns.
+/// After the server has reported its count, this much silence means that the missing datagrams are lost, ns.
 const SILENCE_NS: u64 = 500_000_000;
-/// The first of a client's ports; each round of introductions takes two others.
+/// The first port of a client; each round of introductions uses two others.
 const FIRST_PORT: u16 = 20_000;
-/// Ports before they begin anew.
+/// The number of ports, after which the first one is used again.
 const PORTS: u32 = 20_000;
-/// IPv4's and UDP's headers: what a datagram needs besides its payload at least.
+/// The IPv4 and UDP headers: the minimum that a datagram needs in addition to its payload.
 const LEAST_OVERHEAD_BYTES: u32 = 28;
-/// The connection that shows a client's address carries one header, and nothing comes back.
+/// The connection that proves a client's address carries one header, and receives nothing.
 const ADDRESS_BUFFERS: Buffers = Buffers { receive_bytes: 256, send_bytes: 256 };
 
-/// UDP of all clients.
+/// The UDP traffic of all clients.
 pub struct UdpPlan {
     sessions: Sessions,
     pace: Option<Pace>,
@@ -43,7 +43,7 @@ pub struct UdpPlan {
 }
 
 impl UdpPlan {
-    /// Checks what was asked for.
+    /// Checks the specification.
     pub fn new(
         server: SocketAddr,
         direction: Direction,
@@ -64,7 +64,7 @@ impl UdpPlan {
         let work = Work::Udp { datagram_bytes, rate_pps, number: None };
         let sessions = Sessions::new(SessionSpec { server, work, direction, duration_ms, key });
         let duration_ns = duration_ms.saturating_mul(1_000_000);
-        // Thousands of clients at a rate have no room for what full speed needs.
+        // Thousands of clients at a rate have no memory for the window that full speed needs.
         let remembered = rate_pps.map_or(u64::MAX, |rate| (rate * REMEMBERED_S).ceil() as u64);
         Ok(Self { sessions, pace, datagram_bytes: datagram_bytes as usize, remembered, duration_ns, seed })
     }
@@ -79,7 +79,7 @@ impl TrafficPlan for UdpPlan {
         if self.datagram_bytes + flow.overhead_bytes() > usize::from(context.mtu) {
             return Err("packet_too_big");
         }
-        // A session is asked for, and addresses are shown, over TCP.
+        // A session is requested, and addresses are proven, over TCP.
         context.carries_tcp()?;
         let participant = self.sessions.join(context.client);
         Ok(Box::new(UdpTraffic {
@@ -91,7 +91,7 @@ impl TrafficPlan for UdpPlan {
             datagram_bytes: self.datagram_bytes,
             remembered: self.remembered,
             duration_ns: self.duration_ns,
-            // Ports of an earlier load may still be known to the server.
+            // The server may still know ports of an earlier load.
             port_seed: self.seed as u32,
             address: None,
             up: None,
@@ -119,32 +119,32 @@ struct UdpTraffic {
     session: SessionClient,
     own: IpAddr,
     server: SocketAddr,
-    /// The rate at which the server sends, to each client in its turn.
+    /// The server's rate: it sends to each client in turn.
     pace: Option<Pace>,
-    /// When this client's datagrams are due; as fast as they go where absent.
+    /// When this client's datagrams are due; as fast as possible if absent.
     schedule: Option<Schedule>,
     datagram_bytes: usize,
-    /// Numbers by which a datagram may be late.
+    /// How many numbers late a datagram may be.
     remembered: u64,
     duration_ns: u64,
     port_seed: u32,
-    /// The connection that shows that this client is at its address, and what is still to be written there.
+    /// The connection that proves this client's address, and the bytes that it has yet to write.
     address: Option<(Connection, Vec<u8>)>,
     up: Option<Up>,
     down: Option<Down>,
-    /// When flows introduce themselves next, while the server does not know them.
+    /// When flows are introduced next, while the server does not know them.
     hello_ns: u64,
     packet: Vec<u8>,
     deadline_ns: u64,
 }
 
-/// A flow's way and names.
+/// A flow's direction and identity.
 #[derive(Clone, Copy)]
 struct Flow {
     udp: Udp,
     token: u64,
     id: u32,
-    /// What the server's last challenge bore; 0 before one.
+    /// The nonce of the server's last challenge; 0 before one.
     nonce: u64,
     /// Whether the server has answered its introduction.
     is_known: bool,
@@ -152,7 +152,7 @@ struct Flow {
 
 struct Up {
     flow: Flow,
-    /// The number of the next datagram, and how many of those before it the socket refused.
+    /// The number of the next datagram, and how many earlier ones the socket refused.
     next: u64,
     refused: u64,
     first_ns: Option<u64>,
@@ -163,26 +163,27 @@ struct Up {
 
 struct Down {
     flow: Flow,
-    /// When its datagrams are due, after the session's beginning; the server follows the same.
+    /// When its datagrams are due, after the session's beginning; the server follows the same schedule.
     schedule: Option<Schedule>,
     latency: Latency,
-    /// Arrivals before they were due by this host's clock, which differs from the server's by a part of a round trip.
+    /// Datagrams that arrived before they were due by this host's clock, which differs from the server's by a part of
+    /// a round trip.
     early: u64,
     receiver: DatagramReceiver,
-    /// When the server's count was heard of.
+    /// When the server's count was received.
     count_received_ns: Option<u64>,
     has_ended: bool,
 }
 
 impl Up {
-    /// Datagrams that left.
+    /// Datagrams that were sent.
     fn sent(&self) -> u64 {
         self.next - self.refused
     }
 }
 
 impl Flow {
-    /// Takes an answer to an introduction; says whether that asks for another one at once.
+    /// Handles the response to an introduction; returns whether it asks for another introduction at once.
     fn is_challenged(&mut self, payload: &[u8]) -> bool {
         match Header::parse(payload) {
             Ok(header) if (header.token, header.flow) != (self.token, self.id) || self.is_known => false,
@@ -191,7 +192,7 @@ impl Flow {
                 false
             }
             Ok(Header { kind: HeaderKind::Challenge, sequence, .. }) => {
-                // The same again answers a hello that had been sent before.
+                // An equal nonce answers an introduction that was sent before.
                 std::mem::replace(&mut self.nonce, sequence) != sequence
             }
             _ => false,
@@ -200,7 +201,7 @@ impl Flow {
 }
 
 impl UdpTraffic {
-    /// Takes up new terms: flows begin anew.
+    /// Begins a new round: flows start again.
     fn begin_round(&mut self, assignment: FlowAssignment, now_ns: u64) {
         self.show_address(assignment.token, now_ns);
         let flow = |which: u32, id: Option<u32>| {
@@ -240,8 +241,9 @@ impl UdpTraffic {
         self.up.iter().map(|up| &up.flow).chain(self.down.iter().map(|down| &down.flow)).all(|flow| flow.is_known)
     }
 
-    /// The server answers datagrams only at addresses from which a TCP connection has named the session: the leader's control
-    /// connection is one, other clients make one for that.
+    /// Opens the connection that proves this client's address. The server answers datagrams only at addresses from
+    /// which a TCP connection has named the session: the leader's control connection is one, and other clients open
+    /// one for this purpose.
     fn show_address(&mut self, token: u64, now_ns: u64) {
         self.hide_address();
         let Some(stack) = self.session.stack.as_mut().filter(|_| !self.session.participant.leads()) else { return };
@@ -253,7 +255,7 @@ impl UdpTraffic {
         }
     }
 
-    /// It has been seen, or it will not be.
+    /// Closes that connection: the server has seen it, or will not.
     fn hide_address(&mut self) {
         if let (Some((connection, _)), Some(stack)) = (self.address.take(), &mut self.session.stack) {
             stack.abort(connection);
@@ -267,7 +269,7 @@ impl UdpTraffic {
             if !preface.is_empty() && stack.is_writable(*connection) {
                 let written = stack.write(*connection, preface);
                 preface.drain(..written);
-                // Datagrams that came before were not answered.
+                // The server did not answer earlier datagrams.
                 self.hello_ns = now_ns;
             }
         }
@@ -284,13 +286,13 @@ impl UdpTraffic {
                     .write(&mut hello);
                 self.packet.clear();
                 flow.udp.build(&hello, HEADER_BYTES, &mut self.packet);
-                // One that is not taken is like one that is lost.
+                // A refused introduction counts like a lost one.
                 let _ = (channel.send)(&self.packet);
             }
         }
     }
 
-    /// Sends what is due; when to come back, ns.
+    /// Sends what is due; returns when to call again, ns.
     fn send_due(&mut self, begin_ns: u64, now_ns: u64, channel: &mut Channel<'_>) -> u64 {
         let end_ns = begin_ns.saturating_add(self.duration_ns);
         let Some(up) = self.up.as_mut().filter(|up| up.ended_ns.is_none()) else { return u64::MAX };
@@ -335,7 +337,8 @@ impl UdpTraffic {
         }
     }
 
-    /// Ends the downward flow once everything is there, or what is missing is lost; when to look again, ns.
+    /// Ends the downward flow once all datagrams have arrived, or the missing ones are lost; returns when to check
+    /// again, ns.
     fn end_down(&mut self, begin_ns: u64, now_ns: u64) -> u64 {
         let Some(down) = self.down.as_mut().filter(|down| !down.has_ended) else { return u64::MAX };
         let given_up_ns = begin_ns.saturating_add(self.duration_ns).saturating_add(DRAIN_NS);
@@ -354,7 +357,7 @@ impl UdpTraffic {
         }
     }
 
-    /// What has come for a flow of this client.
+    /// Takes a datagram for a flow of this client.
     fn take(&mut self, now_ns: u64, from: Udp, payload: &[u8], channel: &mut Channel<'_>) {
         if let Some(up) = self.up.as_mut().filter(|up| up.flow.udp.reversed() == from) {
             if up.flow.is_challenged(payload) {
@@ -368,14 +371,14 @@ impl UdpTraffic {
                 return;
             }
             channel.counters.received(payload.len() as u64, 1);
-            // Both ends begin at one instant, as far as their clocks could be compared: to half of the quickest of the session's
-            // sixteen round trips.
+            // Both ends begin at one instant, as precisely as their clocks could be compared: within half of the
+            // shortest of the session's sixteen round trips.
             if let (Some(schedule), Some(begin_ns), Ok(header)) =
                 (down.schedule, self.session.participant.begin_ns(), Header::parse(payload))
             {
                 if header.sequence < schedule.total() {
                     let due_ns = begin_ns.saturating_add(schedule.due_ns(header.sequence));
-                    // What is not known to have taken any time took none, as far as can be told.
+                    // A datagram that arrived before it was due took no measurable time.
                     let latency_ns = now_ns.saturating_sub(due_ns);
                     down.early += u64::from(now_ns < due_ns);
                     down.latency.record(latency_ns);
@@ -486,7 +489,8 @@ impl Traffic for UdpTraffic {
         if let Some(down) = &self.down {
             let tracker = down.receiver.tracker();
             let span_ns = down.receiver.span_ns();
-            // Where the server does not tell, it has lasted as long as somebody listened for it; a stall at its end is its own.
+            // If the server does not report the end, the flow lasted as long as it was received; a stall at its end
+            // is part of it.
             let listened_ns = now_ns.min(due_ns.saturating_add(self.duration_ns));
             let local = SideReport {
                 flow: down.flow.id,

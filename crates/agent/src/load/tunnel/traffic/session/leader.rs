@@ -1,11 +1,12 @@
-//! The client that talks to the server for its session: asks for it once its participants have joined, leaves out those that cannot
-//! introduce themselves, names the beginning, tells what was sent, and takes the report.
+//! The client that holds the control connection of its session. It requests the session once its participants have
+//! joined, leaves out those whose introductions do not get through, sets the beginning, reports what was sent, and
+//! receives the report.
 //!
 //! | Stage       | until                                                          | leads to                        |
 //! |-------------|----------------------------------------------------------------|---------------------------------|
 //! | gathering   | no client has joined for a while, or there is room for none    | asking                          |
 //! | asking      | the session is granted                                         | introducing                     |
-//! | introducing | the server has all flows; or some participant's did not get through | waiting; or asking, without it  |
+//! | introducing | the server has all flows; or a participant has not introduced its flows  | waiting; or asking without it  |
 //! | waiting     | the fleet's start is known                                     | running                         |
 //! | running     | every sender is done                                           | ending                          |
 //! | ending      | the report                                                     | over                            |
@@ -20,28 +21,28 @@ use leadline_wire::Direction;
 use super::{lock, Group, SessionOutcome, Terms, MAX_PARTICIPANTS, SESSION_POLL_NS, SETTLED_NS, UNKNOWN};
 use crate::keys;
 
-/// What the control connection holds: a report on 128 flows comes in pieces.
+/// The buffers of the control connection: a report on 128 flows arrives in several pieces.
 const BUFFERS: Buffers = Buffers { receive_bytes: 16 << 10, send_bytes: 8 << 10 };
-/// How long participants may take to introduce their flows, ns; longer, and they are left out.
+/// How long participants may take to introduce their flows, ns; after that they are left out.
 const INTRODUCTION_NS: u64 = 4_000_000_000;
-/// How long the server may take for each step before the start, ns.
+/// The time limit of the server for each step before the start, ns.
 const STEP_NS: u64 = 20_000_000_000;
-/// How often it looks for what its participants do, ns.
+/// How often the leader polls the state of its participants, ns.
 const PARTICIPANT_POLL_NS: u64 = 20_000_000;
-/// How far ahead of now the beginning lies at least, ns, so that all participants know of it before it comes.
+/// The minimum time between now and the beginning, ns, so that all participants know it before it comes.
 const AHEAD_NS: u64 = 3 * SESSION_POLL_NS;
-/// How long after the end senders may take to be done, ns.
+/// How long after the end senders may take to end, ns.
 const ENDING_NS: u64 = 1_000_000_000;
-/// How long after that the server may take for its report: what it waits for itself, and the way; ns.
+/// How long after that the server may take for its report, ns: its own waiting time and the transit.
 const REPORT_NS: u64 = 35_000_000_000;
-/// Time between the server's progress messages, ms.
+/// The interval of the server's progress messages, ms.
 const INTERVAL_MS: u32 = 200;
 
-/// The talk with one server.
+/// The control session with one server.
 pub struct Leader {
     group: Arc<Group>,
     stage: Stage,
-    /// When the stage began, or a participant joined last, ns.
+    /// When the stage began, or the last participant joined, ns.
     since_ns: u64,
     joined: usize,
     /// Whether each slot takes part.
@@ -67,18 +68,18 @@ enum Stage {
 }
 
 impl Leader {
-    /// Of this session.
+    /// Returns the leader of this session.
     pub fn new(group: &Arc<Group>) -> Self {
         let (group, participants) = (Arc::clone(group), Vec::new());
         Self { group, stage: Stage::Gathering, since_ns: 0, joined: 0, participants, control: None, deadline_ns: 0 }
     }
 
-    /// When `poll` has something to do besides what packets bring, ns.
+    /// When `poll` has work to do apart from received packets, ns.
     pub fn deadline_ns(&self) -> u64 {
         self.deadline_ns
     }
 
-    /// Does what is to be done; packets are the stack's to send.
+    /// Does the work that is due; the stack sends the packets.
     pub fn poll(&mut self, now_ns: u64, stack: &mut Stack) {
         if self.stage == Stage::Over {
             return;
@@ -119,7 +120,7 @@ impl Leader {
         Ok(())
     }
 
-    /// Waits until nobody joins any more.
+    /// Waits until no client has joined for a while.
     fn gather(&mut self, now_ns: u64, stack: &mut Stack) -> Result<(), (&'static str, String)> {
         let mut roster = lock(&self.group.roster);
         if roster.clients.len() != self.joined {
@@ -134,7 +135,7 @@ impl Leader {
         self.ask(now_ns, stack)
     }
 
-    /// Asks for a session for those that take part.
+    /// Requests a session for the clients that take part.
     fn ask(&mut self, now_ns: u64, stack: &mut Stack) -> Result<(), (&'static str, String)> {
         let spec = &self.group.spec;
         let open = Open {
@@ -156,7 +157,7 @@ impl Leader {
         Ok(())
     }
 
-    /// Takes what the server has said.
+    /// Handles the server's messages.
     fn receive(&mut self, now_ns: u64, stack: &mut Stack) -> Result<(), (&'static str, String)> {
         let Some(control) = &mut self.control else { return Ok(()) };
         let session = &mut control.session;
@@ -214,7 +215,7 @@ impl Leader {
         }
     }
 
-    /// The server's counts of what it sent, in the downward flows' order.
+    /// Stores the server's counts of sent datagrams, in the order of the downward flows.
     fn expect(&self, units: &[u64]) {
         let terms = lock(&self.group.terms);
         for (flow, &sent) in self.downward().zip(units) {
@@ -236,7 +237,7 @@ impl Leader {
         }
     }
 
-    /// Those whose flows do not get through are left out: a session waits for all of its flows.
+    /// Leaves out clients whose flows do not get through: a session waits for all of its flows.
     fn watch_introductions(&mut self, now_ns: u64, stack: &mut Stack) -> Result<(), (&'static str, String)> {
         if now_ns < self.since_ns + INTRODUCTION_NS {
             return Ok(());
@@ -274,7 +275,7 @@ impl Leader {
         Ok(())
     }
 
-    /// Once every sender is done, or should have been, the server is told what they sent.
+    /// Reports to the server what was sent, once every sender has ended or its time is over.
     fn end(&mut self, now_ns: u64) -> Result<(), (&'static str, String)> {
         let slots = || self.group.slots.iter().zip(&self.participants).filter(|(_, participates)| **participates);
         let all_ended = slots().all(|(slot, _)| slot.has_ended.load(Ordering::Acquire));
@@ -299,7 +300,7 @@ impl Leader {
     }
 }
 
-/// An error of the talk by name and in words.
+/// Returns an error of the session by name and as text.
 fn session_error(error: SessionError) -> (&'static str, String) {
     let name = match &error {
         SessionError::Refused(_) => "session_refused",

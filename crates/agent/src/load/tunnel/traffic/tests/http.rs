@@ -1,4 +1,4 @@
-//! HTTP through tunnels: what is answered, at its rate and back to back, and what is left of requests that are not.
+//! HTTP through tunnels: responses at a rate and back to back, and the counts of requests without a response.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -65,7 +65,7 @@ fn unbegun_requests_record_their_age() {
     let (out, rolled) = mpsc::channel();
     let (mut recorder, counters) = (Recorder::new(METRICS.len(), 0, out), FlowCounters::default());
     http.start(0);
-    // Nothing that it sends arrives, so that its connection never opens.
+    // Nothing that it sends arrives; its connection never opens.
     let mut channel = Channel { send: &mut |_| true, recorder: &mut recorder, counters: &counters };
     (0..20).for_each(|number| http.poll(number * 100_000_000, &mut channel));
     let figures = http.finish(2_000_000_000, &mut channel);
@@ -112,11 +112,12 @@ fn back_to_back_requests_are_due_when_the_answer_before_came() {
     let result =
         lab.run(&TunnelTraffic::Http { request, rate_per_s: None, duration_ms: 400 }, 1, Impairment::default());
     assert!(result.latency.count() > 2, "{:?}", result.figures);
-    // The server ends each connection: all but the first request waited for theirs, which no request is sent before.
+    // The server closes each connection: all but the first request waited for a new one.
     assert!(result.latency.quantile_ns(0.5) > result.service.quantile_ns(0.5), "{:?}", result.histograms);
 }
 
-/// A server in virtual time that answers each request on its head with these pieces, one per millisecond.
+/// A server in virtual time that answers each request with these pieces once its head has arrived, one piece per
+/// millisecond.
 struct Peer {
     stack: Stack,
     connections: Vec<(Connection, usize)>,
@@ -131,7 +132,7 @@ impl Peer {
         let buffers = Buffers { receive_bytes: 4096, send_bytes: 4096 };
         let unused = pieces.len();
         let mut listen = || (stack.listen(0, (Self::ADDRESS, 80).into(), buffers), unused);
-        // More than the requests of a load, each of which may need a connection of its own.
+        // More than the requests of a load, each of which may need a separate connection.
         Self { connections: (0..10).map(|_| listen()).collect(), stack, pieces }
     }
 
@@ -151,7 +152,8 @@ impl Peer {
     }
 }
 
-/// What came of five requests to such a server: the figures, latencies, and answers as they were counted on the way.
+/// Runs five requests to such a server; returns the figures, the number of latencies, and the responses counted
+/// meanwhile.
 fn play(pieces: Vec<&'static [u8]>, body: Option<&[u8]>) -> (Figures, u64, u64) {
     let context = ClientContext {
         client: 0,
@@ -178,7 +180,7 @@ fn play(pieces: Vec<&'static [u8]>, body: Option<&[u8]>) -> (Figures, u64, u64) 
     let mut now_ns = 0;
     while !http.is_done() {
         now_ns += 1_000_000;
-        assert!(now_ns < 10_000_000_000, "it comes to an end");
+        assert!(now_ns < 10_000_000_000, "the load ends");
         let (mut up, mut down) = (Vec::new(), Vec::new());
         let keep = |packets: &mut Vec<Vec<u8>>, packet: &[u8]| {
             packets.push(packet.to_vec());
@@ -214,11 +216,11 @@ fn unsolicited_bytes_fail_only_their_request() {
     const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
     let (figures, latencies, answers) = play(vec![OK], None);
     assert_eq!((fates(&figures), latencies, answers), (([5, 5, 5, 0, 0], &BTreeMap::new()), 5, 5));
-    // What came with the answer may be a part of it, so that the request has none.
+    // The additional bytes may be a part of the response, so the request has none.
     let unsolicited = BTreeMap::from([("malformed_unsolicited_bytes", 5)]);
     let (figures, latencies, answers) = play(vec![b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok and more"], None);
     assert_eq!((fates(&figures), latencies, answers), (([5, 5, 0, 0, 0], &unsolicited), 0, 0));
-    // What comes later, on an idle connection, is an error without a request.
+    // Bytes that arrive later, on an idle connection, are an error without a request.
     let (figures, latencies, answers) = play(vec![OK, b" and more"], None);
     assert_eq!((fates(&figures), latencies, answers), (([5, 5, 5, 0, 0], &unsolicited), 5, 5));
 }
