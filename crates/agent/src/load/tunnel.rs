@@ -36,11 +36,11 @@ use leadline_wire::{unless_zero, Counts, ErrorReport, LoadReport, Outcome, Side,
 use tracing::info;
 
 use self::fleet::Fleet;
-use self::memory::Before;
+use self::memory::MemoryBaseline;
 use self::metric::METRICS;
 use self::plan::Plan;
 use self::report::{Snapshot, WorkerReport};
-use self::worker::{Parts, Worker};
+use self::worker::{Worker, WorkerParts};
 use crate::events::system_error;
 use crate::flows::counters;
 use crate::metering::{Collector, Latest, Recorder, Rolled};
@@ -48,7 +48,7 @@ use crate::task::{Ready, Task};
 
 /// Reads the profile, creates the identities, and opens the sockets.
 pub fn prepare(spec: &TunnelSpec) -> Result<Box<dyn Ready>, ErrorReport> {
-    let memory = Before::now();
+    let memory = MemoryBaseline::now();
     let plan = Plan::new(spec)?;
     let threads = spec.threads.min(spec.clients);
     let carrying = if plan.traffic.is_some() { spec.clients } else { 0 };
@@ -57,7 +57,7 @@ pub fn prepare(spec: &TunnelSpec) -> Result<Box<dyn Ready>, ErrorReport> {
     let snapshots: Vec<Arc<Latest<Snapshot>>> = (0..threads).map(|_| Arc::default()).collect();
     let interval_ns = u64::from(spec.interval_ms) * 1_000_000;
     let worker = |number| {
-        Worker::new(Parts {
+        Worker::new(WorkerParts {
             fleet: Arc::clone(&fleet),
             number,
             threads,
@@ -78,7 +78,7 @@ struct TunnelLoad {
     rolled: mpsc::Receiver<Rolled>,
     snapshots: Vec<Arc<Latest<Snapshot>>>,
     interval_ns: u64,
-    memory: Option<Before>,
+    memory: Option<MemoryBaseline>,
 }
 
 impl Ready for TunnelLoad {

@@ -15,7 +15,7 @@ use leadline_tunnel::client::server::Server;
 use leadline_tunnel::openvpn::framing::set_length;
 use tracing::debug;
 
-use super::fleet::{Fleet, Times};
+use super::fleet::{ArrivalInstants, Fleet};
 use super::inner_traffic::{Breakage, InnerTraffic};
 use super::report::SocketTally;
 use super::traffic::Channel;
@@ -31,7 +31,7 @@ const PORTS_TRIED: usize = 16;
 pub struct Account<'a> {
     pub recorder: &'a mut Recorder,
     pub counts: &'a mut Counts,
-    pub times: Times,
+    pub times: ArrivalInstants,
 }
 
 /// The receiver of a batch of packets.
@@ -247,13 +247,13 @@ impl ClientSocket<'_> {
         let from = self.fleet.plan.bind(self.client);
         let mut transport = TransportSocket::open(server, from, self.is_stamped)?;
         // The sockets stay open until a new port is found, so that the system does not offer the same ports again.
-        let mut known = Vec::new();
+        let mut rejected = Vec::new();
         while !transport.is_stream() && transport.local().is_some_and(|source| !self.fleet.is_new_source(source)) {
-            if known.len() == PORTS_TRIED {
+            if rejected.len() == PORTS_TRIED {
                 self.tally.ports_again += 1;
                 break;
             }
-            known.push(std::mem::replace(&mut transport, TransportSocket::open(server, from, self.is_stamped)?));
+            rejected.push(std::mem::replace(&mut transport, TransportSocket::open(server, from, self.is_stamped)?));
         }
         let interest = if transport.is_stream() { Interest::Write } else { Interest::Read };
         transport.watch(self.poll, self.token, interest)?;

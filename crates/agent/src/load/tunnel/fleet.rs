@@ -24,7 +24,7 @@ const QUIET_PINGS: u64 = 10;
 
 /// The instants of a fleet's arrivals, ns; `None`: not known yet.
 #[derive(Clone, Copy, Debug)]
-pub struct Times {
+pub struct ArrivalInstants {
     /// When all settled clients have connected or failed.
     pub settled_ns: Option<u64>,
     /// When the other clients begin to arrive.
@@ -33,7 +33,7 @@ pub struct Times {
     pub arrived_ns: Option<u64>,
 }
 
-impl Times {
+impl ArrivalInstants {
     /// Returns whether an instant is before, during or after the arrivals.
     pub fn of(self, at_ns: u64) -> ArrivalTime {
         if self.arrivals_ns.is_none_or(|arrivals_ns| at_ns < arrivals_ns) {
@@ -139,8 +139,8 @@ impl Fleet {
 
     /// The instants of the arrivals.
     #[inline]
-    pub fn times(&self) -> Times {
-        Times {
+    pub fn times(&self) -> ArrivalInstants {
+        ArrivalInstants {
             settled_ns: self.settled_ns.get(),
             arrivals_ns: self.arrivals_ns.get(),
             arrived_ns: self.arrived_ns.get(),

@@ -4,11 +4,11 @@ use leadline_sys::memory;
 
 /// The agent's resident memory before the fleet is created.
 #[derive(Clone, Copy, Debug)]
-pub struct Before {
+pub struct MemoryBaseline {
     resident_bytes: u64,
 }
 
-impl Before {
+impl MemoryBaseline {
     /// Reads the memory now, and resets the peak, if the kernel permits it (proc(5), `clear_refs`).
     pub fn now() -> Option<Self> {
         // Freed memory of an earlier fleet that the allocator holds would count as used before, and make this fleet's
@@ -41,18 +41,22 @@ mod tests {
 
     /// Runs a test in a separate process: it measures the whole process, in which no other test may allocate or free
     /// memory.
-    fn passes_alone(name: &str) {
+    fn passes_in_own_process(name: &str) {
         let own = std::env::current_exe().unwrap();
         let path = format!("{}::{name}", module_path!().split_once("::").unwrap().1);
-        let ran = std::process::Command::new(own).args(["--ignored", "--exact", &path]).output().unwrap();
-        let said = String::from_utf8_lossy(&ran.stdout);
-        assert!(ran.status.success() && said.contains("1 passed"), "{said}{}", String::from_utf8_lossy(&ran.stderr));
+        let child = std::process::Command::new(own).args(["--ignored", "--exact", &path]).output().unwrap();
+        let stdout = String::from_utf8_lossy(&child.stdout);
+        assert!(
+            child.status.success() && stdout.contains("1 passed"),
+            "{stdout}{}",
+            String::from_utf8_lossy(&child.stderr)
+        );
     }
 
     #[test]
     fn memory_peak_counts_from_the_start() {
-        passes_alone("memory_left_by_an_earlier_fleet_is_not_counted");
-        passes_alone("touched_memory_is_counted");
+        passes_in_own_process("memory_left_by_an_earlier_fleet_is_not_counted");
+        passes_in_own_process("touched_memory_is_counted");
     }
 
     #[test]
@@ -68,7 +72,7 @@ mod tests {
                 number % 500 == 0
             }
         });
-        let before = Before::now().unwrap();
+        let before = MemoryBaseline::now().unwrap();
         let second = blocks();
         assert!(before.peak_since().unwrap() >= 60 << 20, "{} {}", first.len(), second.len());
     }
@@ -76,7 +80,7 @@ mod tests {
     #[test]
     #[ignore = "runs in a separate process, started by the test above"]
     fn touched_memory_is_counted() {
-        let before = Before::now().unwrap();
+        let before = MemoryBaseline::now().unwrap();
         let block = vec![1u8; 32 << 20];
         assert!(before.peak_since().unwrap() >= 30 << 20, "{}", block.len());
     }

@@ -221,14 +221,14 @@ fn reach(server: Server, binds: &[IpAddr]) -> Result<Server, ErrorReport> {
     net::udp_socket(from, Some(server.address), false).map(|_| server).map_err(|error| match error_code(&error) {
         "too_many_open_files" => system_error("opening a socket", &error),
         code => {
-            let message = format!("remote {}: this host {}", server.address, lack(&from, &error));
+            let message = format!("remote {}: this host {}", server.address, unreachable_reason(&from, &error));
             ErrorReport { blame: Blame::System, code: code.to_owned(), message }
         }
     })
 }
 
 /// Returns what the host lacks if a socket cannot even be connected to a server.
-fn lack(from: &SocketAddr, error: &io::Error) -> String {
+fn unreachable_reason(from: &SocketAddr, error: &io::Error) -> String {
     let family = if from.is_ipv4() { "IPv4" } else { "IPv6" };
     match error.kind() {
         io::ErrorKind::AddrNotAvailable => format!("has no {family} address to reach it from"),
@@ -260,16 +260,17 @@ fn expectation(spec: &TunnelExpectation, offered: Vec<DataCipher>) -> Result<Exp
 
 /// Returns the distinct identities; client n has number n, and after the last one follows the first again.
 fn identities(config: &ClientConfig, profile: &Profile, spec: &TunnelSpec) -> Result<Vec<Identity>, ErrorReport> {
-    let bad = |who: &str| {
-        let who = who.to_owned();
-        move |message: String| input_error("bad_identity", format!("{who}: {message}"))
+    let bad = |owner: &str| {
+        let owner = owner.to_owned();
+        move |message: String| input_error("bad_identity", format!("{owner}: {message}"))
     };
     let own_user = profile.user.clone();
     if profile.wants_user && own_user.is_none() && spec.users.is_empty() {
         return Err(input_error("no_users", "the profile asks for a user and a password (auth-user-pass): give users"));
     }
-    let make =
-        |certificate: Option<(&str, &str)>, who: &str| config.identity(certificate, own_user.clone()).map_err(bad(who));
+    let make = |certificate: Option<(&str, &str)>, owner: &str| {
+        config.identity(certificate, own_user.clone()).map_err(bad(owner))
+    };
     let certified: Vec<Identity> = match &spec.identities {
         TunnelIdentities::Profile {} => {
             let own = profile.cert.as_deref().zip(profile.key.as_ref().map(Secret::expose));
@@ -289,9 +290,9 @@ fn identities(config: &ClientConfig, profile: &Profile, spec: &TunnelSpec) -> Re
             let authority = Authority::new(authority_pem, authority_key_pem, now_unix_s);
             let authority = authority.map_err(|error| bad("issued")(error.to_string()))?;
             let each = (0..spec.clients).map(|number| {
-                let who = format!("{name_prefix}{number}");
-                let one = authority.issue(name_prefix, number).map_err(|error| bad(&who)(error.to_string()))?;
-                make(Some((&one.certificate_pem, one.key_pem.expose())), &who)
+                let owner = format!("{name_prefix}{number}");
+                let one = authority.issue(name_prefix, number).map_err(|error| bad(&owner)(error.to_string()))?;
+                make(Some((&one.certificate_pem, one.key_pem.expose())), &owner)
             });
             each.collect::<Result<_, _>>()?
         }

@@ -13,16 +13,16 @@ use leadline_tunnel::client::assigned_config::AssignedConfig;
 /// The register of one fleet.
 #[derive(Debug, Default)]
 pub struct Register {
-    held: Mutex<Held>,
+    claims: Mutex<Claims>,
     /// The length of `Held::freed`.
     freed: AtomicUsize,
 }
 
 #[derive(Debug, Default)]
-struct Held {
-    addresses: HashMap<IpAddr, Holders>,
+struct Claims {
+    addresses: HashMap<IpAddr, Holding>,
     /// Peer ids by server: each server numbers its own clients.
-    places: HashMap<(SocketAddr, u32), Holders>,
+    peer_ids: HashMap<(SocketAddr, u32), Holding>,
     /// Clients that have become the only holder because a dead tunnel was released; their threads have yet to read
     /// this.
     freed: Vec<u32>,
@@ -30,7 +30,7 @@ struct Held {
 
 /// The holder of one address or peer id, and the clients that share it.
 #[derive(Debug)]
-struct Holders {
+struct Holding {
     client: u32,
     /// Clients to which the same was assigned later, in order, and when, ns.
     contenders: Vec<(u32, u64)>,
@@ -39,14 +39,14 @@ struct Holders {
 impl Register {
     /// Registers a client's assignment. Returns the name of the first conflict with another client.
     pub fn claim(&self, client: u32, assigned: &AssignedConfig, now_ns: u64) -> Option<&'static str> {
-        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut claims = self.claims.lock().unwrap_or_else(PoisonError::into_inner);
         let mut missing = None;
         for address in assigned.addresses() {
-            if !claim_one(&mut held.addresses, address, client, now_ns) {
+            if !claim_one(&mut claims.addresses, address, client, now_ns) {
                 missing = Some("partial_address_not_unique");
             }
         }
-        if assigned.place().is_some_and(|place| !claim_one(&mut held.places, place, client, now_ns)) {
+        if assigned.place().is_some_and(|peer_id| !claim_one(&mut claims.peer_ids, peer_id, client, now_ns)) {
             missing = missing.or(Some("partial_peer_id_not_unique"));
         }
         missing
@@ -56,13 +56,13 @@ impl Register {
     /// another client received the same assignment after that, the tunnel was dead by then, and the other client is
     /// the only holder.
     pub fn release(&self, client: u32, assigned: &AssignedConfig, heard_ns: Option<u64>) {
-        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        let Held { addresses, places, freed } = &mut *held;
+        let mut claims = self.claims.lock().unwrap_or_else(PoisonError::into_inner);
+        let Claims { addresses, peer_ids, freed } = &mut *claims;
         for address in assigned.addresses() {
             release_one(addresses, &address, client, heard_ns, freed);
         }
-        if let Some(place) = assigned.place() {
-            release_one(places, &place, client, heard_ns, freed);
+        if let Some(peer_id) = assigned.place() {
+            release_one(peer_ids, &peer_id, client, heard_ns, freed);
         }
         self.freed.store(freed.len(), Ordering::Release);
     }
@@ -72,43 +72,43 @@ impl Register {
         if self.freed.load(Ordering::Acquire) == 0 {
             return Vec::new();
         }
-        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        let (own, others) = held.freed.drain(..).partition(|client| client % threads == thread);
-        held.freed = others;
-        self.freed.store(held.freed.len(), Ordering::Release);
+        let mut claims = self.claims.lock().unwrap_or_else(PoisonError::into_inner);
+        let (own, others) = claims.freed.drain(..).partition(|client| client % threads == thread);
+        claims.freed = others;
+        self.freed.store(claims.freed.len(), Ordering::Release);
         own
     }
 }
 
-fn claim_one<K: Eq + Hash>(all: &mut HashMap<K, Holders>, what: K, client: u32, now_ns: u64) -> bool {
-    let holders = all.entry(what).or_insert_with(|| Holders { client, contenders: Vec::new() });
-    let is_holder = holders.client == client;
-    if !is_holder && !holders.contenders.iter().any(|(other, _)| *other == client) {
-        holders.contenders.push((client, now_ns));
+fn claim_one<K: Eq + Hash>(all: &mut HashMap<K, Holding>, key: K, client: u32, now_ns: u64) -> bool {
+    let holding = all.entry(key).or_insert_with(|| Holding { client, contenders: Vec::new() });
+    let is_holder = holding.client == client;
+    if !is_holder && !holding.contenders.iter().any(|(other, _)| *other == client) {
+        holding.contenders.push((client, now_ns));
     }
     is_holder
 }
 
 fn release_one<K: Eq + Hash>(
-    all: &mut HashMap<K, Holders>,
-    what: &K,
+    all: &mut HashMap<K, Holding>,
+    key: &K,
     client: u32,
     heard_ns: Option<u64>,
     freed: &mut Vec<u32>,
 ) {
-    let Some(holders) = all.get_mut(what) else { return };
-    if holders.client != client {
-        holders.contenders.retain(|(other, _)| *other != client);
+    let Some(holding) = all.get_mut(key) else { return };
+    if holding.client != client {
+        holding.contenders.retain(|(other, _)| *other != client);
         return;
     }
     // A client that came while this tunnel was alive shared the assignment; its result stays as it is.
-    holders.contenders.retain(|(_, since_ns)| heard_ns.is_none_or(|heard_ns| *since_ns > heard_ns));
-    if holders.contenders.is_empty() {
-        all.remove(what);
+    holding.contenders.retain(|(_, since_ns)| heard_ns.is_none_or(|heard_ns| *since_ns > heard_ns));
+    if holding.contenders.is_empty() {
+        all.remove(key);
         return;
     }
-    let (next, _) = holders.contenders.remove(0);
-    holders.client = next;
+    let (next, _) = holding.contenders.remove(0);
+    holding.client = next;
     freed.push(next);
 }
 

@@ -276,12 +276,15 @@ mod tests {
     #[test]
     fn panicked_thread_leaves_its_clients_failed() {
         let panic = std::thread::spawn(|| std::panic::resume_unwind(Box::new("no such place"))).join().unwrap_err();
-        let left = broken_down(1, 3, 8, panic.as_ref());
-        assert_eq!(left.rows.iter().map(|row| row.client).collect::<Vec<_>>(), [1, 4, 7]);
-        assert!(left.rows.iter().all(|row| row.state == TunnelState::Failed && row.cause == Some(BROKEN_DOWN.into())));
-        assert_eq!(left.failures.counts, BTreeMap::from([(BROKEN_DOWN.to_owned(), 3)]));
-        assert!(left.failures.examples[BROKEN_DOWN].ends_with("no such place"));
-        assert!(left.tally.reported().failed == 3 && left.thread.is_none());
+        let report = broken_down(1, 3, 8, panic.as_ref());
+        assert_eq!(report.rows.iter().map(|row| row.client).collect::<Vec<_>>(), [1, 4, 7]);
+        assert!(report
+            .rows
+            .iter()
+            .all(|row| row.state == TunnelState::Failed && row.cause == Some(BROKEN_DOWN.into())));
+        assert_eq!(report.failures.counts, BTreeMap::from([(BROKEN_DOWN.to_owned(), 3)]));
+        assert!(report.failures.examples[BROKEN_DOWN].ends_with("no such place"));
+        assert!(report.tally.reported().failed == 3 && report.thread.is_none());
     }
 
     #[test]

@@ -125,7 +125,7 @@ impl Worker {
         now_ns: u64,
         act: impl FnOnce(&mut InnerTraffic, &mut Channel<'_>) -> R,
     ) -> Option<R> {
-        let (machine, mut effects) = self.parts(index);
+        let (machine, mut effects) = self.client_and_effects(index);
         let ClientEffects { account: Account { recorder, .. }, socket, traffic, counters, .. } = &mut effects;
         let counters = (*counters)?;
         let mut send = |packet: &[u8]| machine.send(now_ns, packet, socket);

@@ -86,7 +86,7 @@ pub struct Worker {
 }
 
 /// The parts of which a worker is made.
-pub struct Parts {
+pub struct WorkerParts {
     pub fleet: Arc<Fleet>,
     pub number: u32,
     pub threads: u32,
@@ -101,8 +101,8 @@ impl Worker {
     /// # Errors
     ///
     /// Errors of the system.
-    pub fn new(parts: Parts) -> io::Result<Self> {
-        let Parts { fleet, number, threads, recorder, snapshots, snapshot_gap_ns } = parts;
+    pub fn new(parts: WorkerParts) -> io::Result<Self> {
+        let WorkerParts { fleet, number, threads, recorder, snapshots, snapshot_gap_ns } = parts;
         let plan = &fleet.plan;
         let client = |number| Client::new(number, &plan.settings, plan.first_remote(number));
         let clients: Vec<Client> = (number..plan.clients).step_by(threads as usize).map(client).collect();
@@ -300,19 +300,19 @@ impl Worker {
     /// Passes an input to a client's machine, and performs the due actions. The timer is armed after the client's
     /// traffic was polled, which may be due now.
     fn drive(&mut self, index: usize, now_ns: u64, input: Input) {
-        let (machine, mut effects) = self.parts(index);
+        let (machine, mut effects) = self.client_and_effects(index);
         let mut progress = machine.handle(now_ns, input, &mut effects);
         self.end_broken_traffic(index);
         while progress == Progress::Again {
             // Earlier steps, such as TLS, may have taken long.
-            let (machine, mut effects) = self.parts(index);
+            let (machine, mut effects) = self.client_and_effects(index);
             progress = machine.poll(monotonic_ns(), &mut effects);
             self.end_broken_traffic(index);
         }
     }
 
     /// Returns a client's machine, and the effects that carry out its actions.
-    pub fn parts(&mut self, index: usize) -> (&mut VpnClient, ClientEffects<'_>) {
+    pub fn client_and_effects(&mut self, index: usize) -> (&mut VpnClient, ClientEffects<'_>) {
         let Self { fleet, clients, phases, poll, scratch, outbox, recorder, tally, failures, .. } = self;
         let client = &mut clients[index];
         let number = client.machine.number();
@@ -346,7 +346,7 @@ impl Worker {
         let plan = &self.fleet.plan;
         let server = plan.settings.server(plan.first_remote(self.clients[index].machine.number()));
         match server.transport {
-            Transport::Udp => self.parts(index).1.socket.open(server),
+            Transport::Udp => self.client_and_effects(index).1.socket.open(server),
             Transport::Tcp => Ok(()),
         }
     }

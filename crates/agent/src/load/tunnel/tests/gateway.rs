@@ -69,7 +69,7 @@ pub fn an_address_each(client: u32) -> Vec<String> {
 
 /// Counters of the packets and events that the server saw.
 #[derive(Default)]
-pub struct Seen {
+pub struct GatewayCounts {
     /// Sources of packets, or connections.
     pub clients: AtomicU64,
     /// First packets of sessions, repeated ones included.
@@ -83,7 +83,7 @@ pub struct Seen {
 /// A running server.
 pub struct Gateway {
     pub address: SocketAddr,
-    pub seen: Arc<Seen>,
+    pub seen: Arc<GatewayCounts>,
     /// The profile of its clients.
     pub profile: String,
     pub authority_pem: String,
@@ -124,7 +124,7 @@ impl Gateway {
             users: Vec::new(),
             unix_base_s: 0,
         });
-        let (seen, over) = (Arc::new(Seen::default()), Arc::new(AtomicBool::new(false)));
+        let (seen, over) = (Arc::new(GatewayCounts::default()), Arc::new(AtomicBool::new(false)));
         let shared = Shared { config, behaviour: behaviour.clone(), seen: Arc::clone(&seen), over: Arc::clone(&over) };
         let thread = match behaviour.transport {
             Transport::Udp => std::thread::spawn(move || serve_datagrams(&shared, &udp)),
@@ -153,7 +153,7 @@ impl Drop for Gateway {
 struct Shared {
     config: Arc<ServerConfig>,
     behaviour: ServerBehaviour,
-    seen: Arc<Seen>,
+    seen: Arc<GatewayCounts>,
     over: Arc<AtomicBool>,
 }
 
@@ -166,13 +166,13 @@ struct KnownClient {
     lost: u32,
     answered: u32,
     /// Responses that wait.
-    held: Vec<Vec<u8>>,
+    delayed_replies: Vec<Vec<u8>>,
 }
 
 impl KnownClient {
     fn new(shared: &Shared, number: u32) -> Self {
         shared.seen.clients.fetch_add(1, Ordering::Relaxed);
-        Self { number, peer: None, lost: 0, answered: 0, held: Vec::new() }
+        Self { number, peer: None, lost: 0, answered: 0, delayed_replies: Vec::new() }
     }
 
     /// Takes a packet, and sends the responses to it. A reset begins a separate session, once its client is known.
@@ -213,7 +213,7 @@ impl KnownClient {
         if let (Some(peer), false) = (&mut self.peer, answer.is_empty()) {
             peer.send(&answer, &mut out).unwrap();
             if shared.behaviour.delays_replies {
-                self.held.push(out);
+                self.delayed_replies.push(out);
                 return;
             }
             send(&out);
@@ -248,15 +248,15 @@ fn serve_datagrams(shared: &Shared, socket: &UdpSocket) {
     while !shared.over.load(Ordering::Relaxed) {
         let Ok((length, from)) = socket.recv_from(&mut packet) else {
             // A packet that cannot be sent counts as lost.
-            for (to, known) in &mut clients {
-                known.held.drain(..).for_each(|out| drop(socket.send_to(&out, to)));
-                known.poll(shared, |out| drop(socket.send_to(out, to)));
+            for (to, client) in &mut clients {
+                client.delayed_replies.drain(..).for_each(|out| drop(socket.send_to(&out, to)));
+                client.poll(shared, |out| drop(socket.send_to(out, to)));
             }
             continue;
         };
         let next = clients.len() as u32;
-        let known = clients.entry(from).or_insert_with(|| KnownClient::new(shared, next));
-        known.take(shared, &mut packet[..length], |out| drop(socket.send_to(out, from)));
+        let client = clients.entry(from).or_insert_with(|| KnownClient::new(shared, next));
+        client.take(shared, &mut packet[..length], |out| drop(socket.send_to(out, from)));
     }
 }
 
@@ -286,15 +286,15 @@ fn serve_stream(shared: &Shared, mut stream: TcpStream, number: u32) {
         // The client may have closed the connection.
         let _ = writer.write_all(&framed);
     };
-    let (mut known, mut unframer) = (KnownClient::new(shared, number), Unframer::default());
+    let (mut client, mut unframer) = (KnownClient::new(shared, number), Unframer::default());
     let mut bytes = vec![0; 65_536];
     while !shared.over.load(Ordering::Relaxed) {
         match stream.read(&mut bytes) {
             Ok(0) => return,
             Ok(length) => {
-                unframer.take(&mut bytes[..length], |packet| known.take(shared, packet, &mut send)).unwrap();
+                unframer.take(&mut bytes[..length], |packet| client.take(shared, packet, &mut send)).unwrap();
             }
-            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => known.poll(shared, &mut send),
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => client.poll(shared, &mut send),
             Err(_) => return,
         }
     }

@@ -12,7 +12,7 @@ use leadline_wire::TunnelTraffic;
 use super::super::fleet::Fleet;
 use super::super::metric::METRICS;
 use super::super::plan::Plan;
-use super::super::worker::{Parts, Worker};
+use super::super::worker::{Worker, WorkerParts};
 use super::*;
 use crate::metering::Recorder;
 
@@ -24,7 +24,7 @@ pub fn worker(spec: &TunnelSpec) -> Worker {
     fleet.begin(monotonic_ns());
     let recorder = Recorder::new(METRICS.len(), 0, mpsc::channel().0);
     let snapshots = Arc::default();
-    Worker::new(Parts { fleet, number: 0, threads: 1, recorder, snapshots, snapshot_gap_ns: SECOND_NS }).unwrap()
+    Worker::new(WorkerParts { fleet, number: 0, threads: 1, recorder, snapshots, snapshot_gap_ns: SECOND_NS }).unwrap()
 }
 
 /// Lets a client arrive.
@@ -39,7 +39,7 @@ pub fn phase(worker: &Worker, index: usize) -> Phase {
 }
 
 /// Runs a fleet, and stops it as soon as a server has seen enough.
-fn run_until(spec: &TunnelSpec, gateway: &Gateway, enough: fn(&gateway::Seen) -> bool) -> Outcome {
+fn run_until(spec: &TunnelSpec, gateway: &Gateway, enough: fn(&gateway::GatewayCounts) -> bool) -> Outcome {
     let signal = Arc::<ControlSignal>::default();
     let (seen, stopping) = (Arc::clone(&gateway.seen), Arc::clone(&signal));
     let watch = std::thread::spawn(move || {
@@ -200,7 +200,7 @@ fn source_ports_are_never_reused() {
     for _ in 0..3000 {
         worker.clients[0].transport = None;
         let server = worker.fleet.plan.settings.server(0);
-        worker.parts(0).1.socket.open(server).unwrap();
+        worker.client_and_effects(0).1.socket.open(server).unwrap();
         assert!(sources.insert(source(&worker)));
     }
     assert_eq!(worker.tally.sockets.ports_again, 0);

@@ -259,10 +259,10 @@ impl HttpTraffic {
                 return 0;
             }
             match machine.receive(piece, now_ns, &mut ()) {
-                Ok((used, found)) => {
+                Ok((used, completed)) => {
                     tally.received_bytes += used as u64;
                     channel.counters.received(used as u64, 0);
-                    answer = found;
+                    answer = completed;
                     used
                 }
                 Err(cause) => {

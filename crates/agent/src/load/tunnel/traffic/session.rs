@@ -89,7 +89,7 @@ pub struct Group {
     roster: Mutex<Roster>,
     /// The number of the current round; 0 before the first.
     round: AtomicU32,
-    terms: Mutex<Terms>,
+    current_round: Mutex<Round>,
     slots: Vec<Slot>,
     is_ready: AtomicBool,
     /// When the fleet begins, and when the session does, ns; 0 while this is not known.
@@ -107,7 +107,7 @@ struct Roster {
 
 /// What the flows of a round need to introduce themselves.
 #[derive(Clone, Debug, Default)]
-pub struct Terms {
+pub struct Round {
     /// The session's token.
     pub token: u64,
     /// Each slot's position among the participants; `None` for a slot that was left out.
@@ -188,7 +188,7 @@ impl Group {
             spec,
             roster: Mutex::new(Roster { clients: vec![leader], is_sealed: false }),
             round: AtomicU32::new(0),
-            terms: Mutex::default(),
+            current_round: Mutex::default(),
             slots: (0..MAX_PARTICIPANTS).map(|_| slot()).collect(),
             is_ready: AtomicBool::new(false),
             start_ns: AtomicU64::new(0),
@@ -233,10 +233,10 @@ impl Group {
 
     /// Stores a server's progress under the clients' numbers, both directions of a client in one row.
     fn report_progress(&self, t_ns: u64, flows: Vec<FlowProgress>) {
-        let (terms, roster) = (lock(&self.terms), lock(&self.roster));
+        let (current_round, roster) = (lock(&self.current_round), lock(&self.roster));
         let mut rows: BTreeMap<u32, FlowProgress> = BTreeMap::new();
         for flow in flows {
-            let Some(slot) = terms.slot_of(flow.flow) else { continue };
+            let Some(slot) = current_round.slot_of(flow.flow) else { continue };
             let Some(&client) = roster.clients.get(slot) else { continue };
             let add = |one: Option<u64>, other: Option<u64>| Some(one?.saturating_add(other?));
             rows.entry(client)
@@ -266,13 +266,13 @@ impl Group {
     }
 }
 
-impl Terms {
+impl Round {
     /// Returns the slot to which a flow of the session belongs.
     fn slot_of(&self, flow: u32) -> Option<usize> {
         let position = flow.checked_rem(self.participants)?;
         // Upward flows come first, then as many downward ones.
         (flow < self.participants.saturating_mul(2)).then_some(())?;
-        self.positions.iter().position(|found| *found == Some(position))
+        self.positions.iter().position(|slot| *slot == Some(position))
     }
 }
 
@@ -295,14 +295,21 @@ impl Participant {
             return None;
         }
         self.round = round;
-        let terms = lock(&self.group.terms);
-        let assignment = terms.positions.get(self.slot).copied().flatten().map(|position| {
+        let current_round = lock(&self.group.current_round);
+        let assignment = current_round.positions.get(self.slot).copied().flatten().map(|position| {
             let (up, down) = match self.group.spec.direction {
                 Direction::Up => (Some(position), None),
                 Direction::Down => (None, Some(position)),
-                Direction::Both => (Some(position), Some(terms.participants + position)),
+                Direction::Both => (Some(position), Some(current_round.participants + position)),
             };
-            FlowAssignment { round, token: terms.token, up, down, position, participants: terms.participants }
+            FlowAssignment {
+                round,
+                token: current_round.token,
+                up,
+                down,
+                position,
+                participants: current_round.participants,
+            }
         });
         Some(assignment)
     }

@@ -24,7 +24,7 @@ mod http;
 const MTU: u16 = 1500;
 
 /// A TUN device with the clients behind it, and a server on the host's side.
-struct Lab {
+struct TunLab {
     tun: Tun,
     /// The number in this lab's addresses, which other labs do not use.
     number: u16,
@@ -50,14 +50,14 @@ struct Impairment {
     lose_up: u64,
     lose_down: u64,
     /// A client whose datagrams are all lost.
-    mute: Option<usize>,
+    muted_client: Option<usize>,
     /// A client, and the index of its TCP connection whose packets are all lost.
-    mute_stream: Option<(usize, usize)>,
+    muted_stream: Option<(usize, usize)>,
     /// A client whose tunnel breaks once it has sent this many packets after the start.
-    breaks: Option<(usize, u64)>,
+    breaking_client: Option<(usize, u64)>,
 }
 
-impl Lab {
+impl TunLab {
     /// Returns `None` if this host has no TUN device for the test.
     fn new(answer: HttpAnswer) -> Option<Self> {
         static NUMBER: AtomicU16 = AtomicU16::new(0);
@@ -148,9 +148,9 @@ impl Lab {
                         up += u64::from(is_datagram(packet));
                         sent[client] += u64::from(started);
                         let is_lost = impairment.lose_up > 0 && is_datagram(packet) && up % impairment.lose_up == 0
-                            || impairment.mute == Some(client) && is_udp(packet)
-                            || impairment.mute_stream.is_some_and(|(who, which)| {
-                                who == client && connection_of(packet, &mut ports[client]) == Some(which)
+                            || impairment.muted_client == Some(client) && is_udp(packet)
+                            || impairment.muted_stream.is_some_and(|(muted, which)| {
+                                muted == client && connection_of(packet, &mut ports[client]) == Some(which)
                             });
                         is_lost || self.tun.write(packet).is_ok()
                     };
@@ -158,7 +158,9 @@ impl Lab {
                     load.poll(monotonic_ns(), &mut channel);
                 }
                 if figures[client].is_none()
-                    && impairment.breaks.is_some_and(|(who, after)| who == client && sent[client] >= after)
+                    && impairment
+                        .breaking_client
+                        .is_some_and(|(broken, after)| broken == client && sent[client] >= after)
                 {
                     let mut channel =
                         Channel { send: &mut |_| false, recorder: &mut recorder, counters: &counters[client] };
@@ -190,7 +192,7 @@ impl Lab {
     }
 }
 
-impl Drop for Lab {
+impl Drop for TunLab {
     fn drop(&mut self) {
         // The server's threads notice this; the device ends with its descriptor.
         self.signal.stop();
@@ -238,14 +240,14 @@ fn flow(figures: &Figures, direction: Direction) -> &FlowReport {
     figures.flows.iter().find(|flow| flow.direction == direction).unwrap()
 }
 
-fn udp(lab: &Lab, v6: bool, direction: Direction, rate_pps: Option<f64>, duration_ms: u64) -> TunnelTraffic {
+fn udp(lab: &TunLab, v6: bool, direction: Direction, rate_pps: Option<f64>, duration_ms: u64) -> TunnelTraffic {
     let host = if v6 { ipv6(lab.number, 1).to_string() } else { ipv4(lab.number, 1).to_string() };
     TunnelTraffic::Udp { host, port: 5201, direction, rate_pps, datagram_bytes: 200, duration_ms, key: None }
 }
 
 #[test]
 fn every_echo_is_answered_by_the_kernel() {
-    let Some(lab) = Lab::new(HttpAnswer::default()) else { return };
+    let Some(lab) = TunLab::new(HttpAnswer::default()) else { return };
     for to in [None, Some(ipv6(lab.number, 1).to_string())] {
         let spec = TunnelTraffic::Echo { to, rate_pps: 100.0, packet_bytes: 100, duration_ms: 500 };
         let result = lab.run(&spec, 3, Impairment::default());
@@ -293,7 +295,7 @@ fn packets_refused_by_the_socket_are_unsent_not_lost() {
 
 #[test]
 fn echo_without_reply_is_unanswered() {
-    let Some(lab) = Lab::new(HttpAnswer::default()) else { return };
+    let Some(lab) = TunLab::new(HttpAnswer::default()) else { return };
     let spec = TunnelTraffic::Echo {
         to: Some(ipv4(lab.number, 10).to_string()),
         rate_pps: 50.0,
@@ -309,7 +311,7 @@ fn echo_without_reply_is_unanswered() {
 
 #[test]
 fn both_ends_count_the_same_datagrams() {
-    let Some(lab) = Lab::new(HttpAnswer::default()) else { return };
+    let Some(lab) = TunLab::new(HttpAnswer::default()) else { return };
     for v6 in [false, true] {
         let result = lab.run(&udp(&lab, v6, Direction::Both, Some(200.0), 500), 3, Impairment::default());
         for figures in &result.figures {
@@ -338,7 +340,7 @@ fn both_ends_count_the_same_datagrams() {
 
 #[test]
 fn link_loss_is_counted_to_the_packet() {
-    let Some(lab) = Lab::new(HttpAnswer::default()) else { return };
+    let Some(lab) = TunLab::new(HttpAnswer::default()) else { return };
     let impairment = Impairment { lose_up: 10, lose_down: 20, ..Impairment::default() };
     let result = lab.run(&udp(&lab, false, Direction::Both, Some(500.0), 400), 2, impairment);
     let lost = |direction| result.figures.iter().map(|figures| flow(figures, direction).lost.unwrap()).sum::<u64>();
@@ -347,13 +349,13 @@ fn link_loss_is_counted_to_the_packet() {
 
 #[test]
 fn client_whose_flow_is_unanswered_is_left_out() {
-    let Some(lab) = Lab::new(HttpAnswer::default()) else { return };
+    let Some(lab) = TunLab::new(HttpAnswer::default()) else { return };
     // This holds if another client leads the session, and if the client leads it itself.
-    for mute in [1, 0] {
-        let impairment = Impairment { mute: Some(mute), ..Impairment::default() };
+    for muted_client in [1, 0] {
+        let impairment = Impairment { muted_client: Some(muted_client), ..Impairment::default() };
         let result = lab.run(&udp(&lab, false, Direction::Both, Some(100.0), 200), 3, impairment);
         for (client, figures) in result.figures.iter().enumerate() {
-            if client == mute {
+            if client == muted_client {
                 assert_eq!(figures.errors, BTreeMap::from([("udp_unanswered", 1)]));
                 assert!(figures.flows.is_empty());
             } else {
@@ -370,13 +372,13 @@ fn client_whose_flow_is_unanswered_is_left_out() {
 fn client_without_streams_has_no_figures() {
     // This holds if another client leads the session, and if the client leads it itself, over the first of its
     // connections.
-    for mute in [(1, 0), (0, 1)] {
-        let Some(lab) = Lab::new(HttpAnswer::default()) else { return };
+    for muted_stream in [(1, 0), (0, 1)] {
+        let Some(lab) = TunLab::new(HttpAnswer::default()) else { return };
         let host = ipv4(lab.number, 1).to_string();
         let spec = TunnelTraffic::Tcp { host, port: 5201, direction: Direction::Up, duration_ms: 300, key: None };
-        let result = lab.run(&spec, 3, Impairment { mute_stream: Some(mute), ..Impairment::default() });
+        let result = lab.run(&spec, 3, Impairment { muted_stream: Some(muted_stream), ..Impairment::default() });
         for (client, figures) in result.figures.iter().enumerate() {
-            if client == mute.0 {
+            if client == muted_stream.0 {
                 assert_eq!(figures.errors, BTreeMap::from([("stream_unanswered", 1)]));
                 assert!(figures.flows.is_empty(), "{:?}", figures.flows);
             } else {
@@ -391,7 +393,7 @@ fn client_without_streams_has_no_figures() {
 
 #[test]
 fn clients_beyond_one_session_use_a_second() {
-    let Some(lab) = Lab::new(HttpAnswer::default()) else { return };
+    let Some(lab) = TunLab::new(HttpAnswer::default()) else { return };
     let clients = super::session::MAX_PARTICIPANTS as u32 + 6;
     let result = lab.run(&udp(&lab, false, Direction::Up, Some(20.0), 500), clients, Impairment::default());
     assert!(result.figures.iter().all(|figures| flow(figures, Direction::Up).received_units == Some(10)));
@@ -400,9 +402,9 @@ fn clients_beyond_one_session_use_a_second() {
 
 #[test]
 fn dropped_tunnel_keeps_its_partial_figures() {
-    let Some(lab) = Lab::new(HttpAnswer::default()) else { return };
+    let Some(lab) = TunLab::new(HttpAnswer::default()) else { return };
     let spec = udp(&lab, false, Direction::Up, Some(100.0), 600);
-    let follower = lab.run(&spec, 2, Impairment { breaks: Some((1, 20)), ..Impairment::default() });
+    let follower = lab.run(&spec, 2, Impairment { breaking_client: Some((1, 20)), ..Impairment::default() });
     assert_eq!(follower.figures[0].errors, BTreeMap::new());
     assert_eq!(flow(&follower.figures[0], Direction::Up).received_units, Some(60));
     let broken = flow(&follower.figures[1], Direction::Up);
@@ -411,7 +413,7 @@ fn dropped_tunnel_keeps_its_partial_figures() {
     assert_eq!((broken.sent_units, broken.received_units, broken.lost), (Some(follower.sent[1]), None, None));
     let downward = udp(&lab, false, Direction::Down, Some(100.0), 600);
     // The leader sends little here: the beginning of its session, and keep-alives.
-    let leader = lab.run(&downward, 2, Impairment { breaks: Some((0, 3)), ..Impairment::default() });
+    let leader = lab.run(&downward, 2, Impairment { breaking_client: Some((0, 3)), ..Impairment::default() });
     for figures in &leader.figures {
         let flow = flow(figures, Direction::Down);
         assert_eq!((flow.sent_bytes, flow.sent_units, flow.lost), (None, None, None));
@@ -420,7 +422,7 @@ fn dropped_tunnel_keeps_its_partial_figures() {
                 || flow.start_ns.is_some() && flow.end_ns >= flow.start_ns
         );
     }
-    let leader = lab.run(&spec, 2, Impairment { breaks: Some((0, 30)), ..Impairment::default() });
+    let leader = lab.run(&spec, 2, Impairment { breaking_client: Some((0, 30)), ..Impairment::default() });
     for figures in &leader.figures {
         assert_eq!(figures.errors, BTreeMap::from([("session_broken_off", 1)]));
         assert_eq!(flow(figures, Direction::Up).received_units, None);
@@ -429,7 +431,7 @@ fn dropped_tunnel_keeps_its_partial_figures() {
 
 #[test]
 fn full_speed_sends_in_batches_until_the_time_is_over() {
-    let Some(lab) = Lab::new(HttpAnswer::default()) else { return };
+    let Some(lab) = TunLab::new(HttpAnswer::default()) else { return };
     let result = lab.run(&udp(&lab, false, Direction::Up, None, 300), 1, Impairment::default());
     let flow = flow(&result.figures[0], Direction::Up);
     let (sent, received) = (flow.sent_units.unwrap(), flow.received_units.unwrap());
@@ -440,7 +442,7 @@ fn full_speed_sends_in_batches_until_the_time_is_over() {
 
 #[test]
 fn tcp_streams_are_delivered_both_ways() {
-    let Some(lab) = Lab::new(HttpAnswer::default()) else { return };
+    let Some(lab) = TunLab::new(HttpAnswer::default()) else { return };
     for v6 in [false, true] {
         let host = if v6 { ipv6(lab.number, 1).to_string() } else { ipv4(lab.number, 1).to_string() };
         let spec = TunnelTraffic::Tcp { host, port: 5201, direction: Direction::Both, duration_ms: 500, key: None };
@@ -460,7 +462,7 @@ fn tcp_streams_are_delivered_both_ways() {
 
 #[test]
 fn missing_server_is_connection_refused() {
-    let Some(lab) = Lab::new(HttpAnswer::default()) else { return };
+    let Some(lab) = TunLab::new(HttpAnswer::default()) else { return };
     let host = ipv4(lab.number, 1).to_string();
     let tcp = TunnelTraffic::Tcp { host: host.clone(), port: 9, direction: Direction::Up, duration_ms: 100, key: None };
     let result = lab.run(&tcp, 2, Impairment::default());

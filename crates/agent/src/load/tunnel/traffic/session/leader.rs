@@ -18,7 +18,7 @@ use leadline_transport::{ClientSession, Open, SessionError, SessionEvent, Work};
 use leadline_tunnel::inside::tcp::{Buffers, Connection, Stack};
 use leadline_wire::Direction;
 
-use super::{lock, Group, SessionOutcome, Terms, MAX_PARTICIPANTS, SESSION_POLL_NS, SETTLED_NS, UNKNOWN};
+use super::{lock, Group, Round, SessionOutcome, MAX_PARTICIPANTS, SESSION_POLL_NS, SETTLED_NS, UNKNOWN};
 use crate::keys;
 
 /// The buffers of the control connection: a report on 128 flows arrives in several pieces.
@@ -191,7 +191,7 @@ impl Leader {
                 let positions =
                     self.participants.iter().map(|participates| participates.then(|| next.next()).flatten()).collect();
                 let participants = next.start;
-                *lock(&self.group.terms) = Terms { token, positions, participants };
+                *lock(&self.group.current_round) = Round { token, positions, participants };
                 self.group.round.fetch_add(1, Ordering::Release);
                 (self.stage, self.since_ns) = (Stage::Introducing, now_ns);
             }
@@ -217,10 +217,12 @@ impl Leader {
 
     /// Stores the server's counts of sent datagrams, in the order of the downward flows.
     fn expect(&self, units: &[u64]) {
-        let terms = lock(&self.group.terms);
+        let current_round = lock(&self.group.current_round);
         for (flow, &sent) in self.downward().zip(units) {
-            if let Some(slot) =
-                terms.positions.iter().position(|position| *position == Some(flow % terms.participants.max(1)))
+            if let Some(slot) = current_round
+                .positions
+                .iter()
+                .position(|position| *position == Some(flow % current_round.participants.max(1)))
             {
                 self.group.slots[slot].expected.store(sent, Ordering::Relaxed);
             }
@@ -266,7 +268,7 @@ impl Leader {
     fn begin(&mut self, now_ns: u64) -> Result<(), (&'static str, String)> {
         let start_ns = self.group.start_ns.load(Ordering::Acquire);
         if let (Some(control), 1..) = (&mut self.control, start_ns) {
-            let participants = lock(&self.group.terms).participants;
+            let participants = lock(&self.group.current_round).participants;
             let begin_ns = start_ns.max(now_ns + AHEAD_NS) + self.group.start_offset_ns(participants);
             control.session.begin(begin_ns).map_err(session_error)?;
             self.group.begin_ns.store(begin_ns, Ordering::Release);

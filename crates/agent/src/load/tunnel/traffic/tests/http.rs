@@ -8,14 +8,14 @@ use base64::prelude::{Engine as _, BASE64_STANDARD};
 use leadline_tunnel::inside::tcp::{Buffers, Connection, Stack};
 use leadline_wire::{Direction, HttpAnswer, HttpRequest, TunnelTraffic};
 
-use super::{flow, ipv4, ipv6, Figures, Impairment, Lab, MTU};
+use super::{flow, ipv4, ipv6, Figures, Impairment, TunLab, MTU};
 use crate::load::tunnel::metric::{Metric, METRICS};
 use crate::load::tunnel::traffic::{plan, Channel, ClientContext};
 use crate::metering::{Collector, FlowCounters, Recorder};
 
 #[test]
 fn requests_complete_at_a_rate_and_back_to_back() {
-    let Some(lab) = Lab::new(HttpAnswer { close_after: Some(7), ..HttpAnswer::default() }) else { return };
+    let Some(lab) = TunLab::new(HttpAnswer { close_after: Some(7), ..HttpAnswer::default() }) else { return };
     let request = |host: String| HttpRequest {
         url: format!("http://{host}:8080/"),
         method: "GET".into(),
@@ -84,7 +84,7 @@ fn unbegun_requests_record_their_age() {
 
 #[test]
 fn slow_answers_after_the_end_keep_their_latency() {
-    let Some(lab) = Lab::new(HttpAnswer { delay_us: 900_000, ..HttpAnswer::default() }) else { return };
+    let Some(lab) = TunLab::new(HttpAnswer { delay_us: 900_000, ..HttpAnswer::default() }) else { return };
     let request = HttpRequest {
         url: format!("http://{}:8080/", ipv4(lab.number, 1)),
         method: "GET".into(),
@@ -101,7 +101,7 @@ fn slow_answers_after_the_end_keep_their_latency() {
 
 #[test]
 fn back_to_back_requests_are_due_when_the_answer_before_came() {
-    let Some(lab) = Lab::new(HttpAnswer { close_after: Some(1), ..HttpAnswer::default() }) else { return };
+    let Some(lab) = TunLab::new(HttpAnswer { close_after: Some(1), ..HttpAnswer::default() }) else { return };
     let request = HttpRequest {
         url: format!("http://{}:8080/", ipv4(lab.number, 1)),
         method: "GET".into(),
