@@ -1,4 +1,4 @@
-//! What one side's workers found, put together: the same for a load's client and for its server.
+//! The figures of one side, added up from its workers: the same for a load's client and for its server.
 
 use std::collections::BTreeMap;
 
@@ -7,19 +7,19 @@ use leadline_wire::{LoadReport, Side};
 
 use super::{late_p99_us, WorkerReport};
 
-/// One side's figures.
+/// The figures of one side.
 #[derive(Debug)]
 pub struct Account {
     /// One row per flow.
     pub rows: Vec<SideReport>,
-    /// What its threads cost.
+    /// The cost of its threads.
     pub load: LoadReport,
     /// Failed operations by name.
     pub errors: BTreeMap<String, u64>,
 }
 
 impl Account {
-    /// Of all workers of a task or session.
+    /// Returns the figures of all workers of a task or session.
     pub fn of(workers: Vec<WorkerReport>) -> Self {
         let mut load = LoadReport {
             side: Side::Local,
@@ -45,7 +45,8 @@ impl Account {
     }
 }
 
-/// Add counts by name, under a prefix that says whose they are. The server is believed no number too large.
+/// Adds counts by name, with a prefix that names the side. A server's numbers are limited, because they may be
+/// forged.
 pub fn add_errors(errors: &mut BTreeMap<String, u64>, prefix: &str, more: BTreeMap<String, u64>) {
     for (name, count) in more {
         let sum = errors.entry(format!("{prefix}{name}")).or_insert(0);
@@ -53,7 +54,7 @@ pub fn add_errors(errors: &mut BTreeMap<String, u64>, prefix: &str, more: BTreeM
     }
 }
 
-/// The sum of what is known; `None` when nothing is.
+/// Returns the sum of the known values; `None` if none is known.
 pub fn total(values: impl Iterator<Item = Option<u64>>) -> Option<u64> {
     values.flatten().fold(None, |sum: Option<u64>, value| Some(sum.unwrap_or(0).saturating_add(value)))
 }

@@ -1,4 +1,4 @@
-//! The server's side of request-response: read a request, write its response, at once.
+//! The server's side of request-response: reads a request and writes its response at once.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
@@ -18,23 +18,23 @@ use crate::metering::{FlowCounters, ThreadMeter};
 
 /// A flow's socket.
 pub enum AnswerSocket {
-    /// One connection per flow: requests are told apart by their length.
+    /// One connection per flow: requests are separated by their length.
     Tcp(TcpStream),
     /// One connected socket per flow: requests carry a header.
     Udp(UdpSocket),
 }
 
-/// One flow that is answered.
+/// One flow with requests to answer.
 pub struct AnswerFlow {
     /// Its number within the session.
     pub id: u32,
-    /// Open and introduced.
+    /// Open, and introduced to the session.
     pub socket: AnswerSocket,
-    /// What the reporter reads.
+    /// Counters that the reporter reads.
     pub counters: Arc<FlowCounters>,
 }
 
-/// What all flows of a worker do.
+/// The parameters that all flows of a worker share.
 #[derive(Clone, Copy, Debug)]
 pub struct AnswerWork {
     /// The session's token.
@@ -45,7 +45,7 @@ pub struct AnswerWork {
     pub response_bytes: usize,
 }
 
-/// Answer until the client has closed every connection, or the signal stops it.
+/// Answers requests until the client has closed every connection, or the signal stops the worker.
 pub fn drive(
     flows: Vec<AnswerFlow>,
     work: AnswerWork,
@@ -65,7 +65,7 @@ pub fn drive(
     let mut block = vec![0; work.request_bytes.max(HEADER_BYTES) + 1];
     let mut response = vec![0; work.response_bytes.max(HEADER_BYTES)];
     let mut errors = BTreeMap::new();
-    // The time before the start is no part of the account; a request may come a moment early, by the clocks' difference.
+    // The time before the start does not count; a request may arrive slightly early, because the clocks differ.
     while !signal.stopped() && monotonic_ns() < span.at_ns {
         if poll.wait(Some(span.at_ns.min(monotonic_ns() + TURN_NS)))?.next().is_some() {
             break;
@@ -76,7 +76,7 @@ pub fn drive(
     while !signal.stopped() && monotonic_ns() < span.end_ns + DRAIN_NS && flows.iter().any(|flow| flow.open) {
         ready.clear();
         ready.extend(poll.wait(Some(monotonic_ns() + TURN_NS))?);
-        // What it waits for the session's end after its last answer is no part of the account.
+        // The wait for the session's end after the last response does not count.
         if ready.is_empty() {
             meter.rest(monotonic_ns());
         }
@@ -120,11 +120,11 @@ impl AsFd for AnswerFlow {
 struct Answering {
     flow: AnswerFlow,
     open: bool,
-    /// Bytes of a request that are here already.
+    /// Bytes of a request that has not arrived completely.
     partial: usize,
-    /// Bytes of responses that the socket had no room for: nothing is read before they are gone.
+    /// Bytes of responses for which the socket had no room: nothing is read before they are sent.
     owed: usize,
-    /// What the poll watches for.
+    /// Whether the poll waits for room in the socket.
     waits_for_room: bool,
     start_ns: Option<u64>,
     end_ns: Option<u64>,
@@ -135,7 +135,7 @@ impl Answering {
         Self { flow, open: true, partial: 0, owed: 0, waits_for_room: false, start_ns: None, end_ns: None }
     }
 
-    /// Take what has come and answer it; `UnexpectedEof` is the client's orderly end.
+    /// Reads and answers requests; `UnexpectedEof` is the client's orderly end.
     fn serve(&mut self, block: &mut [u8], response: &mut [u8], work: AnswerWork) -> io::Result<()> {
         let (sent_bytes, answered) = match &self.flow.socket {
             AnswerSocket::Udp(socket) => {
@@ -152,13 +152,13 @@ impl Answering {
                 }
                 let before = self.owed;
                 self.owed = write_owed(stream, response, self.owed)?;
-                // A response counts when its last byte was handed over.
+                // A response counts when its last byte was written.
                 let answered = before.div_ceil(work.response_bytes) - self.owed.div_ceil(work.response_bytes);
                 (before - self.owed, answered)
             }
         };
         if sent_bytes > 0 {
-            // Bytes count at once: what a session may send is bounded by them, and a response may be long.
+            // Bytes count at once: they bound what a session may send, and a response may be long.
             self.flow.counters.sent(sent_bytes as u64, answered as u64);
         }
         if answered > 0 {
@@ -187,7 +187,7 @@ impl Answering {
     }
 }
 
-/// Read once; returns the bytes, and how many requests they complete.
+/// Reads once; returns the bytes, and how many requests they complete.
 fn read_requests(mut stream: &TcpStream, block: &mut [u8], partial: usize, size: usize) -> io::Result<(usize, usize)> {
     match stream.read(block) {
         Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
@@ -197,8 +197,8 @@ fn read_requests(mut stream: &TcpStream, block: &mut [u8], partial: usize, size:
     }
 }
 
-/// Write what is owed as far as there is room; returns what is left. With one transaction outstanding per flow only a
-/// response larger than the socket's buffer leaves anything.
+/// Writes outstanding bytes while the socket has room; returns the rest. With one transaction outstanding per flow,
+/// only a response larger than the socket's buffer leaves a rest.
 fn write_owed(mut stream: &TcpStream, response: &[u8], mut owed: usize) -> io::Result<usize> {
     while owed > 0 {
         match stream.write(&response[..response.len().min(owed)]) {
@@ -214,7 +214,7 @@ fn write_owed(mut stream: &TcpStream, response: &[u8], mut owed: usize) -> io::R
 fn answer_datagram(socket: &UdpSocket, block: &mut [u8], response: &mut [u8], work: AnswerWork) -> io::Result<usize> {
     let read = match socket.recv(block) {
         Ok(read) => read,
-        // A refused answer of ours, reported here, is the client's loss to count.
+        // An earlier response was refused; the client counts it as lost.
         Err(_) => return Ok(0),
     };
     let Ok(header) = Header::parse(&block[..read]) else { return Ok(0) };

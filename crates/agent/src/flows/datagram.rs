@@ -1,4 +1,4 @@
-//! Paced datagrams: senders follow the schedule in batches of what is due, receivers account for every number.
+//! Paced datagrams: senders follow the schedule in batches of due datagrams, and receivers count every number.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -19,55 +19,56 @@ use crate::control_signal::ControlSignal;
 use crate::events::error_code;
 use crate::metering::{FlowCounters, Recorder, ThreadMeter};
 
-/// One flow of a worker, on a connected socket of its own.
+/// One flow of a worker, with its own connected socket.
 pub struct DatagramFlow {
     /// Its number within the session.
     pub id: u32,
     /// Connected to the peer's socket for this flow.
     pub socket: UdpSocket,
-    /// Which way its payload goes.
+    /// The direction of its payload.
     pub role: Role,
-    /// What the reporter reads.
+    /// Counters that the reporter reads.
     pub counters: Arc<FlowCounters>,
-    /// How much later than the span's beginning it begins, ns: less than the time between two datagrams.
+    /// How much later than the span it begins, ns: less than the time between two datagrams.
     pub offset_ns: u64,
-    /// How many datagrams the sender sent, once it is done: `UNKNOWN` before. Lets a receiver end as soon as all are there.
+    /// How many datagrams the sender sent, once it has ended; `UNKNOWN` before. A receiver ends as soon as all have
+    /// arrived.
     pub expected: Arc<AtomicU64>,
 }
 
-/// `DatagramFlow::expected` while the sender is still at it.
+/// The value of `DatagramFlow::expected` before the sender has ended.
 pub const UNKNOWN: u64 = u64::MAX;
 
-/// What all flows of a worker do.
+/// The parameters that all flows of a worker share.
 #[derive(Clone, Copy, Debug)]
 pub struct DatagramWork {
     /// The session's token.
     pub token: u64,
     /// UDP payload, bytes.
     pub datagram_bytes: usize,
-    /// Datagrams per second and flow; as fast as the socket takes them where absent.
+    /// Datagrams per second and flow; as fast as the socket accepts them if absent.
     pub pace: Option<Pace>,
     /// Datagrams per flow.
     pub number: Option<u64>,
 }
 
-/// The recorder's one metric: from due to sent.
+/// The recorder's only metric: from due to sent.
 pub const LATE: usize = 0;
 
 /// Datagrams per system call.
 pub const BATCH: usize = 64;
 
-/// After the sender has told its count, this much silence means that the rest is lost, ns.
+/// After the sender has reported its count, this much silence means that the missing datagrams are lost, ns.
 const SILENCE_NS: u64 = 500_000_000;
 
-/// Receive calls per ready socket and turn, so that a flood on one flow starves neither the others nor the clock.
+/// Receive calls per ready socket and turn, so that a flood on one flow delays neither the others nor the timers.
 const CALLS_PER_TURN: usize = 16;
 
-/// What was due in the span may still leave this much after its end: a thread that woke late is no lost datagram. What is
-/// left then is `unsent`, ns.
+/// How long after the span's end datagrams that were due in it may still be sent, ns: a thread that woke up late
+/// loses no datagrams. Later ones are `unsent`.
 const OVERTIME_NS: u64 = 100_000_000;
 
-/// Send and receive until every flow has ended.
+/// Sends and receives until every flow has ended.
 pub fn drive(
     flows: Vec<DatagramFlow>,
     work: DatagramWork,
@@ -81,7 +82,7 @@ pub fn drive(
     worker.wait_for_start(signal)?;
     let mut meter = ThreadMeter::begin(thread, monotonic_ns());
     while worker.open > 0 {
-        // What a receiver waits in silence after its last datagram is no part of its account.
+        // The silence that a receiver waits for after its last datagram does not count.
         if worker.run_once(signal, recorder.as_mut())? {
             meter.go_on();
         } else {
@@ -104,19 +105,19 @@ pub fn drive(
 struct Worker {
     flows: Vec<Conversation>,
     poll: Poll,
-    /// Filled by each wait anew.
+    /// Filled again by each wait.
     ready: Vec<Ready>,
     outgoing: DatagramBatch,
     incoming: DatagramBatch,
     work: DatagramWork,
     span: Span,
-    /// Whether any flow sends: then no turn is silence.
+    /// Whether any flow sends: then no turn counts as silence.
     sends: bool,
     deadline_ns: u64,
     open: usize,
     pushback: u64,
     errors: BTreeMap<String, u64>,
-    /// From due to sent, where sends are paced.
+    /// From due to sent, if sends are paced.
     late: Option<Histogram>,
 }
 
@@ -138,7 +139,7 @@ impl Worker {
             poll,
             ready: Vec::new(),
             outgoing,
-            // A longer datagram than asked for is a stranger's: one byte more than ours tells it.
+            // A datagram that is longer than the work's comes from a stranger: one more byte of buffer shows it.
             incoming: DatagramBatch::new(BATCH, work.datagram_bytes.max(HEADER_BYTES) + 1),
             work,
             span,
@@ -150,7 +151,7 @@ impl Worker {
         })
     }
 
-    /// Until the start, `Hello`s are still answered: the answer to an earlier one may have been lost.
+    /// Until the start, `Hello`s are still answered: the response to an earlier one may have been lost.
     fn wait_for_start(&mut self, signal: &ControlSignal) -> io::Result<()> {
         let mut now = monotonic_ns();
         while now < self.span.at_ns && !signal.stopped() {
@@ -160,7 +161,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Returns whether anything moved.
+    /// Sends and receives once; returns whether any datagram was sent or received.
     fn run_once(&mut self, signal: &ControlSignal, mut recorder: Option<&mut Recorder>) -> io::Result<bool> {
         let now = monotonic_ns();
         let stopped = signal.stopped();
@@ -178,7 +179,7 @@ impl Worker {
         Ok(self.open > 0 && self.receive(Some(next))? || self.sends)
     }
 
-    /// Send a share of what is due on every sending flow, and end those that are through; returns when to come back.
+    /// Sends a part of what is due on every sending flow, and ends the finished ones; returns when to call again.
     fn send_due(&mut self, now: u64, stopped: bool, mut recorder: Option<&mut Recorder>) -> u64 {
         let mut next = u64::MAX;
         let over = now >= self.span.end_ns;
@@ -211,7 +212,8 @@ impl Worker {
         next
     }
 
-    /// When a sending flow stopped trying, if it has. `due`: how many datagrams it should have sent by now.
+    /// Returns when a sending flow stopped trying, if it has. `due` is the number of datagrams that it should have
+    /// sent by now.
     fn ended_ns(&self, index: usize, now: u64, due: u64, last_call: bool) -> Option<u64> {
         let flow = &self.flows[index];
         if self.work.pace.is_none() && flow.next >= flow.most {
@@ -221,7 +223,7 @@ impl Worker {
         (through || last_call).then(|| now.min(flow.ends_ns))
     }
 
-    /// One call's worth of datagrams; `due` is beyond what the flow has handed over.
+    /// Sends the datagrams of one call; `due` is more than the flow has sent.
     fn send_batch(&mut self, index: usize, due: u64, recorder: Option<&mut Recorder>) {
         let flow = &mut self.flows[index];
         let count = (due - flow.next).min(BATCH as u64) as usize;
@@ -240,9 +242,9 @@ impl Worker {
                         flow.block(&self.poll, index);
                     }
                     Some(libc::EINTR) => {}
-                    // It tells of an earlier datagram: that one is lost, this one not yet sent.
+                    // The error belongs to an earlier datagram, which is lost; this one has not been sent.
                     Some(libc::ECONNREFUSED) => count_error(&mut self.errors, error_code(&error)),
-                    // This one cannot be sent, and trying again would only fail again.
+                    // This datagram cannot be sent; another try would fail too.
                     _ => {
                         count_error(&mut self.errors, error_code(&error));
                         flow.next += 1;
@@ -251,7 +253,7 @@ impl Worker {
                 return;
             }
         };
-        // Where it took only some, the next call tells why.
+        // If the socket accepted only some, the next call reports the reason.
         flow.start_ns.get_or_insert(sent_ns);
         flow.last_ns = Some(sent_ns);
         if let (Some(late), Some(pace)) = (&mut self.late, self.work.pace) {
@@ -269,7 +271,7 @@ impl Worker {
         flow.flow.counters.sent((taken * self.work.datagram_bytes) as u64, taken as u64);
     }
 
-    /// Wait until the given instant, and take what has come; returns whether anything has.
+    /// Waits until the given instant, and receives what has arrived; returns whether anything has.
     fn receive(&mut self, until: Option<u64>) -> io::Result<bool> {
         self.ready.clear();
         self.ready.extend(self.poll.wait(until)?);
@@ -321,25 +323,25 @@ impl Worker {
 
 struct Conversation {
     flow: DatagramFlow,
-    /// When its first datagram is due, ns, and how many the span has room for.
+    /// When its first datagram is due, ns, and how many datagrams fit in the span.
     at_ns: u64,
     most: u64,
-    /// When a sender has done its part: a paced flow lasts until its next datagram would be due, for n datagrams take n gaps
-    /// of time, not n - 1; ns.
+    /// When a sender has finished, ns. A paced flow lasts until its next datagram would be due: n datagrams take n
+    /// gaps of time, not n - 1.
     ends_ns: u64,
     receiver: DatagramReceiver,
     open: bool,
-    /// The socket took no more; its room is waited for.
+    /// The socket is full; the poll waits for room.
     blocked: bool,
-    /// The number of the next datagram; those that could not be sent have numbers too.
+    /// The number of the next datagram; datagrams that could not be sent have numbers too.
     next: u64,
-    /// Datagrams that were due when the flow ended and had not been sent.
+    /// Datagrams that were due when the flow ended and were not sent.
     unsent: u64,
     start_ns: Option<u64>,
-    /// The last send.
+    /// When the last datagram was sent.
     last_ns: Option<u64>,
     ended_ns: Option<u64>,
-    /// When the receiver learned the sender's count.
+    /// When the receiver got the sender's count.
     count_received_ns: Option<u64>,
 }
 
@@ -367,7 +369,7 @@ impl Conversation {
     }
 
     fn block(&mut self, poll: &Poll, index: usize) {
-        // The socket is open and watched, so the change cannot fail; the next turn would try again.
+        // The socket is open and watched; the change cannot fail, and the next turn would try again.
         self.blocked = poll.modify(&self.flow.socket, index as u64, Interest::ReadWrite).is_ok();
     }
 
@@ -408,11 +410,11 @@ impl Conversation {
     }
 }
 
-/// Tell the client of a flow that its socket is known here.
+/// Confirms to a flow's client that the server knows its socket.
 pub fn answer_hello(socket: &UdpSocket, hello: Header) {
     let mut answer = [0; HEADER_BYTES];
     Header { kind: HeaderKind::HelloAck, ..hello }.write(&mut answer);
-    // An answer that cannot be sent is like one that is lost: the client asks again.
+    // A response that cannot be sent counts like a lost one: the client asks again.
     let _ = socket.send(&answer);
 }
 
@@ -421,10 +423,10 @@ mod tests {
     use super::*;
 
     const LENGTH_NS: u64 = 1_000_000_000;
-    /// For one that its number ends, however late it began.
+    /// The span of flows that end by their number, however late they began.
     const LONG_NS: u64 = 60_000_000_000;
 
-    /// What one flow leaves that sends to a socket which nobody reads.
+    /// Returns the figures of one flow that sends to a socket which is never read.
     fn one_sender(work: DatagramWork) -> (Span, WorkerReport) {
         sender_after(work, 0)
     }
@@ -449,7 +451,7 @@ mod tests {
     fn a_paced_flow_of_n_lasts_n_gaps() {
         let (span, report) = one_sender(work(Some(100.0), Some(3)));
         assert_eq!(report.flows[0].sent_units, Some(3));
-        // Later only where this machine sent the last one later.
+        // Later only if this machine sent the last one later.
         let last_gap_ns = report.flows[0].end_ns.unwrap() - span.at_ns;
         assert!(last_gap_ns >= 30_000_000, "{last_gap_ns}");
     }
@@ -466,7 +468,7 @@ mod tests {
     fn a_flow_with_an_offset_sends_as_many_datagrams_later() {
         let (span, report) = sender_after(work(Some(4.0), None), 30_000_000);
         let (sent, unsent) = (report.flows[0].sent_units.unwrap(), report.flows[0].unsent_units.unwrap_or(0));
-        // Who may not run in the end leaves the last one unsent, and says so.
+        // A thread that could not run at the end leaves the last one unsent, and counts it.
         assert_eq!(sent + unsent, 4);
         assert!(report.flows[0].start_ns.is_none_or(|start_ns| start_ns >= span.at_ns + 30_000_000));
         assert_eq!(report.late.unwrap().count(), sent);

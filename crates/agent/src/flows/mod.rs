@@ -1,5 +1,5 @@
-//! Moving payload over open sockets. The same workers run on the client's and on the server's side of a session; what differs
-//! is which flows send. One worker is one thread with one poll.
+//! Transfer of payload over open sockets. The same workers run on the client's and on the server's side of a session;
+//! the sides differ in which flows send. One worker is one thread with one poll.
 
 pub mod account;
 pub mod answer;
@@ -30,35 +30,35 @@ pub enum Role {
 pub struct Span {
     /// First byte, ns.
     pub at_ns: u64,
-    /// Senders stop here, ns; receivers go on for what is under way.
+    /// Senders stop at this instant, ns; receivers continue while payload is in transit.
     pub end_ns: u64,
 }
 
-/// How long a receiver goes on in silence after its sender should have ended, ns.
+/// How long a receiver waits in silence after its sender should have ended, ns.
 pub const DRAIN_NS: u64 = 5_000_000_000;
 
-/// How long it goes on at most while something still comes: what lay in the sender's buffer may take its time, ns.
+/// The maximum time that a receiver waits while payload still arrives, ns: data in the sender's buffer may take long.
 pub const LONGEST_DRAIN_NS: u64 = 20_000_000_000;
 
-/// The longest that a worker sleeps before it looks at its stop flag again, ns.
+/// The longest sleep of a worker between checks of its stop flag, ns.
 pub const TURN_NS: u64 = 50_000_000;
 
-/// What a worker leaves.
+/// A worker's figures at its end.
 #[derive(Debug)]
 pub struct WorkerReport {
     /// One row per flow.
     pub flows: Vec<SideReport>,
-    /// What its thread cost.
+    /// The cost of its thread.
     pub thread: ThreadReport,
-    /// Sends that the socket refused to take at once.
+    /// Sends that the socket did not accept at once.
     pub pushback: u64,
     /// Failed operations by name.
     pub errors: BTreeMap<String, u64>,
-    /// From due to sent, of paced sends.
+    /// From due to sent, for paced sends.
     pub late: Option<Histogram>,
 }
 
-/// The 99th percentile over all workers' lateness, µs; `None` where nothing was paced.
+/// The 99th percentile of all workers' lateness, µs; `None` if no sends were paced.
 pub fn late_p99_us(workers: &[WorkerReport]) -> Option<f64> {
     let mut all: Option<Histogram> = None;
     for late in workers.iter().filter_map(|worker| worker.late.as_ref()) {
@@ -67,7 +67,7 @@ pub fn late_p99_us(workers: &[WorkerReport]) -> Option<f64> {
     all?.quantile_ns(0.99).map(|ns| ns as f64 / 1e3)
 }
 
-/// Deal items out to at most `threads` groups as evenly as it goes, in order; no group is empty.
+/// Distributes items evenly to at most `threads` groups, in order; no group is empty.
 pub fn deal_out<T>(items: Vec<T>, threads: u32) -> Vec<Vec<T>> {
     let groups = (threads.max(1) as usize).min(items.len().max(1));
     let mut dealt: Vec<Vec<T>> = (0..groups).map(|_| Vec::new()).collect();
@@ -77,12 +77,12 @@ pub fn deal_out<T>(items: Vec<T>, threads: u32) -> Vec<Vec<T>> {
     dealt
 }
 
-/// Counters for `count` flows.
+/// Returns counters for `count` flows.
 pub fn counters(count: u32) -> Vec<Arc<FlowCounters>> {
     (0..count).map(|_| Arc::new(FlowCounters::default())).collect()
 }
 
-/// Count one failure by name.
+/// Counts one failure by name.
 pub fn count_error(errors: &mut BTreeMap<String, u64>, name: &str) {
     match errors.get_mut(name) {
         Some(count) => *count += 1,
@@ -92,7 +92,7 @@ pub fn count_error(errors: &mut BTreeMap<String, u64>, name: &str) {
     }
 }
 
-/// The flows of a direction in their order: upward ones first; `both` has each flow once up and once down.
+/// Returns the direction of each flow, upward ones first; with `both` each flow exists once up and once down.
 pub fn planned_directions(direction: Direction, flows: u32) -> Vec<Direction> {
     let both: &[Direction] = match direction {
         Direction::Up => &[Direction::Up],

@@ -1,4 +1,4 @@
-//! Bulk TCP: senders write blocks until the end of the span, receivers read until the sender's end of stream.
+//! Bulk TCP: senders write blocks until the end of the span, and receivers read until the end of the stream.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
@@ -22,26 +22,26 @@ use crate::metering::{FlowCounters, ThreadMeter};
 pub struct StreamFlow {
     /// Its number within the session.
     pub id: u32,
-    /// Open and introduced.
+    /// Open, and introduced to the session.
     pub socket: TcpStream,
-    /// Which way its payload goes.
+    /// The direction of its payload.
     pub role: Role,
-    /// What the reporter reads.
+    /// Counters that the reporter reads.
     pub counters: Arc<FlowCounters>,
 }
 
-/// What all flows of a worker do.
+/// The parameters that all flows of a worker share.
 #[derive(Clone, Copy, Debug)]
 pub struct StreamWork {
     /// Bytes per call.
     pub block_bytes: usize,
-    /// How senders keep a rate; as fast as the socket takes it where absent.
+    /// The pacing of senders; as fast as the socket accepts data if absent.
     pub paced: Option<PacedBlocks>,
     /// Time between TCP_INFO samples, ns.
     pub sample_ns: u64,
 }
 
-/// The blocks in which a flow of a given rate is sent.
+/// The blocks in which a flow with a rate is sent.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PacedBlocks {
     /// Bytes per block.
@@ -51,8 +51,8 @@ pub struct PacedBlocks {
 }
 
 impl PacedBlocks {
-    /// Blocks of at most `most_bytes`, and of no more than 10 ms' worth: larger ones would be bursts with silence between
-    /// them, not a rate. `None` where no schedule can keep the rate.
+    /// Returns blocks of at most `most_bytes`, and of at most 10 ms of the rate: larger blocks would be bursts with
+    /// pauses between them, not a rate. `None` if no schedule can keep the rate.
     pub fn new(rate_bps: u64, most_bytes: u32) -> Option<Self> {
         let block_bytes = (rate_bps / 800).min(most_bytes.into()).max(1);
         let pace = Pace::per_second(rate_bps as f64 / 8.0 / block_bytes as f64)?;
@@ -60,10 +60,10 @@ impl PacedBlocks {
     }
 }
 
-/// Calls per ready socket and turn, so that one fast flow does not starve the others of its thread.
+/// Calls per ready socket and turn, so that one fast flow does not delay the others of its thread.
 const CALLS_PER_TURN: usize = 16;
 
-/// Move payload until every flow has ended.
+/// Sends and receives until every flow has ended.
 pub fn drive(
     flows: Vec<StreamFlow>,
     work: StreamWork,
@@ -91,17 +91,17 @@ pub fn drive(
 struct Worker {
     flows: Vec<Connection>,
     poll: Poll,
-    /// Filled by each wait anew.
+    /// Filled again by each wait.
     ready: Vec<Ready>,
     block: Vec<u8>,
     work: StreamWork,
     span: Span,
     next_sample_ns: u64,
-    /// When the senders were ended, here or by the span at the peer.
+    /// When the senders ended, here or by the span on the peer.
     over_ns: Option<u64>,
     open: usize,
     errors: BTreeMap<String, u64>,
-    /// From a paced block's coming due to its first byte's being written.
+    /// From when a paced block was due until its first byte was written.
     late: Option<Histogram>,
 }
 
@@ -156,7 +156,8 @@ impl Worker {
         Ok(())
     }
 
-    /// Paced flows that have sent all that is due are not watched for room; those whose next block has come due are again.
+    /// A paced flow that has sent all due blocks is not watched for room; once its next block is due, it is watched
+    /// again.
     fn wake_paced(&mut self, now: u64) -> io::Result<u64> {
         let Some(PacedBlocks { pace, .. }) = self.work.paced else { return Ok(u64::MAX) };
         let mut next = u64::MAX;
@@ -199,14 +200,14 @@ impl Worker {
     fn end_senders(&mut self, ended_ns: u64) {
         for index in 0..self.flows.len() {
             if self.flows[index].open && self.flows[index].flow.role == Role::Send {
-                // Fails only when the peer has gone, which the peer's report tells.
+                // This fails only if the peer has closed the connection, which the peer's report shows.
                 let _ = self.flows[index].flow.socket.shutdown(Shutdown::Write);
                 self.close(index, ended_ns);
             }
         }
     }
 
-    /// Receivers wait for what is under way, but neither in silence nor for ever.
+    /// Receivers wait for payload in transit, but neither in silence nor without a limit.
     fn give_up_receivers(&mut self, now: u64, over_ns: u64, abandoned: bool) {
         for index in 0..self.flows.len() {
             let flow = &mut self.flows[index];
@@ -219,7 +220,7 @@ impl Worker {
         }
     }
 
-    /// `ended_ns`: when the flow stopped trying, which may be long after its last byte.
+    /// Closes a flow. `ended_ns` is when the flow stopped trying, which may be long after its last byte.
     fn close(&mut self, index: usize, ended_ns: u64) {
         let flow = &mut self.flows[index];
         flow.sample();
@@ -227,7 +228,7 @@ impl Worker {
         flow.ended_ns = Some(ended_ns);
         self.open -= 1;
         if !flow.resting {
-            // The descriptor is open, so this cannot fail; and if it did, `serve` ignores a closed flow.
+            // The descriptor is open, so this cannot fail; and `serve` ignores a closed flow.
             let _ = self.poll.remove(&flow.flow.socket);
         }
     }
@@ -241,14 +242,14 @@ enum Progress {
 struct Connection {
     flow: StreamFlow,
     open: bool,
-    /// Not watched: a paced flow whose next block is not due yet.
+    /// Whether it is not watched: a paced flow whose next block is not due yet.
     resting: bool,
     send_buffer: SendBuffer,
-    /// Whole blocks sent, and bytes sent of the next one.
+    /// Complete blocks sent, and bytes sent of the next one.
     blocks: u64,
     partial: usize,
     start_ns: Option<u64>,
-    /// The last byte.
+    /// When the last byte was sent or received.
     last_ns: Option<u64>,
     ended_ns: Option<u64>,
     kernel: KernelView,
@@ -280,7 +281,7 @@ impl Connection {
         Ok(Progress::More)
     }
 
-    /// As far as blocks are due; then the flow rests.
+    /// Sends the blocks that are due; then the flow rests.
     fn send_due(
         &mut self,
         block: &[u8],
@@ -309,7 +310,7 @@ impl Connection {
         Ok(Progress::More)
     }
 
-    /// One call; returns whether there was room.
+    /// Writes once; returns whether there was room.
     fn write(&mut self, rest: &[u8], now: u64) -> io::Result<bool> {
         let written = match self.flow.socket.write(rest) {
             Ok(written) => written,
@@ -343,7 +344,7 @@ impl Connection {
         Ok(Progress::More)
     }
 
-    /// The connection is older than the test: what it sent again before is not the test's.
+    /// Stores the retransmissions so far: the connection is older than the test, and they do not belong to it.
     fn begin(&mut self) {
         if self.flow.role == Role::Send {
             self.kernel.before = net::tcp_info(&self.flow.socket).ok().map(|info| info.retransmits.into());
@@ -376,8 +377,8 @@ impl Connection {
     }
 }
 
-/// Whether a paced flow's socket has room. While it is full a block waits for the path or the receiver; late by the
-/// sender's own doing it is only from the moment that there was room again.
+/// Whether a paced flow's socket has room. While it is full, a block waits for the path or the receiver; the sender
+/// itself is late only from the moment when there was room again.
 #[derive(Default)]
 struct SendBuffer {
     full: bool,
@@ -400,7 +401,7 @@ impl SendBuffer {
     }
 }
 
-/// What the kernel tells of a sending connection, sampled; times in µs, retransmits since the connection began.
+/// Samples of the kernel's figures of a sending connection; times in µs, retransmissions since the connection began.
 #[derive(Default)]
 struct KernelView {
     rtt_sum_us: u64,
@@ -450,7 +451,7 @@ mod tests {
 
     #[test]
     fn a_stall_that_lasts_to_the_end_belongs_to_the_flow() {
-        // Nobody reads: the sender is stuck as soon as the buffers are full.
+        // The receiver never reads: the sender blocks as soon as the buffers are full.
         for paced in [None, PacedBlocks::new(80_000_000_000, 1 << 16)] {
             let (near, _far) = pair();
             let (span, report) = one_sender(near, paced, 1_000_000_000);
@@ -489,7 +490,7 @@ mod tests {
         send_buffer.filled();
         send_buffer.drained(400);
         assert_eq!((send_buffer.late_ns(410, 200), send_buffer.late_ns(450, 440)), (10, 10));
-        // It woke for another reason: there was room all the time.
+        // It woke up for another reason: there was room all the time.
         send_buffer.drained(900);
         assert_eq!(send_buffer.late_ns(910, 450), 460);
     }

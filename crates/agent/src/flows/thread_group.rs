@@ -1,4 +1,4 @@
-//! The threads of one task or session: started together, asked whether they are done, joined.
+//! The threads of one task or session: they start together, report whether they have ended, and are joined.
 
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,17 +8,18 @@ use std::thread::JoinHandle;
 use super::{Role, WorkerReport};
 use crate::control_signal::ControlSignal;
 
-/// What one thread runs.
+/// The function that one thread runs.
 pub type Worker = Box<dyn FnOnce(&ControlSignal) -> io::Result<WorkerReport> + Send>;
 
-/// Running workers. Senders and receivers are never on one thread: each side's receivers wait for the other's count.
+/// Running workers. Senders and receivers never share a thread: each side's receivers wait for the other side's
+/// count.
 pub struct ThreadGroup {
     threads: Vec<JoinHandle<io::Result<WorkerReport>>>,
     sending: Arc<AtomicUsize>,
     running: Arc<AtomicUsize>,
 }
 
-/// Counts its worker as done when dropped: also when the worker panics.
+/// Counts its worker as ended when dropped, even if the worker panics.
 struct DoneGuard<F: Fn()> {
     sending: Option<Arc<AtomicUsize>>,
     running: Arc<AtomicUsize>,
@@ -36,7 +37,7 @@ impl<F: Fn()> Drop for DoneGuard<F> {
 }
 
 impl ThreadGroup {
-    /// Start every worker; `wake` is called whenever one has ended. Where a thread cannot be had, those that run already
+    /// Starts every worker; `wake` is called whenever one has ended. If a thread cannot be created, the running ones
     /// are stopped and joined.
     pub fn start(
         workers: Vec<(Role, Worker)>,
@@ -79,12 +80,12 @@ impl ThreadGroup {
         self.running.load(Ordering::Acquire) == 0
     }
 
-    /// Wait for all; the first error wins.
+    /// Waits for all threads; returns the first error.
     pub fn join(self) -> io::Result<Vec<WorkerReport>> {
         let join = |thread: JoinHandle<io::Result<WorkerReport>>| {
             thread.join().unwrap_or_else(|_| Err(io::Error::other("a worker thread panicked")))
         };
-        // Every thread is joined before an error is returned: none outlives its task.
+        // Every thread is joined before an error is returned: no thread outlives its task.
         let reports: Vec<_> = self.threads.into_iter().map(join).collect();
         reports.into_iter().collect()
     }

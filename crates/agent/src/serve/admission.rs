@@ -1,5 +1,6 @@
-//! What a client may ask of a session listener: limits of time, flows, rate and memory, of all and of each peer, and why a request is
-//! refused. A peer is an IPv4 address, or an IPv6 network of 64 bits, since a host has all of such a network's addresses.
+//! The admission of sessions: limits of time, flows, rate and memory, of all sessions and of each peer, and the
+//! reason for a refusal. A peer is an IPv4 address, or an IPv6 network of 64 bits, because a host owns all addresses
+//! of such a network.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -14,28 +15,28 @@ use crate::flows::datagram;
 use crate::flows::stream::PacedBlocks;
 use crate::locking::lock;
 
-/// What clients may ask for.
+/// The limits of sessions.
 #[derive(Clone, Debug)]
 pub struct Limits {
     /// The longest test, ms.
     pub longest_ms: u64,
-    /// The most flows of one session in each direction.
+    /// The maximum number of flows of one session in each direction.
     pub most_flows: u32,
-    /// What all sessions of one peer may take up.
+    /// The limits of all sessions of one peer together.
     pub per_peer: PeerLimits,
 }
 
 const LARGEST_BLOCK_BYTES: u32 = 16 << 20;
 const LARGEST_DATAGRAM_BYTES: u32 = 65_507;
-/// Sessions at once: a bound on our threads.
+/// The maximum number of sessions at once: a bound on the server's threads.
 const MOST_SESSIONS: u32 = 1024;
-/// What the buffers of all sessions together may take, and those of one peer, bytes.
+/// The maximum memory of the buffers of all sessions together, and of one peer's, bytes.
 const MOST_MEMORY_BYTES: u64 = 1 << 30;
 const MOST_PEER_MEMORY_BYTES: u64 = 512 << 20;
-/// What a flow takes besides its thread's buffers, bytes: above all the window of a datagram receiver.
+/// The memory of a flow in addition to its thread's buffers, bytes: mostly the window of a datagram receiver.
 const FLOW_BYTES: u64 = 40 << 10;
 
-/// The peer that an address belongs to.
+/// Returns the peer to which an address belongs.
 pub fn peer_of(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => {
@@ -46,7 +47,7 @@ pub fn peer_of(address: IpAddr) -> IpAddr {
     }
 }
 
-/// What sessions have taken up, all together and each peer's; a peer that has none is forgotten.
+/// The resources in use, by all sessions and by each peer; a peer without sessions is removed.
 #[derive(Debug, Default)]
 pub struct Occupancy {
     taken: Mutex<Taken>,
@@ -65,7 +66,7 @@ struct Amount {
     bytes: u64,
 }
 
-/// What one session has taken up; given back when this is dropped.
+/// The resources of one session; returned when this is dropped.
 #[derive(Debug)]
 pub struct Share {
     occupancy: Arc<Occupancy>,
@@ -102,7 +103,7 @@ impl Amount {
     }
 }
 
-/// Grant what is asked for from this address, or say why not.
+/// Grants a request from this address, or returns the reason for its refusal.
 pub fn admit(open: &Open, limits: &Limits, client: IpAddr, occupancy: &Arc<Occupancy>) -> Result<Share, Refusal> {
     check(open, limits)?;
     let peer = peer_of(client);
@@ -132,7 +133,7 @@ pub fn admit(open: &Open, limits: &Limits, client: IpAddr, occupancy: &Arc<Occup
     Ok(Share { occupancy: Arc::clone(occupancy), peer, amount })
 }
 
-/// Flows of both directions.
+/// Returns the number of flows in both directions.
 fn flows(open: &Open) -> u64 {
     u64::from(open.flows) * ways(open)
 }
@@ -145,7 +146,8 @@ fn ways(open: &Open) -> u64 {
     }
 }
 
-/// Payload that a session asks for over all of its flows, bit/s; `None` where it has no end. Request-response asks for none.
+/// The payload rate that a session requests for all of its flows, bit/s; `None` if it is unlimited. Request-response
+/// requests none.
 fn asked_bps(open: &Open) -> Option<f64> {
     let per_flow = match open.work {
         Work::Tcp { rate_bps, .. } => rate_bps? as f64,
@@ -155,7 +157,8 @@ fn asked_bps(open: &Open) -> Option<f64> {
     Some(per_flow * flows(open) as f64)
 }
 
-/// Threads that serve a session: the client asks, but more than there are CPUs would only disturb each other.
+/// Threads that serve a session: the client's number, but no more than there are CPUs, because more would only slow
+/// each other down.
 pub fn threads(open: &Open) -> u32 {
     let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     open.threads.clamp(1, u32::try_from(cpus).unwrap_or(u32::MAX))
@@ -228,7 +231,7 @@ fn check_rate(open: &Open, limits: &Limits) -> Result<(), Refusal> {
     Err(refusal("too_fast", message))
 }
 
-/// The kernel loads what is asked for by name where root asks: a client chooses among what is there.
+/// The kernel may load a congestion control by name for root; a client may only select one that is available.
 fn check_congestion(open: &Open) -> Result<(), Refusal> {
     let Some(name) = &open.congestion else { return Ok(()) };
     let available = net::available_congestion();
@@ -311,7 +314,7 @@ mod tests {
         let _second = admitted(&open(TCP), &limits, ONE, &occupancy).unwrap();
         let _third = admitted(&open(TCP), &limits, ONE, &occupancy).unwrap();
         assert_eq!(admitted(&open(TCP), &limits, ONE, &occupancy).unwrap_err(), "too_many_sessions");
-        assert!(admitted(&both, &limits, OTHER, &occupancy).is_ok(), "another peer has its own share");
+        assert!(admitted(&both, &limits, OTHER, &occupancy).is_ok(), "the limits count each peer separately");
         drop(first);
         assert!(admitted(&both, &limits, ONE, &occupancy).is_ok());
     }
@@ -334,7 +337,7 @@ mod tests {
         assert_eq!(code(&tcp(Some(500_000), 2)), "granted");
         assert_eq!(code(&tcp(Some(500_001), 2)), "too_fast");
         assert_eq!(code(&Open { direction: Direction::Both, ..tcp(Some(500_000), 2) }), "too_fast");
-        assert_eq!(code(&tcp(None, 1)), "too_fast", "as fast as it goes has no end");
+        assert_eq!(code(&tcp(None, 1)), "too_fast", "as fast as possible is unlimited");
         assert_eq!((code(&udp(Some(100.0))), code(&udp(Some(100.1)))), ("granted".to_owned(), "too_fast".to_owned()));
         assert_eq!(code(&udp(None)), "too_fast");
     }

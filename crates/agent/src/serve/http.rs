@@ -1,7 +1,7 @@
-//! The HTTP responder: threads that accept for themselves, each with a loop over its connections, by io_uring or, where
-//! that is missing, by epoll. Owns how many threads and connections there are; what is answered is
-//! `leadline_http::ServerConnection`'s business. Refuses connections beyond a number, and parts from those that fall
-//! silent, so that a peer cannot use up the host's descriptors.
+//! The HTTP responder: threads that each accept connections and run a loop over them, over io_uring, or over epoll if
+//! io_uring is not available. Owns the numbers of threads and connections; `leadline_http::ServerConnection` makes
+//! the responses. Refuses connections beyond a limit, and closes silent ones, so that a peer cannot use up the host's
+//! descriptors.
 
 mod balancer;
 mod epoll;
@@ -35,46 +35,46 @@ use self::uring::UringWorker;
 use self::worker::{Listener, WorkerContext};
 use crate::control_signal::ControlSignal;
 
-/// More threads than this find nothing to do that the rest of the host would not rather do.
+/// The maximum number of threads: more would only take CPU time from the rest of the host.
 const MOST_THREADS: usize = 16;
-/// What a thread has room for beside its even share of the connections, since shares are only nearly even.
+/// A thread's room for connections beyond its even share, because shares are only roughly even.
 const SPARE_CONNECTIONS: usize = 1024;
-/// A ring for fewer connections than this is none.
+/// The minimum number of connections of a ring; a smaller ring is not used.
 const LEAST_CONNECTIONS: usize = 256;
 
-/// What a responder is to do, and where.
+/// The configuration of a responder.
 pub struct Service {
     /// Listeners for plain HTTP.
     pub plain: Vec<TcpListener>,
     /// Listeners for HTTP over TLS, which need `tls`.
     pub secure: Vec<TcpListener>,
-    /// Who it is over TLS.
+    /// Its identity over TLS.
     pub tls: Option<ServerTls>,
-    /// The answer to requests that ask for nothing else.
+    /// The default response.
     pub behaviour: Behaviour,
-    /// When all of it stands still.
+    /// The stalls of the whole responder.
     pub stalls: Option<Stalls>,
-    /// Threads; one per CPU that it may use where absent.
+    /// Threads; one per CPU that it may use if absent.
     pub threads: Option<u32>,
-    /// Connections that one peer may have open.
+    /// The maximum number of open connections of one peer.
     pub most_per_peer: usize,
 }
 
 #[cfg(test)]
 impl Service {
-    /// The default answer, on these.
+    /// Returns a service with the default response on these listeners.
     pub fn on(plain: Vec<TcpListener>) -> Self {
         let (secure, tls, stalls, threads) = Default::default();
         Self { plain, secure, tls, behaviour: Behaviour::default(), stalls, threads, most_per_peer: LIMITS.per_peer }
     }
 }
 
-/// Answer until it is signalled to stop; returns at once.
+/// Answers requests until the signal stops it; returns at once.
 pub fn listen(service: Service, signal: &Arc<ControlSignal>) -> io::Result<()> {
     listen_within(Limits { per_peer: service.most_per_peer, ..LIMITS }, Engine::Best, service, signal)
 }
 
-/// What moves the bytes.
+/// The kernel interface for sockets.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Engine {
     /// io_uring if the kernel allows it.
@@ -110,8 +110,8 @@ fn listen_within(limits: Limits, engine: Engine, service: Service, signal: &Arc<
                 Some(ring) => UringWorker::new(context, ring, connections).and_then(UringWorker::run),
                 None => EpollWorker::new(context).and_then(EpollWorker::run),
             };
-            // A loop that fails leaves nothing to serve with: its clients see their connections close, and the other threads serve
-            // those that come.
+            // A loop that fails cannot serve: its clients' connections are closed, and the other threads serve new
+            // ones.
             if let Err(error) = served {
                 balancer.retire(own);
                 error!(thread = own, %error, "a thread of the HTTP responder has ended");
@@ -141,7 +141,7 @@ fn worker_context(
     Ok(WorkerContext { own, listeners, wake_socket, balancer, signal, responder, tls, limits })
 }
 
-/// A ring for each thread and how many connections it is for, or the reason why there is none.
+/// Returns a ring for each thread and its number of connections, or the reason why there is none.
 fn rings(engine: Engine, threads: usize, listeners: usize, wanted: usize) -> io::Result<(Vec<Ring>, usize)> {
     if engine != Engine::Best {
         return Err(io::Error::new(io::ErrorKind::Unsupported, "not asked for"));
@@ -150,7 +150,7 @@ fn rings(engine: Engine, threads: usize, listeners: usize, wanted: usize) -> io:
     loop {
         match (0..threads).map(|_| uring::ring(listeners, connections)).collect::<io::Result<Vec<_>>>() {
             Ok(rings) => return Ok((rings, connections)),
-            // A ring may have no more slots than its process may have descriptors.
+            // A ring cannot have more slots than its process may have descriptors.
             Err(error) if is_exhausted(&error) && connections / 2 >= LEAST_CONNECTIONS => connections /= 2,
             Err(error) => return Err(error),
         }
@@ -161,7 +161,7 @@ fn is_exhausted(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENOMEM))
 }
 
-/// An error's text that needs no escapes in JSON.
+/// Returns an error's text without characters that JSON escapes.
 fn plain_text(error: &io::Error) -> String {
     error.to_string().replace(['"', '\\'], "'")
 }

@@ -1,6 +1,7 @@
-//! The session port's listener. Connections introduce themselves here, all on one thread and for a bounded time and number: what is
-//! garbage, half open or slow costs a descriptor for a while and no thread. A granted session gets its threads; a data flow
-//! is handed to the session whose token it knows, and a UDP flow only once its client has shown that it is at its address.
+//! The listener on the session port. One thread reads the introductions of all new connections, with limits of time
+//! and number: a malformed, half-open or slow connection costs a descriptor for a while and no thread. A granted
+//! session gets its own threads. A data flow goes to the session with its token, and a UDP flow only after its client
+//! has proven its address.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -22,19 +23,19 @@ use crate::control_signal::ControlSignal;
 use crate::flows::datagram::answer_hello;
 use crate::locking::lock;
 
-/// Connections at once that have not introduced themselves, all together and of one peer.
+/// The maximum number of connections without an introduction at once, in total and per peer.
 const MOST_PENDING: usize = 2048;
 const MOST_PENDING_OF_PEER: usize = 512;
-/// Connections, and datagrams, that are taken before the other kind has its turn.
+/// Connections, or datagrams, that are accepted before the other kind.
 const PER_ROUND: usize = 256;
 const LISTEN_POLL_NS: u64 = 100_000_000;
-/// Rest when there is no descriptor left for a new connection.
+/// The pause when no descriptor is left for a new connection.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(20);
 
 const LISTENER: u64 = 0;
 const DATAGRAMS: u64 = 1;
 
-/// Accept until it is signalled to stop; the thread has closed the port when it ends.
+/// Accepts until the signal stops it; the thread has closed the port when it ends.
 pub fn listen(
     listener: TcpListener,
     socket: UdpSocket,
@@ -59,7 +60,7 @@ struct SessionListener {
     shared: Arc<ServerShared>,
     signal: Arc<ControlSignal>,
     poll: Poll,
-    /// By their token in the poll.
+    /// Pending connections, by their token in the poll.
     pending: PendingTable<PendingConnection>,
 }
 
@@ -112,7 +113,7 @@ impl SessionListener {
     }
 
     fn receive(&mut self, token: u64) {
-        // One that had to make room may still be among the ready ones.
+        // An evicted connection may still be among the ready ones.
         let Some(connection) = self.pending.find(token) else { return };
         let opened = connection.receive(self.shared.key.as_ref());
         if matches!(opened, Ok(Opened::Incomplete)) {
@@ -122,7 +123,7 @@ impl SessionListener {
         let Ok(client) = stream.peer_addr() else { return };
         match opened {
             Ok(Opened::Request(request)) => {
-                // Fails when the client has gone already.
+                // This fails if the client has closed the connection.
                 let _ = self.poll.remove(&stream).and_then(|()| self.open_session(stream, client, *request));
             }
             Ok(Opened::Refused(refusal)) => {
@@ -133,7 +134,7 @@ impl SessionListener {
             Ok(Opened::Flow(header)) => {
                 let session = lock(&self.shared.sessions).get(&header.token).map(|entry| entry.inbox.clone());
                 if let (Some(session), Ok(())) = (session, self.poll.remove(&stream)) {
-                    // A session that has no room for it did not ask for it.
+                    // If the session's inbox is full, the client did not announce the flow.
                     let _ = session.try_send(SessionInput::Stream(header.flow, stream));
                 }
             }
@@ -142,7 +143,8 @@ impl SessionListener {
         }
     }
 
-    /// A TCP connection cannot be made from a forged address: datagrams of the session may come from there too.
+    /// Records a proven address: a TCP connection cannot be opened from a forged one, so datagrams of the session may
+    /// come from it too.
     fn note_address(&self, header: Header, client: SocketAddr) {
         if let Some(entry) = lock(&self.shared.sessions).get_mut(&header.token) {
             if entry.addresses.len() < entry.most_addresses && !entry.addresses.contains(&client.ip()) {
@@ -162,23 +164,23 @@ impl SessionListener {
         let (shared, signal) = (Arc::clone(&self.shared), Arc::clone(&self.signal));
         std::thread::Builder::new().name("session".into()).spawn(move || {
             let _share = share;
-            // A client that breaks off or talks nonsense is not our failure; its session just ends.
+            // A client that disconnects or sends garbage is not an error of the server; its session ends.
             let _ = session::run(control, client, request, &shared, &signal);
         })?;
         Ok(())
     }
 }
 
-/// Hand flows that say hello to their session, each with a socket of its own. A source address is easily forged: what comes from an
-/// address that the session has not shown to be its own is not answered at all, and from there only what returns a nonce gets more
-/// than that nonce, in a packet that is no longer than its own.
+/// Passes UDP flows to their session, each with its own socket. A source address is easily forged. A datagram from an
+/// unproven address is not answered at all; from a proven address, only a sender that returns a nonce gets more than
+/// this nonce, in a packet no longer than its own.
 fn accept_datagrams(listener: &UdpSocket, shared: &ServerShared) {
     let mut packet = [0; HEADER_BYTES];
     for _ in 0..PER_ROUND {
         let (read, client) = match listener.recv_from(&mut packet) {
             Ok(received) => received,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-            // Refusals of earlier answers are reported here; they say nothing about the next packet.
+            // The error belongs to an earlier response, not to the next packet.
             Err(_) => continue,
         };
         let Ok(hello @ Header { kind: HeaderKind::Hello, .. }) = Header::parse(&packet[..read]) else { continue };
@@ -189,14 +191,15 @@ fn accept_datagrams(listener: &UdpSocket, shared: &ServerShared) {
         let Some(session) = session else { continue };
         if let HelloAnswer::Challenge(challenge) = shared.check.handle_hello(&hello, client) {
             challenge.write(&mut packet);
-            // One that cannot be sent is like one that is lost: the client asks again.
+            // A response that cannot be sent counts like a lost one: the client asks again.
             let _ = listener.send_to(&packet, client);
             continue;
         }
         let socket = listener.local_addr().and_then(|local| net::udp_socket(local, Some(client), true));
         if let Ok(socket) = socket {
             answer_hello(&socket, hello);
-            // A session that has just ended needs no flows, and a full one did not ask for so many.
+            // A session that has just ended needs no flows, and if its inbox is full, the client did not announce the
+            // flow.
             let _ = session.try_send(SessionInput::Datagram(hello.flow, socket));
         }
     }

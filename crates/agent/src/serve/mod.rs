@@ -1,4 +1,4 @@
-//! Answering load: the session listener (tcp, udp, rr) and the HTTP responder, on the addresses that were asked for.
+//! The servers of load: the session listener (tcp, udp, rr) and the HTTP responder, on the requested addresses.
 
 mod admission;
 pub mod http;
@@ -19,10 +19,10 @@ use crate::control_signal::ControlSignal;
 use crate::events::{input_error, system_error};
 use crate::keys;
 
-/// How many ports are tried where any will do and there are several addresses.
+/// How many ports are tried if any port will do and there are several addresses.
 const ANY_PORT_ATTEMPTS: usize = 16;
 
-/// Listeners that run until they are signalled to stop.
+/// Listeners that run until the signal stops them.
 pub struct Server {
     /// The session port, as bound.
     pub port: Option<u16>,
@@ -34,7 +34,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Wait, once it was signalled to stop, until the session port is free again.
+    /// Waits, after the stop signal, until the session port is free again.
     pub fn join(self) {
         for listener in self.listeners {
             let _ = listener.join();
@@ -42,7 +42,7 @@ impl Server {
     }
 }
 
-/// Bind every listener, or none: an address that is taken is named.
+/// Binds every listener, or none; the error names an address that is in use.
 pub fn start(spec: &ServeSpec, signal: &Arc<ControlSignal>) -> Result<Server, ErrorReport> {
     let addresses = spec.bind.iter().map(|text| parse_address(text)).collect::<Result<Vec<_>, _>>()?;
     if addresses.is_empty() || (spec.port.is_none() && spec.http_port.is_none() && spec.https_port.is_none()) {
@@ -74,8 +74,8 @@ fn parse_address(text: &str) -> Result<IpAddr, ErrorReport> {
     text.parse().map_err(|_| input_error("bad_address", format!("bind: {text} is not an IP address")))
 }
 
-/// The same port of every address. Where any will do (0), what the first address has free another may not: then it is
-/// the next one's turn.
+/// Opens the same port on every address. For port 0, a port that is free on the first address may be in use on
+/// another; then the next port is tried.
 fn on_one_port<T>(
     addresses: &[IpAddr],
     wanted: Option<u16>,
@@ -106,7 +106,7 @@ fn bind_tcp(at: SocketAddr) -> Result<TcpListener, ErrorReport> {
     net::listen_tcp(at).map_err(|error| system_error(&format!("listening on TCP {at}"), &error))
 }
 
-/// TCP and UDP on the same port.
+/// Binds TCP and UDP on the same port.
 fn bind_both(at: SocketAddr) -> Result<(TcpListener, UdpSocket), ErrorReport> {
     let listener = bind_tcp(at)?;
     let at = listener.local_addr().unwrap_or(at);
@@ -126,7 +126,7 @@ mod tests {
         let addresses = ["127.0.0.1", "127.0.0.2"].map(|text| parse_address(text).unwrap());
         let (asked, held) = (RefCell::new(Vec::new()), RefCell::new(Vec::new()));
         let bind = |at: SocketAddr| {
-            // Of the first port, the second address is somebody else's.
+            // On the first port, the second address is in use.
             if asked.borrow().len() == 1 {
                 held.borrow_mut().push(bind_tcp(at)?);
             }
@@ -139,6 +139,6 @@ mod tests {
         assert!(ports.eq([port, port]) && asked.len() == 4 && asked[1] == held[0].local_addr().unwrap());
 
         let refused = on_one_port(&addresses, Some(asked[1].port()), bind_tcp, |listener| listener).err();
-        assert_eq!(refused.unwrap().code, "address_in_use", "one that was asked for");
+        assert_eq!(refused.unwrap().code, "address_in_use", "a requested port");
     }
 }

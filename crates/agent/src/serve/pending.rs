@@ -1,5 +1,6 @@
-//! Connections to the session port that have not yet said what they are. Their number is bounded, all together and for each peer: where
-//! there is no room, the oldest one of the peer that has most goes, so that a peer that fills the place displaces only its own.
+//! Connections to the session port without an introduction. Their number is limited, in total and per peer. If there
+//! is no room, the oldest connection of the peer with the most is dropped, so that a peer with many connections
+//! displaces only its own.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Read, Write};
@@ -12,7 +13,7 @@ use leadline_transport::{
 
 use crate::keys;
 
-/// Connections that wait, by their number, which grows: the oldest comes first.
+/// Pending connections by number; numbers increase, so that the oldest comes first.
 #[derive(Debug)]
 pub struct PendingTable<C> {
     entries: BTreeMap<u64, (IpAddr, C)>,
@@ -23,13 +24,13 @@ pub struct PendingTable<C> {
 }
 
 impl<C> PendingTable<C> {
-    /// None yet; the first gets the number `first`.
+    /// Returns an empty table; the first connection gets the number `first`.
     pub fn new(first: u64, most: usize, most_per_peer: usize) -> Self {
         let (entries, by_peer) = Default::default();
         Self { entries, by_peer, next: first, most, most_per_peer: most_per_peer.max(1) }
     }
 
-    /// Takes one of this peer, and drops another one where there is no room; returns its number.
+    /// Inserts a connection of this peer, and drops another one if there is no room; returns its number.
     pub fn insert(&mut self, peer: IpAddr, connection: C) -> u64 {
         if self.by_peer.get(&peer).is_some_and(|count| *count >= self.most_per_peer) {
             self.drop_oldest_of(peer);
@@ -43,19 +44,19 @@ impl<C> PendingTable<C> {
         number
     }
 
-    /// Drops the oldest one of the peer that has most.
+    /// Drops the oldest connection of the peer with the most.
     pub fn evict_one(&mut self) {
         if let Some((&peer, _)) = self.by_peer.iter().max_by_key(|(_, count)| **count) {
             self.drop_oldest_of(peer);
         }
     }
 
-    /// The one of this number, unless it had to make room.
+    /// Returns the connection with this number, unless it was dropped.
     pub fn find(&mut self, number: u64) -> Option<&mut C> {
         self.entries.get_mut(&number).map(|(_, connection)| connection)
     }
 
-    /// Takes one out.
+    /// Removes and returns a connection.
     pub fn remove(&mut self, number: u64) -> Option<C> {
         let (peer, connection) = self.entries.remove(&number)?;
         if let Some(count) = self.by_peer.get_mut(&peer) {
@@ -67,7 +68,7 @@ impl<C> PendingTable<C> {
         Some(connection)
     }
 
-    /// The one that waits longest.
+    /// Returns the oldest connection.
     pub fn oldest(&self) -> Option<(u64, &C)> {
         self.entries.first_key_value().map(|(number, (_, connection))| (*number, connection))
     }
@@ -78,40 +79,40 @@ impl<C> PendingTable<C> {
     }
 }
 
-/// One such connection.
+/// A connection without an introduction.
 pub struct PendingConnection {
-    /// Non-blocking.
+    /// The non-blocking socket.
     pub stream: TcpStream,
-    /// When it came, ns.
+    /// When it was accepted, ns.
     pub since_ns: u64,
     first: [u8; HEADER_BYTES],
     length: usize,
-    /// Of a control connection whose request is being read.
+    /// The state of a control connection whose request is being read.
     opening: Option<Opening>,
 }
 
-/// What the first bytes of a connection say it is.
+/// The kind of a connection, by its first bytes.
 pub enum Opened {
-    /// Nothing yet.
+    /// Not known yet.
     Incomplete,
-    /// A control connection, whose client may ask.
+    /// A control connection with an authorized request.
     Request(Box<SessionRequest>),
-    /// A control connection, whose client may not.
+    /// A control connection with a refused request.
     Refused(Refusal),
-    /// A data flow, or a client that shows that it is at its address.
+    /// A data flow, or a client that proves its address.
     Flow(Header),
 }
 
 impl PendingConnection {
-    /// Of which nothing has been read.
+    /// Returns a connection of which nothing has been read.
     pub fn new(stream: TcpStream, since_ns: u64) -> Self {
         Self { stream, since_ns, first: [0; HEADER_BYTES], length: 0, opening: None }
     }
 
-    /// Reads on; an error ends the connection.
+    /// Reads further; an error ends the connection.
     pub fn receive(&mut self, key: Option<&SharedKey>) -> io::Result<Opened> {
         while self.opening.is_none() {
-            // Not a byte beyond what tells them apart: a flow's payload, or a request, may follow.
+            // Reads only the bytes that show the kind: a flow's payload, or a request, may follow.
             let wanted = if self.length < MAGIC.len() { MAGIC.len() } else { HEADER_BYTES };
             match read(&mut self.stream, &mut self.first[self.length..wanted])? {
                 None => return Ok(Opened::Incomplete),
@@ -148,12 +149,12 @@ impl PendingConnection {
     }
 }
 
-/// Sends a short message. The connection's buffer is empty, so the whole of it fits.
+/// Sends a short message. The connection's buffer is empty, so the whole message fits.
 pub fn send(stream: &mut TcpStream, message: &FromServer) -> io::Result<()> {
     stream.write_all(&encode_frame(message).map_err(io::Error::other)?)
 }
 
-/// `None` when nothing is there yet; the end of the stream is an error.
+/// Reads once; `None` if nothing has arrived. The end of the stream is an error.
 fn read(stream: &mut TcpStream, into: &mut [u8]) -> io::Result<Option<usize>> {
     loop {
         match stream.read(into) {
@@ -195,6 +196,6 @@ mod tests {
         assert!(table.find(modest).is_some() && table.find(third).is_some());
         assert_eq!(table.oldest().unwrap().0, modest);
         assert!(table.remove(modest).is_some() && table.remove(modest).is_none());
-        assert!(!table.by_peer.contains_key(&MODEST), "a peer that has none is forgotten");
+        assert!(!table.by_peer.contains_key(&MODEST), "a peer without connections is removed");
     }
 }

@@ -1,5 +1,5 @@
-//! One session at the server: the flows that arrive for it, and its life until the report. Everything that it waits for
-//! has a deadline, and its client's words are read no faster than they are dealt with.
+//! One session on the server: the flows that arrive for it, and its life until the report. Every wait has a deadline,
+//! and the client's messages are read only as fast as they are handled.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
@@ -30,23 +30,23 @@ use crate::flows::{counters, deal_out, planned_directions, Role, Span, LONGEST_D
 use crate::locking::lock;
 use crate::metering::FlowCounters;
 
-/// Time for a client to open its flows.
+/// The time limit for a client to open its flows.
 const SETUP_TIMEOUT: Duration = Duration::from_secs(30);
-/// Time for it to name the start: a plan's agents all prepare before any of them starts, so this may take as long as the
-/// slowest host; and how far off the start may lie.
+/// The time limit for the client to set the start: all agents of a plan prepare before any of them starts, so this
+/// may take as long as the slowest host. Also how far in the future the start may lie.
 const BEGIN_TIMEOUT: Duration = Duration::from_secs(300);
-/// How far back the start may lie where there is a rate to keep, ns: what was due since then is sent at once.
+/// How far in the past the start may lie if there is a rate to keep, ns: what was due since then is sent at once.
 const MOST_CATCH_UP_NS: u64 = 1_000_000_000;
-/// A client that takes nothing, or is silent, for this long has gone.
+/// A client that reads nothing, or is silent, for this long is gone.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 const PEER_TIMEOUT: Duration = Duration::from_secs(30);
-/// Time after the span and the longest drain for the client to end its session.
+/// The time limit, after the span and the longest drain, for the client to end its session.
 const END_NS: u64 = 15_000_000_000;
-/// Time for it to take its report.
+/// The time limit for the client to read its report.
 const REPORT_TIMEOUT: Duration = Duration::from_secs(2);
-/// How soon a session sees that its server has been stopped.
+/// How often a session checks whether its server has been stopped.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
-/// Messages that wait to be handled, besides the flows' arrivals; beyond this the control connection is not read.
+/// The maximum number of queued messages, apart from arriving flows; beyond this the control connection is not read.
 const MOST_QUEUED: usize = 256;
 
 struct Session {
@@ -56,9 +56,9 @@ struct Session {
     inputs: Receiver<SessionInput>,
     waker: SyncSender<SessionInput>,
     signal: Arc<ControlSignal>,
-    /// Payload that it may send, bit/s; any where absent.
+    /// The maximum payload rate, bit/s; unlimited if absent.
     most_bps: Option<u64>,
-    /// How long it waits for the next word or flow before the start.
+    /// How long it waits for the next message or flow before the start.
     idle: Duration,
 }
 
@@ -73,11 +73,11 @@ struct SessionFlow {
     id: u32,
     direction: Direction,
     counters: Arc<FlowCounters>,
-    /// The client's count of sent datagrams.
+    /// How many datagrams the client sent.
     expected: Arc<AtomicU64>,
 }
 
-/// From the granted request to the report.
+/// Runs a session from the granted request to the report.
 pub fn run(
     control: TcpStream,
     client: SocketAddr,
@@ -92,7 +92,7 @@ pub fn run(
     let accepted = request.accept(token);
     let SessionRequest { open, mut decoder, .. } = request;
     let (waker, inputs) = mpsc::sync_channel(MOST_QUEUED + 2 * open.flows as usize);
-    // Longest of a client's words is its end, with a number of up to 20 digits per flow.
+    // The client's longest message is its end, with a number of up to 20 digits per flow.
     decoder.set_limit((4096 + 24 * open.flows as usize).min(FRAME_LIMIT_BYTES));
     let reader = control.try_clone()?;
     let inbox = waker.clone();
@@ -100,7 +100,7 @@ pub fn run(
     std::thread::Builder::new()
         .name("session-reader".into())
         .spawn(move || forward_messages(reader, decoder, &inbox))?;
-    // A fleet's clients may have an address each.
+    // The clients of a fleet may each have a different address.
     let most_addresses = open.flows as usize + 1;
     let entry = SessionEntry { inbox: waker.clone(), addresses: vec![client.ip()], most_addresses };
     lock(&shared.sessions).insert(token, entry);
@@ -154,7 +154,7 @@ impl Session {
         let workers = self.workers(&served, arrived, span)?;
         let waker = self.waker.clone();
         let threads = ThreadGroup::start(workers, &self.signal, move || {
-            // Where there is no room the session is about to wake anyway.
+            // If there is no room, the session is about to wake up anyway.
             let _ = waker.try_send(SessionInput::WorkerDone);
         })?;
         let outcome = self.supervise(&served, &threads, span, server);
@@ -165,14 +165,14 @@ impl Session {
         outcome?;
         let Account { rows: flows, load, errors } = Account::of(reports);
         send(&mut self.control, &FromServer::Report { flows, load, errors })?;
-        // A close with words of the client's unread would be a reset, and the report lost on its way.
+        // A close with unread messages of the client would be a reset, and lose the report in transit.
         self.control.shutdown(std::net::Shutdown::Write)?;
         let deadline = Instant::now() + REPORT_TIMEOUT;
         while self.receive_until(deadline, server).is_ok() {}
         Ok(())
     }
 
-    /// Wait for every flow; clocks are compared meanwhile.
+    /// Waits for every flow; the clocks are compared meanwhile.
     fn await_flows(&mut self, count: usize, server: &ControlSignal) -> io::Result<Vec<FlowSocket>> {
         let deadline = Instant::now() + SETUP_TIMEOUT;
         let mut flows: Vec<Option<FlowSocket>> = (0..count).map(|_| None).collect();
@@ -209,7 +209,7 @@ impl Session {
                     let end_ns = at_ns.saturating_add(self.open.duration_ms.saturating_mul(1_000_000));
                     return Ok(Span { at_ns, end_ns: end_ns.min(u64::MAX / 2) });
                 }
-                // A hello that was sent again before its answer came through, or a flow too many.
+                // A hello that was repeated before its response arrived, or a flow too many.
                 SessionInput::Datagram(..) | SessionInput::Stream(..) | SessionInput::WorkerDone => {}
                 SessionInput::Message(..) | SessionInput::Closed => return Err(io::ErrorKind::InvalidData.into()),
             }
@@ -245,7 +245,7 @@ impl Session {
         match self.open.work {
             Work::Tcp { block_bytes, rate_bps } => {
                 let sample_ns = u64::from(self.open.interval_ms) * 1_000_000;
-                // The admission has seen that the rate can be kept.
+                // The admission has checked that the rate can be kept.
                 let paced = rate_bps.and_then(|rate| PacedBlocks::new(rate, block_bytes));
                 let work = StreamWork { block_bytes: block_bytes as usize, paced, sample_ns };
                 let flows = self.streams(served, arrived)?;
@@ -309,7 +309,7 @@ impl Session {
         Ok(flows)
     }
 
-    /// Report progress until the workers are done and the client has said its `end`.
+    /// Reports progress until the workers have ended and the client has sent its `end`.
     fn supervise(
         &mut self,
         served: &[SessionFlow],
@@ -322,12 +322,12 @@ impl Session {
         let is_rr = matches!(self.open.work, Work::Rr { .. });
         let latest_ns = span.end_ns + LONGEST_DRAIN_NS + END_NS;
         let mut tick = Instant::now() + interval;
-        // A client chooses its interval, which decides nothing here.
+        // The client sets its own interval; this check must not depend on it.
         let mut rate_check = Instant::now() + POLL_INTERVAL;
         let (mut ended, mut sent_reported) = (false, false);
         while !(threads.done() && ended) {
             match self.inputs.recv_timeout(tick.saturating_duration_since(Instant::now()).min(POLL_INTERVAL)) {
-                // What a stopped client has asked is still answered: its `end` tells when that is all.
+                // Requests of a stopped client are still answered: its `end` marks the last one.
                 Ok(SessionInput::Message(FromClient::Stop {}, _)) if is_rr => {}
                 Ok(SessionInput::Message(FromClient::Stop {}, _)) => self.signal.stop(),
                 Ok(SessionInput::Message(FromClient::End { sent_units }, _)) => {
@@ -372,8 +372,8 @@ impl Session {
 }
 
 impl Session {
-    /// Request-response names no rate: its client decides how often it asks. One that draws more than is allowed, after a second's
-    /// worth, loses its session by name.
+    /// Request-response states no rate: the client decides how often it asks. A client that exceeds the allowed rate
+    /// by more than a second's worth loses its session with an error.
     fn check_rate(&mut self, served: &[SessionFlow], span: Span) -> io::Result<()> {
         let Some(most_bps) = self.most_bps else { return Ok(()) };
         let elapsed_ns = u128::from(monotonic_ns().saturating_sub(span.at_ns)) + 1_000_000_000;
@@ -391,7 +391,7 @@ impl Session {
     }
 }
 
-/// How much later than the session a flow begins, ns. Downward ones have the last numbers.
+/// How much later than the session a flow begins, ns. Downward flows have the last numbers.
 fn offset_ns(open: &Open, pace: Pace, flow: u32) -> u64 {
     if open.takes_turns {
         pace.turn_ns(flow % open.flows.max(1), open.flows)
@@ -408,7 +408,7 @@ fn local_role(direction: Direction) -> Role {
     }
 }
 
-/// Groups of flows that send and groups that receive.
+/// Returns groups of flows that send and groups that receive.
 fn by_role<F>(flows: Vec<F>, threads: u32, role: impl Fn(&F) -> Role) -> Vec<(Role, Vec<F>)> {
     let (sending, receiving): (Vec<F>, Vec<F>) = flows.into_iter().partition(|flow| role(flow) == Role::Send);
     let sending = deal_out(sending, threads).into_iter().map(|group| (Role::Send, group));
@@ -416,7 +416,7 @@ fn by_role<F>(flows: Vec<F>, threads: u32, role: impl Fn(&F) -> Role) -> Vec<(Ro
     sending.chain(receiving).filter(|(_, group)| !group.is_empty()).collect()
 }
 
-/// A flow that comes again, or has a number beyond the session's, changes nothing.
+/// Stores a flow. A repeated flow, or one with a number beyond the session's, changes nothing.
 fn place(flows: &mut [Option<FlowSocket>], id: u32, arrived: FlowSocket) {
     if let Some(slot @ None) = flows.get_mut(id as usize) {
         *slot = Some(arrived);

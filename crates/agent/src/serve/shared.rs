@@ -1,4 +1,5 @@
-//! What the listeners and the sessions of one server share: limits, key, the sessions by token, and what they take up.
+//! The state that the listeners and the sessions of one server share: limits, key, the sessions by token, and their
+//! resources.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, TcpStream, UdpSocket};
@@ -12,34 +13,35 @@ use super::admission::{Limits, Occupancy};
 use crate::events::input_error;
 use crate::keys;
 
-/// What all listeners of one server share.
+/// The shared state of one server.
 #[derive(Debug)]
 pub struct ServerShared {
-    /// What clients may ask for.
+    /// The limits of sessions.
     pub limits: Limits,
     /// The sessions, by token.
     pub sessions: Mutex<HashMap<u64, SessionEntry>>,
-    /// What clients must know; nothing where absent.
+    /// The key that clients must know; none if absent.
     pub key: Option<SharedKey>,
-    /// The check that a client is at the address that it sends from.
+    /// Checks that a client owns the address from which it sends.
     pub check: AddressCheck,
-    /// What the sessions take up.
+    /// The resources of the sessions.
     pub occupancy: Arc<Occupancy>,
 }
 
-/// A session as the listeners know it.
+/// A session in the listeners' table.
 #[derive(Debug)]
 pub struct SessionEntry {
-    /// Where its data flows are handed in.
+    /// The channel for its data flows.
     pub inbox: SyncSender<SessionInput>,
-    /// From where its UDP flows may come: the control connection's address, and those from which a TCP connection named its token.
+    /// The addresses from which its UDP flows may come: the control connection's, and those from which a TCP
+    /// connection named its token.
     pub addresses: Vec<IpAddr>,
-    /// How many of these there may be.
+    /// The maximum number of these addresses.
     pub most_addresses: usize,
 }
 
 impl ServerShared {
-    /// Without sessions yet.
+    /// Returns the state without sessions.
     pub fn new(limits: Limits, key: Option<SharedKey>) -> Result<Self, ErrorReport> {
         let (sessions, occupancy) = Default::default();
         let check =
@@ -47,19 +49,19 @@ impl ServerShared {
         Ok(Self { limits, sessions, key, check, occupancy })
     }
 
-    /// How long a connection may be silent before it has introduced itself, ns.
+    /// How long a connection may be silent before its introduction, ns.
     pub fn idle_ns(&self) -> u64 {
         self.limits.per_peer.idle_ms.saturating_mul(1_000_000)
     }
 }
 
-/// What reaches a session, from its control connection and from the listeners.
+/// The input of a session, from its control connection and from the listeners.
 pub enum SessionInput {
     /// The client's message, and when it was read.
     Message(FromClient, u64),
-    /// A TCP flow of that number.
+    /// A TCP flow with this number.
     Stream(u32, TcpStream),
-    /// A UDP flow of that number.
+    /// A UDP flow with this number.
     Datagram(u32, UdpSocket),
     /// A worker has ended.
     WorkerDone,

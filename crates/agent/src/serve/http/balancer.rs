@@ -1,6 +1,7 @@
-//! Which thread serves which connection. Every thread accepts; one that has more than its share hands the connection to the
-//! one that has least, so that load is spread evenly however the kernel wakes them. Owns the counts of open connections, of all and
-//! of each peer, and of the memory that they hold; refuses those beyond the limits. A thread that has ended is given nothing.
+//! The distribution of connections to threads. Every thread accepts; a thread with more than its share passes the
+//! connection to the thread with the fewest, so that load is spread evenly however the kernel wakes the threads. Owns
+//! the counts of open connections, in total and per peer, and of their memory; refuses connections beyond the limits.
+//! A thread that has ended gets no connections.
 
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Write};
@@ -12,33 +13,34 @@ use std::sync::{Mutex, PoisonError};
 use super::limits::Limits;
 use crate::serve::admission::peer_of;
 
-/// What share more than the emptiest thread one may have before it hands on, as a divisor.
+/// By how much more than the emptiest thread one may have before it passes connections on, as a divisor.
 const SLACK: usize = 16;
 
-/// Counters of peers. Two peers that share one, which no peer can bring about since the hash is keyed, share the limit.
+/// The number of peer counters. Two peers with the same counter share the limit; a peer cannot cause this, because
+/// the hash is keyed.
 const BUCKETS: usize = 1 << 14;
 
-/// Which counter a peer's connections are counted in.
+/// The counter of a peer's connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PeerBucket(u16);
 
 /// A connection on its way to the thread that will serve it.
 pub struct AcceptedConnection {
     pub socket: TcpStream,
-    /// Whether it came to a port that speaks TLS.
+    /// Whether it came to a TLS port.
     pub over_tls: bool,
-    /// The peer that it is counted for, once it has been placed.
+    /// The peer counter, once the connection has been placed.
     pub bucket: PeerBucket,
 }
 
 impl AcceptedConnection {
-    /// That was just accepted.
+    /// Returns a connection that was just accepted.
     pub fn new(socket: TcpStream, over_tls: bool) -> Self {
         Self { socket, over_tls, bucket: PeerBucket::default() }
     }
 }
 
-/// What the threads of one responder share.
+/// The state that the threads of one responder share.
 pub struct Balancer {
     threads: Box<[ThreadSlot]>,
     limit: usize,
@@ -58,18 +60,19 @@ struct ThreadSlot {
     wake_socket: Option<UnixStream>,
 }
 
-/// What becomes of a connection that was accepted.
+/// The decision on an accepted connection.
 pub enum Placement {
-    /// It is the asking thread's own.
+    /// The accepting thread serves it.
     Own(AcceptedConnection),
-    /// Another thread has it.
+    /// Another thread serves it.
     Handed,
-    /// There are too many.
+    /// There are too many connections.
     Refused,
 }
 
 impl Balancer {
-    /// A balancer of `threads`, and for each the end of a socket that becomes readable when it has been handed something.
+    /// Returns a balancer of `threads`, and for each thread a socket that becomes readable when connections are
+    /// passed to it.
     pub fn new(threads: usize, limits: &Limits) -> io::Result<(Self, Vec<UnixStream>)> {
         let mut slots = Vec::with_capacity(threads);
         let mut wake_sockets = Vec::with_capacity(threads);
@@ -91,15 +94,15 @@ impl Balancer {
         Ok((balancer, wake_sockets))
     }
 
-    /// Decides who serves a connection that `own` has accepted.
+    /// Decides which thread serves a connection that `own` has accepted.
     pub fn place(&self, own: usize, mut accepted: AcceptedConnection) -> Placement {
         let working = self.threads.iter().enumerate().filter(|(_, slot)| !slot.has_ended.load(Ordering::Relaxed));
         let loads = working.map(|(index, slot)| (index, slot.open.load(Ordering::Relaxed)));
         if loads.clone().map(|(_, open)| open).sum::<usize>() >= self.limit {
-            // Threads that accept at the same moment may pass the limit by one each, which is no harm.
+            // Threads that accept at the same moment may each exceed the limit by one, which does no harm.
             return Placement::Refused;
         }
-        // One that has gone already has no address, and is found out when it is read.
+        // A closed connection has no address; reading it will show this.
         let address = accepted.socket.peer_addr().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.ip());
         accepted.bucket = PeerBucket((self.hasher.hash_one(peer_of(address)) % BUCKETS as u64) as u16);
         let of_peer = &self.by_peer[usize::from(accepted.bucket.0)];
@@ -122,32 +125,34 @@ impl Balancer {
         slot.open.fetch_add(1, Ordering::Relaxed);
         inbox.push(accepted);
         if inbox.len() == 1 {
-            // A wake socket that is full has not been read yet.
+            // A full wake socket has not been read yet.
             let _ = slot.wake_socket.as_ref().map(|mut wake_socket| wake_socket.write(&[1]));
         }
         Placement::Handed
     }
 
-    /// Takes what was handed to `own`.
+    /// Returns the connections that were passed to `own`.
     pub fn take_handed_over(&self, own: usize) -> Vec<AcceptedConnection> {
         std::mem::take(&mut *self.threads[own].inbox.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// A connection of `own`, which held so much, has been closed.
+    /// Records that a connection of `own` with this much memory has been closed.
     pub fn release(&self, own: usize, bucket: PeerBucket, held_bytes: usize) {
         self.threads[own].open.fetch_sub(1, Ordering::Relaxed);
         self.by_peer[usize::from(bucket.0)].fetch_sub(1, Ordering::Relaxed);
         self.held_bytes.fetch_sub(held_bytes, Ordering::Relaxed);
     }
 
-    /// A connection holds another amount, bytes; says whether all together hold no more than they may.
+    /// Records that a connection holds another amount of memory, bytes; returns whether the total is within the
+    /// limit.
     pub fn update_held(&self, before_bytes: usize, held_bytes: usize) -> bool {
         self.held_bytes.fetch_add(held_bytes, Ordering::Relaxed);
         let all_bytes = self.held_bytes.fetch_sub(before_bytes, Ordering::Relaxed) - before_bytes;
         all_bytes <= self.memory_bytes
     }
 
-    /// The thread `own` has ended: it is given nothing more, and what it was given and has not taken is closed.
+    /// Records that the thread `own` has ended: it gets no more connections, and those that it has not taken are
+    /// closed.
     pub fn retire(&self, own: usize) {
         let mut inbox = self.threads[own].inbox.lock().unwrap_or_else(PoisonError::into_inner);
         self.threads[own].has_ended.store(true, Ordering::Relaxed);
@@ -180,7 +185,7 @@ mod tests {
                     kept.push(own);
                 }
                 Placement::Handed => {}
-                Placement::Refused => panic!("there is room"),
+                Placement::Refused => panic!("the balancer has room"),
             }
         }
         assert!(matches!(balancer.place(1, connect()), Placement::Refused));
@@ -203,9 +208,9 @@ mod tests {
         };
         let (balancer, _bells) = Balancer::new(2, &LIMITS).unwrap();
         assert!(matches!(place(&balancer), Placement::Own(_)));
-        assert!(matches!(place(&balancer), Placement::Handed), "the other one has none yet");
+        assert!(matches!(place(&balancer), Placement::Handed), "the other thread has none yet");
         balancer.retire(1);
-        assert!(balancer.take_handed_over(1).is_empty(), "what it had not taken is closed");
+        assert!(balancer.take_handed_over(1).is_empty(), "its remaining connections are closed");
         for _ in 0..100 {
             assert!(matches!(place(&balancer), Placement::Own(_)));
         }

@@ -1,5 +1,5 @@
-//! The responder's loop over epoll, where io_uring is missing. Reads and writes as a socket allows, so many calls per
-//! connection and turn; no allocation per request.
+//! The responder's loop over epoll, for hosts without io_uring. Reads and writes while the socket is ready, with a
+//! limit of calls per connection and turn; no allocation per request.
 
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::net::Shutdown;
@@ -12,7 +12,7 @@ use super::balancer::{AcceptedConnection, Placement};
 use super::table::Connection;
 use super::worker::{Worker, WorkerContext};
 
-/// One read takes at most this much, bytes.
+/// The maximum that one read takes, bytes.
 const BUFFER_BYTES: usize = 64 * 1024;
 /// Blocks of a body per system call, and calls per connection and turn.
 const BLOCKS_PER_WRITE: usize = 16;
@@ -20,20 +20,20 @@ const CALLS_PER_TURN: usize = 8;
 /// Ready connections per wait.
 const BATCH: usize = 512;
 
-/// Tokens from here on are listeners; the last token is the wake socket.
+/// The first token of a listener; the last token is the wake socket.
 const LISTENERS: u64 = 1 << 32;
 const WAKE: u64 = u64::MAX;
 
-/// What a connection's socket is watched for.
+/// The events for which a connection's socket is watched.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Watch {
-    /// Nothing: its answers are not due, and it may not send more.
+    /// None: its responses are not due, and it may not send more.
     Nothing,
     Read,
     Write,
 }
 
-/// One thread's loop.
+/// The loop of one thread.
 pub struct EpollWorker {
     worker: Worker<Watch>,
     poll: Poll,
@@ -55,7 +55,7 @@ impl EpollWorker {
         Ok(Self { worker: Worker::new(context, most), poll, buffer, ready: Vec::with_capacity(BATCH) })
     }
 
-    /// Serves until it is signalled to stop, or the poll fails.
+    /// Serves until the signal stops it, or the poll fails.
     pub fn run(mut self) -> io::Result<()> {
         while !self.worker.context.signal.stopped() {
             if let Err(error) = self.run_once() {
@@ -96,7 +96,7 @@ impl EpollWorker {
         Ok(())
     }
 
-    /// Gives out the answers that are due.
+    /// Sends the responses that are due.
     fn fire_timers(&mut self, now_ns: u64) {
         while let Some(index) = self.worker.table.pop_due(now_ns) {
             if let Some(connection) = self.worker.table.find(index) {
@@ -106,7 +106,7 @@ impl EpollWorker {
         }
     }
 
-    /// Takes one connection: the other threads, which wake too, get theirs.
+    /// Accepts one connection: the other threads, which wake up too, accept theirs.
     fn accept(&mut self, listener: usize, now_ns: u64) -> io::Result<()> {
         let Worker { context, .. } = &self.worker;
         let listener = &context.listeners[listener];
@@ -132,7 +132,7 @@ impl EpollWorker {
         Ok(())
     }
 
-    /// Takes what other threads have handed over.
+    /// Takes connections from other threads.
     fn take_handed_over(&mut self, now_ns: u64) {
         let mut discarded = [0; 16];
         while matches!((&self.worker.context.wake_socket).read(&mut discarded), Ok(1..)) {}
@@ -141,7 +141,7 @@ impl EpollWorker {
         }
     }
 
-    /// A connection that fails here is one that its peer has already given up.
+    /// Adds a connection. If this fails, the peer has already closed it.
     fn add_connection(&mut self, accepted: AcceptedConnection, now_ns: u64) {
         let Some(index) = self.worker.admit(accepted, Watch::Nothing, now_ns) else { return };
         let Some(connection) = self.worker.table.find(index) else { return };
@@ -169,7 +169,7 @@ impl EpollWorker {
 }
 
 impl Connection<Watch> {
-    /// Reads and writes as far as it goes within a turn; says whether the connection goes on.
+    /// Reads and writes while possible within a turn; returns whether the connection stays open.
     fn advance(&mut self, responder: &mut Responder, now_ns: u64, buffer: &mut [u8]) -> io::Result<bool> {
         for _ in 0..CALLS_PER_TURN {
             if self.linger_bytes.is_some() {
@@ -204,7 +204,7 @@ impl Connection<Watch> {
         Ok(true)
     }
 
-    /// Sends what waits; says whether all of it has gone.
+    /// Sends waiting output; returns whether all of it was sent.
     fn flush(&mut self, responder: &mut Responder, now_ns: u64) -> io::Result<bool> {
         for _ in 0..CALLS_PER_TURN {
             let (out, stream) = self.peer.output();
@@ -225,7 +225,7 @@ impl Connection<Watch> {
         Ok(false)
     }
 
-    /// Takes in and drops what the peer sends after the last answer, until it ends.
+    /// Reads and discards the peer's data after the last response, until the peer closes.
     fn drop_input(&mut self, buffer: &mut [u8]) -> io::Result<bool> {
         match self.socket.read(buffer) {
             Ok(0) => Ok(false),
@@ -245,7 +245,7 @@ impl Connection<Watch> {
         let interest = if wanted == Watch::Write { Interest::Write } else { Interest::Read };
         match (before, wanted) {
             _ if before == wanted => Ok(()),
-            // A descriptor in a poll always tells of errors, over and over.
+            // A descriptor in a poll always reports errors, again and again.
             (_, Watch::Nothing) => poll.remove(&self.socket),
             (Watch::Nothing, _) => poll.add(&self.socket, token, interest),
             _ => poll.modify(&self.socket, token, interest),
@@ -253,7 +253,7 @@ impl Connection<Watch> {
     }
 }
 
-/// A head, then a body's next blocks; empty slices at the end where the body is shorter.
+/// Returns a head and the next blocks of a body; the last slices are empty if the body is shorter.
 fn slices(head: &[u8], stream: Stream) -> [IoSlice<'_>; BLOCKS_PER_WRITE + 1] {
     let mut slices = [IoSlice::new(&[]); BLOCKS_PER_WRITE + 1];
     slices[0] = IoSlice::new(head);

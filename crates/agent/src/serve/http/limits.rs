@@ -1,17 +1,18 @@
-//! What the peers of an HTTP responder may take up.
+//! The resource limits of an HTTP responder's peers.
 
-/// What peers may take up.
+/// The resource limits of a responder.
 #[derive(Clone, Copy)]
 pub struct Limits {
     /// Connections open at once, over all threads.
     pub connections: usize,
     /// Connections of one peer.
     pub per_peer: usize,
-    /// What all connections' buffers may take together, bytes; then those that hold more than little are closed.
+    /// The maximum memory of all connections' buffers together, bytes; beyond it, connections that hold more than a
+    /// modest amount are closed.
     pub memory_bytes: usize,
-    /// How long a connection may be silent that is owed nothing, ns.
+    /// How long a connection may be silent while it waits for no response, ns.
     pub idle_ns: u64,
-    /// How long a peer may leave an answer untaken, ns.
+    /// How long a peer may leave a response unread, ns.
     pub stalled_ns: u64,
 }
 
@@ -24,9 +25,9 @@ pub const LIMITS: Limits = Limits {
     stalled_ns: 600_000_000_000,
 };
 
-/// What a connection may always hold, bytes: requests and answers of usual sizes. With as many connections as there may be that is
-/// as much again as `Limits::memory_bytes`.
+/// The memory that a connection may always hold, bytes: requests and responses of usual sizes. With the maximum
+/// number of connections, this is as much again as `Limits::memory_bytes`.
 pub const MODEST_BYTES: usize = 8 << 10;
 
-/// What a peer may still send after the last answer, bytes: closing with it unread would reset the answer.
+/// How much a peer may still send after the last response, bytes: closing with unread data would reset the response.
 pub const LINGER_BYTES: usize = 1024 * 1024;

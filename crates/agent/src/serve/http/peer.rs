@@ -1,15 +1,16 @@
-//! One connection's bytes: the machine that answers, behind TLS or not. Owns what is encrypted and not yet sent, within a
-//! bound; refuses to encrypt further while a peer takes nothing.
+//! The bytes of one connection: the machine that answers, with or without TLS. Owns the encrypted bytes that are not
+//! sent yet, within a limit; stops encrypting while a peer reads nothing.
 
 use leadline_http::{Responder, ServerConnection, Stream};
 use leadline_tls::{ServerTls, TlsFailure, TlsServer};
 
-/// Once so much ciphertext waits, bytes, no more is made.
+/// While this much ciphertext waits, bytes, no more is made.
 const CIPHER_LIMIT_BYTES: usize = 64 * 1024;
-/// What a TLS connection takes besides, bytes: its state and a record that is being read (RFC 8446, 5.2: 2^14 + 256 bytes).
+/// The memory of a TLS connection apart from its ciphertext, bytes: its state and a record that is being read (RFC
+/// 8446, 5.2: 2^14 + 256 bytes).
 const TLS_BYTES: usize = 20 * 1024;
 
-/// A connection, whatever its sockets.
+/// A connection, whatever its socket.
 #[derive(Default)]
 pub struct Peer {
     machine: ServerConnection,
@@ -26,10 +27,11 @@ struct Tls {
 }
 
 impl Peer {
-    /// A connection that begins with a handshake.
+    /// Returns a connection that begins with a handshake.
     ///
     /// # Errors
-    /// Where the configuration cannot serve.
+    ///
+    /// If the configuration cannot serve.
     pub fn over_tls(shared: &ServerTls) -> Result<Self, TlsFailure> {
         let tls = Tls {
             records: TlsServer::new(shared)?,
@@ -42,7 +44,7 @@ impl Peer {
         Ok(Self { machine: ServerConnection::default(), tls: Some(Box::new(tls)) })
     }
 
-    /// Takes bytes that came by `now_ns`.
+    /// Takes bytes that were received by `now_ns`.
     #[inline]
     pub fn receive(&mut self, responder: &mut Responder, now_ns: u64, input: &[u8]) {
         match &mut self.tls {
@@ -59,11 +61,12 @@ impl Peer {
         }
     }
 
-    /// Takes the end of what the peer sends.
+    /// Takes the end of the peer's data.
     pub fn end_of_input(&mut self, responder: &mut Responder) {
         self.machine.end_of_input();
         if let Some(tls) = &mut self.tls {
-            // Clients that have their answers often leave without a word; only one who leaves in the handshake has failed.
+            // Clients that have their responses often close without close_notify; only a close in the handshake is a
+            // failure.
             if tls.records.is_handshaking() {
                 let ended = tls.records.end();
                 tls.note(responder, ended);
@@ -71,7 +74,7 @@ impl Peer {
         }
     }
 
-    /// Gives out what is due by `now_ns`.
+    /// Releases the responses that are due by `now_ns`.
     pub fn wake(&mut self, responder: &mut Responder, now_ns: u64) {
         self.machine.wake(responder, now_ns);
         if let Some(tls) = &mut self.tls {
@@ -79,13 +82,13 @@ impl Peer {
         }
     }
 
-    /// When to wake it, ns.
+    /// When the next response is due, ns.
     #[inline]
     pub fn wake_at(&self) -> Option<u64> {
         self.machine.wake_at()
     }
 
-    /// What to send: bytes, then what follows them.
+    /// The output: bytes, then the stream that follows them.
     #[inline]
     pub fn output(&self) -> (&[u8], Stream) {
         match &self.tls {
@@ -94,7 +97,7 @@ impl Peer {
         }
     }
 
-    /// Takes note of bytes that the system accepted by `now_ns`.
+    /// Records bytes that the system accepted by `now_ns`.
     #[inline]
     pub fn sent(&mut self, responder: &mut Responder, now_ns: u64, bytes: usize) {
         match &mut self.tls {
@@ -106,14 +109,14 @@ impl Peer {
         }
     }
 
-    /// What its buffers take, bytes; output may be held once more by what sends it.
+    /// The memory of its buffers, bytes; the sender may hold the output a second time.
     #[inline]
     pub fn held_bytes(&self) -> usize {
         let tls_bytes = self.tls.as_ref().map_or(0, |tls| TLS_BYTES + 2 * tls.cipher.capacity());
         2 * self.machine.held_bytes() + tls_bytes
     }
 
-    /// What of it a connection cannot do without.
+    /// The memory that a connection needs at least.
     pub fn least_bytes(&self) -> usize {
         if self.tls.is_some() {
             TLS_BYTES
@@ -122,7 +125,7 @@ impl Peer {
         }
     }
 
-    /// Whether there is something to send.
+    /// Whether there is output.
     #[inline]
     pub fn has_output(&self) -> bool {
         match &self.tls {
@@ -131,19 +134,19 @@ impl Peer {
         }
     }
 
-    /// Whether reading makes sense now.
+    /// Whether to read now.
     #[inline]
     pub fn wants_input(&self) -> bool {
         self.machine.wants_input() && self.tls.as_ref().is_none_or(|tls| !tls.has_output() && !tls.has_failed)
     }
 
-    /// Whether no more must be read, whether or not there is something to send.
+    /// Whether nothing more may be read, even if there is no output.
     #[inline]
     pub fn is_full(&self) -> bool {
         self.machine.is_full() || self.tls.as_ref().is_some_and(|tls| tls.cipher.len() >= CIPHER_LIMIT_BYTES)
     }
 
-    /// Whether everything has been sent and the connection is to be closed.
+    /// Whether everything was sent and the connection is to be closed.
     #[inline]
     pub fn is_finished(&self) -> bool {
         match &self.tls {
@@ -169,7 +172,7 @@ impl Tls {
         }
     }
 
-    /// Encrypts what the machine has to say, as far as there is room.
+    /// Encrypts the machine's output while there is room.
     fn seal(&mut self, machine: &mut ServerConnection, responder: &mut Responder, now_ns: u64) {
         while machine.has_output() && !self.has_failed && self.cipher.len() < CIPHER_LIMIT_BYTES {
             let (head, body) = machine.pieces();

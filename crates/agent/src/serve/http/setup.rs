@@ -1,4 +1,5 @@
-//! What the responder was told, as what its machine takes. Refuses what cannot be, in one line that says what could.
+//! The responder's configuration: makes the machine's behaviour of the specification. Refuses impossible values with
+//! one line that names the possible ones.
 
 use leadline_http::{Behaviour, DelayShape, Share, Stalls};
 use leadline_tls::{ServerTls, TlsSetupError};
@@ -6,7 +7,7 @@ use leadline_wire::{ErrorReport, HttpAnswer};
 
 use crate::events::input_error;
 
-/// How requests are answered, and when nothing is.
+/// Returns how requests are answered, and when the server stalls.
 pub fn behaviour(answer: &HttpAnswer) -> Result<(Behaviour, Option<Stalls>), ErrorReport> {
     let refused = |message: &str| input_error("bad_answer", message);
     let errors = Share::from_ratio(answer.error_ratio).ok_or_else(|| refused("errors is a share between 0 and 1"))?;
@@ -35,7 +36,7 @@ pub fn behaviour(answer: &HttpAnswer) -> Result<(Behaviour, Option<Stalls>), Err
     Ok((behaviour.checked().map_err(refused)?, stalls))
 }
 
-/// The certificate to show: the given one, or one that is made for the addresses that the server listens at.
+/// Returns the specified certificate, or one that is created for the addresses of the server.
 pub fn tls(answer: &HttpAnswer, bind: &[String]) -> Result<ServerTls, ErrorReport> {
     let failed = |error: TlsSetupError| input_error("bad_identity", error.to_string());
     match &answer.identity {

@@ -1,5 +1,5 @@
-//! A thread's connections: its timers for delayed answers and for silent peers. Owns what is alike for
-//! every way of moving bytes; refuses more connections than it was made for.
+//! The connections of a thread, with timers for delayed responses and for silent peers. Owns what is common to both
+//! engines; refuses connections beyond its capacity.
 
 use std::collections::BTreeSet;
 use std::net::TcpStream;
@@ -8,23 +8,23 @@ use super::balancer::{AcceptedConnection, PeerBucket};
 use super::limits::{Limits, LINGER_BYTES};
 use super::peer::Peer;
 
-/// Silent connections are looked for this many times while one becomes overdue.
+/// How often silent connections are checked within the time limit of silence.
 const SWEEPS: u64 = 4;
 
-/// One connection, with what its engine needs to know of it.
+/// One connection, with the state that its engine needs.
 pub struct Connection<E> {
     pub socket: TcpStream,
     pub peer: Peer,
     pub engine: E,
-    /// When it last moved, ns.
+    /// When it last sent or received, ns.
     pub seen_ns: u64,
-    /// When its timer is set for, ns.
+    /// When its timer expires, ns.
     due_ns: Option<u64>,
-    /// Once the last answer is out: how much more input is taken and dropped, bytes.
+    /// After the last response: how much more input is read and discarded, bytes.
     pub linger_bytes: Option<usize>,
-    /// Which peer it is counted as.
+    /// The counter of its peer.
     pub bucket: PeerBucket,
-    /// What it was last counted to hold, bytes.
+    /// The memory that was last counted for it, bytes.
     pub held_bytes: usize,
 }
 
@@ -34,19 +34,19 @@ impl<E> Connection<E> {
         Self { socket, peer, engine, seen_ns: now_ns, due_ns: None, linger_bytes: None, bucket, held_bytes: 0 }
     }
 
-    /// From now on only the peer's end is waited for: closing with input unread would reset the answer.
+    /// From now on waits only for the peer's end: closing with unread input would reset the response.
     pub fn begin_linger(&mut self) {
         self.linger_bytes = Some(LINGER_BYTES);
     }
 
-    /// Drops input; says whether the connection goes on.
+    /// Discards input; returns whether the connection stays open.
     pub fn linger(&mut self, bytes: usize) -> bool {
         self.linger_bytes = self.linger_bytes.and_then(|left| left.checked_sub(bytes));
         self.linger_bytes.is_some()
     }
 }
 
-/// See the file's head.
+/// The connections of one thread.
 pub struct Table<E> {
     entries: Vec<Option<Connection<E>>>,
     free: Vec<usize>,
@@ -62,7 +62,7 @@ impl<E> Table<E> {
         Self { entries, free, most, timers, limits, next_sweep_ns: 0 }
     }
 
-    /// Takes a connection in; drops it, which closes it, where there is no place.
+    /// Adds a connection; drops it, which closes it, if there is no room.
     pub fn admit(&mut self, connection: Connection<E>) -> Option<usize> {
         let index = match self.free.pop() {
             Some(index) => index,
@@ -81,7 +81,7 @@ impl<E> Table<E> {
         self.entries.get_mut(index)?.as_mut()
     }
 
-    /// Takes a connection out.
+    /// Removes a connection.
     pub fn remove(&mut self, index: usize) -> Option<Connection<E>> {
         let connection = self.entries[index].take()?;
         if let Some(due_ns) = connection.due_ns {
@@ -91,14 +91,14 @@ impl<E> Table<E> {
         Some(connection)
     }
 
-    /// Takes all connections out.
+    /// Removes all connections.
     pub fn drain(&mut self) -> impl Iterator<Item = Connection<E>> + use<'_, E> {
         self.timers.clear();
         self.free.clear();
         self.entries.drain(..).flatten()
     }
 
-    /// Sets a connection's timer for when its next answer is due.
+    /// Sets a connection's timer to its next response.
     #[inline]
     pub fn set_timer(&mut self, index: usize) {
         let Some(connection) = self.entries[index].as_mut() else { return };
@@ -113,13 +113,13 @@ impl<E> Table<E> {
         }
     }
 
-    /// Whether any answer waits for its time.
+    /// Whether any response waits for its time.
     #[inline]
     pub fn has_timers(&self) -> bool {
         !self.timers.is_empty()
     }
 
-    /// A connection whose time has come by `now_ns`.
+    /// Returns a connection whose timer has expired by `now_ns`.
     pub fn pop_due(&mut self, now_ns: u64) -> Option<usize> {
         let &(due_ns, index) = self.timers.first().filter(|(due_ns, _)| *due_ns <= now_ns)?;
         self.timers.remove(&(due_ns, index));
@@ -129,19 +129,19 @@ impl<E> Table<E> {
         Some(index)
     }
 
-    /// When something is to be done here, ns.
+    /// When the next timer or check is due, ns.
     pub fn next_ns(&self) -> u64 {
         self.timers.first().map_or(self.next_sweep_ns, |(due_ns, _)| self.next_sweep_ns.min(*due_ns))
     }
 
-    /// Those that have been silent for too long by `now_ns`; looks only every so often.
+    /// Returns connections that have been silent for too long by `now_ns`; checks only at intervals.
     pub fn overdue(&mut self, now_ns: u64) -> Vec<usize> {
         if now_ns < self.next_sweep_ns {
             return Vec::new();
         }
         self.next_sweep_ns = now_ns + self.limits.idle_ns / SWEEPS;
         let is_overdue = |connection: &Connection<E>| {
-            // A peer is owed what it does not take, and what is not due yet.
+            // A peer waits for output that it has not read yet, or for a response that is not due yet.
             let is_owed = connection.peer.has_output() || connection.due_ns.is_some();
             let allowed_ns = if is_owed { self.limits.stalled_ns } else { self.limits.idle_ns };
             let since_ns = connection.due_ns.unwrap_or(0).max(connection.seen_ns);

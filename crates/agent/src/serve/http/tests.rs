@@ -1,5 +1,5 @@
-//! The responder's loops against real sockets on loopback, over io_uring and over epoll. What is asserted are counts and
-//! orders; delays and stalls are only ever too long, which a clock shows without deciding by luck.
+//! The responder's loops against real sockets on loopback, over io_uring and over epoll. The tests compare counts and
+//! orders; delays and stalls can only be too long, which a clock shows without chance.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
@@ -73,7 +73,7 @@ impl Server {
         TcpStream::connect(self.address).unwrap()
     }
 
-    /// One of the server's counters.
+    /// Returns one of the server's counters.
     fn counted(&self, name: &str) -> u64 {
         let (stats, name) = (self.stats(), format!("\"{name}\":"));
         let value = stats.split(&name).nth(1).unwrap_or_else(|| panic!("{name} in {stats}"));
@@ -93,7 +93,7 @@ fn get(target: &str) -> Vec<u8> {
     format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n").into_bytes()
 }
 
-/// Reads so many responses, and checks that nothing else comes with them.
+/// Reads this many responses, and checks that nothing else arrives with them.
 fn responses(socket: &mut impl Read, wanted: usize) -> Vec<Response> {
     let (mut parser, mut found, mut buffer) = (ResponseParser::new(false), Vec::new(), vec![0; 9000]);
     while found.len() < wanted {
@@ -120,7 +120,7 @@ fn connections_beyond_the_limit_are_closed_and_there_is_room_again_after(engine:
     let (first, second) = (server.connect(), server.connect());
     assert!(is_answered(&first) && is_answered(&second));
     assert!(!is_answered(&server.connect()));
-    assert!(is_answered(&first), "those inside go on");
+    assert!(is_answered(&first), "open connections stay open");
     drop(first);
     while !is_answered(&server.connect()) {}
 }
@@ -131,12 +131,12 @@ fn a_silent_connection_is_closed(engine: Engine) {
     assert_eq!(silent.read(&mut [0; 16]).unwrap(), 0, "it was closed, and not reset");
     let mut half = server.connect();
     half.write_all(&GET[..9]).unwrap();
-    assert!(half.read(&mut [0; 16]).map_or(true, |read| read == 0), "half a request does not hold it");
-    // Whoever may not run for a while before it asks is not silent for so long.
+    assert!(half.read(&mut [0; 16]).map_or(true, |read| read == 0), "half a request does not keep it open");
+    // A thread that cannot run for a while before it sends a request must not count as silent.
     let patient = serve(engine, Limits { idle_ns: 4000 * MS, ..LIMITS }, plain());
     let mut owed = patient.connect();
     owed.write_all(&get("/?delay=6s")).unwrap();
-    assert_eq!(responses(&mut owed, 1)[0].status, 200, "an answer that is not due is no silence");
+    assert_eq!(responses(&mut owed, 1)[0].status, 200, "waiting for a response that is not due is no silence");
 }
 
 fn pipelined_answers_come_in_order_and_not_before_their_time(engine: Engine) {
@@ -193,7 +193,7 @@ fn a_peer_that_does_not_read_is_paused_and_resumed(engine: Engine) {
     let many = one.repeat(1000);
     let mut sent = 0;
     socket.set_nonblocking(true).unwrap();
-    // Until both sides' buffers are full and stay so for a while of other work.
+    // Until both sides' buffers are full, and stay full during other work.
     let mut refused = 0;
     while refused < 50 {
         match socket.write(&many[sent % one.len()..]) {
@@ -238,7 +238,7 @@ fn many_connections_are_spread_over_threads_and_all_counted(engine: Engine) {
     assert!(stats.contains(if engine == Engine::Best { "\"engine\":\"" } else { "\"engine\":\"epoll: " }));
 }
 
-/// Answers may come late, but none is made inside a stall: the server's own clock says when each was made.
+/// Responses may be late, but none is made inside a stall: the server's own clock shows when each was made.
 fn nothing_moves_during_a_stall(engine: Engine) {
     let (every_ns, length_ns) = (50 * MS, 20 * MS);
     let server = serve(engine, LIMITS, Service { stalls: Stalls::new(every_ns, length_ns), ..plain() });
@@ -275,9 +275,9 @@ fn the_largest_holder_of_memory_is_closed_and_others_are_served(engine: Engine) 
         .collect();
     let most_left = MEMORY_BYTES / HEAD_BYTES;
     while server.counted("shed") < (hostile.len() - most_left) as u64 {}
-    assert!(is_answered(&server.connect()), "one that wants little");
+    assert!(is_answered(&server.connect()), "a connection with little memory");
     drop(hostile);
-    // What they held is given back.
+    // Their memory is released.
     let whole = [&head[..], b"\r\n\r\n"].concat();
     let is_served = || {
         let mut socket = server.connect();
@@ -286,7 +286,7 @@ fn the_largest_holder_of_memory_is_closed_and_others_are_served(engine: Engine) 
     while !is_served() {}
 }
 
-/// A client's TLS over a blocking socket.
+/// A TLS client over a blocking socket.
 struct Secure {
     socket: TcpStream,
     tls: TlsClient,

@@ -1,5 +1,5 @@
-//! The responder's loop over io_uring: every connection receives all the time, into buffers that all share, and answers go
-//! out in batches with the next wait. Refuses to receive from a peer that is owed too much.
+//! The responder's loop over io_uring: every connection receives continuously into shared buffers, and responses
+//! leave in batches with the next wait. Stops receiving from a peer with too much unsent output.
 
 use std::io::{self, ErrorKind};
 use std::net::{Shutdown, TcpStream};
@@ -10,34 +10,34 @@ use leadline_sys::ring::{Completion, Options, Ring};
 use super::balancer::{AcceptedConnection, Placement};
 use super::worker::{Worker, WorkerContext};
 
-/// Buffers that all connections receive into, and a buffer's size.
+/// The receive buffers of all connections, and a buffer's size.
 const BUFFERS: u16 = 256;
 const BUFFER_BYTES: u32 = 8192;
-/// Answers that are handed to the kernel at a time at most, so that the first does not wait for the last of many.
+/// The maximum number of responses per submission, so that the first does not wait for many others.
 const BATCH: u32 = 64;
-/// A piece of a body longer than this is sent from where it lies.
+/// A longer piece of a body is sent without a copy.
 const COPIED_BYTES: usize = 4096;
 
 /// The ring's slots: the wake socket, then the listeners, then connections.
 const WAKE: usize = 0;
 
-/// How far a connection's output has been given to the ring.
+/// How much of a connection's output was passed to the ring.
 #[derive(Default)]
 pub struct Flow {
-    /// Bytes of the output that the ring has and the socket has not taken, as far as is known.
+    /// Bytes of the output that the ring holds and that the socket has not accepted, as far as is known.
     given: usize,
     is_paused: bool,
     has_ended: bool,
 }
 
-/// One thread's loop.
+/// The loop of one thread.
 pub struct UringWorker {
     worker: Worker<Flow>,
     ring: Ring,
     first: usize,
 }
 
-/// A ring for `connections` at once beside the wake socket and the listeners.
+/// Returns a ring for `connections` at once, in addition to the wake socket and the listeners.
 pub fn ring(listeners: usize, connections: usize) -> io::Result<Ring> {
     let slots = u32::try_from(1 + listeners + connections).unwrap_or(u32::MAX);
     let options = Options { slots, buffers: BUFFERS, buffer_bytes: BUFFER_BYTES, batch: BATCH, awake_ns: 0 };
@@ -45,7 +45,7 @@ pub fn ring(listeners: usize, connections: usize) -> io::Result<Ring> {
 }
 
 impl UringWorker {
-    /// Takes over a ring that was made for as many listeners and connections; on the thread that will use it.
+    /// Takes a ring that was made for this many listeners and connections; must run on the thread that will use it.
     pub fn new(context: WorkerContext, mut ring: Ring, connections: usize) -> io::Result<Self> {
         ring.enable()?;
         ring.attach(WAKE, &context.wake_socket, false)?;
@@ -56,7 +56,7 @@ impl UringWorker {
         Ok(Self { worker: Worker::new(context, connections), ring, first })
     }
 
-    /// Serves until it is signalled to stop, or the ring fails.
+    /// Serves until the signal stops it, or the ring fails.
     pub fn run(mut self) -> io::Result<()> {
         while !self.worker.context.signal.stopped() {
             if let Err(error) = self.run_once() {
@@ -68,10 +68,10 @@ impl UringWorker {
     }
 
     fn run_once(&mut self) -> io::Result<()> {
-        // What is queued goes with the wait, so that has to be outside of a stall, too.
+        // The wait submits queued sends, and therefore must not happen during a stall.
         let now_ns = self.worker.now_after_stall();
         if self.worker.take_accept_resumed(now_ns) {
-            // Those that did not end go on as they are.
+            // Listeners whose accept has not ended continue as they are.
             for (slot, listener) in (WAKE + 1..).zip(&self.worker.context.listeners) {
                 self.ring.accept(slot, &listener.socket)?;
             }
@@ -97,7 +97,7 @@ impl UringWorker {
         Ok(())
     }
 
-    /// Gives out the answers that are due.
+    /// Sends the responses that are due.
     fn fire_timers(&mut self, now_ns: u64) -> io::Result<()> {
         while let Some(index) = self.worker.table.pop_due(now_ns) {
             if let Some(connection) = self.worker.table.find(index) {
@@ -137,7 +137,7 @@ impl UringWorker {
         }
     }
 
-    /// Takes what other threads have handed over.
+    /// Takes connections from other threads.
     fn take_handed_over(&mut self, now_ns: u64) -> io::Result<()> {
         for accepted in self.worker.context.balancer.take_handed_over(self.worker.context.own) {
             self.add_connection(accepted, now_ns)?;
@@ -149,7 +149,7 @@ impl UringWorker {
         let Some(index) = self.worker.admit(accepted, Flow::default(), now_ns) else { return Ok(()) };
         let Some(connection) = self.worker.table.find(index) else { return Ok(()) };
         match self.ring.attach(self.first + index, &connection.socket, false) {
-            // One that fails here is one that the host has no room for.
+            // If this fails, the host has no room for the connection.
             Err(_) => self.close(index),
             Ok(()) => Ok(()),
         }
@@ -190,7 +190,7 @@ impl UringWorker {
         self.pump(index)
     }
 
-    /// Gives the ring what there is to send, and looks what a connection waits for now.
+    /// Passes pending output to the ring, and updates what a connection waits for.
     #[inline]
     fn pump(&mut self, index: usize) -> io::Result<()> {
         let slot = self.first + index;

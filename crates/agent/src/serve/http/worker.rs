@@ -1,5 +1,5 @@
-//! What a thread of the responder is, whatever moves its bytes: its listeners, its slot in the balancer, its connections, and its
-//! view of the time, in which stalls do not exist.
+//! The common part of a responder's thread, whatever its engine: its listeners, its slot in the balancer, its
+//! connections, and its clock, which excludes stalls.
 
 use std::net::TcpListener;
 use std::os::unix::net::UnixStream;
@@ -22,15 +22,15 @@ const ACCEPT_PAUSE_NS: u64 = 100_000_000;
 /// A listener.
 pub struct Listener {
     pub socket: TcpListener,
-    /// Whether what comes in speaks TLS.
+    /// Whether its connections use TLS.
     pub over_tls: bool,
 }
 
-/// What a thread needs to begin.
+/// The parts of which a thread's worker is made.
 pub struct WorkerContext {
     pub own: usize,
     pub listeners: Vec<Listener>,
-    /// Becomes readable when another thread has handed something over.
+    /// Becomes readable when another thread has passed a connection on.
     pub wake_socket: UnixStream,
     pub balancer: Arc<Balancer>,
     pub signal: Arc<ControlSignal>,
@@ -39,22 +39,22 @@ pub struct WorkerContext {
     pub limits: Limits,
 }
 
-/// One thread, with what its engine knows of each connection.
+/// One thread, with the state that its engine needs for each connection.
 pub struct Worker<E> {
     pub context: WorkerContext,
     pub table: Table<E>,
-    /// When listeners that are paused are opened again, ns.
+    /// When paused listeners are opened again, ns.
     paused_until_ns: Option<u64>,
 }
 
 impl<E> Worker<E> {
-    /// At most `most` connections at once.
+    /// Returns a worker with at most `most` connections at once.
     pub fn new(context: WorkerContext, most: usize) -> Self {
         let table = Table::new(context.limits, most);
         Self { context, table, paused_until_ns: None }
     }
 
-    /// Now, ns; sleeps through a stall that has begun first.
+    /// Returns the time, ns; first sleeps until the end of a stall that has begun.
     #[inline]
     pub fn now_after_stall(&self) -> u64 {
         let now_ns = monotonic_ns();
@@ -67,19 +67,20 @@ impl<E> Worker<E> {
         }
     }
 
-    /// Whether the time matters to every single event: something is due soon, or the server stalls now and then.
+    /// Whether every single event needs the exact time: something is due soon, or the server stalls now and then.
     #[inline]
     pub fn is_timed(&self) -> bool {
         self.table.has_timers() || self.context.responder.has_stalls()
     }
 
-    /// Until when, ns, nothing is to be done but to wait for peers.
+    /// Until when, ns, there is nothing to do but to wait for peers.
     pub fn wait_until_ns(&self, now_ns: u64) -> u64 {
         let at_ns = [self.context.responder.next_stall(now_ns), self.paused_until_ns];
         at_ns.into_iter().flatten().fold(self.table.next_ns().min(now_ns + TURN_NS), u64::min)
     }
 
-    /// The host is short of something: accepting again at once would only spin. True when accepting was not paused before.
+    /// Pauses accepting, because the host has run out of a resource and another accept would only spin. Returns
+    /// whether accepting was not paused before.
     pub fn pause_accepting(&mut self) -> bool {
         let is_news = self.paused_until_ns.is_none();
         self.paused_until_ns.get_or_insert_with(|| monotonic_ns() + ACCEPT_PAUSE_NS);
@@ -91,7 +92,7 @@ impl<E> Worker<E> {
         self.paused_until_ns.take_if(|until_ns| now_ns >= *until_ns).is_some()
     }
 
-    /// Takes a connection in that is this thread's own; `None` where it cannot be served.
+    /// Adds a connection of this thread; `None` if it cannot be served.
     pub fn admit(&mut self, accepted: AcceptedConnection, engine: E, now_ns: u64) -> Option<usize> {
         let peer = match (&self.context.tls, accepted.over_tls) {
             (Some(tls), true) => {
@@ -109,8 +110,8 @@ impl<E> Worker<E> {
         index
     }
 
-    /// Counts what a connection holds now. False where all connections together hold too much and this one more than little: it is
-    /// to be closed.
+    /// Counts the memory of a connection. Returns false if all connections together hold too much and this one more
+    /// than a modest amount: it must be closed.
     #[inline]
     pub fn is_within_memory(&mut self, index: usize) -> bool {
         let Some(connection) = self.table.find(index) else { return true };
@@ -135,7 +136,7 @@ impl<E> Worker<E> {
         }
     }
 
-    /// Drops all connections: the thread ends.
+    /// Drops all connections at the end of the thread.
     pub fn close_all(&mut self) {
         for connection in self.table.drain() {
             self.context.balancer.release(self.context.own, connection.bucket, connection.held_bytes);
