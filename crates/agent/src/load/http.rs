@@ -148,8 +148,8 @@ impl HttpLoad {
     }
 
     /// Waits until every thread has tried all its connections. It is an error if none of them is open.
-    fn await_opened(&mut self, opened: &mpsc::Receiver<Opened>) -> Result<(), ErrorReport> {
-        let mut all: Vec<Opened> = opened.iter().collect();
+    fn await_opened(&mut self, opened: &mpsc::Receiver<OpenReport>) -> Result<(), ErrorReport> {
+        let mut all: Vec<OpenReport> = opened.iter().collect();
         info!(to = %self.plan.route, connected = all.iter().map(|one| one.up).sum::<usize>(), "connections opened");
         if all.len() < self.threads.len() {
             // A thread ended without a message; its own error states the reason.

@@ -200,7 +200,7 @@ struct RequestFlow {
     partial: usize,
     /// Bytes of the request that the socket had no room for (TCP).
     unwritten: usize,
-    /// What the poll watches for.
+    /// Whether the poll waits for room in the socket.
     watched: Option<Interest>,
     start_ns: Option<u64>,
     /// The last answer.

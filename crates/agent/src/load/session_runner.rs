@@ -24,7 +24,7 @@ use crate::task::Task;
 pub struct PlannedFlow {
     /// Its number within the session.
     pub id: u32,
-    /// Which way.
+    /// The direction.
     pub direction: Direction,
     /// This side's counters.
     pub counters: Arc<FlowCounters>,

@@ -111,7 +111,7 @@ impl Ready for TunnelLoad {
         let reports = reports.collect::<io::Result<Vec<_>>>();
         let reports = reports.map_err(|error| system_error("driving VPN clients", &error))?;
         info!(clients, "VPN clients have left");
-        let memory_bytes = memory.and_then(Before::peak_since);
+        let memory_bytes = memory.and_then(MemoryBaseline::peak_since);
         let RunProgress { collector, peer_loads, passed_over, .. } = progress;
         let mut outcome = report::outcome(&fleet, reports, &collector, peer_loads, memory_bytes);
         if let Counts::Tunnel(counts) = &mut outcome.counts {

@@ -93,7 +93,7 @@ fn listen_within(limits: Limits, engine: Engine, service: Service, signal: &Arc<
         Ok((rings, connections)) => (rings, connections, "io_uring".to_owned()),
         Err(error) => {
             warn!(%error, "io_uring cannot be used: epoll takes over");
-            (Vec::new(), 0, format!("epoll: io_uring is not to be had ({})", plain_text(&error)))
+            (Vec::new(), 0, format!("epoll: io_uring is not available ({})", plain_text(&error)))
         }
     };
     info!(engine, threads, limits.connections, limits.per_peer, "HTTP responder starts");

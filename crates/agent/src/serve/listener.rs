@@ -93,7 +93,7 @@ impl SessionListener {
                 Err(error) => {
                     use io::ErrorKind::{ConnectionAborted, Interrupted, WouldBlock};
                     if !matches!(error.kind(), WouldBlock | Interrupted | ConnectionAborted) {
-                        // No descriptors, most likely: those who have not introduced themselves make room.
+                        // Most likely no descriptor is left: pending connections make room.
                         warn!(%error, "connections cannot be accepted: the oldest pending one is closed");
                         self.pending.evict_one();
                         std::thread::sleep(EXHAUSTED_PAUSE);

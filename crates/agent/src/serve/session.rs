@@ -120,7 +120,7 @@ fn log_opened(open: &Open, client: SocketAddr) {
     info!(%client, ?work, flows, ?direction, duration_ms, "session opened");
 }
 
-/// While it lives the session is known; with it the relaying thread ends too.
+/// Keeps the session known to the listeners while it exists; the relaying thread ends with it.
 struct SessionGuard<'a> {
     control: TcpStream,
     shared: &'a ServerShared,

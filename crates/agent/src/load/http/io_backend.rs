@@ -22,7 +22,7 @@ const FORCED: &str = "LEADLINE_HTTP_ENGINE";
 /// saves almost nothing.
 const AWAKE_NS: u64 = 25_000;
 
-/// How threads wait for their sockets.
+/// The kernel interface by which threads wait for their sockets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Engine {
     /// Completions.

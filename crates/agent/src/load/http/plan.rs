@@ -49,7 +49,7 @@ pub enum Destination {
 
 /// The result of a name's resolution.
 pub struct Lookup {
-    /// How long it took, ns.
+    /// How long the query took, ns.
     pub took_ns: u64,
     /// The addresses that connections do not use.
     pub others: Vec<SocketAddr>,

@@ -1,5 +1,5 @@
-//! What a worker's loop asks of a kernel interface, so that the same loop runs over io_uring and over epoll. A backend owns
-//! one thread's sockets, numbered as the worker numbers its connections; it knows nothing of HTTP.
+//! The kernel interface that a worker's loop uses, so that the same loop runs over io_uring and over epoll. A backend
+//! owns one thread's sockets, with the worker's connection numbers as indexes; it knows nothing of HTTP.
 
 use std::io;
 use std::ops::Range;
@@ -7,49 +7,50 @@ use std::ops::Range;
 pub use leadline_sys::ring::Completion;
 use socket2::Socket;
 
-/// One thread's sockets.
+/// The sockets of one thread.
 pub trait IoBackend: Send + 'static {
-    /// Take up work on this thread; nothing else is called before.
+    /// Prepares the backend for use on this thread; must be called first.
     fn begin(&mut self) -> io::Result<()>;
-    /// Own a socket whose connection is being made; `Writable` tells that this has ended.
+    /// Takes a socket that is connecting; `Writable` reports the end of the connection attempt.
     fn connect(&mut self, index: usize, socket: Socket) -> io::Result<()>;
-    /// Receive on a socket that has been connected, with the kernel's stamps if it was asked for them, or say why it has
-    /// not been connected.
+    /// Starts to receive on a connected socket, with kernel timestamps if `stamped`. Returns the error if the
+    /// connection failed.
     fn connected(&mut self, index: usize, stamped: bool) -> io::Result<()>;
-    /// Send a piece of the payload. Says how many bytes the system takes at once; `Sent` tells of the others, and `NotSent`
-    /// corrects a promise.
+    /// Sends a piece of the payload. Returns how many bytes the system accepts at once; `Sent` reports the others,
+    /// and `NotSent` corrects this number if the system did not accept all of them.
     fn send(&mut self, index: usize, piece: Range<usize>) -> io::Result<usize>;
-    /// Send a copy of these bytes after all that was given before; says the same.
+    /// Sends a copy of these bytes after all earlier ones; returns the same as `send`.
     fn send_copy(&mut self, index: usize, bytes: &[u8]) -> io::Result<usize>;
-    /// Hand over what is queued, without waiting for anything.
+    /// Submits queued operations without waiting.
     fn flush(&mut self) -> io::Result<()>;
-    /// When the last of what was sent so far was handed to the kernel, ns; `None` while some of it is queued.
+    /// When the last send was handed to the kernel, ns; `None` while a send is queued.
     fn handed_over_ns(&self) -> Option<u64>;
-    /// Give a socket back. Nothing of it is told any more.
+    /// Returns the socket to the caller; no completion of it follows.
     fn detach(&mut self, index: usize) -> Option<Detached>;
-    /// Wait until something has happened or `until_ns` has come.
+    /// Waits for an event, until `until_ns` at most.
     fn wait(&mut self, until_ns: u64) -> io::Result<()>;
-    /// The next thing that happened: to which connection, when it was seen (ns), and what; `None` when the next `wait` is
-    /// due.
+    /// The next event: its connection, when it was seen (ns), and the completion. `None` means that the next `wait`
+    /// is due.
     fn completion(&mut self) -> io::Result<Option<(usize, u64, Completion)>>;
-    /// The bytes of the `Received` that `completion` gave last.
+    /// The bytes of the last `Received` of `completion`.
     fn received(&self) -> &[u8];
-    /// When the kernel had the last of them, ns on the real-time clock, where it told.
+    /// When the kernel received the last of these bytes, ns on the real-time clock; `None` if it did not report the
+    /// time.
     fn stamp_ns(&self) -> Option<u64>;
-    /// For how long waits were spent awake with nothing to do, ns.
+    /// Total busy-waiting time without events, ns.
     fn spun_ns(&self) -> u64;
-    /// A connection's socket.
+    /// The socket of one connection.
     fn socket(&self, index: usize) -> Option<&Socket>;
     /// All sockets.
     fn sockets(&self) -> impl Iterator<Item = &Socket>;
 }
 
-/// A socket that its backend has given back.
+/// A socket that its backend has returned.
 pub struct Detached {
     /// The socket.
     pub socket: Socket,
-    /// How many bytes of what `send` promised were not taken.
+    /// Bytes that `send` reported as accepted, and that the system did not accept.
     pub unsent_bytes: usize,
-    /// How many bytes of what it did not promise were taken, of which no `Sent` has told.
+    /// Accepted bytes that neither `send` nor a `Sent` has reported.
     pub taken_bytes: usize,
 }

@@ -10,30 +10,31 @@ use leadline_wire::{FlowProgress, FlowReport, LoadReport, TrafficCounts};
 use crate::load::tunnel::metric::Metric;
 use crate::metering::{FlowCounters, Recorder};
 
-/// What a client is given by its server, and which one it is.
+/// A client's number and the configuration that its server assigned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientContext {
-    /// Its number.
+    /// The client's number.
     pub client: u32,
-    /// Clients of the whole fleet: their paced sends are to be spread over one gap.
+    /// The number of clients in the whole fleet: their paced sends are spread evenly over one gap.
     pub clients: u32,
-    /// Its IPv4 address inside of the tunnel.
+    /// The client's IPv4 address in the tunnel.
     pub ipv4: Option<Ipv4Addr>,
-    /// Its IPv6 address inside of the tunnel.
+    /// The client's IPv6 address in the tunnel.
     pub ipv6: Option<Ipv6Addr>,
-    /// The server's end of the tunnel.
+    /// The server's IPv4 address in the tunnel.
     pub server_ipv4: Option<Ipv4Addr>,
-    /// The server's end of the tunnel.
+    /// The server's IPv4 address in the tunnel.
     pub server_ipv6: Option<Ipv6Addr>,
-    /// The longest IP packet that the tunnel takes, bytes.
+    /// The longest IP packet that the tunnel carries, bytes.
     pub mtu: u16,
 }
 
 impl ClientContext {
-    /// Whether its tunnel has room for TCP.
+    /// Checks that the tunnel's MTU has room for TCP.
     ///
     /// # Errors
-    /// By name, where it has not.
+    ///
+    /// The name of the failure, if it has not.
     pub fn carries_tcp(&self) -> Result<(), &'static str> {
         if self.mtu < LEAST_MTU {
             return Err("mtu_too_small");
@@ -42,10 +43,10 @@ impl ClientContext {
     }
 }
 
-/// What a client's traffic may use while it acts.
+/// What a client's traffic may use during a call.
 pub struct Channel<'a> {
-    /// Seals an IP packet and sends it; says whether the tunnel and its socket took it. Packets of one length that are sent
-    /// in one `poll` leave together.
+    /// Seals an IP packet and sends it; returns whether the tunnel and its socket accepted it. Packets of one length
+    /// that are sent during one `poll` leave together.
     pub send: &'a mut dyn FnMut(&[u8]) -> bool,
     /// The thread's histograms.
     pub recorder: &'a mut Recorder,
@@ -54,93 +55,96 @@ pub struct Channel<'a> {
 }
 
 impl Channel<'_> {
-    /// Counts one duration of something that was due at `due_ns`.
+    /// Records one duration of an operation that was due at `due_ns`.
     pub fn record(&mut self, metric: Metric, due_ns: u64, value_ns: u64) {
         self.recorder.record(metric as usize, due_ns, value_ns);
     }
 }
 
-/// What all clients' traffic has in common.
+/// The common part of all clients' traffic.
 pub trait TrafficPlan: Send + Sync {
-    /// A client's part of it.
+    /// Returns the traffic of one client.
     ///
     /// # Errors
-    /// By name, where the client has not been given what it needs, such as an address of the family.
+    ///
+    /// The name of the failure, if the client lacks something, such as an address of the family.
     fn client(&self, context: &ClientContext) -> Result<Box<dyn Traffic>, &'static str>;
 
-    /// How long the traffic lasts from its start, ns, without what is waited for after the last send.
+    /// The duration of the traffic, ns, without the wait for responses after the last send.
     fn duration_ns(&self) -> u64;
 
-    /// Whether it counts units (packets, requests) besides bytes.
+    /// Whether it counts units (packets, requests) in addition to bytes.
     fn counts_units(&self) -> bool {
         true
     }
 
-    /// Whether its figures are of single packets, so that each wants the kernel's stamp and may wait for others once it has one;
-    /// what answers a packet by another may not be kept waiting.
+    /// Whether it measures single packets. Each packet then needs a kernel timestamp, and a timestamped packet may
+    /// wait for others. Traffic that answers each packet with another must not be delayed.
     fn times_packets(&self) -> bool {
         false
     }
 
-    /// What the far end has told since the last call, for the fleet's task to pass on; asked for each interval and at the end.
+    /// Returns the far end's progress since the last call, which the fleet's task passes on; called in each interval
+    /// and at the end.
     fn take_peer_progress(&self) -> PeerProgress {
         PeerProgress::default()
     }
 }
 
-/// What a far end that counts for itself has told.
+/// Progress that was received from a far end with counters of its own.
 #[derive(Debug, Default)]
 pub struct PeerProgress {
-    /// Its counters at an instant (ns, this host's clock), one row per client that it knows of.
+    /// Its counters at an instant (ns, this host's clock), one row per client that the far end knows.
     pub progress: Vec<(u64, Vec<FlowProgress>)>,
-    /// Such rows that were too many to be kept since the last call.
+    /// Progress messages since the last call that were dropped because there were too many.
     pub passed_over: u64,
-    /// What it cost the far end, once it is over; one for each session.
+    /// The cost of the traffic on the far end, known at its end; one report for each session.
     pub loads: Vec<LoadReport>,
 }
 
-/// One client's traffic. After each call the fleet asks for `deadline`.
+/// The traffic of one client. The fleet reads `deadline_ns` after each call.
 pub trait Traffic: Send {
-    /// Whether it may start: connections are made and flows introduced before, in `poll` and `payload`, or that has failed.
+    /// Whether the traffic may start. Before that, `poll` and `payload` open connections and introduce flows, until
+    /// this has succeeded or failed.
     fn is_ready(&self) -> bool {
         true
     }
 
-    /// The traffic of the whole fleet begins at `start_ns`, which may still be to come. Said once, when all clients are ready
-    /// or have had their time to become it.
+    /// Starts the traffic of the whole fleet at `start_ns`, which may be in the future. Called once, when all clients
+    /// are ready or their time limit for it is over.
     fn start(&mut self, start_ns: u64);
 
-    /// Sends what is due. Called at `deadline` or soon after, once after each burst of `payload`, and when a socket that took no
-    /// more has room again.
+    /// Sends what is due. Called at `deadline_ns` or soon after, once after each burst of `payload`, and when a
+    /// blocked socket has room again.
     fn poll(&mut self, now_ns: u64, channel: &mut Channel<'_>);
 
-    /// Takes an IP packet that came through the tunnel at `now_ns`; what it calls for is sent at the `poll` that follows.
+    /// Takes an IP packet that came through the tunnel at `now_ns`; the `poll` that follows sends its response.
     fn payload(&mut self, now_ns: u64, packet: &[u8], channel: &mut Channel<'_>);
 
-    /// The socket refused this many of the packets that were handed over last. Traffic that sends unacknowledged data again ignores
-    /// it.
+    /// Takes back the last `_packets` packets, which the socket refused after all. Traffic that retransmits
+    /// unacknowledged data ignores this.
     fn not_sent(&mut self, _packets: u64, _counters: &FlowCounters) {}
 
-    /// When `poll` has something to do, ns; `u64::MAX` while it only waits for packets.
+    /// When `poll` has work to do, ns; `u64::MAX` while it only waits for packets.
     fn deadline_ns(&self) -> u64;
 
-    /// Whether everything has been sent, and come back or been given up.
+    /// Whether everything was sent, and was answered or given up.
     fn is_done(&self) -> bool;
 
-    /// What has come of it, at its end or when it is broken off.
+    /// Ends the traffic, complete or not, and returns its figures.
     fn finish(&mut self, now_ns: u64, channel: &mut Channel<'_>) -> Figures;
 }
 
-/// What has come of a client's traffic.
+/// The figures of one client's traffic.
 #[derive(Clone, Debug)]
 pub struct Figures {
-    /// Its flow, under the client's number; where payload goes both ways, one row for each.
+    /// Its flow, under the client's number; one row for each direction if payload goes both ways.
     pub flows: Vec<FlowReport>,
-    /// Its counters, which the fleet's are the sums of.
+    /// Its counters; the fleet's counters are their sums.
     pub counts: TrafficCounts,
     /// Failed operations by name.
     pub errors: BTreeMap<&'static str, u64>,
-    /// What the first failure of a name said, where there is more to say.
+    /// The message of the first failure of each name, if it says more than the name.
     pub examples: BTreeMap<&'static str, String>,
 }
 

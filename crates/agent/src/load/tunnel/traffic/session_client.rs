@@ -14,7 +14,7 @@ use super::session::{Participant, SessionOutcome, SESSION_POLL_NS};
 
 /// One client in its session.
 pub struct SessionClient {
-    /// Its number.
+    /// The client's number.
     pub client: u32,
     /// Its membership in the session.
     pub participant: Participant,
