@@ -4,9 +4,11 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use ipnet::IpNet;
+
 use super::server::Server;
 use crate::openvpn::data::DataCipher;
-use crate::openvpn::message::net::Net;
+use crate::openvpn::message::net;
 use crate::openvpn::message::push::{Pushed, Topology};
 use crate::openvpn::profile::Transport;
 
@@ -88,20 +90,20 @@ fn server_ipv4(pushed: &Pushed) -> Option<Ipv4Addr> {
     let (own, other) = pushed.ifconfig?;
     match pushed.topology.unwrap_or(Topology::Net30) {
         Topology::PointToPoint => Some(other),
-        Topology::Subnet => pushed.route_gateway.or_else(|| first_of(Net::from_netmask(own, other)?)),
+        Topology::Subnet => pushed.route_gateway.or_else(|| first_of(net::from_netmask(own, other)?)),
         Topology::Net30 => {
-            let routes = || pushed.routes.iter().copied().filter(|net| net.address().is_ipv4());
-            let alone = routes().find(|net| net.bits() == 32);
-            let around = routes().find(|net| net.contains(own.into()));
+            let routes = || pushed.routes.iter().copied().filter(|net| net.addr().is_ipv4());
+            let alone = routes().find(|net| net.prefix_len() == 32);
+            let around = routes().find(|net| net.contains(&IpAddr::V4(own)));
             alone.or(around).and_then(first_of).or(pushed.route_gateway).or(Some(other))
         }
     }
 }
 
 /// The address that a server takes from a network.
-fn first_of(net: Net) -> Option<Ipv4Addr> {
-    match net.address() {
-        IpAddr::V4(address) if net.bits() >= 31 => Some(address),
+fn first_of(net: IpNet) -> Option<Ipv4Addr> {
+    match net.addr() {
+        IpAddr::V4(address) if net.prefix_len() >= 31 => Some(address),
         IpAddr::V4(address) => Some((address.to_bits() + 1).into()),
         IpAddr::V6(_) => None,
     }

@@ -3,9 +3,10 @@
 
 use std::net::IpAddr;
 
+use ipnet::IpNet;
+
 use super::assigned_config::AssignedConfig;
 use crate::openvpn::data::DataCipher;
-use crate::openvpn::message::net::Net;
 use crate::openvpn::message::push::Pushed;
 
 /// The check that a malformed option fails: the client does not have the option, whatever its intended value.
@@ -15,9 +16,9 @@ pub const OPTION_MALFORMED: &str = "partial_option_malformed";
 #[derive(Debug, Default)]
 pub struct Expectation {
     /// Networks that contain the client's addresses; any if empty.
-    pub pools: Vec<Net>,
+    pub pools: Vec<IpNet>,
     /// Routes that the server pushes.
-    pub routes: Vec<Net>,
+    pub routes: Vec<IpNet>,
     /// DNS servers that the server pushes.
     pub dns: Vec<IpAddr>,
     /// Options that the server pushes, compared as text.
@@ -32,7 +33,7 @@ impl Expectation {
     /// The name of the first check that fails. The driver knows whether other clients hold the same addresses or peer
     /// id.
     pub fn missing(&self, pushed: &Pushed, assigned: &AssignedConfig) -> Option<&'static str> {
-        let in_pool = |address: IpAddr| self.pools.iter().any(|pool| pool.contains(address));
+        let in_pool = |address: IpAddr| self.pools.iter().any(|pool| pool.contains(&address));
         if assigned.addresses().next().is_none() {
             Some("partial_no_address")
         } else if !self.pools.is_empty() && !assigned.addresses().all(in_pool) {

@@ -16,6 +16,7 @@ use leadline_tunnel::client::settings::{PingSettings, Settings};
 use leadline_tunnel::openvpn::config::{ClientConfig, Identity};
 use leadline_tunnel::openvpn::data::DataCipher;
 use leadline_tunnel::openvpn::identity::Authority;
+use leadline_tunnel::openvpn::message::net::parse as parse_network;
 use leadline_tunnel::openvpn::profile::{self, Family, Profile, Remote};
 use leadline_tunnel::openvpn::secret::Secret;
 use leadline_wire::{Blame, ErrorReport, IpVersion, TunnelAction, TunnelExpectation, TunnelIdentities, TunnelSpec};
@@ -242,7 +243,8 @@ fn unreachable_reason(from: &SocketAddr, error: &io::Error) -> String {
 /// Returns what must be assigned to clients; a cipher must be one of `offered`.
 fn expectation(spec: &TunnelExpectation, offered: Vec<DataCipher>) -> Result<Expectation, ErrorReport> {
     let nets = |name: &str, texts: &[String]| {
-        let net = |text: &String| text.parse().map_err(|error| input_error("bad_network", format!("{name}: {error}")));
+        let net =
+            |text: &String| parse_network(text).map_err(|error| input_error("bad_network", format!("{name}: {error}")));
         texts.iter().map(net).collect::<Result<Vec<_>, ErrorReport>>()
     };
     let address = |name: &str, text: &String| -> Result<IpAddr, ErrorReport> {

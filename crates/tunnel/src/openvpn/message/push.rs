@@ -4,9 +4,11 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use ipnet::{IpNet, Ipv4Net};
+
 use super::compression::Compression;
 use super::listed::{Listed, Text};
-use super::net::Net;
+use super::net;
 use super::MessageError;
 use crate::openvpn::secret::Secret;
 use crate::openvpn::tokenizer::tokenize;
@@ -78,7 +80,7 @@ pub struct Pushed {
     /// Where routes go.
     pub route_gateway: Option<Ipv4Addr>,
     /// Networks behind the server.
-    pub routes: Listed<Net>,
+    pub routes: Listed<IpNet>,
     /// DNS servers, of `dns` and of `dhcp-option`.
     pub dns: Listed<IpAddr>,
     /// The client's number, 24 bits.
@@ -279,7 +281,7 @@ impl Pushed {
                 }
             }
             ["route-ipv6", network, ..] => {
-                self.routes.push(network.parse().ok().filter(|net: &Net| net.address().is_ipv6())?);
+                self.routes.push(net::parse(network).ok().filter(|net| net.addr().is_ipv6())?);
             }
             ["dhcp-option", "DNS" | "DNS6", server] => self.name_server(server.parse().ok()?)?,
             ["dns", "server", _, "address", ref servers @ ..] => {
@@ -421,10 +423,10 @@ fn ifconfig_ipv6(local: &str, peer: &[&str]) -> Option<(Ipv6Addr, u8, Option<Ipv
 }
 
 /// `ADDRESS [NETMASK [GATEWAY [METRIC]]]`; the netmask may be left out or said to be the `default`.
-fn route_ipv4(address: Ipv4Addr, rest: &[&str]) -> Option<Net> {
+fn route_ipv4(address: Ipv4Addr, rest: &[&str]) -> Option<IpNet> {
     match rest.first() {
-        None | Some(&"default") => Net::new(address.into(), 32),
-        Some(mask) => Net::from_netmask(address, mask.parse().ok()?),
+        None | Some(&"default") => Some(Ipv4Net::from(address).into()),
+        Some(mask) => net::from_netmask(address, mask.parse().ok()?),
     }
 }
 
