@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from leadline.statistics import Growth
+
 
 class Verdict(StrEnum):
     """Whether a figure is valid. The worst verdict comes first, and wins over the others."""
@@ -332,16 +334,6 @@ class TargetResult:
     outcome: str  # met | missed | undecided
     value: float | None
     reason: str
-
-
-class Growth(StrEnum):
-    """The growth that an exponent indicates."""
-
-    CONSTANT = "constant"
-    LESS = "less than linear"
-    LINEAR = "linear"
-    MORE = "more than linear"
-    UNKNOWN = "cannot tell"
 
 
 @dataclass(frozen=True, slots=True)

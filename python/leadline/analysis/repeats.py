@@ -7,14 +7,13 @@ other: the mean of three p99s is the mean p99 of a run, not the p99 of all three
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from leadline.analysis import stability, validity
 from leadline.analysis.model import Metric, Reason, Summary, TestResult, Validity, Verdict
-from leadline.analysis.scaling import t_quantile
 from leadline.registry import KINDS
+from leadline.statistics import mean_of_repeats
 
 LEAST_REPEATS = 2
 """Number of completed repeats that is enough for a figure if other repeats failed."""
@@ -73,14 +72,11 @@ def mean_with_interval(metrics: Iterable[Metric | None]) -> Metric:
     values = [metric.value for metric in known if metric.value is not None]
     if not values:
         return Metric(None, unit)
-    mean = math.fsum(values) / len(values)
-    censored = any(metric.censored for metric in known)
-    if len(values) < 2 or censored:
+    mean = mean_of_repeats(values)
+    if any(metric.censored for metric in known):
         # A mean with a lower bound in it is a lower bound; the spread of the repeats is then unknown.
-        return Metric(mean, unit, censored=censored)
-    variance = math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1)
-    half = t_quantile(len(values) - 1) * math.sqrt(variance / len(values))
-    return Metric(mean, unit, mean - half, mean + half)
+        return Metric(mean.value, unit, censored=True)
+    return Metric(mean.value, unit, mean.low, mean.high)
 
 
 def _validity(done: Sequence[TestResult], failed: int, limit: float, kind: str) -> Validity:

@@ -3,32 +3,24 @@
 A fleet that was limited by its generator, or is incomplete, says nothing about the server; it is left out, and a note
 says so. Clients that failed are the server's result; a note reports them, since the figures are of the others.
 
-`figure = a * number ** exponent` is a straight line in logarithms, fitted by least squares; the interval is Student's
-t for a slope (n - 2 degrees of freedom). The model assumes that the points scatter evenly around such a line. A fixed
-cost bends the line at small numbers, so bends are detected and reported. With few numbers the interval is wide or
-missing; the result is then `cannot tell`. Pure.
+`statistics.power_law` fits `figure = a * number ** exponent` to one mean for each number. A fixed cost bends the line
+at small numbers, so bends are detected and reported. With few numbers the interval is wide or missing, and a line that
+bends has no exponent; the result is then `cannot tell`. Pure.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from leadline.analysis.model import Growth, Metric, RunAnalysis, Scaling, Validity, Verdict
+from leadline.analysis.model import Metric, RunAnalysis, Scaling, Validity, Verdict
 from leadline.analysis.validity import SHORT_WINDOWS
 from leadline.registry import KINDS
+from leadline.statistics import Growth, PowerLaw, power_law
 
-CONFIDENCE = 0.95
-LINEAR_WITHIN = 0.1
-"""An exponent is linear if its whole interval is within this distance of 1."""
-CONSTANT_WITHIN = 0.1
-"""An exponent is constant if its whole interval is within this distance of 0."""
 LEAST_RATIO = 4.0
 """Numbers of clients that span a smaller factor say little about growth."""
-BEND = 0.3
-"""A larger difference between the exponents of the upper and lower half counts as a bend."""
 AXES = ("clients", "clients.count")
 """Axes of a plan whose values are numbers of clients."""
 
@@ -59,7 +51,7 @@ def of_kind(name: str, measured: Sequence[Point]) -> tuple[Scaling, ...]:
 def of_run(analysis: RunAnalysis) -> dict[str, tuple[Scaling, ...]]:
     """The growth of figures with an axis of clients, by test and by the other parameters of its cases.
 
-    Each repeat is a point of its own. Empty if the plan has no such axis, or an axis with a single number.
+    Empty if the plan has no such axis, or an axis with a single number.
     """
     groups: dict[str, list[tuple[str, Point]]] = {}
     values: dict[str, set[str]] = {}
@@ -93,20 +85,20 @@ def fit(metric: str, unit: str, points: Sequence[tuple[float, float | None]], no
         return Scaling(
             metric, unit, tuple(known), None, None, None, Growth.UNKNOWN, None, (*notes, *_few(known, missing))
         )
-    slope, error, freedom = _line(known)
-    half = t_quantile(freedom) * error if freedom > 0 and len(numbers) > 2 else None
-    low, high = (None, None) if half is None else (slope - half, slope + half)
-    upper = _between(known, numbers[len(numbers) // 2], numbers[-1]) if len(numbers) > 2 else None
-    notes = (*notes, *_fit_notes(known, numbers, missing, low, high))
-    return Scaling(metric, unit, tuple(known), slope, low, high, _growth(low, high), upper, notes)
-
-
-def t_quantile(freedom: int) -> float:
-    """The two-sided 95 % quantile of Student's t."""
-    # Importing scipy takes over a second; a single measurement does not need it.
-    from scipy.special import stdtrit  # noqa: PLC0415
-
-    return float(stdtrit(freedom, 0.5 + CONFIDENCE / 2))
+    law = power_law([number for number, _ in known], [figure for _, figure in known])
+    exponent = law.exponent
+    notes = (*notes, *_fit_notes(law, missing))
+    return Scaling(
+        metric,
+        unit,
+        tuple(known),
+        exponent.value,
+        exponent.low,
+        exponent.high,
+        law.growth,
+        law.upper_exponent,
+        notes,
+    )
 
 
 def _fits(figures: Iterable[tuple[str, str]], measured: Sequence[Point]) -> tuple[Scaling, ...]:
@@ -166,63 +158,21 @@ def _value(metrics: Mapping[str, Metric], name: str) -> float | None:
     return None if metric is None else metric.value
 
 
-def _growth(low: float | None, high: float | None) -> Growth:
-    """The growth that an interval indicates; it must lie on one side of the limits."""
-    if low is None or high is None:
-        return Growth.UNKNOWN
-    if low >= 1 - LINEAR_WITHIN and high <= 1 + LINEAR_WITHIN:
-        return Growth.LINEAR
-    if low >= -CONSTANT_WITHIN and high <= CONSTANT_WITHIN:
-        return Growth.CONSTANT
-    if low > 1:
-        return Growth.MORE
-    return Growth.LESS if high < 1 else Growth.UNKNOWN
-
-
-def _line(points: Sequence[tuple[float, float]]) -> tuple[float, float, int]:
-    """Slope of the logarithms, its standard error, and the remaining degrees of freedom."""
-    xs, ys = [math.log(number) for number, _ in points], [math.log(figure) for _, figure in points]
-    mean_x, mean_y = math.fsum(xs) / len(xs), math.fsum(ys) / len(ys)
-    spread = math.fsum((x - mean_x) ** 2 for x in xs)
-    slope = math.fsum((x - mean_x) * (y - mean_y) for x, y in zip(xs, ys, strict=True)) / spread
-    freedom = len(xs) - 2
-    if freedom <= 0:
-        return slope, 0.0, 0
-    left = math.fsum((y - mean_y - slope * (x - mean_x)) ** 2 for x, y in zip(xs, ys, strict=True))
-    return slope, math.sqrt(left / freedom / spread), freedom
-
-
-def _between(points: Sequence[tuple[float, float]], first: float, last: float) -> float:
-    """The exponent between two numbers, from the geometric means of their figures."""
-    ends = []
-    for number in (first, last):
-        logs = [math.log(figure) for at, figure in points if at == number]
-        ends.append(math.fsum(logs) / len(logs))
-    return (ends[1] - ends[0]) / (math.log(last) - math.log(first))
-
-
-def _fit_notes(
-    points: Sequence[tuple[float, float]],
-    numbers: Sequence[float],
-    missing: int,
-    low: float | None,
-    high: float | None,
-) -> Iterator[str]:
+def _fit_notes(law: PowerLaw, missing: int) -> Iterator[str]:
+    numbers = law.numbers
     if missing:
         yield f"{missing} points have no figure and are left out"
-    if low is None or high is None:
-        yield f"{len(numbers)} numbers give no interval: give at least three, better five"
-    elif len(points) - 2 < 3:
-        yield f"{len(points)} points leave {len(points) - 2} degrees of freedom: that makes the interval wide"
+    if law.exponent.reason is not None:
+        yield law.exponent.reason
+    elif len(numbers) < _MANY_NUMBERS:
+        yield f"{len(numbers)} numbers leave {len(numbers) - 2} degrees of freedom: that makes the interval wide"
     if numbers[-1] < LEAST_RATIO * numbers[0]:
         ratio = numbers[-1] / numbers[0]
         yield f"the numbers span a factor of {ratio:.3g} only: over {LEAST_RATIO:g} a growth shows more clearly"
-    middle = numbers[len(numbers) // 2]
-    if len(numbers) > 2 and numbers[0] < middle < numbers[-1]:
-        lower, upper = _between(points, numbers[0], middle), _between(points, middle, numbers[-1])
-        if abs(upper - lower) > BEND:
-            what = "a fixed cost hides growth at small numbers" if upper > lower else "it levels off"
-            yield f"the line bends: {lower:.2f} up to {middle:g}, {upper:.2f} above ({what})"
+    if law.bends and law.lower_exponent is not None and law.upper_exponent is not None:
+        lower, upper, middle = law.lower_exponent, law.upper_exponent, numbers[len(numbers) // 2]
+        what = "a fixed cost hides growth at small numbers" if upper > lower else "it levels off"
+        yield f"the line bends: {lower:.2f} up to {middle:g}, {upper:.2f} above ({what})"
 
 
 def _few(known: Sequence[tuple[float, float]], missing: int) -> tuple[str, ...]:
@@ -232,3 +182,5 @@ def _few(known: Sequence[tuple[float, float]], missing: int) -> tuple[str, ...]:
 
 
 _MOST_NAMED = 5
+# From five numbers on, Student's t is at most 1.6 times what it is for very many.
+_MANY_NUMBERS = 5

@@ -25,7 +25,7 @@ BEND = 0.3
 
 
 class Growth(StrEnum):
-    """What an exponent says."""
+    """The growth that an exponent indicates."""
 
     CONSTANT = "constant"
     LESS = "less than linear"

@@ -10,8 +10,9 @@ from made_fleets import client, fleet_outcome
 from made_journals import EPOCH_NS, MS, S, finished
 
 from leadline.analysis import analyse
-from leadline.analysis.model import Growth, Metric, Reason, Validity, Verdict
+from leadline.analysis.model import Metric, Reason, Validity, Verdict
 from leadline.analysis.scaling import Point, fit, of_kind
+from leadline.statistics import Growth
 
 VALID = Validity(Verdict.VALID)
 NUMBERS = (50, 100, 200, 400, 800)
@@ -78,7 +79,7 @@ def test_too_few_numbers_give_no_interval_and_no_answer() -> None:
 
 def test_three_numbers_are_told_to_be_few_and_a_short_span_to_be_short() -> None:
     notes = " ".join(fit("m", "", law(1.0, numbers=(50, 100, 150))).notes)
-    assert "3 points leave 1 degrees of freedom" in notes
+    assert "3 numbers leave 1 degrees of freedom" in notes
     assert "span a factor of 3 only" in notes
 
 
@@ -90,6 +91,14 @@ def test_a_fixed_cost_bends_the_line_and_is_named() -> None:
     assert any("a fixed cost hides growth" in note for note in found.notes)
     levelling = fit("m", "", [(number, min(number, 210.0)) for number in NUMBERS])
     assert any("it levels off" in note for note in levelling.notes)
+
+
+def test_repeats_of_three_numbers_do_not_make_a_bent_line_linear() -> None:
+    for repeats in (1, 10):
+        found = fit("m", "", [(1, 1.0), (10, 6.3), (100, 100.0)] * repeats)
+        assert found.exponent == pytest.approx(1.0)
+        assert found.growth is Growth.UNKNOWN
+        assert found.low is not None and found.low < 0
 
 
 def test_points_without_a_figure_are_left_out_and_counted() -> None:
