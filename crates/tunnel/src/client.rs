@@ -18,7 +18,6 @@ pub mod settings;
 mod teardown;
 #[cfg(test)]
 mod tests;
-pub mod timer;
 mod verification;
 
 use std::net::SocketAddr;
@@ -32,10 +31,10 @@ use self::packet_sizes::{PacketSizes, ROUNDS};
 use self::phase::{Occasion, Phase, Steps};
 use self::renewal::Renewal;
 use self::settings::Settings;
-use self::timer::earlier;
 use crate::inside::icmp;
 use crate::openvpn::client::{Client as Session, Counters, Failure, Received};
 use crate::openvpn::config::Token;
+use crate::timer::earlier;
 
 /// An event for a client.
 #[derive(Debug)]

@@ -5,4 +5,5 @@ pub mod client;
 pub mod inside;
 pub mod offload;
 pub mod openvpn;
+pub mod timer;
 pub mod wireguard;

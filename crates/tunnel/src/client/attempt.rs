@@ -6,11 +6,11 @@ use leadline_wire::FailureCause;
 use super::attempt_log::Attempt;
 use super::effects::{Close, Effects, Metric, Socket, SocketError, SocketErrorKind};
 use super::phase::{Occasion, Phase, Steps};
-use super::timer::is_due;
 use super::{Action, VpnClient};
 use crate::openvpn::client::{Client as Session, Counters, Event, Failure, Output};
 use crate::openvpn::packet::{Header, Opcode};
 use crate::openvpn::profile::Transport;
+use crate::timer::is_due;
 
 /// Delay after a failure, ns; doubles after each further one, as in OpenVPN 2.6 and later (`connect-retry 1 300`).
 const FIRST_RETRY_DELAY_NS: u64 = 1_000_000_000;

@@ -6,8 +6,8 @@ use std::net::IpAddr;
 
 use super::effects::{ArrivalTime, Figures, Metric};
 use super::packet_sizes::{PacketSizes, SizeProbe};
-use super::timer::{earlier, is_due};
 use crate::inside::Echo;
+use crate::timer::{earlier, is_due};
 
 /// ICMP identifier that distinguishes these echo requests from those of the traffic.
 const IDENTIFIER: u16 = 0x4c45;

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use leadline_tunnel::client::settings::Settings;
-use leadline_tunnel::client::timer::earlier;
 use leadline_tunnel::client::VpnClient;
+use leadline_tunnel::timer::earlier;
 
 use super::inner_traffic::InnerTraffic;
 use super::transport::TransportSocket;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use leadline_sys::clock::monotonic_ns;
 use leadline_tunnel::client::assigned_config::AssignedConfig;
 use leadline_tunnel::client::phase::Phase;
-use leadline_tunnel::client::timer::is_due;
+use leadline_tunnel::timer::is_due;
 use leadline_wire::FailureCause;
 
 use super::client::Client;

@@ -13,10 +13,10 @@ use leadline_sys::poll::{Interest, Poll, Ready};
 use leadline_sys::priority::minimize_timer_slack;
 use leadline_tunnel::client::effects::Scratch;
 use leadline_tunnel::client::phase::{Phase, PHASES};
-use leadline_tunnel::client::timer::{earlier, is_due};
 use leadline_tunnel::client::{Action, Input, Progress, VpnClient};
 use leadline_tunnel::openvpn::client::Client as Session;
 use leadline_tunnel::openvpn::profile::Transport;
+use leadline_tunnel::timer::{earlier, is_due};
 use leadline_wire::{TunnelActionKind, TunnelPacketSizes};
 
 use super::client::Client;
