@@ -77,7 +77,9 @@ pub fn segments(data: &[u8]) {
             stack.fill(now_ns, connection);
             assert!(stack.unacknowledged(connection) <= buffers.send_bytes);
         }
-        now_ns = stack.deadline_ns(now_ns).clamp(now_ns, now_ns + 1_000_000_000);
+        now_ns = stack
+            .deadline_ns(now_ns)
+            .map_or(now_ns + 1_000_000_000, |at_ns| at_ns.clamp(now_ns, now_ns + 1_000_000_000));
     }
 }
 

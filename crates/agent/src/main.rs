@@ -2,6 +2,7 @@
 //! `crates/wire`); `serve` answers load by itself; `wireguard` is the embedded VPN. It ends when its stdin does, and takes
 //! along what it started.
 
+mod atomic_option;
 mod control;
 mod control_signal;
 mod events;

@@ -431,7 +431,7 @@ impl VpnClient {
     #[inline]
     fn watch_session(&mut self) {
         if let Some(session) = &self.session {
-            self.session_due_ns = Some(session.deadline_ns()).filter(|due_ns| *due_ns != u64::MAX);
+            self.session_due_ns = session.deadline_ns();
         }
     }
 

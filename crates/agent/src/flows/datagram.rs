@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::net::UdpSocket;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
 use leadline_pace::Pace;
@@ -15,6 +14,7 @@ use leadline_sys::priority::minimize_timer_slack;
 use leadline_transport::{DatagramReceiver, Header, HeaderKind, SideReport, HEADER_BYTES};
 
 use super::{count_error, Role, Span, WorkerReport, DRAIN_NS, TURN_NS};
+use crate::atomic_option::AtomicOption;
 use crate::control_signal::ControlSignal;
 use crate::events::error_code;
 use crate::metering::{FlowCounters, Recorder, ThreadMeter};
@@ -31,13 +31,9 @@ pub struct DatagramFlow {
     pub counters: Arc<FlowCounters>,
     /// How much later than the span it begins, ns: less than the time between two datagrams.
     pub offset_ns: u64,
-    /// How many datagrams the sender sent, once it has ended; `UNKNOWN` before. A receiver ends as soon as all have
-    /// arrived.
-    pub expected: Arc<AtomicU64>,
+    /// How many datagrams the sender sent, once it has ended. A receiver ends as soon as all have arrived.
+    pub expected: Arc<AtomicOption>,
 }
-
-/// The value of `DatagramFlow::expected` before the sender has ended.
-pub const UNKNOWN: u64 = u64::MAX;
 
 /// The parameters that all flows of a worker share.
 #[derive(Clone, Copy, Debug)]
@@ -174,14 +170,16 @@ impl Worker {
         if let Some(recorder) = recorder.as_deref_mut() {
             recorder.roll(now);
         }
-        let next = self.send_due(now, stopped, recorder).min(now + TURN_NS);
+        let turn_ns = now + TURN_NS;
+        let next = self.send_due(now, stopped, recorder).map_or(turn_ns, |due_ns| due_ns.min(turn_ns));
         self.end_receivers(now);
         Ok(self.open > 0 && self.receive(Some(next))? || self.sends)
     }
 
-    /// Sends a part of what is due on every sending flow, and ends the finished ones; returns when to call again.
-    fn send_due(&mut self, now: u64, stopped: bool, mut recorder: Option<&mut Recorder>) -> u64 {
-        let mut next = u64::MAX;
+    /// Sends a part of what is due on every sending flow, and ends the finished ones; returns when to call again, if a
+    /// timer says so.
+    fn send_due(&mut self, now: u64, stopped: bool, mut recorder: Option<&mut Recorder>) -> Option<u64> {
+        let mut next = None;
         let over = now >= self.span.end_ns;
         for index in 0..self.flows.len() {
             let flow = &self.flows[index];
@@ -189,44 +187,49 @@ impl Worker {
                 continue;
             }
             let due = match self.work.pace {
-                Some(pace) => now.checked_sub(flow.at_ns).map_or(0, |elapsed| pace.due_count(elapsed).min(flow.most)),
-                None if over => flow.next,
+                Some(pace) => {
+                    let due = now.checked_sub(flow.at_ns).map_or(0, |elapsed| pace.due_count(elapsed));
+                    Some(flow.most.map_or(due, |most| due.min(most)))
+                }
+                None if over => Some(flow.next),
                 None => flow.most,
             };
             let last_call = stopped || now >= self.span.end_ns.saturating_add(OVERTIME_NS);
-            if flow.next < due && !flow.blocked && !last_call {
+            if due.is_none_or(|due| flow.next < due) && !flow.blocked && !last_call {
                 self.send_batch(index, due, recorder.as_deref_mut());
             }
             let ended_ns = self.ended_ns(index, now, due, last_call);
             let flow = &mut self.flows[index];
             if ended_ns.is_some() {
                 flow.ended_ns = ended_ns;
-                flow.unsent = if self.work.pace.is_some() { due.saturating_sub(flow.next) } else { 0 };
+                let paced_due = due.filter(|_| self.work.pace.is_some());
+                flow.unsent = paced_due.map_or(0, |due| due.saturating_sub(flow.next));
                 flow.open = false;
                 self.open -= 1;
             } else if !flow.blocked {
                 let due_ns = self.work.pace.map_or(now, |pace| flow.at_ns.saturating_add(pace.due_ns(flow.next)));
-                next = next.min(due_ns).min(flow.ends_ns);
+                let again_ns = due_ns.min(flow.ends_ns);
+                next = Some(next.map_or(again_ns, |next: u64| next.min(again_ns)));
             }
         }
         next
     }
 
     /// Returns when a sending flow stopped trying, if it has. `due` is the number of datagrams that it should have
-    /// sent by now.
-    fn ended_ns(&self, index: usize, now: u64, due: u64, last_call: bool) -> Option<u64> {
+    /// sent by now; `None` if only the time limits it.
+    fn ended_ns(&self, index: usize, now: u64, due: Option<u64>, last_call: bool) -> Option<u64> {
         let flow = &self.flows[index];
-        if self.work.pace.is_none() && flow.next >= flow.most {
+        if self.work.pace.is_none() && flow.most.is_some_and(|most| flow.next >= most) {
             return flow.last_ns.or(Some(now));
         }
-        let through = now >= flow.ends_ns && flow.next >= due;
+        let through = now >= flow.ends_ns && due.is_some_and(|due| flow.next >= due);
         (through || last_call).then(|| now.min(flow.ends_ns))
     }
 
-    /// Sends the datagrams of one call; `due` is more than the flow has sent.
-    fn send_batch(&mut self, index: usize, due: u64, recorder: Option<&mut Recorder>) {
+    /// Sends the datagrams of one call; `due` is more than the flow has sent, or `None` for as many as one call takes.
+    fn send_batch(&mut self, index: usize, due: Option<u64>, recorder: Option<&mut Recorder>) {
         let flow = &mut self.flows[index];
-        let count = (due - flow.next).min(BATCH as u64) as usize;
+        let count = due.map_or(BATCH, |due| (due - flow.next).min(BATCH as u64) as usize);
         let sent_ns = monotonic_ns();
         for slot in 0..count {
             let sequence = flow.next + slot as u64;
@@ -306,9 +309,9 @@ impl Worker {
 
     fn end_receivers(&mut self, now: u64) {
         for flow in self.flows.iter_mut().filter(|flow| flow.open && flow.flow.role == Role::Receive) {
-            let expected = flow.flow.expected.load(Ordering::Relaxed);
-            let complete = flow.receiver.tracker().received() >= expected;
-            if expected != UNKNOWN {
+            let expected = flow.flow.expected.get();
+            let complete = expected.is_some_and(|expected| flow.receiver.tracker().received() >= expected);
+            if expected.is_some() {
                 flow.count_received_ns.get_or_insert(now);
             }
             let last_sign = flow.receiver.span_ns().map(|(_, last)| last).max(flow.count_received_ns);
@@ -323,9 +326,11 @@ impl Worker {
 
 struct Conversation {
     flow: DatagramFlow,
-    /// When its first datagram is due, ns, and how many datagrams fit in the span.
+    /// When its first datagram is due, ns.
     at_ns: u64,
-    most: u64,
+    /// How many datagrams it may send: the configured number, or what its rate allows in the span; `None` if only the
+    /// time limits it.
+    most: Option<u64>,
     /// When a sender has finished, ns. A paced flow lasts until its next datagram would be due: n datagrams take n
     /// gaps of time, not n - 1.
     ends_ns: u64,
@@ -349,12 +354,12 @@ impl Conversation {
     fn new(flow: DatagramFlow, work: DatagramWork, span: Span) -> Self {
         let at_ns = span.at_ns.saturating_add(flow.offset_ns);
         let in_span = work.pace.map(|pace| pace.count_within(span.end_ns.saturating_sub(at_ns)));
-        let most = work.number.unwrap_or(u64::MAX).min(in_span.unwrap_or(u64::MAX));
-        let all_due_ns = work.pace.map_or(u64::MAX, |pace| at_ns.saturating_add(pace.due_ns(most)));
+        let most = [work.number, in_span].into_iter().flatten().min();
+        let all_due_ns = work.pace.zip(most).map(|(pace, most)| at_ns.saturating_add(pace.due_ns(most)));
         Self {
             at_ns,
             most,
-            ends_ns: all_due_ns.min(span.end_ns),
+            ends_ns: all_due_ns.map_or(span.end_ns, |all_due_ns| all_due_ns.min(span.end_ns)),
             receiver: DatagramReceiver::new(work.token, flow.id, work.datagram_bytes),
             flow,
             open: true,
@@ -435,7 +440,7 @@ mod tests {
         let far = UdpSocket::bind("127.0.0.1:0").unwrap();
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         socket.connect(far.local_addr().unwrap()).unwrap();
-        let expected = Arc::new(AtomicU64::new(UNKNOWN));
+        let expected = Arc::new(AtomicOption::none());
         let counters = Arc::default();
         let flow = DatagramFlow { id: 0, socket, role: Role::Send, counters, offset_ns, expected };
         let at_ns = monotonic_ns();

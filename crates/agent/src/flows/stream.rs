@@ -145,10 +145,10 @@ impl Worker {
         if self.open == 0 {
             return Ok(());
         }
-        let until = self.wake_paced(now)?.min(now + TURN_NS);
-        let until = if now < self.span.end_ns { until.min(self.span.end_ns) } else { until };
+        let end_ns = Some(self.span.end_ns).filter(|end_ns| now < *end_ns);
+        let until = [Some(now + TURN_NS), self.wake_paced(now)?, end_ns].into_iter().flatten().min();
         self.ready.clear();
-        self.ready.extend(self.poll.wait(Some(until))?);
+        self.ready.extend(self.poll.wait(until)?);
         let woke_ns = monotonic_ns();
         for at in 0..self.ready.len() {
             self.serve(self.ready[at].token as usize, woke_ns);
@@ -157,17 +157,17 @@ impl Worker {
     }
 
     /// A paced flow that has sent all due blocks is not watched for room; once its next block is due, it is watched
-    /// again.
-    fn wake_paced(&mut self, now: u64) -> io::Result<u64> {
-        let Some(PacedBlocks { pace, .. }) = self.work.paced else { return Ok(u64::MAX) };
-        let mut next = u64::MAX;
+    /// again. Returns when the next block is due, if a flow waits for one.
+    fn wake_paced(&mut self, now: u64) -> io::Result<Option<u64>> {
+        let Some(PacedBlocks { pace, .. }) = self.work.paced else { return Ok(None) };
+        let mut next = None;
         for (index, flow) in self.flows.iter_mut().enumerate().filter(|(_, flow)| flow.open && flow.resting) {
             let due = self.span.at_ns.saturating_add(pace.due_ns(flow.blocks));
             if due <= now {
                 flow.resting = false;
                 self.poll.add(&flow.flow.socket, index as u64, Interest::Write)?;
             } else {
-                next = next.min(due);
+                next = Some(next.map_or(due, |next: u64| next.min(due)));
             }
         }
         Ok(next)

@@ -43,8 +43,8 @@ struct RrFlow {
     id: u32,
     socket: RrSocket,
     counters: Arc<FlowCounters>,
-    /// Transactions that this flow may make.
-    most: u64,
+    /// Transactions that this flow may make; only the time limits them if absent.
+    most: Option<u64>,
 }
 
 /// Open the session and its flows.
@@ -85,7 +85,7 @@ pub fn prepare(spec: RrSpec) -> Result<Box<dyn Ready>, ErrorReport> {
             congestion: None,
         });
         let share = |number: u64| (number + u64::from(spec.flows - 1 - id)) / u64::from(spec.flows);
-        flows.push(RrFlow { id, socket, counters, most: spec.number.map_or(u64::MAX, share) });
+        flows.push(RrFlow { id, socket, counters, most: spec.number.map(share) });
     }
     session.await_ready()?;
     let interval = Duration::from_millis(spec.interval_ms.into());
@@ -157,7 +157,7 @@ fn drive(
             for (index, flow) in flows.iter_mut().enumerate().filter(|(_, flow)| flow.open) {
                 let due_ns =
                     flow.handle_timeout(now, signal.abandoned(), &mut buffers, &mut recorder, until_ns, &mut errors);
-                sweep_ns = sweep_ns.min(due_ns);
+                sweep_ns = due_ns.map_or(sweep_ns, |due_ns| due_ns.min(sweep_ns));
                 flow.watch(&poll, index as u64)?;
             }
             open = flows.iter().filter(|flow| flow.open).count();
@@ -172,7 +172,8 @@ fn drive(
             let flow = &mut flows[source.token as usize];
             if flow.open {
                 flow.on_readable(&mut buffers, &mut recorder, &mut errors);
-                sweep_ns = sweep_ns.min(flow.advance(&mut buffers, until_ns, &mut errors));
+                let due_ns = flow.advance(&mut buffers, until_ns, &mut errors);
+                sweep_ns = due_ns.map_or(sweep_ns, |due_ns| due_ns.min(sweep_ns));
                 open -= usize::from(!flow.open);
             }
             flow.watch(&poll, source.token)?;
@@ -233,7 +234,7 @@ impl RequestFlow {
         recorder: &mut Recorder,
         until_ns: u64,
         errors: &mut BTreeMap<String, u64>,
-    ) -> u64 {
+    ) -> Option<u64> {
         let sent_ns = self.machine.sent_ns();
         let is_expired = self.machine.handle_time(now);
         if let Some(sent_ns) = sent_ns.filter(|_| is_expired || abandoned) {
@@ -258,9 +259,14 @@ impl RequestFlow {
     }
 
     /// Send the next request if none is under way and `until_ns` has not come; returns when to look again.
-    fn advance(&mut self, buffers: &mut SharedBuffers, until_ns: u64, errors: &mut BTreeMap<String, u64>) -> u64 {
+    fn advance(
+        &mut self,
+        buffers: &mut SharedBuffers,
+        until_ns: u64,
+        errors: &mut BTreeMap<String, u64>,
+    ) -> Option<u64> {
         if !self.open {
-            return u64::MAX;
+            return None;
         }
         match self.machine.poll() {
             // What is under way at the end is waited for, up to its own time-out: leaving it out would flatter the tail.
@@ -268,13 +274,13 @@ impl RequestFlow {
                 if self.unwritten > 0 {
                     self.write_rest(buffers, errors);
                 }
-                return instant;
+                return Some(instant);
             }
             Step::Request(sequence) => {
                 let now = monotonic_ns();
-                if now >= until_ns || self.flow.counters.sent_units() >= self.flow.most {
+                if now >= until_ns || self.flow.most.is_some_and(|most| self.flow.counters.sent_units() >= most) {
                     self.close();
-                    return u64::MAX;
+                    return None;
                 }
                 match self.flow.send(buffers, sequence, now) {
                     Ok(unwritten) => {
@@ -283,14 +289,14 @@ impl RequestFlow {
                         self.flow.counters.sent(buffers.request.len() as u64, 1);
                         self.start_ns.get_or_insert(now);
                         if let Step::AwaitUntil(instant) = self.machine.poll() {
-                            return instant;
+                            return Some(instant);
                         }
                     }
                     Err(error) => self.fail(&error, errors),
                 }
             }
         }
-        u64::MAX
+        None
     }
 
     /// Have the poll watch for what this flow waits for.
@@ -485,7 +491,7 @@ mod tests {
     fn against_silence(
         answers: usize,
         timeout_ms: u32,
-        most: u64,
+        most: Option<u64>,
         length_ns: u64,
     ) -> (Span, WorkerReport, Vec<Histogram>) {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -505,7 +511,12 @@ mod tests {
     }
 
     /// One flow over this socket: its report and its histograms.
-    fn driven(socket: RrSocket, timeout_ms: u32, most: u64, length_ns: u64) -> (Span, WorkerReport, Vec<Histogram>) {
+    fn driven(
+        socket: RrSocket,
+        timeout_ms: u32,
+        most: Option<u64>,
+        length_ns: u64,
+    ) -> (Span, WorkerReport, Vec<Histogram>) {
         let flow = RrFlow { id: 0, socket, counters: Arc::default(), most };
         let at_ns = monotonic_ns();
         let span = Span { at_ns, end_ns: at_ns + length_ns };
@@ -524,12 +535,12 @@ mod tests {
         let peer = UdpSocket::bind("127.0.0.1:0").unwrap();
         let near = UdpSocket::bind("127.0.0.1:0").unwrap();
         near.connect(peer.local_addr().unwrap()).unwrap();
-        let (_, udp, histograms) = driven(RrSocket::Udp(near), 20, 3, 30_000_000_000);
+        let (_, udp, histograms) = driven(RrSocket::Udp(near), 20, Some(3), 30_000_000_000);
         assert_eq!(udp.errors, BTreeMap::from([("timeout".to_owned(), 3)]));
         assert_eq!((histograms[LATENCY].count(), histograms[LATENCY_CENSORED].count()), (0, 3));
         // A bucket's lowest value may lie 0.1 % below what was recorded.
         assert!(histograms[LATENCY_CENSORED].quantile_ns(0.0) >= Some(TIMEOUT_NS / 1000 * 999));
-        let (_, tcp, histograms) = against_silence(2, 20, u64::MAX, 30_000_000_000);
+        let (_, tcp, histograms) = against_silence(2, 20, None, 30_000_000_000);
         assert_eq!(tcp.flows[0].received_units, Some(2));
         assert_eq!((histograms[LATENCY].count(), histograms[LATENCY_CENSORED].count()), (2, 1));
     }
@@ -537,7 +548,7 @@ mod tests {
     #[test]
     fn a_silence_that_lasts_to_the_end_belongs_to_the_flow() {
         // Long enough for the first answer, whoever stands still meanwhile.
-        let (span, report, _) = against_silence(1, 6000, u64::MAX, 4_000_000_000);
+        let (span, report, _) = against_silence(1, 6000, None, 4_000_000_000);
         assert_eq!((report.flows[0].received_units, report.flows[0].end_ns), (Some(1), Some(span.end_ns)));
         assert_eq!(report.errors, BTreeMap::from([("timeout".to_owned(), 1)]));
     }
@@ -555,7 +566,7 @@ mod tests {
                 let _ = far.write_all(&request);
             }
         });
-        let (_, report, histograms) = driven(RrSocket::Tcp(near), 50_000, u64::MAX, 1_000_000_000);
+        let (_, report, histograms) = driven(RrSocket::Tcp(near), 50_000, None, 1_000_000_000);
         peer.join().unwrap();
         // What is under way at the end is waited for: nothing is left of which only the age is known.
         assert_eq!(report.flows[0].received_units, Some(histograms[LATENCY].count()));
@@ -565,10 +576,10 @@ mod tests {
 
     #[test]
     fn a_flow_ends_with_its_number_or_its_failure() {
-        let (span, report, _) = against_silence(5, 50_000, 5, 30_000_000_000);
+        let (span, report, _) = against_silence(5, 50_000, Some(5), 30_000_000_000);
         assert_eq!(report.flows[0].received_units, Some(5));
         assert!(report.flows[0].end_ns.unwrap() < span.end_ns);
-        let (span, report, _) = against_silence(0, 1, u64::MAX, 30_000_000_000);
+        let (span, report, _) = against_silence(0, 1, None, 30_000_000_000);
         assert!(report.flows[0].end_ns.unwrap() < span.end_ns && report.errors["timeout"] == 1);
     }
 }

@@ -1,7 +1,6 @@
 //! Runs a load over a control session: start both sides, report progress, end in order, put both views together.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,6 +12,7 @@ use leadline_wire::{
 };
 
 use super::session::{ControlSender, FromPeer, Session};
+use crate::atomic_option::AtomicOption;
 use crate::events::{peer_error, system_error};
 use crate::flows::account::{add_errors, total, Account};
 use crate::flows::thread_group::{ThreadGroup, Worker};
@@ -29,7 +29,7 @@ pub struct PlannedFlow {
     /// This side's counters.
     pub counters: Arc<FlowCounters>,
     /// Where the server's count of sent datagrams goes, for a downward UDP flow.
-    pub expected: Option<Arc<AtomicU64>>,
+    pub expected: Option<Arc<AtomicOption>>,
     /// Local and remote address and port, and the congestion control in use.
     pub local: Option<String>,
     /// The server's.
@@ -248,7 +248,7 @@ impl RunState {
             FromPeer::Sent(units) => {
                 let downward = flows.iter().filter_map(|flow| flow.expected.as_ref());
                 for (expected, sent) in downward.zip(units) {
-                    expected.store(sent, Ordering::Relaxed);
+                    expected.set(sent);
                 }
             }
             FromPeer::Report(rows, load, errors) => self.report = Some((rows, load, errors)),

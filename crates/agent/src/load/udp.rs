@@ -1,6 +1,5 @@
 //! Paced datagrams from the client's side.
 
-use std::sync::atomic::AtomicU64;
 use std::sync::mpsc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,8 +10,9 @@ use leadline_wire::{Direction, ErrorReport, Outcome, UdpSpec};
 
 use super::session::Session;
 use super::session_runner::{span, PlannedFlow, SessionRunner};
+use crate::atomic_option::AtomicOption;
 use crate::events::input_error;
-use crate::flows::datagram::{self, DatagramFlow, DatagramWork, UNKNOWN};
+use crate::flows::datagram::{self, DatagramFlow, DatagramWork};
 use crate::flows::thread_group::Worker;
 use crate::flows::{counters, deal_out, planned_directions, Role};
 use crate::metering::Recorder;
@@ -67,7 +67,7 @@ pub fn prepare(spec: UdpSpec) -> Result<Box<dyn Ready>, ErrorReport> {
     let counters = counters(directions.len() as u32);
     for ((id, direction), counters) in (0..).zip(directions).zip(counters) {
         let socket = session.connect_datagram(id)?;
-        let expected = Arc::new(AtomicU64::new(UNKNOWN));
+        let expected = Arc::new(AtomicOption::none());
         planned.push(PlannedFlow {
             id,
             direction,

@@ -3,7 +3,6 @@
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -20,10 +19,11 @@ use tracing::info;
 
 use super::admission;
 use super::shared::{ServerShared, SessionEntry, SessionInput};
+use crate::atomic_option::AtomicOption;
 use crate::control_signal::ControlSignal;
 use crate::flows::account::Account;
 use crate::flows::answer::{self, AnswerFlow, AnswerSocket, AnswerWork};
-use crate::flows::datagram::{self, DatagramFlow, DatagramWork, UNKNOWN};
+use crate::flows::datagram::{self, DatagramFlow, DatagramWork};
 use crate::flows::stream::{self, PacedBlocks, StreamFlow, StreamWork};
 use crate::flows::thread_group::{ThreadGroup, Worker};
 use crate::flows::{counters, deal_out, planned_directions, Role, Span, LONGEST_DRAIN_NS};
@@ -74,7 +74,7 @@ struct SessionFlow {
     direction: Direction,
     counters: Arc<FlowCounters>,
     /// How many datagrams the client sent.
-    expected: Arc<AtomicU64>,
+    expected: Arc<AtomicOption>,
 }
 
 /// Runs a session from the granted request to the report.
@@ -148,7 +148,7 @@ impl Session {
                 id,
                 direction,
                 counters,
-                expected: Arc::new(AtomicU64::new(UNKNOWN)),
+                expected: Arc::new(AtomicOption::none()),
             })
             .collect();
         let workers = self.workers(&served, arrived, span)?;
@@ -334,7 +334,7 @@ impl Session {
                     ended = true;
                     let upward = served.iter().filter(|flow| flow.direction == Direction::Up);
                     for (flow, sent) in upward.zip(sent_units) {
-                        flow.expected.store(sent, Ordering::Relaxed);
+                        flow.expected.set(sent);
                     }
                     if is_rr {
                         self.signal.stop();

@@ -40,6 +40,17 @@ enum Stage {
     Failed,
 }
 
+/// The time limits of waiting for options. `since_ns <= end_ns`.
+#[derive(Clone, Copy)]
+struct PushWait {
+    /// When the keys were known, ns.
+    since_ns: u64,
+    /// When options are given up, ns: after the hand-window, or after the time that an AUTH_PENDING asks for.
+    end_ns: u64,
+    /// When options are next requested, ns.
+    request_ns: u64,
+}
+
 /// One attempt of one client.
 pub struct Client {
     config: Arc<ClientConfig>,
@@ -57,12 +68,16 @@ pub struct Client {
     named_cipher: Option<String>,
     derivation: Derivation,
     options: Option<DataOptions>,
-    /// When the running negotiation is given up, ns, and when the waiting for options.
+    /// When the present negotiation is given up, ns. Set at the beginning of each negotiation; without effect once that has given
+    /// keys.
     window_end_ns: u64,
-    push_end_ns: u64,
-    keys_at_ns: u64,
-    request_at_ns: u64,
+    /// How long options are waited for. Set when the keys of a first or a fallback session are known, so that `is_pushing` implies
+    /// it; without effect once the options are complete.
+    push_wait: Option<PushWait>,
+    /// When the last packet was sent, ns; before the first one, when the attempt began. The next keepalive counts from it.
     sent_at_ns: u64,
+    /// When the last authentic packet was received, ns; before the first one, when the attempt began. The server's silence counts from
+    /// it.
     last_received_ns: u64,
     renewal: Renewal,
     fallback: Option<Box<FallbackSession>>,
@@ -88,9 +103,7 @@ impl Client {
             derivation: Derivation::Prf,
             options: None,
             window_end_ns: now_ns.saturating_add(config.hand_window_ns),
-            push_end_ns: u64::MAX,
-            keys_at_ns: 0,
-            request_at_ns: 0,
+            push_wait: None,
             sent_at_ns: now_ns,
             last_received_ns: now_ns,
             renewal: Renewal::new(config),
@@ -185,17 +198,18 @@ impl Client {
         }
         match self.events.pop_front() {
             Some(event) => Output::Event(event),
-            None => Output::Wait(Some(self.deadline_ns()).filter(|at_ns| *at_ns != u64::MAX)),
+            None => Output::Wait(self.deadline_ns()),
         }
     }
 
-    /// When `poll` has something to do, ns: at once where it is past, never where it is `u64::MAX`. It changes with everything
-    /// that is done to a client, data that it sends or takes included; asking for it costs little.
-    pub fn deadline_ns(&self) -> u64 {
+    /// When `poll` has something to do, ns: at once if it is past; `None` if it only waits for packets. It changes with every call,
+    /// also with data that is sent or received; reading it costs little.
+    #[inline]
+    pub fn deadline_ns(&self) -> Option<u64> {
         if self.events.is_empty() && self.due.is_empty() {
             self.next_timer_ns()
         } else {
-            0
+            Some(0)
         }
     }
 

@@ -14,6 +14,7 @@ use super::profile::Profile;
 use super::server::{Peer, PeerEvent, PeerOutput, ServerConfig};
 use super::tls;
 use super::wrap::WrapKeys;
+use crate::timer::is_due;
 
 /// One way of the link: packets and when they arrive, ns.
 #[derive(Default)]
@@ -241,15 +242,14 @@ impl Pair {
 
     fn settle(&mut self, delivery: Delivery<'_>) {
         let mut out = Vec::new();
-        if self.client.deadline_ns() <= self.now_ns {
+        if is_due(self.client.deadline_ns(), self.now_ns) {
             loop {
                 match self.client.poll(self.now_ns, &mut out) {
                     Output::Send => self.up.carry(self.now_ns, &out, delivery),
                     Output::Event(event) => self.events.push(event),
                     Output::Wait(at_ns) => {
-                        let again_ns = at_ns.unwrap_or(u64::MAX);
                         assert!(
-                            again_ns > self.now_ns && again_ns == self.client.deadline_ns(),
+                            !is_due(at_ns, self.now_ns) && at_ns == self.client.deadline_ns(),
                             "it waits for nothing"
                         );
                         break;
@@ -258,7 +258,7 @@ impl Pair {
             }
         }
         // Between its deadlines nobody asks the client, as the fleet does not.
-        self.client_wakes_ns = Some(self.client.deadline_ns());
+        self.client_wakes_ns = self.client.deadline_ns();
         let Some(peer) = &mut self.server else { return };
         self.server_wakes_ns = loop {
             match peer.poll(self.now_ns, &mut out) {

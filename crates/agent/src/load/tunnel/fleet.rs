@@ -4,13 +4,14 @@
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use leadline_tunnel::client::effects::ArrivalTime;
 
 use super::plan::Plan;
 use super::register::Register;
+use crate::atomic_option::AtomicOption;
 use crate::flows::TURN_NS;
 use crate::metering::FlowCounters;
 
@@ -46,33 +47,6 @@ impl ArrivalInstants {
     }
 }
 
-/// An instant that a thread sets once and that threads read without a lock.
-#[derive(Debug)]
-struct Instant(AtomicU64);
-
-impl Instant {
-    /// The value of an instant that is not known yet.
-    const UNKNOWN: u64 = u64::MAX;
-
-    fn unknown() -> Self {
-        Self(AtomicU64::new(Self::UNKNOWN))
-    }
-
-    #[inline]
-    fn get(&self) -> Option<u64> {
-        Some(self.0.load(Ordering::Acquire)).filter(|at_ns| *at_ns != Self::UNKNOWN)
-    }
-
-    fn set(&self, at_ns: u64) {
-        self.0.store(at_ns, Ordering::Release);
-    }
-
-    /// Sets the instant, unless another thread has set it.
-    fn set_first(&self, at_ns: u64) {
-        let _ = self.0.compare_exchange(Self::UNKNOWN, at_ns, Ordering::AcqRel, Ordering::Acquire);
-    }
-}
-
 /// The shared state of a fleet.
 pub struct Fleet {
     pub plan: Plan,
@@ -82,16 +56,16 @@ pub struct Fleet {
     known_sources: Mutex<HashSet<SocketAddr>>,
     /// The counters of each client, if there is traffic.
     pub counters: Vec<Arc<FlowCounters>>,
-    at_ns: Instant,
-    settled_ns: Instant,
-    arrivals_ns: Instant,
-    arrived_ns: Instant,
+    at_ns: AtomicOption,
+    settled_ns: AtomicOption,
+    arrivals_ns: AtomicOption,
+    arrived_ns: AtomicOption,
     /// Settled clients that are still connecting.
     settling: AtomicUsize,
     /// Other clients that will arrive or are still connecting.
     coming: AtomicUsize,
     /// When the traffic begins, and the number of threads with clients that are not ready for it.
-    traffic_ns: Instant,
+    traffic_ns: AtomicOption,
     unready: AtomicUsize,
     /// Threads with work left.
     busy: AtomicUsize,
@@ -108,11 +82,11 @@ impl Fleet {
             register: Register::default(),
             known_sources: Mutex::default(),
             counters,
-            at_ns: Instant::unknown(),
-            settled_ns: Instant::unknown(),
-            arrivals_ns: Instant::unknown(),
-            arrived_ns: Instant::unknown(),
-            traffic_ns: Instant::unknown(),
+            at_ns: AtomicOption::none(),
+            settled_ns: AtomicOption::none(),
+            arrivals_ns: AtomicOption::none(),
+            arrived_ns: AtomicOption::none(),
+            traffic_ns: AtomicOption::none(),
             unready: AtomicUsize::new(threads),
             busy: AtomicUsize::new(threads),
         }
@@ -171,11 +145,12 @@ impl Fleet {
         self.traffic_ns.set_first(now_ns + AHEAD_NS);
     }
 
-    /// When the fleet leaves at the latest, ns. Settling has a separate time limit before the duration.
-    pub fn end_ns(&self) -> u64 {
+    /// When the fleet leaves at the latest, ns; `None` before it begins. Settling has a separate time limit before the
+    /// duration.
+    pub fn end_ns(&self) -> Option<u64> {
         let settled_ns = || Some(self.at_ns()?.saturating_add(self.plan.settling_ns));
         let over_ns = |arrivals_ns: u64| arrivals_ns.saturating_add(self.plan.duration_ns);
-        self.times().arrivals_ns.map(over_ns).or_else(settled_ns).unwrap_or(u64::MAX)
+        self.times().arrivals_ns.map(over_ns).or_else(settled_ns)
     }
 
     /// Whether only pings keep the fleet running: until their time after the arrivals is over.

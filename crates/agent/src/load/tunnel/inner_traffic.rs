@@ -66,8 +66,7 @@ impl InnerTraffic {
     /// When the traffic has work to do, ns.
     #[inline]
     pub fn deadline_ns(&self) -> Option<u64> {
-        let due_ns = self.traffic.as_ref()?.deadline_ns();
-        (due_ns != u64::MAX).then_some(due_ns)
+        self.traffic.as_ref()?.deadline_ns()
     }
 
     /// Polls the traffic, which sends what is due; returns whether it has ended.

@@ -151,7 +151,7 @@ impl Worker {
         signal.sleep_until(self.fleet.at_ns().unwrap_or_else(monotonic_ns));
         let meter = ThreadMeter::begin(format!("tunnel-{}", self.number), monotonic_ns());
         let mut now_ns = monotonic_ns();
-        while now_ns < self.fleet.end_ns() && !signal.stopped() && !self.fleet.is_done() {
+        while !is_due(self.fleet.end_ns(), now_ns) && !signal.stopped() && !self.fleet.is_done() {
             self.run_once(now_ns, self.fleet.end_ns(), signal)?;
             now_ns = monotonic_ns();
             if now_ns >= self.next_snapshot_ns {
@@ -170,7 +170,7 @@ impl Worker {
         let attempts = self.clients.iter().flat_map(attempt_rows).collect();
         let packet_sizes = self.clients.iter().find_map(packet_sizes);
         // A fleet whose tunnels have all ended leaves before the traffic's time is over.
-        let last_ns = if signal.stopped() { ended_ns } else { self.fleet.end_ns() };
+        let last_ns = self.fleet.end_ns().filter(|_| !signal.stopped()).unwrap_or(ended_ns);
         let over_ns = self.fleet.traffic_over_ns().map_or(last_ns, |over_ns| over_ns.min(last_ns));
         let figures = self.clients.iter_mut().filter_map(|client| client.traffic.take_figures(over_ns)).collect();
         let Self { recorder, tally, failures, .. } = self;
@@ -178,18 +178,19 @@ impl Worker {
         Ok(WorkerReport { thread, tally, failures, rows, attempts, packet_sizes, figures })
     }
 
-    /// Performs the due work, then waits for events, until `until_ns` at most.
-    fn run_once(&mut self, now_ns: u64, until_ns: u64, signal: &ControlSignal) -> io::Result<()> {
+    /// Performs the due work, then waits for events, until `until_ns` at most if it is known.
+    fn run_once(&mut self, now_ns: u64, until_ns: Option<u64>, signal: &ControlSignal) -> io::Result<()> {
         self.begin_pings();
         self.free_claims(now_ns);
         let next_ns = earlier(self.begin_arrivals(now_ns), self.run_due_actions(now_ns));
         self.advance_traffic(now_ns);
-        let next_ns = earlier(next_ns, self.expire(now_ns, TIMER_BATCH)).unwrap_or(until_ns);
+        let next_ns = earlier(next_ns, self.expire(now_ns, TIMER_BATCH));
         self.recorder.roll(now_ns);
         self.update_busy(now_ns);
         // If work is already due, do not wait.
-        let next_ns = if next_ns > now_ns { next_ns.max(now_ns + SHORTEST_SLEEP_NS) } else { now_ns };
-        self.poll_io(until_ns.min(next_ns).min(now_ns + TURN_NS), || signal.stopped())
+        let next_ns = next_ns.map(|at_ns| if at_ns > now_ns { at_ns.max(now_ns + SHORTEST_SLEEP_NS) } else { now_ns });
+        let turn_ns = now_ns + TURN_NS;
+        self.poll_io(earlier(until_ns, next_ns).map_or(turn_ns, |at_ns| at_ns.min(turn_ns)), || signal.stopped())
     }
 
     /// Waits for sockets until an instant, and serves the ready ones, until `is_over`; timers run in between.

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use super::{Buffers, Connection, Stack};
+use crate::timer::earlier;
 
 /// The link's rate, bytes per second; its queue, packets; the way each direction, ns.
 const RATE: u64 = 12_500_000;
@@ -43,7 +44,7 @@ fn goodput(streams: usize, buffer: usize, length_ns: u64) -> (u64, u64, u64) {
     }
     let (mut now_ns, mut arrived) = (0u64, 0u64);
     while now_ns < length_ns {
-        let mut next_ns = u64::MAX;
+        let mut next_ns = None;
         for index in 0..streams {
             let (stack, connection) = &mut shared_bottleneck.near[index];
             stack.fill(now_ns, *connection);
@@ -60,7 +61,7 @@ fn goodput(streams: usize, buffer: usize, length_ns: u64) -> (u64, u64, u64) {
                 }
                 true
             });
-            next_ns = next_ns.min(stack.deadline_ns(now_ns));
+            next_ns = earlier(next_ns, stack.deadline_ns(now_ns));
             let (stack, connection) = &mut shared_bottleneck.far[index];
             arrived += stack.read(*connection, <[u8]>::len) as u64;
             let flying = &mut shared_bottleneck.flying;
@@ -68,13 +69,13 @@ fn goodput(streams: usize, buffer: usize, length_ns: u64) -> (u64, u64, u64) {
                 flying.push_back((now_ns + ONE_WAY_NS, index, false, packet.to_vec()));
                 true
             });
-            next_ns = next_ns.min(stack.deadline_ns(now_ns));
+            next_ns = earlier(next_ns, stack.deadline_ns(now_ns));
         }
-        next_ns = next_ns.min(shared_bottleneck.flying.front().map_or(u64::MAX, |packet| packet.0));
+        next_ns = earlier(next_ns, shared_bottleneck.flying.front().map(|packet| packet.0));
         if !shared_bottleneck.queue.is_empty() {
-            next_ns = next_ns.min(shared_bottleneck.leaves_ns);
+            next_ns = earlier(next_ns, Some(shared_bottleneck.leaves_ns));
         }
-        now_ns = now_ns.max(next_ns);
+        now_ns = now_ns.max(next_ns.expect("a timer, or a packet under way"));
         while shared_bottleneck.leaves_ns <= now_ns && !shared_bottleneck.queue.is_empty() {
             let (index, packet) = shared_bottleneck.queue.pop_front().unwrap();
             shared_bottleneck.flying.push_back((shared_bottleneck.leaves_ns + ONE_WAY_NS, index, true, packet));

@@ -72,11 +72,9 @@ impl TestNetwork {
                 true
             });
         }
-        let arrival = self.flying.iter().map(|(at_ns, ..)| *at_ns).min().unwrap_or(u64::MAX);
-        let next = arrival.min(self.near.deadline_ns(self.now_ns)).min(self.far.deadline_ns(self.now_ns));
-        if next == u64::MAX {
-            return false;
-        }
+        let arrival = self.flying.iter().map(|(at_ns, ..)| *at_ns).min();
+        let timers = [self.near.deadline_ns(self.now_ns), self.far.deadline_ns(self.now_ns)];
+        let Some(next) = timers.into_iter().chain([arrival]).flatten().min() else { return false };
         self.now_ns = self.now_ns.max(next);
         for _ in 0..self.flying.len() {
             let Some((at_ns, to_far, packet)) = self.flying.pop_front() else { break };
@@ -266,7 +264,7 @@ fn refused_packet_is_retried_in_order() {
         false
     });
     assert_eq!(offered.len(), 1);
-    assert!(network.near.deadline_ns(network.now_ns) > network.now_ns);
+    assert!(network.near.deadline_ns(network.now_ns) > Some(network.now_ns));
     let mut taken = Vec::new();
     network.near.poll(network.now_ns, &mut |packet| {
         taken.push(packet.to_vec());

@@ -23,9 +23,10 @@ pub struct Window {
     losses: u64,
     /// All bytes that were handed over.
     handed: u64,
-    /// When a measured byte was handed over, and which one; the shortest round trip so far, ns.
+    /// When a measured byte was handed over, and which one.
     probe: Option<(u64, u64)>,
-    shortest_ns: u64,
+    /// The shortest round trip so far, ns; `None` before the first one is measured.
+    shortest_ns: Option<u64>,
 }
 
 impl Default for Window {
@@ -38,7 +39,7 @@ impl Default for Window {
             losses: 0,
             handed: 0,
             probe: None,
-            shortest_ns: u64::MAX,
+            shortest_ns: None,
         }
     }
 }
@@ -88,8 +89,9 @@ impl Window {
         let Some((at_ns, _)) = self.probe.filter(|(_, handed)| acknowledged >= *handed) else { return };
         let round_trip_ns = now_ns.saturating_sub(at_ns);
         self.probe = None;
-        self.shortest_ns = self.shortest_ns.min(round_trip_ns);
-        let allowed_ns = self.shortest_ns + (self.shortest_ns / 8).clamp(LEAST_DELAY_NS, MOST_DELAY_NS);
+        let shortest_ns = self.shortest_ns.map_or(round_trip_ns, |shortest_ns| shortest_ns.min(round_trip_ns));
+        self.shortest_ns = Some(shortest_ns);
+        let allowed_ns = shortest_ns + (shortest_ns / 8).clamp(LEAST_DELAY_NS, MOST_DELAY_NS);
         if round_trip_ns > allowed_ns {
             self.threshold = self.threshold.min(self.bytes);
         }
@@ -126,9 +128,9 @@ mod tests {
         // Neither the first 32 bytes alone, nor all but one.
         window.room(1_000_000, 1000, 0, 1 << 20);
         window.room(2_000_000, 1, 0, 1 << 20);
-        assert_eq!((window.probe, window.shortest_ns), (Some((0, 1032)), u64::MAX));
+        assert_eq!((window.probe, window.shortest_ns), (Some((0, 1032)), None));
         window.room(3_000_000, 0, 0, 1 << 20);
-        assert_eq!((window.probe, window.shortest_ns), (None, 3_000_000));
+        assert_eq!((window.probe, window.shortest_ns), (None, Some(3_000_000)));
     }
 
     #[test]

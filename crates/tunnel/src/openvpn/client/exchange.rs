@@ -6,7 +6,7 @@ use base64::Engine;
 use leadline_tls::TlsFailure;
 use zeroize::Zeroize;
 
-use super::{Client, Event, Failure, Stage, SECOND_NS};
+use super::{Client, Event, Failure, PushWait, Stage, SECOND_NS};
 use crate::openvpn::config::{NoCipher, Token};
 use crate::openvpn::data::{DataOptions, Framing};
 use crate::openvpn::keys::Randoms;
@@ -97,9 +97,11 @@ impl Client {
 
     fn expect_options(&mut self, now_ns: u64, method: &KeyMethod) {
         self.named_cipher = occ::cipher(&method.options).map(str::to_owned);
-        self.keys_at_ns = now_ns;
-        self.request_at_ns = now_ns.saturating_add(FIRST_REQUEST_NS);
-        self.push_end_ns = now_ns.saturating_add(self.config.hand_window_ns);
+        self.push_wait = Some(PushWait {
+            since_ns: now_ns,
+            end_ns: now_ns.saturating_add(self.config.hand_window_ns),
+            request_ns: now_ns.saturating_add(FIRST_REQUEST_NS),
+        });
     }
 
     /// Whether options are waited for: before the tunnel is up, or for a session that is to go on with it.
@@ -163,8 +165,10 @@ impl Client {
         let window_ns = self.config.hand_window_ns;
         let most_ns = window_ns.max(self.config.renegotiate_after_ns.unwrap_or(0) / 2);
         let asked_ns = timeout_s.map_or(window_ns, |s| u64::from(s) * SECOND_NS);
-        self.push_end_ns = self.keys_at_ns.saturating_add(asked_ns.min(most_ns));
-        self.events.push_back(Event::Pending { until_ns: self.push_end_ns });
+        if let Some(wait) = &mut self.push_wait {
+            wait.end_ns = wait.since_ns.saturating_add(asked_ns.min(most_ns));
+            self.events.push_back(Event::Pending { until_ns: wait.end_ns });
+        }
     }
 
     /// A token counts with a user to it: the one that is pushed with it, or the client's own.

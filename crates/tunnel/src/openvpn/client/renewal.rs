@@ -2,6 +2,7 @@
 //! at every data packet and so does no more than add and compare. Who negotiates is `client`.
 
 use crate::openvpn::config::{ClientConfig, KeyLimits};
+use crate::timer::earlier;
 
 /// Keys whose renewal came to nothing are not tried again before, ns.
 const PAUSE_NS: u64 = 10_000_000_000;
@@ -12,21 +13,24 @@ pub struct Renewal {
     limits: KeyLimits,
     bytes: u64,
     packets: u64,
-    due_ns: u64,
-    not_before_ns: u64,
+    /// When to negotiate, ns; `None` before the first keys, and while neither their age nor their load asks for it. Not before
+    /// `not_before_ns`; with the same keys it moves to earlier times only.
+    due_ns: Option<u64>,
+    /// Set from the beginning of a negotiation until its keys are in use.
+    not_before_ns: Option<u64>,
 }
 
 impl Renewal {
     /// Before the first keys.
     pub fn new(config: &ClientConfig) -> Self {
         let limits = config.renegotiate_after;
-        Self { after_ns: config.renegotiate_after_ns, limits, bytes: 0, packets: 0, due_ns: u64::MAX, not_before_ns: 0 }
+        Self { after_ns: config.renegotiate_after_ns, limits, bytes: 0, packets: 0, due_ns: None, not_before_ns: None }
     }
 
     /// New keys came into use.
     pub fn installed(&mut self, now_ns: u64) {
-        (self.bytes, self.packets, self.not_before_ns) = (0, 0, 0);
-        self.due_ns = self.after_ns.map_or(u64::MAX, |after_ns| now_ns.saturating_add(after_ns));
+        (self.bytes, self.packets, self.not_before_ns) = (0, 0, None);
+        self.due_ns = self.after_ns.map(|after_ns| now_ns.saturating_add(after_ns));
     }
 
     /// The newest keys have carried a payload, one way or the other; `is_ending`: they will not carry many more.
@@ -37,18 +41,18 @@ impl Renewal {
         let is_worn = self.limits.bytes.is_some_and(|most| self.bytes >= most)
             || self.limits.packets.is_some_and(|most| self.packets >= most);
         if is_worn || is_ending {
-            self.due_ns = self.due_ns.min(now_ns.max(self.not_before_ns));
+            self.due_ns = earlier(self.due_ns, Some(self.not_before_ns.map_or(now_ns, |at_ns| at_ns.max(now_ns))));
         }
     }
 
     /// A negotiation has begun.
     pub fn begun(&mut self, now_ns: u64) {
-        self.not_before_ns = now_ns.saturating_add(PAUSE_NS);
+        self.not_before_ns = Some(now_ns.saturating_add(PAUSE_NS));
         self.due_ns = self.not_before_ns;
     }
 
-    /// When to negotiate, ns; `u64::MAX`: not by itself.
-    pub fn due_ns(&self) -> u64 {
+    /// When to negotiate, ns; `None`: not by itself.
+    pub fn due_ns(&self) -> Option<u64> {
         self.due_ns
     }
 }
@@ -65,17 +69,17 @@ mod tests {
         let mut setup = Setup::new(&Pki::new());
         setup.client.renegotiate_after_ns = Some(3600 * SECOND_NS);
         let mut renewal = Renewal::new(&setup.client);
-        assert_eq!(renewal.due_ns(), u64::MAX);
+        assert_eq!(renewal.due_ns(), None);
         renewal.installed(SECOND_NS);
         renewal.carried(2 * SECOND_NS, 100, false);
-        assert_eq!(renewal.due_ns(), 3601 * SECOND_NS);
+        assert_eq!(renewal.due_ns(), Some(3601 * SECOND_NS));
         renewal.carried(3 * SECOND_NS, 100, true);
-        assert_eq!(renewal.due_ns(), 3 * SECOND_NS);
+        assert_eq!(renewal.due_ns(), Some(3 * SECOND_NS));
         // An attempt that comes to nothing is not repeated with each packet.
         renewal.begun(4 * SECOND_NS);
         renewal.carried(5 * SECOND_NS, 100, true);
-        assert_eq!(renewal.due_ns(), 14 * SECOND_NS);
+        assert_eq!(renewal.due_ns(), Some(14 * SECOND_NS));
         renewal.installed(6 * SECOND_NS);
-        assert_eq!(renewal.due_ns(), 3606 * SECOND_NS);
+        assert_eq!(renewal.due_ns(), Some(3606 * SECOND_NS));
     }
 }

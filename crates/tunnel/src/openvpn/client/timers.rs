@@ -1,8 +1,9 @@
 //! A client's timers: how long a negotiation may take, when to ask for options again, keepalives, the server's silence, and when
 //! keys are replaced. Owns what happens as each of them runs out, and which is next.
 
-use super::{Client, Stage, PING, SECOND_NS};
+use super::{Client, PushWait, Stage, PING, SECOND_NS};
 use crate::openvpn::config::Silence;
+use crate::timer::{earlier, is_due};
 
 /// Between one request for options and the next.
 const REQUEST_NS: u64 = 5 * SECOND_NS;
@@ -13,16 +14,17 @@ impl Client {
             return;
         }
         self.session.expire(now_ns);
-        if now_ns >= self.window_end_ns() {
+        if is_due(self.window_end_ns(), now_ns) {
             match self.stage {
                 Stage::Up => self.on_renewal_timeout(now_ns),
                 _ => self.fail(self.stuck_at(), self.window_end_reason(now_ns)),
             }
             return;
         }
-        if now_ns >= self.request_at_ns() {
+        let is_pushing = self.is_pushing();
+        if let Some(wait) = self.push_wait.as_mut().filter(|wait| is_pushing && now_ns >= wait.request_ns) {
+            wait.request_ns = now_ns.saturating_add(REQUEST_NS);
             self.session.current().send_message("PUSH_REQUEST");
-            self.request_at_ns = now_ns.saturating_add(REQUEST_NS);
         }
         if self.stage == Stage::Up {
             self.check_idle(now_ns);
@@ -30,59 +32,68 @@ impl Client {
     }
 
     fn check_idle(&mut self, now_ns: u64) {
-        if now_ns >= self.silence_end_ns() {
+        if is_due(self.silence_end_ns(), now_ns) {
             let name = match self.silence() {
                 Some(Silence::Exit(_)) => "ping_exit",
                 _ => "ping_restart",
             };
             return self.fail(name, "nothing came from the server for too long".to_owned());
         }
-        if now_ns >= self.ping_at_ns() {
+        if is_due(self.ping_at_ns(), now_ns) {
             self.due.push_back(&PING);
             self.sent_at_ns = now_ns;
         }
-        if now_ns >= self.renewal_at_ns() {
+        if is_due(self.renewal_at_ns(), now_ns) {
             self.renegotiate(now_ns);
         }
     }
 
-    /// The next timer to run out, ns; `u64::MAX`: none.
-    pub(super) fn next_timer_ns(&self) -> u64 {
+    /// The next timer to run out, ns; `None` if none is set.
+    pub(super) fn next_timer_ns(&self) -> Option<u64> {
         let own_ns = match self.stage {
-            Stage::Failed => return u64::MAX,
-            // Who has left waits for nobody's answer but the acknowledgement of the farewell.
-            Stage::Left => u64::MAX,
-            Stage::Connecting | Stage::Pushing => self.window_end_ns().min(self.request_at_ns()),
+            Stage::Failed => return None,
+            // A client that has left waits only for the acknowledgement of its farewell.
+            Stage::Left => None,
+            Stage::Connecting | Stage::Pushing => self.negotiation_timer_ns(),
             Stage::Up => {
-                let idle_ns = self.silence_end_ns().min(self.ping_at_ns()).min(self.renewal_at_ns());
-                self.window_end_ns().min(self.request_at_ns()).min(idle_ns)
+                let idle_ns = earlier(self.silence_end_ns(), earlier(self.ping_at_ns(), self.renewal_at_ns()));
+                earlier(self.negotiation_timer_ns(), idle_ns)
             }
         };
-        self.session.deadline().map_or(own_ns, |at_ns| at_ns.min(own_ns))
+        earlier(self.session.deadline(), own_ns)
     }
 
-    /// When what is being waited for has taken too long, ns.
-    fn window_end_ns(&self) -> u64 {
-        let is_open = self.session.negotiation().is_open();
-        let negotiation_ns = if is_open { u64::MAX } else { self.window_end_ns };
-        let keys_end_ns = self.fallback.as_ref().map_or(u64::MAX, |fallback| fallback.keys_end_ns);
-        let end_ns = negotiation_ns.min(keys_end_ns);
-        if !self.is_pushing() {
-            return end_ns;
-        }
+    /// The next timer of negotiating keys and options.
+    fn negotiation_timer_ns(&self) -> Option<u64> {
+        earlier(self.window_end_ns(), self.running_push_wait().map(|wait| wait.request_ns))
+    }
+
+    /// When the present negotiation, the old keys or the options are given up, ns; `None` while none of them is waited for.
+    fn window_end_ns(&self) -> Option<u64> {
+        let negotiation_ns = (!self.session.negotiation().is_open()).then_some(self.window_end_ns);
+        let keys_end_ns = self.fallback.as_ref().map(|fallback| fallback.keys_end_ns);
+        let end_ns = earlier(negotiation_ns, keys_end_ns);
+        let Some(wait) = self.running_push_wait() else { return end_ns };
         // More time for the answer is no more time for silence.
         let silence_ns = self.last_received_ns.saturating_add(self.config.hand_window_ns);
-        end_ns.min(self.push_end_ns).min(silence_ns)
+        earlier(end_ns, Some(wait.end_ns.min(silence_ns)))
+    }
+
+    /// The limits of waiting for options, while that lasts.
+    fn running_push_wait(&self) -> Option<PushWait> {
+        self.push_wait.filter(|_| self.is_pushing())
     }
 
     /// What has ended the waiting, and how long that was.
     pub(super) fn window_end_reason(&self, now_ns: u64) -> String {
         let window_ns = self.config.hand_window_ns;
         let window_s = window_ns / SECOND_NS;
-        let given_ns = self.push_end_ns.saturating_sub(self.keys_at_ns);
-        if !self.is_pushing() || given_ns == window_ns {
-            format!("ended by the profile's hand-window, {window_s} s")
-        } else if now_ns >= self.push_end_ns {
+        let extended = self.running_push_wait().filter(|wait| wait.end_ns - wait.since_ns != window_ns);
+        let Some(wait) = extended else {
+            return format!("ended by the profile's hand-window, {window_s} s");
+        };
+        let given_ns = wait.end_ns - wait.since_ns;
+        if now_ns >= wait.end_ns {
             format!("ended by the time that the server's AUTH_PENDING gave it, {} s", given_ns / SECOND_NS)
         } else {
             format!(
@@ -91,36 +102,25 @@ impl Client {
         }
     }
 
-    fn request_at_ns(&self) -> u64 {
-        if self.is_pushing() {
-            self.request_at_ns
-        } else {
-            u64::MAX
-        }
-    }
-
     pub(super) fn begin_window(&mut self, now_ns: u64) {
         self.window_end_ns = now_ns.saturating_add(self.config.hand_window_ns);
     }
 
-    fn renewal_at_ns(&self) -> u64 {
-        if self.session.negotiation().is_open() && self.fallback.is_none() {
-            self.renewal.due_ns()
-        } else {
-            u64::MAX
-        }
+    fn renewal_at_ns(&self) -> Option<u64> {
+        let is_possible = self.session.negotiation().is_open() && self.fallback.is_none();
+        self.renewal.due_ns().filter(|_| is_possible)
     }
 
-    fn ping_at_ns(&self) -> u64 {
-        let after_s = self.pushed.ping_s.or(self.config.ping_s).filter(|s| *s > 0);
-        after_s.map_or(u64::MAX, |s| self.sent_at_ns.saturating_add(u64::from(s) * SECOND_NS))
+    fn ping_at_ns(&self) -> Option<u64> {
+        let after_s = self.pushed.ping_s.or(self.config.ping_s).filter(|s| *s > 0)?;
+        Some(self.sent_at_ns.saturating_add(u64::from(after_s) * SECOND_NS))
     }
 
-    fn silence_end_ns(&self) -> u64 {
-        match self.silence() {
-            None | Some(Silence::Restart(0) | Silence::Exit(0)) => u64::MAX,
-            Some(Silence::Restart(s) | Silence::Exit(s)) => {
-                self.last_received_ns.saturating_add(u64::from(s) * SECOND_NS)
+    fn silence_end_ns(&self) -> Option<u64> {
+        match self.silence()? {
+            Silence::Restart(0) | Silence::Exit(0) => None,
+            Silence::Restart(s) | Silence::Exit(s) => {
+                Some(self.last_received_ns.saturating_add(u64::from(s) * SECOND_NS))
             }
         }
     }

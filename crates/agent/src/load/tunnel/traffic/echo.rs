@@ -76,7 +76,7 @@ impl TrafficPlan for EchoPlan {
             first_ns: None,
             last_ns: 0,
             ended_ns: None,
-            deadline_ns: u64::MAX,
+            deadline_ns: None,
             replies: SequenceTracker::with_window(self.remembered),
             received_bytes: 0,
             jitter: Jitter::default(),
@@ -110,7 +110,9 @@ struct EchoTraffic {
     last_ns: u64,
     /// When the last request was sent or given up.
     ended_ns: Option<u64>,
-    deadline_ns: u64,
+    /// Set from `start` on: the next request, then the end of the flow, then, once `ended_ns` is set, when replies are given up.
+    /// `None` after that, or when all replies are there.
+    deadline_ns: Option<u64>,
     replies: SequenceTracker,
     received_bytes: u64,
     jitter: Jitter,
@@ -144,17 +146,17 @@ impl EchoTraffic {
 impl Traffic for EchoTraffic {
     fn start(&mut self, start_ns: u64) {
         self.start_ns = Some(start_ns);
-        self.deadline_ns = start_ns.saturating_add(self.schedule.due_ns(0));
+        self.deadline_ns = Some(start_ns.saturating_add(self.schedule.due_ns(0)));
     }
 
     fn poll(&mut self, now_ns: u64, channel: &mut Channel<'_>) {
         let Some(start_ns) = self.start_ns.filter(|start_ns| now_ns >= *start_ns) else { return };
         let end_ns = start_ns.saturating_add(self.duration_ns);
         if self.ended_ns.is_none() {
-            self.deadline_ns = self.send_due(start_ns, now_ns, channel);
+            self.deadline_ns = Some(self.send_due(start_ns, now_ns, channel));
             if self.next >= self.schedule.total() {
                 // The flow lasts its whole time, whenever its last request was due.
-                self.deadline_ns = end_ns;
+                self.deadline_ns = Some(end_ns);
             }
             let through = now_ns >= end_ns && self.next >= self.schedule.total();
             if through || now_ns >= end_ns.saturating_add(OVERTIME_NS) {
@@ -163,7 +165,7 @@ impl Traffic for EchoTraffic {
         }
         if let Some(ended_ns) = self.ended_ns {
             let drained_ns = ended_ns.saturating_add(DRAIN_NS);
-            self.deadline_ns = if now_ns >= drained_ns { u64::MAX } else { drained_ns };
+            self.deadline_ns = (now_ns < drained_ns).then_some(drained_ns);
         }
     }
 
@@ -190,7 +192,7 @@ impl Traffic for EchoTraffic {
         channel.record(Metric::Latency, due_ns, now_ns - due_ns);
         channel.record(Metric::Service, due_ns, now_ns - reply.sent_ns);
         if self.ended_ns.is_some() && self.replies.received() == self.next {
-            self.deadline_ns = u64::MAX;
+            self.deadline_ns = None;
         }
     }
 
@@ -200,12 +202,12 @@ impl Traffic for EchoTraffic {
         counters.not_sent(packets * self.packet_bytes as u64, packets);
     }
 
-    fn deadline_ns(&self) -> u64 {
+    fn deadline_ns(&self) -> Option<u64> {
         self.deadline_ns
     }
 
     fn is_done(&self) -> bool {
-        self.ended_ns.is_some() && (self.replies.received() == self.next || self.deadline_ns == u64::MAX)
+        self.ended_ns.is_some() && (self.replies.received() == self.next || self.deadline_ns.is_none())
     }
 
     fn finish(&mut self, now_ns: u64, _channel: &mut Channel<'_>) -> Figures {

@@ -10,6 +10,7 @@ use base64::prelude::{Engine as _, BASE64_STANDARD};
 use leadline_http::{Answer, Batch, ClientConnection, Closed, Malformed, RequestTemplate, Url};
 use leadline_pace::Pace;
 use leadline_tunnel::inside::tcp::{Buffers, Connection, Stack};
+use leadline_tunnel::timer::earlier;
 use leadline_wire::{unless_zero, Direction, ErrorReport, HttpRequest, StatusCounts, TrafficCounts};
 
 use super::interface::{count, Channel, ClientContext, Figures, Traffic, TrafficPlan};
@@ -84,10 +85,10 @@ impl TrafficPlan for HttpPlan {
             start_ns: None,
             stack: Box::new(Stack::new(context.ipv4, context.ipv6, context.mtu, seed, 0)),
             connection: None,
-            connect_ns: 0,
+            connect_ns: None,
             local: None,
             machine: ClientConnection::default(),
-            deadline_ns: 0,
+            deadline_ns: Some(0),
             tally: Tally::default(),
         }))
     }
@@ -109,11 +110,12 @@ struct HttpTraffic {
     start_ns: Option<u64>,
     stack: Box<Stack>,
     connection: Option<Connection>,
-    /// When to connect, while there is no connection, ns.
-    connect_ns: u64,
+    /// When to connect, ns; without effect while there is a connection. `None`: at the next `poll`.
+    connect_ns: Option<u64>,
     local: Option<SocketAddr>,
     machine: ClientConnection,
-    deadline_ns: u64,
+    /// The next request, connection, time-out or packet of TCP; `None` if only a packet makes something due, and once it is done.
+    deadline_ns: Option<u64>,
     tally: Tally,
 }
 
@@ -160,7 +162,10 @@ impl HttpTraffic {
                 self.tally.free_ns = now_ns;
             }
         }
-        if self.connection.is_none() && now_ns >= self.connect_ns && self.tally.ended_ns.is_none() {
+        if self.connection.is_none()
+            && self.connect_ns.is_none_or(|at_ns| now_ns >= at_ns)
+            && self.tally.ended_ns.is_none()
+        {
             match self.stack.connect(now_ns, self.server, BUFFERS) {
                 Ok(connection) => {
                     self.local = Some(self.stack.local(connection));
@@ -168,7 +173,7 @@ impl HttpTraffic {
                 }
                 Err(error) => {
                     count(&mut self.tally.errors, error.name());
-                    self.connect_ns = now_ns + REST_NS;
+                    self.connect_ns = Some(now_ns + REST_NS);
                 }
             }
         }
@@ -199,7 +204,7 @@ impl HttpTraffic {
             }
             self.stack.release(connection);
         }
-        self.connect_ns = again_ns;
+        self.connect_ns = Some(again_ns);
     }
 
     /// When the next request is due, ns; `None` once all are begun or the time is over.
@@ -344,8 +349,8 @@ impl HttpTraffic {
     }
 
     /// Gives up requests beyond their time limit, and ends when nothing more can arrive; returns when to call again,
-    /// ns.
-    fn watch_time(&mut self, start_ns: u64, now_ns: u64, channel: &mut Channel<'_>) -> u64 {
+    /// ns, unless it has ended.
+    fn watch_time(&mut self, start_ns: u64, now_ns: u64, channel: &mut Channel<'_>) -> Option<u64> {
         let end_ns = start_ns.saturating_add(self.duration_ns);
         let waits_until_ns = self.machine.outstanding_since_ns().map(|since_ns| {
             let patient_ns = since_ns.saturating_add(TIMEOUT_NS);
@@ -372,14 +377,17 @@ impl HttpTraffic {
             }
         }
         if self.tally.is_done {
-            return u64::MAX;
+            return None;
         }
-        let connect_ns = if self.connection.is_none() { self.connect_ns.max(now_ns) } else { u64::MAX };
-        let due_ns = next_due_ns.filter(|_| self.machine.is_idle()).unwrap_or(u64::MAX).max(now_ns);
-        let over_ns = if next_due_ns.is_none() && now_ns < end_ns { end_ns } else { u64::MAX };
-        let over_at_last_ns = end_ns.saturating_add(OVERTIME_NS);
-        let overtime_ns = if now_ns < over_at_last_ns { over_at_last_ns } else { u64::MAX };
-        connect_ns.min(due_ns).min(over_ns).min(overtime_ns).min(waits_until_ns.unwrap_or(u64::MAX))
+        let due_ns = next_due_ns.filter(|_| self.machine.is_idle()).map(|due_ns| due_ns.max(now_ns));
+        let over_ns = (next_due_ns.is_none() && now_ns < end_ns).then_some(end_ns);
+        let overtime_ns = Some(end_ns.saturating_add(OVERTIME_NS)).filter(|over_ns| now_ns < *over_ns);
+        [self.connect_due_ns(now_ns), due_ns, over_ns, overtime_ns, waits_until_ns].into_iter().flatten().min()
+    }
+
+    /// When to connect, ns; `None` while there is a connection.
+    fn connect_due_ns(&self, now_ns: u64) -> Option<u64> {
+        self.connection.is_none().then(|| self.connect_ns.map_or(now_ns, |at_ns| at_ns.max(now_ns)))
     }
 }
 
@@ -390,33 +398,31 @@ impl Traffic for HttpTraffic {
 
     fn start(&mut self, start_ns: u64) {
         self.start_ns = Some(start_ns);
-        self.deadline_ns = 0;
+        self.deadline_ns = Some(0);
     }
 
     fn poll(&mut self, now_ns: u64, channel: &mut Channel<'_>) {
-        let start_ns = self.start_ns.unwrap_or(u64::MAX);
         self.keep_connected(now_ns, channel);
         self.read(now_ns, channel);
         // A connection that the response ended is opened again at once.
         self.keep_connected(now_ns, channel);
-        if now_ns >= start_ns {
+        if let Some(start_ns) = self.start_ns.filter(|start_ns| now_ns >= *start_ns) {
             self.send(start_ns, now_ns, channel);
         }
         let own_ns = match self.start_ns {
             Some(start_ns) if now_ns >= start_ns => self.watch_time(start_ns, now_ns, channel),
-            Some(start_ns) => start_ns,
-            None if self.connection.is_none() => self.connect_ns.max(now_ns),
-            None => u64::MAX,
+            Some(start_ns) => Some(start_ns),
+            None => self.connect_due_ns(now_ns),
         };
         self.stack.poll(now_ns, channel.send);
-        self.deadline_ns = own_ns.min(self.stack.deadline_ns(now_ns));
+        self.deadline_ns = earlier(own_ns, self.stack.deadline_ns(now_ns));
     }
 
     fn payload(&mut self, now_ns: u64, packet: &[u8], _channel: &mut Channel<'_>) {
         self.stack.handle(now_ns, packet);
     }
 
-    fn deadline_ns(&self) -> u64 {
+    fn deadline_ns(&self) -> Option<u64> {
         self.deadline_ns
     }
 

@@ -125,8 +125,8 @@ pub trait Traffic: Send {
     /// unacknowledged data ignores this.
     fn not_sent(&mut self, _packets: u64, _counters: &FlowCounters) {}
 
-    /// When `poll` has work to do, ns; `u64::MAX` while it only waits for packets.
-    fn deadline_ns(&self) -> u64;
+    /// When `poll` has work to do, ns; `None` while it only waits for packets, and once it is done.
+    fn deadline_ns(&self) -> Option<u64>;
 
     /// Whether everything was sent, and was answered or given up.
     fn is_done(&self) -> bool;

@@ -15,6 +15,7 @@ use leadline_transport::{SharedKey, SideReport, Work};
 use leadline_wire::{Direction, FlowProgress, LoadReport};
 
 use super::interface::PeerProgress;
+use crate::atomic_option::AtomicOption;
 
 /// The maximum number of clients in one session.
 pub const MAX_PARTICIPANTS: usize = 64;
@@ -24,8 +25,6 @@ const SETTLED_NS: u64 = 200_000_000;
 pub const SESSION_POLL_NS: u64 = 50_000_000;
 /// The maximum number of progress messages that wait to be read.
 const MAX_PENDING_PROGRESS: usize = 1024;
-/// The value of `Slot::expected` before the server has reported it.
-const UNKNOWN: u64 = u64::MAX;
 
 /// The parameters that all sessions of a fleet's traffic share.
 #[derive(Clone, Debug)]
@@ -92,9 +91,10 @@ pub struct Group {
     current_round: Mutex<Round>,
     slots: Vec<Slot>,
     is_ready: AtomicBool,
-    /// When the fleet begins, and when the session does, ns; 0 while this is not known.
-    start_ns: AtomicU64,
-    begin_ns: AtomicU64,
+    /// When the fleet begins, ns.
+    start_ns: AtomicOption,
+    /// When the session begins, ns: not before the fleet, and far enough ahead that each participant knows it in time.
+    begin_ns: AtomicOption,
     outcome: OnceLock<SessionOutcome>,
     peer_progress: Arc<Mutex<PeerProgress>>,
 }
@@ -124,7 +124,7 @@ struct Slot {
     /// Datagrams that it has sent.
     sent_units: AtomicU64,
     /// Datagrams that were sent to it.
-    expected: AtomicU64,
+    expected: AtomicOption,
     /// Whether its senders have ended.
     has_ended: AtomicBool,
 }
@@ -180,7 +180,7 @@ impl Group {
         let slot = || Slot {
             introduced: AtomicU32::new(0),
             sent_units: AtomicU64::new(0),
-            expected: AtomicU64::new(UNKNOWN),
+            expected: AtomicOption::none(),
             has_ended: AtomicBool::new(false),
         };
         Self {
@@ -191,8 +191,8 @@ impl Group {
             current_round: Mutex::default(),
             slots: (0..MAX_PARTICIPANTS).map(|_| slot()).collect(),
             is_ready: AtomicBool::new(false),
-            start_ns: AtomicU64::new(0),
-            begin_ns: AtomicU64::new(0),
+            start_ns: AtomicOption::none(),
+            begin_ns: AtomicOption::none(),
             outcome: OnceLock::new(),
             peer_progress,
         }
@@ -208,10 +208,10 @@ impl Group {
         Some(roster.clients.len() - 1)
     }
 
-    /// When its senders end, once it has begun, ns.
-    fn end_ns(&self) -> u64 {
+    /// When its senders end, ns, once its beginning is known.
+    fn end_ns(&self) -> Option<u64> {
         let length_ns = self.spec.duration_ms.saturating_mul(1_000_000);
-        self.begin_ns.load(Ordering::Acquire).saturating_add(length_ns).min(u64::MAX / 2)
+        Some(self.begin_ns.get()?.saturating_add(length_ns))
     }
 
     /// How much later than the fleet a session with this many participants begins, ns. The server sends to them one
@@ -326,17 +326,17 @@ impl Participant {
 
     /// Sets the start of the fleet, ns.
     pub fn start(&self, start_ns: u64) {
-        self.group.start_ns.store(start_ns.max(1), Ordering::Release);
+        self.group.start_ns.set(start_ns);
     }
 
     /// When the session begins, once this is known, ns.
     pub fn begin_ns(&self) -> Option<u64> {
-        Some(self.group.begin_ns.load(Ordering::Acquire)).filter(|begin_ns| *begin_ns > 0)
+        self.group.begin_ns.get()
     }
 
     /// When the session's senders end, once its beginning is known, ns.
     pub fn end_ns(&self) -> Option<u64> {
-        self.begin_ns().map(|_| self.group.end_ns())
+        self.group.end_ns()
     }
 
     /// Records how many datagrams it has sent so far.
@@ -351,7 +351,7 @@ impl Participant {
 
     /// The number of datagrams that were sent to it, once the server has reported it.
     pub fn expected(&self) -> Option<u64> {
-        Some(self.own().expected.load(Ordering::Relaxed)).filter(|expected| *expected != UNKNOWN)
+        self.own().expected.get()
     }
 
     /// The end of the session, once it has ended.

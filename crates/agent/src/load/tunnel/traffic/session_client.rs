@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use leadline_transport::SideReport;
 use leadline_tunnel::inside::tcp::Stack;
+use leadline_tunnel::timer::earlier;
 use leadline_wire::{Direction, FlowReport, TrafficCounts};
 
 use super::interface::{Channel, ClientContext, Figures};
@@ -48,16 +49,16 @@ impl SessionClient {
         stack.poll(now_ns, channel.send);
     }
 
-    /// When it must be called, ns, apart from the deadlines of its flows.
-    pub fn deadline_ns(&mut self, now_ns: u64) -> u64 {
-        let stack_ns = self.stack.as_mut().map_or(u64::MAX, |stack| stack.deadline_ns(now_ns));
-        let leader_ns = self.leader.as_ref().map_or(u64::MAX, Leader::deadline_ns);
+    /// When it must be called, ns, apart from the deadlines of its flows; `None` if only packets call for it.
+    pub fn deadline_ns(&mut self, now_ns: u64) -> Option<u64> {
+        let stack_ns = self.stack.as_mut().and_then(|stack| stack.deadline_ns(now_ns));
+        let leader_ns = self.leader.as_ref().and_then(Leader::deadline_ns);
         // Participants poll the state of the session now and then, but not while their flows run.
-        let session_poll_ns = match (self.participant.outcome(), self.participant.end_ns()) {
-            (Some(_), _) => u64::MAX,
-            (None, end_ns) => end_ns.unwrap_or(0).max(now_ns + SESSION_POLL_NS),
-        };
-        stack_ns.min(leader_ns).min(session_poll_ns)
+        let session_poll_ns = self.participant.outcome().is_none().then(|| {
+            let poll_ns = now_ns + SESSION_POLL_NS;
+            self.participant.end_ns().map_or(poll_ns, |end_ns| end_ns.max(poll_ns))
+        });
+        earlier(session_poll_ns, earlier(stack_ns, leader_ns))
     }
 
     /// Whether the session has ended for this client.

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 
 use leadline_transport::{Header, HeaderKind, SharedKey, SideReport, Work, HEADER_BYTES};
 use leadline_tunnel::inside::tcp::{Buffers, Connection, Stack};
+use leadline_tunnel::timer::{earlier, is_due};
 use leadline_wire::Direction;
 
 use super::interface::{count, Channel, ClientContext, Figures, PeerProgress, Traffic, TrafficPlan};
@@ -59,7 +60,7 @@ impl TrafficPlan for TcpPlan {
             duration_ns: self.duration_ns,
             up: None,
             down: None,
-            deadline_ns: 0,
+            deadline_ns: Some(0),
         }))
     }
 
@@ -83,7 +84,9 @@ struct TcpTraffic {
     duration_ns: u64,
     up: Option<Stream>,
     down: Option<Stream>,
-    deadline_ns: u64,
+    /// The next look at the session and its streams: at the session's beginning, its end, and often after that. `None` once it is
+    /// done.
+    deadline_ns: Option<u64>,
 }
 
 /// One stream.
@@ -133,7 +136,7 @@ impl TcpTraffic {
     fn move_payload(&mut self, now_ns: u64, channel: &mut Channel<'_>) {
         let Some(stack) = &mut self.session.stack else { return };
         let begin_ns = self.session.participant.begin_ns();
-        let end_ns = begin_ns.map_or(u64::MAX, |begin_ns| begin_ns.saturating_add(self.duration_ns));
+        let end_ns = begin_ns.map(|begin_ns| begin_ns.saturating_add(self.duration_ns));
         for stream in self.up.iter_mut().chain(&mut self.down) {
             stream.introduce(stack);
             if let Some(error) = stack.error(stream.connection).filter(|_| stream.ended_ns.is_none()) {
@@ -143,7 +146,7 @@ impl TcpTraffic {
         }
         let has_begun = begin_ns.is_some_and(|begin_ns| now_ns >= begin_ns);
         if let Some(up) = self.up.as_mut().filter(|up| has_begun && up.ended_ns.is_none()) {
-            if now_ns >= end_ns {
+            if let Some(end_ns) = end_ns.filter(|end_ns| now_ns >= *end_ns) {
                 stack.close(up.connection);
                 up.ended_ns = Some(end_ns);
             } else {
@@ -156,12 +159,14 @@ impl TcpTraffic {
             let read = stack.read(down.connection, <[u8]>::len);
             down.moved(read, now_ns);
             channel.counters.received(read as u64, 0);
-            let quiet_since_ns = down.last_ns.unwrap_or(0).max(end_ns);
-            let too_long_ns = quiet_since_ns.saturating_add(DRAIN_NS).min(end_ns.saturating_add(LONGEST_DRAIN_NS));
+            let too_long_ns = end_ns.map(|end_ns| {
+                let quiet_since_ns = down.last_ns.map_or(end_ns, |last_ns| last_ns.max(end_ns));
+                quiet_since_ns.saturating_add(DRAIN_NS).min(end_ns.saturating_add(LONGEST_DRAIN_NS))
+            });
             if stack.is_at_end(down.connection) {
                 stack.close(down.connection);
                 down.ended_ns = Some(now_ns);
-            } else if now_ns >= too_long_ns {
+            } else if is_due(too_long_ns, now_ns) {
                 stack.abort(down.connection);
                 down.ended_ns = Some(now_ns);
                 count(&mut self.session.errors, "no_end_of_stream");
@@ -215,7 +220,7 @@ impl Traffic for TcpTraffic {
 
     fn start(&mut self, start_ns: u64) {
         self.session.participant.start(start_ns);
-        self.deadline_ns = 0;
+        self.deadline_ns = Some(0);
     }
 
     fn poll(&mut self, now_ns: u64, channel: &mut Channel<'_>) {
@@ -237,10 +242,11 @@ impl Traffic for TcpTraffic {
             self.session.participant.ended();
         }
         self.session.poll(now_ns, channel);
-        let end_ns = begin_ns.map_or(u64::MAX, |begin_ns| begin_ns.saturating_add(self.duration_ns));
-        let next_ns = begin_ns.filter(|begin_ns| now_ns < *begin_ns).unwrap_or(end_ns.max(now_ns + DRAIN_NS / 10));
-        let next_ns = if now_ns < end_ns { next_ns.min(end_ns) } else { next_ns };
-        self.deadline_ns = if self.is_done() { u64::MAX } else { next_ns.min(self.session.deadline_ns(now_ns)) };
+        let next_ns = begin_ns.map(|begin_ns| {
+            let marks_ns = [begin_ns, begin_ns.saturating_add(self.duration_ns)];
+            marks_ns.into_iter().find(|at_ns| now_ns < *at_ns).unwrap_or(now_ns + DRAIN_NS / 10)
+        });
+        self.deadline_ns = if self.is_done() { None } else { earlier(next_ns, self.session.deadline_ns(now_ns)) };
     }
 
     fn payload(&mut self, now_ns: u64, packet: &[u8], _channel: &mut Channel<'_>) {
@@ -249,7 +255,7 @@ impl Traffic for TcpTraffic {
         }
     }
 
-    fn deadline_ns(&self) -> u64 {
+    fn deadline_ns(&self) -> Option<u64> {
         self.deadline_ns
     }
 

@@ -11,6 +11,7 @@ use leadline_stats::Histogram;
 use leadline_sys::clock::monotonic_ns;
 use leadline_sys::poll::{Interest, Poll};
 use leadline_sys::tun::Tun;
+use leadline_tunnel::timer::is_due;
 use leadline_wire::{Direction, FlowReport, HttpAnswer, ServeSpec, TunnelTraffic};
 
 use super::{plan, Channel, ClientContext, Figures, Traffic, TrafficPlan};
@@ -141,9 +142,9 @@ impl TunLab {
                 loads[client].payload(monotonic_ns(), &packet[..bytes], &mut channel);
                 touched[client] = true;
             }
-            let mut next_ns = u64::MAX;
+            let mut next_ns = monotonic_ns() + 50_000_000;
             for (client, load) in loads.iter_mut().enumerate() {
-                if figures[client].is_none() && (touched[client] || load.deadline_ns() <= monotonic_ns()) {
+                if figures[client].is_none() && (touched[client] || is_due(load.deadline_ns(), monotonic_ns())) {
                     let mut send = |packet: &[u8]| {
                         up += u64::from(is_datagram(packet));
                         sent[client] += u64::from(started);
@@ -167,10 +168,10 @@ impl TunLab {
                     figures[client] = Some(load.finish(monotonic_ns(), &mut channel));
                 }
                 if figures[client].is_none() {
-                    next_ns = next_ns.min(load.deadline_ns());
+                    next_ns = load.deadline_ns().map_or(next_ns, |at_ns| at_ns.min(next_ns));
                 }
             }
-            poll.wait(Some(next_ns.min(monotonic_ns() + 50_000_000))).unwrap().for_each(drop);
+            poll.wait(Some(next_ns)).unwrap().for_each(drop);
         }
         let figures = (0..loads.len())
             .map(|client| {

@@ -8,6 +8,7 @@ use leadline_transport::{DatagramReceiver, Header, HeaderKind, SharedKey, SideRe
 use leadline_tunnel::inside::tcp::{Buffers, Connection};
 use leadline_tunnel::inside::udp::datagram;
 use leadline_tunnel::inside::{Packet, Udp};
+use leadline_tunnel::timer::earlier;
 use leadline_wire::{unless_zero, Direction, ErrorReport};
 
 use super::interface::{count, Channel, ClientContext, Figures, PeerProgress, Traffic, TrafficPlan};
@@ -37,7 +38,7 @@ pub struct UdpPlan {
     sessions: Sessions,
     pace: Option<Pace>,
     datagram_bytes: usize,
-    remembered: u64,
+    remembered: Option<u64>,
     duration_ns: u64,
     seed: u64,
 }
@@ -65,7 +66,7 @@ impl UdpPlan {
         let sessions = Sessions::new(SessionSpec { server, work, direction, duration_ms, key });
         let duration_ns = duration_ms.saturating_mul(1_000_000);
         // Thousands of clients at a rate have no memory for the window that full speed needs.
-        let remembered = rate_pps.map_or(u64::MAX, |rate| (rate * REMEMBERED_S).ceil() as u64);
+        let remembered = rate_pps.map(|rate| (rate * REMEMBERED_S).ceil() as u64);
         Ok(Self { sessions, pace, datagram_bytes: datagram_bytes as usize, remembered, duration_ns, seed })
     }
 }
@@ -96,9 +97,9 @@ impl TrafficPlan for UdpPlan {
             address: None,
             up: None,
             down: None,
-            hello_ns: 0,
+            hello_ns: None,
             packet: Vec::new(),
-            deadline_ns: 0,
+            deadline_ns: Some(0),
         }))
     }
 
@@ -124,18 +125,19 @@ struct UdpTraffic {
     /// When this client's datagrams are due; as fast as possible if absent.
     schedule: Option<Schedule>,
     datagram_bytes: usize,
-    /// How many numbers late a datagram may be.
-    remembered: u64,
+    /// How many numbers late a datagram may be; the receiver's default if absent.
+    remembered: Option<u64>,
     duration_ns: u64,
     port_seed: u32,
     /// The connection that proves this client's address, and the bytes that it has yet to write.
     address: Option<(Connection, Vec<u8>)>,
     up: Option<Up>,
     down: Option<Down>,
-    /// When flows are introduced next, while the server does not know them.
-    hello_ns: u64,
+    /// When flows are introduced next, ns; without effect once the server knows them. `None`: at the next `poll`.
+    hello_ns: Option<u64>,
     packet: Vec<u8>,
-    deadline_ns: u64,
+    /// The next introduction, send, or look at the session; `None` once it is done.
+    deadline_ns: Option<u64>,
 }
 
 /// A flow's direction and identity.
@@ -219,8 +221,7 @@ impl UdpTraffic {
             ended_ns: None,
         });
         self.down = flow(1, assignment.down).map(|flow| Down {
-            receiver: DatagramReceiver::new(assignment.token, flow.id, self.datagram_bytes)
-                .remembering(self.remembered),
+            receiver: self.receiver(assignment.token, flow.id),
             flow,
             schedule: self.pace.map(|pace| {
                 Schedule::beginning_at(
@@ -234,7 +235,15 @@ impl UdpTraffic {
             count_received_ns: None,
             has_ended: false,
         });
-        self.hello_ns = 0;
+        self.hello_ns = None;
+    }
+
+    fn receiver(&self, token: u64, flow: u32) -> DatagramReceiver {
+        let receiver = DatagramReceiver::new(token, flow, self.datagram_bytes);
+        match self.remembered {
+            Some(numbers) => receiver.remembering(numbers),
+            None => receiver,
+        }
     }
 
     fn is_introduced(&self) -> bool {
@@ -270,13 +279,13 @@ impl UdpTraffic {
                 let written = stack.write(*connection, preface);
                 preface.drain(..written);
                 // The server did not answer earlier datagrams.
-                self.hello_ns = now_ns;
+                self.hello_ns = None;
             }
         }
-        if now_ns < self.hello_ns {
+        if self.hello_ns.is_some_and(|hello_ns| now_ns < hello_ns) {
             return;
         }
-        self.hello_ns = now_ns + HELLO_NS;
+        self.hello_ns = Some(now_ns + HELLO_NS);
         for flow in [self.up.as_ref().map(|up| up.flow), self.down.as_ref().map(|down| down.flow)].into_iter().flatten()
         {
             if !flow.is_known {
@@ -292,17 +301,17 @@ impl UdpTraffic {
         }
     }
 
-    /// Sends what is due; returns when to call again, ns.
-    fn send_due(&mut self, begin_ns: u64, now_ns: u64, channel: &mut Channel<'_>) -> u64 {
+    /// Sends what is due; returns when to call again, ns, unless the flow is over.
+    fn send_due(&mut self, begin_ns: u64, now_ns: u64, channel: &mut Channel<'_>) -> Option<u64> {
         let end_ns = begin_ns.saturating_add(self.duration_ns);
-        let Some(up) = self.up.as_mut().filter(|up| up.ended_ns.is_none()) else { return u64::MAX };
+        let up = self.up.as_mut().filter(|up| up.ended_ns.is_none())?;
+        // Without a rate, until the end, as many as the socket takes.
         let due = match self.schedule {
-            Some(schedule) => schedule.due_count(now_ns.saturating_sub(begin_ns)),
-            None if now_ns >= end_ns => up.next,
-            None => u64::MAX,
+            Some(schedule) => Some(schedule.due_count(now_ns.saturating_sub(begin_ns))),
+            None => (now_ns >= end_ns).then_some(up.next),
         };
         let mut refused = false;
-        for _ in 0..BATCH.min(due.saturating_sub(up.next)) {
+        for _ in 0..due.map_or(BATCH, |due| BATCH.min(due.saturating_sub(up.next))) {
             let mut head = [0; HEADER_BYTES];
             let (token, flow) = (up.flow.token, up.flow.id);
             Header { kind: HeaderKind::Data, token, flow, sequence: up.next, sent_ns: now_ns }.write(&mut head);
@@ -322,25 +331,25 @@ impl UdpTraffic {
             up.next += 1;
         }
         self.session.participant.sent(up.sent());
-        let is_through = now_ns >= end_ns && up.next >= due;
+        let is_through = now_ns >= end_ns && due.is_some_and(|due| up.next >= due);
         if is_through || now_ns >= end_ns.saturating_add(OVERTIME_NS) {
-            up.unsent = due.saturating_sub(up.next);
+            up.unsent = due.map_or(0, |due| due.saturating_sub(up.next));
             up.ended_ns = Some(now_ns.min(end_ns).max(up.last_ns.unwrap_or(0)));
             self.session.participant.ended();
-            return u64::MAX;
+            return None;
         }
-        match self.schedule {
+        Some(match self.schedule {
             _ if refused => now_ns + RETRY_NS,
             Some(schedule) if up.next >= schedule.total() => end_ns,
             Some(schedule) => begin_ns.saturating_add(schedule.due_ns(up.next)).max(now_ns),
             None => now_ns,
-        }
+        })
     }
 
     /// Ends the downward flow once all datagrams have arrived, or the missing ones are lost; returns when to check
-    /// again, ns.
-    fn end_down(&mut self, begin_ns: u64, now_ns: u64) -> u64 {
-        let Some(down) = self.down.as_mut().filter(|down| !down.has_ended) else { return u64::MAX };
+    /// again, ns, unless it has ended.
+    fn end_down(&mut self, begin_ns: u64, now_ns: u64) -> Option<u64> {
+        let down = self.down.as_mut().filter(|down| !down.has_ended)?;
         let given_up_ns = begin_ns.saturating_add(self.duration_ns).saturating_add(DRAIN_NS);
         let expected = self.session.participant.expected();
         if expected.is_some() {
@@ -348,25 +357,22 @@ impl UdpTraffic {
         }
         let last_sign = down.receiver.span_ns().map(|(_, last)| last).max(down.count_received_ns);
         let is_complete = expected.is_some_and(|expected| down.receiver.tracker().received() >= expected);
-        let silent_ns = down.count_received_ns.and(last_sign).map_or(u64::MAX, |sign| sign.saturating_add(SILENCE_NS));
-        down.has_ended = is_complete || now_ns >= silent_ns.min(given_up_ns);
-        if down.has_ended {
-            u64::MAX
-        } else {
-            silent_ns.min(given_up_ns)
-        }
+        let silent_ns = down.count_received_ns.and(last_sign).map(|sign| sign.saturating_add(SILENCE_NS));
+        let over_ns = silent_ns.map_or(given_up_ns, |silent_ns| silent_ns.min(given_up_ns));
+        down.has_ended = is_complete || now_ns >= over_ns;
+        (!down.has_ended).then_some(over_ns)
     }
 
     /// Takes a datagram for a flow of this client.
     fn take(&mut self, now_ns: u64, from: Udp, payload: &[u8], channel: &mut Channel<'_>) {
         if let Some(up) = self.up.as_mut().filter(|up| up.flow.udp.reversed() == from) {
             if up.flow.is_challenged(payload) {
-                self.hello_ns = now_ns;
+                self.hello_ns = None;
             }
         } else if let Some(down) = self.down.as_mut().filter(|down| down.flow.udp.reversed() == from) {
             if !down.receiver.handle(now_ns, payload) {
                 if down.flow.is_challenged(payload) {
-                    self.hello_ns = now_ns;
+                    self.hello_ns = None;
                 }
                 return;
             }
@@ -396,7 +402,7 @@ impl Traffic for UdpTraffic {
 
     fn start(&mut self, start_ns: u64) {
         self.session.participant.start(start_ns);
-        self.deadline_ns = 0;
+        self.deadline_ns = Some(0);
     }
 
     fn poll(&mut self, now_ns: u64, channel: &mut Channel<'_>) {
@@ -408,7 +414,7 @@ impl Traffic for UdpTraffic {
             }
             None => {}
         }
-        let mut next_ns = u64::MAX;
+        let mut next_ns = None;
         if self.up.is_some() || self.down.is_some() {
             if self.is_introduced() {
                 self.hide_address();
@@ -422,15 +428,15 @@ impl Traffic for UdpTraffic {
                     self.session.participant.ended();
                 }
                 if now_ns >= begin_ns {
-                    next_ns = next_ns.min(self.send_due(begin_ns, now_ns, channel));
-                    next_ns = next_ns.min(self.end_down(begin_ns, now_ns));
+                    next_ns = earlier(next_ns, self.send_due(begin_ns, now_ns, channel));
+                    next_ns = earlier(next_ns, self.end_down(begin_ns, now_ns));
                 } else {
-                    next_ns = next_ns.min(begin_ns);
+                    next_ns = earlier(next_ns, Some(begin_ns));
                 }
             }
         }
         self.session.poll(now_ns, channel);
-        self.deadline_ns = if self.is_done() { u64::MAX } else { next_ns.min(self.session.deadline_ns(now_ns)) };
+        self.deadline_ns = if self.is_done() { None } else { earlier(next_ns, self.session.deadline_ns(now_ns)) };
     }
 
     fn payload(&mut self, now_ns: u64, bytes: &[u8], channel: &mut Channel<'_>) {
@@ -455,7 +461,7 @@ impl Traffic for UdpTraffic {
         self.session.participant.sent(up.sent());
     }
 
-    fn deadline_ns(&self) -> u64 {
+    fn deadline_ns(&self) -> Option<u64> {
         self.deadline_ns
     }
 

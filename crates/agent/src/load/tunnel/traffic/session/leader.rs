@@ -18,7 +18,7 @@ use leadline_transport::{ClientSession, Open, SessionError, SessionEvent, Work};
 use leadline_tunnel::inside::tcp::{Buffers, Connection, Stack};
 use leadline_wire::Direction;
 
-use super::{lock, Group, Round, SessionOutcome, MAX_PARTICIPANTS, SESSION_POLL_NS, SETTLED_NS, UNKNOWN};
+use super::{lock, Group, Round, SessionOutcome, MAX_PARTICIPANTS, SESSION_POLL_NS, SETTLED_NS};
 use crate::keys;
 
 /// The buffers of the control connection: a report on 128 flows arrives in several pieces.
@@ -48,7 +48,8 @@ pub struct Leader {
     /// Whether each slot takes part.
     participants: Vec<bool>,
     control: Option<ControlConnection>,
-    deadline_ns: u64,
+    /// The next look at the participants and the fleet; `None` once the session has an outcome.
+    deadline_ns: Option<u64>,
 }
 
 struct ControlConnection {
@@ -71,11 +72,19 @@ impl Leader {
     /// Returns the leader of this session.
     pub fn new(group: &Arc<Group>) -> Self {
         let (group, participants) = (Arc::clone(group), Vec::new());
-        Self { group, stage: Stage::Gathering, since_ns: 0, joined: 0, participants, control: None, deadline_ns: 0 }
+        Self {
+            group,
+            stage: Stage::Gathering,
+            since_ns: 0,
+            joined: 0,
+            participants,
+            control: None,
+            deadline_ns: Some(0),
+        }
     }
 
-    /// When `poll` has work to do apart from received packets, ns.
-    pub fn deadline_ns(&self) -> u64 {
+    /// When `poll` has work to do apart from received packets, ns; `None` once the session has an outcome.
+    pub fn deadline_ns(&self) -> Option<u64> {
         self.deadline_ns
     }
 
@@ -89,14 +98,15 @@ impl Leader {
         }
         if self.group.outcome.get().is_some() {
             self.stage = Stage::Over;
-            self.deadline_ns = u64::MAX;
+            self.deadline_ns = None;
             self.close_control(stack);
         }
     }
 
     fn advance(&mut self, now_ns: u64, stack: &mut Stack) -> Result<(), (&'static str, String)> {
         self.receive(now_ns, stack)?;
-        self.deadline_ns = now_ns + PARTICIPANT_POLL_NS;
+        let poll_ns = now_ns + PARTICIPANT_POLL_NS;
+        self.deadline_ns = Some(poll_ns);
         match self.stage {
             Stage::Gathering => self.gather(now_ns, stack)?,
             Stage::Introducing => self.watch_introductions(now_ns, stack)?,
@@ -105,10 +115,10 @@ impl Leader {
             }
             Stage::Waiting => self.begin(now_ns)?,
             Stage::Running => {
-                self.deadline_ns = self.deadline_ns.max(self.group.end_ns());
+                self.deadline_ns = self.group.end_ns().map(|end_ns| end_ns.max(poll_ns));
                 self.end(now_ns)?;
             }
-            Stage::Ending if now_ns >= self.group.end_ns() + ENDING_NS + REPORT_NS => {
+            Stage::Ending if self.is_over_for(now_ns, ENDING_NS + REPORT_NS) => {
                 return Err(("no_report", "the server goes on without a report".to_owned()));
             }
             Stage::Asking | Stage::Ending | Stage::Over => {}
@@ -200,31 +210,27 @@ impl Leader {
                 self.stage = Stage::Waiting;
             }
             SessionEvent::Progress { t_ns, flows } => self.group.report_progress(t_ns, flows),
-            SessionEvent::Sent { units } => self.expect(&units),
+            SessionEvent::Sent { units } => self.expect(units.into_iter().map(Some)),
             SessionEvent::Report { flows, load, errors } => {
                 let downward = self.downward();
-                let units: Vec<u64> = flows
-                    .iter()
-                    .filter(|row| downward.contains(&row.flow))
-                    .map(|row| row.sent_units.unwrap_or(UNKNOWN))
-                    .collect();
-                self.expect(&units);
+                self.expect(flows.iter().filter(|row| downward.contains(&row.flow)).map(|row| row.sent_units));
                 self.group.report_load(load);
                 let _ = self.group.outcome.set(SessionOutcome::Reported { rows: flows, errors });
             }
         }
     }
 
-    /// Stores the server's counts of sent datagrams, in the order of the downward flows.
-    fn expect(&self, units: &[u64]) {
+    /// Stores the server's counts of sent datagrams, if it reported them, in the order of the downward flows.
+    fn expect(&self, units: impl Iterator<Item = Option<u64>>) {
         let current_round = lock(&self.group.current_round);
-        for (flow, &sent) in self.downward().zip(units) {
+        for (flow, sent) in self.downward().zip(units) {
+            let Some(sent) = sent else { continue };
             if let Some(slot) = current_round
                 .positions
                 .iter()
                 .position(|position| *position == Some(flow % current_round.participants.max(1)))
             {
-                self.group.slots[slot].expected.store(sent, Ordering::Relaxed);
+                self.group.slots[slot].expected.set(sent);
             }
         }
     }
@@ -266,12 +272,11 @@ impl Leader {
     }
 
     fn begin(&mut self, now_ns: u64) -> Result<(), (&'static str, String)> {
-        let start_ns = self.group.start_ns.load(Ordering::Acquire);
-        if let (Some(control), 1..) = (&mut self.control, start_ns) {
+        if let (Some(control), Some(start_ns)) = (&mut self.control, self.group.start_ns.get()) {
             let participants = lock(&self.group.current_round).participants;
             let begin_ns = start_ns.max(now_ns + AHEAD_NS) + self.group.start_offset_ns(participants);
             control.session.begin(begin_ns).map_err(session_error)?;
-            self.group.begin_ns.store(begin_ns, Ordering::Release);
+            self.group.begin_ns.set(begin_ns);
             self.stage = Stage::Running;
         }
         Ok(())
@@ -281,7 +286,7 @@ impl Leader {
     fn end(&mut self, now_ns: u64) -> Result<(), (&'static str, String)> {
         let slots = || self.group.slots.iter().zip(&self.participants).filter(|(_, participates)| **participates);
         let all_ended = slots().all(|(slot, _)| slot.has_ended.load(Ordering::Acquire));
-        if !all_ended && now_ns < self.group.end_ns() + ENDING_NS {
+        if !all_ended && !self.is_over_for(now_ns, ENDING_NS) {
             return Ok(());
         }
         let counts = matches!(self.group.spec.work, Work::Udp { .. }) && self.group.spec.direction != Direction::Down;
@@ -292,6 +297,11 @@ impl Leader {
         }
         self.stage = Stage::Ending;
         Ok(())
+    }
+
+    /// Whether the senders should have ended this long ago.
+    fn is_over_for(&self, now_ns: u64, passed_ns: u64) -> bool {
+        self.group.end_ns().is_some_and(|end_ns| now_ns >= end_ns.saturating_add(passed_ns))
     }
 
     fn close_control(&mut self, stack: &mut Stack) {
