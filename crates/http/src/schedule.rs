@@ -28,7 +28,7 @@ impl Schedule {
     #[must_use]
     pub fn next_due_ns(&self) -> Option<u64> {
         match self {
-            Schedule::Closed(closed) => (closed.taken < closed.total).then_some(closed.start_ns),
+            Schedule::Closed(closed) => (!closed.is_exhausted()).then_some(closed.start_ns),
             Schedule::Open(open) => (open.taken < open.total).then_some(open.next_due_ns),
         }
     }
@@ -52,17 +52,12 @@ impl Schedule {
         }
     }
 
-    /// Number of requests left to take; `u64::MAX` if only the time limits them.
+    /// Number of requests left to take; `None` if only the time limits them.
     #[must_use]
-    pub fn left(&self) -> u64 {
-        let (total, taken) = match self {
-            Schedule::Closed(closed) => (closed.total, closed.taken),
-            Schedule::Open(open) => (open.total, open.taken),
-        };
-        if total == u64::MAX {
-            total
-        } else {
-            total - taken
+    pub fn left(&self) -> Option<u64> {
+        match self {
+            Schedule::Closed(closed) => closed.total.map(|total| total - closed.taken),
+            Schedule::Open(open) => Some(open.total - open.taken),
         }
     }
 
@@ -102,7 +97,8 @@ impl ThreadShare {
 pub struct ClosedLoop {
     start_ns: u64,
     end_ns: u64,
-    total: u64,
+    /// Pieces of this thread; `None` if only the time limits them. At least `taken`.
+    total: Option<u64>,
     taken: u64,
 }
 
@@ -112,17 +108,23 @@ impl ClosedLoop {
     #[must_use]
     pub fn new(start_ns: u64, duration_ns: u64, number: Option<u64>, share: ThreadShare) -> Self {
         let end_ns = start_ns.saturating_add(duration_ns);
-        Self { start_ns, end_ns, total: number.map_or(u64::MAX, |number| share.pieces(number)), taken: 0 }
+        Self { start_ns, end_ns, total: number.map(|number| share.pieces(number)), taken: 0 }
     }
 
     /// See [`Schedule::take`].
     #[inline]
     pub fn take(&mut self, now_ns: u64, free_ns: u64) -> Option<u64> {
-        if self.taken >= self.total || now_ns < self.start_ns || now_ns >= self.end_ns {
+        if self.is_exhausted() || now_ns < self.start_ns || now_ns >= self.end_ns {
             return None;
         }
         self.taken += 1;
         Some(free_ns.max(self.start_ns))
+    }
+
+    /// Whether all requests of a limited number are taken.
+    #[inline]
+    fn is_exhausted(&self) -> bool {
+        self.total.is_some_and(|total| self.taken >= total)
     }
 }
 
@@ -144,7 +146,8 @@ impl OpenLoop {
     /// If the stages end before that time, so do the requests.
     #[must_use]
     pub fn new(stages: Stages, start_ns: u64, duration_ns: u64, number: Option<u64>, share: ThreadShare) -> Self {
-        let all = stages.count_within(duration_ns).min(number.unwrap_or(u64::MAX));
+        let in_time = stages.count_within(duration_ns);
+        let all = number.map_or(in_time, |number| number.min(in_time));
         let ThreadShare { index, threads, batch } = share;
         let arrivals = stages.every(index.saturating_mul(batch), threads.saturating_mul(batch));
         Self {
@@ -202,7 +205,7 @@ mod tests {
         assert_eq!(closed.take(7, 7), None, "it has not begun");
         assert_eq!(closed.take(10, 7), Some(8));
         assert_eq!(closed.take(20, 15), Some(15));
-        assert_eq!((closed.left(), Schedule::Closed(ClosedLoop::new(0, 9, None, share(0, 1))).left()), (0, u64::MAX));
+        assert_eq!((closed.left(), Schedule::Closed(ClosedLoop::new(0, 9, None, share(0, 1))).left()), (Some(0), None));
         assert_eq!(closed.take(30, 25), None, "the other thread has the third one");
         assert_eq!(closed.next_due_ns(), None);
         assert_eq!(closed.due_count(30), 2);
@@ -272,7 +275,7 @@ mod tests {
             assert_eq!(due, [0, 500, 600, 700, 800, 900].map(|due_ms| due_ms * 1_000_000));
         }
         let closed = |index| ClosedLoop::new(0, 1000, Some(12), ThreadShare { index, threads: 2, batch: 5 });
-        assert_eq!([0, 1].map(|index| Schedule::Closed(closed(index)).left()), [2, 1]);
+        assert_eq!([0, 1].map(|index| Schedule::Closed(closed(index)).left()), [Some(2), Some(1)]);
     }
 
     proptest! {

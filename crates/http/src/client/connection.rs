@@ -245,7 +245,7 @@ impl Connection {
         effects: &mut impl Effects,
     ) {
         self.disconnect(shared, effects);
-        if shared.requests_left() > shared.opening as u64 {
+        if shared.requests_left().is_none_or(|left| left > shared.opening as u64) {
             self.owed_since_ns = owed_since_ns;
             self.open(shared, effects);
         }

@@ -101,10 +101,10 @@ impl<S: Script> Shared<S> {
         self.schedule.as_mut()?.take(now_ns, free_ns)
     }
 
-    /// Number of requests left to take, each of which may need a connection. Before the load begins there is no
-    /// limit.
-    pub fn requests_left(&self) -> u64 {
-        self.schedule.as_ref().map_or(u64::MAX, Schedule::left)
+    /// Number of requests left to take, each of which may need a connection. `None`: any number, as before the
+    /// load begins.
+    pub fn requests_left(&self) -> Option<u64> {
+        self.schedule.as_ref().and_then(Schedule::left)
     }
 
     /// Schedules a deadline check at `deadline_ns` at the latest.
