@@ -30,7 +30,8 @@ pub fn start_heartbeat(events: Events) {
 #[derive(Clone, Debug, Default)]
 struct Order {
     trial: Option<String>,
-    period_ns: u64,
+    /// Time between two samples; `None`: it rests.
+    period_ns: Option<u64>,
     machine: bool,
     /// Grows with each order, so that a sleeping watcher sees that it has a new one.
     number: u64,
@@ -57,7 +58,8 @@ impl Watch {
     pub fn order(&self, trial: Option<String>, period_ms: u32, machine: bool) {
         let (order, changed) = &*self.order;
         let mut order = order.lock().unwrap_or_else(PoisonError::into_inner);
-        *order = Order { trial, period_ns: u64::from(period_ms) * 1_000_000, machine, number: order.number + 1 };
+        let period_ns = (period_ms > 0).then(|| u64::from(period_ms) * 1_000_000);
+        *order = Order { trial, period_ns, machine, number: order.number + 1 };
         changed.notify_one();
     }
 }
@@ -70,7 +72,7 @@ fn run(orders: &(Mutex<Order>, Condvar), events: &Events, cgroup: &CgroupPaths, 
     let mut seen = 0;
     loop {
         let order = {
-            let resting = |order: &mut Order| order.period_ns == 0;
+            let resting = |order: &mut Order| order.period_ns.is_none();
             let order = changed
                 .wait_while(lock.lock().unwrap_or_else(PoisonError::into_inner), resting)
                 .unwrap_or_else(PoisonError::into_inner);
@@ -81,9 +83,7 @@ fn run(orders: &(Mutex<Order>, Condvar), events: &Events, cgroup: &CgroupPaths, 
                 .unwrap_or_else(PoisonError::into_inner);
             order.clone()
         };
-        if order.period_ns == 0 {
-            continue;
-        }
+        let Some(period_ns) = order.period_ns else { continue };
         let now = monotonic_ns();
         if order.number != seen {
             seen = order.number;
@@ -98,6 +98,6 @@ fn run(orders: &(Mutex<Order>, Condvar), events: &Events, cgroup: &CgroupPaths, 
         sample.observer_cpu_s = thread_cpu_s() - began_s;
         events.send(&Event::Observation(sample));
         // A sample that is late does not make the next ones bunch up.
-        due_ns = (due_ns + order.period_ns).max(now);
+        due_ns = (due_ns + period_ns).max(now);
     }
 }

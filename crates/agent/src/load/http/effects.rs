@@ -142,7 +142,10 @@ impl<B: IoBackend> Effects for WorkerEffects<B> {
 
     #[inline]
     fn record(&mut self, metric: Metric, due_ns: Option<u64>, value_ns: u64) {
-        self.recorder.record(metric as usize, due_ns.unwrap_or(u64::MAX), value_ns);
+        match due_ns {
+            Some(due_ns) => self.recorder.record(metric as usize, due_ns, value_ns),
+            None => self.recorder.record_measured(metric as usize, value_ns),
+        }
     }
 
     #[inline]

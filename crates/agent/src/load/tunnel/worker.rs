@@ -82,7 +82,7 @@ pub struct Worker {
     is_busy: bool,
     snapshots: Arc<Latest<Snapshot>>,
     snapshot_gap_ns: u64,
-    next_snapshot_ns: u64,
+    next_snapshot_ns: Option<u64>,
 }
 
 /// The parts of which a worker is made.
@@ -133,7 +133,7 @@ impl Worker {
             is_busy: true,
             snapshots,
             snapshot_gap_ns,
-            next_snapshot_ns: 0,
+            next_snapshot_ns: None,
             fleet,
         };
         for index in 0..worker.clients.len() {
@@ -154,7 +154,7 @@ impl Worker {
         while !is_due(self.fleet.end_ns(), now_ns) && !signal.stopped() && !self.fleet.is_done() {
             self.run_once(now_ns, self.fleet.end_ns(), signal)?;
             now_ns = monotonic_ns();
-            if now_ns >= self.next_snapshot_ns {
+            if self.next_snapshot_ns.is_none_or(|next_ns| now_ns >= next_ns) {
                 self.publish_snapshot(&meter, now_ns);
             }
         }
@@ -471,7 +471,7 @@ impl Worker {
     }
 
     fn publish_snapshot(&mut self, meter: &ThreadMeter, now_ns: u64) {
-        self.next_snapshot_ns = now_ns + self.snapshot_gap_ns;
+        self.next_snapshot_ns = Some(now_ns + self.snapshot_gap_ns);
         let Self { clients, recorder, tally, fleet, .. } = self;
         let mut account = Account { recorder, counts: &mut tally.counts, times: fleet.times() };
         clients.iter_mut().for_each(|client| client.machine.accept_silence(now_ns, &mut account));

@@ -74,7 +74,7 @@ impl TrafficPlan for EchoPlan {
             refused: 0,
             packet: Vec::new(),
             first_ns: None,
-            last_ns: 0,
+            last_ns: None,
             ended_ns: None,
             deadline_ns: None,
             replies: SequenceTracker::with_window(self.remembered),
@@ -107,7 +107,7 @@ struct EchoTraffic {
     refused: u64,
     packet: Vec<u8>,
     first_ns: Option<u64>,
-    last_ns: u64,
+    last_ns: Option<u64>,
     /// When the last request was sent or given up.
     ended_ns: Option<u64>,
     /// Set from `start` on: the next request, then the end of the flow, then, once `ended_ns` is set, when replies are given up.
@@ -136,7 +136,7 @@ impl EchoTraffic {
             channel.record(Metric::TrafficLate, due_ns, now_ns.saturating_sub(due_ns));
             channel.counters.sent(self.packet_bytes as u64, 1);
             self.first_ns.get_or_insert(now_ns);
-            self.last_ns = now_ns;
+            self.last_ns = Some(now_ns);
             self.next += 1;
         }
         start_ns.saturating_add(self.schedule.due_ns(self.next)).max(now_ns)
@@ -218,7 +218,7 @@ impl Traffic for EchoTraffic {
         let lost = self.replies.lost(self.next).saturating_sub(self.refused);
         let mut flow = row(self.client, Direction::Up, start_ns);
         flow.start_ns = self.first_ns;
-        flow.end_ns = self.first_ns.map(|_| self.ended_ns.unwrap_or(now_ns).min(end_ns).max(self.last_ns));
+        flow.end_ns = self.last_ns.map(|last_ns| self.ended_ns.unwrap_or(now_ns).min(end_ns).max(last_ns));
         flow.sent_bytes = Some(sent * self.packet_bytes as u64);
         flow.received_bytes = Some(self.received_bytes);
         flow.sent_units = Some(sent);
