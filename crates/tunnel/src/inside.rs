@@ -1,7 +1,6 @@
-//! What a client without a TUN device puts into its tunnel and finds in it: whole IP packets, IPv4 and IPv6, made and read here with
-//! their checksums. `ip` has the headers, `icmp` echo and the errors of routers and hosts,
-//! `udp` datagrams, `tcp` connections. Pure bytes: nothing is sent from here, and
-//! whatever comes out of a tunnel is hostile until its checksums say otherwise.
+//! Packets inside a tunnel, for a client without a TUN device: whole IPv4 and IPv6 packets, built and parsed with
+//! their checksums. `ip` has the headers, `icmp` echo and errors, `udp` datagrams, `tcp` connections. Sends nothing
+//! itself. Packets from a tunnel are untrusted until their checksums are verified.
 
 pub mod icmp;
 pub mod ip;

@@ -1,5 +1,5 @@
-//! OpenVPN as machines: a client and a server of its own kind that are given packets and a time and say what to send.
-//! The protocol is what the C implementation does (2.4 to 2.7); where its published description differs, the code counts.
+//! OpenVPN as state machines: a client, and a server of our own, which receive packets and times and return what to
+//! send. They follow the C implementation (2.4 to 2.7), also where it differs from its published description.
 
 pub mod certificate_subject;
 pub mod client;

@@ -1,5 +1,6 @@
-//! ICMP (RFC 792) and ICMPv6 (RFC 4443): echo requests that carry their number and time, their replies, and the errors that routers
-//! and hosts send about a packet of ours, by name. No state is kept: a reply brings back all that is needed to account for it.
+//! ICMP (RFC 792) and ICMPv6 (RFC 4443): echo requests that carry their number and time, their replies, and the names
+//! of errors that routers and hosts send about a packet of ours. Keeps no state: a reply contains all data that is
+//! needed to match it.
 
 use std::net::IpAddr;
 
@@ -7,9 +8,9 @@ use super::ip::{protocol, Ends, Packet, PacketError};
 use crate::offload::checksum;
 use crate::offload::layout::{put_u16, u16_at, u32_at};
 
-/// Bytes of an echo message's header.
+/// Length of an echo message's header, bytes.
 const ECHO_BYTES: usize = 8;
-/// What a reply must bring back to be believed: the number and the time of the request.
+/// Length of the stamp that a reply must return: the number and the time of the request, bytes.
 const STAMP_BYTES: usize = 16;
 const V4_ECHO_REPLY: u8 = 0;
 const V4_ECHO_REQUEST: u8 = 8;
@@ -19,39 +20,39 @@ const V6_ECHO_REPLY: u8 = 129;
 /// An ICMP message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Message<'a> {
-    /// Somebody asks for an answer.
+    /// A request for a reply.
     EchoRequest(EchoMessage<'a>),
-    /// An answer.
+    /// A reply.
     EchoReply(EchoMessage<'a>),
-    /// A packet did not get where it should.
+    /// A packet was not delivered.
     Error {
-        /// Why, in snake case: `host_unreachable`, `packet_too_big` ...
+        /// The reason in snake case: `host_unreachable`, `packet_too_big` and others.
         name: &'static str,
-        /// The largest packet that would have passed, bytes, where that was the reason and is told.
+        /// The largest packet that would have passed, bytes, if that was the reason and the message contains it.
         mtu: Option<u32>,
-        /// As much of the packet as came back; cut short by most.
+        /// The returned part of the packet; most senders truncate it.
         packet: &'a [u8],
     },
-    /// Of another type: neighbours, routers, groups.
+    /// Another type, such as neighbour or router messages.
     Other(u8),
 }
 
-/// What request and reply of an echo have in common.
+/// The common part of an echo request and its reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EchoMessage<'a> {
-    /// Whose it is.
+    /// Identifier of the sender.
     pub identifier: u16,
-    /// Which one.
+    /// Sequence number.
     pub sequence: u16,
-    /// What is sent back.
+    /// Data that the reply returns.
     pub data: &'a [u8],
 }
 
 impl<'a> Message<'a> {
-    /// Reads the message that a packet carries; none where the packet carries something else.
+    /// Parses the message in a packet; `None` if the packet has another protocol.
     ///
     /// # Errors
-    /// Of ICMP that is cut short or whose checksum is wrong.
+    /// The message is truncated, or its checksum is wrong.
     pub fn parse(packet: &Packet<'a>) -> Result<Option<Self>, PacketError> {
         let is_v6 = packet.ends.is_v6();
         if packet.protocol != (if is_v6 { protocol::ICMP_V6 } else { protocol::ICMP }) {
@@ -71,7 +72,7 @@ impl<'a> Message<'a> {
         Ok(Some(match (is_v6, message[0], message[1]) {
             (false, V4_ECHO_REQUEST, _) | (true, V6_ECHO_REQUEST, _) => Self::EchoRequest(echo),
             (false, V4_ECHO_REPLY, _) | (true, V6_ECHO_REPLY, _) => Self::EchoReply(echo),
-            // RFC 1191, section 4: a router of old leaves it 0.
+            // RFC 1191, section 4: an old router leaves it 0.
             (false, 3, 4) => error("packet_too_big", Some(u16_at(message, 6).into()).filter(|mtu| *mtu > 0)),
             (true, 2, _) => error("packet_too_big", Some(u32_at(message, 4))),
             (false, kind, code) => v4_error(kind, code).map_or(Self::Other(kind), |name| error(name, None)),
@@ -120,35 +121,35 @@ pub struct Echo {
     identifier: u16,
 }
 
-/// A reply to a request of ours.
+/// A reply to one of our requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reply {
     /// The request's number.
     pub sequence: u64,
-    /// When the request was sent, ns, as it was told to `build`.
+    /// When the request was sent, ns, as passed to `build`.
     pub sent_ns: u64,
-    /// Bytes of the IP packet.
+    /// Length of the IP packet, bytes.
     pub packet_bytes: usize,
 }
 
 impl Echo {
-    /// From this address of the client's to that one; none if their families differ. The identifier tells echoes of one address
-    /// apart: of several kinds of use, each takes its own.
+    /// Creates an echo between two addresses; `None` if their families differ. The identifier distinguishes several
+    /// uses of one address.
     pub fn new(source: IpAddr, destination: IpAddr, identifier: u16) -> Option<Self> {
         Some(Self { ends: Ends::new(source, destination)?, identifier })
     }
 
-    /// Whence and where to.
+    /// Source and destination.
     pub fn ends(&self) -> Ends {
         self.ends
     }
 
-    /// The smallest request, bytes of its IP packet: 44 over IPv4, 64 over IPv6.
+    /// Minimum length of a request's IP packet, bytes: 44 over IPv4, 64 over IPv6.
     pub fn least_bytes(&self) -> usize {
         self.ends.header_bytes() + ECHO_BYTES + STAMP_BYTES
     }
 
-    /// Appends an echo request of so many bytes, IP header included, but at least `least_bytes` and at most 65,535.
+    /// Appends an echo request of this length, IP header included, between `least_bytes` and 65,535 bytes.
     pub fn build(&self, sequence: u64, sent_ns: u64, packet_bytes: usize, out: &mut Vec<u8>) {
         let packet_bytes = packet_bytes.clamp(self.least_bytes(), usize::from(u16::MAX));
         let message_bytes = packet_bytes - self.ends.header_bytes();
@@ -161,7 +162,7 @@ impl Echo {
         finish(self.ends, message_bytes, out);
     }
 
-    /// The reply that a packet from the tunnel is, if it is one to a request of ours.
+    /// The reply in a packet from the tunnel, if it answers one of our requests.
     pub fn matches(&self, packet: &[u8]) -> Option<Reply> {
         let packet = Packet::parse(packet).ok()?;
         if packet.ends != self.ends.reversed() {
@@ -172,8 +173,8 @@ impl Echo {
         Some(Reply { sequence, sent_ns, packet_bytes: packet.packet_bytes() })
     }
 
-    /// The name of the error that a packet from the tunnel is, if it is one about a request of ours. Who sends it is not asked: any
-    /// router on the way may.
+    /// The name of the error in a packet from the tunnel, if it is about one of our requests. The error's sender is
+    /// not checked: every router on the path may send it.
     pub fn refusal(&self, packet: &[u8]) -> Option<&'static str> {
         let packet = Packet::parse(packet).ok()?;
         let Ok(Some(Message::Error { name, packet: ours, .. })) = Message::parse(&packet) else { return None };
@@ -189,8 +190,8 @@ impl Echo {
     }
 }
 
-/// The transport part of a quoted packet of ours, as much as came back, if these were its ends and its protocol. Its checksum and
-/// length are not asked: routers cut what they quote, and count its hops down.
+/// The returned transport part of a packet of ours, if it has these ends and this protocol. Its checksum and length
+/// are not checked: routers truncate the packet and decrement its hop limit.
 pub fn quotes(quoted: &[u8], ends: Ends, wanted: u8) -> Option<&[u8]> {
     match ends {
         Ends::V4 { source, destination } => {
@@ -213,7 +214,8 @@ pub fn quotes(quoted: &[u8], ends: Ends, wanted: u8) -> Option<&[u8]> {
     }
 }
 
-/// What a kernel does with an echo request: appends the reply to `out`. False, and nothing appended, for any other packet.
+/// Answers an echo request as a kernel does: appends the reply to `out`. Returns false, and appends nothing, for any
+/// other packet.
 pub fn answer(packet: &[u8], out: &mut Vec<u8>) -> bool {
     let Ok(packet) = Packet::parse(packet) else { return false };
     let Ok(Some(Message::EchoRequest(echo))) = Message::parse(&packet) else { return false };
@@ -228,7 +230,7 @@ pub fn answer(packet: &[u8], out: &mut Vec<u8>) -> bool {
     true
 }
 
-/// Appends the headers of an echo message, its checksum yet to come.
+/// Appends the headers of an echo message, without its checksum.
 fn begin(ends: Ends, kind: u8, identifier: u16, sequence: u16, message_bytes: usize, out: &mut Vec<u8>) {
     let protocol = if ends.is_v6() { protocol::ICMP_V6 } else { protocol::ICMP };
     ends.write(protocol, message_bytes, out);
@@ -238,7 +240,7 @@ fn begin(ends: Ends, kind: u8, identifier: u16, sequence: u16, message_bytes: us
     out.extend_from_slice(&header);
 }
 
-/// Fills in the checksum of the message that `out` ends with.
+/// Fills in the checksum of the message at the end of `out`.
 fn finish(ends: Ends, message_bytes: usize, out: &mut [u8]) {
     let start = out.len() - message_bytes;
     // RFC 4443, section 2.3: ICMPv6's covers the pseudo-header; ICMP's has none.

@@ -1,20 +1,20 @@
-//! IP headers (RFC 791, RFC 8200): written in front of a transport part, and read off a packet. Packets are sent whole; fragments
-//! that come are named and refused, for nothing here puts them together again.
+//! IP headers (RFC 791, RFC 8200): written before a transport part, and parsed from a packet. Sends no fragments;
+//! received fragments are refused with their own error, because packets are not reassembled here.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::offload::checksum;
 use crate::offload::layout::{place, put_u16, u16_at};
 
-/// Hops that a packet may take; what Linux gives its own.
+/// Hop limit of sent packets, as in Linux.
 const HOP_LIMIT: u8 = 64;
-/// IPv4: the packet is not to be cut on its way.
+/// IPv4: the packet must not be fragmented.
 const DONT_FRAGMENT: u16 = 0x4000;
-/// IPv4: bits that only a fragment has: `more fragments`, and its offset.
+/// IPv4: bits that only a fragment has: `more fragments` and the offset.
 const V4_FRAGMENT_BITS: u16 = 0x3fff;
-/// IPv6: the same of its fragment header (RFC 8200, section 4.5).
+/// IPv6: the same bits of its fragment header (RFC 8200, section 4.5).
 const V6_FRAGMENT_BITS: u16 = 0xfff9;
-/// Extension headers that a packet may have before its transport part.
+/// Maximum number of extension headers before the transport part.
 const MOST_EXTENSIONS: usize = 8;
 
 /// IANA protocol numbers.
@@ -32,30 +32,30 @@ pub mod protocol {
     pub(super) const DESTINATION_OPTIONS: u8 = 60;
 }
 
-/// Why bytes are no packet for us.
+/// Why a packet is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PacketError {
-    /// Shorter than its headers, or than its header says.
+    /// Shorter than its headers, or than the length in its header.
     #[error("cut short")]
     Short,
     /// Neither IPv4 nor IPv6.
     #[error("neither IPv4 nor IPv6")]
     Version,
-    /// The checksum of a header, or of what follows it, is wrong.
+    /// The checksum of the header or of the transport part is wrong.
     #[error("wrong checksum")]
     Checksum,
-    /// Part of a packet.
+    /// A fragment.
     #[error("a fragment")]
     Fragment,
-    /// More, or other, extension headers than are read here.
-    #[error("extension headers that are not understood")]
+    /// Too many or unsupported extension headers.
+    #[error("unsupported extension headers")]
     Extensions,
-    /// A length inside of the packet contradicts its own.
+    /// A length inside the packet contradicts the packet's length.
     #[error("lengths that contradict each other")]
     Length,
 }
 
-/// Where a packet comes from and goes to: two addresses of one family.
+/// Source and destination of a packet: two addresses of one family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Ends {
     /// Over IPv4.
@@ -75,7 +75,7 @@ pub enum Ends {
 }
 
 impl Ends {
-    /// From one address to another; none if their families differ.
+    /// Creates ends from two addresses; `None` if their families differ.
     pub fn new(source: IpAddr, destination: IpAddr) -> Option<Self> {
         match (source, destination) {
             (IpAddr::V4(source), IpAddr::V4(destination)) => Some(Self::V4 { source, destination }),
@@ -84,7 +84,7 @@ impl Ends {
         }
     }
 
-    /// The other way.
+    /// Swaps source and destination.
     pub fn reversed(self) -> Self {
         match self {
             Self::V4 { source, destination } => Self::V4 { source: destination, destination: source },
@@ -113,7 +113,7 @@ impl Ends {
         matches!(self, Self::V6 { .. })
     }
 
-    /// Bytes of the header that `write` writes.
+    /// Length of the header that `write` appends, bytes.
     pub fn header_bytes(self) -> usize {
         if self.is_v6() {
             place::V6_BYTES
@@ -130,7 +130,7 @@ impl Ends {
                 let mut header = [0; place::V4_BYTES];
                 header[0] = 0x45;
                 put_u16(&mut header, place::V4_LENGTH, (place::V4_BYTES + transport_bytes) as u16);
-                // RFC 6864, section 4.1: the identification of a packet that may not be cut means nothing.
+                // RFC 6864, section 4.1: the identification of an unfragmentable packet has no meaning.
                 put_u16(&mut header, place::V4_FRAGMENT, DONT_FRAGMENT);
                 header[8] = HOP_LIMIT;
                 header[place::V4_PROTOCOL] = protocol;
@@ -153,7 +153,7 @@ impl Ends {
         }
     }
 
-    /// The sum of the pseudo-header that a transport's checksum covers (RFC 9293, section 3.1; RFC 8200, section 8.1).
+    /// The sum of the pseudo-header for a transport checksum (RFC 9293, section 3.1; RFC 8200, section 8.1).
     pub fn pseudo_header(self, protocol: u8, transport_bytes: usize) -> u64 {
         let addresses = match self {
             Self::V4 { source, destination } => checksum::sum(&source.octets()) + checksum::sum(&destination.octets()),
@@ -163,21 +163,21 @@ impl Ends {
     }
 }
 
-/// A packet whose header is sound.
+/// A packet with a valid header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet<'a> {
-    /// Whence and where to.
+    /// Source and destination.
     pub ends: Ends,
-    /// IANA number of the transport.
+    /// IANA protocol number of the transport.
     pub protocol: u8,
-    /// Hops that it had left.
+    /// Remaining hops.
     pub hop_limit: u8,
-    /// The transport's header and what follows it, as long as the IP header says.
+    /// The transport header and its payload, as long as the IP header says.
     pub transport: &'a [u8],
 }
 
 impl<'a> Packet<'a> {
-    /// Reads a packet; bytes behind its own length are left out.
+    /// Parses a packet; ignores bytes after the packet's length.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, PacketError> {
         match bytes.first().map(|first| first >> 4) {
             Some(4) => Self::parse_v4(bytes),
@@ -187,12 +187,12 @@ impl<'a> Packet<'a> {
         }
     }
 
-    /// Bytes of the whole packet as it would be sent from here, without options.
+    /// Length of the whole packet without options, bytes.
     pub fn packet_bytes(&self) -> usize {
         self.ends.header_bytes() + self.transport.len()
     }
 
-    /// Whether the transport's checksum, which covers the pseudo-header too, is right.
+    /// Whether the transport checksum, which includes the pseudo-header, is right.
     pub fn checks(&self) -> bool {
         let pseudo = self.ends.pseudo_header(self.protocol, self.transport.len());
         checksum::finish(checksum::sum(self.transport) + pseudo) == 0
@@ -236,8 +236,8 @@ impl<'a> Packet<'a> {
     }
 }
 
-/// The transport part behind the extension headers that a host sends of its own accord. Others (routing, security) change what the
-/// addresses or the bytes mean.
+/// The transport part after the extension headers that hosts send by default. Others (routing, security) change the
+/// meaning of addresses or bytes.
 fn after_extensions(mut protocol: u8, mut body: &[u8]) -> Result<(u8, &[u8]), PacketError> {
     for _ in 0..MOST_EXTENSIONS {
         let bytes = match protocol {

@@ -1,6 +1,7 @@
-//! TCP inside of a tunnel: smoltcp's machine on a device of two queues without threads, one stack per client, made only where TCP is
-//! used. Packets and the time come in, packets go out; connections are written to and read from here. What it holds is bounded by
-//! each connection's buffers and a few packets. Owns no port of the host's; refuses everything that is not TCP.
+//! TCP inside a tunnel: smoltcp on a device of two queues, without threads; one stack per client, created only if TCP
+//! is used. Takes packets and times and returns packets; callers read and write connections here. Memory is bounded
+//! by each connection's buffers and a few packets. Uses no port of the host; ignores all packets but TCP and errors
+//! about it.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -19,54 +20,53 @@ mod wire;
 use window::Window;
 use wire::Wire;
 
-/// A connection whose far end acknowledges nothing for so long is over, as is one that does not come about by then.
+/// A connection ends if the far end acknowledges nothing for this long, or if it is not established by then.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// A connection on which nothing happens asks for a sign of life this often. It takes the place of probes of a closed window,
-/// which smoltcp does not send.
+/// Interval of keep-alives on an idle connection. They replace window probes, which smoltcp does not send.
 const KEEP_ALIVE: Duration = Duration::from_secs(1);
-/// The smallest MTU that a stack works with: IPv6's header, TCP's with all its options, and a little payload. For one with a
-/// smaller MTU it makes packets that are too long.
+/// Minimum MTU of a stack: the IPv6 header, the TCP header with all its options, and a little payload. With a smaller
+/// MTU, the stack's packets are too long.
 pub const LEAST_MTU: u16 = 128;
-/// The least time until the next call, ns: a machine that says "now" and has nothing to send must not turn us in a circle.
+/// Minimum time until the next call, ns: prevents a busy loop when smoltcp returns "now" and has nothing to send.
 const LEAST_WAIT_NS: u64 = 1_000_000;
-/// The first of the ports that are used in turn (RFC 6335, section 6: dynamic ports).
+/// First port; ports are used in turn (RFC 6335, section 6: dynamic ports).
 const FIRST_PORT: u16 = 49_152;
 
-/// Bytes that a connection may hold.
+/// Buffer sizes of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Buffers {
-    /// Received and not read; the window that is offered to the far end.
+    /// Received and unread bytes; also the offered window.
     pub receive_bytes: usize,
-    /// Written and not acknowledged.
+    /// Written and unacknowledged bytes.
     pub send_bytes: usize,
 }
 
-/// One connection of a stack.
+/// A connection's handle in its stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Connection(usize);
 
-/// Why there is no connection, or none any more.
+/// Why a connection failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TcpError {
-    /// This end has no address of the far end's family.
+    /// The stack has no address of the far end's family.
     #[error("no address of that family")]
     NoAddress,
-    /// The far end, or an end on the way, will have none of it.
+    /// The far end, or a host on the path, refused the connection.
     #[error("refused")]
     Refused,
-    /// The far end broke it off.
+    /// The far end reset the connection.
     #[error("reset")]
     Reset,
-    /// Nothing came for too long.
-    #[error("nothing came for too long")]
+    /// The far end sent nothing for too long.
+    #[error("the far end sent nothing for too long")]
     Timeout,
-    /// A router or the far end said why not.
+    /// A router or the far end reported this ICMP error.
     #[error("{0}")]
     Unreachable(&'static str),
 }
 
 impl TcpError {
-    /// Its name in counts, snake case.
+    /// The name of the error's counter in snake case.
     pub fn name(self) -> &'static str {
         match self {
             Self::NoAddress => "no_address",
@@ -78,17 +78,17 @@ impl TcpError {
     }
 }
 
-/// One client's TCP.
+/// The TCP stack of one client.
 pub struct Stack {
     interface: Interface,
     sockets: SocketSet<'static>,
     wire: Wire,
-    /// By their connections' numbers; a released one's place is taken by the next.
+    /// Indexed by connection; a new connection reuses the slot of a released one.
     connections: Vec<Option<Entry>>,
     ipv4: Option<Ipv4Addr>,
     ipv6: Option<Ipv6Addr>,
     next_port: u16,
-    /// When `poll` found nothing to do last, ns.
+    /// When `poll` last had nothing to do, ns.
     idle_ns: Option<u64>,
 }
 
@@ -100,15 +100,16 @@ struct Entry {
     window: Window,
     was_open: bool,
     ended_by_us: bool,
-    /// Nobody asks for it any more.
+    /// Whether the caller has released the connection.
     is_released: bool,
     error: Option<TcpError>,
 }
 
 impl Stack {
-    /// With these addresses, for packets of at most so many bytes; an address that can be no host's is as none. `seed` makes ports and sequence numbers hard to guess.
+    /// Creates a stack with these addresses, for packets of at most this length. An address that no host can have is
+    /// ignored. `seed` makes ports and sequence numbers hard to guess.
     pub fn new(ipv4: Option<Ipv4Addr>, ipv6: Option<Ipv6Addr>, mtu: u16, seed: u64, now_ns: u64) -> Self {
-        // A server gives what it likes, and smoltcp takes an address of a group for our own mistake.
+        // A server may assign any address, and smoltcp panics on a multicast address.
         let ipv4 = ipv4.filter(|own| !own.is_multicast() && !own.is_broadcast() && !own.is_unspecified());
         let ipv6 = ipv6.filter(|own| !own.is_multicast() && !own.is_unspecified());
         let mut wire = Wire::new(mtu.max(LEAST_MTU));
@@ -117,10 +118,10 @@ impl Stack {
         let mut interface = Interface::new(config, &mut wire.device(&[]), instant(now_ns));
         interface.update_ip_addrs(|addresses| {
             let all = [ipv4.map(|own| IpCidr::new(own.into(), 32)), ipv6.map(|own| IpCidr::new(own.into(), 128))];
-            // There is room for two.
+            // The list has room for two.
             all.into_iter().flatten().for_each(|address| addresses.push(address).unwrap_or_default());
         });
-        // Every address lies behind the tunnel. The table has room for two routes.
+        // Every address is behind the tunnel. The table has room for two routes.
         if let Some(own) = ipv4 {
             let _ = interface.routes_mut().add_default_ipv4_route(own);
         }
@@ -143,23 +144,23 @@ impl Stack {
         };
         let local = SocketAddr::new(own.ok_or(TcpError::NoAddress)?, self.take_port());
         let mut socket = socket(buffers);
-        // Fails for a socket in use and for port 0 or an unspecified address, which nobody answers at.
+        // Fails only for a socket in use, port 0, or an unspecified address; such a connection times out.
         socket
             .connect(self.interface.context(), endpoint(remote), listen_endpoint(local))
             .map_err(|_| TcpError::Unreachable("bad_address"))?;
         Ok(self.enter(now_ns, socket, local, remote))
     }
 
-    /// Waits for one connection at a port: the far end's part, for a stack that stands in for a server.
+    /// Listens for one connection on a port, for a stack that acts as a server.
     pub fn listen(&mut self, now_ns: u64, local: SocketAddr, buffers: Buffers) -> Connection {
         let mut socket = socket(buffers);
-        // Fails for port 0 alone, where nothing arrives then.
+        // Fails only for port 0; then no connection arrives.
         let _ = socket.listen(listen_endpoint(local));
         self.enter(now_ns, socket, local, local)
     }
 
-    /// Takes a packet out of the tunnel; says whether it was TCP, or an error about a connection. What it calls for is sent at the
-    /// next `poll`.
+    /// Handles a packet from the tunnel; returns whether it was TCP, or an error about a connection. The next `poll`
+    /// sends the responses.
     pub fn handle(&mut self, now_ns: u64, bytes: &[u8]) -> bool {
         let Ok(packet) = Packet::parse(bytes) else { return false };
         if packet.protocol != protocol::TCP {
@@ -174,8 +175,8 @@ impl Stack {
         true
     }
 
-    /// Sends what is to be sent: hands each packet to `emit`, which says whether it was taken; one that was not is offered again at
-    /// the next call, and nothing else is sent before.
+    /// Sends pending packets: passes each to `emit`, which returns whether it was taken. A refused packet is passed
+    /// again at the next call, before all others.
     pub fn poll(&mut self, now_ns: u64, emit: &mut dyn FnMut(&[u8]) -> bool) {
         loop {
             if !self.wire.drain(emit) {
@@ -200,12 +201,12 @@ impl Stack {
         Some(self.idle_ns.map_or(at_ns, |idle_ns| at_ns.max(idle_ns.saturating_add(LEAST_WAIT_NS))))
     }
 
-    /// Whether bytes may be written: the connection has come about, and neither end has ended this direction.
+    /// Whether bytes can be written: the connection is established, and this direction is not closed.
     pub fn is_writable(&self, connection: Connection) -> bool {
         self.socket(connection).may_send()
     }
 
-    /// Bytes that could be written now.
+    /// Number of bytes that can be written now.
     pub fn room(&self, connection: Connection) -> usize {
         let socket = self.socket(connection);
         if socket.may_send() {
@@ -215,7 +216,7 @@ impl Stack {
         }
     }
 
-    /// Writes as much as there is room for; says how much.
+    /// Writes as many bytes as possible; returns how many.
     pub fn write(&mut self, connection: Connection, bytes: &[u8]) -> usize {
         self.idle_ns = None;
         let written = self.socket_mut(connection).send_slice(bytes).unwrap_or(0);
@@ -223,7 +224,7 @@ impl Stack {
         written
     }
 
-    /// Writes as many bytes of no meaning as the path takes, by the stream's congestion control; says how many. Nothing is copied.
+    /// Writes as many arbitrary bytes as the congestion control allows; returns how many. Copies nothing.
     pub fn fill(&mut self, now_ns: u64, connection: Connection) -> usize {
         let room = self.room(connection);
         let entry = self.connections[connection.0].as_mut().expect("it was not released");
@@ -231,7 +232,7 @@ impl Stack {
         let losses = self.wire.sent(entry.local.port()).map_or(0, |sent| sent.losses);
         let most = entry.window.room(now_ns, socket.send_queue(), losses, socket.send_capacity()).min(room);
         let mut filled = 0;
-        // The ring has two pieces at most.
+        // The ring buffer has at most two pieces.
         for _ in 0..2 {
             let piece = |room: &mut [u8]| (room.len().min(most - filled), room.len().min(most - filled));
             filled += socket.send(piece).unwrap_or(0);
@@ -243,10 +244,10 @@ impl Stack {
         filled
     }
 
-    /// Hands what has come to `take`, which says how much of it it took; says how much in all.
+    /// Passes received bytes to `take`, which returns how many it took; returns the total.
     pub fn read(&mut self, connection: Connection, mut take: impl FnMut(&[u8]) -> usize) -> usize {
         let mut taken = 0;
-        // A window that opens is to be told.
+        // An opened window has to be announced.
         self.idle_ns = None;
         let socket = self.socket_mut(connection);
         while socket.can_recv() {
@@ -262,45 +263,45 @@ impl Stack {
         taken
     }
 
-    /// Whether the far end has said that nothing more follows, and everything was read.
+    /// Whether the far end has closed its direction, and all bytes are read.
     pub fn is_at_end(&self, connection: Connection) -> bool {
         let socket = self.socket(connection);
         self.entry(connection).was_open && !socket.may_recv() && !socket.can_recv()
     }
 
-    /// Bytes that were written and not acknowledged.
+    /// Number of bytes that are written and not acknowledged.
     pub fn unacknowledged(&self, connection: Connection) -> usize {
         self.socket(connection).send_queue()
     }
 
-    /// Why the connection is none, if it is not one that was ended in order.
+    /// Why the connection failed; `None` for an open or orderly closed connection.
     pub fn error(&self, connection: Connection) -> Option<TcpError> {
         self.entry(connection).error
     }
 
-    /// This end of it.
+    /// The local address and port.
     pub fn local(&self, connection: Connection) -> SocketAddr {
         self.entry(connection).local
     }
 
-    /// Segments with payload that were sent again.
+    /// Number of retransmitted segments with payload.
     pub fn retransmits(&self, connection: Connection) -> u64 {
         self.wire.sent(self.entry(connection).local.port()).map_or(0, |sent| sent.again)
     }
 
-    /// Ends this direction in order, behind what was written.
+    /// Closes this direction after the written bytes.
     pub fn close(&mut self, connection: Connection) {
         self.idle_ns = None;
         self.entry_mut(connection).ended_by_us = true;
         self.socket_mut(connection).close();
     }
 
-    /// Forgets it as soon as it has ended, which it must have been asked to; it may not be asked for again.
+    /// Forgets a closed or aborted connection as soon as it has ended; its handle must not be used again.
     pub fn release(&mut self, connection: Connection) {
         self.entry_mut(connection).is_released = true;
     }
 
-    /// Breaks it off.
+    /// Resets the connection.
     pub fn abort(&mut self, connection: Connection) {
         self.idle_ns = None;
         self.entry_mut(connection).ended_by_us = true;
@@ -336,7 +337,7 @@ impl Stack {
         port
     }
 
-    /// Takes note of connections that came about, and of those that ended without our asking; forgets the released ones.
+    /// Records which connections were established, and which ended unexpectedly; removes the released ones.
     fn watch(&mut self, now_ns: u64) {
         for place in &mut self.connections {
             let Some(entry) = place.as_mut().filter(|entry| entry.error.is_none() || entry.is_released) else {
@@ -356,7 +357,7 @@ impl Stack {
                 }
                 _ => entry.was_open = true,
             }
-            // Ports are used in turn, so that none needs its time of waiting; one that was broken off has yet to say so.
+            // Ports are used in turn, so TIME-WAIT is not needed; an aborted connection still has to send its reset.
             let is_over = socket.state() == State::TimeWait || socket.local_endpoint().is_none();
             if entry.is_released && is_over {
                 self.wire.forget(entry.local.port());
@@ -366,8 +367,8 @@ impl Stack {
         }
     }
 
-    /// An ICMP error about a connection that has not come about ends it (RFC 1122, 4.2.3.9: hard errors); a router's complaint
-    /// about one that has is nothing to act on.
+    /// Ends a connection that is not established after an ICMP error about it (RFC 1122, 4.2.3.9: hard errors). An
+    /// error about an established connection is ignored.
     fn note_refusal(&mut self, packet: &Packet<'_>) -> bool {
         let Ok(Some(Message::Error { name, packet: ours, .. })) = Message::parse(packet) else { return false };
         for entry in self.connections.iter_mut().flatten() {

@@ -1,4 +1,4 @@
-//! Packets as they are built and read again, cut and damaged; what comes back of them.
+//! Tests of packets that are built and parsed again, truncated and damaged; and of replies and errors.
 
 use std::net::IpAddr;
 
@@ -33,7 +33,8 @@ fn udp(v6: bool) -> Udp {
     Udp::new(source.parse().unwrap(), destination.parse().unwrap()).unwrap()
 }
 
-/// An ICMP error about a packet, as a router sends it: type, code, the word behind the checksum, and what it quotes.
+/// An ICMP error about a packet, as a router sends it: type, code, the word after the checksum, and the quoted
+/// packet.
 fn error(ends: Ends, kind: u8, code: u8, word: u32, quoted: &[u8]) -> Vec<u8> {
     let mut message = vec![kind, code, 0, 0];
     message.extend_from_slice(&word.to_be_bytes());
@@ -72,7 +73,7 @@ proptest! {
         prop_assert!(icmp::answer(&request, &mut reply));
         let found = echo.matches(&reply).unwrap();
         prop_assert_eq!((found.sequence, found.sent_ns, found.packet_bytes), (sequence, sent_ns, request.len()));
-        prop_assert_eq!(echo.matches(&request), None, "what goes out is no reply");
+        prop_assert_eq!(echo.matches(&request), None, "a request is not a reply");
         prop_assert!(!icmp::answer(&reply, &mut Vec::new()), "a reply is not answered");
     }
 
@@ -83,7 +84,7 @@ proptest! {
         echo.build(1, 2, 100, &mut request);
         icmp::answer(&request, &mut reply);
         reply[at] ^= flip;
-        // IPv6 leaves its traffic class, flow label and hop limit out of every checksum.
+        // No checksum covers the traffic class, flow label and hop limit of IPv6.
         let uncovered = v6 && matches!(at, 0..4 | 7) && reply[0] >> 4 == 6;
         prop_assert_eq!(echo.matches(&reply).is_some(), uncovered);
     }
@@ -96,7 +97,7 @@ proptest! {
         prop_assert_eq!(packet.len(), flow.overhead_bytes() + head.len() + more);
         let payload = [&head[..], &vec![0; more][..]].concat();
         prop_assert_eq!(flow.reversed().matches(&packet), Some(&payload[..]));
-        prop_assert_eq!(flow.matches(&packet), None, "what goes out did not come");
+        prop_assert_eq!(flow.matches(&packet), None, "a sent datagram is not a received one");
         for length in 0..packet.len() {
             prop_assert_eq!(flow.reversed().matches(&packet[..length]), None);
         }
@@ -146,7 +147,7 @@ fn icmp_errors_about_an_echo_are_named() {
         let echo = echo(v6);
         let mut request = Vec::new();
         echo.build(5, 6, 100, &mut request);
-        // A router on the way has counted its hops down, and quotes as little as RFC 792 asks for.
+        // A router on the path has decremented the hop limit, and quotes the minimum of RFC 792.
         request[if v6 { 7 } else { 8 }] = 0;
         let quoted = &request[..request.len().min(if v6 { 100 } else { 28 })];
         let packet = error(echo.ends().reversed(), kind, code, 1400, quoted);
@@ -192,7 +193,7 @@ fn extension_headers_are_skipped_in_bounds() {
     assert_eq!((read.protocol, read.transport), (58, &plain[40..]));
     assert!(matches!(Message::parse(&read), Ok(Some(Message::EchoRequest(_)))));
     assert_eq!(Packet::parse(&with(&[58, 0, 0, 1, 0, 0, 0, 0], 44)), Err(PacketError::Fragment));
-    assert!(Packet::parse(&with(&[58, 0, 0, 0, 0, 0, 0, 9], 44)).is_ok(), "a fragment that is the whole");
+    assert!(Packet::parse(&with(&[58, 0, 0, 0, 0, 0, 0, 9], 44)).is_ok(), "a fragment that contains the whole packet");
     assert_eq!(Packet::parse(&with(&options, 43)), Err(PacketError::Extensions));
     assert_eq!(Packet::parse(&with(&[60, 0, 1, 4, 0, 0, 0, 0].repeat(9), 60)), Err(PacketError::Extensions));
     assert_eq!(Packet::parse(&with(&[58, 200, 1, 4, 0, 0, 0, 0], 60)), Err(PacketError::Short));
@@ -213,7 +214,7 @@ fn a_datagram_without_a_checksum_passes_over_ipv4_alone() {
 #[test]
 fn zero_udp_checksum_is_sent_as_all_ones() {
     let flow = udp(true);
-    // The head that brings the sum to all ones makes the checksum zero.
+    // The header with which the sum is all ones, so that the checksum is zero.
     let mut packet = Vec::new();
     flow.build(&[0, 0], 2, &mut packet);
     let checksum = flow.overhead_bytes() - 2;

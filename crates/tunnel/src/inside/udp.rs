@@ -1,5 +1,5 @@
-//! UDP (RFC 768) between two ports of two addresses: datagrams made as whole IP packets, and the payload of those that come back.
-//! What a payload means is not asked here.
+//! UDP (RFC 768) between two ports of two addresses: builds datagrams as whole IP packets, and parses received ones.
+//! Does not interpret payloads.
 
 use std::net::SocketAddr;
 
@@ -8,7 +8,7 @@ use super::ip::{protocol, Ends, Packet};
 use crate::offload::checksum;
 use crate::offload::layout::{place, put_u16, u16_at};
 
-/// One flow of datagrams, as the end sees it that sends from `source`.
+/// One flow of datagrams, as seen by the end that sends from `source`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Udp {
     ends: Ends,
@@ -17,34 +17,34 @@ pub struct Udp {
 }
 
 impl Udp {
-    /// Between these; none if their families differ.
+    /// Creates a flow between two addresses; `None` if their families differ.
     pub fn new(source: SocketAddr, destination: SocketAddr) -> Option<Self> {
         let ends = Ends::new(source.ip(), destination.ip())?;
         Some(Self { ends, source_port: source.port(), destination_port: destination.port() })
     }
 
-    /// As the other end sees it.
+    /// The flow as seen by the other end.
     pub fn reversed(self) -> Self {
         Self { ends: self.ends.reversed(), source_port: self.destination_port, destination_port: self.source_port }
     }
 
-    /// Whence.
+    /// Source address and port.
     pub fn source(&self) -> SocketAddr {
         SocketAddr::new(self.ends.source(), self.source_port)
     }
 
-    /// Where to.
+    /// Destination address and port.
     pub fn destination(&self) -> SocketAddr {
         SocketAddr::new(self.ends.destination(), self.destination_port)
     }
 
-    /// Bytes of all headers before a payload.
+    /// Length of all headers before a payload, bytes.
     pub fn overhead_bytes(&self) -> usize {
         self.ends.header_bytes() + place::UDP_BYTES
     }
 
-    /// Appends a packet whose payload is `head` and then zeros up to `payload_bytes`; zeros cost no summing up. Payloads beyond
-    /// what one packet carries are cut to that.
+    /// Appends a packet whose payload is `head` followed by zeros up to `payload_bytes`; zeros need no summing.
+    /// Longer payloads than one packet carries are truncated.
     pub fn build(&self, head: &[u8], payload_bytes: usize, out: &mut Vec<u8>) {
         let payload_bytes = payload_bytes.max(head.len()).min(usize::from(u16::MAX) - self.overhead_bytes());
         let head = &head[..head.len().min(payload_bytes)];
@@ -62,14 +62,14 @@ impl Udp {
         out.resize(out.len() + payload_bytes - head.len(), 0);
     }
 
-    /// The payload of a packet that came for this flow.
+    /// The payload of a received packet of this flow.
     pub fn matches<'p>(&self, packet: &'p [u8]) -> Option<&'p [u8]> {
         let packet = Packet::parse(packet).ok()?;
         let (found, payload) = datagram(&packet)?;
         (found == self.reversed()).then_some(payload)
     }
 
-    /// The name of the error that a packet from the tunnel is, if it is one about a datagram of this flow.
+    /// The name of the error in a packet from the tunnel, if it is about a datagram of this flow.
     pub fn refusal(&self, packet: &[u8]) -> Option<&'static str> {
         let packet = Packet::parse(packet).ok()?;
         let Ok(Some(Message::Error { name, packet: ours, .. })) = Message::parse(&packet) else { return None };
@@ -80,14 +80,14 @@ impl Udp {
     }
 }
 
-/// The flow, as its sender sees it, and the payload of a packet that is a sound datagram.
+/// The flow, as seen by its sender, and the payload of a packet with a valid datagram.
 pub fn datagram<'p>(packet: &Packet<'p>) -> Option<(Udp, &'p [u8])> {
     let header: &[u8; place::UDP_BYTES] = packet.transport.first_chunk()?;
     let length = usize::from(u16_at(header, place::UDP_LENGTH));
     if packet.protocol != protocol::UDP || length != packet.transport.len() {
         return None;
     }
-    // RFC 768: zero is "no checksum". RFC 8200, section 8.1: not so over IPv6.
+    // RFC 768: zero means "no checksum". RFC 8200, section 8.1: not over IPv6.
     let unsummed = u16_at(header, place::UDP_CHECKSUM) == 0;
     if if unsummed { packet.ends.is_v6() } else { !packet.checks() } {
         return None;

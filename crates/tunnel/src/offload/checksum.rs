@@ -2,10 +2,10 @@
 
 use super::layout::{place, put_u16};
 
-/// Adds up bytes as 16-bit words of the network's order; sums of even-length pieces may be added.
+/// Adds up bytes as 16-bit words in network byte order; sums of even-length pieces can be added.
 pub fn sum(bytes: &[u8]) -> u64 {
-    // RFC 1071, section 2: the sum does not depend on byte order, and wider words may be added with the carries folded in at the end.
-    // A packet has at most 2^14 words of 32 bits, so 64 bits never overflow.
+    // RFC 1071, section 2: the sum does not depend on byte order, and wider words may be added if the carries are
+    // folded at the end. A packet has at most 2^14 words of 32 bits, so 64 bits never overflow.
     let mut words = bytes.chunks_exact(4);
     let total: u64 =
         words.by_ref().map(|word| u64::from(u32::from_ne_bytes([word[0], word[1], word[2], word[3]]))).sum();
@@ -14,7 +14,7 @@ pub fn sum(bytes: &[u8]) -> u64 {
     u64::from(u16::from_be(fold(total + u64::from(u32::from_ne_bytes(last)))))
 }
 
-/// Folds to 16 bits.
+/// Folds a sum to 16 bits.
 pub fn fold(mut sum: u64) -> u16 {
     while sum > 0xffff {
         sum = (sum & 0xffff) + (sum >> 16);
@@ -22,7 +22,7 @@ pub fn fold(mut sum: u64) -> u16 {
     sum as u16
 }
 
-/// The checksum that belongs to a sum.
+/// The checksum of a sum.
 pub fn finish(sum: u64) -> u16 {
     !fold(sum)
 }

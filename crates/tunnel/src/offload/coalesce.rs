@@ -1,17 +1,17 @@
-//! From ordinary TCP packets to one large one (receive offload). Coalesced are only packets that segmentation would give back
-//! (but for IPv4's identification): consecutive, of one flow, alike in every field that the large one has but once, with right
-//! checksums. Everything else passes by itself.
+//! Coalesces ordinary TCP packets into one large packet (receive offload). Only packets that segmentation would
+//! restore (except for IPv4's identification) are coalesced: consecutive, of one flow, equal in every field that the
+//! large packet has once, with right checksums. All other packets pass separately.
 
 use super::checksum::{self, put_ip_length};
 use super::header::{Header, Kind, FRAME_MAX_BYTES, HEADER_BYTES};
 use super::layout::{flag, place, protocol, put_u16, u16_at, u32_at, PACKET_MAX_BYTES};
 
-/// Collects packets into one frame for the device.
+/// Collects packets in one frame for the device.
 pub struct Coalescer {
     frame: Box<[u8]>,
-    /// Bytes of the frame in use; 0 when it is empty.
+    /// Used bytes of the frame; 0 if it is empty.
     length: usize,
-    /// The packets in it, if others may follow.
+    /// The run of packets in the frame, if more may follow.
     run: Option<Run>,
     packets: usize,
 }
@@ -20,11 +20,11 @@ pub struct Coalescer {
 struct Run {
     first: Shape,
     next_sequence: u32,
-    /// A short packet or one with PSH was the last.
+    /// Whether the run ends with a short packet or one with PSH.
     closed: bool,
 }
 
-/// A TCP packet that may be coalesced.
+/// A TCP packet that can be coalesced.
 #[derive(Clone, Copy)]
 struct Shape {
     transport: usize,
@@ -33,13 +33,13 @@ struct Shape {
 }
 
 impl Coalescer {
-    /// Allocates the memory.
+    /// Allocates the frame.
     pub fn new() -> Self {
         Self { frame: vec![0; FRAME_MAX_BYTES].into_boxed_slice(), length: 0, run: None, packets: 0 }
     }
 
-    /// Takes a packet. False means that it does not go with what is there: `take` that first. An empty coalescer takes anything that
-    /// fits into a frame.
+    /// Adds a packet. Returns false if it cannot join the current ones: call `take` first. An empty coalescer takes
+    /// any packet that fits into a frame.
     pub fn push(&mut self, packet: &[u8]) -> bool {
         let shape = Shape::of(packet);
         if self.length == 0 {
@@ -63,7 +63,7 @@ impl Coalescer {
         true
     }
 
-    /// The frame to be written, and how many packets it carries; the coalescer is empty afterwards. `None` if there is none.
+    /// Returns the frame to write and its number of packets, and empties the coalescer. `None` if the frame is empty.
     pub fn take(&mut self) -> Option<(&[u8], usize)> {
         if self.length == 0 {
             return None;
@@ -110,7 +110,8 @@ impl Run {
             && there.len() + shape.payload <= PACKET_MAX_BYTES
             && u32_at(packet, transport + place::TCP_SEQUENCE) == self.next_sequence
             && ip
-            // Ports; acknowledgement and header length (flags were looked at); window; urgent pointer and options.
+            // Ports; acknowledgement and header length (flags were checked before); window; urgent pointer and
+            // options.
             && same(transport..transport + 4)
             && same(transport + 8..transport + 13)
             && same(transport + 14..transport + 16)
@@ -124,7 +125,7 @@ impl Run {
         self.closed = shape.payload < self.first.payload || flags & flag::PSH != 0;
     }
 
-    /// Makes the first packet's headers those of the large one.
+    /// Changes the first packet's headers to those of the large packet.
     fn seal(&self, packet: &mut [u8]) -> Header {
         let Shape { transport, headers, payload } = self.first;
         let v4 = packet[0] >> 4 == 4;
@@ -143,7 +144,7 @@ impl Run {
 }
 
 impl Shape {
-    /// `None` for whatever is not plain TCP data with a right checksum.
+    /// `None` unless the packet is plain TCP data with a right checksum.
     fn of(packet: &[u8]) -> Option<Self> {
         let (transport, length, protocol) = match packet.first()? {
             // Four and five: IPv4 without options.
@@ -166,12 +167,12 @@ impl Shape {
         }
         let offset = usize::from(packet[transport + place::TCP_OFFSET] >> 4) * 4;
         let headers = transport + offset;
-        // Anything but ACK, with or without PSH, means more than data.
+        // Other flags than ACK and PSH mean more than data.
         let plain = packet[transport + place::TCP_FLAGS] & !flag::PSH == flag::ACK;
         if offset < place::TCP_BYTES || headers >= length || !plain {
             return None;
         }
-        // The kernel takes the checksum of a large packet for granted, so that of each part is checked here.
+        // The kernel trusts the checksum of a large packet, so the checksum of each part is verified here.
         let pseudo = checksum::pseudo_header(packet, protocol::TCP, length - transport);
         let sound = checksum::finish(pseudo + checksum::sum(&packet[transport..])) == 0;
         sound.then_some(Self { transport, headers, payload: length - headers })

@@ -1,47 +1,48 @@
-//! `virtio_net_hdr`, in the host's byte order, as Linux puts it before each packet of a TUN device opened with `IFF_VNET_HDR`.
+//! `virtio_net_hdr` in host byte order: Linux puts it before each packet of a TUN device opened with `IFF_VNET_HDR`.
 
 use super::layout::PACKET_MAX_BYTES;
 
-/// Its length in bytes.
+/// Length, bytes.
 pub const HEADER_BYTES: usize = 10;
-/// The largest frame of the device: its header and the largest packet (an IPv6 length does not count the 40 bytes of its header).
+/// Maximum size of a frame, bytes: the header and the largest packet (an IPv6 length does not count the 40 bytes of
+/// its header).
 pub const FRAME_MAX_BYTES: usize = HEADER_BYTES + PACKET_MAX_BYTES + 40;
 
-/// The transport checksum is yet to be filled in.
+/// Flag: the transport checksum is not filled in.
 const NEEDS_CHECKSUM: u8 = 1;
-/// Bit of the kind that says that the packet may carry ECN's CWR.
+/// Bit of the kind: the packet may have ECN's CWR flag.
 const ECN: u8 = 0x80;
 
-/// What the kernel says of a packet, or is told of one.
+/// The header of a packet from or to the kernel.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Header {
-    /// Only the pseudo-header is in the checksum field so far.
+    /// Whether the checksum field contains only the pseudo-header's sum.
     pub needs_checksum: bool,
-    /// Whether and into what the packet is to be segmented.
+    /// Whether and how the packet is segmented.
     pub kind: Kind,
-    /// Bytes of all headers; a hint only.
+    /// Length of all headers, bytes; a hint only.
     pub headers_bytes: u16,
-    /// Payload bytes of each packet that is segmented from it.
+    /// Payload of each segment, bytes.
     pub segment_bytes: u16,
-    /// Where the transport header starts.
+    /// Offset of the transport header.
     pub checksum_start: u16,
-    /// Where the checksum is, from there.
+    /// Offset of the checksum from the transport header.
     pub checksum_offset: u16,
 }
 
-/// What a packet is to be segmented into (`VIRTIO_NET_HDR_GSO_*`).
+/// How a packet is segmented (`VIRTIO_NET_HDR_GSO_*`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Kind {
-    /// Nothing: it is an ordinary packet.
+    /// Not: an ordinary packet.
     #[default]
     Whole,
     /// TCP over IPv4.
     TcpV4,
     /// TCP over IPv6.
     TcpV6,
-    /// UDP over either.
+    /// UDP over IPv4 or IPv6.
     Udp,
-    /// Something that was not asked for.
+    /// A kind that was not enabled.
     Unknown(u8),
 }
 
@@ -70,7 +71,7 @@ impl Header {
         Some((header, packet))
     }
 
-    /// The header's bytes.
+    /// The encoded header.
     pub fn bytes(&self) -> [u8; HEADER_BYTES] {
         let kind = match self.kind {
             Kind::Whole => 0,

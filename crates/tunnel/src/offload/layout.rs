@@ -1,9 +1,9 @@
-//! Where the fields of IP, TCP and UDP headers are, and how they are read and written. Owns the places and the byte order, and
-//! checks no lengths.
+//! The offsets of IP, TCP and UDP header fields, and functions to read and write them. Owns offsets and byte order; checks no
+//! lengths.
 
-/// The largest IP packet.
+/// Maximum size of an IP packet, bytes.
 pub const PACKET_MAX_BYTES: usize = 65_535;
-/// Places in the headers of IP (RFC 791, RFC 8200), TCP (RFC 9293) and UDP (RFC 768), from the start of each.
+/// Offsets in the headers of IP (RFC 791, RFC 8200), TCP (RFC 9293) and UDP (RFC 768).
 pub(crate) mod place {
     pub const V4_BYTES: usize = 20;
     pub const V4_LENGTH: usize = 2;

@@ -1,7 +1,7 @@
-//! What a TUN device with offloads trades in: TCP and UDP packets of up to 64 KiB that are yet to be segmented, with checksums
-//! yet to be filled in, behind a `virtio_net_hdr` (VIRTIO 1.2, section 5.1.6). `Segmenter` makes ordinary packets of one,
-//! `Coalescer` makes one of ordinary packets, so that the kernel's cost per packet is paid once for dozens. Pure bytes;
-//! anything odd passes as it is.
+//! Packets of a TUN device with offloads: TCP and UDP packets of up to 64 KiB that are not segmented and have no
+//! complete checksums, after a `virtio_net_hdr` (VIRTIO 1.2, section 5.1.6). `Segmenter` splits one into ordinary
+//! packets, and `Coalescer` combines ordinary packets, so that the kernel's cost per packet is paid once for dozens.
+//! Has no side effects; unusual packets pass unchanged.
 
 pub(crate) mod checksum;
 mod coalesce;

@@ -1,21 +1,21 @@
-//! From one large packet to ordinary ones (TCP segmentation, UDP segmentation), as a network card does it.
+//! Splits a large packet into ordinary ones (TCP and UDP segmentation), as a network card does.
 
 use super::checksum::{self, put_ip_length};
 use super::header::{Header, Kind};
 use super::layout::{flag, place, protocol, put_u16, u16_at, u32_at, PACKET_MAX_BYTES};
 
-/// Segments one frame after another, in memory that is allocated once.
+/// Segments one frame after another in memory that is allocated once.
 pub struct Segmenter {
     packet: Box<[u8]>,
 }
 
-/// How a large packet is to be segmented.
+/// How a large packet is segmented.
 struct Plan {
-    /// Where the transport header starts.
+    /// Offset of the transport header.
     transport: usize,
-    /// Bytes of all headers.
+    /// Length of all headers, bytes.
     headers: usize,
-    /// Payload bytes of each packet but the last.
+    /// Payload of each segment but the last, bytes.
     segment: usize,
     tcp: bool,
 }
@@ -26,7 +26,8 @@ impl Segmenter {
         Self { packet: vec![0; PACKET_MAX_BYTES].into_boxed_slice() }
     }
 
-    /// Gives the ordinary packets of a frame in order, with their checksums filled in. Returns false if the frame makes no sense.
+    /// Passes on the ordinary packets of a frame in order, with complete checksums. Returns false if the frame is
+    /// invalid.
     pub fn segment(&mut self, frame: &mut [u8], mut each: impl FnMut(&[u8])) -> bool {
         let Some((header, packet)) = Header::split(frame) else { return false };
         if header.kind == Kind::Whole {
@@ -81,10 +82,10 @@ impl Plan {
         sound.then_some(Self { transport, headers, segment, tcp })
     }
 
-    /// Makes the copied headers those of the packet with this number.
+    /// Adapts the copied headers to the segment with this number.
     fn number(&self, packet: &mut [u8], number: usize, last: bool) {
         if packet[0] >> 4 == 4 {
-            // RFC 6864 wants distinct identifications; a network card counts up, too.
+            // RFC 6864 requires distinct identifications; a network card increments them, too.
             let id = u16_at(packet, place::V4_ID).wrapping_add(number as u16);
             put_u16(packet, place::V4_ID, id);
         }
@@ -111,7 +112,7 @@ impl Plan {
         packet[at..at + 4].copy_from_slice(&sequence.to_be_bytes());
         let flags = &mut packet[self.transport + place::TCP_FLAGS];
         if number > 0 {
-            // RFC 3168, section 6.1.2: CWR is said once, in the first packet.
+            // RFC 3168, section 6.1.2: only the first packet has CWR.
             *flags &= !flag::CWR;
         }
         if !last {
@@ -120,7 +121,7 @@ impl Plan {
     }
 }
 
-/// Completes a checksum whose field holds the sum of the pseudo-header.
+/// Completes a checksum whose field contains the pseudo-header's sum.
 fn fill_checksum(header: &Header, packet: &mut [u8]) -> bool {
     let start = usize::from(header.checksum_start);
     let at = start + usize::from(header.checksum_offset);

@@ -1,4 +1,4 @@
-//! Cutting and joining are each other's inverse, and neither trusts what it is given.
+//! Tests that segmentation and coalescing are inverse, and that both accept any input.
 
 use proptest::prelude::*;
 
@@ -24,7 +24,7 @@ fn tcp(six: bool, sequence: u32, flags: u8, payload: &[u8]) -> Vec<u8> {
     packet.extend_from_slice(&[0x13, 0x88, 0xc0, 0x01]);
     packet.extend_from_slice(&sequence.to_be_bytes());
     packet.extend_from_slice(&77u32.to_be_bytes());
-    // Eight words of header: three of them options, here time stamps.
+    // Eight words of header, three of them options: time stamps.
     packet.extend_from_slice(&[0x80, flags, 0x01, 0x02, 0, 0, 0, 0]);
     packet.extend_from_slice(&[1, 1, 8, 10, 0, 0, 0, 5, 0, 0, 0, 6]);
     packet.extend_from_slice(payload);
@@ -36,7 +36,7 @@ fn tcp(six: bool, sequence: u32, flags: u8, payload: &[u8]) -> Vec<u8> {
     packet
 }
 
-/// A flow's packets; identifications stay 0 so that they compare equal after segmentation only in IPv6.
+/// The packets of a flow; identifications are 0, so after segmentation only IPv6 packets compare equal.
 fn flow(six: bool, mut sequence: u32, payloads: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let mut packets = Vec::new();
     for (number, payload) in payloads.iter().enumerate() {
@@ -69,7 +69,7 @@ fn segment_all(frames: &mut [Vec<u8>]) -> Vec<Vec<u8>> {
     packets
 }
 
-/// Sets every IPv4 identification to 0, as `flow` has it.
+/// Sets every IPv4 identification to 0, as `flow` does.
 fn without_id(mut packets: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
     for packet in packets.iter_mut().filter(|packet| packet[0] == 0x45) {
         put_u16(packet, place::V4_ID, 0);
@@ -108,7 +108,8 @@ fn packets_that_differ_are_not_coalesced() {
     let first = tcp(false, 1000, flag::ACK, &[1; 500]);
     let next = tcp(false, 1500, flag::ACK, &[2; 500]);
     assert_eq!(coalesce_all(&[first.clone(), next.clone()]).len(), 1);
-    // A gap, more payload, FIN, another acknowledgement, a wrong checksum; and nothing follows PSH or a short packet.
+    // A gap, more payload, FIN, another acknowledgement, a wrong checksum; and nothing may follow PSH or a short
+    // packet.
     let mut wrong = next.clone();
     *wrong.last_mut().unwrap() ^= 1;
     for other in [

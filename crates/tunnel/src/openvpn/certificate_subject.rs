@@ -1,5 +1,5 @@
-//! Who a certificate is for, read out of its bytes as far as a client compares it: the subject's names as OpenVPN writes them
-//! (`verify-x509-name`), and where the public key is. It judges nothing; what is no certificate has no name.
+//! The names in a certificate's subject, formatted as OpenVPN does (`verify-x509-name`), and its public key. Verifies
+//! nothing; bytes that are not a certificate have no name.
 
 use std::fmt::Write;
 
@@ -8,7 +8,7 @@ use x509_parser::asn1_rs::{Any, Oid, Tag};
 use x509_parser::certificate::X509Certificate;
 use x509_parser::parse_x509_certificate;
 
-/// The common name: the last one where there are several, as OpenVPN takes it. None where there is none.
+/// The common name: the last one if there are several, as in OpenVPN; `None` if there is none.
 #[must_use]
 pub fn common_name(certificate: &CertificateDer<'_>) -> Option<String> {
     let certificate = parsed(certificate)?;
@@ -16,7 +16,7 @@ pub fn common_name(certificate: &CertificateDer<'_>) -> Option<String> {
     text(last.attr_value())
 }
 
-/// The whole subject: `C=DE, O=Example, CN=server`, a plus between names that stand in one set.
+/// The whole subject: `C=DE, O=Example, CN=server`, with a plus between names of one set.
 #[must_use]
 pub fn subject(certificate: &CertificateDer<'_>) -> Option<String> {
     let certificate = parsed(certificate)?;
@@ -31,7 +31,7 @@ pub fn subject(certificate: &CertificateDer<'_>) -> Option<String> {
     Some(sets.join(", "))
 }
 
-/// A certificate's public key, as `SubjectPublicKeyInfo`.
+/// The public key of a certificate, as `SubjectPublicKeyInfo`.
 #[must_use]
 pub fn public_key<'c>(certificate: &'c CertificateDer<'_>) -> Option<&'c [u8]> {
     Some(parsed(certificate)?.tbs_certificate.subject_pki.raw)
@@ -41,7 +41,7 @@ fn parsed<'c>(certificate: &'c CertificateDer<'_>) -> Option<X509Certificate<'c>
     Some(parse_x509_certificate(certificate).ok()?.1)
 }
 
-/// OpenSSL's short names of what is under 2.5.4, by the last number.
+/// OpenSSL's short names of the attributes under 2.5.4, by the last number.
 const SHORT: [(u8, &str); 20] = [
     (3, "CN"),
     (4, "SN"),
@@ -64,7 +64,7 @@ const SHORT: [(u8, &str); 20] = [
     (46, "dnQualifier"),
     (65, "pseudonym"),
 ];
-/// Those that are elsewhere: 1.2.840.113549.1.9.1, .2, 0.9.2342.19200300.100.1.1 and .25.
+/// Short names of other attributes: 1.2.840.113549.1.9.1, .2, 0.9.2342.19200300.100.1.1 and .25.
 const SHORT_ELSEWHERE: [(&[u8], &str); 4] = [
     (&[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 9, 1], "emailAddress"),
     (&[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 9, 2], "unstructuredName"),
@@ -72,7 +72,7 @@ const SHORT_ELSEWHERE: [(&[u8], &str); 4] = [
     (&[0x09, 0x92, 0x26, 0x89, 0x93, 0xf2, 0x2c, 0x64, 1, 25], "DC"),
 ];
 
-/// A kind's short name, or its numbers.
+/// The short name of an attribute, or its numbers.
 fn name_of(kind: &Oid<'_>) -> String {
     let short = match kind.as_bytes() {
         [0x55, 0x04, last] => SHORT.iter().find(|(number, _)| number == last).map(|(_, short)| *short),
@@ -81,12 +81,12 @@ fn name_of(kind: &Oid<'_>) -> String {
     short.map_or_else(|| kind.to_id_string(), str::to_owned)
 }
 
-/// A name's text, by the kind of string that it is.
+/// The text of a name, according to its string type.
 fn text(value: &Any<'_>) -> Option<String> {
     let bytes = value.data;
     match value.tag() {
         Tag::Utf8String => String::from_utf8(bytes.to_vec()).ok(),
-        // A byte for each letter.
+        // One byte per character.
         Tag::NumericString | Tag::PrintableString | Tag::T61String | Tag::Ia5String | Tag::VisibleString => {
             Some(bytes.iter().copied().map(char::from).collect())
         }
@@ -98,7 +98,7 @@ fn text(value: &Any<'_>) -> Option<String> {
     }
 }
 
-/// As OpenSSL shows what cannot be printed.
+/// Escapes control characters as OpenSSL does.
 fn shown(text: &str) -> String {
     let mut shown = String::new();
     for letter in text.chars() {
@@ -126,7 +126,8 @@ mod tests {
         parameters.self_signed(&key).expect("a certificate").der().clone()
     }
 
-    /// Word for word what `openssl x509 -subject -nameopt sep_comma_plus_space,sname,utf8,esc_ctrl` prints of such certificates.
+    /// The exact output of `openssl x509 -subject -nameopt sep_comma_plus_space,sname,utf8,esc_ctrl` for such
+    /// certificates.
     #[test]
     fn subjects_match_openvpns_format() {
         let utf8 = |text: &str| DnValue::Utf8String(text.to_owned());

@@ -1,6 +1,6 @@
-//! One client from its first reset to its leaving: given packets and a time, it says what to send and what has happened.
-//! Owns the order of things and the timers that run in it; the parts are in `session` and `negotiation`. It refuses to try
-//! again: a reconnect is a new client.
+//! One client from its first reset to its disconnect: it receives packets and times, and returns what to send and
+//! what has happened. Owns the order of the steps and the timers; `session` and `negotiation` have the parts. Never
+//! retries: a reconnect is a new client.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -22,10 +22,10 @@ mod output;
 mod renewal;
 mod timers;
 
-/// What keeps an idle tunnel alive, inside of the data channel.
+/// The payload of a keepalive in the data channel.
 pub const PING: [u8; 16] =
     [0x2a, 0x18, 0x7b, 0xf3, 0x64, 0x1e, 0xb4, 0xcb, 0x07, 0xed, 0x2d, 0x0a, 0x98, 0x1f, 0xc7, 0x48];
-/// How messages between the two programs begin inside of the data channel; the last byte says `exit`.
+/// The prefix of messages between the two programs in the data channel; the last byte means `exit`.
 pub const EXIT: [u8; 17] =
     [0x28, 0x7f, 0x34, 0x6b, 0xd4, 0xef, 0x7a, 0x81, 0x2d, 0x56, 0xb8, 0xd3, 0xaf, 0xc5, 0x45, 0x9c, 6];
 
@@ -58,13 +58,13 @@ pub struct Client {
     session: Session,
     stage: Stage,
     events: VecDeque<Event>,
-    /// The client's share of the keys that are being negotiated; the server's is not there yet.
+    /// The client's share of the keys in negotiation; the server's share is not known yet.
     own: Option<Box<Shares>>,
     shares: Option<Box<Shares>>,
-    /// The newest keys come from a renegotiation that the server has neither accepted nor refused.
+    /// Whether the newest keys come from a renegotiation that the server has neither accepted nor refused.
     is_unaccepted: bool,
     pushed: Box<Pushed>,
-    /// The cipher that the server's options string names.
+    /// The cipher in the server's options string.
     named_cipher: Option<String>,
     derivation: Derivation,
     options: Option<DataOptions>,
@@ -81,13 +81,13 @@ pub struct Client {
     last_received_ns: u64,
     renewal: Renewal,
     fallback: Option<Box<FallbackSession>>,
-    /// Data packets that wait to be sent by themselves: keepalives, the farewell.
+    /// Pending data packets of the client itself: keepalives, the exit notification.
     due: VecDeque<&'static [u8]>,
     counters: Counters,
 }
 
 impl Client {
-    /// Begin an attempt; `poll` has the first packet.
+    /// Begins an attempt; `poll` returns the first packet.
     pub fn new(config: &Arc<ClientConfig>, identity: &Identity, now_ns: u64) -> Self {
         Self {
             config: config.clone(),
@@ -113,7 +113,7 @@ impl Client {
         }
     }
 
-    /// Take one packet from the socket, of TCP without its length. Data packets are opened in place.
+    /// Handles one packet from the socket, over TCP without its length. Data packets are opened in place.
     pub fn handle<'p>(&'p mut self, now_ns: u64, packet: &'p mut [u8]) -> Received<'p> {
         let Some(header) = packet.first().and_then(|byte| Header::parse(*byte)) else {
             self.counters.rejected += 1;
@@ -179,8 +179,8 @@ impl Client {
         }
     }
 
-    /// What to do next: call after `new`, and whenever `deadline_ns` has come, until it says `Wait`. `out` is cleared, and filled
-    /// where it says `Send`.
+    /// Returns the next action. Call it after `new`, and whenever `deadline_ns` has passed, until it returns `Wait`.
+    /// `out` is cleared, and filled if it returns `Send`.
     pub fn poll(&mut self, now_ns: u64, out: &mut Vec<u8>) -> Output {
         out.clear();
         if let Some(event) = self.events.pop_front() {
@@ -213,10 +213,10 @@ impl Client {
         }
     }
 
-    /// Seal a packet from inside; one packet is appended to `out`.
+    /// Seals a packet of the tunnel and appends it to `out`.
     ///
     /// # Errors
-    /// Before the tunnel is up, or after its keys are used up.
+    /// The tunnel is not up, or its keys are used up.
     pub fn send(&mut self, now_ns: u64, payload: &[u8], out: &mut Vec<u8>) -> Result<(), NotUp> {
         let channel = self.session.sender().ok_or(NotUp)?;
         let sealed = channel.seal(payload, out);
@@ -229,7 +229,7 @@ impl Client {
         Ok(())
     }
 
-    /// Negotiate new keys, where the tunnel is up and nothing is being negotiated.
+    /// Negotiates new keys, if the tunnel is up and no negotiation is in progress.
     pub fn renegotiate(&mut self, now_ns: u64) {
         if self.stage != Stage::Up || self.fallback.is_some() {
             return;
@@ -240,12 +240,12 @@ impl Client {
         }
     }
 
-    /// Say farewell: then `poll` until `Wait`.
+    /// Sends an exit notification: call `poll` until `Wait` afterwards.
     pub fn leave(&mut self, _now_ns: u64) {
         if self.stage != Stage::Up {
             return;
         }
-        // While keys are renewed the control channel has nothing to say it in: the data channel says it to any server.
+        // During a renewal the control channel cannot carry the notification; the data channel can, for any server.
         if self.pushed.cc_exit && self.session.negotiation().is_open() {
             self.session.current().send_message("EXIT");
         } else {
@@ -254,7 +254,7 @@ impl Client {
         self.stage = Stage::Left;
     }
 
-    /// What the server has given, once the tunnel is up.
+    /// The pushed options, once the tunnel is up.
     pub fn pushed(&self) -> Option<&Pushed> {
         (self.stage == Stage::Up || self.stage == Stage::Left).then_some(&*self.pushed)
     }
@@ -264,27 +264,27 @@ impl Client {
         self.options.as_ref().map(|options| options.cipher)
     }
 
-    /// What the server has given to come in with the next time, as OpenVPN does over a reconnect too: `Identity::with_token`.
+    /// The token for the next connection, as OpenVPN keeps it over a reconnect: see `Identity::with_token`.
     pub fn token(&self) -> Option<&Token> {
         self.identity.token.as_ref()
     }
 
-    /// Control packets that were sent again.
+    /// Number of retransmitted control packets.
     pub fn retransmits(&self) -> u32 {
         self.session.retransmits()
     }
 
-    /// What has come and gone.
+    /// The counters.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// When the last packet came that the server has proved to be its own, ns; none where nothing came.
+    /// When the last authenticated packet of the server arrived, ns; `None` if there was none.
     pub fn last_received_ns(&self) -> Option<u64> {
         (self.stage != Stage::Connecting || self.session.negotiation().has_received()).then_some(self.last_received_ns)
     }
 
-    /// What an attempt that ends now would have failed by: how far it has come.
+    /// The name of the failure if the attempt ended now: the step that it waits for.
     pub fn stuck_at(&self) -> &'static str {
         let negotiation = self.session.negotiation();
         if !negotiation.has_received() {

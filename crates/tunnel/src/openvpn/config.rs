@@ -1,4 +1,4 @@
-//! What all clients of a fleet share, made once from a profile, and who each of them is.
+//! The settings that all clients of a fleet share, created once from a profile, and each client's identity.
 
 use std::sync::Arc;
 
@@ -11,121 +11,121 @@ use super::secret::Secret;
 use super::tls::{self, ClientTrust, TlsLine, Trust};
 use super::wrap::WrapKeys;
 
-/// What a profile says, in the machine's terms.
+/// A profile as the machine needs it.
 pub struct ClientConfig {
-    /// How control packets are wrapped.
+    /// Wrapping of control packets.
     pub wrap: WrapKeys,
-    /// Data ciphers that are offered, in the profile's order.
+    /// Offered data ciphers, in the profile's order.
     pub ciphers: Vec<DataCipher>,
-    /// The cipher towards a server that does not negotiate.
+    /// The cipher for a server that does not negotiate.
     pub fallback: Option<DataCipher>,
-    /// The digest of CBC ciphers, if they have one.
+    /// The digest for CBC ciphers, if any.
     pub digest: Option<Digest>,
-    /// What is before a payload, unless the server pushes something else.
+    /// Framing of payloads, unless the server pushes another.
     pub framing: Framing,
     /// The options string.
     pub occ: String,
-    /// What the server is told of this client.
+    /// The client's peer info.
     pub peer_info: String,
-    /// How far back a late data packet is taken.
+    /// How many packet numbers back a late data packet is accepted.
     pub replay_window: u32,
-    /// The tunnel's largest packet unless the server pushes a larger one, bytes: `tun-mtu`, `tun-mtu-max`.
+    /// Maximum packet size of the tunnel, unless the server pushes a larger one, bytes: `tun-mtu`, `tun-mtu-max`.
     pub largest_payload: usize,
-    /// How long a negotiation may take, ns.
+    /// Time limit of a negotiation, ns.
     pub hand_window_ns: u64,
-    /// When keys are replaced, ns after they came into use; never where absent.
+    /// Age of keys at which they are replaced, ns; `None` means never.
     pub renegotiate_after_ns: Option<u64>,
-    /// When keys are replaced by what they have carried.
+    /// Traffic of keys at which they are replaced.
     pub renegotiate_after: KeyLimits,
-    /// Keepalives unless the server pushes them, s.
+    /// Interval of keepalives, unless the server pushes it, s.
     pub ping_s: Option<u32>,
-    /// How long a silent server is waited for unless it pushes that.
+    /// Time limit of a server's silence, unless the server pushes it.
     pub silence: Option<Silence>,
-    /// Whether packets come over a stream, which loses none.
+    /// Whether the transport is TCP.
     pub is_stream: bool,
-    /// When a control packet is sent for the second time, ns.
+    /// Delay of a control packet's first retransmission, ns.
     pub first_timeout_ns: u64,
-    /// Whom clients trust, and what their TLS may agree on.
+    /// The trusted authorities, and the TLS parameters.
     pub trust: ClientTrust,
     /// Unix time at `now_ns` 0, s.
     pub unix_base_s: u64,
 }
 
-/// What one key may carry.
+/// Traffic limits of one key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KeyLimits {
-    /// Payload bytes, both ways.
+    /// Payload bytes in both directions.
     pub bytes: Option<u64>,
-    /// Packets, both ways.
+    /// Packets in both directions.
     pub packets: Option<u64>,
 }
 
-/// What a client does about a server that is silent for so many seconds; 0 is never.
+/// The reaction to a server that is silent for this many seconds; 0 means never.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Silence {
-    /// It connects anew.
+    /// Reconnect.
     Restart(u32),
-    /// It gives up.
+    /// Give up.
     Exit(u32),
 }
 
-/// Who a client is.
+/// The identity of a client.
 #[derive(Clone)]
 pub struct Identity {
-    /// Its certificate, and whom it trusts; see `tls::client_config`.
+    /// The TLS configuration with its certificate; see `tls::client_config`.
     pub tls: Arc<rustls::ClientConfig>,
-    /// Its user and password.
+    /// User and password.
     pub user: Option<(String, Secret)>,
-    /// What takes their place.
+    /// The token that replaces the password.
     pub token: Option<Token>,
 }
 
-/// What a server gives to be shown instead of a user and a password (`auth-token`).
+/// A server's token, which replaces user and password (`auth-token`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Token {
-    /// Shown as the user.
+    /// Sent as the user.
     pub user: String,
-    /// Shown as the password.
+    /// Sent as the password.
     pub secret: Secret,
 }
 
-/// Why there is no cipher for the data.
+/// Why no data cipher can be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoCipher {
-    /// The server wants one that was not offered.
+    /// The server chose a cipher that was not offered.
     NotOffered(String),
-    /// The server names none, and nothing is said for such servers.
+    /// The server names no cipher, and no fallback is set.
     NoneNamed,
 }
 
 impl Identity {
-    /// The same client with what its server gave it the last time, if it did: see `Client::token`.
+    /// The same identity with the server's last token, if any: see `Client::token`.
     #[must_use]
     pub fn with_token(&self, token: Option<Token>) -> Self {
         Self { token, ..self.clone() }
     }
 
-    /// What it shows as user and password.
+    /// The user and password to send.
     #[must_use]
     pub fn credentials(&self) -> Option<(String, Secret)> {
         self.token.as_ref().map(|token| (token.user.clone(), token.secret.clone())).or_else(|| self.user.clone())
     }
 }
 
-/// After so many seconds OpenVPN's client gives a silent server up where neither its profile nor the server says anything.
+/// OpenVPN's default time limit of a server's silence, if neither the profile nor the server sets it.
 const USUAL_SILENCE_S: u32 = 120;
-/// Protocols, by what this client can do: all that there are.
+/// The protocol features of this client: all that exist.
 const PROTOCOLS: Protocols = Protocols::ALL;
 
 impl ClientConfig {
-    /// What a profile asks for. `unix_base_s` is the Unix time at `now_ns` 0, s.
+    /// Creates the configuration of a profile. `unix_base_s` is the Unix time at `now_ns` 0, s.
     ///
     /// # Errors
-    /// One line on a key that cannot be used; `profile::parse` has refused everything else.
+    /// One line on an invalid key; `profile::parse` has refused all other errors.
     pub fn new(profile: &Profile, unix_base_s: u64) -> Result<Self, String> {
         let transport = profile.remotes.first().map_or(Transport::Udp, |remote| remote.transport);
         let seconds = |s: u32| u64::from(s) * 1_000_000_000;
-        // Over TCP a server that is gone is the stream's matter.
+        // Over TCP the stream detects a server that is gone.
         let usual = (transport == Transport::Udp).then_some(Silence::Restart(USUAL_SILENCE_S));
         let restart = profile.ping_restart_s.map(Silence::Restart);
         Ok(Self {
@@ -150,25 +150,25 @@ impl ClientConfig {
         })
     }
 
-    /// Who a client is: its certificate and key (PEM), its user and password.
+    /// Creates an identity from a certificate and key (PEM), and a user and password.
     ///
     /// # Errors
-    /// One line on what cannot be used.
+    /// One line on what is invalid.
     pub fn identity(
         &self,
         certificate: Option<(&str, &str)>,
         user: Option<(String, Secret)>,
     ) -> Result<Identity, String> {
         let tls = tls::client_config(&self.trust, certificate)?;
-        // What it offers is tried here once, so that no attempt can fail for it.
+        // TLS is created once here, so that no attempt can fail because of its configuration.
         TlsLine::client(&Arc::new(tls.clone())).map_err(|failure| failure.to_string())?;
         Ok(Identity { tls: Arc::new(tls), user, token: None })
     }
 
-    /// The cipher that the server pushes, else the one that its options string names, else the one that is left.
+    /// The cipher that the server pushes, else the one in its options string, else the fallback.
     ///
     /// # Errors
-    /// That cipher was not offered, or there is none.
+    /// The cipher was not offered, or there is none.
     pub fn cipher_for(&self, pushed: Option<&str>, named: Option<&str>) -> Result<DataCipher, NoCipher> {
         let Some(name) = pushed.or(named) else { return self.fallback.ok_or(NoCipher::NoneNamed) };
         let offered = DataCipher::from_name(name).filter(|cipher| self.ciphers.contains(cipher));
@@ -177,7 +177,7 @@ impl ClientConfig {
 }
 
 impl From<Compression> for Framing {
-    /// What the option makes of the data channel.
+    /// The framing that the option selects.
     fn from(compression: Compression) -> Self {
         match compression {
             Compression::Stub => Self::Stub,
@@ -202,7 +202,7 @@ mod tests {
         let largest = |more: &str| {
             let text = format!("client\nremote vpn.example.net\n{more}<ca>\n{ca}</ca>\n");
             let profile = profile::parse(&text).expect("a profile");
-            ClientConfig::new(&profile, 0).expect("it can be obeyed").largest_payload
+            ClientConfig::new(&profile, 0).expect("the profile is supported").largest_payload
         };
         assert_eq!(
             ["", "tun-mtu 1400\n", "tun-mtu 9000\n", "tun-mtu 9000\ntun-mtu-max 20000\n"].map(largest),

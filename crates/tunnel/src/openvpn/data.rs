@@ -1,6 +1,6 @@
-//! The data channel: IP packets in, sealed ones out, and the other way round. Owns one negotiated key's state, from its ciphers
-//! to its replay window, for one side. It proves before it believes, numbers every packet, refuses replays, and seals nothing
-//! once its numbers have run out. Packets are built where they are sent from and opened where they lie.
+//! The data channel: seals IP packets and opens sealed ones. Owns one side's state of one negotiated key, from its
+//! ciphers to its replay window. Authenticates a packet before it uses it, numbers every packet, refuses replays, and
+//! stops when its numbers are used up. Packets are built in the output buffer and opened in place.
 
 mod aead;
 mod cbc;
@@ -26,37 +26,37 @@ pub use self::cipher::DataCipher;
 pub use self::compress::Framing;
 pub use self::error::DataError;
 
-/// Replay window of a transport that may reorder packets: numbers.
+/// Width of the replay window, in packet numbers, for a transport that may reorder packets.
 pub const REPLAY_WINDOW: u32 = 64;
-/// What a tunnel's packets are at most unless the profile or the server says otherwise: `tun-mtu-max`, bytes.
+/// Default maximum packet size of a tunnel: `tun-mtu-max`, bytes.
 pub const LARGEST_PAYLOAD: usize = 1600;
 
-/// A sealed packet fits the length that TCP puts before it: whatever is added to the longest payload.
+/// Maximum overhead of the longest payload, so that a sealed packet fits the length field of TCP framing.
 const LONGEST_OVERHEAD: usize = 4 + Digest::LONGEST + cbc::BLOCK + cbc::PACKET_ID + 2 + cbc::BLOCK;
 const LONGEST_PAYLOAD: usize = 65_535 - LONGEST_OVERHEAD;
 
-/// What both sides agreed on.
+/// The negotiated options of a data channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataOptions {
     /// The cipher.
     pub cipher: DataCipher,
-    /// The HMAC's digest, which counts with CBC only; absent, packets prove nothing (`auth none`).
+    /// The HMAC's digest, for CBC only; without one, packets are not authenticated (`auth none`).
     pub digest: Option<Digest>,
-    /// The client's number, 24 bits: packets are sent as `DATA_V2`; without one as `DATA_V1`. Both are taken.
+    /// The peer id, 24 bits. With it packets are sent as `DATA_V2`, without it as `DATA_V1`; both are accepted.
     pub peer_id: Option<u32>,
-    /// The packet format of 2.7; with an AEAD only.
+    /// Whether the packet format of 2.7 is used; with an AEAD only.
     pub epoch: bool,
-    /// How payloads are marked as compressed or not.
+    /// Compression framing of payloads.
     pub framing: Framing,
-    /// How many packet numbers back a late packet is taken, over UDP and TCP alike; with 0 each number must follow the one
-    /// before.
+    /// How many packet numbers back a late packet is accepted, over UDP and TCP alike; with 0 each number must follow
+    /// the previous one.
     pub replay_window: u32,
-    /// The tunnel's largest packet, bytes: what decompresses to more is refused.
+    /// Maximum packet size of the tunnel, bytes; a larger decompressed packet is refused.
     pub largest_payload: usize,
 }
 
 impl DataOptions {
-    /// `cipher` with everything else as it is unless a profile or a server says otherwise.
+    /// `cipher` with the defaults for everything else.
     #[must_use]
     pub fn new(cipher: DataCipher) -> Self {
         Self {
@@ -71,23 +71,23 @@ impl DataOptions {
     }
 }
 
-/// What a channel has carried.
+/// The traffic of a channel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// Packets sealed.
     pub sealed_packets: u64,
-    /// Bytes of their payloads.
+    /// Payload bytes sealed.
     pub sealed_bytes: u64,
-    /// Packets that proved themselves and were new.
+    /// Packets that were authentic and new.
     pub opened_packets: u64,
-    /// Bytes of their payloads.
+    /// Payload bytes opened.
     pub opened_bytes: u64,
 }
 
 /// One side's state of one key.
 pub struct DataChannel {
     protection: Protection,
-    /// What every sent packet begins with, 1 or 4 bytes.
+    /// The first bytes of every sent packet, 1 or 4.
     header: [u8; 4],
     header_len: usize,
     key_id: u8,
@@ -103,10 +103,11 @@ enum Protection {
 }
 
 impl DataChannel {
-    /// The channel of `keys` as `role` sees it; `key_id` (0 to 7) tells its packets from those of other keys.
+    /// Creates the channel of `keys` for `role`; `key_id` (0 to 7) distinguishes its packets from those of other
+    /// keys.
     ///
     /// # Errors
-    /// The options do not go together.
+    /// The options do not fit together.
     pub fn new(keys: &KeyMaterial, role: Role, key_id: u8, options: &DataOptions) -> Result<Self, DataError> {
         let (sending, receiving) = (keys.sending(role), keys.receiving(role));
         let DataOptions { cipher, digest, replay_window, .. } = *options;
@@ -134,10 +135,10 @@ impl DataChannel {
         })
     }
 
-    /// Append `payload` as one packet, without TCP's length. Nothing is allocated where `out` has room.
+    /// Seals `payload` and appends the packet, without TCP's length. Allocates nothing if `out` has room.
     ///
     /// # Errors
-    /// `Size`, or `Exhausted` once no number is left; `out` is as it was.
+    /// `Size`, or `Exhausted` when no number is left; `out` is unchanged.
     pub fn seal(&mut self, payload: &[u8], out: &mut Vec<u8>) -> Result<(), DataError> {
         if payload.is_empty() || payload.len() > LONGEST_PAYLOAD {
             return Err(DataError::Size(payload.len()));
@@ -153,10 +154,10 @@ impl DataChannel {
         sealed
     }
 
-    /// The payload of a packet, in place; where it had been compressed, from a buffer of the channel's own.
+    /// Opens a packet in place and returns its payload; a compressed one is in a buffer of the channel.
     ///
     /// # Errors
-    /// The packet proves nothing, is a replay, or is not framed as agreed; what it held is then lost.
+    /// The packet is not authentic, repeated, or has another framing; its content is lost.
     pub fn open<'p>(&'p mut self, packet: &'p mut [u8]) -> Result<&'p mut [u8], DataError> {
         let header = self.header_of(packet)?;
         let (start, end) = match &mut self.protection {
@@ -171,13 +172,13 @@ impl DataChannel {
         Ok(payload)
     }
 
-    /// What it has carried.
+    /// The traffic of the channel.
     #[must_use]
     pub fn usage(&self) -> Usage {
         self.usage
     }
 
-    /// Whether new keys are due: numbers are running out, or the keys have protected as much as is safe.
+    /// Whether new keys are due: the numbers are running out, or the keys have protected as much as is safe.
     #[must_use]
     pub fn exhausted(&self) -> bool {
         match &self.protection {
@@ -187,7 +188,7 @@ impl DataChannel {
         }
     }
 
-    /// Bytes that a packet has besides its payload: with CBC at most, for its padding depends on the payload.
+    /// Overhead of a packet, bytes: with CBC the maximum, because the padding depends on the payload.
     #[must_use]
     pub fn overhead(&self) -> usize {
         let protection = match &self.protection {
@@ -221,7 +222,7 @@ impl DataChannel {
         }
     }
 
-    /// Bytes of the packet's header, where it is one of this key.
+    /// Length of the packet's header, if it belongs to this key.
     fn header_of(&self, packet: &[u8]) -> Result<usize, DataError> {
         let first = *packet.first().ok_or(DataError::Short)?;
         let header = Header::parse(first).ok_or(DataError::Foreign)?;

@@ -1,9 +1,9 @@
-//! The digests of `auth`: what CBC's packets and `tls-auth`'s control packets are proved with. Owns their names and lengths;
-//! the HMACs themselves are aws-lc's. It takes no digest shorter than SHA1's.
+//! The digests of `auth`, which authenticate CBC packets and control packets of `tls-auth`. Owns their names and
+//! lengths; aws-lc computes the HMACs. Does not support digests shorter than SHA1's.
 
 use aws_lc_rs::hmac;
 
-/// A digest that packets are proved with (HMAC).
+/// A digest for packet authentication (HMAC).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Digest {
     /// SHA1, OpenVPN's default.
@@ -20,10 +20,11 @@ pub enum Digest {
 impl Digest {
     /// Every digest, weakest first.
     pub const ALL: [Self; 4] = [Self::Sha1, Self::Sha256, Self::Sha384, Self::Sha512];
-    /// Bytes of the longest HMAC.
+    /// Length of the longest HMAC, bytes.
     pub const LONGEST: usize = 64;
 
-    /// The digest that OpenVPN's option `auth` calls `name`, in any case: `SHA256`; also `SHA-256` and `RSA-SHA256`.
+    /// The digest that OpenVPN's option `auth` calls `name`: `SHA256`, also `SHA-256` and `RSA-SHA256`; case is
+    /// ignored.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         let upper = name.to_ascii_uppercase();
@@ -31,7 +32,7 @@ impl Digest {
         Self::ALL.into_iter().find(|digest| digest.name() == raw)
     }
 
-    /// OpenVPN's name for it.
+    /// OpenVPN's name of the digest.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -42,7 +43,7 @@ impl Digest {
         }
     }
 
-    /// Bytes of the HMAC, and of its key.
+    /// Length of the HMAC and of its key, bytes.
     #[must_use]
     #[allow(clippy::len_without_is_empty)] // no HMAC is empty
     pub fn len(self) -> usize {
@@ -54,10 +55,10 @@ impl Digest {
         }
     }
 
-    /// An HMAC key of `len()` bytes: the first ones of `key`, which OpenVPN keeps 64 of.
+    /// An HMAC key of `len()` bytes: the first bytes of `key`, of which OpenVPN stores 64.
     ///
     /// # Panics
-    /// Where `key` has fewer bytes than `len()`.
+    /// If `key` has fewer bytes than `len()`.
     #[must_use]
     pub fn key(self, key: &[u8]) -> hmac::Key {
         hmac::Key::new(self.algorithm(), &key[..self.len()])

@@ -1,26 +1,26 @@
-//! Packets in a TCP stream: each behind its length, two bytes. Owns the pieces of a packet that has not come whole.
+//! Packets in a TCP stream: each follows its length in two bytes. Owns the bytes of an incomplete packet.
 
-/// The longest packet that is taken from a stream: what a tunnel of the largest usual MTU can need. A peer that announces a
-/// longer one is broken or hostile.
+/// Maximum length of a packet in a stream, bytes: enough for the largest usual MTU. A peer that announces a longer
+/// one is broken or hostile.
 pub const LONGEST_PACKET: usize = 65_535;
 
-/// A stream's packets.
+/// Splits a stream into packets.
 #[derive(Debug, Default)]
 pub struct Unframer {
     held: Vec<u8>,
 }
 
-/// A stream that announced a packet of no bytes.
+/// The error of a stream that announces an empty packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a packet of no bytes in the stream")]
 pub struct EmptyPacket;
 
 impl Unframer {
-    /// Take the stream's next bytes and hand each packet that is whole to `each`, in order. What is left is kept, less than
-    /// one packet; nothing is kept, nor copied, where the bytes end with a packet.
+    /// Reads the stream's next bytes and passes each complete packet to `each`, in order. Keeps the rest, which is
+    /// less than one packet; keeps and copies nothing if the bytes end with a packet.
     ///
     /// # Errors
-    /// The stream is broken; nothing after this makes sense.
+    /// The stream is invalid and cannot be read any further.
     pub fn take(&mut self, bytes: &mut [u8], mut each: impl FnMut(&mut [u8])) -> Result<(), EmptyPacket> {
         if self.held.is_empty() {
             let used = whole_packets(bytes, &mut each)?;
@@ -38,10 +38,10 @@ impl Unframer {
     }
 }
 
-/// Put the length before a packet that begins at `start` of `out`, where two bytes have been left for it.
+/// Writes the length before a packet that begins at `start` of `out`, where two bytes are reserved for it.
 ///
 /// # Panics
-/// Where the packet is longer than `LONGEST_PACKET`, which no sealed packet is.
+/// If the packet is longer than `LONGEST_PACKET`, which no sealed packet is.
 pub fn set_length(out: &mut [u8], start: usize) {
     let length = u16::try_from(out.len() - start - 2).expect("a sealed packet fits its length");
     out[start..start + 2].copy_from_slice(&length.to_be_bytes());
@@ -84,7 +84,7 @@ mod tests {
             let mut unframer = Unframer::default();
             let mut found: Vec<Vec<u8>> = Vec::new();
             for chunk in stream.chunks(piece) {
-                unframer.take(&mut chunk.to_vec(), |packet| found.push(packet.to_vec())).expect("a good stream");
+                unframer.take(&mut chunk.to_vec(), |packet| found.push(packet.to_vec())).expect("a valid stream");
             }
             assert_eq!(found, packets, "pieces of {piece}");
             assert_eq!(unframer.held.capacity(), 0);

@@ -1,5 +1,5 @@
-//! A client and a server in one place, without a network between them: what a whole handshake costs. Owns the certificates and
-//! the settings of both, and carries their packets from one to the other; it loses none and lets no time pass.
+//! A client and a server in one process without a network, to measure the cost of a handshake. Owns the certificates
+//! and settings of both, and carries their packets between them; no packet is lost and no time passes.
 
 use std::sync::Arc;
 
@@ -16,32 +16,32 @@ use super::server::{Peer, PeerEvent, PeerOutput, ServerConfig};
 use super::tls::{self, Trust};
 use super::wrap::{StaticKey, WrapKeys};
 
-/// What its handshakes are: the strongest usual settings of 2.6.
+/// Description of the handshakes: the strongest default settings of 2.6.
 pub const DESCRIPTION: &str = "TLS 1.3, ECDSA P-256 certificates both ways, tls-crypt, AES-256-GCM";
 
-/// Packets that a handshake may take before it is given up: some ten are usual.
+/// Maximum number of packets of a handshake; about ten are usual.
 const MOST_PACKETS: usize = 200;
 
-/// Settings of both ends, made once.
+/// Settings of both ends, created once.
 pub struct HandshakeBench {
     client: Arc<ClientConfig>,
     identity: Identity,
     server: Arc<ServerConfig>,
 }
 
-/// Both ends of a tunnel that is up.
+/// Both ends of a running tunnel.
 pub struct Connected {
-    /// The asking end.
+    /// The client.
     pub client: Client,
-    /// The other.
+    /// The server.
     pub server: Peer,
 }
 
 impl HandshakeBench {
-    /// Make certificates and keys.
+    /// Creates certificates and keys.
     ///
     /// # Errors
-    /// One line on what could not be made.
+    /// One line on what could not be created.
     pub fn new() -> Result<Self, String> {
         let refused = |error| format!("making certificates: {error}");
         let authority = TemporaryAuthority::new().map_err(refused)?;
@@ -66,11 +66,11 @@ impl HandshakeBench {
         Ok(Self { client: Arc::new(client), identity, server: Arc::new(server) })
     }
 
-    /// One handshake, from the first reset until both ends can send data. `on_handover` is called with the end whose turn has just
-    /// ended, so that the caller can tell what each of them takes.
+    /// Performs one handshake, from the first reset until both ends can send data. Calls `on_handover` with the end
+    /// that has just finished its turn, so that the caller can measure the time of each.
     ///
     /// # Errors
-    /// The name of what failed.
+    /// The name of the failure.
     pub fn connect(&self, on_handover: &mut dyn FnMut(Role)) -> Result<Connected, String> {
         const NOW_NS: u64 = 0;
         let (mut up, mut down): (Vec<Vec<u8>>, Vec<Vec<u8>>) = (Vec::new(), Vec::new());
@@ -118,12 +118,12 @@ impl HandshakeBench {
         }
         match server {
             Some(server) if client_is_up && server_is_up => Ok(Connected { client, server }),
-            _ => Err("the handshake stands still".to_owned()),
+            _ => Err("the handshake makes no progress".to_owned()),
         }
     }
 }
 
-/// What a client of the benchmark would be given as a file. Nobody is asked to be at its remote.
+/// The profile of a client of the benchmark. No packet is sent to its remote.
 fn profile_text(authority: &str, key: &[u8; StaticKey::LEN]) -> String {
     let lines: Vec<String> =
         key.chunks(16).map(|line| line.iter().map(|byte| format!("{byte:02x}")).collect::<String>()).collect();
@@ -147,10 +147,10 @@ mod tests {
             let mut connected = bench.connect(&mut |role| handovers.push(role)).expect("a tunnel");
             assert!(handovers.len() > 4 && handovers.windows(2).all(|pair| pair[0] != pair[1]), "{handovers:?}");
             let mut packet = Vec::new();
-            connected.client.send(0, b"to the server", &mut packet).expect("it is up");
+            connected.client.send(0, b"to the server", &mut packet).expect("the tunnel is up");
             assert_eq!(connected.server.handle(0, &mut packet), Received::Payload(&mut b"to the server".to_owned()));
             packet.clear();
-            connected.server.send(b"to the client", &mut packet).expect("it is up");
+            connected.server.send(b"to the client", &mut packet).expect("the tunnel is up");
             assert_eq!(connected.client.handle(0, &mut packet), Received::Payload(&mut b"to the client".to_owned()));
         }
     }

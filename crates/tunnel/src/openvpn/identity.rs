@@ -1,6 +1,6 @@
-//! Certificates of a fleet's clients, made from an authority's: each client has its own, as real ones have, without thousands of
-//! files. Owns their shape (ECDSA P-256, for TLS clients, named by prefix and number); it reads no clock and keeps
-//! nothing.
+//! Certificates of a fleet's clients, issued by a given authority: each client has its own, as real clients have,
+//! without thousands of files. Owns their properties (ECDSA P-256, for TLS clients, named by prefix and number).
+//! Reads no clock and stores nothing.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,64 +18,64 @@ use rustls::{CertificateError, RootCertStore};
 
 use super::secret::Secret;
 
-/// How long before its time a certificate is good, so that clocks may differ: two days.
+/// Validity before the given time, because clocks may differ: two days.
 const BEFORE: Duration = Duration::from_secs(2 * 86_400);
-/// And how long after it: no run lasts longer than 90 days.
+/// Validity after the given time: no run lasts longer than 90 days.
 const AFTER: Duration = Duration::from_secs(90 * 86_400);
-/// What X.509 allows for a common name.
+/// Maximum length of a common name in X.509, bytes.
 const LONGEST_NAME: usize = 64;
 
-/// An authority that certificates are made from.
+/// An authority that issues certificates.
 pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
     now_unix_s: u64,
 }
 
-/// A client's certificate with its key.
+/// A client's certificate and key.
 #[derive(Clone, Debug)]
 pub struct IssuedIdentity {
-    /// The certificate alone, PEM.
+    /// The certificate without a chain, PEM.
     pub certificate_pem: String,
-    /// Its private key, PKCS #8, PEM.
+    /// The private key, PKCS #8, PEM.
     pub key_pem: Secret,
 }
 
-/// Why no certificate can be made.
+/// Why a certificate cannot be issued.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IdentityError {
-    /// The authority's certificate is none.
+    /// The authority's certificate is invalid.
     #[error("the authority's certificate cannot be read: it should be one PEM section, -----BEGIN CERTIFICATE-----")]
     Certificate,
-    /// The authority's key is none.
+    /// The authority's key is invalid.
     #[error("the authority's key cannot be read: it should be one PEM section without a passphrase")]
     Key,
-    /// They do not belong together.
-    #[error("the authority's key is not its certificate's: what it signs does not verify")]
+    /// The key does not belong to the certificate.
+    #[error("the authority's key does not belong to its certificate: its signatures do not verify")]
     Mismatch,
-    /// The certificate is not one for an authority.
-    #[error("the authority's certificate may not sign others: it is no CA's")]
+    /// The certificate is not an authority's.
+    #[error("the authority's certificate may not sign others: it is not a CA certificate")]
     NoAuthority,
-    /// The common name does not fit.
+    /// The common name is too long or empty.
     #[error("the common name `{0}` is not 1 to {LONGEST_NAME} bytes long")]
     Name(String),
-    /// The library refused.
-    #[error("the certificate was not made: {0}")]
+    /// The library returned an error.
+    #[error("the certificate was not created: {0}")]
     Library(String),
 }
 
 impl fmt::Debug for Authority {
-    /// Shows no key.
+    /// Does not print the key.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("Authority(..)")
     }
 }
 
 impl Authority {
-    /// Take an authority's certificate and key, PEM; `now_unix_s` is about when its certificates will be shown. What it signs is
-    /// tried once.
+    /// Loads an authority's certificate and key, PEM; `now_unix_s` is the approximate time at which its certificates
+    /// are used. Issues one certificate as a test.
     ///
     /// # Errors
-    /// They cannot be read, or what they sign would not verify.
+    /// They are invalid, or their signatures would not verify.
     pub fn new(certificate_pem: &str, key_pem: &str, now_unix_s: u64) -> Result<Self, IdentityError> {
         let certificate =
             CertificateDer::from_pem_slice(certificate_pem.as_bytes()).map_err(|_| IdentityError::Certificate)?;
@@ -86,10 +86,10 @@ impl Authority {
         Ok(authority)
     }
 
-    /// Make the certificate of client `number`, with a new key; its common name is `prefix` and the number.
+    /// Issues the certificate of client `number`, with a new key; its common name is `prefix` and the number.
     ///
     /// # Errors
-    /// The name is too long, or the library refused.
+    /// The name is too long, or the library returned an error.
     pub fn issue(&self, prefix: &str, number: u32) -> Result<IssuedIdentity, IdentityError> {
         let name = format!("{prefix}{number}");
         if name.len() > LONGEST_NAME {
@@ -105,7 +105,7 @@ impl Authority {
         let mut parameters = CertificateParams::default();
         parameters.distinguished_name = DistinguishedName::new();
         parameters.distinguished_name.push(DnType::CommonName, name);
-        // Reckoned from 1970, for the type of the fields is not ours to name.
+        // Computed from 1970, because the type of these fields is not exported.
         let now = date_time_ymd(1970, 1, 1) + Duration::from_secs(self.now_unix_s);
         parameters.not_before = now - BEFORE;
         parameters.not_after = now + AFTER;
@@ -115,7 +115,7 @@ impl Authority {
         parameters
     }
 
-    /// A server decides by the certificate's bytes, not by what was read out of them: verify one as it would.
+    /// Verifies a certificate as a server does: from its bytes, and not from parsed fields.
     fn try_out(&self, certificate: CertificateDer<'_>) -> Result<(), IdentityError> {
         let library = |error: &dyn fmt::Display| IdentityError::Library(error.to_string());
         let mut roots = RootCertStore::empty();
@@ -132,12 +132,12 @@ impl Authority {
                 CertificateError::BadSignature | CertificateError::UnknownIssuer,
             )) => Err(IdentityError::Mismatch),
             _ if !self.may_sign() => Err(IdentityError::NoAuthority),
-            // Anything else is for the server to refuse: a test may want just that.
+            // The server decides about all other errors: a test may want exactly such a certificate.
             _ => Ok(()),
         }
     }
 
-    /// A certificate that says nothing of its use may be used for anything.
+    /// A certificate without a key usage may be used for anything.
     fn may_sign(&self) -> bool {
         let usages = self.issuer.key_usages();
         usages.is_empty() || usages.contains(&KeyUsagePurpose::KeyCertSign)
@@ -189,7 +189,7 @@ mod tests {
             assert_eq!(verify(&certificate, &der, NOW), Ok(()));
             assert!(verify(&certificate, &der, NOW + 91 * 86_400).is_err());
             assert!(verify(&certificate, &der, NOW - 3 * 86_400).is_err());
-            // The key is the certificate's, and one that rustls takes.
+            // The key belongs to the certificate, and rustls accepts it.
             let key = PrivateKeyDer::from_pem_slice(identity.key_pem.expose().as_bytes()).expect("a key");
             let key = aws_lc_rs::sign::any_ecdsa_type(&key).expect("an ECDSA key");
             let public = key.public_key().expect("its public half");
@@ -214,7 +214,7 @@ mod tests {
         });
         assert_eq!(refused(&leaf, &key), Some(IdentityError::NoAuthority));
         let (expired, key) = authority(|parameters| parameters.not_after = date_time_ymd(2001, 1, 1));
-        assert_eq!(refused(&expired, &key), None, "for the server to refuse");
+        assert_eq!(refused(&expired, &key), None, "the server refuses it");
     }
 
     #[test]

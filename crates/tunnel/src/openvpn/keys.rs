@@ -1,5 +1,5 @@
-//! The keys of the data channel, and how both sides come by the same ones: exported from TLS, or made by TLS 1.0's PRF of what
-//! they told each other inside of it. Owns key bytes, and wipes them; it never shows them.
+//! The keys of the data channel, and their derivation on both sides: exported from TLS, or computed by the PRF of TLS
+//! 1.0 from the random values that both sides exchanged. Owns key bytes and wipes them; never prints them.
 
 use aws_lc_rs::hmac as fast_hmac;
 use hmac::{Hmac, KeyInit, Mac};
@@ -8,28 +8,28 @@ use zeroize::{Zeroize, ZeroizeOnDrop};
 
 use super::role::Role;
 
-/// Label under which TLS exports the data channel's keys, without a context.
+/// The TLS exporter label of the data channel's keys; without context.
 pub const EXPORT_LABEL: &[u8] = b"EXPORTER-OpenVPN-datakeys";
-/// Bytes of both directions' keys together.
+/// Length of both directions' keys together, bytes.
 pub const KEY_MATERIAL_BYTES: usize = 256;
 
 const HALF: usize = KEY_MATERIAL_BYTES / 2;
 const PART: usize = HALF / 2;
 
-/// Keys of both directions: for each a cipher's and an HMAC's, 64 bytes each, of which only the first ones are used.
+/// Keys of both directions: for each a cipher's and an HMAC's of 64 bytes, of which only the first ones are used.
 #[derive(Clone, Zeroize, ZeroizeOnDrop)]
 pub struct KeyMaterial([u8; KEY_MATERIAL_BYTES]);
 
 /// The keys of one direction.
 #[derive(Clone, Copy)]
 pub(super) struct DirectionKeys<'a> {
-    /// The cipher's key is its first bytes.
+    /// The first bytes are the cipher's key.
     pub cipher: &'a [u8; PART],
-    /// The HMAC's key, or an AEAD's implicit IV, is its first bytes.
+    /// The first bytes are the HMAC's key, or the implicit IV of an AEAD.
     pub hmac: &'a [u8; PART],
 }
 
-/// What one side contributes to the PRF.
+/// The random values of one side for the PRF.
 #[derive(Clone, Default, Zeroize, ZeroizeOnDrop)]
 pub struct Randoms {
     /// For the master secret.
@@ -38,7 +38,8 @@ pub struct Randoms {
     pub r2: [u8; 32],
 }
 
-/// The keys that the two sides' contributions and session ids make: OpenVPN's way before keys were exported from TLS.
+/// Derives the keys from both sides' random values and session ids: OpenVPN's method before keys were exported from
+/// TLS.
 #[must_use]
 pub fn from_prf(
     pre_master: &[u8; 48],
@@ -63,7 +64,7 @@ pub fn from_exported(bytes: [u8; KEY_MATERIAL_BYTES]) -> KeyMaterial {
 }
 
 impl KeyMaterial {
-    /// What `role` sends with: the client with the first half, the server with the second.
+    /// The keys with which `role` sends: the first half for the client, the second for the server.
     pub(super) fn sending(&self, role: Role) -> DirectionKeys<'_> {
         let start = match role {
             Role::Client => 0,
@@ -72,7 +73,7 @@ impl KeyMaterial {
         DirectionKeys { cipher: key_part(&self.0, start), hmac: key_part(&self.0, start + PART) }
     }
 
-    /// What `role` receives with.
+    /// The keys with which `role` receives.
     pub(super) fn receiving(&self, role: Role) -> DirectionKeys<'_> {
         self.sending(role.other())
     }
@@ -94,10 +95,11 @@ fn key_part(bytes: &[u8; KEY_MATERIAL_BYTES], start: usize) -> &[u8; PART] {
     bytes[start..].first_chunk().expect("four parts")
 }
 
-/// RFC 2246, 5: "PRF(secret, label, seed) = P_MD5(S1, label + seed) XOR P_SHA-1(S2, label + seed)"; the label is the first of
-/// `seed`.
+/// RFC 2246, 5: "PRF(secret, label, seed) = P_MD5(S1, label + seed) XOR P_SHA-1(S2, label + seed)"; the label is the
+/// first element of `seed`.
 fn tls1_prf(secret: &[u8], seed: &[&[u8]], out: &mut [u8]) {
-    // "their length is ... the length of the secret ... divided by two"; of an odd one both have the middle byte.
+    // "their length is ... the length of the secret ... divided by two"; both halves of an odd length include the
+    // middle byte.
     let length = secret.len().div_ceil(2);
     out.fill(0);
     let md5 = Hmac::<Md5>::new_from_slice(&secret[..length]).expect("HMAC takes keys of any length");
@@ -116,7 +118,7 @@ fn tls1_prf(secret: &[u8], seed: &[&[u8]], out: &mut [u8]) {
     });
 }
 
-/// An HMAC of at most SHA1's length.
+/// An HMAC of at most the length of SHA1's.
 #[derive(Clone, Copy)]
 struct Block {
     bytes: [u8; 20],
@@ -135,8 +137,8 @@ impl Block {
     }
 }
 
-/// RFC 2246, 5: "P_hash(secret, seed) = HMAC_hash(secret, A(1) + seed) + HMAC_hash(secret, A(2) + seed) + ...", put over `out`
-/// by XOR. `hmac` is of its first argument and the pieces after it.
+/// RFC 2246, 5: "P_hash(secret, seed) = HMAC_hash(secret, A(1) + seed) + HMAC_hash(secret, A(2) + seed) + ...", XORed
+/// into `out`. `hmac` computes the HMAC of its first argument and the pieces after it.
 fn expand(seed: &[&[u8]], out: &mut [u8], hmac: impl Fn(&[u8], &[&[u8]]) -> Block) {
     let mut a = hmac(&[], seed);
     for chunk in out.chunks_mut(a.length) {

@@ -1,5 +1,6 @@
-//! What the two ends say to each other inside of TLS: the key exchange (`key_method`, `peer_info`, `occ`) and the strings after
-//! it (`control`, `push`). Owns parsing and writing; every length is bounded. It decides nothing: see `client` and `server`.
+//! The messages inside TLS: the key exchange (`key_method`, `peer_info`, `occ`) and the strings after it (`control`,
+//! `push`). Owns their parsing and encoding, with a limit for every length. `client` and `server` decide what they
+//! mean.
 
 pub mod compression;
 pub mod control;
@@ -12,11 +13,11 @@ pub mod push;
 #[cfg(test)]
 mod tests;
 
-/// A message that is not taken.
+/// Why a message is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MessageError {
-    /// Longer than anything sensible.
-    #[error("{what} of {bytes} bytes, at most {most} are taken")]
+    /// A part is too long.
+    #[error("{what} of {bytes} bytes, at most {most} are allowed")]
     TooLong {
         /// The part of the message.
         what: &'static str,
@@ -25,19 +26,19 @@ pub enum MessageError {
         /// The limit, bytes.
         most: usize,
     },
-    /// More options than are kept.
+    /// Too many options.
     #[error("more than {most} pushed options")]
     TooMany {
         /// The limit.
         most: usize,
     },
-    /// A key exchange of another kind.
-    #[error("key method {0}, only 2 is known")]
+    /// An unknown method of key exchange.
+    #[error("key method {0}, only 2 is supported")]
     KeyMethod(u8),
-    /// Bytes that are no text.
-    #[error("{0} with bytes that are no text")]
+    /// Bytes that are not valid text.
+    #[error("{0} with bytes that are not text")]
     NotText(&'static str),
-    /// An update of what cannot be updated, by its name: the real client gives the tunnel up, too.
+    /// An update of an option that cannot be updated, by its name: OpenVPN's client ends the tunnel, too.
     #[error("pushed update of `{0}`, which cannot be updated")]
     NotUpdatable(String),
 }

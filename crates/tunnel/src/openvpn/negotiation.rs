@@ -1,5 +1,5 @@
-//! One key state: a reset, TLS inside of reliable packets, the exchange of key methods, and the messages after it. The same
-//! at both ends. Owns no wrap and no session: those outlive a renegotiation.
+//! One key state: a reset, TLS inside reliable packets, the exchange of key methods, and the messages after it; the
+//! same for both ends. The wrapping and the session belong to the caller, because they survive a renegotiation.
 
 use leadline_tls::TlsFailure;
 use zeroize::Zeroize;
@@ -13,30 +13,30 @@ use super::role::Role;
 use super::tls::{TlsLine, TlsMaker};
 use super::wrap::LONGEST_WRAPPED_KEY;
 
-/// TLS bytes in one packet, and those of a wrapped key that goes with them. With the longest wrap, four acknowledgements and
-/// the headers of IPv6 this stays within 1,280 bytes, which every path carries whole.
+/// Maximum TLS bytes in one packet, including a wrapped key. With the longest wrap, four acknowledgements and the
+/// headers of IPv6 a packet has at most 1,280 bytes, which every path transports unfragmented.
 const CHUNK: usize = 1_100;
 const _: () = assert!(CHUNK > LONGEST_WRAPPED_KEY, "a wrapped key leaves room for TLS beside it");
 
-/// What a step forward brought.
+/// A step of a negotiation.
 #[derive(Debug)]
 pub enum Advance {
-    /// The other end's reset came, and ours was acknowledged: TLS begins.
+    /// The other end's reset arrived, and ours was acknowledged: TLS begins.
     Opened,
-    /// TLS's handshake is done.
+    /// The TLS handshake is done.
     Secured,
-    /// The other end's half of the keys.
+    /// The other end's half of the keys arrived.
     Keys(Box<KeyMethod>),
-    /// A message after the keys.
+    /// A message after the keys arrived.
     Message(ControlMessage),
 }
 
-/// Why a negotiation cannot go on.
+/// Why a negotiation failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NegotiationError {
-    /// TLS failed, here or there.
+    /// TLS failed at this or the other end.
     Tls(TlsFailure),
-    /// What came inside of TLS is no message.
+    /// A message inside TLS is invalid.
     Message(String),
 }
 
@@ -50,12 +50,12 @@ enum Stage {
 
 /// A key state.
 pub struct Negotiation {
-    /// The number in the packets' first bytes, 0 to 7.
+    /// The number in the first byte of packets, 0 to 7.
     pub key_id: u8,
     stage: Stage,
     reliable: Reliable,
     maker: TlsMaker,
-    /// From when the other end's reset came until a retired key state has said everything.
+    /// TLS, from the other end's reset until a retired key state has sent everything.
     tls: Option<TlsLine>,
     is_retired: bool,
     plain: Vec<u8>,
@@ -69,7 +69,7 @@ pub struct Negotiation {
 }
 
 impl Negotiation {
-    /// Begin with a reset of this kind. A packet is first sent again after `first_timeout_ns`.
+    /// Begins with a reset of this kind. `first_timeout_ns` is the delay of the first retransmission.
     pub fn new(maker: TlsMaker, key_id: u8, reset: Opcode, first_timeout_ns: u64, now_ns: u64) -> Self {
         let mut reliable = Reliable::with_timeout(first_timeout_ns);
         let fits = reliable.send(now_ns, reset, &[]);
@@ -91,13 +91,14 @@ impl Negotiation {
         }
     }
 
-    /// Take a control packet's content.
+    /// Handles the content of a control packet.
     pub fn receive(&mut self, now_ns: u64, body: &ControlBody<'_>) {
         self.has_received = true;
         self.reliable.acknowledged(now_ns, &body.acks);
         let Some(id) = body.id else { return };
         if self.is_retired {
-            // Acknowledged, so that the other end comes to rest, and not kept: nobody reads it any more.
+            // Acknowledged, so that the other end stops retransmitting, but not stored, because it is not read any
+            // more.
             let _ = self.reliable.received(id, &[]);
             while self.reliable.next_in_order().is_some() {}
             return;
@@ -124,17 +125,17 @@ impl Negotiation {
         begun(&mut self.tls, &self.maker)?.receive(payload, &mut self.plain)
     }
 
-    /// Another key state has taken its place: what was said is still sent, nothing that comes is read.
+    /// Retires the key state after another one has replaced it: pending data is still sent, received data is ignored.
     pub fn retire(&mut self) {
         self.is_retired = true;
         self.plain.zeroize();
         self.plain = Vec::new();
     }
 
-    /// The next thing that what was received has brought.
+    /// Returns the next step.
     ///
     /// # Errors
-    /// Nothing more will come; an alert may still have to be sent.
+    /// The negotiation has failed; an alert may still have to be sent.
     pub fn advance(&mut self) -> Result<Option<Advance>, NegotiationError> {
         match self.stage {
             Stage::Opening if self.peer_reset && self.reset_acknowledged() => {
@@ -158,7 +159,7 @@ impl Negotiation {
                 while let Some((bytes, used)) = next_message(&self.plain).map_err(malformed)? {
                     let message = ControlMessage::parse(bytes);
                     self.take_plain(used);
-                    // What cannot be printed is passed over, as OpenVPN does.
+                    // Unprintable messages are ignored, as in OpenVPN.
                     if let Ok(message) = message {
                         return Ok(Some(Advance::Message(message)));
                     }
@@ -166,25 +167,26 @@ impl Negotiation {
             }
             Stage::Opening | Stage::Handshaking => {}
         }
-        // After all that was whole: what came before a failure counts.
+        // An error is reported after all complete messages before it.
         self.broken.clone().map_or(Ok(None), Err)
     }
 
-    /// Queue plaintext inside of TLS, which has begun once a step forward says so.
+    /// Queues plaintext inside TLS, which must have begun.
     pub fn write(&mut self, plaintext: &[u8]) {
         if let Some(tls) = &mut self.tls {
             tls.write(plaintext);
         }
     }
 
-    /// Queue a message.
+    /// Queues a message.
     pub fn send_message(&mut self, message: &str) {
         let mut bytes = message.as_bytes().to_vec();
         bytes.push(0);
         self.write(&bytes);
     }
 
-    /// The next packet's opcode and content, if one is due; `wrapped_key` is the length of this end's, where it has one.
+    /// Returns the opcode and content of the next packet, if one is due; `wrapped_key` is the length of this end's
+    /// wrapped key, if any.
     pub fn transmit(
         &mut self,
         now_ns: u64,
@@ -195,7 +197,7 @@ impl Negotiation {
         self.queue_tls(now_ns, wrapped_key);
         body.clear();
         if self.reliable.deadline().is_some_and(|due_ns| due_ns <= now_ns) {
-            // Before the other end's session is known nothing of it can be acknowledged.
+            // Nothing can be acknowledged before the other end's session id is known.
             let acks = peer.map_or_else(Acks::default, |_| self.reliable.take_acks(PIGGYBACKED_ACKS));
             let outgoing = self.reliable.next_transmission(now_ns)?;
             let peer = peer.filter(|_| !acks.is_empty());
@@ -210,7 +212,7 @@ impl Negotiation {
         Some(Opcode::Ack)
     }
 
-    /// When a packet has to be sent, ns: 0 where something waits.
+    /// When a packet has to be sent, ns: 0 if output is pending.
     pub fn deadline(&self) -> Option<u64> {
         if self.reliable.acks_due() || self.wants_to_send() {
             return Some(0);
@@ -218,27 +220,27 @@ impl Negotiation {
         self.reliable.deadline()
     }
 
-    /// Packets that were sent again.
+    /// Number of retransmitted packets.
     pub fn retransmits(&self) -> u32 {
         self.reliable.retransmits()
     }
 
-    /// Whether anything has come from the other end.
+    /// Whether any packet of the other end has arrived.
     pub fn has_received(&self) -> bool {
         self.has_received
     }
 
-    /// Whether the other end's half of the keys has come.
+    /// Whether the other end's half of the keys has arrived.
     pub fn is_open(&self) -> bool {
         self.stage == Stage::Open
     }
 
-    /// Whether TLS's handshake is done.
+    /// Whether the TLS handshake is done.
     pub fn is_secured(&self) -> bool {
         matches!(self.stage, Stage::Keys | Stage::Open)
     }
 
-    /// Whether any of the other end's TLS has come.
+    /// Whether any TLS bytes of the other end have arrived.
     pub fn has_tls_data(&self) -> bool {
         self.has_tls_data
     }
@@ -248,7 +250,7 @@ impl Negotiation {
         self.stage != Stage::Opening
     }
 
-    /// Keying material of the handshake (RFC 5705) without a context.
+    /// Exports keying material of the handshake (RFC 5705) without a context.
     ///
     /// # Errors
     /// The handshake is not done.
@@ -259,7 +261,7 @@ impl Negotiation {
         }
     }
 
-    /// Put what TLS has to say into packets, as many as may be under way.
+    /// Puts TLS's output into packets, as many as may be in flight.
     fn queue_tls(&mut self, now_ns: u64, wrapped_key: Option<usize>) {
         while self.wants_to_send() {
             let Some(tls) = &mut self.tls else { break };
@@ -303,7 +305,7 @@ impl Negotiation {
     }
 }
 
-/// TLS's first message takes long to make, so that it is made when the other end is there to get it.
+/// Creates TLS when the other end is known to be present, because its first message is expensive.
 fn begun<'t>(tls: &'t mut Option<TlsLine>, maker: &TlsMaker) -> Result<&'t mut TlsLine, TlsFailure> {
     match tls {
         Some(line) => Ok(line),

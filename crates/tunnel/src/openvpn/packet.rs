@@ -1,31 +1,31 @@
-//! Packets of the control channel: the first byte, session ids, acknowledgements, and what a packet carries once its protection
-//! (`wrap`) is off. Owns these bytes alone: it keeps no state, decides nothing about order or time, and does not read data
-//! packets beyond their first byte.
+//! Packets of the control channel: the first byte, session ids, acknowledgements, and the content after the
+//! protection (`wrap`) is removed. Owns their encoding only: it stores no state, and reads only the first byte of
+//! data packets.
 
-/// Bytes of a packet's kind and session.
+/// Length of a packet's first byte and session id, bytes.
 pub const HEAD_LEN: usize = 1 + SessionId::LEN;
 
-/// A packet's kind: the upper five bits of its first byte. The kinds of OpenVPN 1 (1, 2) are not spoken any more.
+/// A packet's kind: the upper five bits of its first byte. The kinds of OpenVPN 1 (1, 2) are obsolete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Opcode {
-    /// The other key's negotiation begins within the session.
+    /// Begins the negotiation of another key within the session.
     SoftReset = 3,
     /// TLS bytes.
     Control = 4,
-    /// Acknowledgements alone.
+    /// Acknowledgements only.
     Ack = 5,
     /// Data without a peer id.
     DataV1 = 6,
-    /// A client begins.
+    /// Begins a client's session.
     HardResetClientV2 = 7,
-    /// A server's answer to either beginning.
+    /// A server's response to a client's reset.
     HardResetServerV2 = 8,
     /// Data with a peer id.
     DataV2 = 9,
-    /// A client begins and shows its wrapped key (`tls-crypt-v2`).
+    /// Begins a client's session with its wrapped key (`tls-crypt-v2`).
     HardResetClientV3 = 10,
-    /// TLS bytes, and the wrapped key again, for a server that kept nothing of the beginning.
+    /// TLS bytes and the wrapped key, for a server that stored nothing of the reset.
     ControlWkc = 11,
 }
 
@@ -47,7 +47,7 @@ impl Opcode {
         })
     }
 
-    /// Whether it belongs to the data channel.
+    /// Whether the packet belongs to the data channel.
     #[must_use]
     pub fn is_data(self) -> bool {
         matches!(self, Self::DataV1 | Self::DataV2)
@@ -65,43 +65,43 @@ impl Opcode {
 pub struct Header {
     /// The packet's kind.
     pub opcode: Opcode,
-    /// Which of the session's keys it is about, 0 to 7: 0 the first, then 1 to 7 in turn.
+    /// The number of the session's key, 0 to 7: 0 is the first, then 1 to 7 in turn.
     pub key_id: u8,
 }
 
 impl Header {
-    /// The largest key id.
+    /// Maximum key id.
     pub const KEY_ID_MAX: u8 = 7;
 
-    /// What a first byte says; none where its kind is unknown.
+    /// Parses a first byte; `None` if its kind is unknown.
     #[must_use]
     pub fn parse(byte: u8) -> Option<Self> {
         Some(Self { opcode: Opcode::from_number(byte >> 3)?, key_id: byte & Self::KEY_ID_MAX })
     }
 
-    /// The byte.
+    /// The encoded byte.
     #[must_use]
     pub fn byte(self) -> u8 {
         (self.opcode as u8) << 3 | (self.key_id & Self::KEY_ID_MAX)
     }
 }
 
-/// A session's name, chosen at random by the end that sends under it; never all zeros on the wire.
+/// A session id, which the sending end chooses at random; never all zeros on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SessionId(pub [u8; 8]);
 
 impl SessionId {
-    /// Bytes of one.
+    /// Length, bytes.
     pub const LEN: usize = 8;
 
-    /// Whether it names a session: all zeros do not.
+    /// Whether the id is valid, that is, not all zeros.
     #[must_use]
     pub fn is_defined(self) -> bool {
         self.0 != [0; Self::LEN]
     }
 }
 
-/// Acknowledged packet ids, at most as many as a packet can hold.
+/// Acknowledged packet ids, as many as a packet can hold.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Acks {
     ids: [u32; Self::MAX],
@@ -109,10 +109,10 @@ pub struct Acks {
 }
 
 impl Acks {
-    /// The most that one packet holds.
+    /// Maximum number in one packet.
     pub const MAX: usize = 8;
 
-    /// Add an id unless it is there. False where there is no room for it.
+    /// Adds an id unless it is present. Returns false if there is no room.
     pub fn add(&mut self, id: u32) -> bool {
         if self.as_slice().contains(&id) {
             return true;
@@ -123,19 +123,19 @@ impl Acks {
         true
     }
 
-    /// The ids in their order.
+    /// The ids in order.
     #[must_use]
     pub fn as_slice(&self) -> &[u32] {
         &self.ids[..usize::from(self.count)]
     }
 
-    /// Whether there is none.
+    /// Whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// How many there are.
+    /// Their number.
     #[must_use]
     pub fn len(&self) -> usize {
         usize::from(self.count)
@@ -151,7 +151,7 @@ impl PartialEq for Acks {
 impl Eq for Acks {}
 
 impl FromIterator<u32> for Acks {
-    /// The first ids that differ, as many as fit.
+    /// Collects the first distinct ids, as many as fit.
     fn from_iter<I: IntoIterator<Item = u32>>(ids: I) -> Self {
         let mut acks = Self::default();
         for id in ids {
@@ -163,27 +163,27 @@ impl FromIterator<u32> for Acks {
     }
 }
 
-/// What a control packet says, without its protection.
+/// The content of a control packet without its protection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ControlBody<'a> {
-    /// The packets of the receiver that have come.
+    /// Acknowledged packets of the receiver.
     pub acks: Acks,
-    /// The receiver's session, there exactly where `acks` is not empty.
+    /// The receiver's session; present if `acks` is not empty.
     pub peer: Option<SessionId>,
-    /// The packet's own number, counted from 0 for each key; none in a packet of acknowledgements alone.
+    /// The packet's id, counted from 0 for each key; `None` in a packet with acknowledgements only.
     pub id: Option<u32>,
-    /// TLS bytes, or what a reset says beside itself.
+    /// TLS bytes, or the payload of a reset.
     pub payload: &'a [u8],
 }
 
 impl<'a> ControlBody<'a> {
-    /// The most bytes before the payload.
+    /// Maximum number of bytes before the payload.
     pub const LONGEST_HEAD: usize = 1 + 4 * Acks::MAX + SessionId::LEN + 4;
 
-    /// Read what follows a control packet's session id once its protection is off.
+    /// Parses the bytes after a control packet's session id, without protection.
     ///
     /// # Errors
-    /// It is not a control packet, is cut, or acknowledges more than fits.
+    /// It is not a control packet, it is truncated, or it has too many acknowledgements.
     pub fn parse(opcode: Opcode, bytes: &'a [u8]) -> Result<Self, PacketError> {
         if opcode.is_data() {
             return Err(PacketError::NotControl);
@@ -201,7 +201,7 @@ impl<'a> ControlBody<'a> {
         Ok(Self { acks, peer, id, payload: rest })
     }
 
-    /// Append the bytes that `parse` reads.
+    /// Appends the bytes that `parse` reads.
     pub fn write(&self, out: &mut Vec<u8>) {
         debug_assert_eq!(self.peer.is_none(), self.acks.is_empty(), "acknowledgements name their session");
         out.push(self.acks.count);
@@ -218,17 +218,17 @@ impl<'a> ControlBody<'a> {
     }
 }
 
-/// The flag by which a server that kept nothing asks for the wrapped key again, in the first `ControlWkc`.
+/// Flag of a stateless server that requests the wrapped key again, in the first `ControlWkc`.
 pub const RESEND_WRAPPED_KEY: u16 = 1;
 
-/// The type of the flags among what a reset's payload can say, each as type, length and value.
+/// The type of the flags in a reset's payload, whose entries have type, length and value.
 const FLAGS_TYPE: u16 = 1;
 
-/// The flags in the payload of a server's reset, which a server writes for clients that announced early negotiation: 0 where
-/// there is none. What is of an unknown type is passed over.
+/// Parses the flags in the payload of a server's reset. A server sends them to clients that announced early
+/// negotiation; 0 if absent. Entries of unknown types are skipped.
 ///
 /// # Errors
-/// The payload is cut, or its flags are not two bytes.
+/// The payload is truncated, or its flags are not two bytes.
 pub fn early_negotiation_flags(payload: &[u8]) -> Result<u16, PacketError> {
     let (mut rest, mut flags) = (payload, 0);
     while !rest.is_empty() {
@@ -243,29 +243,29 @@ pub fn early_negotiation_flags(payload: &[u8]) -> Result<u16, PacketError> {
     Ok(flags)
 }
 
-/// Append the payload that says `flags`.
+/// Appends the payload with `flags`.
 pub fn write_early_negotiation_flags(flags: u16, out: &mut Vec<u8>) {
     for number in [FLAGS_TYPE, 2, flags] {
         out.extend_from_slice(&number.to_be_bytes());
     }
 }
 
-/// What is wrong with a packet's bytes.
+/// Why a packet is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PacketError {
-    /// The bytes end before the packet does.
-    #[error("the packet is cut short")]
+    /// The packet is truncated.
+    #[error("the packet is truncated")]
     TooShort,
-    /// A kind nobody speaks.
+    /// An unknown kind.
     #[error("no packet has the first byte {0:#04x}")]
     UnknownKind(u8),
-    /// A data packet where one of the control channel belongs.
-    #[error("a data packet where a control packet belongs")]
+    /// A data packet instead of a control packet.
+    #[error("a data packet instead of a control packet")]
     NotControl,
     /// More acknowledgements than a packet can hold.
-    #[error("{0} acknowledgements where 8 are the most")]
+    #[error("{0} acknowledgements, but 8 is the maximum")]
     TooManyAcks(u8),
-    /// Its session id is all zeros.
+    /// The session id is all zeros.
     #[error("the packet names no session")]
     NoSession,
     /// The flags of early negotiation are not two bytes.

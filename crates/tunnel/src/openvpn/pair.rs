@@ -1,4 +1,5 @@
-//! A client and a server of our own kind on a link in virtual time, for the tests: the link drops, reorders and damages as told.
+//! A client and a server of our own on a link in virtual time, for tests: the test defines which packets the link
+//! drops, reorders and damages.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,13 +17,13 @@ use super::tls;
 use super::wrap::WrapKeys;
 use crate::timer::is_due;
 
-/// One way of the link: packets and when they arrive, ns.
+/// One direction of the link: packets with their arrival times, ns.
 #[derive(Default)]
 pub struct OneWayLink {
     packets: VecDeque<(u64, Vec<u8>)>,
 }
 
-/// What a link does to a packet: when it arrives, after it was sent at this time; none drops it.
+/// The link's treatment of a packet that was sent at this time: its arrival time, or `None` to drop it.
 pub type Delivery<'f> = &'f mut dyn FnMut(&mut Vec<u8>) -> Option<u64>;
 
 /// Both ends and the link between them.
@@ -32,7 +33,7 @@ pub struct Pair {
     pub server: Option<Peer>,
     pub events: Vec<Event>,
     pub peer_events: Vec<PeerEvent>,
-    /// Payloads that came out at the client, and at the server.
+    /// Payloads that arrived at the client, and at the server.
     pub at_client: Vec<Vec<u8>>,
     pub at_server: Vec<Vec<u8>>,
     server_config: Arc<ServerConfig>,
@@ -42,7 +43,7 @@ pub struct Pair {
     server_wakes_ns: Option<u64>,
 }
 
-/// Certificates of an authority, a server and a client, with their keys, PEM.
+/// Certificates and keys of an authority, a server and a client, PEM.
 pub struct Pki {
     pub authority: String,
     pub server: (String, String),
@@ -59,7 +60,7 @@ impl Pki {
         }
     }
 
-    /// With certificates that do not say what they are for.
+    /// Creates certificates without usage extensions.
     pub fn without_usages() -> Self {
         let authority = TemporaryAuthority::new().expect("a certificate");
         Self {
@@ -85,7 +86,7 @@ impl Pki {
     }
 }
 
-/// What both ends are told; change what a test is about.
+/// The settings of both ends; a test changes what it needs.
 pub struct Setup {
     pub client: ClientConfig,
     pub server: ServerConfig,
@@ -93,12 +94,12 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// No wrap, AES-256-GCM, everything of 2.6 agreed on.
+    /// No wrap, AES-256-GCM, all features of 2.6.
     pub fn new(pki: &Pki) -> Self {
         Self::with(pki, DataCipher::Aes256Gcm, Protocols::ALL.without(Protocols::DATA_EPOCH))
     }
 
-    /// With this cipher, and these protocols at the server.
+    /// With this cipher, and these features at the server.
     pub fn with(pki: &Pki, cipher: DataCipher, protocols: Protocols) -> Self {
         let (certificate, key) = &pki.server;
         let server = ServerConfig {
@@ -182,7 +183,7 @@ impl OneWayLink {
 }
 
 impl Pair {
-    /// Let time pass until nothing is under way, `until_ns` at the latest.
+    /// Advances the time until nothing is in transit, `until_ns` at the latest.
     pub fn run(&mut self, until_ns: u64, delivery: Delivery<'_>) {
         self.settle(delivery);
         loop {
@@ -204,19 +205,19 @@ impl Pair {
         self.now_ns = self.now_ns.max(until_ns);
     }
 
-    /// A perfect link of 1 ms each way, for a virtual second.
+    /// Runs a perfect link with a delay of 1 ms for a virtual second.
     pub fn run_a_second(&mut self) {
         self.run(self.now_ns + 1_000_000_000, &mut |_| Some(1_000_000));
     }
 
-    /// Send a payload from the client.
+    /// Sends a payload from the client.
     pub fn send_up(&mut self, payload: &[u8], delivery: Delivery<'_>) {
         let mut out = Vec::new();
         self.client.send(self.now_ns, payload, &mut out).expect("the tunnel is up");
         self.up.carry(self.now_ns, &out, delivery);
     }
 
-    /// Send a payload from the server.
+    /// Sends a payload from the server.
     pub fn send_down(&mut self, payload: &[u8], delivery: Delivery<'_>) {
         let mut out = Vec::new();
         self.server.as_mut().expect("a server").send(payload, &mut out).expect("the tunnel is up");

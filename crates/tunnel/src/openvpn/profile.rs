@@ -1,6 +1,7 @@
-//! A client's profile, an `.ovpn` file with every file that it refers to in an inline block: read into what the fleet's machine
-//! needs. Owns which options are obeyed. One that cannot be obeyed is refused with its line, and one that means nothing to clients
-//! without a host of their own is listed. It reads no file, and no error of its tells a key or a password.
+//! A client's profile: an `.ovpn` file with every referenced file in an inline block, parsed into the machine's
+//! settings. Owns which options are supported. An option that cannot be supported is refused with its line; one
+//! without effect on clients without a host of their own is listed as ignored. Reads no file, and no error contains a
+//! key or a password.
 
 use self::lines::directives;
 use self::parser::Parser;
@@ -19,10 +20,10 @@ mod suites;
 #[cfg(test)]
 mod tests;
 
-/// Read a profile.
+/// Parses a profile.
 ///
 /// # Errors
-/// The first option that cannot be obeyed, or what is missing.
+/// The first unsupported option, or what is missing.
 pub fn parse(text: &str) -> Result<Profile, ProfileError> {
     let mut parser = Parser::default();
     for directive in directives(text, 1)? {

@@ -1,9 +1,9 @@
 //! Random bytes for session ids and secrets.
 
-/// Bytes that nobody can guess.
+/// Returns unpredictable bytes.
 ///
 /// # Panics
-/// Where the operating system has no randomness to give, and nothing could be secret.
+/// If the operating system provides no randomness, because no secret would be safe.
 pub fn bytes<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
     aws_lc_rs::rand::fill(&mut bytes).expect("the system has random bytes");

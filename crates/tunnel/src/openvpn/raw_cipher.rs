@@ -1,5 +1,5 @@
-//! Ciphers and HMACs by themselves, without packets: what a tunnel's protocol is compared with. Owns keys of its own and proves
-//! nothing; nothing that it makes is meant to be read. 3DES is a portable implementation: no CPU has instructions for it.
+//! Ciphers and HMACs without packets, as a baseline for the cost of a tunnel's protocol. Owns its own keys; its
+//! output is never decrypted. 3DES is a portable implementation, because no CPU has instructions for it.
 
 use aws_lc_rs::aead::{self, Aad, LessSafeKey, Nonce, UnboundKey, NONCE_LEN};
 use aws_lc_rs::cipher::{EncryptingKey, EncryptionContext, UnboundCipherKey, AES_128, AES_192, AES_256};
@@ -11,7 +11,7 @@ use des::TdesEde3;
 use super::data::{DataCipher, DataError};
 use super::digest::Digest;
 
-/// Something that goes over a payload once.
+/// A cipher or an HMAC over a payload.
 pub struct RawCipher(Kind);
 
 enum Kind {
@@ -25,7 +25,7 @@ enum Kind {
 pub const TRIPLE_DES: &str = "DES-EDE3-CBC";
 
 impl RawCipher {
-    /// A cipher of the data channel.
+    /// Creates a cipher of the data channel.
     ///
     /// # Errors
     /// The library refused the key.
@@ -45,20 +45,20 @@ impl RawCipher {
         Ok(Self(Kind::Aead { key: Box::new(LessSafeKey::new(key)), packets: 0 }))
     }
 
-    /// 3DES with three keys, CBC.
+    /// Creates 3DES with three keys, CBC.
     #[must_use]
     pub fn triple_des() -> Self {
         let key: [u8; 24] = std::array::from_fn(|index| (index * 7 + 1) as u8);
         Self(Kind::TripleDesCbc(Box::new(cbc::Encryptor::new(&Array(key), &Array([0; 8])))))
     }
 
-    /// An HMAC.
+    /// Creates an HMAC.
     #[must_use]
     pub fn hmac(digest: Digest) -> Self {
         Self(Kind::Hmac { key: Box::new(digest.key(&[0x5A; Digest::LONGEST])), length: digest.len() })
     }
 
-    /// Bytes that it needs for a payload: CBC takes whole blocks.
+    /// Buffer size for a payload, bytes: CBC needs whole blocks.
     #[must_use]
     pub fn needs(&self, payload: usize) -> usize {
         match self.0 {
@@ -68,10 +68,10 @@ impl RawCipher {
         }
     }
 
-    /// Go over `payload`, as long as `needs` says: a cipher encrypts it in place, an HMAC reads it.
+    /// Processes `payload`, whose length is that of `needs`: a cipher encrypts it in place, an HMAC reads it.
     ///
     /// # Errors
-    /// The library refused, or `payload` is not of whole blocks.
+    /// The library returned an error, or `payload` is not a multiple of the block size.
     pub fn run(&mut self, payload: &mut [u8]) -> Result<(), DataError> {
         match &mut self.0 {
             Kind::Aead { key, packets } => {

@@ -1,21 +1,21 @@
-//! The control channel's own reliability, for one key: packets are numbered from 0, sent again until they are acknowledged, and
-//! handed on in order. Owns payloads and times alone: it writes no packet, and refuses what is outside its windows, so that no
-//! peer makes it keep more than 12 payloads. Nothing is kept while nothing is under way.
+//! The reliability layer of the control channel for one key: packets are numbered from 0, retransmitted until they
+//! are acknowledged, and delivered in order. Owns payloads and times; encodes no packet. Refuses packets outside its
+//! windows, so a peer can make it store at most 12 payloads. Stores nothing while nothing is in flight.
 
 use super::packet::{Acks, Opcode};
 
-/// The most packets under way, from the oldest that is not acknowledged.
+/// Maximum number of packets in flight, counted from the oldest unacknowledged one.
 pub const SEND_WINDOW: u32 = 6;
-/// How far packets may come ahead of the next one in order.
+/// Maximum distance of a received packet from the next one in order.
 pub const RECEIVE_WINDOW: u32 = 12;
-/// The longest payload that is taken: OpenVPN's own buffers for the control channel hold no more.
+/// Maximum length of a payload: the size of OpenVPN's buffers for the control channel.
 pub const LONGEST_PAYLOAD: usize = 2048;
-/// How many acknowledgements a packet with a payload carries at most; one of acknowledgements alone carries `Acks::MAX`.
+/// Maximum number of acknowledgements in a packet with a payload; a packet without one has up to `Acks::MAX`.
 pub const PIGGYBACKED_ACKS: usize = 4;
-/// After how long a packet is sent again, if nothing else is said; each time after twice as long.
+/// Default delay of the first retransmission, ns; it doubles each time.
 pub const FIRST_TIMEOUT_NS: u64 = 2_000_000_000;
 
-/// How many acknowledgements of later packets say that one was lost.
+/// Number of acknowledgements of later packets that indicate a loss.
 const LATER_ACKS: u8 = 3;
 
 /// The packets of one key in both directions.
@@ -24,10 +24,10 @@ pub struct Reliable {
     first_timeout_ns: u64,
     retransmits: u32,
     next_send: u32,
-    /// Under way, oldest first.
+    /// Packets in flight, oldest first.
     sent: Vec<Sent>,
     next_receive: u32,
-    /// Came ahead of their turn or wait to be taken, lowest id first.
+    /// Packets that arrived early or wait to be read, lowest id first.
     waiting: Vec<Waiting>,
     due: Acks,
     recent: Acks,
@@ -50,28 +50,28 @@ struct Waiting {
     payload: Vec<u8>,
 }
 
-/// A packet that is to be sent now.
+/// A packet to send now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outgoing<'a> {
     /// Its kind.
     pub opcode: Opcode,
-    /// Its number.
+    /// Packet id.
     pub id: u32,
-    /// What it carries.
+    /// Payload.
     pub payload: &'a [u8],
 }
 
-/// What became of a packet that came.
+/// The result of receiving a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Accepted {
-    /// Kept until its turn.
+    /// Stored until it is next in order.
     New,
-    /// It had come before. It is acknowledged again, for its acknowledgement may have been lost.
+    /// Received before. It is acknowledged again, because its acknowledgement may have been lost.
     Repeated,
-    /// Too far ahead; it has to come again.
+    /// Too far ahead; the peer has to retransmit it.
     OutsideWindow,
-    /// Longer than any peer sends.
+    /// Longer than any valid payload.
     TooLong,
 }
 
@@ -82,13 +82,13 @@ impl Default for Reliable {
 }
 
 impl Reliable {
-    /// Nothing sent, nothing received.
+    /// Creates an empty state.
     #[must_use]
     pub fn new() -> Self {
         Self::with_timeout(FIRST_TIMEOUT_NS)
     }
 
-    /// The same, with another time (ns, at least 1) after which a packet is first sent again.
+    /// Creates an empty state with another delay of the first retransmission (ns, at least 1).
     #[must_use]
     pub fn with_timeout(first_timeout_ns: u64) -> Self {
         Self {
@@ -103,13 +103,14 @@ impl Reliable {
         }
     }
 
-    /// Whether there is room for one more packet under way.
+    /// Whether one more packet may be in flight.
     #[must_use]
     pub fn can_send(&self) -> bool {
         self.sent.first().is_none_or(|oldest| self.next_send.wrapping_sub(oldest.id) < SEND_WINDOW)
     }
 
-    /// Send a packet: a copy is kept until it is acknowledged. False, and nothing done, where `can_send` is false.
+    /// Sends a packet; a copy is stored until it is acknowledged. Returns false, without an effect, if `can_send` is
+    /// false.
     #[must_use]
     pub fn send(&mut self, now_ns: u64, opcode: Opcode, payload: &[u8]) -> bool {
         if !self.can_send() {
@@ -128,7 +129,7 @@ impl Reliable {
         true
     }
 
-    /// The lowest packet whose time has come, for the first time or again.
+    /// The lowest packet that is due for its first or a further transmission.
     pub fn next_transmission(&mut self, now_ns: u64) -> Option<Outgoing<'_>> {
         let packet = self.sent.iter_mut().find(|packet| packet.due_ns <= now_ns)?;
         packet.due_ns = now_ns.saturating_add(packet.timeout_ns);
@@ -139,10 +140,10 @@ impl Reliable {
         Some(Outgoing { opcode: packet.opcode, id: packet.id, payload: &packet.payload })
     }
 
-    /// The peer has these packets. One that was sent before three acknowledged ones is due at once.
+    /// Handles acknowledgements. A packet that was sent before three acknowledged ones is due immediately.
     pub fn acknowledged(&mut self, now_ns: u64, acks: &Acks) {
         for &acknowledged in acks.as_slice() {
-            // What was never sent says nothing about what was.
+            // An acknowledgement of an unsent packet indicates nothing about sent ones.
             if !comes_before(acknowledged, self.next_send) {
                 continue;
             }
@@ -161,25 +162,25 @@ impl Reliable {
         }
     }
 
-    /// Whether the peer has all that was sent.
+    /// Whether all sent packets are acknowledged.
     #[must_use]
     pub fn all_acknowledged(&self) -> bool {
         self.sent.is_empty()
     }
 
-    /// When the next packet has to be sent; none while nothing is under way.
+    /// When the next packet has to be sent; `None` while nothing is in flight.
     #[must_use]
     pub fn deadline(&self) -> Option<u64> {
         self.sent.iter().map(|packet| packet.due_ns).min()
     }
 
-    /// How many packets were sent again.
+    /// Number of retransmitted packets.
     #[must_use]
     pub fn retransmits(&self) -> u32 {
         self.retransmits
     }
 
-    /// A packet came: it is kept, copied, until its turn, and acknowledged with the next packet.
+    /// Handles a packet: a copy is stored until it is next in order, and acknowledged with the next packet.
     pub fn received(&mut self, id: u32, payload: &[u8]) -> Accepted {
         if payload.len() > LONGEST_PAYLOAD {
             return Accepted::TooLong;
@@ -188,7 +189,7 @@ impl Reliable {
         if !known && id.wrapping_sub(self.next_receive) >= RECEIVE_WINDOW {
             return Accepted::OutsideWindow;
         }
-        // Where eight wait already, the peer sends it again and it is acknowledged then.
+        // If eight acknowledgements are pending already, the peer retransmits the packet and it is acknowledged then.
         self.due.add(id);
         let place = self.waiting.partition_point(|packet| comes_before(packet.id, id));
         if known || self.waiting.get(place).is_some_and(|packet| packet.id == id) {
@@ -198,7 +199,7 @@ impl Reliable {
         Accepted::New
     }
 
-    /// The payload whose turn it is, if it has come.
+    /// The next payload in order, if it has arrived.
     pub fn next_in_order(&mut self) -> Option<Vec<u8>> {
         if self.waiting.first()?.id != self.next_receive {
             return None;
@@ -211,14 +212,14 @@ impl Reliable {
         Some(payload)
     }
 
-    /// Whether something came that is not acknowledged.
+    /// Whether acknowledgements are pending.
     #[must_use]
     pub fn acks_due(&self) -> bool {
         !self.due.is_empty()
     }
 
-    /// At most `most` acknowledgements for a packet that goes out now: those due first, then the latest ones again, since
-    /// packets with acknowledgements get lost too.
+    /// Takes at most `most` acknowledgements for an outgoing packet: pending ones first, then the latest ones again,
+    /// because packets with acknowledgements may be lost.
     pub fn take_acks(&mut self, most: usize) -> Acks {
         let due = self.due.as_slice();
         let (now, later) = due.split_at(due.len().min(most));
@@ -229,7 +230,7 @@ impl Reliable {
     }
 }
 
-/// Whether `id` is before `other`, in numbers that wrap.
+/// Whether `id` is before `other`, in numbers that wrap around.
 fn comes_before(id: u32, other: u32) -> bool {
     id.wrapping_sub(other) > u32::MAX / 2
 }

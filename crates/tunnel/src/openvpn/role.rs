@@ -1,11 +1,11 @@
-//! Which end of a tunnel a key or a message belongs to.
+//! The end of a tunnel to which a key or a message belongs.
 
 /// One end of a tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// The end that asks for the tunnel.
+    /// The end that begins the session.
     Client,
-    /// The end that is asked.
+    /// The end that responds.
     Server,
 }
 

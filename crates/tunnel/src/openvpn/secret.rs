@@ -1,5 +1,5 @@
-//! A text that nobody else may read: it is wiped when dropped and Debug hides it. It does not lock its memory: what the kernel
-//! swaps out is the host's to protect.
+//! A secret text: it is wiped when dropped, and Debug hides it. Its memory is not locked: the host has to protect its
+//! swap space.
 
 use std::fmt;
 
@@ -10,13 +10,13 @@ use zeroize::Zeroizing;
 pub struct Secret(Zeroizing<String>);
 
 impl Secret {
-    /// Keep a text secret from now on.
+    /// Wraps a secret text.
     #[must_use]
     pub fn new(text: String) -> Self {
         Self(Zeroizing::new(text))
     }
 
-    /// The text, for the one place that has to send it.
+    /// The text, for the code that has to send it.
     #[must_use]
     pub fn expose(&self) -> &str {
         &self.0
@@ -30,7 +30,7 @@ impl From<&str> for Secret {
 }
 
 impl fmt::Debug for Secret {
-    /// Tells that there is one, not even how long it is.
+    /// Prints neither the text nor its length.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("Secret(..)")
     }

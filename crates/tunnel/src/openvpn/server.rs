@@ -1,5 +1,5 @@
-//! The other end of our own kind, for tests and for measuring the protocol alone: one session of a server. Owns what a
-//! server decides (the cipher, who may come in, what is pushed); refuses to manage a pool: the caller says what a client gets.
+//! A server of our own, for tests and for measuring the protocol alone: one session of it. Owns a server's decisions
+//! (cipher, authentication, pushed options). Manages no address pool: the caller provides each client's options.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -19,67 +19,67 @@ use super::session::{Derivation, KeyStateMatch, Session, Shares, Times};
 use super::tls::TlsMaker;
 use super::wrap::WrapKeys;
 
-/// What all sessions of a server share.
+/// Settings that all sessions of a server share.
 pub struct ServerConfig {
     /// TLS; see `tls::server_config`.
     pub tls: Arc<rustls::ServerConfig>,
-    /// How control packets are wrapped.
+    /// Wrapping of control packets.
     pub wrap: WrapKeys,
-    /// Data ciphers, the best first.
+    /// Data ciphers, the preferred first.
     pub ciphers: Vec<DataCipher>,
-    /// The digest of CBC ciphers, if they have one.
+    /// The digest of CBC ciphers, if any.
     pub digest: Option<Digest>,
-    /// What is before a payload.
+    /// Framing of payloads.
     pub framing: Framing,
-    /// Options that every client is pushed, without those that are made up for each.
+    /// Options that every client receives; each client's own options are added.
     pub push: Vec<String>,
-    /// What it agrees to where a client offers it.
+    /// Protocol features that the server accepts if a client offers them.
     pub protocols: Protocols,
-    /// Users who may come in, with their passwords; anybody where empty.
+    /// Users with their passwords; if empty, every user is accepted.
     pub users: Vec<(String, String)>,
     /// Unix time at `now_ns` 0, s.
     pub unix_base_s: u64,
 }
 
-/// What has happened to a session.
+/// An event of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PeerEvent {
-    /// The client has its options; data goes both ways.
+    /// The client has its options; data can be sent in both directions.
     Up,
     /// New keys are in use.
     Renegotiated,
-    /// The client has left.
+    /// The client has disconnected.
     Left,
-    /// It is over; the reason's name.
+    /// The session is over; the name of the reason.
     Failed(&'static str),
 }
 
-/// What the caller does next.
+/// The caller's next action.
 #[derive(Debug, PartialEq, Eq)]
 pub enum PeerOutput {
-    /// Send what is in the buffer: one packet.
+    /// Send the packet in the buffer.
     Send,
-    /// Something has happened.
+    /// An event.
     Event(PeerEvent),
-    /// Nothing until a packet comes, or this time, ns.
+    /// Wait for a packet, or until this time, ns.
     Wait(Option<u64>),
 }
 
-/// One client as the server sees it.
+/// The server's session with one client.
 pub struct Peer {
     config: Arc<ServerConfig>,
-    /// Options for this client alone: its addresses, its number.
+    /// Options for this client only: addresses, peer id.
     client_options: Vec<String>,
     peer_id: u32,
     session: Session,
     events: VecDeque<PeerEvent>,
     shares: Option<Box<Shares>>,
     agreed: Option<Agreed>,
-    /// Who may come in with this session's next keys, where it is not who the configuration says.
+    /// The users for this session's next keys, if they differ from the configuration's.
     users: Option<Vec<(String, String)>>,
-    /// The options string, and no cipher is pushed: a server that negotiates none.
+    /// The options string of a server that negotiates no cipher and pushes none.
     fixed_options: Option<String>,
-    /// Requests for options are not answered.
+    /// Whether requests for options are ignored.
     is_held: bool,
     is_up: bool,
     is_over: bool,
@@ -93,8 +93,8 @@ struct Agreed {
 }
 
 impl Peer {
-    /// Take a client's first packet, a reset. None where it is no such thing, or its wrap is wrong. `client_options` is pushed to this
-    /// client besides what all get.
+    /// Accepts a client's first packet, a reset; `None` if it is not one, or its wrap is wrong. `client_options` are
+    /// pushed to this client besides the common ones.
     pub fn accept(
         config: &Arc<ServerConfig>,
         client_options: Vec<String>,
@@ -126,8 +126,8 @@ impl Peer {
         })
     }
 
-    /// Take a reset of a client that begins a session of its own beside its old keys, which go on meanwhile. Whatever else it is
-    /// is passed over. Unlike OpenVPN it does so before the new session has proved itself.
+    /// Accepts a reset with which a client begins a second session while its old keys remain in use. Ignores other
+    /// packets. Unlike OpenVPN, accepts it before the new session has authenticated.
     pub fn begin_fallback(&mut self, now_ns: u64, packet: &mut [u8]) {
         let Some(mut next) = Self::accept(&self.config, self.client_options.clone(), self.peer_id, now_ns, packet)
         else {
@@ -139,7 +139,7 @@ impl Peer {
         (self.is_up, self.is_over) = (false, false);
     }
 
-    /// Take one packet from the client.
+    /// Handles one packet from the client.
     pub fn handle<'p>(&'p mut self, now_ns: u64, packet: &'p mut [u8]) -> Received<'p> {
         let Some(header) = packet.first().and_then(|byte| Header::parse(*byte)) else { return Received::Nothing };
         if matches!(header.opcode, Opcode::DataV1 | Opcode::DataV2) {
@@ -183,7 +183,7 @@ impl Peer {
         }
     }
 
-    /// As `Client::poll`.
+    /// Like `Client::poll`.
     pub fn poll(&mut self, now_ns: u64, out: &mut Vec<u8>) -> PeerOutput {
         out.clear();
         if self.session.transmit(now_ns, out) {
@@ -195,42 +195,42 @@ impl Peer {
         }
     }
 
-    /// As `Client::send`.
+    /// Like `Client::send`.
     ///
     /// # Errors
-    /// Before the client has its keys, or after they are used up.
+    /// The client has no keys yet, or they are used up.
     pub fn send(&mut self, payload: &[u8], out: &mut Vec<u8>) -> Result<(), NotUp> {
         self.session.sender().ok_or(NotUp)?.seal(payload, out).map_err(|_| NotUp)
     }
 
-    /// Negotiate new keys, where nothing is being negotiated.
+    /// Negotiates new keys, if no negotiation is in progress.
     pub fn renegotiate(&mut self, now_ns: u64) {
         if !self.is_over {
             self.session.renegotiate(now_ns);
         }
     }
 
-    /// Send a message, word for word.
+    /// Sends this message unchanged.
     pub fn send_message(&mut self, message: &str) {
         self.session.current().send_message(message);
     }
 
-    /// Let in whoever shows one of these users and passwords, from the next keys on.
+    /// Accepts these users and passwords from the next keys on.
     pub fn admit(&mut self, users: Vec<(String, String)>) {
         self.users = Some(users);
     }
 
-    /// Be a server that negotiates no cipher: it pushes none, and its options string is this one.
+    /// Acts as a server that negotiates no cipher: it pushes none, and has this options string.
     pub fn fix_options(&mut self, options: &str) {
         self.fixed_options = Some(options.to_owned());
     }
 
-    /// Answer no request for options.
+    /// Ignores requests for options.
     pub fn hold(&mut self) {
         self.is_held = true;
     }
 
-    /// What has come and gone.
+    /// The counters.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
@@ -298,7 +298,7 @@ impl Peer {
             || users.iter().any(|(user, password)| client_options == Some((user.as_str(), password.as_str())))
     }
 
-    /// The first of the server's ciphers that the client has too.
+    /// The first of the server's ciphers that the client offers.
     fn choose(&self, info: &str) -> Option<DataCipher> {
         let offered: Vec<_> = peer_info::ciphers(info).filter_map(DataCipher::from_name).collect();
         self.config.ciphers.iter().copied().find(|cipher| offered.contains(cipher))

@@ -1,5 +1,5 @@
-//! A session: two session ids, how its control packets are wrapped, the key state in use and the one before it, and the
-//! data channels of both. The same at both ends; `client` and `server` decide what is said.
+//! A session: two session ids, the wrapping of its control packets, the current and the previous key state, and the
+//! data channels of both. The same for both ends; `client` and `server` decide which messages are sent.
 
 use super::data::{DataChannel, DataError, DataOptions};
 use super::keys::{from_exported, from_prf, KeyMaterial, Randoms, EXPORT_LABEL};
@@ -12,48 +12,48 @@ use super::wrap::{Wrap, WrapKeys, DYNAMIC_LABEL};
 use leadline_tls::TlsFailure;
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
-/// How long the keys before the newest are still good, ns (`tran-window`).
+/// Validity of the previous keys, ns (`tran-window`).
 pub const TRANSITION_NS: u64 = 3_600_000_000_000;
 
-/// What a control packet was about.
+/// The key state of a control packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyStateMatch {
-    /// The key state in use, which may have come a step further.
+    /// The current key state, which may have advanced.
     Current,
-    /// The one before it.
+    /// The previous key state.
     Previous,
     /// A key state that the other end has just begun; it is the current one now.
     Renewed,
-    /// Nothing that belongs to this session: another's, a repeated packet, a forgery, noise.
+    /// None: another session's packet, a duplicate, a forgery, or an invalid packet.
     Foreign,
 }
 
-/// Both ends' shares of the keys, for the derivation without an exporter. They are wiped.
+/// Both ends' shares of the keys, for the derivation without an exporter; wiped when dropped.
 #[derive(Zeroize, ZeroizeOnDrop)]
 pub struct Shares {
     /// The client's secret.
     pub pre_master: [u8; 48],
     /// The client's random values.
     pub client: Randoms,
-    /// The server's.
+    /// The server's random values.
     pub server: Randoms,
 }
 
-/// How data keys are derived.
+/// The derivation of data keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Derivation {
-    /// From TLS (RFC 5705).
+    /// From TLS's exporter (RFC 5705).
     Exported,
     /// From the key methods, with the pseudo-random function of TLS 1.0.
     Prf,
 }
 
-/// A session's relation to time.
+/// A session's time parameters.
 #[derive(Clone, Copy, Debug)]
 pub struct Times {
     /// Unix time at `now_ns` 0, s.
     pub unix_base_s: u64,
-    /// When a control packet is sent for the second time, ns.
+    /// Delay of a control packet's first retransmission, ns.
     pub first_timeout_ns: u64,
 }
 
@@ -63,16 +63,16 @@ pub struct Session {
     own: SessionId,
     peer: Option<SessionId>,
     wrap: Wrap,
-    /// For all key states after the first, where it was agreed on.
+    /// The wrap of all key states after the first, if it was negotiated.
     dynamic: Option<Wrap>,
     times: Times,
     tls: TlsMaker,
     current: Negotiation,
     previous: Option<Negotiation>,
-    /// The newest last; at most two.
+    /// Data channels, the newest last; at most two.
     data: Vec<Keyed>,
     body: Vec<u8>,
-    /// Of all key states.
+    /// Retransmissions of all key states.
     retransmits: u32,
 }
 
@@ -83,7 +83,7 @@ struct Keyed {
 }
 
 impl Session {
-    /// Begin with a reset.
+    /// Begins with a reset.
     pub fn new(tls: TlsMaker, wrap: &WrapKeys, reset: Opcode, times: Times, now_ns: u64) -> Self {
         let current = Negotiation::new(tls.clone(), 0, reset, times.first_timeout_ns, now_ns);
         Self {
@@ -102,17 +102,17 @@ impl Session {
         }
     }
 
-    /// The key state in use.
+    /// The current key state.
     pub fn current(&mut self) -> &mut Negotiation {
         &mut self.current
     }
 
-    /// The key state in use, to look at.
+    /// The current key state, read-only.
     pub fn negotiation(&self) -> &Negotiation {
         &self.current
     }
 
-    /// Take a control packet.
+    /// Handles a control packet.
     pub fn receive(&mut self, now_ns: u64, packet: &mut [u8]) -> KeyStateMatch {
         self.receive_checked(now_ns, packet).unwrap_or(KeyStateMatch::Foreign)
     }
@@ -131,7 +131,7 @@ impl Session {
         match self.peer {
             Some(peer) if peer != opened.session => return None,
             Some(_) => {}
-            // Only the answer to our reset tells who the other end is.
+            // Only the response to our reset identifies the other end.
             None if is_reset(header.opcode) => self.peer = Some(opened.session),
             None => return None,
         }
@@ -152,7 +152,7 @@ impl Session {
         None
     }
 
-    /// Begin a new key state, where the current one is done; says whether it is.
+    /// Begins a new key state if the current one is done; returns whether it did.
     pub fn renegotiate(&mut self, now_ns: u64) -> bool {
         let is_open = self.current.is_open();
         if is_open {
@@ -169,13 +169,13 @@ impl Session {
         self.previous = Some(previous);
     }
 
-    /// Go on with the data of a session that this one takes the place of.
+    /// Takes over the data channels of the session that this one replaces.
     pub fn succeed(&mut self, before: Self) {
         self.data = before.data;
         self.retransmits += before.retransmits;
     }
 
-    /// Append the next control packet that is due, if there is one.
+    /// Appends the next control packet that is due, if any.
     pub fn transmit(&mut self, now_ns: u64, out: &mut Vec<u8>) -> bool {
         let wrapped_key = self.wrap.keys().wrapped_key_bytes();
         let states = [self.previous.as_mut(), Some(&mut self.current)];
@@ -189,7 +189,7 @@ impl Session {
                 _ => &mut self.wrap,
             };
             let unix_s = self.times.unix_base_s + now_ns / 1_000_000_000;
-            // Packets count their seconds in 32 bits.
+            // The wire format has 32 bits for seconds.
             wrap.seal(header, self.own, &self.body, unix_s as u32, out);
             return true;
         }
@@ -197,13 +197,13 @@ impl Session {
         false
     }
 
-    /// When a packet has to be sent, ns: 0 where something waits.
+    /// When a packet has to be sent, ns: 0 if output is pending.
     pub fn deadline(&self) -> Option<u64> {
         let previous = self.previous.as_ref().and_then(Negotiation::deadline);
         [self.current.deadline(), previous].into_iter().flatten().min()
     }
 
-    /// Wrap the control packets of all later key states with keys from this one's TLS.
+    /// Wraps the control packets of all later key states with keys from this one's TLS.
     ///
     /// # Errors
     /// The handshake is not done.
@@ -213,7 +213,7 @@ impl Session {
         Ok(())
     }
 
-    /// Use the current key state's data keys from now on.
+    /// Starts to use the current key state's data keys.
     ///
     /// # Errors
     /// The handshake is not done, or the options do not fit together.
@@ -248,12 +248,12 @@ impl Session {
         }
     }
 
-    /// The data channel that sends.
+    /// The data channel for sending.
     pub fn sender(&mut self) -> Option<&mut DataChannel> {
         self.data.last_mut().map(|keyed| &mut keyed.channel)
     }
 
-    /// When the newest data keys came into use, ns.
+    /// When the newest data keys were installed, ns.
     pub fn keys_since_ns(&self) -> Option<u64> {
         self.data.last().map(|keyed| keyed.since_ns)
     }
@@ -270,12 +270,12 @@ impl Session {
             .map(|keyed| &mut keyed.channel)
     }
 
-    /// The number of the newest data keys.
+    /// The id of the newest data keys.
     pub fn newest_key_id(&self) -> Option<u8> {
         self.data.last().map(|keyed| keyed.key_id)
     }
 
-    /// Forget the keys before the newest, once nobody uses them any more.
+    /// Drops the previous keys after their validity.
     pub fn expire(&mut self, now_ns: u64) {
         let is_over = self.keys_since_ns().is_some_and(|since_ns| now_ns >= since_ns.saturating_add(TRANSITION_NS));
         if is_over && self.data.len() > 1 {
@@ -284,13 +284,13 @@ impl Session {
         }
     }
 
-    /// Control packets that were sent again.
+    /// Number of retransmitted control packets.
     pub fn retransmits(&self) -> u32 {
         self.retransmits
     }
 }
 
-/// Key states are numbered 0, 1 ... 7, 1 ...: 0 is a session's first.
+/// The next key id: 0, 1 ... 7, 1 ...; 0 is a session's first.
 fn next_key_id(key_id: u8) -> u8 {
     key_id % 7 + 1
 }

@@ -1,4 +1,4 @@
-//! The client machine against the server machine, in virtual time.
+//! Tests of the client machine against the server machine, in virtual time.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ mod wrapped_key;
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// Everything of 2.6, the newest that Debian has.
+/// All features of 2.6, Debian's newest version.
 fn of_2_6() -> Protocols {
     Protocols::ALL.without(Protocols::DATA_EPOCH)
 }
@@ -96,7 +96,7 @@ fn every_server_version_negotiates_with_the_client() {
     }
 }
 
-/// A generator of numbers that is the same each time (SplitMix64).
+/// A random link that is the same each time (SplitMix64).
 struct RandomLink(u64);
 
 impl RandomLink {
@@ -112,7 +112,7 @@ impl RandomLink {
         self.next() % n == 0
     }
 
-    /// 1/16 dropped, 1/32 damaged, 1/8 so late that others overtake it.
+    /// 1/16 dropped, 1/32 damaged, 1/8 so late that later packets overtake it.
     fn delivery(&mut self, packet: &mut [u8]) -> Option<u64> {
         if self.one_in(16) {
             return None;
@@ -160,13 +160,13 @@ fn lossy_link_delivers_every_payload_once() {
             assert_eq!(distinct.len(), came.len(), "seed {seed}: a packet came out twice at the {role}");
             let numbers: Vec<u32> =
                 came.iter().map(|p| u32::from_be_bytes(p[..].try_into().expect("as sent"))).collect();
-            assert!(numbers.iter().all(|number| (1..=sent).contains(number)), "seed {seed}: nobody sent that");
-            // 1/16 dropped and 1/32 damaged leave 90.8 %; what is late by more than the replay window is rare.
+            assert!(numbers.iter().all(|number| (1..=sent).contains(number)), "seed {seed}: the number was never sent");
+            // 1/16 dropped and 1/32 damaged leave 90.8 %; packets that are later than the replay window are rare.
             assert!(came.len() > sent as usize * 8 / 10, "seed {seed}: {} of {sent} at the {role}", came.len());
         }
         pair.at_client.clear();
         pair.at_server.clear();
-        assert_carries(&mut pair, "after the bad times");
+        assert_carries(&mut pair, "after the faults");
     }
 }
 
@@ -200,7 +200,7 @@ fn silence_is_named_by_the_handshake_step_it_ends() {
     let mut unanswered = Setup::new(&pki).pair();
     unanswered.run(61 * SECOND_NS, &mut |_| None);
     assert_eq!(failed(&unanswered), "reset_unanswered");
-    // 2 + 4 + 8 + 16 s after the first one there are four more within the hand window.
+    // After the first reset and 2 + 4 + 8 + 16 s, four more fit in the hand window.
     assert_eq!(unanswered.client.retransmits(), 4);
 
     let mut answered = Setup::new(&pki).pair();
@@ -247,12 +247,12 @@ fn certificate_of_another_authority_fails_both_ends() {
 #[test]
 fn client_sends_push_request_to_a_server_that_waits_for_it() {
     let mut setup = Setup::new(&Pki::new());
-    // Nothing of what the client can do is known to such a server: keys come from the key methods.
+    // Such a server ignores the client's features: keys come from the key methods.
     setup.client.peer_info = setup.client.peer_info.replace("IV_PROTO", "IV_NO_PROTO");
     let mut pair = setup.pair();
     pair.run(SECOND_NS / 2, &mut |_| Some(1_000_000));
     assert_eq!(pair.events, [Event::Answered, Event::TlsDone, Event::KeysDone]);
-    // The first request is lost; the next one comes by itself, since the control channel is reliable.
+    // The first request is lost; it is retransmitted, because the control channel is reliable.
     let mut lost = false;
     pair.run(2 * SECOND_NS, &mut |_| std::mem::replace(&mut lost, true).then_some(1_000_000));
     assert!(!pair.events.contains(&Event::Up));
@@ -267,7 +267,7 @@ fn idle_client_sends_keepalives_and_detects_a_silent_server() {
     setup.server.push.extend(["ping 10".to_owned(), "ping-restart 60".to_owned()]);
     let mut pair = setup.pair();
     pair.run(100 * SECOND_NS, &mut |_| Some(1_000_000));
-    // Our server does not ping by itself; what it acknowledged last came in the first second.
+    // Our server does not ping by itself; its last acknowledgement arrived in the first second.
     let Some(Event::Failed(failure)) = pair.events.last() else { panic!("{:?}", pair.events) };
     assert_eq!(failure.name, "ping_restart");
     assert_eq!(pair.server.as_ref().expect("a server").counters().pings, 5);
@@ -279,7 +279,7 @@ fn exit_during_a_renegotiation_reaches_the_server() {
     pair.run_a_second();
     pair.client.renegotiate(pair.now_ns);
     pair.client.leave(pair.now_ns);
-    // Nothing of the renewal arrives: resets of key states (3) are dropped.
+    // No packet of the renewal arrives: resets of key states (3) are dropped.
     pair.run(pair.now_ns + SECOND_NS, &mut |packet| (packet[0] >> 3 != 3).then_some(1_000_000));
     assert_eq!(pair.peer_events, [PeerEvent::Up, PeerEvent::Left]);
 }
@@ -316,7 +316,7 @@ fn unanswered_reset_starts_no_tls() {
     let spent = allocation_counter::measure(|| {
         client.insert(Client::new(&config, &setup.identity, 0)).poll(0, &mut out);
     });
-    // The first message of TLS alone, with the shares of its keys, is as long.
+    // The first message of TLS alone, with its key shares, is as long.
     assert!(spent.bytes_max < 2048, "{} bytes at most", spent.bytes_max);
 }
 
@@ -325,11 +325,11 @@ fn connected_client_uses_little_memory() {
     let mut pair = Setup::new(&Pki::new()).pair();
     let spent = allocation_counter::measure(|| pair.run_a_second());
     assert!(pair.events.contains(&Event::Up));
-    // Both ends together: the states of TLS and of the keys, the data channels, what was pushed.
+    // Both ends together: the states of TLS and of the keys, the data channels, the pushed options.
     assert!(spent.bytes_current < 64 * 1024, "{} bytes", spent.bytes_current);
 }
 
-/// Test certificates have this common name, which is what their maker calls them where nobody does.
+/// The common name of test certificates: rcgen's default.
 const NAME: &str = "rcgen self signed cert";
 
 #[test]
@@ -357,7 +357,7 @@ fn client_made_from_a_profile_connects() {
     );
     assert_eq!(connect(&format!("verify-x509-name '{NAME}' name")), Some(Event::Up));
     assert_eq!(connect("verify-x509-name rcgen name-prefix"), Some(Event::Up));
-    let Some(Event::Failed(failure)) = connect("verify-x509-name server name") else { panic!("it is not its name") };
+    let Some(Event::Failed(failure)) = connect("verify-x509-name server name") else { panic!("the name differs") };
     assert_eq!(failure.name, "tls_certificate_name_mismatch");
     let Some(Event::Failed(failure)) = connect("data-ciphers AES-128-GCM") else { panic!("the server has another") };
     assert_eq!(failure.name, "auth_failed");

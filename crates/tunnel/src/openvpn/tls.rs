@@ -1,5 +1,5 @@
-//! TLS as the control channel carries it: a stream of bytes cut into packets by someone else. Owns which certificates are
-//! accepted, as OpenVPN decides it: by their chain to the given authority, not by a host name.
+//! TLS in the control channel: a stream of bytes that another layer splits into packets. Owns which certificates are
+//! accepted, by OpenVPN's rules: by their chain to the given authority, not by a host name.
 
 use std::io::{Read, Write};
 use std::sync::Arc;
@@ -22,17 +22,17 @@ use super::profile::{Profile, TlsVersion, VerifyName};
 use super::role::Role;
 use super::usage::RequiredUsage;
 
-/// Where new key states get their TLS.
+/// Creates the TLS of new key states.
 #[derive(Clone)]
 pub enum TlsMaker {
-    /// As the end that asks.
+    /// As a client.
     Client(Arc<ClientConfig>),
-    /// As the end that answers.
+    /// As a server.
     Server(Arc<ServerConfig>),
 }
 
 impl TlsMaker {
-    /// TLS for one more key state.
+    /// Creates TLS for one more key state.
     ///
     /// # Errors
     /// The configuration offers nothing.
@@ -43,7 +43,7 @@ impl TlsMaker {
         }
     }
 
-    /// Whose it is.
+    /// The role of this end.
     #[must_use]
     pub fn role(&self) -> Role {
         match self {
@@ -53,13 +53,13 @@ impl TlsMaker {
     }
 }
 
-/// One key state's TLS.
+/// The TLS of one key state.
 pub struct TlsLine {
     connection: Box<Connection>,
 }
 
 impl TlsLine {
-    /// The asking end. Its first message waits in the output at once.
+    /// Creates the client's end. Its first message is in the output immediately.
     ///
     /// # Errors
     /// The configuration offers nothing.
@@ -69,7 +69,7 @@ impl TlsLine {
         Ok(Self { connection: Box::new(connection.into()) })
     }
 
-    /// The answering end.
+    /// Creates the server's end.
     ///
     /// # Errors
     /// The configuration offers nothing.
@@ -78,10 +78,10 @@ impl TlsLine {
         Ok(Self { connection: Box::new(connection.into()) })
     }
 
-    /// Take the stream's next bytes; plaintext is appended to `plain`, also what came whole before an error.
+    /// Handles the stream's next bytes; appends plaintext to `plain`, including what was complete before an error.
     ///
     /// # Errors
-    /// The handshake or the stream is broken; an alert for the peer may wait in the output.
+    /// The handshake or the stream failed; an alert for the peer may be in the output.
     pub fn receive(&mut self, mut bytes: &[u8], plain: &mut Vec<u8>) -> Result<(), TlsFailure> {
         while !bytes.is_empty() {
             let read = self.connection.read_tls(&mut bytes).map_err(TlsFailure::internal)?;
@@ -89,35 +89,35 @@ impl TlsLine {
             self.drain(plain);
             processed.map_err(|error| TlsFailure::of(&error))?;
             if read == 0 {
-                // The peer has closed the stream; what follows is nobody's.
+                // The peer has closed the stream; later bytes are ignored.
                 break;
             }
         }
         Ok(())
     }
 
-    /// What a peer said right before its alert is its reason, and counts.
+    /// Messages that a peer sends just before its alert contain its reason, and count.
     fn drain(&mut self, plain: &mut Vec<u8>) {
         let mut piece = [0; 1024];
-        // From memory: an error says that there is no more.
+        // From memory: an error means that there is no more.
         while let Ok(length @ 1..) = self.connection.reader().read(&mut piece) {
             plain.extend_from_slice(&piece[..length]);
         }
         piece.zeroize();
     }
 
-    /// Queue plaintext; before the handshake's end it waits for it.
+    /// Queues plaintext; it is sent after the handshake.
     pub fn write(&mut self, plaintext: &[u8]) {
         // Into memory; rustls takes 64 KiB before it refuses, and our messages are far smaller.
         let _ = self.connection.writer().write_all(plaintext);
     }
 
-    /// Whether bytes wait to be sent.
+    /// Whether output is pending.
     pub fn has_output(&self) -> bool {
         self.connection.wants_write()
     }
 
-    /// Replace `chunk` by up to `most` bytes that are to be sent.
+    /// Replaces `chunk` with up to `most` bytes of output.
     pub fn take_output(&mut self, most: usize, chunk: &mut Vec<u8>) {
         chunk.clear();
         while chunk.len() < most && self.connection.wants_write() {
@@ -127,12 +127,12 @@ impl TlsLine {
         }
     }
 
-    /// Whether the handshake goes on.
+    /// Whether the handshake is in progress.
     pub fn is_handshaking(&self) -> bool {
         self.connection.is_handshaking()
     }
 
-    /// Keying material (RFC 5705) without a context.
+    /// Exports keying material (RFC 5705) without a context.
     ///
     /// # Errors
     /// The handshake is not done.
@@ -163,25 +163,25 @@ impl Write for Limited<'_> {
     }
 }
 
-/// What one end may negotiate, and whom it trusts.
+/// The TLS parameters of one end, and the authorities that it trusts.
 #[derive(Clone, Debug)]
 pub struct Trust {
     /// Certificates of the authorities, PEM.
     pub authority_pem: String,
-    /// The oldest and the newest version.
+    /// The minimum and maximum version.
     pub versions: (TlsVersion, TlsVersion),
-    /// Cipher suites, in order; all where empty.
+    /// Cipher suites in order; all if empty.
     pub suites: Vec<CipherSuite>,
-    /// Groups of the key exchange, in order; all where empty.
+    /// Groups of the key exchange in order; all if empty.
     pub groups: Vec<NamedGroup>,
-    /// What a server's certificate has to say of its use.
+    /// The required usage of a server's certificate.
     pub demands: RequiredUsage,
-    /// The name that a server's certificate must have (`verify-x509-name`).
+    /// The required name of a server's certificate (`verify-x509-name`).
     pub name: Option<VerifyName>,
 }
 
 impl Trust {
-    /// What a profile says.
+    /// The parameters of a profile.
     pub fn of(profile: &Profile) -> Self {
         Self {
             authority_pem: profile.ca.clone(),
@@ -214,7 +214,7 @@ impl Trust {
     }
 }
 
-/// What all clients of a profile share, so that each of thousands keeps only its own certificate.
+/// TLS data that all clients of a profile share, so that each of thousands stores only its own certificate.
 pub struct ClientTrust {
     provider: Arc<CryptoProvider>,
     verifier: Arc<ChainVerifier>,
@@ -222,10 +222,10 @@ pub struct ClientTrust {
 }
 
 impl ClientTrust {
-    /// Read the authorities.
+    /// Loads the authorities.
     ///
     /// # Errors
-    /// One line on what cannot be used.
+    /// One line on what is invalid.
     pub fn new(trust: &Trust) -> Result<Self, String> {
         let provider = Arc::new(trust.provider());
         let roots = roots(&trust.authority_pem)?;
@@ -238,10 +238,10 @@ impl ClientTrust {
     }
 }
 
-/// What a client's connections share. Without an identity it shows no certificate.
+/// The TLS configuration of a client's connections. Without an identity it sends no certificate.
 ///
 /// # Errors
-/// One line on what cannot be used.
+/// One line on what is invalid.
 pub fn client_config(trust: &ClientTrust, identity: Option<(&str, &str)>) -> Result<ClientConfig, String> {
     let builder = ClientConfig::builder_with_provider(trust.provider.clone())
         .with_protocol_versions(&trust.versions)
@@ -255,16 +255,16 @@ pub fn client_config(trust: &ClientTrust, identity: Option<(&str, &str)>) -> Res
         }
         None => builder.with_no_client_auth(),
     };
-    // OpenVPN makes a whole handshake each time, so that each key stands for itself.
+    // OpenVPN performs a full handshake each time, so that keys are independent.
     config.resumption = Resumption::disabled();
     config.enable_sni = false;
     Ok(config)
 }
 
-/// What a server's connections share. Clients need a certificate only where `clients_need_one`.
+/// The TLS configuration of a server's connections. Clients need a certificate only if `clients_need_one` is set.
 ///
 /// # Errors
-/// One line on what cannot be used.
+/// One line on what is invalid.
 pub fn server_config(trust: &Trust, identity: (&str, &str), clients_need_one: bool) -> Result<ServerConfig, String> {
     let provider = Arc::new(trust.provider());
     let verifier =
@@ -284,27 +284,26 @@ pub fn server_config(trust: &Trust, identity: (&str, &str), clients_need_one: bo
 fn roots(pem: &str) -> Result<RootCertStore, String> {
     let mut roots = RootCertStore::empty();
     for (certificate, number) in certificates("ca", pem)?.into_iter().zip(1..) {
-        let refused = |_| format!("ca: certificate {number} of it cannot be read: it is damaged, or not of X.509");
+        let refused = |_| format!("ca: certificate {number} cannot be read: it is damaged, or not X.509");
         roots.add(certificate).map_err(refused)?;
     }
     Ok(roots)
 }
 
-/// A chain and the key of its first certificate. Whether it is any good the other end decides: OpenVPN shows one of X.509
-/// version 1 too, which rustls would not.
+/// Loads a chain and the key of its first certificate. The other end decides whether it is valid: OpenVPN also sends
+/// a certificate of X.509 version 1, which rustls would not.
 fn certified(certificate: &str, key: &str, provider: &CryptoProvider) -> Result<CertifiedKey, String> {
     let chain = certificates("cert", certificate)?;
     let key = PrivateKeyDer::from_pem_slice(key.as_bytes())
         .map_err(|error| format!("key: {error}; it has to be an unencrypted PEM private key"))?;
     let kinds = "RSA of 2048 to 8192 bits, ECDSA on P-256, P-384 or P-521, Ed25519";
-    let strange = |_| format!("key: it is of no kind that is supported; those that are: {kinds}");
+    let strange = |_| format!("key: its kind is not supported; supported are: {kinds}");
     let key = provider.key_provider.load_private_key(key).map_err(strange)?;
     let own = key.public_key();
     match chain.first().and_then(public_key) {
-        None => Err("cert: it cannot be read: it is damaged, or not of X.509".into()),
+        None => Err("cert: cannot be read: it is damaged, or not X.509".into()),
         Some(shown) if own.is_some_and(|own| *shown != *own) => {
-            Err("cert and key: the key is not that of the (first) certificate: give the two that were made together"
-                .into())
+            Err("cert and key: the key does not belong to the (first) certificate: use a matching pair".into())
         }
         Some(_) => Ok(CertifiedKey::new(chain, key)),
     }
@@ -319,7 +318,8 @@ fn certificates(what: &str, pem: &str) -> Result<Vec<CertificateDer<'static>>, S
     }
 }
 
-/// Accepts what the authority has issued for the use that is asked for; by the profile's name for the server, not by a host name.
+/// Accepts a certificate that the authority has issued for the required use, by the profile's name of the server and
+/// not by a host name.
 fn judge(
     demands: &RequiredUsage,
     name: Option<&VerifyName>,
@@ -328,7 +328,7 @@ fn judge(
 ) -> Result<(), Error> {
     use CertificateError as Of;
     match checked {
-        // The host name is looked at last, so the chain is good.
+        // The host name is checked last, so the chain is valid.
         Ok(()) | Err(Error::InvalidCertificate(Of::NotValidForName | Of::NotValidForNameContext { .. })) => {}
         Err(other) => return Err(other),
     }
@@ -368,7 +368,7 @@ mod tests {
         }
         server.write(b"AUTH_FAILED");
         server.take_output(usize::MAX, &mut bytes);
-        // A record that nobody has sealed.
+        // A record that no end has sealed.
         bytes.extend_from_slice(&[23, 3, 3, 0, 17]);
         bytes.extend_from_slice(&[0; 17]);
         client.receive(&bytes, &mut plain).expect_err("the last record is forged");

@@ -1,26 +1,26 @@
-//! The words of an option's line, as OpenVPN splits them in profiles and in what a server pushes: quotes, single quotes,
-//! backslashes, comments. It knows no option.
+//! Splits an option's line into words as OpenVPN does in profiles and in pushed options: quotes, single quotes,
+//! backslashes, comments. Knows no option.
 
-/// The longest word that OpenVPN takes, bytes.
+/// Maximum length of a word in OpenVPN, bytes.
 pub const LONGEST_TOKEN: usize = 255;
-/// The most words that OpenVPN takes on a line.
+/// Maximum number of words in a line in OpenVPN.
 pub const MOST_TOKENS: usize = 16;
 
 /// Why a line cannot be split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TokenizeError {
-    /// A quote that is never closed.
+    /// A quote is not closed.
     #[error("a quotation mark ({0}) is not closed")]
     OpenQuote(char),
-    /// A backslash before something that needs none.
+    /// A backslash before a character that needs none.
     #[error(
         "a backslash stands only before a backslash, a double quotation mark or a space: write \\\\ for one backslash"
     )]
     Backslash,
-    /// A word that OpenVPN would refuse too.
+    /// A word is too long.
     #[error("a word of more than {LONGEST_TOKEN} bytes")]
     LongToken,
-    /// Too many words.
+    /// The line has too many words.
     #[error("more than {MOST_TOKENS} words")]
     ManyTokens,
 }
@@ -33,10 +33,10 @@ enum State {
     SingleQuoted,
 }
 
-/// The words of a line; none where it is empty or a comment (`#` or `;` where a word would begin).
+/// Splits a line into words; empty for an empty line or a comment (`#` or `;` at the start of a word).
 ///
 /// # Errors
-/// The line is not one that OpenVPN would take.
+/// OpenVPN would refuse the line.
 pub fn tokenize(line: &str) -> Result<Vec<String>, TokenizeError> {
     let mut tokens = Vec::new();
     let mut token = String::new();
@@ -48,7 +48,7 @@ pub fn tokenize(line: &str) -> Result<Vec<String>, TokenizeError> {
             continue;
         }
         let ends = match state {
-            // Between words a backslash changes neither a space nor a comment.
+            // Between words, a backslash does not escape a space or a comment.
             State::Between if is_space(letter) => {
                 escaped = false;
                 continue;

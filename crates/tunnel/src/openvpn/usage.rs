@@ -1,5 +1,5 @@
-//! What a server's certificate says that it may be used for, compared with what OpenVPN demands of any (OpenSSL's purpose of a TLS
-//! server) and with what a profile demands (`remote-cert-tls`, `remote-cert-ku`, `remote-cert-eku`). Its chain is for `tls` to judge.
+//! Compares the usages of a server's certificate with the requirements of OpenVPN (OpenSSL's purpose of a TLS server)
+//! and of a profile (`remote-cert-tls`, `remote-cert-ku`, `remote-cert-eku`). `tls` verifies the chain.
 
 use leadline_tls::UnmetDemand;
 use rustls::pki_types::CertificateDer;
@@ -9,46 +9,49 @@ use x509_parser::parse_x509_certificate;
 
 use super::profile::Profile;
 
-/// A TLS server's certificate that says its key usages says one of these: digitalSignature, keyEncipherment, keyAgreement.
+/// If a TLS server's certificate has a key usage, it includes one of these: digitalSignature, keyEncipherment,
+/// keyAgreement.
 const SERVER_KEY_USAGES: u16 = 0x80 | 0x20 | 0x08;
 
-/// What a profile demands of the server's certificate beside its chain.
+/// A profile's requirements of the server's certificate besides its chain.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RequiredUsage {
-    /// Its extended key usage has to name TLS servers.
+    /// Whether the extended key usage must include TLS servers.
     pub server_usage: bool,
-    /// It has to say its key usage, and all usages of one entry have to be among it, where there is an entry.
+    /// If set, the key usage must be present and include all usages of one entry, if there is an entry.
     pub key_usage: Option<Vec<u16>>,
 }
 
 impl RequiredUsage {
-    /// What this profile says.
+    /// The requirements of a profile.
     pub fn of(profile: &Profile) -> Self {
         Self { server_usage: profile.server_usage, key_usage: profile.key_usage.clone() }
     }
 
-    /// Look at a certificate whose chain is good.
+    /// Checks a certificate with a valid chain.
     ///
     /// # Errors
-    /// What it lacks.
+    /// The unmet requirement.
     pub fn check(&self, certificate: &CertificateDer<'_>) -> Result<(), UnmetDemand> {
         let unmet = |what: &str| Err(UnmetDemand(what.to_owned()));
         let Ok((_, certificate)) = parse_x509_certificate(certificate) else {
             return unmet("its extensions cannot be read");
         };
         if !is_for_server(&certificate) {
-            return unmet("it says that it is for something else than TLS servers");
+            return unmet("its usages do not allow TLS servers");
         }
         if let Some(wanted) = &self.key_usage {
             let Some(usages) = key_usage(&certificate) else {
-                return unmet("it has no key usage, which `remote-cert-tls` and `remote-cert-ku` demand");
+                return unmet("it has no key usage, which `remote-cert-tls` and `remote-cert-ku` require");
             };
             if !wanted.is_empty() && !wanted.iter().any(|wanted| usages & wanted == *wanted) {
-                return unmet(&format!("its key usage is {usages:02x}, and `remote-cert-ku` demands another"));
+                return unmet(&format!("its key usage is {usages:02x}, and `remote-cert-ku` requires another"));
             }
         }
         if self.server_usage && !extended_key_usage(&certificate).is_some_and(|usage| usage.server_auth) {
-            return unmet("its extended key usage does not name TLS servers, which `remote-cert-tls server` demands");
+            return unmet(
+                "its extended key usage does not include TLS servers, which `remote-cert-tls server` requires",
+            );
         }
         Ok(())
     }
@@ -71,7 +74,8 @@ fn netscape_types<'c>(certificate: &'c X509Certificate<'_>) -> Option<&'c NSCert
     })
 }
 
-/// OpenSSL's purpose of a TLS server, which `ns-cert-type server` demands too: what is absent forbids nothing.
+/// Checks OpenSSL's purpose of a TLS server, which `ns-cert-type server` requires too: an absent extension forbids
+/// nothing.
 fn is_for_server(certificate: &X509Certificate<'_>) -> bool {
     extended_key_usage(certificate).is_none_or(|usage| usage.server_auth)
         && key_usage(certificate).is_none_or(|usages| usages & SERVER_KEY_USAGES != 0)

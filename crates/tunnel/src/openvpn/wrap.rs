@@ -1,6 +1,6 @@
-//! How control packets are protected: not at all, by an HMAC (`tls-auth`), or encrypted (`tls-crypt`, with a key for all clients
-//! or, in version 2, one for each). Owns the packets' protection, their numbers and the window that refuses replays; what is
-//! inside is `packet`'s. Keys are shared by all sessions of a profile; a session costs a few words.
+//! The protection of control packets: none, an HMAC (`tls-auth`), or encryption (`tls-crypt`, with one key for all
+//! clients or, in version 2, one per client). Owns the protection, packet numbers and the replay window; `packet` has
+//! the content. All sessions of a profile share the keys; a session needs a few words.
 
 use std::fmt;
 use std::sync::Arc;
@@ -25,64 +25,64 @@ pub use error::WrapError;
 use packet_id::{PacketId, ReplayWindow};
 pub use static_key::{KeyDirection, KeyError, StaticKey};
 
-/// Where a `tls-crypt-v2` client's numbers begin: the first byte says that it speaks early negotiation.
+/// Start of a `tls-crypt-v2` client's packet ids: the first byte announces early negotiation.
 const EARLY_NEGOTIATION: u32 = 0x0f00_0000;
 
-/// The label under which TLS exports the 256 bytes for `Wrap::dynamic`; it has no context.
+/// The TLS exporter label of the 256 bytes for `Wrap::dynamic`; without context.
 pub const DYNAMIC_LABEL: &[u8] = b"EXPORTER-OpenVPN-dynamic-tls-crypt";
 
-/// The keys that control packets are protected with. Cheap to clone.
+/// The keys that protect control packets; cheap to clone.
 #[derive(Clone, Default)]
 pub enum WrapKeys {
-    /// Packets in the clear.
+    /// No protection.
     #[default]
     None,
     /// `tls-auth`.
     Auth(Arc<AuthKeys>),
-    /// `tls-crypt`; also what a server has once it knows the key of a `tls-crypt-v2` client, and a dynamic key.
+    /// `tls-crypt`; also a server that knows the key of its `tls-crypt-v2` client, and a dynamic key.
     Crypt(Arc<CryptKeys>),
-    /// `tls-crypt-v2`, a client's end.
+    /// `tls-crypt-v2`, the client's end.
     CryptV2(Arc<ClientKey>),
-    /// `tls-crypt-v2`, a server's end, before it knows its client's key.
+    /// `tls-crypt-v2`, the server's end before it knows its client's key.
     CryptV2Server(Arc<ServerKey>),
 }
 
 impl WrapKeys {
-    /// `tls-auth`: `direction` is this end's own, the other has the other one, or none as well.
+    /// Keys of `tls-auth`: `direction` is this end's own; the other end has the opposite one, or both have none.
     #[must_use]
     pub fn auth(key: &StaticKey, direction: Option<KeyDirection>, digest: Digest) -> Self {
         Self::Auth(Arc::new(AuthKeys::new(key, direction, digest)))
     }
 
-    /// `tls-crypt`.
+    /// Keys of `tls-crypt`.
     #[must_use]
     pub fn crypt(key: &StaticKey, role: Role) -> Self {
         Self::Crypt(Arc::new(CryptKeys::new(key.clone(), role)))
     }
 
-    /// `tls-crypt-v2` for a client, from the text of its file.
+    /// Keys of `tls-crypt-v2` for a client, from the text of its file.
     ///
     /// # Errors
-    /// It is no such file.
+    /// The file is invalid.
     pub fn crypt_v2(client_key_pem: &str) -> Result<Self, KeyError> {
         ClientKey::parse(client_key_pem).map(|key| Self::CryptV2(Arc::new(key)))
     }
 
-    /// `tls-crypt-v2` for a server, from the text of its file.
+    /// Keys of `tls-crypt-v2` for a server, from the text of its file.
     ///
     /// # Errors
-    /// It is no such file.
+    /// The file is invalid.
     pub fn crypt_v2_server(server_key_pem: &str) -> Result<Self, KeyError> {
         ServerKey::parse(server_key_pem).map(|key| Self::CryptV2Server(Arc::new(key)))
     }
 
-    /// Whether a client with these begins with `HardResetClientV3`.
+    /// Whether a client with these keys begins with `HardResetClientV3`.
     #[must_use]
     pub fn is_crypt_v2(&self) -> bool {
         matches!(self, Self::CryptV2(_) | Self::CryptV2Server(_))
     }
 
-    /// How long the wrapped key is that a client with these shows its server; at most `LONGEST_WRAPPED_KEY`.
+    /// Length of the wrapped key that a client with these keys sends, at most `LONGEST_WRAPPED_KEY`.
     #[must_use]
     pub fn wrapped_key_bytes(&self) -> Option<usize> {
         match self {
@@ -117,32 +117,32 @@ impl fmt::Debug for WrapKeys {
 #[derive(Clone, Debug)]
 pub struct Wrap {
     keys: WrapKeys,
-    /// The last packet that was sealed; its time is that of the first.
+    /// The id of the last sealed packet; its time is that of the first.
     sent: Option<PacketId>,
     window: ReplayWindow,
 }
 
-/// A packet whose protection is off.
+/// A packet without its protection.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Opened<'p> {
-    /// Its kind and key.
+    /// Kind and key id.
     pub header: Header,
     /// The sender's session.
     pub session: SessionId,
-    /// For `ControlBody::parse`.
+    /// The content for `ControlBody::parse`.
     pub body: &'p [u8],
 }
 
 impl Wrap {
-    /// For a new session.
+    /// Creates the protection of a new session.
     #[must_use]
     pub fn new(keys: WrapKeys) -> Self {
         Self { keys, sent: None, window: ReplayWindow::default() }
     }
 
-    /// For the negotiations after a session's first (key ids above 0), where both ends agreed on `dyn-tls-crypt`: `exported` is
-    /// what the first one's TLS gives for `DYNAMIC_LABEL`, and is combined with the keys of the session, whichever they are. A
-    /// server gives the keys that its session's `Wrap` has then.
+    /// Creates the protection of later negotiations of a session (key ids above 0) if `dyn-tls-crypt` was negotiated.
+    /// `exported` comes from the first negotiation's TLS with `DYNAMIC_LABEL`, and is combined with the keys of the
+    /// session, whatever their kind. A server passes the keys that its session's `Wrap` has then.
     #[must_use]
     pub fn dynamic(keys: &WrapKeys, exported: [u8; StaticKey::LEN], role: Role) -> Self {
         let exported = StaticKey::from_bytes(exported);
@@ -153,13 +153,13 @@ impl Wrap {
         Self::new(WrapKeys::Crypt(Arc::new(CryptKeys::new(key, role))))
     }
 
-    /// The keys, among them what a server learned from its client.
+    /// The keys, including those that a server learned from its client.
     #[must_use]
     pub fn keys(&self) -> &WrapKeys {
         &self.keys
     }
 
-    /// How many bytes longer than its body a packet is on the wire.
+    /// Overhead of a packet over its content, bytes.
     #[must_use]
     pub fn overhead(&self, header: Header) -> usize {
         HEAD_LEN
@@ -174,9 +174,9 @@ impl Wrap {
             }
     }
 
-    /// Append a whole packet. `unix_s` is the time in seconds since 1970, for the first packet's number; a later one's keep it.
+    /// Appends a complete packet. `unix_s` is the Unix time, s, for the first packet's id; later ones keep it.
     ///
-    /// A server of `tls-crypt-v2` that does not know its client yet has no key to answer with: nothing is appended.
+    /// A server of `tls-crypt-v2` that does not know its client's key cannot respond: nothing is appended.
     pub fn seal(&mut self, header: Header, session: SessionId, body: &[u8], unix_s: u32, out: &mut Vec<u8>) {
         let mut head = [0; HEAD_LEN];
         head[0] = header.byte();
@@ -205,10 +205,10 @@ impl Wrap {
         }
     }
 
-    /// Take a packet's protection off, in place. What fails changes nothing but the packet's bytes.
+    /// Removes a packet's protection in place. A failure changes only the packet's bytes.
     ///
     /// # Errors
-    /// It is no control packet, nobody with the keys made it, or it came before.
+    /// Not a control packet, not authentic, or repeated.
     pub fn open<'p>(&mut self, packet: &'p mut [u8]) -> Result<Opened<'p>, WrapError> {
         let (header, session) = head(packet)?;
         let mut end = packet.len();
@@ -221,7 +221,7 @@ impl Wrap {
                     let unwrapped = server.unwrap_key(&packet[end..])?;
                     learned = Some(WrapKeys::Crypt(Arc::new(CryptKeys::new(unwrapped.key, Role::Server))));
                 }
-                // The key is known: what is repeated of it is passed over.
+                // The key is known: a repeated one is skipped.
                 WrapKeys::Crypt(_) => end -= crypt_v2::wrapped_len(packet).ok_or(WrapError::BadWrappedKey)?,
                 WrapKeys::None | WrapKeys::Auth(_) | WrapKeys::CryptV2(_) => return Err(WrapError::BadWrappedKey),
             }
@@ -244,7 +244,7 @@ impl Wrap {
     }
 }
 
-/// Whether a client says, by its packet's number, that it speaks early negotiation: `packet` is a whole `HardResetClientV3`.
+/// Whether a client announces early negotiation by its packet's id: `packet` is a complete `HardResetClientV3`.
 #[must_use]
 pub fn speaks_early_negotiation(packet: &[u8]) -> bool {
     packet.get(HEAD_LEN) == Some(&EARLY_NEGOTIATION.to_be_bytes()[0])

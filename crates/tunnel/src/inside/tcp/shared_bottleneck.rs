@@ -1,11 +1,12 @@
-//! Many streams through one gateway in virtual time: a link of a rate, with a short queue that drops what does not fit.
+//! Tests of many streams through one gateway in virtual time: a link with a fixed rate and a short queue that drops
+//! excess packets.
 
 use std::collections::VecDeque;
 
 use super::{Buffers, Connection, Stack};
 use crate::timer::earlier;
 
-/// The link's rate, bytes per second; its queue, packets; the way each direction, ns.
+/// The link's rate, bytes per second; the queue's size, packets; the delay of each direction, ns.
 const RATE: u64 = 12_500_000;
 const QUEUE: usize = 90;
 const ONE_WAY_NS: u64 = 500_000;
@@ -13,15 +14,15 @@ const ONE_WAY_NS: u64 = 500_000;
 struct SharedBottleneck {
     near: Vec<(Stack, Connection)>,
     far: Vec<(Stack, Connection)>,
-    /// Packets in the queue: whose, and their bytes; when the first has left.
+    /// Packets in the queue: stream and bytes; and when the first one leaves.
     queue: VecDeque<(usize, Vec<u8>)>,
     leaves_ns: u64,
-    /// Packets on their way, by their arrival: to whom, and whether up.
+    /// Packets in transit: arrival time, stream, and whether they go up.
     flying: VecDeque<(u64, usize, bool, Vec<u8>)>,
     dropped: u64,
 }
 
-/// Bytes that arrive within the time, those that were sent again, and packets that were dropped.
+/// Returns the bytes that arrive within the time, the retransmitted segments, and the dropped packets.
 fn goodput(streams: usize, buffer: usize, length_ns: u64) -> (u64, u64, u64) {
     let up = Buffers { receive_bytes: 2048, send_bytes: buffer };
     let down = Buffers { receive_bytes: 1 << 20, send_bytes: 2048 };
@@ -101,7 +102,7 @@ fn many_streams_share_a_gateway_at_full_goodput() {
         let share = arrived as f64 / (2 * RATE) as f64;
         let packets = arrived / 1400;
         assert!(share > least, "{streams}: {share:.2} of the rate");
-        // smoltcp's own control drops four packets for each that arrives here.
+        // smoltcp's own congestion control drops four packets for each delivered one here.
         assert!(
             dropped * 5 < packets && again < packets,
             "{streams}: {dropped} dropped, {again} sent again of {packets}"

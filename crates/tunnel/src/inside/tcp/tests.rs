@@ -1,4 +1,5 @@
-//! Two stacks over a link in virtual time that delays, loses, repeats and swaps packets as a counter says; and hostile packets.
+//! Tests of two stacks over a link in virtual time that delays, drops, repeats and reorders packets at fixed
+//! intervals; and of hostile packets.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -10,7 +11,7 @@ use super::{Buffers, Connection, Stack, TcpError};
 const DELAY_NS: u64 = 5_000_000;
 const SMALL: Buffers = Buffers { receive_bytes: 16 << 10, send_bytes: 16 << 10 };
 
-/// What becomes of every so-manieth packet; 0 is never.
+/// Interval of each fault, in packets; 0 means never.
 #[derive(Clone, Copy, Debug, Default)]
 struct Link {
     lose: u64,
@@ -24,7 +25,7 @@ struct TestNetwork {
     far: Stack,
     link: Link,
     packets: u64,
-    /// When each packet arrives and whether it goes to the far end.
+    /// When each packet arrives, and whether it goes to the far end.
     flying: VecDeque<(u64, bool, Vec<u8>)>,
 }
 
@@ -54,7 +55,7 @@ impl TestNetwork {
         (network, near, far)
     }
 
-    /// Everything until nothing is due at this instant, then on to the next one.
+    /// Does all work that is due now, then advances to the next event.
     fn step(&mut self) -> bool {
         for to_far in [true, false] {
             let (stack, now_ns) = (if to_far { &mut self.near } else { &mut self.far }, self.now_ns);
@@ -92,20 +93,20 @@ impl TestNetwork {
     fn until(&mut self, mut done: impl FnMut(&mut Self) -> bool) {
         while !done(self) {
             if !self.step() {
-                assert!(done(self), "something is still to come");
+                assert!(done(self), "the transfer is not complete");
                 return;
             }
-            assert!(self.now_ns < 600_000_000_000, "it comes to an end");
+            assert!(self.now_ns < 600_000_000_000, "the transfer ends in time");
         }
     }
 }
 
-/// What byte a stream has at a place.
+/// The byte of a stream at an offset.
 fn byte_at(place: usize) -> u8 {
     (place ^ (place >> 8)).wrapping_mul(31) as u8
 }
 
-/// Sends so many bytes up and ends; says how long it took, and what was sent again.
+/// Sends this many bytes up and closes; returns the duration and the number of retransmissions.
 fn transfer(link: Link, v6: bool, bytes: usize) -> (u64, u64) {
     let (mut network, near, far) = TestNetwork::connected(link, v6);
     let (mut written, mut read) = (0, 0);
@@ -167,7 +168,7 @@ fn closed_window_reopens_after_a_lost_update() {
         written.get() >= SMALL.receive_bytes + SMALL.send_bytes
     });
     network.until(|network| network.near.unacknowledged(near) == SMALL.send_bytes && network.flying.is_empty());
-    // All is read at once, and the packet that says so is lost.
+    // The far end reads all bytes at once, and the window update is lost.
     let mut read = network.far.read(far, |piece| piece.len());
     network.far.poll(network.now_ns, &mut |_| true);
     network.until(|network| {
@@ -189,7 +190,7 @@ fn unacknowledged_preface_delays_no_data() {
 fn idle_connection_survives_a_lost_packet() {
     let (mut network, near, far) = TestNetwork::connected(Link::default(), false);
     network.until(|network| network.near.is_writable(near) && network.far.is_writable(far));
-    // A far end that says nothing by itself, and to which signs of life are nothing.
+    // The far end sends nothing by itself and does not answer keep-alives.
     let far_handle = network.far.entry(far).handle;
     let far_socket = network.far.sockets.get_mut::<smoltcp::socket::tcp::Socket>(far_handle);
     far_socket.set_keep_alive(None);
@@ -206,7 +207,7 @@ fn idle_connection_survives_a_lost_packet() {
     assert!(network.near.retransmits(near) > 0);
     let since_ns = network.now_ns;
     network.until(|network| network.now_ns > since_ns + 100_000_000_000);
-    assert_eq!(network.near.error(near), None, "its signs of life are answered");
+    assert_eq!(network.near.error(near), None, "its keep-alives are answered");
 }
 
 #[test]
@@ -270,13 +271,13 @@ fn refused_packet_is_retried_in_order() {
         taken.push(packet.to_vec());
         true
     });
-    assert_eq!(taken[0], offered[0], "the same first");
+    assert_eq!(taken[0], offered[0], "the same packet is offered first");
     assert!(taken.len() > 1);
 }
 
 #[test]
 fn stack_memory_is_small_beside_its_buffers() {
-    // Ten thousand of them are to fit into a gigabyte with their tunnels.
+    // Ten thousand stacks have to fit into one gigabyte with their tunnels.
     assert!(size_of::<Stack>() <= 2048, "{}", size_of::<Stack>());
     let socket = size_of::<smoltcp::socket::tcp::Socket<'static>>();
     assert!(socket <= 2048, "{socket}");
@@ -338,7 +339,7 @@ fn unreachable_server_is_named_while_connecting() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Segments of a real connection, damaged anywhere behind their addresses and with their checksums made right again.
+    /// Segments of a real connection, damaged anywhere after their addresses, with corrected checksums.
     #[test]
     fn damaged_segments_never_panic(damage in proptest::collection::vec(any::<(usize, u8)>(), 1..6), cut in 0usize..40) {
         let (mut network, near, far) = TestNetwork::connected(Link::default(), false);
@@ -377,7 +378,7 @@ proptest! {
     }
 }
 
-/// Makes the length and the checksums of a TCP packet over IPv4 right.
+/// Corrects the length and the checksums of a TCP packet over IPv4.
 fn repair(packet: &mut [u8]) {
     use crate::offload::checksum::{finish, pseudo_header, sum};
     let length = packet.len() as u16;

@@ -1,27 +1,27 @@
-//! Congestion control of a stream (RFC 5681) from outside of smoltcp, whose own either grows by a segment with each
-//! acknowledgement or starts anew ten times a second. No more is handed to it than may be under way.
+//! Congestion control of a stream (RFC 5681) outside of smoltcp. smoltcp's own controls either grow by a segment with
+//! each acknowledgement or restart ten times a second. smoltcp receives only as many bytes as may be in flight.
 
-/// What is taken for a segment, bytes.
+/// Assumed segment size, bytes.
 const SEGMENT_BYTES: usize = 1400;
-/// RFC 6928: what may be under way at first.
+/// RFC 6928: initial window, bytes.
 const FIRST_BYTES: usize = 10 * SEGMENT_BYTES;
 
-/// How much longer than the shortest one a round trip must be to tell of a queue, ns: an eighth, within these.
+/// A round trip indicates a queue if it is longer than the shortest one by an eighth, within these limits, ns.
 const LEAST_DELAY_NS: u64 = 2_000_000;
 const MOST_DELAY_NS: u64 = 16_000_000;
 
-/// How much of a stream may be under way.
+/// A stream's congestion window.
 #[derive(Clone, Copy, Debug)]
 pub struct Window {
     bytes: usize,
-    /// Below, it grows by what is acknowledged; above, by a segment per window.
+    /// Slow start threshold: below it the window grows by the acknowledged bytes, above it by one segment per window.
     threshold: usize,
-    /// What was acknowledged towards the next segment.
+    /// Acknowledged bytes towards the next segment.
     credit: usize,
-    /// What was under way when it was looked at last.
+    /// Bytes in flight at the last check.
     under_way: usize,
     losses: u64,
-    /// All bytes that were handed over.
+    /// Total bytes that were handed over.
     handed: u64,
     /// When a measured byte was handed over, and which one.
     probe: Option<(u64, u64)>,
@@ -45,8 +45,8 @@ impl Default for Window {
 }
 
 impl Window {
-    /// Bytes that may be handed over now, given what is not acknowledged, how often something was found lost, and the most that may
-    /// be under way.
+    /// Bytes that can be handed over now, from the unacknowledged bytes, the number of detected losses, and the
+    /// maximum in flight.
     pub fn room(&mut self, now_ns: u64, under_way: usize, losses: u64, most: usize) -> usize {
         let acknowledged = self.under_way.saturating_sub(under_way);
         self.under_way = under_way;
@@ -68,13 +68,13 @@ impl Window {
         self.bytes.saturating_sub(under_way)
     }
 
-    /// So many bytes were handed over, whatever there was room for.
+    /// Records that this many bytes were handed over, whatever the window.
     pub fn wrote(&mut self, bytes: usize) {
         self.under_way += bytes;
         self.handed += bytes as u64;
     }
 
-    /// So many bytes were handed over at a known time.
+    /// Records that this many bytes were handed over at a known time.
     pub fn sent(&mut self, now_ns: u64, bytes: usize) {
         self.wrote(bytes);
         if bytes > 0 {
@@ -82,8 +82,8 @@ impl Window {
         }
     }
 
-    /// RFC 9406, in short: where round trips grow, a queue does, and the doubling ends before it overflows. It matters: smoltcp sends
-    /// a whole window again where one segment of it was lost.
+    /// A simplified RFC 9406: when round trips grow, a queue grows, and slow start ends before it overflows. This
+    /// matters because smoltcp retransmits a whole window after the loss of one segment.
     fn look_at_delay(&mut self, now_ns: u64) {
         let acknowledged = self.handed.saturating_sub(self.under_way as u64);
         let Some((at_ns, _)) = self.probe.filter(|(_, handed)| acknowledged >= *handed) else { return };

@@ -1,5 +1,6 @@
-//! The device under a stack: one packet that has just come, and a short queue of those that are to go. Watches what passes: payload
-//! that is sent again, which smoltcp does not tell, and acknowledgements that it would take for news of a loss though they are not.
+//! The device under a stack: one incoming packet, and a short queue of outgoing ones. Inspects the segments for two
+//! things: retransmitted payload, which smoltcp does not report, and acknowledgements that smoltcp would mistake for
+//! a new loss.
 
 use std::collections::VecDeque;
 
@@ -9,36 +10,36 @@ use smoltcp::time::Instant;
 use crate::inside::ip::{protocol, Packet};
 use crate::offload::layout::{flag, place, u16_at, u32_at};
 
-/// Packets that may wait. smoltcp stops making more until there is room.
+/// Maximum number of queued packets. smoltcp creates no more until there is room.
 const MOST_PACKETS: usize = 16;
 
-/// Places in TCP's header (RFC 9293, section 3.1).
+/// Offsets in the TCP header (RFC 9293, section 3.1).
 const TCP_ACKNOWLEDGEMENT: usize = 8;
 const TCP_WINDOW: usize = 14;
-/// So far behind, a loss is forgotten: long before the numbers come round again.
+/// Distance after which a loss is forgotten, bytes: long before sequence numbers wrap.
 const FORGOTTEN_BYTES: u32 = 1 << 26;
 
-/// What a stack has sent and not handed over, and what it has sent at all.
+/// The outgoing queue of a stack, and counters of everything that it has sent.
 pub struct Wire {
     mtu: usize,
-    /// The waiting packets one behind the other, and their lengths.
+    /// The queued packets, concatenated, and their lengths.
     bytes: Vec<u8>,
     lengths: VecDeque<u16>,
-    /// Where the first of them begins.
+    /// Offset of the first packet.
     at: usize,
     sent: Vec<Sent>,
 }
 
-/// What left from one port.
+/// Counters of one port.
 pub struct Sent {
     port: u16,
-    /// The sequence number behind the last byte that was sent for the first time.
+    /// The sequence number after the last byte that was sent for the first time.
     end: Option<u32>,
-    /// Segments of which no byte was new.
+    /// Number of segments without any new byte.
     pub again: u64,
-    /// Times that something was found to be lost: what is sent again until all that had been sent by then has arrived counts once.
+    /// Number of detected losses: all retransmissions until the data sent by then has arrived count once.
     pub losses: u64,
-    /// The end of what had been sent at the last loss.
+    /// The end of the sent data at the last loss.
     recover: Option<u32>,
     /// The last acknowledgement and window.
     acknowledged: Option<(u32, u16)>,
@@ -49,12 +50,12 @@ impl Wire {
         Self { mtu: mtu.into(), bytes: Vec::new(), lengths: VecDeque::new(), at: 0, sent: Vec::new() }
     }
 
-    /// Counts for one more port.
+    /// Starts counting for a port.
     pub fn watch(&mut self, port: u16) {
         self.sent.push(Sent { port, end: None, again: 0, losses: 0, recover: None, acknowledged: None });
     }
 
-    /// Counts for it no more.
+    /// Stops counting for a port.
     pub fn forget(&mut self, port: u16) {
         self.sent.retain(|sent| sent.port != port);
     }
@@ -67,7 +68,7 @@ impl Wire {
         self.lengths.is_empty()
     }
 
-    /// Hands the waiting packets over, in order; false where one was not taken.
+    /// Passes the queued packets on in order; returns false if one was refused.
     pub fn drain(&mut self, emit: &mut dyn FnMut(&[u8]) -> bool) -> bool {
         while let Some(&length) = self.lengths.front() {
             let end = self.at + usize::from(length);
@@ -82,7 +83,7 @@ impl Wire {
         true
     }
 
-    /// As smoltcp sees it, with a packet that has come, if there is one.
+    /// The device for smoltcp, with an incoming packet if there is one.
     pub fn device<'a>(&'a mut self, incoming: &'a [u8]) -> End<'a> {
         End { wire: self, incoming }
     }
@@ -99,7 +100,7 @@ impl Wire {
             return;
         }
         let header = usize::from(segment[place::TCP_OFFSET] >> 4) * 4;
-        // A sign of life carries at most one byte, of which the far end has heard.
+        // A keep-alive carries at most one byte, which the far end already has.
         let Some(payload @ 2..) = segment.len().checked_sub(header) else { return };
         let port = u16_at(segment, 0);
         let Some(sent) = self.sent.iter_mut().find(|sent| sent.port == port) else { return };
@@ -116,9 +117,9 @@ impl Wire {
         }
     }
 
-    /// Whether smoltcp is to see a segment that has come. It answers three equal acknowledgements by sending everything again from
-    /// there on, and what arrives twice then is acknowledged with as many equal ones. RFC 6582, section 3.2: only those that cover
-    /// more than was sent before the last loss tell of another.
+    /// Whether smoltcp may see a received segment. smoltcp answers three equal acknowledgements by retransmitting
+    /// everything after them, and the duplicates cause as many equal acknowledgements again. RFC 6582, section 3.2:
+    /// only acknowledgements that cover more than was sent before the last loss indicate another one.
     pub fn admits(&mut self, segment: &[u8]) -> bool {
         if segment.len() < place::TCP_BYTES {
             return true;
@@ -135,7 +136,7 @@ impl Wire {
             sent.recover = None;
             return true;
         }
-        // With nothing under way it is the answer to a sign of life, and the only one that the far end gives.
+        // With nothing in flight, it answers a keep-alive and is the far end's only answer.
         !is_repeated || is_behind(recover, found.0) || sent.end == Some(found.0)
     }
 }
@@ -145,7 +146,7 @@ fn is_behind(one: u32, other: u32) -> bool {
     one != other && other.wrapping_sub(one) < 1 << 31
 }
 
-/// The device, for one call.
+/// The device for one call.
 pub struct End<'a> {
     wire: &'a mut Wire,
     incoming: &'a [u8],
@@ -178,7 +179,7 @@ impl Device for End<'_> {
     }
 }
 
-/// The packet that has come.
+/// The incoming packet.
 pub struct Incoming<'a>(&'a [u8]);
 
 impl RxToken for Incoming<'_> {
@@ -187,7 +188,7 @@ impl RxToken for Incoming<'_> {
     }
 }
 
-/// Room for a packet.
+/// Space for an outgoing packet.
 pub struct Outgoing<'a>(&'a mut Wire);
 
 impl TxToken for Outgoing<'_> {
@@ -200,7 +201,7 @@ impl TxToken for Outgoing<'_> {
             wire.lengths.push_back(length as u16);
             wire.count(start);
         } else {
-            // An answer to a packet that came while the queue was full is lost, as on a full link.
+            // A response that finds the queue full is dropped, as on a full link.
             wire.bytes.truncate(start);
         }
         result

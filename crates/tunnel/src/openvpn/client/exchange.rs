@@ -1,5 +1,5 @@
-//! What a client says and takes inside of the control channel: its half of the keys, the options, and the messages afterwards.
-//! Owns what each of them means to the client; refuses a message that its stage has no use for, without a word.
+//! The client's messages in the control channel: its half of the keys, the options, and later messages. Owns the
+//! effect of each message; ignores messages that its stage does not expect.
 
 use base64::engine::general_purpose::STANDARD;
 use base64::Engine;
@@ -18,7 +18,7 @@ use crate::openvpn::negotiation::{Advance, NegotiationError};
 use crate::openvpn::random;
 use crate::openvpn::session::{Derivation, Shares};
 
-/// A server that pushes by itself has done so by then.
+/// A server that pushes without a request has done so by then.
 const FIRST_REQUEST_NS: u64 = SECOND_NS;
 
 impl Client {
@@ -46,7 +46,7 @@ impl Client {
         }
     }
 
-    /// Renegotiations go the same way; their steps are nobody's first.
+    /// Renegotiations repeat the same steps; only the first time is reported.
     fn note_first(&mut self, event: Event) {
         if self.stage == Stage::Connecting {
             self.events.push_back(event);
@@ -81,7 +81,7 @@ impl Client {
         shares.server = Randoms { r1: method.random1, r2: method.random2 };
         self.shares = Some(shares);
         if self.is_pushing() {
-            // A server that renews keys before it gives options: the newest keys will be used.
+            // A server that renews keys before it pushes options: the newest keys are used.
         } else if self.stage == Stage::Connecting {
             self.stage = Stage::Pushing;
             self.expect_options(now_ns, method);
@@ -104,7 +104,7 @@ impl Client {
         });
     }
 
-    /// Whether options are waited for: before the tunnel is up, or for a session that is to go on with it.
+    /// Whether options are awaited: before the tunnel is up, or for a session that replaces the current one.
     pub(super) fn is_pushing(&self) -> bool {
         self.stage == Stage::Pushing || self.fallback.as_ref().is_some_and(|fallback| fallback.is_pushing)
     }
@@ -126,7 +126,7 @@ impl Client {
                 if later.absorb(&text).is_ok() {
                     self.take_token(&later);
                 }
-                // It pushes nothing to a client whose keys it has not accepted.
+                // The server pushes nothing to a client whose keys it has not accepted.
                 if std::mem::take(&mut self.is_unaccepted) {
                     self.events.push_back(Event::RenegotiationAccepted);
                 }
@@ -155,12 +155,12 @@ impl Client {
             ControlMessage::Restart { reason, .. } => self.events.push_back(Event::Restart(reason.unwrap_or_default())),
             ControlMessage::Halt { reason } => self.fail("halted_by_server", reason.unwrap_or_default()),
             ControlMessage::Exit => self.events.push_back(Event::PeerLeft),
-            // A push that is repeated, and what is meant for a person or for nobody.
+            // A repeated push, and messages without a meaning here.
             _ => {}
         }
     }
 
-    /// As OpenVPN caps it: half of the keys' life, and no less than a negotiation may take.
+    /// Limits the extended wait as OpenVPN does: half of the keys' lifetime, and at least the time of a negotiation.
     fn wait_longer(&mut self, timeout_s: Option<u32>) {
         let window_ns = self.config.hand_window_ns;
         let most_ns = window_ns.max(self.config.renegotiate_after_ns.unwrap_or(0) / 2);
@@ -171,7 +171,7 @@ impl Client {
         }
     }
 
-    /// A token counts with a user to it: the one that is pushed with it, or the client's own.
+    /// A token needs a user: the one that is pushed with it, or the client's own.
     fn take_token(&mut self, pushed: &Pushed) {
         let decoded = pushed.auth_token_user.as_ref().and_then(|user| STANDARD.decode(user).ok());
         let user = decoded
@@ -190,7 +190,7 @@ impl Client {
         }
     }
 
-    /// Take what was pushed for the keys that are there; says whether it will do.
+    /// Applies the pushed options to the current keys; returns whether they are acceptable.
     pub(super) fn agree(&mut self) -> bool {
         let pushed = std::mem::take(&mut self.pushed);
         self.take_token(&pushed);
@@ -204,7 +204,7 @@ impl Client {
                 return false;
             }
             Err(NoCipher::NoneNamed) => {
-                self.fail("no_cipher", "the server names none, and data-ciphers-fallback is not given".to_owned());
+                self.fail("no_cipher", "the server names none, and data-ciphers-fallback is not set".to_owned());
                 return false;
             }
         };

@@ -1,13 +1,13 @@
-//! What becomes of a tunnel whose keys could not be renewed: over datagrams the old keys go on while they are good, and a session
-//! of its own is begun beside them, from the reset to the options, as OpenVPN does. Over a stream the tunnel is over: whatever a
-//! stream loses it loses for good. Owns that second way up; the first one is `exchange`'s.
+//! A tunnel whose keys could not be renewed. Over UDP the old keys remain in use while they are valid, and a second
+//! session begins beside them, from the reset to the options, as in OpenVPN. Over TCP the tunnel ends, because lost
+//! data is not repeated. Owns the second session; `exchange` has the first.
 
 use super::fallback_session::FallbackSession;
 use super::{first_session, Client, Event, Failure, Stage};
 use crate::openvpn::session::TRANSITION_NS;
 
 impl Client {
-    /// The control channel has broken: at once the end of everything but of a renewal of keys over datagrams.
+    /// Handles a failure of the control channel: it ends everything, except during a renewal over UDP.
     pub(super) fn on_control_failure(&mut self, now_ns: u64, failure: Failure) {
         if self.may_fall_back() && !self.session.negotiation().is_open() {
             self.report_failed_renewal(now_ns, failure);
@@ -16,7 +16,7 @@ impl Client {
         }
     }
 
-    /// The window of a renewal has passed.
+    /// Handles the end of a renewal's time window.
     pub(super) fn on_renewal_timeout(&mut self, now_ns: u64) {
         if !self.may_fall_back() {
             return self.fail("renegotiation_timeout", String::new());
@@ -38,10 +38,10 @@ impl Client {
         }
     }
 
-    /// Once per attempt. The latest cause counts.
+    /// Reports a failed renewal once per attempt. The latest cause counts.
     fn report_failed_renewal(&mut self, now_ns: u64, cause: Failure) {
         let window_ns = self.config.hand_window_ns;
-        // The old keys' last hour has run since their renewal began.
+        // The old keys expire one hour after their renewal began.
         let keys_end_ns = now_ns.saturating_add(TRANSITION_NS.saturating_sub(window_ns));
         let first = || FallbackSession {
             cause: cause.clone(),
@@ -59,12 +59,12 @@ impl Client {
         }
     }
 
-    /// The options of the second session are there: they take the place of the first one's.
+    /// Completes the second session: its options have arrived and replace those of the first one.
     pub(super) fn finish_fallback(&mut self, now_ns: u64) {
         let Some(fallback) = self.fallback.take() else { return };
         let before = std::mem::replace(&mut self.pushed, fallback.pushed);
         if self.agree() && self.install(now_ns) {
-            // Options came after the keys.
+            // Options arrived after the keys.
             self.events.extend([Event::Renegotiated, Event::RenegotiationAccepted]);
             self.is_unaccepted = false;
             if before.texts != self.pushed.texts {

@@ -1,88 +1,89 @@
-//! What a client tells its caller: what to do next, what has happened, what a packet was, and what it has counted.
+//! The values that a client returns to its caller: the next action, events, the content of a packet, and counters.
 
-/// What the caller does next.
+/// The caller's next action.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Output {
-    /// Send what is in the buffer: one packet.
+    /// Send the packet in the buffer.
     Send,
-    /// Something has happened.
+    /// An event.
     Event(Event),
-    /// Nothing until a packet comes, or this time, ns.
+    /// Wait for a packet, or until this time, ns.
     Wait(Option<u64>),
 }
 
-/// What has happened.
+/// An event of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// The first reset was answered.
+    /// The server answered the first reset.
     Answered,
-    /// TLS's handshake is done.
+    /// The TLS handshake is done.
     TlsDone,
     /// Both shares of the keys are known.
     KeysDone,
-    /// The options have come; data can be sent.
+    /// The options have arrived; data can be sent.
     Up,
-    /// Both shares of new keys are known, and they are in use here. The server may still refuse them, as it does a user whose
-    /// token has run out: `RenegotiationAccepted` or `RenegotiationRefused` tells, unless the server stays silent.
+    /// Both shares of new keys are known, and this end uses them. The server may still refuse them, for example
+    /// because the user's token has expired: `RenegotiationAccepted` or `RenegotiationRefused` follows unless the
+    /// server stays silent.
     Renegotiated,
-    /// The server uses the newest keys, or has sent options after them: it has accepted them.
+    /// The server has accepted the newest keys: it uses them, or has sent options after them.
     RenegotiationAccepted,
-    /// The server has refused the client in a renegotiation, before the keys were there or after; `Failed` follows.
+    /// The server refused the client in a renegotiation, before or after the keys were known; `Failed` follows.
     RenegotiationRefused,
-    /// The server has changed options of a tunnel that is up.
+    /// The server changed options of a running tunnel.
     Updated,
-    /// A renegotiation over datagrams came to nothing. The keys before it go on while they are good, and new ones are asked for
-    /// by a session of its own; with those it says `Renegotiated`, and `Updated` where other options came with them.
+    /// A renegotiation over UDP failed. The previous keys remain in use while they are valid, and a separate session
+    /// negotiates new ones; `Renegotiated` follows when it succeeds, and `Updated` if its options differ.
     RenegotiationFailed,
-    /// The server asks for more time, or for a second factor that nobody here can give.
+    /// The server asks for more time, or for a second factor, which this client cannot give.
     Pending {
-        /// How long it is waited for, ns.
+        /// How long the client waits, ns.
         until_ns: u64,
     },
-    /// The server wants the client to connect again.
+    /// The server asks the client to reconnect.
     Restart(String),
-    /// A change of options cannot be applied, for this reason. OpenVPN restarts then, and connects again.
+    /// A change of options cannot be applied, for this reason. OpenVPN then restarts and reconnects.
     UpdateRejected(String),
-    /// The server has left.
+    /// The server has disconnected.
     PeerLeft,
-    /// It is over.
+    /// The session is over.
     Failed(Failure),
 }
 
-/// Why a client could not connect, or not stay.
+/// Why a client could not connect or lost its session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// A stable name to count by.
+    /// The stable name of the counter.
     pub name: &'static str,
-    /// What is known beyond the name; may be empty.
+    /// Further details; may be empty.
     pub detail: String,
 }
 
-/// What a received packet was.
+/// The content of a received packet.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Received<'p> {
-    /// An IP packet from inside of the tunnel.
+    /// An IP packet from the tunnel.
     Payload(&'p mut [u8]),
-    /// Of the control channel: `poll` may have something.
+    /// A control packet: `poll` may have output.
     Control,
-    /// Nothing to act on: a keepalive, a packet that came twice, noise. Counted.
+    /// Nothing to do: a keepalive, a duplicate, or an invalid packet. It is counted.
     Nothing,
 }
 
-/// Data cannot be sent: the tunnel is not up, or its keys are used up.
+/// The error of sending data before the tunnel is up, or after its keys are used up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the tunnel is not up")]
 pub struct NotUp;
 
-/// What has come and gone.
+/// Counters of received packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Data packets that were opened, keepalives included.
+    /// Opened data packets, including keepalives.
     pub opened: u64,
-    /// Data packets that came again, or too late to tell.
+    /// Data packets that are repeated, or too late to be checked for that.
     pub replayed: u64,
-    /// Packets that could not be authenticated, or belong to nobody here.
+    /// Packets that could not be authenticated, or that belong to no session here.
     pub rejected: u64,
-    /// Keepalives that came.
+    /// Received keepalives.
     pub pings: u64,
 }

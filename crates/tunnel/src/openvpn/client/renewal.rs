@@ -1,13 +1,13 @@
-//! When a client's keys are replaced: by their age, by what they have carried, or because they end. Owns the counting; it looks
-//! at every data packet and so does no more than add and compare. Who negotiates is `client`.
+//! When a client's keys are replaced: because of their age, their traffic, or their end. Owns the counting; it runs
+//! for every data packet, so it only adds and compares. `client` negotiates.
 
 use crate::openvpn::config::{ClientConfig, KeyLimits};
 use crate::timer::earlier;
 
-/// Keys whose renewal came to nothing are not tried again before, ns.
+/// Pause after a failed renewal, ns.
 const PAUSE_NS: u64 = 10_000_000_000;
 
-/// The newest keys' age and load.
+/// Age and traffic of the newest keys.
 pub struct Renewal {
     after_ns: Option<u64>,
     limits: KeyLimits,
@@ -21,19 +21,19 @@ pub struct Renewal {
 }
 
 impl Renewal {
-    /// Before the first keys.
+    /// The state before the first keys.
     pub fn new(config: &ClientConfig) -> Self {
         let limits = config.renegotiate_after;
         Self { after_ns: config.renegotiate_after_ns, limits, bytes: 0, packets: 0, due_ns: None, not_before_ns: None }
     }
 
-    /// New keys came into use.
+    /// Records that new keys are in use.
     pub fn installed(&mut self, now_ns: u64) {
         (self.bytes, self.packets, self.not_before_ns) = (0, 0, None);
         self.due_ns = self.after_ns.map(|after_ns| now_ns.saturating_add(after_ns));
     }
 
-    /// The newest keys have carried a payload, one way or the other; `is_ending`: they will not carry many more.
+    /// Counts a payload in either direction; `is_ending`: the keys will not carry many more.
     #[inline]
     pub fn carried(&mut self, now_ns: u64, bytes: usize, is_ending: bool) {
         self.bytes += bytes as u64;
@@ -45,7 +45,7 @@ impl Renewal {
         }
     }
 
-    /// A negotiation has begun.
+    /// Records that a negotiation has begun.
     pub fn begun(&mut self, now_ns: u64) {
         self.not_before_ns = Some(now_ns.saturating_add(PAUSE_NS));
         self.due_ns = self.not_before_ns;

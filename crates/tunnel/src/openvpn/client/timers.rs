@@ -1,11 +1,11 @@
-//! A client's timers: how long a negotiation may take, when to ask for options again, keepalives, the server's silence, and when
-//! keys are replaced. Owns what happens as each of them runs out, and which is next.
+//! A client's timers: the time limit of a negotiation, repeated requests for options, keepalives, the server's
+//! silence, and key renewal. Owns what happens when each expires, and which is next.
 
 use super::{Client, PushWait, Stage, PING, SECOND_NS};
 use crate::openvpn::config::Silence;
 use crate::timer::{earlier, is_due};
 
-/// Between one request for options and the next.
+/// Interval of requests for options.
 const REQUEST_NS: u64 = 5 * SECOND_NS;
 
 impl Client {
@@ -37,7 +37,7 @@ impl Client {
                 Some(Silence::Exit(_)) => "ping_exit",
                 _ => "ping_restart",
             };
-            return self.fail(name, "nothing came from the server for too long".to_owned());
+            return self.fail(name, "the server sent nothing for too long".to_owned());
         }
         if is_due(self.ping_at_ns(), now_ns) {
             self.due.push_back(&PING);
@@ -84,7 +84,7 @@ impl Client {
         self.push_wait.filter(|_| self.is_pushing())
     }
 
-    /// What has ended the waiting, and how long that was.
+    /// The limit that ended the wait, and its length.
     pub(super) fn window_end_reason(&self, now_ns: u64) -> String {
         let window_ns = self.config.hand_window_ns;
         let window_s = window_ns / SECOND_NS;
@@ -125,7 +125,7 @@ impl Client {
         }
     }
 
-    /// What the server pushes counts.
+    /// The pushed values override the profile's.
     fn silence(&self) -> Option<Silence> {
         let pushed = &self.pushed;
         pushed.ping_restart_s.map(Silence::Restart).or(pushed.ping_exit_s.map(Silence::Exit)).or(self.config.silence)

@@ -1,5 +1,6 @@
-//! AEAD packets: `op[/peer-id] | packet id | tag | ciphertext`, everything before the tag proved with it. Owns one key's use and
-//! its packet numbers in the format of OpenVPN 2.4 to 2.6; `epoch` builds on its keys. It refuses a number twice.
+//! AEAD packets: `op[/peer-id] | packet id | tag | ciphertext`; the tag authenticates everything before it. Owns the
+//! use of one key and its packet numbers in the format of OpenVPN 2.4 to 2.6; `epoch` uses its keys too. Never uses a
+//! number twice.
 
 use aws_lc_rs::aead::{self, Aad, LessSafeKey, Nonce, UnboundKey, NONCE_LEN};
 
@@ -9,19 +10,19 @@ use super::limits::{FAILURES_LIMIT, FAILURES_WARNING, GCM_LIMIT, PACKET_ID_WARNI
 use super::replay::ReplayWindow;
 use crate::openvpn::keys::DirectionKeys;
 
-/// Bytes of every AEAD's tag.
+/// Length of every AEAD's tag, bytes.
 pub(super) const TAG: usize = 16;
-/// Bytes of the packet id.
+/// Length of the packet id, bytes.
 pub(super) const PACKET_ID: usize = 4;
 
 /// A key and its implicit IV.
 pub(super) struct AeadKey {
     key: LessSafeKey,
-    /// XORed with the packet id, followed by zeros, it is the nonce.
+    /// The nonce is this, XORed with the packet id followed by zeros.
     implicit_iv: [u8; NONCE_LEN],
-    /// Blocks of 16 bytes that it has sealed or opened.
+    /// Number of 16-byte blocks sealed or opened.
     pub blocks: u64,
-    /// Packets that did not prove themselves.
+    /// Number of packets whose authentication failed.
     pub failures: u64,
 }
 
@@ -38,14 +39,14 @@ impl AeadKey {
         Ok(Self { key: LessSafeKey::new(key), implicit_iv, blocks: 0, failures: 0 })
     }
 
-    /// Seal `body` in place; `packet_id` is what the packet says.
+    /// Seals `body` in place; `packet_id` has its wire format.
     pub fn seal(&mut self, packet_id: &[u8], aad: &[u8], body: &mut [u8], tag: &mut [u8]) -> Result<(), DataError> {
         self.blocks += body.len().div_ceil(16) as u64;
         let nonce = self.nonce(packet_id);
         self.key.seal_in_place_scatter(nonce, Aad::from(aad), body, &[], tag).map_err(|_| DataError::Library)
     }
 
-    /// Prove and open `body` in place; `Forged` leaves it in no known state.
+    /// Authenticates and opens `body` in place; after `Forged` its content is undefined.
     pub fn open(&mut self, packet_id: &[u8], aad: &[u8], body: &mut [u8], tag: &[u8]) -> Result<(), DataError> {
         if self.failures > FAILURES_LIMIT {
             return Err(DataError::Exhausted);
@@ -66,13 +67,13 @@ impl AeadKey {
     }
 }
 
-/// Both directions, with packet ids of 32 bits.
+/// Both directions with 32-bit packet ids.
 pub(super) struct Aead {
     sealing: AeadKey,
     opening: AeadKey,
     last_sent: u32,
     window: ReplayWindow,
-    /// Packets and blocks that one key may protect.
+    /// Maximum of packets and blocks under one key.
     limit: Option<u64>,
 }
 
@@ -92,7 +93,7 @@ impl Aead {
         })
     }
 
-    /// Append what goes before the ciphertext; `Err` leaves `out` as it was.
+    /// Appends the bytes before the ciphertext; after `Err`, `out` is unchanged.
     pub fn begin(&mut self, out: &mut Vec<u8>) -> Result<(), DataError> {
         self.last_sent = self.last_sent.checked_add(1).ok_or(DataError::Exhausted)?;
         out.extend_from_slice(&self.last_sent.to_be_bytes());
@@ -100,7 +101,7 @@ impl Aead {
         Ok(())
     }
 
-    /// Seal a packet that `begin` and a plaintext were appended to behind `header` bytes. A header of one byte is not proved.
+    /// Seals a packet of `begin` and a plaintext after `header` bytes. A header of one byte is not authenticated.
     pub fn finish(&mut self, packet: &mut [u8], header: usize) -> Result<(), DataError> {
         let (proved, rest) = packet.split_at_mut(header + PACKET_ID);
         let (tag, body) = rest.split_at_mut(TAG);
@@ -108,7 +109,8 @@ impl Aead {
         self.sealing.seal(packet_id, aad, body, tag)
     }
 
-    /// Prove, open and number a packet; what is returned is where its plaintext starts, which ends with the packet.
+    /// Authenticates and opens a packet and checks its number; returns the start of its plaintext, which ends with
+    /// the packet.
     pub fn open(&mut self, packet: &mut [u8], header: usize) -> Result<usize, DataError> {
         let start = header + PACKET_ID + TAG;
         if packet.len() <= start {
@@ -126,7 +128,7 @@ impl Aead {
         }
     }
 
-    /// Whether new keys are due: numbers are running out, or the key has protected as much as is safe.
+    /// Whether new keys are due: the numbers are running out, or the key has protected as much as is safe.
     pub fn exhausted(&self) -> bool {
         let used =
             |key: &AeadKey, packets: u64| self.limit.is_some_and(|limit| key.blocks.saturating_add(packets) > limit);
@@ -137,7 +139,7 @@ impl Aead {
     }
 }
 
-/// Where the proved bytes begin: `DATA_V2` proves its header, `DATA_V1` does not.
+/// Offset of the authenticated bytes: `DATA_V2` authenticates its header, `DATA_V1` does not.
 pub(super) fn proved_from(header: usize) -> usize {
     if header == 1 {
         1
@@ -146,7 +148,7 @@ pub(super) fn proved_from(header: usize) -> usize {
     }
 }
 
-/// The nonce is the packet id, then 8 bytes of the HMAC's key.
+/// Creates a key whose nonce is the packet id, then 8 bytes of the HMAC's key.
 fn short_id_key(cipher: DataCipher, keys: DirectionKeys<'_>) -> Result<AeadKey, DataError> {
     let mut implicit_iv = [0; NONCE_LEN];
     implicit_iv[PACKET_ID..].copy_from_slice(&keys.hmac[..NONCE_LEN - PACKET_ID]);

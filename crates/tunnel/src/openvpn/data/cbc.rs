@@ -1,6 +1,7 @@
-//! CBC packets: `op[/peer-id] | HMAC | IV | encrypted (packet id | payload)`; the HMAC proves the IV and what follows, not the
-//! header. Owns both directions' keys and packet numbers. Padding is looked at after the HMAC, so it tells a forger nothing; where
-//! both ends do without an HMAC (`auth none`), as OpenVPN lets them, a forged packet is only garbage that may come out.
+//! CBC packets: `op[/peer-id] | HMAC | IV | encrypted (packet id | payload)`; the HMAC authenticates the IV and
+//! everything after it, not the header. Owns both directions' keys and packet numbers. Padding is checked after the
+//! HMAC, so it gives an attacker no information. Without an HMAC (`auth none`), which OpenVPN allows, a forged packet
+//! may yield random bytes.
 
 use aws_lc_rs::cipher::{
     DecryptingKey, DecryptionContext, EncryptingKey, EncryptionContext, UnboundCipherKey, AES_128, AES_192, AES_256,
@@ -15,11 +16,11 @@ use super::replay::ReplayWindow;
 use crate::openvpn::digest::Digest;
 use crate::openvpn::keys::DirectionKeys;
 
-/// Bytes of an AES block, and of the IV.
+/// Length of an AES block, and of the IV, bytes.
 pub(super) const BLOCK: usize = 16;
-/// Bytes of the packet id.
+/// Length of the packet id, bytes.
 pub(super) const PACKET_ID: usize = 4;
-/// IVs that are drawn at once: the generator costs more than a packet's cipher when asked for each.
+/// Number of IVs that are generated together: one call per IV costs more than a packet's encryption.
 const IVS: usize = 16;
 
 /// Both directions.
@@ -27,16 +28,16 @@ pub(super) struct Cbc {
     encrypting: EncryptingKey,
     decrypting: DecryptingKey,
     proof: Option<Proof>,
-    /// Bytes of an HMAC.
+    /// Length of an HMAC, bytes.
     proof_len: usize,
     last_sent: u32,
     window: ReplayWindow,
     ivs: [u8; IVS * BLOCK],
-    /// IVs of `ivs` that have been used.
+    /// Number of used IVs.
     ivs_used: usize,
 }
 
-/// What packets are proved with, unless by nothing (`auth none`).
+/// The HMAC keys, absent with `auth none`.
 struct Proof {
     signing: hmac::Key,
     proving: hmac::Key,
@@ -70,7 +71,7 @@ impl Cbc {
         })
     }
 
-    /// Append what goes before the payload; `Err` leaves `out` as it was.
+    /// Appends the bytes before the payload; after `Err`, `out` is unchanged.
     pub fn begin(&mut self, out: &mut Vec<u8>) -> Result<(), DataError> {
         let number = self.last_sent.checked_add(1).ok_or(DataError::Exhausted)?;
         let iv = self.next_iv()?;
@@ -81,7 +82,8 @@ impl Cbc {
         Ok(())
     }
 
-    /// Pad, encrypt and sign the packet from `start` of `out`, which `begin` and a payload were appended to.
+    /// Pads, encrypts and authenticates the packet from `start` of `out`, which has the bytes of `begin` and a
+    /// payload.
     pub fn finish(&mut self, out: &mut Vec<u8>, start: usize, header: usize) -> Result<(), DataError> {
         let signature = start + header;
         let iv = signature + self.proof_len;
@@ -97,7 +99,7 @@ impl Cbc {
         Ok(())
     }
 
-    /// Prove, open and number a packet; what is returned is where its payload starts and ends.
+    /// Authenticates and opens a packet and checks its number; returns the start and the end of its payload.
     pub fn open(&mut self, packet: &mut [u8], header: usize) -> Result<(usize, usize), DataError> {
         let iv = header + self.proof_len;
         let plain = iv + BLOCK;
@@ -121,7 +123,7 @@ impl Cbc {
         }
     }
 
-    /// Whether new keys are due: numbers are running out.
+    /// Whether new keys are due: the numbers are running out.
     pub fn exhausted(&self) -> bool {
         self.last_sent >= PACKET_ID_WARNING
     }
@@ -137,7 +139,7 @@ impl Cbc {
     }
 }
 
-/// How long the plaintext is without its padding (PKCS 7); none where the padding is not one.
+/// Length of the plaintext without its padding (PKCS 7); `None` if the padding is invalid.
 fn unpadded(plaintext: &[u8]) -> Option<usize> {
     let padding = usize::from(*plaintext.last()?);
     let rest = plaintext.len().checked_sub(padding)?;

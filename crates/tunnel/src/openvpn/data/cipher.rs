@@ -31,13 +31,13 @@ impl DataCipher {
         Self::Aes256Cbc,
     ];
 
-    /// The cipher that OpenVPN calls `name`, in any case.
+    /// The cipher that OpenVPN calls `name`; case is ignored.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|cipher| cipher.name().eq_ignore_ascii_case(name))
     }
 
-    /// OpenVPN's name for it.
+    /// OpenVPN's name of the cipher.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -51,13 +51,13 @@ impl DataCipher {
         }
     }
 
-    /// Whether it proves packets itself; the others need an HMAC.
+    /// Whether the cipher authenticates packets; the others need an HMAC.
     #[must_use]
     pub fn is_aead(self) -> bool {
         self.is_gcm() || self == Self::ChaCha20Poly1305
     }
 
-    /// Bytes of its key.
+    /// Key length, bytes.
     #[must_use]
     pub fn key_len(self) -> usize {
         match self {

@@ -1,26 +1,26 @@
-//! What stands before a payload where compression was agreed on. Owns the framings and opens what an older peer compressed, into
-//! a buffer that never grows past the tunnel's largest packet. It never compresses: OpenVPN 2.7 does not either, for what is
-//! compressed before it is encrypted tells of itself by its length.
+//! The bytes before a payload if compression was negotiated. Owns the framings, and decompresses an older peer's data
+//! into a buffer of at most the tunnel's packet size. Never compresses, like OpenVPN 2.7: the length of compressed
+//! data reveals its content despite encryption.
 
 use super::error::DataError;
 use super::lzo;
 
-/// Not compressed.
+/// Uncompressed.
 const PLAIN: u8 = 0xFA;
-/// Not compressed, and the payload's first byte is its last.
+/// Uncompressed, with the payload's first byte at the end.
 const PLAIN_SWAPPED: u8 = 0xFB;
 const LZO: u8 = 0x66;
-/// LZ4, and the payload's first byte is its last.
+/// LZ4, with the payload's first byte at the end.
 const LZ4_SWAPPED: u8 = 0x69;
-/// Version 2: a header is there only if the first byte is this; then one byte says which.
+/// Version 2: a header exists only if the first byte is this; the next byte is its kind.
 const V2: u8 = 0x50;
 const V2_PLAIN: u8 = 0;
 const V2_LZ4: u8 = 1;
 
-/// How payloads are marked as compressed or not, by the options that ask for it.
+/// Compression framing of payloads, by the options that select it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Framing {
-    /// No framing: no compression was agreed on.
+    /// No framing: no compression was negotiated.
     #[default]
     None,
     /// `comp-lzo no`.
@@ -42,7 +42,7 @@ impl Framing {
     pub const ALL: [Self; 7] =
         [Self::None, Self::Stub, Self::StubSwap, Self::StubV2, Self::Lzo, Self::Lz4, Self::Lz4V2];
 
-    /// Bytes that it adds to most payloads.
+    /// Overhead of most payloads, bytes.
     #[must_use]
     pub fn overhead(self) -> usize {
         match self {
@@ -51,7 +51,7 @@ impl Framing {
         }
     }
 
-    /// Append `payload`, which is not empty, as its framing wants it.
+    /// Appends a nonempty `payload` with its framing.
     pub(super) fn frame(self, payload: &[u8], out: &mut Vec<u8>) {
         match self {
             Self::None => out.extend_from_slice(payload),
@@ -73,7 +73,8 @@ impl Framing {
         }
     }
 
-    /// The payload of what a peer framed: in place, or from `buffer` where it was compressed, to at most `largest` bytes.
+    /// Returns the payload of a peer's framed data: in place, or in `buffer` if it was compressed, with at most
+    /// `largest` bytes.
     pub(super) fn unframe<'p>(
         self,
         framed: &'p mut [u8],
@@ -102,7 +103,7 @@ impl Framing {
     }
 }
 
-/// The payload whose first byte is its last, where the mark stands.
+/// Moves the last byte to the place of the mark.
 fn unswapped(framed: &mut [u8]) -> &mut [u8] {
     let last = framed.len() - 1;
     framed[0] = framed[last];
@@ -115,7 +116,7 @@ fn decompressed<'b>(
     largest: usize,
     decompress: fn(&[u8], &mut [u8]) -> Option<usize>,
 ) -> Result<&'b mut [u8], DataError> {
-    // Kept from then on: whoever compresses one packet compresses most.
+    // The buffer is kept, because a peer that compresses one packet compresses most.
     buffer.resize(largest, 0);
     let length = decompress(compressed, buffer).ok_or(DataError::Framing)?;
     Ok(&mut buffer[..length])

@@ -1,6 +1,6 @@
-//! The packet format of OpenVPN 2.7: `op[/peer-id] | epoch, 16 bits : number, 48 bits | ciphertext | tag`. Each side moves its
-//! own key on to the next epoch when it has protected enough, and takes the peer's next few epochs at any time; keys come from a
-//! chain of secrets that cannot be walked back. It never seals two packets with the same epoch and number.
+//! The packet format of OpenVPN 2.7: `op[/peer-id] | epoch, 16 bits : number, 48 bits | ciphertext | tag`. Each side
+//! moves its own key to the next epoch when it has protected enough, and accepts the peer's next few epochs at any
+//! time. Keys come from a one-way chain of secrets. Never seals two packets with the same epoch and number.
 
 use std::collections::VecDeque;
 
@@ -14,15 +14,15 @@ use super::limits::{FAILURES_WARNING, GCM_LIMIT};
 use super::replay::ReplayWindow;
 use crate::openvpn::keys::DirectionKeys;
 
-/// Bytes of the packet id.
+/// Length of the packet id, bytes.
 pub(super) const PACKET_ID: usize = 8;
-/// Epochs ahead of the peer's current one that are taken.
+/// Number of future epochs of the peer that are accepted.
 const FUTURE: u16 = 4;
-/// From this epoch on new keys are due: their chain ends at 65,535.
+/// Epoch at which new keys are due: the chain ends at 65,535.
 const EPOCH_WARNING: u16 = 0xF000;
 const HIGHEST_NUMBER: u64 = (1 << 48) - 1;
 
-/// The chain of one direction's secrets, at one epoch.
+/// The secret of one direction and epoch.
 #[derive(Clone, Zeroize, ZeroizeOnDrop)]
 struct Secret {
     epoch: u16,
@@ -30,7 +30,7 @@ struct Secret {
 }
 
 impl Secret {
-    /// The first epoch's is the beginning of the cipher's key.
+    /// The first secret is the beginning of the cipher's key.
     fn first(keys: DirectionKeys<'_>) -> Self {
         Self { epoch: 1, bytes: *keys.cipher.first_chunk().expect("32 of 64 bytes") }
     }
@@ -55,7 +55,7 @@ impl Secret {
     }
 }
 
-/// The key of one of the peer's epochs, and what has come under it.
+/// The key of one of the peer's epochs, and its received packets.
 struct Receiving {
     epoch: u16,
     key: AeadKey,
@@ -70,11 +70,11 @@ pub(super) struct Epoch {
     sealing: AeadKey,
     last_sent: u64,
     current: Receiving,
-    /// The epoch before the current one: its packets may still be under way.
+    /// The previous epoch: its packets may still be in transit.
     retiring: Option<Receiving>,
-    /// The epochs after the current one, `FUTURE` of them.
+    /// The next `FUTURE` epochs.
     future: VecDeque<Receiving>,
-    /// Of the last of `future`.
+    /// The secret of the last of `future`.
     receive_secret: Secret,
 }
 
@@ -105,7 +105,7 @@ impl Epoch {
         Ok(epoch)
     }
 
-    /// Append what goes before the ciphertext; `Err` leaves `out` as it was.
+    /// Appends the bytes before the ciphertext; after `Err`, `out` is unchanged.
     pub fn begin(&mut self, out: &mut Vec<u8>) -> Result<(), DataError> {
         self.move_on()?;
         if self.last_sent == HIGHEST_NUMBER {
@@ -117,7 +117,7 @@ impl Epoch {
         Ok(())
     }
 
-    /// Seal the packet from `start` of `out`, which `begin` and a plaintext were appended to.
+    /// Seals the packet from `start` of `out`, which has the bytes of `begin` and a plaintext.
     pub fn finish(&mut self, out: &mut Vec<u8>, start: usize, header: usize) -> Result<(), DataError> {
         out.extend_from_slice(&[0; TAG]);
         let (proved, rest) = out[start..].split_at_mut(header + PACKET_ID);
@@ -126,7 +126,7 @@ impl Epoch {
         self.sealing.seal(packet_id, aad, body, tag)
     }
 
-    /// Prove, open and number a packet; what is returned is where its plaintext starts and ends.
+    /// Authenticates and opens a packet and checks its number; returns the start and the end of its plaintext.
     pub fn open(&mut self, packet: &mut [u8], header: usize) -> Result<(usize, usize), DataError> {
         let start = header + PACKET_ID;
         let end = packet.len().checked_sub(TAG).filter(|end| *end > start).ok_or(DataError::Short)?;
@@ -148,7 +148,7 @@ impl Epoch {
         }
     }
 
-    /// Whether new keys are due: the chain of epochs nears its end.
+    /// Whether new keys are due: the chain of epochs is near its end.
     pub fn exhausted(&self) -> bool {
         self.send_secret.epoch >= EPOCH_WARNING
     }
@@ -158,14 +158,14 @@ impl Epoch {
             return Some(&mut self.current);
         }
         if let Some(ahead) = epoch.checked_sub(self.current.epoch) {
-            // Near the chain's end no key is taken whose successors could not be made.
+            // Near the chain's end, a key is refused if its successors could not be derived.
             let reachable = epoch < u16::MAX - FUTURE;
             return self.future.get_mut(usize::from(ahead) - 1).filter(|_| reachable);
         }
         self.retiring.as_mut().filter(|retiring| retiring.epoch == epoch)
     }
 
-    /// The peer has moved on to `epoch`: so does our opening key, and our sealing key at least as far.
+    /// Follows the peer to `epoch`: changes the opening key, and the sealing key to at least that epoch.
     fn follow(&mut self, epoch: u16) -> Result<(), DataError> {
         if self.send_secret.epoch < epoch {
             while self.send_secret.epoch < epoch {
@@ -194,7 +194,8 @@ impl Epoch {
         Ok(())
     }
 
-    /// Take the next epoch for sealing where this one has protected enough, or the peer's has: then to make it move on too.
+    /// Moves the sealing key to the next epoch if this one has protected enough; or if the peer's has, so that the
+    /// peer follows.
     fn move_on(&mut self) -> Result<(), DataError> {
         if self.send_secret.epoch == u16::MAX {
             return Ok(());
@@ -219,7 +220,8 @@ impl Epoch {
     }
 }
 
-/// RFC 8446, 7.1, HKDF-Expand-Label with SHA-256, no context, and "ovpn " for "tls13 "; `out` is at most one block long.
+/// RFC 8446, 7.1, HKDF-Expand-Label with SHA-256, without context, with "ovpn " instead of "tls13 "; `out` is at most
+/// one block long.
 fn expand_label(secret: &[u8; 32], label: &[u8], out: &mut [u8]) {
     const PREFIX: &[u8] = b"ovpn ";
     let key = hmac::Key::new(hmac::HMAC_SHA256, secret);
@@ -228,7 +230,7 @@ fn expand_label(secret: &[u8; 32], label: &[u8], out: &mut [u8]) {
     mac.update(&[(PREFIX.len() + label.len()) as u8]);
     mac.update(PREFIX);
     mac.update(label);
-    // No context, and HKDF's number of the first block.
+    // The empty context, and HKDF's number of the first block.
     mac.update(&[0, 1]);
     out.copy_from_slice(&mac.sign().as_ref()[..out.len()]);
 }
@@ -237,7 +239,7 @@ fn expand_label(secret: &[u8; 32], label: &[u8], out: &mut [u8]) {
 mod tests {
     use super::*;
 
-    /// The values that OpenVPN's own unit tests expect (`crypto_test_ovpn_label_expand`, `epoch_test_derive_data_key`).
+    /// The expected values of OpenVPN's unit tests (`crypto_test_ovpn_label_expand`, `epoch_test_derive_data_key`).
     #[test]
     fn expanded_labels_match_openvpn() {
         let secret = [
@@ -286,7 +288,7 @@ mod tests {
             assert_eq!(send(&mut server, &mut client), Ok(epoch));
             client.sealing.blocks = GCM_LIMIT;
         }
-        // The receiver pushes a sender that does not look after its own limit.
+        // The receiver moves on a sender that ignores its own limit.
         server.current.key.blocks = GCM_LIMIT;
         client.sealing.blocks = 0;
         assert_eq!(send(&mut server, &mut client), Ok(200));
@@ -311,7 +313,7 @@ mod tests {
             assert_eq!(client.exhausted(), client.send_secret.epoch >= EPOCH_WARNING);
             last = send(&mut client, &mut server);
         }
-        // A receiver takes no epoch whose successors it could not make, as OpenVPN does.
+        // A receiver refuses epochs whose successors it could not derive, as OpenVPN does.
         assert_eq!((last, client.send_secret.epoch), (Err(DataError::UnknownEpoch), 65_531));
         client.send_secret.epoch = u16::MAX;
         client.last_sent = HIGHEST_NUMBER;

@@ -1,15 +1,15 @@
-//! LZO1X, opened. Owns the reading of its instructions; it writes no byte past the buffer that it is given, reads none that is
-//! not there, and panics at nothing a peer can send.
+//! An LZO1X decompressor. Writes no byte past its output buffer, reads no byte past its input, and never panics.
 
-/// Open `compressed` into `out`; what is returned is how many bytes came out. None: it is broken, cut off, followed by other
-/// bytes, or needs more room.
+/// Decompresses `compressed` into `out`; returns the number of bytes. `None`: the data is invalid, truncated,
+/// followed by other bytes, or longer than `out`.
 pub(super) fn decompress(compressed: &[u8], out: &mut [u8]) -> Option<usize> {
     let mut stream = Stream { compressed, read: 0, out, written: 0 };
     stream.run()?;
     (stream.read == compressed.len()).then_some(stream.written)
 }
 
-/// Literals that the instruction before copied, as far as the next one's meaning depends on it: 4 is "four or more".
+/// Number of literals that the previous instruction copied, as far as it affects the next one: 4 means "four or
+/// more".
 const MANY: usize = 4;
 
 struct Stream<'a> {
@@ -20,7 +20,7 @@ struct Stream<'a> {
 }
 
 impl Stream<'_> {
-    /// Follow the instructions up to the one that ends the stream.
+    /// Executes the instructions up to the end marker.
     fn run(&mut self) -> Option<()> {
         let mut literals = self.first()?;
         loop {
@@ -62,7 +62,7 @@ impl Stream<'_> {
         }
     }
 
-    /// A first byte above 17 is a run of literals; any other is an instruction already.
+    /// A first byte above 17 is a run of literals; any other one is an instruction.
     fn first(&mut self) -> Option<usize> {
         let run = usize::from(*self.compressed.first()?);
         if run <= 17 {
@@ -73,8 +73,8 @@ impl Stream<'_> {
         Some((run - 17).min(MANY))
     }
 
-    /// A length that may go on: 0 in the instruction stands for `base` and 255 for each zero byte that follows, and the byte
-    /// after those.
+    /// Reads a variable length: 0 in the instruction means `base`, plus 255 for each following zero byte, plus the
+    /// byte after them.
     fn length(&mut self, in_instruction: usize, base: usize) -> Option<usize> {
         if in_instruction != 0 {
             return Some(in_instruction);
@@ -82,7 +82,7 @@ impl Stream<'_> {
         let mut length = base;
         loop {
             match self.byte()? {
-                // As long as packets are, this cannot overflow: each 255 takes a byte of the stream.
+                // No overflow is possible: each 255 takes a byte of the packet.
                 0 => length += 255,
                 last => return Some(length + usize::from(last)),
             }
@@ -108,7 +108,7 @@ impl Stream<'_> {
         Some(())
     }
 
-    /// Copy `length` bytes from `distance` before the end; they may overlap what they make.
+    /// Copies `length` bytes from `distance` before the end; source and destination may overlap.
     fn copy_match(&mut self, length: usize, distance: usize) -> Option<()> {
         let from = self.written.checked_sub(distance)?;
         if length > self.out.len() - self.written {
@@ -135,7 +135,8 @@ mod tests {
         Some(out)
     }
 
-    /// Streams that liblzo 2.10 made of the same text: `lzo1x_999_compress`, and `lzo1x_1_15_compress` as OpenVPN calls it.
+    /// Streams that liblzo 2.10 created from the same text: `lzo1x_999_compress`, and `lzo1x_1_15_compress` as
+    /// OpenVPN calls it.
     #[test]
     fn liblzo_streams_are_decompressed() {
         let text = [b"0123456789", &b"AB".repeat(30)[..], b"0123456789xyz", &[0; 400], b"0123456789end"].concat();
@@ -143,8 +144,8 @@ mod tests {
         let quick = b"\x090123456789AB \x19\x04\0(\x14\x01\x01xyz\0 \0l\0\0\r\0\0\x000123456789end\x11\0\0";
         for stream in [&thorough[..], quick] {
             assert_eq!(opened(stream, text.len()).as_deref(), Some(&text[..]));
-            assert_eq!(opened(stream, text.len() - 1), None, "one byte too little room");
-            assert_eq!(opened(&[stream, b"x"].concat(), text.len()), None, "one byte too many");
+            assert_eq!(opened(stream, text.len() - 1), None, "the buffer is one byte too small");
+            assert_eq!(opened(&[stream, b"x"].concat(), text.len()), None, "one byte follows the end");
             for length in 0..stream.len() {
                 assert_eq!(opened(&stream[..length], text.len()), None, "cut at {length}");
             }

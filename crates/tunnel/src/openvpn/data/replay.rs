@@ -1,19 +1,19 @@
-//! Which packets have been seen already. Owns the numbers of one key's received packets; it is asked after a packet has proved
-//! itself, for a forged number must not move the window. It forgets no number by age: a packet may be as late as the window
-//! allows, where OpenVPN also wants it within 15 s.
+//! Detects replayed packets. Owns the received numbers of one key; a packet is checked after its authentication,
+//! because a forged number must not move the window. Numbers do not expire: a packet may be as late as the window
+//! allows, while OpenVPN also requires it within 15 s.
 
-/// Numbers of received packets: the highest one, and which of those shortly before it have come.
+/// Received packet numbers: the highest one, and which of the numbers shortly before it have arrived.
 #[derive(Debug)]
 pub(super) struct ReplayWindow {
     highest: u64,
-    /// How many numbers, the highest one included, can still be told apart; 0: each must follow the one before.
+    /// Width of the window, including the highest number; 0: each number must follow the previous one.
     width: u64,
     /// A ring of bits, one for each number of the window: `number % (64 * seen.len())`.
     seen: Box<[u64]>,
 }
 
 impl ReplayWindow {
-    /// A window of `width` numbers; 0 for a transport that keeps the order, where none may be missing.
+    /// Creates a window of `width` numbers; 0 for a transport that keeps the order and loses nothing.
     pub fn new(width: u32) -> Self {
         let words = usize::try_from(width.div_ceil(64)).expect("at most 2^26 words");
         Self { highest: 0, width: u64::from(width), seen: vec![0; words].into_boxed_slice() }
@@ -24,12 +24,13 @@ impl ReplayWindow {
         Self { highest: 0, width: self.width, seen: vec![0; self.seen.len()].into_boxed_slice() }
     }
 
-    /// The highest number so far; 0: none.
+    /// The highest received number; 0 if there is none.
     pub fn highest(&self) -> u64 {
         self.highest
     }
 
-    /// Note a packet's number. False: it has come before, may have, or (in order) is not the next one.
+    /// Records a packet's number. Returns false if it was received before, may have been, or (width 0) is not the
+    /// next one.
     #[must_use]
     pub fn accept(&mut self, number: u64) -> bool {
         if number == 0 {
@@ -52,7 +53,7 @@ impl ReplayWindow {
         true
     }
 
-    /// Make `number` the highest: nothing between it and the old one has been seen.
+    /// Makes `number` the highest: no number between it and the old one has been received.
     fn advance(&mut self, number: u64) {
         let ring = 64 * self.seen.len() as u64;
         if number - self.highest >= ring {
@@ -104,7 +105,7 @@ mod tests {
     #[test]
     fn in_order_every_number_follows_the_one_before() {
         let mut window = ReplayWindow::new(0);
-        assert!(window.accept(7), "where it begins is the sender's");
+        assert!(window.accept(7), "the sender chooses the first number");
         for refused in [7, 9, 6, 0] {
             assert!(!window.accept(refused), "{refused}");
         }

@@ -1,6 +1,6 @@
-//! The data channel against known answers, against itself in every combination, and against packets that were changed, cut,
-//! repeated or made up. The known answers were computed with Python's hashlib and its `cryptography` package, by the formulas
-//! of each format, from keys whose bytes count from 0 to 255.
+//! Tests of the data channel against known packets, against itself in every combination, and against packets that are
+//! changed, truncated, repeated or random. The known packets were computed with Python's hashlib and its
+//! `cryptography` package by the formulas of each format, from keys whose bytes count from 0 to 255.
 
 use aws_lc_rs::digest;
 use proptest::prelude::*;
@@ -42,7 +42,8 @@ fn unhex(text: &str) -> Vec<u8> {
     (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).expect("hex")).collect()
 }
 
-/// Every way of sealing so that packets prove themselves: ciphers, digests, both headers, the epoch format, framings, both kinds of replay window.
+/// Every combination in which packets are authenticated: ciphers, digests, both headers, the epoch format, framings,
+/// both kinds of replay window.
 fn every_way() -> Vec<DataOptions> {
     let mut ways = Vec::new();
     for cipher in DataCipher::ALL {
@@ -140,7 +141,7 @@ fn cbc_packets_of_another_implementation_are_opened() {
     }
 }
 
-/// The packet above without its HMAC, as `auth none` has it.
+/// The packet above without its HMAC (`auth none`).
 #[test]
 fn cbc_packets_without_digest_are_checked_by_number() {
     let without = DataOptions { digest: None, ..options(DataCipher::Aes256Cbc) };
@@ -149,7 +150,7 @@ fn cbc_packets_without_digest_are_checked_by_number() {
         "490102036465666768696a6b6c6d6e6f70717273fea157893bbeb81c8106d9d0c6d4d110327e1f0cf498e00d952706f982fa1c52";
     assert_eq!(server.open(&mut unhex(known)), Ok(PAYLOAD.to_vec().as_mut_slice()));
     assert_eq!(server.open(&mut unhex(known)), Err(DataError::Replayed));
-    // Its first number has come already.
+    // Its first number was received before.
     sealed(&mut client, PAYLOAD);
     let mut packet = sealed(&mut client, PAYLOAD);
     assert_eq!(packet.len(), known.len() / 2);
@@ -175,12 +176,12 @@ fn sealing_follows_the_peers_epoch() {
     assert_eq!(server.open(&mut packet(5)), Err(DataError::Replayed));
     assert_eq!(server.open(&mut packet(1)).expect("the epoch before the current one retires late"), PAYLOAD);
     assert_eq!(server.open(&mut packet(1)), Err(DataError::Replayed), "its window is kept");
-    assert_eq!(server.open(&mut packet(2)), Err(DataError::UnknownEpoch), "it was passed over");
+    assert_eq!(server.open(&mut packet(2)), Err(DataError::UnknownEpoch), "the epoch was skipped");
     assert_eq!(server.open(&mut packet(6)).expect("one ahead now"), PAYLOAD);
 
     let mut answer = sealed(&mut server, PAYLOAD);
     assert_eq!(answer[4..12], [0, 6, 0, 0, 0, 0, 0, 1], "sealing follows the peer's epoch, and counts from 1");
-    assert_eq!(client.open(&mut answer), Err(DataError::UnknownEpoch), "this client never was at epoch 2");
+    assert_eq!(client.open(&mut answer), Err(DataError::UnknownEpoch), "this client was never in epoch 2");
 }
 
 #[test]
@@ -191,7 +192,7 @@ fn forged_epoch_is_ignored() {
     let mut forged = packet.clone();
     forged[5] = 4;
     assert_eq!(server.open(&mut forged), Err(DataError::Forged));
-    assert_eq!(server.open(&mut packet).expect("still at epoch 1"), PAYLOAD);
+    assert_eq!(server.open(&mut packet).expect("the packet is in epoch 1"), PAYLOAD);
     assert_eq!(sealed(&mut server, PAYLOAD)[4..6], [0, 1]);
 }
 
@@ -258,7 +259,7 @@ fn seal_and_open_allocate_nothing() {
 
 #[test]
 fn idle_channel_uses_little_memory() {
-    // A whole client of ten thousand may take 64 KiB; while keys are replaced it has two channels.
+    // A client of ten thousand may use 64 KiB in total; during a key renewal it has two channels.
     for options in every_way() {
         let mut kept = None;
         let allocated = allocation_counter::measure(|| kept = Some(channel(Role::Client, &options)));
@@ -283,7 +284,7 @@ proptest! {
                 payload[0] = 0x50;
             }
             let mut packet = sealed(&mut sender, &payload);
-            // Version 2 adds two bytes to payloads that look framed.
+            // Version 2 adds two bytes to payloads whose first byte looks like its header.
             prop_assert!(packet.len() <= payload.len() + sender.overhead() + 2);
             prop_assert_eq!(&*receiver.open(&mut packet).expect("a good packet"), &payload[..]);
         }
@@ -304,11 +305,11 @@ proptest! {
         let header_proved = options.cipher.is_aead() && options.peer_id.is_some();
         let peer_id_only = !header_proved && options.peer_id.is_some() && (1..4).contains(&at);
         if peer_id_only {
-            // CBC's HMAC does not cover the header: nothing but the payload is believed.
-            prop_assert_eq!(&*receiver.open(&mut changed).expect("the payload proves itself"), &payload[..]);
+            // The HMAC of CBC does not cover the header: the channel trusts only the payload.
+            prop_assert_eq!(&*receiver.open(&mut changed).expect("the payload is authentic"), &payload[..]);
         } else {
             prop_assert!(receiver.open(&mut changed).is_err());
-            prop_assert_eq!(&*receiver.open(&mut packet).expect("the real one still comes"), &payload[..]);
+            prop_assert_eq!(&*receiver.open(&mut packet).expect("the original packet is accepted"), &payload[..]);
         }
     }
 

@@ -1,25 +1,26 @@
-//! The options `compress` and `comp-lzo`, of profiles and of pushes: which framing of the data they ask for. What the framings
-//! look like is `data`'s.
+//! The options `compress` and `comp-lzo` of profiles and pushes, and the data framing that they select. `data`
+//! implements the framings.
 
-/// A framing of data packets that leaves room for compression.
+/// A framing of data packets for compression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compression {
     /// A byte before each packet, never compressed: `comp-lzo no`.
     Stub,
-    /// A byte in the place of each packet's first one, never compressed: `compress`, `compress stub`.
+    /// A byte in place of each packet's first one, never compressed: `compress`, `compress stub`.
     StubSwapped,
-    /// A byte before the few packets that would be mistaken otherwise, never compressed: `compress stub-v2`.
+    /// A byte only before packets that would be ambiguous, never compressed: `compress stub-v2`.
     StubV2,
-    /// LZO, a byte before each packet: `comp-lzo`, `compress lzo`.
+    /// LZO, with a byte before each packet: `comp-lzo`, `compress lzo`.
     Lzo,
-    /// LZ4, a byte in the place of each packet's first one: `compress lz4`.
+    /// LZ4, with a byte in place of each packet's first one: `compress lz4`.
     Lz4,
-    /// LZ4, framed as `StubV2`: `compress lz4-v2`.
+    /// LZ4, framed like `StubV2`: `compress lz4-v2`.
     Lz4V2,
 }
 
 impl Compression {
-    /// What an option's words ask for; none where they are not of the two options, or not in a way that OpenVPN knows.
+    /// The framing that an option selects; `None` if it is another option, or has a value that OpenVPN does not
+    /// support.
     #[must_use]
     pub fn from_option(tokens: &[impl AsRef<str>]) -> Option<Self> {
         let mut tokens = tokens.iter().map(AsRef::as_ref);
@@ -35,7 +36,7 @@ impl Compression {
         }
     }
 
-    /// Whether each packet grows by a byte, as the options string counts it.
+    /// Whether each packet grows by a byte, as the options string computes it.
     #[must_use]
     pub fn always_has_a_byte(self) -> bool {
         !matches!(self, Self::StubV2 | Self::Lz4V2)

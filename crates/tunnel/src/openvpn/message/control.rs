@@ -1,58 +1,58 @@
-//! The strings that follow the key exchange inside of TLS, each ended by a NUL. Owns their names; the options of a push are
-//! `push`'s.
+//! The strings after the key exchange inside TLS, each terminated by NUL. Owns their names; `push` parses pushed
+//! options.
 
 use std::fmt;
 
 use super::MessageError;
 
-/// The longest string that is taken: OpenVPN makes room for 2,048 bytes and sends at most 1,024.
+/// Maximum length of a string: OpenVPN's buffer has 2,048 bytes, and it sends at most 1,024.
 pub const LONGEST_CONTROL: usize = 16 * 1024;
 
-/// One string.
+/// A control message.
 #[derive(Clone, PartialEq, Eq)]
 pub enum ControlMessage {
-    /// The client asks for its options.
+    /// The client requests its options.
     PushRequest,
-    /// Options, with commas between them.
+    /// Pushed options, separated by commas.
     PushReply(String),
-    /// Changes of options, with commas between them.
+    /// Changes of options, separated by commas.
     PushUpdate(String),
-    /// The server turns the client down.
+    /// The server refuses the client.
     AuthFailed {
-        /// Why, in the server's words.
+        /// The server's reason.
         reason: Option<String>,
-        /// Only for now.
+        /// Whether the failure is temporary.
         temporary: bool,
-        /// When to come back, seconds.
+        /// Delay before the next attempt, seconds.
         backoff_s: Option<u32>,
     },
-    /// The server will decide later.
+    /// The server defers its decision.
     AuthPending {
-        /// How long that may take, seconds.
+        /// Maximum time until the decision, seconds.
         timeout_s: Option<u32>,
     },
-    /// The client shall connect anew.
+    /// The client has to reconnect.
     Restart {
-        /// Why, in the server's words, with flags in brackets before them.
+        /// The server's reason, after flags in brackets.
         reason: Option<String>,
-        /// To its next remote.
+        /// Whether to use the next remote.
         next: bool,
     },
-    /// The client shall stop.
+    /// The client has to stop.
     Halt {
-        /// Why, in the server's words.
+        /// The server's reason.
         reason: Option<String>,
     },
-    /// The other end leaves.
+    /// The other end disconnects.
     Exit,
-    /// For people to read.
+    /// A message for the user.
     Info(String),
-    /// Anything else.
+    /// Any other string.
     Other(String),
 }
 
 impl fmt::Debug for ControlMessage {
-    /// Tells no option: a token may be among them.
+    /// Does not print options, because they may include a token.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::PushRequest => formatter.write_str("PushRequest"),
@@ -71,10 +71,11 @@ impl fmt::Debug for ControlMessage {
     }
 }
 
-/// The first whole string of what TLS has given so far, without its NUL, and how many bytes to drop; none while more must come.
+/// Splits off the first complete string of the received bytes, without its NUL; returns it with the number of bytes
+/// to drop, or `None` if it is incomplete.
 ///
 /// # Errors
-/// No string is that long.
+/// The string is too long.
 pub fn next_message(bytes: &[u8]) -> Result<Option<(&[u8], usize)>, MessageError> {
     let most = LONGEST_CONTROL;
     match bytes.iter().take(most + 1).position(|byte| *byte == 0) {
@@ -85,17 +86,18 @@ pub fn next_message(bytes: &[u8]) -> Result<Option<(&[u8], usize)>, MessageError
 }
 
 impl ControlMessage {
-    /// Read a string, with or without its NUL. OpenVPN drops those that it cannot print, and so should who gets the error.
+    /// Parses a string with or without its NUL. OpenVPN ignores unprintable strings, and callers should do the same
+    /// after an error.
     ///
     /// # Errors
-    /// Too long, or not printable.
+    /// The string is too long or unprintable.
     pub fn parse(bytes: &[u8]) -> Result<Self, MessageError> {
         if bytes.len() > LONGEST_CONTROL {
             return Err(MessageError::TooLong { what: "control message", bytes: bytes.len(), most: LONGEST_CONTROL });
         }
         let bytes = bytes.strip_suffix(&[0]).unwrap_or(bytes);
         let text = std::str::from_utf8(bytes).map_err(|_| MessageError::NotText("control message"))?;
-        // Scripts that make such messages tend to end them with a line's end.
+        // Scripts that create such messages often add a line end.
         let text = text.trim_end_matches(['\r', '\n']);
         if text.chars().any(char::is_control) {
             return Err(MessageError::NotText("control message"));
@@ -104,7 +106,7 @@ impl ControlMessage {
     }
 
     fn from_text(text: &str) -> Self {
-        // OpenVPN looks at the beginnings, in this order; what follows a name without a comma is not looked at.
+        // OpenVPN compares prefixes in this order; text after a name without a comma is ignored.
         let after =
             |name: &str| text.strip_prefix(name).map(|rest| rest.strip_prefix(',').filter(|rest| !rest.is_empty()));
         let owned = |text: Option<&str>| text.map(str::to_owned);
@@ -130,7 +132,7 @@ impl ControlMessage {
         }
     }
 
-    /// Append it as it is sent, with its NUL.
+    /// Appends the message as it is sent, with its NUL.
     pub fn write(&self, out: &mut Vec<u8>) {
         let with = |name: &str, rest: Option<&str>| match rest {
             Some(rest) if !rest.is_empty() => format!("{name},{rest}"),
@@ -175,7 +177,7 @@ fn push(text: &str) -> ControlMessage {
     }
 }
 
-/// `TEMP[backoff 42,advance no]:Try later` is temporary; anything else is the reason.
+/// Parses the reason: `TEMP[backoff 42,advance no]:Try later` is temporary; any other text is the reason itself.
 fn auth_failed(reason: Option<&str>) -> ControlMessage {
     let Some(temporary) = reason.and_then(|reason| reason.strip_prefix("TEMP")) else {
         return ControlMessage::AuthFailed { reason: reason.map(str::to_owned), temporary: false, backoff_s: None };
@@ -189,7 +191,7 @@ fn auth_failed(reason: Option<&str>) -> ControlMessage {
     }
 }
 
-/// The number that a text begins with, as C's `scanf` reads it.
+/// The number at the beginning of a text, as C's `scanf` parses it.
 fn leading_number(text: &str) -> Option<u32> {
     let text = text.trim_start();
     let digits = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());

@@ -1,5 +1,5 @@
-//! Key method 2: the first thing each end says inside of TLS. Owns its layout; the randoms come from the caller, and what becomes
-//! of them is `keys`' matter. Key method 1 died with OpenVPN 2.5.
+//! Key method 2: the first message of each end inside TLS. Owns its layout; the caller provides the random values,
+//! and `keys` uses them. OpenVPN 2.5 removed key method 1.
 
 use std::fmt;
 
@@ -9,27 +9,27 @@ use super::MessageError;
 use crate::openvpn::role::Role;
 use crate::openvpn::secret::Secret;
 
-/// The options string may be this long, with its NUL: OpenVPN's own limit.
+/// Maximum length of the options string with its NUL: OpenVPN's own limit.
 const LONGEST_OPTIONS: usize = 512;
-/// User and password may be this long, with their NULs: the larger one of OpenVPN's two limits.
+/// Maximum length of user and password with their NULs: the larger one of OpenVPN's two limits.
 const LONGEST_CREDENTIAL: usize = 4096;
-/// The peer info may be this long, with its NUL: twice what OpenVPN makes room for.
+/// Maximum length of the peer info with its NUL: twice OpenVPN's buffer.
 const LONGEST_PEER_INFO: usize = 4096;
 
 /// One end's half of the key exchange.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct KeyMethod {
-    /// The client's secret, absent in the server's half.
+    /// The client's secret; absent in the server's half.
     pub pre_master: Option<[u8; 48]>,
-    /// For the master secret.
+    /// Random value for the master secret.
     pub random1: [u8; 32],
-    /// For the keys.
+    /// Random value for the keys.
     pub random2: [u8; 32],
     /// The options string, see `occ`.
     pub options: String,
-    /// Who the client is.
+    /// The user name.
     pub user: Option<String>,
-    /// And how it proves that: wipes itself.
+    /// The password; wiped when dropped.
     pub password: Option<Secret>,
     /// See `peer_info`.
     pub peer_info: Option<String>,
@@ -44,7 +44,7 @@ impl Drop for KeyMethod {
 }
 
 impl fmt::Debug for KeyMethod {
-    /// Shows no secret and no random.
+    /// Does not print secrets and random values.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
             .debug_struct("KeyMethod")
@@ -57,10 +57,10 @@ impl fmt::Debug for KeyMethod {
 }
 
 impl KeyMethod {
-    /// Append it as it is sent.
+    /// Appends the message as it is sent.
     ///
     /// # Errors
-    /// A text is longer than the other end would take.
+    /// A text is longer than the other end accepts.
     pub fn write(&self, out: &mut Vec<u8>) -> Result<(), MessageError> {
         out.extend_from_slice(&[0, 0, 0, 0, 2]);
         out.extend_from_slice(self.pre_master.as_ref().map_or(&[][..], |secret| secret));
@@ -72,18 +72,18 @@ impl KeyMethod {
         write_text(out, self.peer_info.as_deref(), "peer info", LONGEST_PEER_INFO)
     }
 
-    /// Read what `from` sent, and how many bytes it was; none while more must come.
+    /// Parses the message of `from`; returns it with its length, or `None` if it is incomplete.
     ///
-    /// OpenVPN takes one read from TLS for the whole message and a server may end it behind the options string, as very old ones
-    /// do; bytes that end exactly there, or behind a later text of a server's, are therefore the whole.
+    /// OpenVPN treats one read from TLS as the whole message. A server may end it after the options string, as very
+    /// old servers do. Bytes that end exactly there, or after a later text of a server, are therefore complete.
     ///
     /// # Errors
-    /// Another key method, a text that is too long or is none.
+    /// Another key method, or a text that is too long or invalid.
     pub fn parse(bytes: &[u8], from: Role) -> Result<Option<(Self, usize)>, MessageError> {
         let mut rest = bytes;
-        // The first four bytes mean nothing, and OpenVPN skips them whatever they are.
+        // The first four bytes have no meaning, and OpenVPN ignores their value.
         let Some([_, _, _, _, method]) = take_array(&mut rest) else { return Ok(None) };
-        // The upper half of the byte is flags that nobody sets.
+        // The upper half of the byte has flags that no implementation sets.
         if method & 0x0f != 2 {
             return Err(MessageError::KeyMethod(method));
         }
@@ -119,7 +119,7 @@ impl KeyMethod {
     }
 }
 
-/// A text with its NUL behind a length of two bytes; an absent one is a length of 0.
+/// Appends a text with its NUL after a length of two bytes; an absent text has length 0.
 fn write_text(out: &mut Vec<u8>, text: Option<&str>, what: &'static str, most: usize) -> Result<(), MessageError> {
     let Some(text) = text else {
         out.extend_from_slice(&[0, 0]);
@@ -149,7 +149,7 @@ fn take_text(rest: &mut &[u8], what: &'static str, most: usize) -> Result<Taken,
     let Some((text, behind)) = behind.split_at_checked(bytes) else { return Ok(Taken::More) };
     *rest = behind;
     let Some((_, text)) = text.split_last() else { return Ok(Taken::Text(None)) };
-    // The last byte is taken for the NUL whatever it is; an earlier NUL ends the text.
+    // The last byte counts as the NUL whatever its value; an earlier NUL ends the text.
     let text = text.split(|byte| *byte == 0).next().unwrap_or_default();
     let text = std::str::from_utf8(text).map_err(|_| MessageError::NotText(what))?;
     Ok(Taken::Text(Some(text.to_owned())))

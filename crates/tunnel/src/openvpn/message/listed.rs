@@ -1,6 +1,5 @@
-//! Things that a server names one after another, each kept once and in its place: routes, name servers, the texts of options.
-//! Whether one is there is told without going through all of them, for a server may name thousands, and again and again. It
-//! bounds nothing: who pushes does.
+//! Ordered lists without duplicates: pushed routes, name servers, option texts. Lookup uses hashes, because a server
+//! may push thousands of items repeatedly. The caller limits their number.
 
 use std::borrow::Borrow;
 use std::collections::HashSet;
@@ -9,23 +8,23 @@ use std::hash::{Hash, Hasher};
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// Each thing once, in the order in which they came.
+/// A list without duplicates, in insertion order.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Listed<T: Eq + Hash> {
     order: Vec<T>,
     known: HashSet<T>,
 }
 
-/// An option word for word; it is found by its text.
+/// The text of an option, which is found by that text.
 #[derive(Clone)]
 pub struct Text {
     text: Arc<str>,
-    /// Which of the options that can be updated it is, by its place among them.
+    /// The index among the updatable options, if it is one.
     pub(super) kind: Option<u8>,
 }
 
 impl<T: Clone + Eq + Hash> Listed<T> {
-    /// Take `item` unless it is there; says whether it was new.
+    /// Adds `item` unless the list contains it; returns whether it was new.
     pub fn push(&mut self, item: T) -> bool {
         let is_new = self.known.insert(item.clone());
         if is_new {
@@ -34,7 +33,7 @@ impl<T: Clone + Eq + Hash> Listed<T> {
         is_new
     }
 
-    /// Whether it is there.
+    /// Whether the list contains an item.
     pub fn contains<Q: Eq + Hash + ?Sized>(&self, item: &Q) -> bool
     where
         T: Borrow<Q>,
@@ -42,7 +41,7 @@ impl<T: Clone + Eq + Hash> Listed<T> {
         self.known.contains(item)
     }
 
-    /// Take away those that `goes` is true for.
+    /// Removes the items for which `goes` returns true.
     pub fn remove(&mut self, mut goes: impl FnMut(&T) -> bool) {
         let known = &mut self.known;
         self.order.retain(|item| {
@@ -161,7 +160,7 @@ mod tests {
             listed.push(Counted(item));
         }
         assert!(listed.contains(&Counted(4095)) && !listed.push(Counted(7)));
-        // A few hashes are alike in part; going through them all would be eight million.
+        // A few hashes are partly equal; a linear search would need eight million comparisons.
         assert!(COMPARED.get() < 4096, "{}", COMPARED.get());
     }
 }

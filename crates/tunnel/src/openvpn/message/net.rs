@@ -1,20 +1,20 @@
-//! Reads networks as a server pushes them and a test expects them. `ipnet` has the type and its arithmetic; this module has the
-//! texts that are accepted, and clears the bits of the address that do not count.
+//! Parses networks of pushed and expected options. `ipnet` has the type and its arithmetic; this module defines the accepted
+//! texts, and clears the host bits.
 
 use std::net::{IpAddr, Ipv4Addr};
 
 use ipnet::{IpNet, Ipv4Net};
 
-/// A text that is no network.
+/// The error of a text that is not a network.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no network: write it like 10.8.0.0/24 or fd00:8::/64")]
+#[error("`{0}` is not a network: write it like 10.8.0.0/24 or fd00:8::/64")]
 pub struct BadNet(String);
 
-/// Reads `ADDRESS/BITS`, or one address alone. The standard library reads both parts: `ipnet` would take an address whose parts
-/// have leading zeros.
+/// Parses `ADDRESS/BITS`, or a single address. The standard library parses both parts, because `ipnet` would accept addresses
+/// with leading zeros.
 ///
 /// # Errors
-/// The text is no network.
+/// The text is not a network.
 pub fn parse(text: &str) -> Result<IpNet, BadNet> {
     let bad = || BadNet(text.to_owned());
     let (address, bits) = text.split_once('/').map_or((text, None), |(address, bits)| (address, Some(bits)));
@@ -26,7 +26,7 @@ pub fn parse(text: &str) -> Result<IpNet, BadNet> {
     Ok(net.trunc())
 }
 
-/// The network that an address is in by its netmask; none where the mask has holes.
+/// The network with a netmask; `None` if the mask is not contiguous.
 #[must_use]
 pub fn from_netmask(address: Ipv4Addr, mask: Ipv4Addr) -> Option<IpNet> {
     Some(Ipv4Net::with_netmask(address, mask).ok()?.trunc().into())

@@ -1,5 +1,5 @@
-//! The options string of the key exchange: what each end believes of its own settings, for the other to compare. The server only
-//! warns where it differs, and takes the name of a fallback cipher from it; what 2.6 writes is written.
+//! The options string of the key exchange: each end's own settings, for the other end to compare. The server only
+//! warns about differences, and takes the fallback cipher from it. The text is that of 2.6.
 
 use std::fmt::Write;
 
@@ -7,31 +7,31 @@ use super::compression::Compression;
 use crate::openvpn::digest::Digest;
 use crate::openvpn::role::Role;
 
-/// What the string tells.
+/// The settings in the string.
 #[derive(Clone, Debug)]
 pub struct OptionsString<'a> {
-    /// Whose it is.
+    /// The end that sends the string.
     pub role: Role,
-    /// Over TCP.
+    /// Whether the transport is TCP.
     pub tcp: bool,
     /// The tunnel's MTU, bytes.
     pub tun_mtu: u16,
-    /// The option `cipher`; OpenVPN thinks of BF-CBC where it is absent.
+    /// The option `cipher`; if absent, OpenVPN assumes BF-CBC.
     pub cipher: Option<&'a str>,
-    /// Whether that cipher is among `data-ciphers`: only then it is named.
+    /// Whether that cipher is in `data-ciphers`: otherwise the string does not name it.
     pub cipher_is_offered: bool,
     /// The option `auth`.
     pub auth: Option<Digest>,
-    /// Framing for compression.
+    /// The compression framing.
     pub compression: Option<Compression>,
-    /// Under `tls-auth`.
+    /// Whether `tls-auth` is used.
     pub tls_auth: bool,
     /// `key-direction`, 0 or 1, of `tls-auth`.
     pub key_direction: Option<u8>,
 }
 
 impl OptionsString<'_> {
-    /// The string.
+    /// The encoded string.
     #[must_use]
     pub fn text(&self) -> String {
         let cipher = CipherSizes::of(self.cipher);
@@ -43,7 +43,7 @@ impl OptionsString<'_> {
         let mut text =
             format!("V4,dev-type tun,link-mtu {},tun-mtu {},proto {proto}", self.link_mtu(&cipher), self.tun_mtu);
         if self.compression.is_some() {
-            // "comp-lzo" stands for any framing, whatever its name.
+            // "comp-lzo" means any framing, whatever its name.
             text.push_str(",comp-lzo");
         }
         // Writing to a String cannot fail.
@@ -65,7 +65,7 @@ impl OptionsString<'_> {
         text
     }
 
-    /// The MTU of the link as OpenVPN 2.4 reckoned it; later ones keep the figure for this string alone.
+    /// The MTU of the link as OpenVPN 2.4 computed it; later versions use it for this string only.
     fn link_mtu(&self, cipher: &CipherSizes) -> usize {
         let framing = usize::from(self.compression.is_some_and(Compression::always_has_a_byte));
         let digest = self.auth.filter(|_| !cipher.aead).map_or(0, Digest::len);
@@ -75,7 +75,7 @@ impl OptionsString<'_> {
     }
 }
 
-/// The cipher that a peer's string names.
+/// The cipher in a peer's string.
 #[must_use]
 pub fn cipher(text: &str) -> Option<&str> {
     text.split(',').find_map(|option| option.strip_prefix("cipher ")).filter(|name| !name.is_empty())
@@ -84,7 +84,7 @@ pub fn cipher(text: &str) -> Option<&str> {
 struct CipherSizes {
     aead: bool,
     key_bits: u16,
-    /// IV, block and tag, bytes, each counted whether or not it is sent.
+    /// Length of IV, block and tag, bytes, whether or not each is sent.
     overhead: usize,
 }
 
@@ -100,7 +100,7 @@ impl CipherSizes {
         let (aead, overhead) = match name.as_str() {
             "BF-CBC" => (false, 8 + 8),
             "NONE" => (false, 0),
-            // OpenSSL says that the block of a stream cipher is one byte.
+            // OpenSSL defines the block of a stream cipher as one byte.
             "CHACHA20-POLY1305" => (true, 12 + 1 + 16),
             name if name.ends_with("-GCM") => (true, 12 + 16 + 16),
             _ => (false, 16 + 16),
@@ -113,7 +113,7 @@ impl CipherSizes {
 mod tests {
     use super::*;
 
-    /// Word for word what Debian's OpenVPN 2.6.14 prints as its "Local Options String" with these settings.
+    /// The exact "Local Options String" of Debian's OpenVPN 2.6.14 with these settings.
     #[test]
     fn options_string_matches_openvpn_2_6() {
         let usual = OptionsString {

@@ -1,34 +1,34 @@
-//! What a client tells the server of itself in the key exchange: its peer info, one `NAME=value` a line. Owns the names and bits;
-//! a bit is announced only where this client keeps its promise, and a test can leave any of them out.
+//! The peer info that a client sends in the key exchange: one `NAME=value` per line. Owns the names and bits. A bit
+//! is announced only if this client supports the feature, and a test can remove any of them.
 
 use std::fmt::Write;
 
-/// Features of the protocol that are announced as one number, `IV_PROTO`.
+/// Protocol features, announced as one number, `IV_PROTO`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Protocols(pub u32);
 
 impl Protocols {
-    /// Data packets with a peer-id.
+    /// Data packets with a peer id.
     pub const DATA_V2: Self = Self(1 << 1);
-    /// Options may be pushed before they are asked for.
+    /// The server may push options before they are requested.
     pub const REQUEST_PUSH: Self = Self(1 << 2);
     /// Data keys from TLS's exporter.
     pub const TLS_KEY_EXPORT: Self = Self(1 << 3);
     /// `AUTH_PENDING` with keywords.
     pub const AUTH_PENDING_KEYWORDS: Self = Self(1 << 4);
-    /// Leaving is said in the control channel.
+    /// The exit notification in the control channel.
     pub const CONTROL_EXIT: Self = Self(1 << 7);
     /// `AUTH_FAILED,TEMP`.
     pub const AUTH_FAILED_TEMPORARY: Self = Self(1 << 8);
-    /// The control channel's keys are renewed from TLS's exporter.
+    /// Control channel keys that are renewed from TLS's exporter.
     pub const DYNAMIC_TLS_CRYPT: Self = Self(1 << 9);
-    /// Data packets in epochs.
+    /// Data packets with epochs.
     pub const DATA_EPOCH: Self = Self(1 << 10);
-    /// The option `dns`, as 2.7 writes it.
+    /// The option `dns` in the syntax of 2.7.
     pub const DNS_V2: Self = Self(1 << 11);
     /// `PUSH_UPDATE`.
     pub const PUSH_UPDATE: Self = Self(1 << 12);
-    /// All that this client can do.
+    /// All features of this client.
     pub const ALL: Self = Self(
         Self::DATA_V2.0
             | Self::REQUEST_PUSH.0
@@ -42,53 +42,53 @@ impl Protocols {
             | Self::PUSH_UPDATE.0,
     );
 
-    /// These but not those.
+    /// These features without `those`.
     #[must_use]
     pub const fn without(self, those: Self) -> Self {
         Self(self.0 & !those.0)
     }
 
-    /// These and those.
+    /// These features and `those`.
     #[must_use]
     pub const fn with(self, those: Self) -> Self {
         Self(self.0 | those.0)
     }
 
-    /// Whether all of those are among these.
+    /// Whether these features include all of `those`.
     #[must_use]
     pub const fn has(self, those: Self) -> bool {
         self.0 & those.0 == those.0
     }
 }
 
-/// Which framings for compression a client can undo.
+/// The compression framings that a client announces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CompressionOffer {
-    /// None: nothing of it is announced (`allow-compression no` without any framing).
+    /// None: nothing is announced (`allow-compression no` without any framing).
     None,
-    /// Those that never compress.
+    /// The framings without compression.
     Stubs,
-    /// LZO and LZ4 too.
+    /// LZO and LZ4 as well.
     All,
 }
 
 /// A client's peer info.
 #[derive(Clone, Debug)]
 pub struct PeerInfo<'a> {
-    /// What it can do.
+    /// Announced features.
     pub protocols: Protocols,
-    /// Its data ciphers, by OpenVPN's names.
+    /// Data ciphers, by OpenVPN's names.
     pub ciphers: &'a [&'a str],
-    /// The largest MTU that may be pushed, bytes.
+    /// Maximum MTU that the server may push, bytes.
     pub most_mtu: u16,
-    /// Compression.
+    /// Announced compression.
     pub compression: CompressionOffer,
-    /// More lines, names first: those of `setenv UV_..`, sent with `push-peer-info`.
+    /// Additional lines, as name and value: those of `setenv UV_..`, sent with `push-peer-info`.
     pub more: &'a [(String, String)],
 }
 
 impl PeerInfo<'_> {
-    /// The text as it is sent.
+    /// The encoded peer info.
     #[must_use]
     pub fn text(&self) -> String {
         let mut text = format!(
@@ -96,7 +96,7 @@ impl PeerInfo<'_> {
             env!("CARGO_PKG_VERSION"),
             self.most_mtu
         );
-        // Servers of 2.4 take 2 for "knows both AES-GCM ciphers".
+        // Servers of 2.4 interpret 2 as support of both AES-GCM ciphers.
         if ["AES-128-GCM", "AES-256-GCM"].iter().all(|name| self.ciphers.contains(name)) {
             text.push_str("IV_NCP=2\n");
         }
@@ -114,13 +114,13 @@ impl PeerInfo<'_> {
     }
 }
 
-/// The value of a name in somebody's peer info.
+/// The value of a name in a peer info.
 #[must_use]
 pub fn value<'a>(peer_info: &'a str, name: &str) -> Option<&'a str> {
     peer_info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='))
 }
 
-/// What a peer says it can do; nothing where it does not say.
+/// The features that a peer announces; empty if it announces none.
 #[must_use]
 pub fn protocols(peer_info: &str) -> Protocols {
     Protocols(value(peer_info, "IV_PROTO").and_then(|number| number.trim().parse().ok()).unwrap_or(0))

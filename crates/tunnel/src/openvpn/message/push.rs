@@ -1,5 +1,6 @@
-//! The options that a server pushes: taken together from the parts of a PUSH_REPLY, changed by a PUSH_UPDATE. Owns what they mean
-//! to a client without a TUN device and keeps each one's text for the checks. Their number and length are bounded.
+//! The options that a server pushes: collected from the parts of a PUSH_REPLY, and changed by a PUSH_UPDATE. Owns
+//! their meaning for a client without a TUN device, and keeps each one's text for the checks. Their number and length
+//! are limited.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -13,19 +14,19 @@ use super::MessageError;
 use crate::openvpn::secret::Secret;
 use crate::openvpn::tokenizer::tokenize;
 
-/// The most options that are kept.
+/// Maximum number of stored options.
 pub const MOST_OPTIONS: usize = 4096;
-/// The most bytes of options that are kept.
+/// Maximum length of all stored options, bytes.
 pub const MOST_BYTES: usize = 256 * 1024;
-/// The most name servers that are kept.
+/// Maximum number of stored name servers.
 pub const MOST_NAME_SERVERS: usize = 256;
-/// The smallest MTU of a tunnel that is taken, bytes: a network of IPv4 has no smaller one (RFC 791).
+/// Minimum accepted MTU of a tunnel, bytes: the minimum of IPv4 (RFC 791).
 pub const LEAST_MTU: u16 = 68;
-/// The most of an option that is told of it where it goes wrong, characters.
+/// Maximum length of an option's text in an error, characters.
 const MOST_TOLD: usize = 100;
-/// OpenVPN's longest message with options, bytes, with its NUL; and what it keeps free in it.
+/// OpenVPN's longest message with options, bytes, with its NUL; and the part that it keeps free.
 const BUNDLE: (usize, usize) = (1024, 84);
-/// What an update may change (OpenVPN 2.7).
+/// The options that an update may change (OpenVPN 2.7).
 const UPDATABLE: [&str; 16] = [
     "block-ipv6",
     "block-outside-dns",
@@ -45,10 +46,10 @@ const UPDATABLE: [&str; 16] = [
     "tun-mtu",
 ];
 
-/// What is kept of a token's line that cannot be read.
+/// The stored text of an unreadable token line.
 const UNREADABLE: &str = "[unreadable]";
 
-/// How addresses are dealt out.
+/// How a server assigns addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Topology {
     /// A network of four addresses per client; `ifconfig` names the peer.
@@ -59,80 +60,81 @@ pub enum Topology {
     Subnet,
 }
 
-/// Whether a push is whole.
+/// Whether a push is complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Completeness {
-    /// Everything is there.
+    /// All parts have arrived.
     Complete,
-    /// The server has said that more follows.
+    /// The server announced another part.
     More,
 }
 
-/// What has been pushed.
+/// All pushed options.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Pushed {
     /// The client's address, and the netmask (`Topology::Subnet`) or the peer's address.
     pub ifconfig: Option<(Ipv4Addr, Ipv4Addr)>,
-    /// The client's IPv6 address, the bits of its network that count, and the peer's address.
+    /// The client's IPv6 address, its prefix length, and the peer's address.
     pub ifconfig_ipv6: Option<(Ipv6Addr, u8, Option<Ipv6Addr>)>,
-    /// What `ifconfig` means; OpenVPN takes `Net30` where it is absent.
+    /// The meaning of `ifconfig`; if absent, OpenVPN assumes `Net30`.
     pub topology: Option<Topology>,
-    /// Where routes go.
+    /// The gateway of the routes.
     pub route_gateway: Option<Ipv4Addr>,
     /// Networks behind the server.
     pub routes: Listed<IpNet>,
     /// DNS servers, of `dns` and of `dhcp-option`.
     pub dns: Listed<IpAddr>,
-    /// The client's number, 24 bits.
+    /// The peer id, 24 bits.
     pub peer_id: Option<u32>,
-    /// The data cipher, as the server writes it.
+    /// The data cipher, in the server's spelling.
     pub cipher: Option<String>,
-    /// Data keys come from TLS's exporter.
+    /// Whether data keys come from TLS's exporter.
     pub tls_ekm: bool,
-    /// The control channel's keys are renewed from TLS's exporter.
+    /// Whether the control channel's keys are renewed from TLS's exporter.
     pub dyn_tls_crypt: bool,
-    /// Leaving is said in the control channel.
+    /// Whether the exit notification uses the control channel.
     pub cc_exit: bool,
-    /// Data packets in epochs.
+    /// Whether data packets have epochs.
     pub epoch: bool,
     /// The tunnel's MTU, bytes.
     pub tun_mtu: Option<u16>,
-    /// Silence after which the client sends a ping, seconds.
+    /// Idle time after which the client sends a ping, seconds.
     pub ping_s: Option<u32>,
-    /// Silence after which the client gives the server up, seconds.
+    /// Silence after which the client reconnects, seconds.
     pub ping_restart_s: Option<u32>,
-    /// The same, for good. The one that was pushed last counts, and the other is absent.
+    /// Silence after which the client gives up, seconds. The last pushed one of both counts; the other is absent.
     pub ping_exit_s: Option<u32>,
-    /// What takes the password's place from now on.
+    /// The token that replaces the password.
     pub auth_token: Option<Secret>,
-    /// And the user's, base64.
+    /// The token's user, base64.
     pub auth_token_user: Option<String>,
-    /// Framing for compression; the profile's counts where none is pushed.
+    /// Compression framing; if absent, the profile's.
     pub compression: Option<Compression>,
-    /// Every option word for word, in order, but for `auth-token`'s token.
+    /// The text of every option, in order, without the token of `auth-token`.
     pub texts: Listed<Text>,
     malformed: Option<String>,
     bytes: usize,
-    /// How many texts there are of each option that can be updated.
+    /// Number of texts of each updatable option.
     updatable: [u16; UPDATABLE.len()],
-    /// Which of them have begun anew in the running update.
+    /// The options that the current update has replaced.
     renewed: [bool; UPDATABLE.len()],
-    /// The running update has changed the texts: the fields are read from them once it is whole.
+    /// Whether the current update has changed texts: the fields are parsed again when it is complete.
     is_stale: bool,
 }
 
 impl fmt::Debug for Pushed {
-    /// The texts say it all, without the token.
+    /// Prints the texts, without the token.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("Pushed").field("texts", &self.texts).finish_non_exhaustive()
     }
 }
 
 impl Pushed {
-    /// Take one PUSH_REPLY's options. A later one (a new token at a renegotiation, a repetition) adds to what is there.
+    /// Adds the options of one PUSH_REPLY to the present ones. A server sends a later one to renew a token, or as a
+    /// repetition.
     ///
     /// # Errors
-    /// More than a client keeps.
+    /// More options than a client stores.
     pub fn absorb(&mut self, options: &str) -> Result<Completeness, MessageError> {
         let mut completeness = Completeness::Complete;
         for option in split(options) {
@@ -140,7 +142,7 @@ impl Pushed {
                 self.take_token(option)?;
                 continue;
             }
-            // OpenVPN passes over lines that it cannot split.
+            // OpenVPN ignores lines that it cannot split.
             let found = tokenize(option).unwrap_or_default();
             let name = found.first().map(String::as_str).unwrap_or_default();
             if name == "push-continuation" {
@@ -153,17 +155,17 @@ impl Pushed {
         Ok(completeness)
     }
 
-    /// Take one PUSH_UPDATE's changes: an option takes the place of all of its name, `-name` removes those, and `?` before a name
-    /// makes it harmless where it is not known. What they change is seen once the update is complete.
+    /// Applies one PUSH_UPDATE: an option replaces all of its name, `-name` removes them, and `?` before a name makes
+    /// an unknown name harmless. The changes take effect when the update is complete.
     ///
     /// # Errors
-    /// A change of something that cannot be updated, or more than a client keeps.
+    /// A change of an option that cannot be updated, or more options than a client stores.
     pub fn update(&mut self, changes: &str) -> Result<Completeness, MessageError> {
         let mut completeness = Completeness::Complete;
         for change in split(changes) {
             let (removes, rest) = change.strip_prefix('-').map_or((false, change), |rest| (true, rest));
             let (optional, option) = rest.strip_prefix('?').map_or((false, rest), |rest| (true, rest));
-            // OpenVPN looks at the line as it is, up to its first space.
+            // OpenVPN compares the line up to its first space, without splitting it.
             let name = option.split(' ').next().unwrap_or_default();
             let Some(kind) = kind_of(name) else {
                 if optional && !option.is_empty() && !option.starts_with('-') {
@@ -194,14 +196,14 @@ impl Pushed {
         Ok(completeness)
     }
 
-    /// The first option, among those that mean something here, that says nothing: a broken address, a number out of its range.
-    /// The real client passes over it, and goes on without it.
+    /// The first supported option with an invalid value, such as a malformed address or a number out of range.
+    /// OpenVPN's client ignores such an option and continues.
     #[must_use]
     pub fn malformed(&self) -> Option<&str> {
         self.malformed.as_deref()
     }
 
-    /// The line holds a secret, whether or not it can be split.
+    /// Takes a token from its line, which is secret even if it cannot be split.
     fn take_token(&mut self, option: &str) -> Result<(), MessageError> {
         let kept = match tokenize(option).as_deref() {
             Ok([name, token]) if name == "auth-token" => {
@@ -217,7 +219,7 @@ impl Pushed {
         Ok(())
     }
 
-    /// Keep an option's text, once; says whether it is new.
+    /// Stores an option's text unless it is stored already; returns whether it is new.
     fn keep(&mut self, option: &str, kind: Option<u8>) -> Result<bool, MessageError> {
         if self.texts.contains(option) {
             return Ok(false);
@@ -235,7 +237,7 @@ impl Pushed {
         Ok(self.texts.push(Text::new(option, kind)))
     }
 
-    /// Take away the texts of a kind, where there are any.
+    /// Removes the texts of an updatable option.
     fn forget(&mut self, kind: u8) {
         if std::mem::take(&mut self.updatable[usize::from(kind)]) > 0 {
             self.texts.remove(|text| text.kind == Some(kind));
@@ -244,7 +246,7 @@ impl Pushed {
         }
     }
 
-    /// Make the fields anew from the texts.
+    /// Parses all fields again from the texts.
     fn read_again(&mut self) {
         let old = std::mem::take(self);
         self.auth_token = old.auth_token;
@@ -257,13 +259,13 @@ impl Pushed {
     fn apply(&mut self, option: &str, found: &[String]) {
         let found: Vec<&str> = found.iter().map(String::as_str).collect();
         if self.apply_tokens(&found).is_none() && self.malformed.is_none() {
-            // What cannot be split may be anything.
+            // A line that cannot be split may contain anything.
             let text = if found.is_empty() { "an option that cannot be split into words" } else { option };
             self.malformed = Some(text.chars().take(MOST_TOLD).collect());
         }
     }
 
-    /// None where the option is known and says nothing.
+    /// Applies one option; `None` if it is known and invalid.
     fn apply_tokens(&mut self, found: &[&str]) -> Option<()> {
         match *found {
             ["ifconfig", local, other] => {
@@ -275,7 +277,8 @@ impl Pushed {
             ["route-gateway", "dhcp"] => {}
             ["route-gateway", gateway] => self.route_gateway = Some(gateway.parse().ok()?),
             ["route", network, ref rest @ ..] => {
-                // A name instead of an address (`vpn_gateway`, a host) is good, but no network that could be checked.
+                // A name instead of an address (`vpn_gateway`, a host) is valid, but not a network that a check can
+                // compare.
                 if let Ok(address) = network.parse() {
                     self.routes.push(route_ipv4(address, rest)?);
                 }
@@ -330,7 +333,7 @@ impl Pushed {
         known
     }
 
-    /// None where there are too many.
+    /// Adds a name server; `None` if there are too many.
     fn name_server(&mut self, server: IpAddr) -> Option<()> {
         if self.dns.len() == MOST_NAME_SERVERS && !self.dns.contains(&server) {
             return None;
@@ -340,7 +343,7 @@ impl Pushed {
     }
 }
 
-/// The texts of as many PUSH_REPLYs as a server needs for its options, none of which OpenVPN would find too long.
+/// Splits a server's options into PUSH_REPLY messages that OpenVPN accepts.
 ///
 /// # Errors
 /// An option that does not fit one message.
@@ -372,23 +375,23 @@ fn split(options: &str) -> impl Iterator<Item = &str> {
     options.split(',').map(str::trim).filter(|option| !option.is_empty())
 }
 
-/// The place of an option among those that can be updated.
+/// The index of an option among the updatable ones.
 fn kind_of(name: &str) -> Option<u8> {
     (0..).zip(UPDATABLE).find(|(_, known)| *known == name).map(|(kind, _)| kind)
 }
 
-/// Told before the line is split: it may not be one that can be.
+/// Whether a line has a token. Checked before splitting, because a token line may be unsplittable.
 fn is_token(option: &str) -> bool {
     let name = option.trim_start_matches(['"', '\'', '\\']);
     name.strip_prefix("auth-token").is_some_and(|rest| !rest.starts_with("-user"))
 }
 
-/// No more of an option than its name: the rest may be a secret.
+/// The name of an option for an error; the rest may be secret.
 fn name_to_tell(option: &str) -> String {
     option.chars().take_while(|letter| matches!(letter, 'a'..='z' | '0'..='9' | '-')).take(MOST_TOLD).collect()
 }
 
-/// Whether a host can have it: no group's address, nor that of all hosts or of none.
+/// Whether a host can have the address: not multicast, broadcast or unspecified.
 fn is_one_hosts(address: IpAddr) -> bool {
     let is_all = address == IpAddr::V4(Ipv4Addr::BROADCAST);
     !(address.is_multicast() || address.is_unspecified() || is_all)
@@ -422,7 +425,7 @@ fn ifconfig_ipv6(local: &str, peer: &[&str]) -> Option<(Ipv6Addr, u8, Option<Ipv
     Some((address, bits, peer))
 }
 
-/// `ADDRESS [NETMASK [GATEWAY [METRIC]]]`; the netmask may be left out or said to be the `default`.
+/// Parses `ADDRESS [NETMASK [GATEWAY [METRIC]]]`; the netmask may be absent or `default`.
 fn route_ipv4(address: Ipv4Addr, rest: &[&str]) -> Option<IpNet> {
     match rest.first() {
         None | Some(&"default") => Some(Ipv4Net::from(address).into()),
@@ -430,7 +433,7 @@ fn route_ipv4(address: Ipv4Addr, rest: &[&str]) -> Option<IpNet> {
     }
 }
 
-/// `ADDRESS`, `ADDRESS:PORT` or `[ADDRESS]:PORT`.
+/// Parses `ADDRESS`, `ADDRESS:PORT` or `[ADDRESS]:PORT`.
 fn address_of_dns(server: &str) -> Option<IpAddr> {
     if let Ok(address) = server.parse() {
         return Some(address);

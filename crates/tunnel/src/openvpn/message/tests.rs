@@ -1,5 +1,5 @@
-//! The messages as a peer would cut, grow and invent them: each truncation is refused or wants more, and what is written is read
-//! again.
+//! Tests of the messages with truncated, extended and random input: each truncation is refused or incomplete, and an
+//! encoded message can be parsed again.
 
 use proptest::prelude::*;
 
@@ -60,8 +60,8 @@ fn truncated_key_method_waits_for_more() {
         let mut bytes = written(&half);
         let whole = bytes.len();
         for length in 0..whole {
-            let found = KeyMethod::parse(&bytes[..length], role).expect("nothing wrong with it");
-            // A server may leave out what it has nothing to say in.
+            let found = KeyMethod::parse(&bytes[..length], role).expect("a valid prefix");
+            // A server may omit trailing texts.
             let may_end = role == Role::Server && [6, 4, 2].contains(&(whole - length));
             assert_eq!(found.is_some(), may_end, "{role:?}, {length} of {whole} bytes");
         }
@@ -114,7 +114,7 @@ fn token_is_hidden_in_every_spelling() {
         "auth-token SE\\SS",
     ] {
         let mut push = pushed(&format!("{line},ping 10"));
-        // OpenVPN passes over what it cannot split.
+        // OpenVPN ignores lines that it cannot split.
         assert!(push.auth_token.as_ref().is_none_or(|token| token.expose() == "SESS"), "{line}");
         assert_eq!(push.malformed().is_some(), push.auth_token.is_none(), "{line}");
         let failures = [line.to_owned(), format!("-{line}")].map(|change| push.update(&change));
@@ -237,10 +237,10 @@ fn malformed_pushed_options_are_reported() {
         assert!(push.routes.is_empty() && push.tun_mtu.is_none());
     }
     assert_eq!(pushed("tun-mtu 68").tun_mtu, Some(68));
-    // It may be anything, and of any length.
+    // Such a line may contain anything, and have any length.
     assert_eq!(pushed("ping \"1").malformed(), Some("an option that cannot be split into words"));
     assert_eq!(pushed(&format!("ping {}", "1".repeat(200))).malformed().map(str::len), Some(100));
-    // What is mended by an update is no longer broken.
+    // An option that an update corrects is no longer malformed.
     let mut push = pushed("tun-mtu 99999");
     push.update("tun-mtu 1400").expect("an update");
     assert_eq!((push.malformed(), push.tun_mtu), (None, Some(1400)));
@@ -296,7 +296,7 @@ fn split_push_completes_with_its_last_part() {
     }
     assert_eq!(texts_of(&push), options);
     assert_eq!(push.routes.len(), 200);
-    // The server repeats itself where the client asks again after 30 s.
+    // The server repeats the push when the client asks again after 30 s.
     push.absorb(&bundles[0]).expect("a push");
     assert_eq!((push.texts.len(), push.routes.len()), (200, 200));
 }
@@ -328,7 +328,7 @@ fn push_update_replaces_and_removes_options() {
         "route 10.1.0.0 255.255.0.0,route 10.2.0.0 255.255.0.0,route-ipv6 fd00:9::/48,dns server 0 address 10.8.0.1,\
          dhcp-option DNS 10.8.0.2,ifconfig 10.8.0.2 255.255.255.0,peer-id 7,auth-token t,tun-mtu 1400,protocol-flags tls-ekm",
     );
-    // Routes of both parts take the place of the old ones together.
+    // The routes of both parts together replace the old ones.
     assert_eq!(push.update("route 10.3.0.0 255.255.0.0,push-continuation 2"), Ok(Completeness::More));
     assert_eq!(
         push.update("route 10.4.0.0 255.255.0.0,-dns,-?block-ipv6,?unheard of,push-continuation 1"),
@@ -341,7 +341,7 @@ fn push_update_replaces_and_removes_options() {
     assert_eq!(push.auth_token, Some(Secret::from("t")));
     assert_eq!(push.update("ifconfig 10.8.0.9 255.255.255.0,-tun-mtu"), Ok(Completeness::Complete));
     assert_eq!((push.ifconfig.map(|(local, _)| local), push.tun_mtu), (Some([10, 8, 0, 9].into()), None));
-    // And the next update begins anew.
+    // The next update replaces them again.
     push.update("route 10.5.0.0 255.255.0.0").expect("an update");
     assert_eq!(push.routes.len(), 2);
     for (refused, named) in [
@@ -364,7 +364,7 @@ fn push_update_cost_is_bounded_by_its_changes() {
         let spent = allocation_counter::measure(|| assert_eq!(push.update(changes), Ok(expected), "{changes}"));
         spent.count_total
     };
-    // Each text that is read again allocates its words.
+    // Each text that is parsed again allocates its words.
     for changes in ["-dns", "-dns,".repeat(3000).as_str(), "?unheard of", "push-continuation 1"] {
         let allocations = work(changes, Completeness::Complete);
         assert!(allocations < 10, "{changes}: {allocations}");

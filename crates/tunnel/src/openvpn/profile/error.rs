@@ -1,13 +1,13 @@
-//! Why a profile cannot be used: the line and the reason.
+//! The error of a refused profile: the line and the reason.
 
 use std::fmt;
 
-/// A profile that cannot be used.
+/// Why a profile is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct ProfileError {
-    /// The line, from 1; 0 where something is missing from the whole.
+    /// Line number, from 1; 0 if something is missing from the whole profile.
     pub line: usize,
-    /// What is wrong with it and what would be right; tells no secret.
+    /// What is wrong and what is correct; contains no secret.
     pub message: String,
 }
 

@@ -1,11 +1,12 @@
-//! Options that a fleet passes over, with the numbers of parameters that OpenVPN 2.6.14 takes of each: a line that OpenVPN refuses
-//! is refused here too. Owns the table; `option_table` has the options that are refused, and decides.
+//! Options that a fleet ignores, with the number of parameters that OpenVPN 2.6.14 accepts for each: a line that
+//! OpenVPN refuses is refused here too. Owns the table; `option_table` has the refused options, and combines both.
 
-/// No bound that a profile would meet.
+/// No upper limit.
 const ANY: u8 = u8::MAX;
 
-/// They change nothing of what a server sees of a client, or a fleet decides it by its own settings. Each one's name, and the fewest
-/// and the most parameters; of an option that 2.6.14 was built without, or that came or went with another version, any number.
+/// Options that do not change what a server sees of a client, or that a fleet decides by its own settings: name,
+/// minimum and maximum number of parameters. Options that 2.6.14 was built without, or that only other versions have,
+/// accept any number.
 const IGNORED: &[(&str, u8, u8)] = &[
     ("allow-pull-fqdn", 0, 0),
     ("allow-recursive-routing", 0, 0),
@@ -153,8 +154,8 @@ const IGNORED: &[(&str, u8, u8)] = &[
     ("x509-track", 1, 1),
 ];
 
-/// Options of OpenVPN for Windows alone. On Linux it refuses them, unless `setenv opt` or `ignore-unknown-option` says that they
-/// may be unknown.
+/// Options of OpenVPN for Windows. On Linux it refuses them, unless `setenv opt` or `ignore-unknown-option` allows
+/// them to be unknown.
 pub(super) const WINDOWS: &[&str] = &[
     "allow-nonadmin",
     "block-outside-dns",
@@ -172,12 +173,13 @@ pub(super) const WINDOWS: &[&str] = &[
     "windows-driver",
 ];
 
-/// The names of all options that are passed over.
+/// The names of all ignored options.
 pub(super) fn names() -> impl Iterator<Item = &'static str> {
     IGNORED.iter().map(|(name, ..)| *name)
 }
 
-/// Whether an option is passed over with this many parameters; if not, what would be right. None: it is not passed over at all.
+/// Checks the number of an ignored option's parameters; an error says which number is correct. `None` if the option
+/// is not ignored.
 pub(super) fn check(name: &str, parameters: usize) -> Option<Result<(), String>> {
     let (_, least, most) = IGNORED.iter().find(|(known, ..)| *known == name)?;
     let is_most = *most == ANY || parameters <= usize::from(*most);

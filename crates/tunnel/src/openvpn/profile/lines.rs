@@ -1,4 +1,5 @@
-//! A profile's text as options with their lines and inline blocks. It knows what a block is, and no option.
+//! Splits a profile's text into options with their lines and inline blocks. Knows the syntax of blocks, but no
+//! option.
 
 use zeroize::Zeroizing;
 
@@ -6,13 +7,13 @@ use super::error::ProfileError;
 use super::option_table::{support, OptionSupport};
 use crate::openvpn::tokenizer::tokenize;
 
-/// An option as it stands in a profile.
+/// An option in a profile.
 pub(super) struct Directive {
-    /// Its line, from 1.
+    /// Line number, from 1.
     pub line: usize,
-    /// Its name and parameters; a block's name stands without its brackets.
+    /// Name and parameters; a block's name without its brackets.
     pub tokens: Vec<String>,
-    /// A block's text, without its marks.
+    /// A block's text without its tags.
     pub block: Option<Zeroizing<String>>,
 }
 
@@ -25,13 +26,13 @@ impl Directive {
         self.tokens[1..].iter().map(String::as_str).collect()
     }
 
-    /// What becomes of it where nothing reads it. A block stands for one parameter, the name of its file.
+    /// The option's support if no part of the parser reads it. A block counts as one parameter, the name of its file.
     pub fn support(&self) -> OptionSupport {
         support(self.name(), if self.block.is_some() { 1 } else { self.tokens.len() - 1 })
     }
 }
 
-/// The options of a text whose first line is `first`.
+/// Splits a text whose first line is `first` into options.
 pub(super) fn directives(text: &str, first: usize) -> Result<Vec<Directive>, ProfileError> {
     let mut directives_found = Vec::new();
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
@@ -39,7 +40,7 @@ pub(super) fn directives(text: &str, first: usize) -> Result<Vec<Directive>, Pro
     while let Some((content, line)) = lines.next() {
         let mut tokens = tokenize(content).map_err(|error| ProfileError::at(line, error.to_string()))?;
         let Some(name) = tokens.first_mut() else { continue };
-        // As on a command line, OpenVPN takes it in a file too.
+        // OpenVPN accepts the dashes of a command line in a file, too.
         if let Some(stripped) = name.strip_prefix("--").filter(|stripped| !stripped.is_empty()) {
             *name = stripped.to_owned();
         }
@@ -47,7 +48,7 @@ pub(super) fn directives(text: &str, first: usize) -> Result<Vec<Directive>, Pro
         if let Some(stripped) = name.strip_prefix('<').and_then(|rest| rest.strip_suffix('>')) {
             *name = stripped.to_owned();
             if tokens.len() > 1 {
-                return Err(ProfileError::at(line, "nothing may follow the mark that opens a block"));
+                return Err(ProfileError::at(line, "nothing may follow a block's opening tag"));
             }
             block = Some(block_text(&mut lines, line, &format!("</{}>", tokens[0]))?);
         }

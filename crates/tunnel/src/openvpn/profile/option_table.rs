@@ -1,23 +1,23 @@
-//! Names of options that a fleet of clients reads, and of those it cannot obey, with what to do about these. Owns what becomes of
-//! an option that is not read; `ignored` has those that are passed over, and an option in no table is unknown.
+//! The names of options that a fleet reads, and of those that it cannot support, with advice. Owns the treatment of
+//! options that are not read; `ignored` has the ignored ones, and an option in no table is unknown.
 
 use super::ignored;
 
-/// What becomes of an option that is not read.
+/// The support of an option that is not read.
 pub(super) enum OptionSupport {
-    /// It concerns the host, logs, scripts or a server: listed, and passed over.
+    /// It concerns the host, logs, scripts or a server: it is listed and ignored.
     Ignored,
-    /// It would be passed over, and OpenVPN does not take it with these parameters: what would be right.
+    /// It is ignored, but OpenVPN refuses these parameters: the correct number.
     Misused(String),
-    /// OpenVPN for Windows alone has it.
+    /// Only OpenVPN for Windows has it.
     OfWindows,
-    /// A client that passed over it would be another client: what to do instead.
+    /// Ignoring it would change the client's behaviour: what to do instead.
     Refused(&'static str),
-    /// OpenVPN has no such option; a known one with nearly that name.
+    /// OpenVPN has no such option; a known one with a similar name, if any.
     Unknown(Option<&'static str>),
 }
 
-/// How an option is supported that `profile` does not read.
+/// The support of an option that `profile` does not read.
 pub(super) fn support(name: &str, parameters: usize) -> OptionSupport {
     match ignored::check(name, parameters) {
         Some(Ok(())) => return OptionSupport::Ignored,
@@ -31,16 +31,16 @@ pub(super) fn support(name: &str, parameters: usize) -> OptionSupport {
     }
 }
 
-/// A known name that is at most two letters away.
+/// A known name within an edit distance of two.
 fn nearest(name: &str) -> Option<&'static str> {
     let refused = REFUSED.iter().flat_map(|(names, _)| names.iter());
     let all = READ.iter().chain(ignored::WINDOWS).chain(refused).copied().chain(ignored::names());
-    // A long text is no mistyped name, and not worth the search.
+    // A long text is not a mistyped name.
     let candidates = all.filter(|_| name.len() < 40).map(|known| (distance(name, known), known));
     candidates.filter(|(distance, known)| *distance <= 2 && *distance < known.len() / 2).min().map(|(_, known)| known)
 }
 
-/// How many letters must be put in, left out or replaced.
+/// The edit distance of two names.
 fn distance(one: &str, other: &str) -> usize {
     let other: Vec<char> = other.chars().collect();
     let mut row: Vec<usize> = (0..=other.len()).collect();
@@ -55,7 +55,7 @@ fn distance(one: &str, other: &str) -> usize {
     row[other.len()]
 }
 
-/// What `profile` reads; for suggestions.
+/// The options that `profile` reads, for suggestions.
 const READ: &[&str] = &[
     "allow-compression",
     "auth",
@@ -116,7 +116,7 @@ const READ: &[&str] = &[
     "verify-x509-name",
 ];
 
-/// What a client cannot be without, or must be asked for, and is not there.
+/// Options that a client needs and that are not supported, or that need an interactive user.
 const REFUSED: &[(&[&str], &str)] = &[
     (
         &["secret", "allow-deprecated-insecure-static-crypto"],
@@ -139,12 +139,12 @@ const REFUSED: &[(&[&str], &str)] = &[
         ],
         "a fleet's keys are PEM: use <ca>, <cert> and <key> blocks",
     ),
-    (&["capath", "peer-fingerprint"], "the server is known by its authority: use a <ca> block"),
+    (&["capath", "peer-fingerprint"], "the server is verified by its authority: use a <ca> block"),
     (
         &["verify-hash"],
-        "an authority's hash is not compared: leave it out, and give the <ca> block that one authority alone",
+        "an authority's hash is not compared: remove this, and write only that authority into the <ca> block",
     ),
-    (&["crl-verify"], "lists of revoked certificates are not read: leave it out"),
+    (&["crl-verify"], "lists of revoked certificates are not read: remove this"),
     (
         &[
             "http-proxy",
@@ -156,12 +156,12 @@ const REFUSED: &[(&[&str], &str)] = &[
             "socks-proxy",
             "socks-proxy-retry",
         ],
-        "a fleet connects without a proxy: leave it out and reach the server directly",
+        "a fleet connects without a proxy: remove this and connect to the server directly",
     ),
-    (&["fragment", "mtu-dynamic"], "packets are not fragmented: leave it out here and at the server"),
-    (&["link-mtu", "udp-mtu", "max-packet-size"], "set the tunnel's own MTU, with `tun-mtu`"),
-    (&["static-challenge"], "nobody is there to answer a challenge: use `auth-user-pass` alone"),
-    (&["no-replay", "no-iv"], "OpenVPN has given this up: leave it out here and at the server"),
+    (&["fragment", "mtu-dynamic"], "packets are not fragmented: remove this here and at the server"),
+    (&["link-mtu", "udp-mtu", "max-packet-size"], "set the tunnel's MTU with `tun-mtu`"),
+    (&["static-challenge"], "no user can answer a challenge: use `auth-user-pass` alone"),
+    (&["no-replay", "no-iv"], "OpenVPN has removed this option: remove it here and at the server"),
     (&["ncp-disable"], "ciphers are always negotiated: name the one in `data-ciphers` and `data-ciphers-fallback`"),
     (&["tls-server"], "a fleet consists of clients: write `client`"),
     (
@@ -212,19 +212,19 @@ const REFUSED: &[(&[&str], &str)] = &[
             "vlan-tagging",
             "x509-username-field",
         ],
-        "this is a server's option: give a client's profile",
+        "this is a server's option: use a client's profile",
     ),
-    (&["config"], "the other file's text belongs here"),
-    (&["gremlin"], "this is for tests of OpenVPN itself: leave it out"),
+    (&["config"], "insert the other file's text here"),
+    (&["gremlin"], "this is for tests of OpenVPN itself: remove it"),
     (
         &["auth-token", "auth-token-user", "peer-id", "key-derivation", "protocol-flags", "push-continuation"],
-        "only a server says this, in a push: leave it out",
+        "only a server sets this, in a push: remove it",
     ),
-    (&["override-username"], "leave it out: users are given with `auth-user-pass`"),
-    (&["force-tls-key-material-export"], "this is a server's option: leave it out"),
+    (&["override-username"], "remove this: set users with `auth-user-pass`"),
+    (&["force-tls-key-material-export"], "this is a server's option: remove it"),
     (
         &["genkey", "mktun", "rmtun", "show-ciphers", "show-digests", "show-tls", "test-crypto", "help", "version"],
-        "this is a command, no setting: leave it out",
+        "this is a command and not a setting: remove it",
     ),
 ];
 

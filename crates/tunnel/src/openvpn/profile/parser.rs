@@ -1,5 +1,5 @@
-//! One option after another into a profile. Owns what each option means and what is right for it; `option_table` has those that
-//! are not read, and `validate` what holds of all of them together.
+//! Parses one option after another into a profile. Owns each option's meaning and valid values; `option_table` has
+//! the options that are not read, and `validate` the rules for all of them together.
 
 use std::collections::BTreeSet;
 
@@ -21,27 +21,27 @@ use crate::openvpn::wrap::{KeyDirection, StaticKey};
 
 mod validate;
 
-/// A profile on its way.
+/// A profile during parsing.
 #[derive(Default)]
 pub(super) struct Parser {
     profile: Profile,
     is_client: bool,
     endpoint: Endpoint,
-    /// `remote` lines of the whole profile, completed by `endpoint` at the end.
+    /// `remote` lines of the whole profile, which `endpoint` completes at the end.
     remotes: Vec<(usize, RemoteLine)>,
-    /// Remotes of `<connection>` blocks, which take the others' place.
+    /// Remotes of `<connection>` blocks, which replace the others.
     connections: Vec<Remote>,
     only: Option<Transport>,
     tls_auth: Option<StaticKey>,
     key_direction: Option<KeyDirection>,
-    /// The kind of wrapping and its line, to find two of them.
+    /// The kind of wrapping and its line, to detect a second one.
     wrapped: Option<(usize, String)>,
     extra_certificates: String,
-    /// TLS 1.2's, TLS 1.3's.
+    /// Suites of TLS 1.2 and of TLS 1.3.
     suites: (Vec<CipherSuite>, Vec<CipherSuite>),
-    /// `tls-cipher` of suites none of which is supported: an error only where TLS 1.3, which has its own, is not to be spoken.
+    /// `tls-cipher` without any supported suite: an error only if TLS 1.3, which has its own suites, is excluded.
     strange_suites: Option<(usize, String)>,
-    /// `auth` of a digest that is not supported: an error only where something would use it.
+    /// `auth` with an unsupported digest: an error only if the digest is used.
     strange_auth: Option<(usize, String)>,
     auth_line: usize,
     cipher_line: usize,
@@ -50,7 +50,7 @@ pub(super) struct Parser {
     forward_compatible: bool,
 }
 
-/// `port`, `proto`: of the profile or of one connection.
+/// `port` and `proto` of the profile or of one connection.
 #[derive(Clone, Copy, Default)]
 struct Endpoint {
     port: Option<u16>,
@@ -62,11 +62,11 @@ struct RemoteLine {
     endpoint: Endpoint,
 }
 
-/// What is wrong with an option, for its line.
+/// The error message of an option's line.
 type Wrong = String;
 
 impl Parser {
-    /// Take one option.
+    /// Reads one option.
     pub fn read(&mut self, mut directive: Directive) -> Result<(), ProfileError> {
         let line = directive.line;
         let at = |message: Wrong| ProfileError::at(line, message);
@@ -101,21 +101,21 @@ impl Parser {
             OptionSupport::Unknown(Some(known)) => {
                 return Err(at(format!("there is no such option; `{known}` is one")))
             }
-            // The text is not repeated: it may be a line of a key that has lost its block.
-            OptionSupport::Unknown(None) => return Err(at("this begins with no option of OpenVPN's".into())),
+            // The text is not repeated: it may be a line of a key whose opening tag is missing.
+            OptionSupport::Unknown(None) => return Err(at("this does not begin with an option of OpenVPN".into())),
         }
         self.ignore(&directive);
         Ok(())
     }
 
     fn ignore(&mut self, directive: &Directive) {
-        // The values of these may be secrets.
+        // The values of these options may be secret.
         let private = directive.block.is_some() || directive.name().starts_with("setenv");
         let shown = if private { directive.tokens.len().min(2) } else { directive.tokens.len() };
         self.profile.ignored.push(Ignored { line: directive.line, text: directive.tokens[..shown].join(" ") });
     }
 
-    /// The option is an inline block; whether it is known.
+    /// Reads an inline block; returns whether it is known.
     fn block(&mut self, directive: &Directive, text: &Zeroizing<String>) -> Result<bool, Wrong> {
         match directive.name() {
             "ca" => self.profile.ca = pem(text, "CERTIFICATE")?,
@@ -155,7 +155,7 @@ impl Parser {
         Ok(true)
     }
 
-    /// One kind of wrapping is all that a profile may have.
+    /// Checks that a profile has only one kind of wrapping.
     fn wraps(&mut self, directive: &Directive) -> Result<(), Wrong> {
         match &self.wrapped {
             Some((line, other)) if other != directive.name() => {
@@ -166,7 +166,7 @@ impl Parser {
         Ok(())
     }
 
-    /// The option is a line; whether it is known.
+    /// Reads an option line; returns whether it is known.
     fn option(&mut self, directive: &Directive) -> Result<bool, Wrong> {
         let parameters = directive.parameters();
         Ok(self.file(directive, &parameters)?
@@ -176,7 +176,7 @@ impl Parser {
             || self.session(directive, &parameters)?)
     }
 
-    /// Options that name a file unless they are blocks.
+    /// Reads options that name a file unless they are blocks.
     fn file(&mut self, directive: &Directive, parameters: &[&str]) -> Result<bool, Wrong> {
         let name = directive.name();
         if !matches!(
@@ -187,7 +187,7 @@ impl Parser {
         }
         match parameters {
             [] if name == "auth-user-pass" => self.profile.wants_user = true,
-            // An old way to say that the block follows.
+            // An old way to announce that the block follows.
             ["[inline]"] => {}
             ["[inline]", direction] if name == "tls-auth" => self.key_direction = Some(key_direction(direction)?),
             [] => return Err(format!("`{name}` has no file: its text belongs between <{name}> and </{name}>")),
@@ -196,7 +196,7 @@ impl Parser {
         Ok(true)
     }
 
-    /// Whom to connect to, and how.
+    /// Reads the server, transport and device options.
     fn server(&mut self, directive: &Directive, parameters: &[&str]) -> Result<bool, Wrong> {
         match (directive.name(), parameters) {
             ("client" | "tls-client", []) => self.is_client = true,
@@ -222,13 +222,13 @@ impl Parser {
         Ok(true)
     }
 
-    /// The control channel: TLS, its wrapping, who is who.
+    /// Reads the options of the control channel: TLS, wrapping and authentication.
     fn security(&mut self, directive: &Directive, parameters: &[&str]) -> Result<bool, Wrong> {
         let profile = &mut self.profile;
         match (directive.name(), parameters) {
             ("key-direction", [direction]) => self.key_direction = Some(key_direction(direction)?),
             ("key-method", ["2"]) => {}
-            ("key-method", _) => return Err("only key method 2 is spoken: leave it out".into()),
+            ("key-method", _) => return Err("only key method 2 is supported: remove this".into()),
             ("auth", [name]) => {
                 self.strange_auth = None;
                 self.auth_line = directive.line;
@@ -247,23 +247,23 @@ impl Parser {
             }
             ("tls-ciphersuites", [list]) => self.suites.1 = suites::suites(list)?,
             ("tls-groups", [list]) => profile.tls_groups = suites::groups(list)?,
-            // "--remote-cert-ku (any) and --remote-cert-eku" for servers, as OpenVPN's manual has it.
+            // "--remote-cert-ku (any) and --remote-cert-eku" for servers, according to OpenVPN's manual.
             ("remote-cert-tls", ["server"]) => {
                 (profile.server_usage, profile.key_usage) = (true, Some(Vec::new()));
             }
-            ("remote-cert-tls", _) => return Err("clients meet servers: write remote-cert-tls server".into()),
+            ("remote-cert-tls", _) => return Err("clients connect to servers: write remote-cert-tls server".into()),
             ("remote-cert-eku", ["TLS Web Server Authentication" | "serverAuth" | "1.3.6.1.5.5.7.3.1"]) => {
                 profile.server_usage = true;
             }
             ("remote-cert-eku", _) => {
-                return Err("only servers' certificates are known: write remote-cert-tls server".into())
+                return Err("only servers' certificates are supported: write remote-cert-tls server".into())
             }
             ("remote-cert-ku", usages) => {
                 profile.key_usage = Some(usages.iter().map(|usage| key_usage(usage)).collect::<Result<_, _>>()?);
             }
-            // What is demanded of any server's certificate.
+            // Every server's certificate is checked for this.
             ("ns-cert-type", ["server"]) => {}
-            ("ns-cert-type", _) => return Err("clients meet servers: write ns-cert-type server".into()),
+            ("ns-cert-type", _) => return Err("clients connect to servers: write ns-cert-type server".into()),
             ("verify-x509-name", [name, "name"]) => {
                 profile.verify_name = Some(VerifyName::CommonName((*name).to_owned()));
             }
@@ -297,7 +297,7 @@ impl Parser {
         match name {
             "FORWARD_COMPATIBLE" => self.forward_compatible = value == "1",
             "PUSH_PEER_INFO" => self.profile.push_peer_info = true,
-            "GENERIC_CONFIG" => return Err("this profile is a template: it says itself that it cannot be used".into()),
+            "GENERIC_CONFIG" => return Err("this profile is a template: GENERIC_CONFIG marks it as unusable".into()),
             "IV_GUI_VER" | "IV_SSO" => self.profile.peer_info_always.push(pair()),
             "IV_PLAT_VER" => self.profile.peer_info_more.push(pair()),
             _ if name.starts_with("UV_") => self.profile.peer_info_more.push(pair()),
@@ -306,7 +306,7 @@ impl Parser {
         Ok(true)
     }
 
-    /// The data channel.
+    /// Reads the options of the data channel.
     fn data(&mut self, directive: &Directive, parameters: &[&str]) -> Result<bool, Wrong> {
         let profile = &mut self.profile;
         match (directive.name(), parameters) {
@@ -350,7 +350,7 @@ impl Parser {
         Ok(true)
     }
 
-    /// When things are done.
+    /// Reads the options of timers and renewals.
     fn session(&mut self, directive: &Directive, parameters: &[&str]) -> Result<bool, Wrong> {
         let profile = &mut self.profile;
         let most = i32::MAX.unsigned_abs();
@@ -363,7 +363,7 @@ impl Parser {
             ("hand-window", [window]) => profile.hand_window_s = number(window, 1, most)?,
             ("tls-timeout", [timeout]) => profile.tls_timeout_s = number(timeout, 1, most)?,
             ("ping", [silence]) => profile.ping_s = positive(seconds(silence)?),
-            // The last of these counts, and 0 is never: not what holds where nothing is said.
+            // The last one counts, and 0 means never, not the default.
             ("ping-restart", [silence]) => {
                 (profile.ping_restart_s, profile.ping_exit_s) = (Some(seconds(silence)?), None);
             }
@@ -375,7 +375,7 @@ impl Parser {
                 (profile.ping_restart_s, profile.ping_exit_s) = (Some(seconds(restart)?), None);
             }
             ("keepalive", _) => return Err("write keepalive PING RESTART, both in seconds".into()),
-            // Clients of a fleet say once that they go, with this option and without it.
+            // Clients of a fleet send one exit notification with or without this option.
             ("explicit-exit-notify", []) => {}
             ("explicit-exit-notify", [times]) => drop(number(times, 0, 100)?),
             (
@@ -390,7 +390,7 @@ impl Parser {
         Ok(true)
     }
 
-    /// `<connection>`: one remote with settings of its own.
+    /// Reads a `<connection>` block: one remote with its own settings.
     fn connection(&mut self, directive: Directive) -> Result<(), ProfileError> {
         let at = |line: usize| move |message: Wrong| ProfileError::at(line, message);
         let Some(text) = directive.block else {
@@ -409,7 +409,7 @@ impl Parser {
                     self.session(&inner, &parameters).map_err(wrong)?;
                 }
                 ("tls-auth" | "tls-crypt" | "tls-crypt-v2" | "key-direction" | "tun-mtu", _) => {
-                    let advice = "all connections share it: move it out of the block";
+                    let advice = "all connections share this option: move it out of the block";
                     return Err(wrong(format!("`{}`: {advice}", inner.name())));
                 }
                 (name, _) => match inner.support() {
@@ -419,7 +419,7 @@ impl Parser {
                     OptionSupport::Refused(advice) => {
                         return Err(wrong(format!("`{name}` is not supported: {advice}")))
                     }
-                    OptionSupport::Unknown(_) => return Err(wrong("this option may not be in a connection".into())),
+                    OptionSupport::Unknown(_) => return Err(wrong("a connection may not have this option".into())),
                 },
             }
         }
@@ -433,7 +433,7 @@ impl Parser {
 
 fn of_windows(name: &str) -> Wrong {
     format!(
-        "`{name}` is for OpenVPN on Windows alone, which refuses it elsewhere: leave it out, or write `setenv opt {name}`"
+        "`{name}` is only for OpenVPN on Windows, which refuses it elsewhere: remove it, or write `setenv opt {name}`"
     )
 }
 
@@ -452,7 +452,7 @@ fn remote(parameters: &[&str]) -> Result<RemoteLine, Wrong> {
         _ => "",
     };
     if host.is_empty() {
-        return Err("write remote HOST, with a port and a protocol behind it where needed".into());
+        return Err("write remote HOST, followed by a port and a protocol if needed".into());
     }
     Ok(RemoteLine { host: host.to_owned(), endpoint })
 }
@@ -472,7 +472,7 @@ fn protocol(name: &str) -> Result<(Transport, Option<Family>), Wrong> {
     })
 }
 
-/// As OpenVPN writes it: the usages as bits, the first one being the highest of the (first) byte.
+/// Parses usages as OpenVPN writes them: bits, the first usage being the highest of the (first) byte.
 fn key_usage(text: &str) -> Result<u16, Wrong> {
     let read = u16::from_str_radix(text, 16).ok().filter(|usage| *usage > 0);
     read.ok_or_else(|| "write key usages in hexadecimal, like remote-cert-ku a0 88".into())
@@ -487,7 +487,7 @@ fn number(text: &str, least: u32, most: u32) -> Result<u32, Wrong> {
     number.ok_or_else(|| format!("write a number from {least} to {most}"))
 }
 
-/// OpenVPN's own bounds: IP wants no less, and no packet is longer.
+/// OpenVPN's limits: the minimum of IP, and the longest packet.
 fn mtu_of(text: &str) -> Result<u16, Wrong> {
     let read = text.parse().ok().filter(|mtu| *mtu >= LEAST_MTU);
     read.ok_or_else(|| format!("write bytes, from {LEAST_MTU} to {}", u16::MAX))
@@ -500,13 +500,13 @@ fn key_direction(text: &str) -> Result<KeyDirection, Wrong> {
 fn data_cipher(name: &str) -> Result<DataCipher, Wrong> {
     DataCipher::from_name(name).ok_or_else(|| {
         let known: Vec<_> = DataCipher::ALL.iter().map(|cipher| cipher.name()).collect();
-        // A long word is none that was mistyped, and may be anything.
+        // A long word is not a mistyped name and may contain anything.
         let name = if name.len() < 40 { name } else { "this" };
-        format!("`{name}` is no data cipher that is supported; those that are: {}", known.join(", "))
+        format!("`{name}` is not a supported data cipher; supported are: {}", known.join(", "))
     })
 }
 
-/// `A:B:?C:DEFAULT`; one after a question mark may be unknown.
+/// Parses `A:B:?C:DEFAULT`; a name after a question mark may be unknown.
 fn data_ciphers(list: &str) -> Result<Vec<DataCipher>, Wrong> {
     let mut found = Vec::new();
     for token in list.split(':').filter(|token| !token.is_empty()) {
@@ -520,7 +520,7 @@ fn data_ciphers(list: &str) -> Result<Vec<DataCipher>, Wrong> {
         }
     }
     if found.is_empty() {
-        return Err("no cipher is left: name one, like AES-256-GCM".into());
+        return Err("the list has no supported cipher: add one such as AES-256-GCM".into());
     }
     let mut seen = Vec::new();
     found.retain(|cipher| {
@@ -532,7 +532,7 @@ fn data_ciphers(list: &str) -> Result<Vec<DataCipher>, Wrong> {
     Ok(found)
 }
 
-/// A text that has such a PEM section.
+/// Checks that a text has a PEM section of this kind.
 fn pem(text: &str, section: &str) -> Result<String, Wrong> {
     let has = text
         .lines()

@@ -1,5 +1,5 @@
-//! What a client is by its profile: servers, certificates, ciphers, limits and timers, with OpenVPN 2.6's defaults. Owns the
-//! record, and what a client of it announces; `parser` fills it in.
+//! A client's settings from its profile: servers, certificates, ciphers, limits and timers, with OpenVPN 2.6's defaults. Owns
+//! the record, and what a client announces; `parser` fills it in.
 
 use std::fmt;
 
@@ -15,115 +15,115 @@ use crate::openvpn::role::Role;
 use crate::openvpn::secret::Secret;
 use crate::openvpn::wrap::{KeyDirection, KeyError, StaticKey, WrapKeys};
 
-/// Data ciphers where a profile names none: OpenVPN 2.6's own.
+/// Default data ciphers: those of OpenVPN 2.6.
 pub(super) const USUAL_CIPHERS: [DataCipher; 3] =
     [DataCipher::Aes256Gcm, DataCipher::Aes128Gcm, DataCipher::ChaCha20Poly1305];
-/// MTU of a tunnel where a profile names none, bytes.
+/// Default MTU of a tunnel, bytes.
 const USUAL_MTU: u16 = 1500;
-/// The largest MTU that may be pushed where a profile names none, bytes.
+/// Default maximum MTU that a server may push, bytes.
 const USUAL_MOST_MTU: u16 = 1600;
 
-/// What a client is told to be.
+/// The settings of a client.
 #[derive(Clone, Debug)]
 pub struct Profile {
-    /// Servers, in the order in which they are tried; at least one.
+    /// Servers in the order of attempts; at least one.
     pub remotes: Vec<Remote>,
-    /// Each client begins with another one of them.
+    /// Whether each client begins with a different server.
     pub remote_random: bool,
-    /// Authorities that a server's certificate may come from, PEM.
+    /// Authorities of the server's certificate, PEM.
     pub ca: String,
-    /// The client's certificate and what links it to its authority, PEM.
+    /// The client's certificate with its chain, PEM.
     pub cert: Option<String>,
-    /// Its private key, PEM.
+    /// The private key, PEM.
     pub key: Option<Secret>,
-    /// How control packets are protected.
+    /// Protection of control packets.
     pub wrap: WrapProfile,
-    /// Data ciphers that are offered, in order; at least one.
+    /// Offered data ciphers in order; at least one.
     pub data_ciphers: Vec<DataCipher>,
-    /// The data cipher towards a server that does not negotiate one.
+    /// The data cipher for a server that does not negotiate.
     pub fallback_cipher: Option<DataCipher>,
-    /// The option `cipher`: it counts in the options string only.
+    /// The option `cipher`, which is used in the options string only.
     pub cipher: Option<String>,
-    /// The digest that CBC's packets are proved with; absent, by nothing (`auth none`).
+    /// The digest that authenticates CBC packets; `None` without authentication (`auth none`).
     pub auth: Option<Digest>,
-    /// Clients say who they are by user and password.
+    /// Whether clients authenticate with user and password.
     pub wants_user: bool,
-    /// The user and password of every client that is given no other.
+    /// The user and password of every client without its own.
     pub user: Option<(String, Secret)>,
-    /// Framing of the data unless the server pushes another.
+    /// Compression framing, unless the server pushes another.
     pub compression: Option<Compression>,
-    /// What is announced of compression.
+    /// The announced compression framings.
     pub compression_offer: CompressionOffer,
-    /// The lowest version of TLS.
+    /// Minimum version of TLS.
     pub tls_min: TlsVersion,
-    /// The highest version of TLS.
+    /// Maximum version of TLS.
     pub tls_max: TlsVersion,
-    /// TLS cipher suites, in order; all where empty.
+    /// TLS cipher suites in order; all if empty.
     pub tls_ciphers: Vec<CipherSuite>,
-    /// Groups of TLS's key exchange, in order; all where empty.
+    /// Groups of the TLS key exchange in order; all if empty.
     pub tls_groups: Vec<NamedGroup>,
-    /// The name that the server's certificate must have.
+    /// The required name of the server's certificate.
     pub verify_name: Option<VerifyName>,
-    /// The server's certificate must be one for servers, by its extended key usage.
+    /// Whether the server's certificate must have the extended key usage of servers.
     pub server_usage: bool,
-    /// Key usages, of which the server's certificate must have all of one entry; any at all where there is no entry. Not looked at
-    /// where absent.
+    /// Accepted key usages of the server's certificate, which must have all usages of one entry. If empty, any key
+    /// usage is accepted but required; if absent, it is not checked.
     pub key_usage: Option<Vec<u16>>,
-    /// Age at which keys are renewed, seconds; never where absent.
+    /// Age at which keys are renewed, seconds; never if absent.
     pub reneg_s: Option<u32>,
     /// Payload bytes after which keys are renewed.
     pub reneg_bytes: Option<u64>,
     /// Packets after which keys are renewed.
     pub reneg_packets: Option<u64>,
-    /// How long a negotiation may take, seconds.
+    /// Time limit of a negotiation, seconds.
     pub hand_window_s: u32,
-    /// When a control packet is sent for the second time, seconds.
+    /// Delay of a control packet's first retransmission, seconds.
     pub tls_timeout_s: u32,
-    /// The peer info tells more than the protocol needs.
+    /// Whether the peer info has more than the required lines.
     pub push_peer_info: bool,
-    /// Names and values that the peer info carries with `push_peer_info`: `UV_..`, `IV_PLAT_VER`.
+    /// Names and values of the peer info with `push_peer_info`: `UV_..`, `IV_PLAT_VER`.
     pub peer_info_more: Vec<(String, String)>,
-    /// Those that it carries in any case: `IV_GUI_VER`, `IV_SSO`.
+    /// Names and values that are always in the peer info: `IV_GUI_VER`, `IV_SSO`.
     pub peer_info_always: Vec<(String, String)>,
-    /// How many packet numbers back a late packet is taken.
+    /// How many packet numbers back a late packet is accepted.
     pub replay_window: u32,
     /// The tunnel's MTU, bytes.
     pub tun_mtu: Option<u16>,
-    /// The largest MTU that may be pushed, bytes.
+    /// Maximum MTU that the server may push, bytes.
     pub most_mtu: u16,
-    /// Silence after which a client sends a ping, seconds.
+    /// Idle time after which a client sends a ping, seconds.
     pub ping_s: Option<u32>,
-    /// Silence after which a client gives the server up and comes back, seconds; 0 is never, absent the usual time.
+    /// Silence after which a client reconnects, seconds; 0 means never, absent means the default.
     pub ping_restart_s: Option<u32>,
-    /// Silence after which a client gives the server up for good, seconds; 0 is never. At most one of both is given.
+    /// Silence after which a client gives up, seconds; 0 means never. At most one of both is set.
     pub ping_exit_s: Option<u32>,
-    /// Options that were passed over.
+    /// Ignored options.
     pub ignored: Vec<Ignored>,
 }
 
-/// A server as a profile names it.
+/// A server in a profile.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Remote {
     /// Name or address.
     pub host: String,
     /// Port.
     pub port: u16,
-    /// What carries the packets.
+    /// Transport of the packets.
     pub transport: Transport,
-    /// The only family that its name is looked up in; either where absent.
+    /// The only address family in which the name is resolved; either if absent.
     pub family: Option<Family>,
 }
 
-/// What carries a tunnel's packets.
+/// The transport of a tunnel's packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
-    /// Datagrams.
+    /// UDP.
     Udp,
-    /// A stream with a length before each packet.
+    /// TCP, with a length before each packet.
     Tcp,
 }
 
-/// A family of addresses.
+/// An address family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Family {
     /// IPv4.
@@ -132,18 +132,18 @@ pub enum Family {
     V6,
 }
 
-/// How a profile protects control packets.
+/// A profile's protection of control packets.
 #[derive(Clone)]
 pub enum WrapProfile {
-    /// Not.
+    /// No protection.
     None,
     /// `tls-auth`.
     Auth {
         /// The key.
         key: StaticKey,
-        /// Which halves this end uses; both ends the same one where absent.
+        /// Which halves of the key this end uses; if absent, both ends use the same one.
         direction: Option<KeyDirection>,
-        /// What packets are proved with: the option `auth`.
+        /// The digest that authenticates packets: the option `auth`.
         digest: Digest,
     },
     /// `tls-crypt`.
@@ -158,28 +158,28 @@ pub enum WrapProfile {
     },
 }
 
-/// The name that a server's certificate must have (`verify-x509-name`).
+/// The required name of a server's certificate (`verify-x509-name`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum VerifyName {
-    /// Its common name is this.
+    /// The common name.
     CommonName(String),
-    /// Its common name begins with this.
+    /// The beginning of the common name.
     CommonNamePrefix(String),
-    /// Its whole subject is this, written as OpenVPN writes it: `C=DE, O=Example, CN=server`.
+    /// The whole subject, formatted as OpenVPN does: `C=DE, O=Example, CN=server`.
     Subject(String),
 }
 
-/// An option that was passed over.
+/// An ignored option.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ignored {
-    /// Its line, from 1.
+    /// Line number, from 1.
     pub line: usize,
-    /// The option, without what may be a secret.
+    /// The option without possible secrets.
     pub text: String,
 }
 
 impl Profile {
-    /// The options string of a client of this profile.
+    /// The options string of a client with this profile.
     #[must_use]
     pub fn options_string(&self, transport: Transport) -> String {
         let offered = |name: &str| self.data_ciphers.iter().any(|cipher| cipher.name().eq_ignore_ascii_case(name));
@@ -204,7 +204,7 @@ impl Profile {
         .text()
     }
 
-    /// The peer info of a client of this profile that can do `protocols`.
+    /// The peer info of a client with this profile that supports `protocols`.
     #[must_use]
     pub fn peer_info(&self, protocols: Protocols) -> String {
         let ciphers: Vec<&str> = self.data_ciphers.iter().map(|cipher| cipher.name()).collect();
@@ -224,10 +224,10 @@ impl Profile {
 }
 
 impl WrapProfile {
-    /// The keys of a client.
+    /// The control channel keys of a client.
     ///
     /// # Errors
-    /// The key of `tls-crypt-v2` is none; `parse` has refused such a one already.
+    /// The key of `tls-crypt-v2` is invalid; `parse` has already refused such a key.
     pub fn keys(&self) -> Result<WrapKeys, KeyError> {
         Ok(match self {
             Self::None => WrapKeys::None,
@@ -239,7 +239,7 @@ impl WrapProfile {
 }
 
 impl fmt::Debug for WrapProfile {
-    /// Names the kind; keys stay out of logs.
+    /// Prints the kind without keys.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
             Self::None => "None",
@@ -257,7 +257,7 @@ impl fmt::Display for Ignored {
 }
 
 impl Default for Profile {
-    /// OpenVPN 2.6's own settings, without a server.
+    /// The defaults of OpenVPN 2.6, without a server.
     fn default() -> Self {
         Self {
             remotes: Vec::new(),

@@ -1,9 +1,9 @@
-//! Names of TLS's versions, cipher suites and groups as profiles write them: OpenSSL's, IANA's with dashes, IANA's. Owns which of
-//! them can be obeyed: those that rustls has.
+//! Names of TLS versions, cipher suites and groups in profiles: OpenSSL's names, IANA's with dashes, IANA's. Owns
+//! which of them are supported: those of rustls.
 
 use rustls::{CipherSuite, NamedGroup};
 
-/// A version of TLS that can be spoken.
+/// A supported version of TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TlsVersion {
     /// TLS 1.2.
@@ -54,8 +54,8 @@ const GROUPS: [(NamedGroup, &[&str]); 3] = [
     (NamedGroup::secp384r1, &["SECP384R1", "P-384"]),
 ];
 
-/// The suites of TLS 1.2 (`tls-cipher`) and of TLS 1.3 (`tls-ciphersuites`): a list that is empty leaves its version's choice,
-/// and two leave everything.
+/// Combines the suites of TLS 1.2 (`tls-cipher`) and of TLS 1.3 (`tls-ciphersuites`): an empty list selects all of
+/// its version, and two empty lists select all.
 pub(super) fn together(older: &[CipherSuite], newer: &[CipherSuite]) -> Vec<CipherSuite> {
     if older.is_empty() && newer.is_empty() {
         return Vec::new();
@@ -74,13 +74,14 @@ pub(super) fn together(older: &[CipherSuite], newer: &[CipherSuite]) -> Vec<Ciph
     suites
 }
 
-/// The suites of `tls-cipher` or `tls-ciphersuites` that can be spoken, in the list's order; none where the list leaves the choice
-/// (`DEFAULT` and the like).
+/// The supported suites of `tls-cipher` or `tls-ciphersuites`, in order; empty if the list leaves the choice
+/// (`DEFAULT` and similar).
 ///
 /// # Errors
-/// Suites are listed, and none of them can be spoken.
+/// The list names suites, and none is supported.
 pub(super) fn suites(list: &str) -> Result<Vec<CipherSuite>, String> {
-    // Words like DEFAULT or HIGH, and exclusions like !RC4, name no suite: rustls has nothing that they would exclude.
+    // Words like DEFAULT or HIGH, and exclusions like !RC4, name no suite: rustls has no suite that they would
+    // exclude.
     let open = |word: &str| word.starts_with(['!', '-', '+', '@']) || !word.contains(['-', '_']);
     if list.split(':').all(|word| open(word.trim())) {
         return Ok(Vec::new());
@@ -95,15 +96,15 @@ pub(super) fn suites(list: &str) -> Result<Vec<CipherSuite>, String> {
         .collect();
     if found.is_empty() {
         let known: Vec<_> = SUITES.iter().map(|(_, iana, _)| *iana).collect();
-        return Err(format!("none of these suites is supported; those that are: {}", known.join(", ")));
+        return Err(format!("none of these suites is supported; supported are: {}", known.join(", ")));
     }
     Ok(found)
 }
 
-/// The groups of `tls-groups` that can be spoken, in the list's order.
+/// The supported groups of `tls-groups`, in order.
 ///
 /// # Errors
-/// None of them can.
+/// No group is supported.
 pub(super) fn groups(list: &str) -> Result<Vec<NamedGroup>, String> {
     let found: Vec<NamedGroup> = list
         .split(':')
@@ -111,32 +112,32 @@ pub(super) fn groups(list: &str) -> Result<Vec<NamedGroup>, String> {
         .map(|(group, _)| *group)
         .collect();
     if found.is_empty() {
-        return Err("none of these groups is supported; those that are: X25519, secp256r1, secp384r1".into());
+        return Err("none of these groups is supported; supported are: X25519, secp256r1, secp384r1".into());
     }
     Ok(found)
 }
 
-/// The lowest version of `tls-version-min`.
+/// The minimum version of `tls-version-min`.
 ///
 /// # Errors
-/// No version of TLS's.
+/// Not a version of TLS.
 pub(super) fn lowest(parameters: &[&str]) -> Result<TlsVersion, String> {
     match parameters {
-        // Whoever allows older ones allows 1.2, and 1.2 is the oldest that is spoken.
+        // Profiles that allow older versions also allow 1.2, which is the oldest supported one.
         ["1.0" | "1.1" | "1.2"] | ["1.0" | "1.1" | "1.2", "or-highest"] => Ok(TlsVersion::Tls12),
         ["1.3"] | [_, "or-highest"] => Ok(TlsVersion::Tls13),
         _ => Err("write tls-version-min 1.2 or 1.3".into()),
     }
 }
 
-/// The highest version of `tls-version-max`.
+/// The maximum version of `tls-version-max`.
 ///
 /// # Errors
-/// No version that is spoken.
+/// Not a supported version.
 pub(super) fn highest(parameters: &[&str]) -> Result<TlsVersion, String> {
     match parameters {
         ["1.2"] => Ok(TlsVersion::Tls12),
         ["1.3"] => Ok(TlsVersion::Tls13),
-        _ => Err("TLS 1.2 and 1.3 are spoken: write tls-version-max 1.2 or 1.3".into()),
+        _ => Err("TLS 1.2 and 1.3 are supported: write tls-version-max 1.2 or 1.3".into()),
     }
 }

@@ -1,4 +1,4 @@
-//! Profiles as providers, installers and people write them, and each option that is refused, with its line.
+//! Tests of profiles as providers, installers and people write them, and of each refused option with its line.
 
 use std::fmt::Write;
 
@@ -33,7 +33,7 @@ fn client_key() -> String {
     format!("-----BEGIN {name}-----\n{}\n-----END {name}-----\n", STANDARD.encode(bytes))
 }
 
-/// The least that is a profile, and `more` in front of it.
+/// A minimal profile with `more` before it.
 fn with(more: &str) -> String {
     format!("{more}\nclient\nremote vpn.example.net\n{CA}")
 }
@@ -139,7 +139,7 @@ fn provider_profile_with_remotes_and_password_is_parsed() {
     assert_eq!(profile.ignored, [Ignored { line: 25, text: "setenv PASSWORD".into() }]);
 }
 
-/// As two large providers write theirs.
+/// In the style of two large providers.
 #[test]
 fn full_subjects_and_buffer_options_are_accepted() {
     let profile = good(&with("--tun-mtu-extra 32\n--verify-x509-name CN=us1.example.net"));
@@ -224,7 +224,7 @@ fn ciphers_and_suites_are_chosen_as_openvpn_does() {
     assert_eq!(good(&with("tls-version-min 1.3 or-highest\nreneg-pkts 9")).tls_min, TlsVersion::Tls13);
 }
 
-/// Each line is the third of a profile that is good without it; the text is what the error must say.
+/// Each line is the third of a profile that is valid without it; the text must be part of the error.
 #[test]
 fn unsupported_option_is_refused_with_its_line() {
     for (line, says) in [
@@ -239,7 +239,7 @@ fn unsupported_option_is_refused_with_its_line() {
         ("fragment 1400", "not fragmented"),
         ("link-mtu 1500", "tun-mtu"),
         ("static-challenge \"Code?\" 1", "challenge"),
-        ("no-replay", "given this up"),
+        ("no-replay", "removed this option"),
         ("ncp-disable", "always negotiated"),
         ("tls-server", "write `client`"),
         ("mode server", "write `client`"),
@@ -263,9 +263,9 @@ fn unsupported_option_is_refused_with_its_line() {
         ("client now", "no parameter"),
         ("key-direction 2", "0 or 1"),
         ("key-method 1", "only key method 2"),
-        ("data-ciphers AES-128-GCM:BF-CBC", "`BF-CBC` is no data cipher"),
+        ("data-ciphers AES-128-GCM:BF-CBC", "`BF-CBC` is not a supported data cipher"),
         ("data-ciphers BF-CBC", "AES-256-GCM"),
-        ("data-ciphers ?BF-CBC", "no cipher is left"),
+        ("data-ciphers ?BF-CBC", "no supported cipher"),
         ("data-ciphers-fallback DES-CBC", "AES-256-GCM"),
         ("compat-mode old", "2.4.0"),
         ("compress snappy", "stub-v2"),
@@ -303,7 +303,7 @@ fn unsupported_option_is_refused_with_its_line() {
         ("peer-id 3", "in a push"),
         ("remote-certtls server", "`remote-cert-tls`"),
         ("Remote a", "`remote`"),
-        ("frobnicate", "no option of OpenVPN's"),
+        ("frobnicate", "does not begin with an option"),
         ("remote \"a", "not closed"),
         ("log C:\\logs", "backslash"),
         ("<ca> x", "nothing may follow"),
@@ -333,7 +333,7 @@ fn invalid_block_is_refused() {
         ("<pkcs12>\nx\n</pkcs12>\n".into(), 5, "PEM"),
         ("<connection>\nnobind\n</connection>\n".into(), 5, "no `remote`"),
         ("<connection>\nremote a\n\ntls-auth ta.key\n</connection>\n".into(), 8, "move it out"),
-        ("<connection>\nremote a\ncipher x\n</connection>\n".into(), 7, "may not be in"),
+        ("<connection>\nremote a\ncipher x\n</connection>\n".into(), 7, "may not have"),
         ("<connection>\nremote a\nhttp-proxy x 1\n</connection>\n".into(), 7, "without a proxy"),
         ("<connection>\nremote a\nregister-dns\n</connection>\n".into(), 7, "Windows"),
         ("<connection>\nremote a\nfloat 1\n</connection>\n".into(), 7, "no parameter"),
@@ -362,7 +362,7 @@ fn missing_required_options_are_named() {
     }
 }
 
-/// A block whose opening mark is lost must not have its lines told.
+/// The lines of a block without its opening tag must not appear in errors.
 #[test]
 fn errors_never_quote_a_key() {
     for secret in [&static_key(), &client_key(), PAIR.trim_start_matches("<cert>\n")] {

@@ -1,4 +1,5 @@
-//! Reliability in virtual time: its windows and times one by one, then both ends over a link that loses, repeats and reorders.
+//! Tests of the reliability layer in virtual time: its windows and times, then both ends over a link that drops,
+//! repeats and reorders.
 
 use proptest::prelude::*;
 
@@ -10,7 +11,7 @@ fn acks(ids: &[u32]) -> Acks {
     ids.iter().copied().collect()
 }
 
-/// What is due, as ids.
+/// The ids of the packets that are due.
 fn due(reliable: &mut Reliable, now_ns: u64) -> Vec<u32> {
     std::iter::from_fn(|| reliable.next_transmission(now_ns).map(|packet| packet.id)).collect()
 }
@@ -24,7 +25,7 @@ fn send_window_is_six_packets_from_the_oldest() {
     assert!(!reliable.can_send() && !reliable.send(0, Opcode::Control, b"seventh"));
     assert_eq!(due(&mut reliable, 0), [0, 1, 2, 3, 4, 5]);
     reliable.acknowledged(1, &acks(&[1, 2, 3]));
-    assert!(!reliable.can_send(), "0 is still out");
+    assert!(!reliable.can_send(), "packet 0 is still in flight");
     reliable.acknowledged(1, &acks(&[0]));
     assert!(reliable.can_send() && !reliable.all_acknowledged());
     reliable.acknowledged(1, &acks(&[4, 5]));
@@ -38,8 +39,8 @@ fn retransmission_timeout_doubles() {
     assert!(reliable.send(7, Opcode::HardResetClientV2, b""));
     let (mut now_ns, mut times) = (0, Vec::new());
     while times.len() < 6 {
-        now_ns = reliable.deadline().expect("it is under way");
-        let packet = reliable.next_transmission(now_ns).expect("its time has come");
+        now_ns = reliable.deadline().expect("the packet is in flight");
+        let packet = reliable.next_transmission(now_ns).expect("the packet is due");
         assert_eq!(packet, Outgoing { opcode: Opcode::HardResetClientV2, id: 0, payload: b"" });
         assert_eq!(reliable.next_transmission(now_ns), None);
         times.push(now_ns - 7);
@@ -118,7 +119,7 @@ fn packet_numbers_wrap_around() {
     let mut handed = Vec::new();
     for number in 0..4 {
         assert!(sender.send(0, Opcode::Control, &[number]));
-        let packet = sender.next_transmission(0).expect("it is new");
+        let packet = sender.next_transmission(0).expect("the packet is new");
         assert_eq!(receiver.received(packet.id, packet.payload), Accepted::New);
         handed.extend(receiver.next_in_order());
         let acks = receiver.take_acks(1);
@@ -132,7 +133,7 @@ fn packet_numbers_wrap_around() {
 #[derive(Clone, Copy, Debug)]
 enum Delivery {
     Lost,
-    /// It comes after this many tens of milliseconds, each time.
+    /// Arrives after this many tens of milliseconds, each time.
     Comes {
         after: u8,
         again: Option<u8>,
@@ -146,7 +147,7 @@ fn delivery() -> impl Strategy<Value = Delivery> {
     ]
 }
 
-/// A packet on its way.
+/// A packet in transit.
 struct InFlight {
     at_ns: u64,
     to: usize,
@@ -154,7 +155,7 @@ struct InFlight {
     packet: Option<(u32, Vec<u8>)>,
 }
 
-/// Both ends, each with something to say, over the link. Returns what each end heard, and when all was done.
+/// Exchanges messages between both ends over the link. Returns what each end received, and when everything was done.
 fn exchange(messages: [&[Vec<u8>]; 2], deliveries: &[Delivery]) -> ([Vec<Vec<u8>>; 2], u64) {
     let mut ends = [Reliable::new(), Reliable::new()];
     let mut said = [0, 0];
@@ -174,7 +175,7 @@ fn exchange(messages: [&[Vec<u8>]; 2], deliveries: &[Delivery]) -> ([Vec<Vec<u8>
                 }
                 let most = if packet.is_some() { PIGGYBACKED_ACKS } else { Acks::MAX };
                 let acks = end.take_acks(most);
-                // Once the fates are used up the link is good.
+                // After the listed deliveries the link is perfect.
                 let delivery = deliveries.get(used).copied().unwrap_or(Delivery::Comes { after: 1, again: None });
                 used += 1;
                 if let Delivery::Comes { after, again } = delivery {
@@ -235,7 +236,7 @@ proptest! {
 fn third_of_packets_lost_delays_and_delivers_all() {
     let messages: Vec<_> = (0..30).map(|number| vec![number]).collect();
     let (_, without_loss) = exchange([&messages, &messages], &[]);
-    // Squares modulo a prime: a loss that keeps step with the repetitions would be another link.
+    // Squares modulo a prime, so that losses do not synchronise with retransmissions.
     let lossy: Vec<_> = (0..200u64)
         .map(|number| match number * number % 101 % 3 {
             0 => Delivery::Lost,

@@ -1,4 +1,4 @@
-//! What is shown and what is refused of certificates that old tools and hasty guides make.
+//! Tests of certificates that old tools and wrong instructions create: which are sent and which are refused.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::openvpn::profile;
 use crate::openvpn::tls::{client_config, server_config, ClientTrust, Trust};
 use crate::openvpn::usage::RequiredUsage;
 
-/// An element's content, and what is behind it.
+/// The content of a DER element, and the bytes after it.
 fn element(der: &[u8]) -> (&[u8], &[u8]) {
     let (digits, rest) = match der[1] {
         small @ 0..=0x7f => return der[2..].split_at(usize::from(small)),
@@ -34,8 +34,8 @@ fn sequence(content: &[u8]) -> Vec<u8> {
     [&head, content].concat()
 }
 
-/// The certificate as `openssl x509 -req` makes it without -extfile: it does not say its version, which is 1 then. Nobody looks
-/// at the signature of such a one here.
+/// The certificate as `openssl x509 -req` creates it without -extfile: it has no version field, which means version
+/// 1. Its signature is not verified here.
 fn of_version_1(pem: &str) -> String {
     let der = CertificateDer::from_pem_slice(pem.as_bytes()).expect("PEM");
     let (described, signature) = element(element(&der).0);
@@ -48,16 +48,16 @@ fn of_version_1(pem: &str) -> String {
 fn version_1_client_certificate_is_sent_and_server_certificate_refused() {
     let pki = Pki::new();
     let (old, trust) = (of_version_1(&pki.client.0), pki.client_trust());
-    assert!(client_config(&trust, Some((&old, &pki.client.1))).is_ok(), "it is for the server to judge");
+    assert!(client_config(&trust, Some((&old, &pki.client.1))).is_ok(), "the server has to decide");
     let strange = "-----BEGIN EC PRIVATE KEY-----\nMAA=\n-----END EC PRIVATE KEY-----\n";
-    let said = client_config(&trust, Some((&old, strange))).expect_err("it is of no kind");
-    assert!(said.contains("no kind that is supported"), "{said}");
-    let other = client_config(&trust, Some((&old, &pki.server.1))).expect_err("that is another's key");
+    let said = client_config(&trust, Some((&old, strange))).expect_err("the kind is unknown");
+    assert!(said.contains("is not supported"), "{said}");
+    let other = client_config(&trust, Some((&old, &pki.server.1))).expect_err("the key belongs to another certificate");
     assert!(other.contains("not that of the"), "{other}");
 
     let mut setup = Setup::new(&pki);
     let server = server_config(&pki.trust(), (&of_version_1(&pki.server.0), &pki.server.1), true);
-    setup.server.tls = Arc::new(server.expect("a server shows what it has"));
+    setup.server.tls = Arc::new(server.expect("a server sends any certificate"));
     let mut pair = setup.pair();
     pair.run(SECOND_NS, &mut |_| Some(1_000_000));
     let Some(Event::Failed(failure)) = pair.events.last() else { panic!("{:?}", pair.events) };
@@ -69,11 +69,12 @@ fn version_1_client_certificate_is_sent_and_server_certificate_refused() {
 fn invalid_certificate_error_names_its_place() {
     let pki = Pki::new();
     let damaged = format!("-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n", STANDARD.encode("none"));
-    let said = client_config(&pki.client_trust(), Some((&damaged, &pki.client.1))).expect_err("it is damaged");
-    assert!(said.starts_with("cert: it cannot be read"), "{said}");
+    let said =
+        client_config(&pki.client_trust(), Some((&damaged, &pki.client.1))).expect_err("the certificate is damaged");
+    assert!(said.starts_with("cert: cannot be read"), "{said}");
     let both = format!("{}{damaged}", pki.authority);
     let said = ClientTrust::new(&Trust { authority_pem: both, ..pki.trust() }).err().expect("the second is damaged");
-    assert!(said.starts_with("ca: certificate 2 of it cannot be read"), "{said}");
+    assert!(said.starts_with("ca: certificate 2 cannot be read"), "{said}");
 }
 
 fn certificate(change: impl FnOnce(&mut CertificateParams)) -> CertificateDer<'static> {
@@ -82,12 +83,13 @@ fn certificate(change: impl FnOnce(&mut CertificateParams)) -> CertificateDer<'s
     parameters.self_signed(&KeyPair::generate().expect("a key")).expect("a certificate").der().clone()
 }
 
-/// Netscape's extension, with these bits.
+/// Netscape's extension with these bits.
 fn netscape(types: u8) -> CustomExtension {
     CustomExtension::from_oid_content(&[2, 16, 840, 1, 113_730, 1, 1], vec![3, 2, 0, types])
 }
 
-/// What OpenVPN 2.6.14 with OpenSSL 3.0 does with certificates that `openssl x509 -extfile` makes with these extensions.
+/// The results of OpenVPN 2.6.14 with OpenSSL 3.0 for certificates that `openssl x509 -extfile` creates with these
+/// extensions.
 #[test]
 fn server_certificate_must_have_the_demanded_usage() {
     let demands = |option: &str| {

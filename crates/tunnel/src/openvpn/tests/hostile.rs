@@ -1,4 +1,4 @@
-//! Servers that mean harm: whatever they send, it costs bounded memory, also while it is being dealt with.
+//! Tests of hostile servers: whatever they send, it uses bounded memory, even temporarily.
 
 use super::assert_carries;
 use crate::openvpn::client::Event;
@@ -14,7 +14,7 @@ fn endless_server_messages_use_bounded_memory() {
     let spent = allocation_counter::measure(|| {
         for round in 0..200 {
             let peer = pair.server.as_mut().expect("a server");
-            // Messages that mean nothing, and a push that goes on and on.
+            // Messages without meaning, and a push that never ends.
             peer.send_message(&format!("INFO,{}", "x".repeat(8000)));
             peer.send_message(&format!("PUSH_REPLY,{},push-continuation 2", "route 10.0.0.0 255.0.0.0,".repeat(300)));
             pair.run((round + 2) * SECOND_NS, &mut |_| Some(1_000));
@@ -22,13 +22,13 @@ fn endless_server_messages_use_bounded_memory() {
     });
     assert!(spent.bytes_current < 256 * 1024, "{} bytes", spent.bytes_current);
     assert!(spent.bytes_max < 512 * 1024, "{} bytes at most", spent.bytes_max);
-    assert_carries(&mut pair, "after all that");
+    assert_carries(&mut pair, "after the hostile messages");
 }
 
 #[test]
 fn endless_push_is_refused() {
     let mut pair = Setup::new(&Pki::new()).pair();
-    // Still before its options: the server is made to hold them back.
+    // Before its options: the server holds them back.
     pair.run(1_500_000, &mut |_| Some(1_000_000));
     pair.server.as_mut().expect("a server").hold();
     pair.run(SECOND_NS / 2, &mut |_| Some(1_000_000));
@@ -51,7 +51,7 @@ fn endless_push_is_refused() {
         panic!("{:?} after {pushed_bytes} bytes", pair.events)
     };
     assert_eq!(failure.name, "malformed_push", "{failure:?} after {pushed_bytes} bytes");
-    // What a client keeps of a push, as texts and as routes, while both grow.
+    // The stored texts and routes of a push, while both grow.
     assert!(spent.bytes_max < 2 * 1024 * 1024, "{} bytes at most", spent.bytes_max);
 }
 
@@ -63,12 +63,12 @@ fn messages_on_old_keys_use_bounded_memory() {
     let spent = allocation_counter::measure(|| {
         for _ in 0..200 {
             pair.server.as_mut().expect("a server").send_message(&"x".repeat(8000));
-            // It hears of no new keys: resets of key states (3) are dropped.
+            // The client gets no new keys: resets of key states (3) are dropped.
             pair.run(pair.now_ns + 20_000_000, &mut |packet| (packet[0] >> 3 != 3).then_some(1_000));
         }
     });
     assert!(spent.bytes_max < 256 * 1024, "{} bytes at most", spent.bytes_max);
-    // Now it hears of them.
+    // Now the resets arrive.
     pair.run(pair.now_ns + 20 * SECOND_NS, &mut |_| Some(1_000));
     assert_eq!(pair.events.last(), Some(&Event::Renegotiated));
     assert_carries(&mut pair, "with the new keys");

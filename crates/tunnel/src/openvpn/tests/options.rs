@@ -1,4 +1,4 @@
-//! What profile and server say, and what holds where one of them says nothing: waiting, silence, ciphers.
+//! Tests of the settings of profile and server, and their defaults: waiting, silence, ciphers.
 
 use super::{assert_carries, assert_connects_and_renews, of_2_6};
 use crate::openvpn::client::{ClientConfig, Event, Failure};
@@ -11,7 +11,7 @@ use crate::openvpn::tls::{client_config, server_config, ClientTrust, Trust};
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// By what a client failed, and when, s.
+/// The name and the time (s) of a client's failure.
 fn failed(pair: &mut Pair, until_s: u64) -> (Failure, u64) {
     loop {
         assert!(pair.now_ns < until_s * SECOND_NS, "{:?}", pair.events);
@@ -73,7 +73,7 @@ fn push_reply_has_its_own_hand_window() {
     assert_eq!((failure.name, failure.detail.as_str(), at_s), ("no_push_reply", detail, 91));
 }
 
-/// A client that waits for options from a server which asked for so much time.
+/// A client that waits for the options of a server which asked for more time.
 fn pending(pki: &Pki, asked: &str) -> Pair {
     let mut setup = Setup::new(pki);
     setup.client.renegotiate_after_ns = Some(3600 * SECOND_NS);
@@ -133,13 +133,13 @@ fn options_string_cipher_is_used_without_negotiation() {
     };
     let named = "V4,dev-type tun,cipher AES-256-CBC,auth SHA256";
     let cbc = DataCipher::Aes256Cbc;
-    assert_carries(&mut connect(&[DataCipher::Aes128Gcm, cbc], None, named), "the cipher that it names");
-    assert_carries(&mut connect(&[DataCipher::Aes128Gcm], Some(cbc), "V4,dev-type tun"), "the one that is left");
+    assert_carries(&mut connect(&[DataCipher::Aes128Gcm, cbc], None, named), "the cipher in its options string");
+    assert_carries(&mut connect(&[DataCipher::Aes128Gcm], Some(cbc), "V4,dev-type tun"), "the fallback cipher");
     let name = |pair: Pair| match pair.events.last() {
         Some(Event::Failed(failure)) => failure.name,
         other => panic!("{other:?}"),
     };
-    // What it names is what it uses: a fallback would open nothing.
+    // The server uses the cipher that it names: with the fallback, no packet could be opened.
     assert_eq!(name(connect(&[DataCipher::Aes128Gcm], Some(DataCipher::Aes128Gcm), named)), "cipher_not_offered");
     assert_eq!(name(connect(&[cbc], None, "V4,dev-type tun")), "no_cipher");
 }

@@ -1,4 +1,5 @@
-//! New keys: when they are due, and what becomes of the tunnel meanwhile. Nobody asks a client between its deadlines here.
+//! Tests of key renewal: when it is due, and what happens to the tunnel meanwhile. A client is not polled between its
+//! deadlines here.
 
 use super::{assert_carries, of_2_6};
 use crate::openvpn::client::Event;
@@ -11,7 +12,7 @@ use crate::openvpn::wrap::{StaticKey, WrapKeys};
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// Events of a renewal that breaks and of the session that replaces it.
+/// Events of a failed renewal and of the session that replaces it.
 const RENEWED_BY_A_SESSION: [Event; 3] =
     [Event::RenegotiationFailed, Event::Renegotiated, Event::RenegotiationAccepted];
 
@@ -63,7 +64,7 @@ fn retransmits_are_counted_across_renegotiations() {
     pair.server.as_mut().expect("a server").renegotiate(pair.now_ns);
     pair.run_a_second();
     assert_eq!((renewed(&pair), pair.client.retransmits()), (1, 1));
-    // The last packet of the old keys is lost, and sent again under the new ones' reign.
+    // The last packet of the old keys is lost, and retransmitted after the new ones are in use.
     pair.client.renegotiate(pair.now_ns);
     pair.run(pair.now_ns + 10 * SECOND_NS, &mut |packet| (packet[0] >> 3 != 3).then_some(1_000_000));
     let before = pair.client.retransmits();
@@ -79,7 +80,7 @@ fn retransmits_are_counted_across_renegotiations() {
 #[test]
 fn renegotiation_before_push_reply_succeeds() {
     let mut setup = Setup::new(&Pki::new());
-    // It pushes only when asked, a second after the keys.
+    // It pushes only on request, a second after the keys.
     setup.client.peer_info = setup.client.peer_info.replace("IV_PROTO", "IV_NO_PROTO");
     let mut pair = setup.pair();
     pair.run(SECOND_NS / 2, &mut |_| Some(1_000_000));
@@ -101,11 +102,11 @@ fn old_keys_expire_after_the_transition_window() {
     let spent = allocation_counter::measure(|| {
         pair.client.poll(now_ns, &mut Vec::new());
     });
-    // What the library keeps of them is not counted.
+    // The memory of the TLS library is not counted.
     assert!(spent.bytes_current < 0, "{} bytes", spent.bytes_current);
 }
 
-/// Whether it is of the control channel.
+/// Whether a packet belongs to the control channel.
 fn is_control(packet: &[u8]) -> bool {
     !matches!(packet[0] >> 3, 6 | 9)
 }
@@ -165,7 +166,7 @@ fn broken_renewal_is_reported_at_once_and_retried() {
     let mut pair = Setup::with(&Pki::new(), DataCipher::Aes256Gcm, protocols).pair();
     pair.run_a_second();
     pair.client.renegotiate(pair.now_ns);
-    // The server's TLS under the second keys (control packets, key 1) is damaged, which nothing but TLS protects here.
+    // The server's TLS bytes under the second keys (control packets, key 1) are damaged; only TLS protects them here.
     let mut damage = |packet: &mut Vec<u8>| {
         if packet[0] == 4 << 3 | 1 && packet.len() > 600 {
             *packet.last_mut().expect("it has bytes") ^= 1;
@@ -198,7 +199,7 @@ fn server_data_on_new_keys_accepts_them() {
     pair.run_a_second();
     pair.client.renegotiate(pair.now_ns);
     pair.run(pair.now_ns + 100 * SECOND_NS, &mut |_| Some(1_000_000));
-    assert_eq!(pair.events[4..], [Event::Renegotiated], "it is silent");
+    assert_eq!(pair.events[4..], [Event::Renegotiated], "the server is silent");
     pair.send_up(b"up", &mut |_| Some(1));
     pair.run_a_second();
     assert_eq!(pair.events[4..], [Event::Renegotiated], "what the client sends proves nothing");

@@ -1,4 +1,4 @@
-//! Tokens that a server gives in the place of a password (`auth-token`).
+//! Tests of tokens that replace a password (`auth-token`).
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ fn admit(pair: &mut Pair, user: &str, password: &str) {
     pair.server.as_mut().expect("a server").admit(vec![(user.to_owned(), password.to_owned())]);
 }
 
-/// Whether the server lets the client in again.
+/// Whether the server accepts the client again.
 fn renews(pair: &mut Pair) -> bool {
     pair.client.renegotiate(pair.now_ns);
     pair.run_a_second();
@@ -34,7 +34,7 @@ fn newest_token_replaces_the_password_across_reconnects() {
     pair.run_a_second();
     admit(&mut pair, "user", "first");
     assert!(renews(&mut pair), "{:?}", pair.events);
-    // What else it carries changes nothing of a tunnel that is up.
+    // Other options of the push do not change a running tunnel.
     let before = pair.client.pushed().expect("it is up").clone();
     pair.server.as_mut().expect("a server").send_message("PUSH_REPLY,auth-token second,ifconfig 10.9.9.9 255.255.0.0");
     pair.run_a_second();
@@ -73,7 +73,7 @@ fn pushed_token_user_logs_in_a_client_without_one() {
     admit(&mut pair, "from the certificate", "secret");
     assert!(renews(&mut pair), "{:?}", pair.events);
 
-    // Without any user there is nobody to show it as.
+    // Without a user, the token cannot be sent.
     let mut setup = Setup::new(&pki);
     setup.server.push.push("auth-token secret".to_owned());
     let mut pair = setup.pair();

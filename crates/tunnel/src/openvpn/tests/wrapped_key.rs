@@ -1,4 +1,4 @@
-//! Clients with a key of their own (`tls-crypt-v2`): what they show of it, and the whole way up and on.
+//! Tests of clients with their own keys (`tls-crypt-v2`): what they send of the key, connecting, and renewal.
 
 use std::sync::Arc;
 
@@ -32,7 +32,8 @@ fn tls_crypt_v2_client_connects_and_renews() {
     }
 }
 
-/// What a client sends, by kind and length, once its reset is answered by a server that keeps nothing and wants the key again.
+/// Kind and length of a client's packets after a stateless server has answered its reset and requested the wrapped
+/// key again.
 fn first_flight(pki: &Pki, client: WrapKeys, server: WrapKeys) -> Vec<(Opcode, usize)> {
     let mut setup = Setup::new(pki);
     setup.client.wrap = client;

@@ -1,5 +1,6 @@
-//! `tls-auth`: control packets in the clear, each proved by an HMAC. Owns where the HMAC is put and what it is taken over:
-//! op | session | HMAC | id | time | rest on the wire, but id | time | op | session | rest for the HMAC. Replays are `wrap`'s.
+//! `tls-auth`: unencrypted control packets, each authenticated by an HMAC. Owns the HMAC's place and input: op |
+//! session | HMAC | id | time | rest on the wire, but id | time | op | session | rest for the HMAC. `wrap` detects
+//! replays.
 
 use aws_lc_rs::{constant_time, hmac};
 
@@ -14,12 +15,12 @@ pub struct AuthKeys {
     digest: Digest,
     send: hmac::Key,
     receive: hmac::Key,
-    /// What dynamic keys are combined with.
+    /// The key with which dynamic keys are combined.
     pub(super) base: StaticKey,
 }
 
 impl AuthKeys {
-    /// Without a direction, both ends use the first key for both.
+    /// Without a direction, both ends use the first key in both directions.
     pub(super) fn new(key: &StaticKey, direction: Option<KeyDirection>, digest: Digest) -> Self {
         let (send, receive) = match direction {
             None => (0, 0),
@@ -30,7 +31,7 @@ impl AuthKeys {
         Self { digest, send: hmac_key(send), receive: hmac_key(receive), base: key.clone() }
     }
 
-    /// Bytes that a packet grows by.
+    /// Overhead of a packet, bytes.
     pub(super) fn overhead(&self) -> usize {
         self.digest.len() + PacketId::LEN
     }
@@ -43,7 +44,7 @@ impl AuthKeys {
         out.extend_from_slice(body);
     }
 
-    /// The packet's number, and where its body begins.
+    /// Returns the packet's id, and the offset of its content.
     pub(super) fn open(&self, packet: &[u8]) -> Result<(PacketId, usize), WrapError> {
         let (head, rest) = packet.split_first_chunk::<HEAD_LEN>().ok_or(WrapError::TOO_SHORT)?;
         let (received_tag, rest) = rest.split_at_checked(self.digest.len()).ok_or(WrapError::TOO_SHORT)?;

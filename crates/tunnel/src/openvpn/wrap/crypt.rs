@@ -1,6 +1,6 @@
-//! `tls-crypt`: control packets encrypted and proved with a key that both ends have: op | session | id | time | tag | ciphertext.
-//! The tag is HMAC-SHA256 over all that is before it and the plaintext, its first half the IV of AES-256-CTR. Owns this
-//! construction, which wraps the keys of `tls-crypt-v2` too; replays are `wrap`'s.
+//! `tls-crypt`: control packets are encrypted and authenticated with a shared key: op | session | id | time | tag |
+//! ciphertext. The tag is HMAC-SHA256 over everything before it and the plaintext; its first half is the IV of
+//! AES-256-CTR. Owns this construction, which also wraps the keys of `tls-crypt-v2`; `wrap` detects replays.
 
 use aws_lc_rs::cipher::{
     DecryptingKey, DecryptionContext, EncryptingKey, EncryptionContext, UnboundCipherKey, AES_256,
@@ -13,7 +13,7 @@ use super::error::WrapError;
 use super::packet_id::PacketId;
 use super::static_key::{KeyPair, StaticKey};
 
-/// Bytes of a tag.
+/// Length of a tag, bytes.
 pub(super) const TAG_LEN: usize = 32;
 const IV_LEN: usize = 16;
 const CIPHER_KEY_LEN: usize = 32;
@@ -23,17 +23,17 @@ const HMAC_KEY_LEN: usize = 32;
 pub struct CryptKeys {
     send: Sealing,
     receive: Opening,
-    /// What dynamic keys are combined with.
+    /// The key with which dynamic keys are combined.
     pub(super) base: StaticKey,
 }
 
-/// What encrypts and proves.
+/// The keys for encryption and authentication.
 pub(super) struct Sealing {
     cipher: EncryptingKey,
     hmac: hmac::Key,
 }
 
-/// What decrypts and checks.
+/// The keys for decryption and verification.
 pub(super) struct Opening {
     cipher: DecryptingKey,
     hmac: hmac::Key,
@@ -49,7 +49,7 @@ impl CryptKeys {
         Self { send: Sealing::new(key.pair(send)), receive: Opening::new(key.pair(receive)), base: key }
     }
 
-    /// Bytes that a packet grows by.
+    /// Overhead of a packet, bytes.
     pub(super) const OVERHEAD: usize = PacketId::LEN + TAG_LEN;
 
     pub(super) fn seal(&self, head: [u8; HEAD_LEN], id: PacketId, body: &[u8], out: &mut Vec<u8>) {
@@ -59,7 +59,7 @@ impl CryptKeys {
         self.send.seal(&[&head, &id], &[body], out);
     }
 
-    /// The packet's number, and where its body begins, decrypted in place.
+    /// Returns the packet's id, and the offset of its content, decrypted in place.
     pub(super) fn open(&self, packet: &mut [u8]) -> Result<(PacketId, usize), WrapError> {
         let (said, sealed) = packet.split_at_mut_checked(HEAD_LEN + PacketId::LEN).ok_or(WrapError::TOO_SHORT)?;
         self.receive.open(said, sealed)?;
@@ -73,7 +73,7 @@ impl Sealing {
         Self { cipher: EncryptingKey::ctr(cipher_key(key)).expect("AES-256 counts"), hmac: hmac_key(key) }
     }
 
-    /// Append the tag over `said` and `plaintext`, then `plaintext` encrypted; each comes in pieces.
+    /// Appends the tag over `said` and `plaintext`, then the encrypted `plaintext`; each is passed in pieces.
     pub(super) fn seal(&self, said: &[&[u8]], plaintext: &[&[u8]], out: &mut Vec<u8>) {
         let tag = tag(&self.hmac, said.iter().chain(plaintext));
         out.extend_from_slice(&tag);
@@ -91,8 +91,8 @@ impl Opening {
         Self { cipher: DecryptingKey::ctr(cipher_key(key)).expect("AES-256 counts"), hmac: hmac_key(key) }
     }
 
-    /// Decrypt `sealed` (tag, then ciphertext) in place and check its tag, which is over `said` too. The plaintext is what
-    /// follows the tag; it is worthless where this fails.
+    /// Decrypts `sealed` (tag, then ciphertext) in place and verifies its tag, which also covers `said`. The
+    /// plaintext follows the tag; after an error it must not be used.
     pub(super) fn open(&self, said: &[u8], sealed: &mut [u8]) -> Result<(), WrapError> {
         let (received_tag, text) = sealed.split_first_chunk_mut::<TAG_LEN>().ok_or(WrapError::TOO_SHORT)?;
         let context = DecryptionContext::Iv128(iv(received_tag).into());

@@ -1,5 +1,6 @@
-//! `tls-crypt-v2`: each client has a key of its own, and shows it to the server wrapped by a key that only servers have:
-//! tag | key and metadata, encrypted | length. Owns the files of both and the wrapping; packets are sealed as in `tls-crypt`.
+//! `tls-crypt-v2`: each client has its own key, and sends it to the server wrapped with a key that only servers have:
+//! tag | encrypted key and metadata | length. Owns the files of both and the wrapping; packets are sealed as in
+//! `tls-crypt`.
 
 use std::fmt;
 
@@ -8,24 +9,24 @@ use super::crypt::{CryptKeys, Opening, Sealing, TAG_LEN};
 use super::error::WrapError;
 use super::static_key::{pem_block, KeyError, KeyPair, StaticKey};
 
-/// The longest wrapped key that any end takes.
+/// Maximum length of a wrapped key that any end accepts.
 pub const LONGEST_WRAPPED_KEY: usize = 1024;
 
 const LENGTH_LEN: usize = 2;
 const SHORTEST_WRAPPED_KEY: usize = TAG_LEN + StaticKey::LEN + LENGTH_LEN;
 const SERVER_KEY_LEN: usize = 128;
 
-/// A client's key and the wrapped form of it.
+/// A client's key and its wrapped form.
 pub struct ClientKey {
     pub(super) keys: CryptKeys,
     pub(super) wrapped: Vec<u8>,
 }
 
 impl ClientKey {
-    /// Read a client's file.
+    /// Parses a client's file.
     ///
     /// # Errors
-    /// It is another kind of file, or too short or too long.
+    /// It is another kind of file, or its length is wrong.
     pub(super) fn parse(text: &str) -> Result<Self, KeyError> {
         let bytes = pem_block(text, "OpenVPN tls-crypt-v2 client key")?;
         let wrong = KeyError::Length { bytes: bytes.len(), right: "256 and a wrapped key of 290 to 1024" };
@@ -37,23 +38,24 @@ impl ClientKey {
     }
 }
 
-/// A server's key, which wraps and unwraps those of its clients.
+/// A server's key, which wraps and unwraps the keys of its clients.
 pub struct ServerKey {
     seal: Sealing,
     open: Opening,
 }
 
-/// A client's key as a server found it.
+/// A client's key after unwrapping.
 #[derive(Debug)]
 pub struct Unwrapped {
     /// The key.
     pub key: StaticKey,
-    /// What the key's maker said of it: a byte for the kind (0 text, 1 the seconds since 1970 when it was made, 8 bytes), then that.
+    /// Metadata of the key's creator: a byte for the kind (0: text, 1: the Unix time of its creation, 8 bytes), then
+    /// the value.
     pub metadata: Vec<u8>,
 }
 
 impl ServerKey {
-    /// Read a server's file.
+    /// Parses a server's file.
     ///
     /// # Errors
     /// It is another kind of file, or not 128 bytes.
@@ -66,7 +68,7 @@ impl ServerKey {
         Ok(Self { seal: Sealing::new(pair), open: Opening::new(pair) })
     }
 
-    /// Wrap a client's key. None where the metadata is longer than a wrapped key has room for.
+    /// Wraps a client's key. `None` if the metadata is too long.
     #[must_use]
     pub fn wrap(&self, key: &StaticKey, metadata: &[u8]) -> Option<Vec<u8>> {
         let length = SHORTEST_WRAPPED_KEY + metadata.len();
@@ -77,10 +79,10 @@ impl ServerKey {
         Some(wrapped)
     }
 
-    /// Find the key in a wrapped one.
+    /// Unwraps a key.
     ///
     /// # Errors
-    /// It is cut, or was not wrapped by this server's key.
+    /// It is truncated, or was not wrapped with this server's key.
     pub fn unwrap_key(&self, wrapped: &[u8]) -> Result<Unwrapped, WrapError> {
         let mut wrapped = wrapped.to_vec();
         let length = wrapped_len(&wrapped).filter(|length| *length == wrapped.len()).ok_or(WrapError::BadWrappedKey)?;
@@ -94,7 +96,7 @@ impl ServerKey {
     }
 }
 
-/// How many of the last bytes of a packet are the wrapped key that it ends with.
+/// Length of the wrapped key at the end of a packet.
 pub(super) fn wrapped_len(packet: &[u8]) -> Option<usize> {
     let length = usize::from(u16::from_be_bytes(*packet.last_chunk()?));
     ((SHORTEST_WRAPPED_KEY..=LONGEST_WRAPPED_KEY).contains(&length) && length <= packet.len()).then_some(length)

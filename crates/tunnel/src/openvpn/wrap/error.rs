@@ -1,24 +1,24 @@
-//! Why a control packet's protection cannot be taken off.
+//! Why a control packet's protection cannot be removed.
 
 use crate::openvpn::packet::PacketError;
 
-/// Why a packet's protection cannot be taken off.
+/// Why a packet's protection cannot be removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WrapError {
-    /// It is no control packet at all.
+    /// Not a control packet.
     #[error(transparent)]
     Packet(#[from] PacketError),
-    /// Nobody with these keys made it, or it was changed on its way.
+    /// The packet was not created with these keys, or was changed in transit.
     #[error("the packet is not from an end that has the key")]
     Unauthentic,
-    /// It came before, or is too old to tell.
-    #[error("the packet came before")]
+    /// The packet was received before, or is too old to be checked.
+    #[error("the packet was received before")]
     Replayed,
-    /// A wrapped key is missing, broken, of another server, or not what this session speaks of.
-    #[error("the packet's wrapped key is none of this server")]
+    /// A wrapped key is missing, invalid, from another server, or does not match this session.
+    #[error("the packet's wrapped key does not belong to this server")]
     BadWrappedKey,
-    /// A packet that needs the client's key, which has not come.
-    #[error("the packet came before the client's key")]
+    /// A packet that needs the client's key, which is not known yet.
+    #[error("the packet was received before the client's key")]
     NoClientKey,
 }
 

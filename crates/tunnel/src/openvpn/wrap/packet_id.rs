@@ -1,6 +1,6 @@
-//! The numbers of protected packets: which one is next, and which have come, so that a replay is refused.
+//! The ids of protected packets: which one is next, and which were received, so that a replay is refused.
 
-/// A protected packet's number: counted from the time of the sender's first packet.
+/// A protected packet's id: counted from the time of the sender's first packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PacketId {
     pub id: u32,
@@ -19,12 +19,12 @@ impl PacketId {
         Self { id: u32::from_be_bytes([a, b, c, d]), unix_s: u32::from_be_bytes(time) }
     }
 
-    /// The number after `last`, which becomes it; the first one follows `start`.
+    /// The id after `last`, which is updated; the first one follows `start`.
     pub fn after(last: &mut Option<Self>, start: u32, unix_s: u32) -> Self {
         let Self { id, unix_s: began_s } = last.unwrap_or(Self { id: start, unix_s });
         let next = match id.checked_add(1) {
             Some(id) => Self { id, unix_s: began_s },
-            // A number is never used twice: the count begins again at a later time.
+            // An id is never used twice: counting restarts with a later time.
             None => Self { id: 1, unix_s: unix_s.max(began_s.saturating_add(1)) },
         };
         *last = Some(next);
@@ -32,17 +32,17 @@ impl PacketId {
     }
 }
 
-/// Which numbers have come: a window of 64 below the highest one of the latest time.
+/// Received ids: a window of 64 below the highest one of the latest time.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ReplayWindow {
     unix_s: u32,
     highest: u32,
-    /// Bit n: `highest` - n has come.
+    /// Bit n: `highest` - n was received.
     seen: u64,
 }
 
 impl ReplayWindow {
-    /// Take note of a number. False where it has come, or is too old to tell.
+    /// Records an id. Returns false if it was received before, or is too old to be checked.
     pub fn take(&mut self, PacketId { id, unix_s }: PacketId) -> bool {
         if id == 0 || unix_s < self.unix_s {
             return false;

@@ -1,5 +1,5 @@
-//! Key files: the text of a static key, and the PEM-like blocks of `tls-crypt-v2`. Owns their bytes and wipes them; says nothing
-//! of what they are used for, and never shows one.
+//! Key files: the text of a static key, and the PEM-like blocks of `tls-crypt-v2`. Owns their bytes and wipes them;
+//! never prints them, and does not know their use.
 
 use std::fmt;
 
@@ -14,18 +14,18 @@ pub struct StaticKey(Box<[u8; StaticKey::LEN]>);
 /// One of a static key's two keys, or the key of a `tls-crypt-v2` server.
 #[derive(Clone, Copy)]
 pub(super) struct KeyPair<'a> {
-    /// For the cipher: its first bytes are the key.
+    /// Key material of the cipher, which uses the first bytes.
     pub cipher: &'a [u8],
-    /// For the HMAC: likewise.
+    /// Key material of the HMAC, which uses the first bytes.
     pub hmac: &'a [u8],
 }
 
 /// Which of a static key's two keys an end sends with: `key-direction`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyDirection {
-    /// 0: it sends with the first and receives with the second.
+    /// 0: sends with the first and receives with the second.
     Normal,
-    /// 1: it sends with the second and receives with the first.
+    /// 1: sends with the second and receives with the first.
     Inverse,
 }
 
@@ -42,13 +42,13 @@ impl KeyDirection {
 }
 
 impl StaticKey {
-    /// Bytes of one.
+    /// Length, bytes.
     pub const LEN: usize = 256;
 
     const BEGIN: &'static str = "-----BEGIN OpenVPN Static key V1-----";
     const END: &'static str = "-----END OpenVPN Static key V1-----";
 
-    /// A key of these bytes.
+    /// Creates a key from these bytes.
     #[must_use]
     pub fn from_bytes(mut bytes: [u8; Self::LEN]) -> Self {
         let key = Self(Box::new(bytes));
@@ -56,10 +56,10 @@ impl StaticKey {
         key
     }
 
-    /// Read a key file's text: hexadecimal digits between its two marks.
+    /// Parses a key file's text: hexadecimal digits between two markers.
     ///
     /// # Errors
-    /// A mark is missing, or what is between them is no key of 256 bytes.
+    /// A marker is missing, or the digits are not a key of 256 bytes.
     pub fn parse(text: &str) -> Result<Self, KeyError> {
         let mut key = Self(Box::new([0; Self::LEN]));
         let mut digits = 0;
@@ -81,12 +81,12 @@ impl StaticKey {
         KeyPair::new(&self.0[128 * index..128 * (index + 1)])
     }
 
-    /// All bytes.
+    /// All bytes of the key.
     pub(super) fn bytes(&self) -> &[u8; Self::LEN] {
         &self.0
     }
 
-    /// This key, each bit of it changed where `other` has one.
+    /// This key, XORed with `other`.
     pub(super) fn combined(mut self, other: &Self) -> Self {
         for (byte, other) in self.0.iter_mut().zip(other.0.iter()) {
             *byte ^= other;
@@ -96,7 +96,7 @@ impl StaticKey {
 }
 
 impl<'a> KeyPair<'a> {
-    /// The pair in 128 bytes.
+    /// Splits 128 bytes into the pair.
     pub(super) fn new(bytes: &'a [u8]) -> Self {
         let (cipher, hmac) = bytes.split_at(64);
         Self { cipher, hmac }
@@ -115,7 +115,7 @@ impl fmt::Debug for StaticKey {
     }
 }
 
-/// The bytes of the block that is named `name`, in base64.
+/// Decodes the block named `name` from base64.
 pub(super) fn pem_block(text: &str, name: &'static str) -> Result<Zeroizing<Vec<u8>>, KeyError> {
     let (begin, end) = (format!("-----BEGIN {name}-----"), format!("-----END {name}-----"));
     let inside = between(text, &begin, &end)?;
@@ -130,24 +130,24 @@ fn between<'a>(text: &'a str, begin: &str, end: &str) -> Result<&'a str, KeyErro
     Ok(inside)
 }
 
-/// What is wrong with a key file.
+/// Why a key file is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
-    /// It is another kind of file, or cut.
+    /// Another kind of file, or a truncated one.
     #[error("the key has no line `{0}`")]
     NoMark(String),
-    /// Something else than digits.
-    #[error("the key has characters that are no hexadecimal digits")]
+    /// A character that is not a hexadecimal digit.
+    #[error("the key has characters that are not hexadecimal digits")]
     NotHexadecimal,
-    /// Something else than base64.
+    /// Not base64.
     #[error("the key is not base64")]
     NotBase64,
-    /// Too short or too long.
-    #[error("the key has {bytes} bytes where {right} would be right")]
+    /// Wrong length.
+    #[error("the key has {bytes} bytes, but needs {right}")]
     Length {
-        /// What it has.
+        /// The actual length.
         bytes: usize,
-        /// What it should have, in words.
+        /// The required length, as text.
         right: &'static str,
     },
 }

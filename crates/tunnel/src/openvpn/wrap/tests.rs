@@ -1,5 +1,5 @@
-//! The protections against what OpenVPN 2.6.14 said in `captures/` (a client, `C`, and a server, `S`, whose keys lie there), and
-//! against whoever has no key: nothing that was changed, cut, repeated or turned round is taken.
+//! Tests of the protections against packets that OpenVPN 2.6.14 sent, in `captures/` (client `C`, server `S`, with
+//! their keys), and against attackers without a key: changed, truncated, repeated and reflected packets are refused.
 
 use super::super::packet::{early_negotiation_flags, Acks, ControlBody, Opcode, RESEND_WRAPPED_KEY};
 use super::super::reliable::{Accepted, Reliable};
@@ -15,7 +15,7 @@ const RESET: Header = Header { opcode: Opcode::HardResetClientV2, key_id: 0 };
 const RESET_V3: Header = Header { opcode: Opcode::HardResetClientV3, key_id: 0 };
 const CONTROL: Header = Header { opcode: Opcode::Control, key_id: 0 };
 
-/// A client's keys, a server's, and the packets between them.
+/// The keys of a client and a server, and the packets between them.
 struct Capture {
     name: &'static str,
     client: WrapKeys,
@@ -47,7 +47,7 @@ fn captures() -> Vec<Capture> {
 fn packets(text: &str) -> Vec<(Role, Vec<u8>)> {
     text.lines()
         .map(|line| {
-            let (who, digits) = line.split_once(' ').expect("who, then what");
+            let (who, digits) = line.split_once(' ').expect("an end, then a packet");
             let bytes = (0..digits.len()).step_by(2).map(|at| u8::from_str_radix(&digits[at..at + 2], 16).unwrap());
             (if who == "C" { Role::Client } else { Role::Server }, bytes.collect())
         })
@@ -62,7 +62,7 @@ fn v2() -> (WrapKeys, WrapKeys) {
     (WrapKeys::crypt_v2(CLIENT).unwrap(), WrapKeys::crypt_v2_server(SERVER).unwrap())
 }
 
-/// Pairs of ends that understand each other, with how the client begins.
+/// Pairs of ends with matching keys, and the client's first opcode.
 fn pairs() -> Vec<(&'static str, Wrap, Wrap, Header)> {
     let mut pairs: Vec<_> = captures()
         .into_iter()
@@ -111,7 +111,7 @@ fn captured_openvpn_packets_are_parsed_and_rebuilt_exactly() {
     }
 }
 
-/// A protected packet's number as it is on the wire.
+/// A protected packet's id on the wire.
 fn number(packet: &[u8], wrap: &Wrap) -> PacketId {
     let at = match wrap.keys() {
         WrapKeys::Auth(keys) => HEAD_LEN + keys.overhead() - PacketId::LEN,
@@ -146,10 +146,10 @@ fn captured_negotiation_replays_in_order() {
             resets += u32::from(opened.header.opcode != Opcode::Control);
         }
     }
-    assert!(again, "the server kept nothing and asked for the wrapped key again");
+    assert!(again, "the stateless server requested the wrapped key again");
     assert_eq!(resets, 3, "two resets and the wrapped key again");
     for stream in &streams {
-        assert_eq!(stream[..2], [22, 3], "it begins with a handshake of TLS");
+        assert_eq!(stream[..2], [22, 3], "the stream begins with a TLS handshake");
         assert_eq!(whole_records(stream), stream.len());
     }
 }
@@ -189,7 +189,7 @@ fn replayed_packet_is_refused_and_reordering_within_the_window_accepted() {
             assert_eq!(server.open(&mut packet.clone()), Err(WrapError::Replayed), "{name}");
         }
         for old in &packets[..16] {
-            assert_eq!(server.open(&mut old.clone()), Err(WrapError::Replayed), "{name}: too old to tell");
+            assert_eq!(server.open(&mut old.clone()), Err(WrapError::Replayed), "{name}: too old to be checked");
         }
     }
 }
@@ -198,7 +198,7 @@ fn replayed_packet_is_refused_and_reordering_within_the_window_accepted() {
 fn older_timestamp_is_refused_and_newer_timestamp_resets_the_window() {
     let mut window = ReplayWindow::default();
     let mut take = |id, unix_s| window.take(PacketId { id, unix_s });
-    assert!(!take(0, 5), "no number is 0");
+    assert!(!take(0, 5), "0 is not a valid id");
     assert!(take(7, 5) && take(1, 5) && !take(7, 5) && !take(1, 5));
     assert!(!take(8, 4));
     assert!(take(1, 6) && !take(1, 6) && !take(9, 5));
@@ -228,7 +228,7 @@ fn corrupted_or_truncated_packet_is_refused_without_state_change() {
         let mut longer = first.clone();
         longer.push(0);
         assert!(server.open(&mut longer).is_err(), "{name}");
-        assert!(server.open(&mut first.clone()).is_ok(), "{name}: the true one still comes through");
+        assert!(server.open(&mut first.clone()).is_ok(), "{name}: the original packet is accepted");
     }
 }
 
@@ -298,7 +298,7 @@ fn server_learns_the_client_key_from_its_first_packet() {
     assert!(nothing.is_empty());
     let again = Header { opcode: Opcode::ControlWkc, key_id: 0 };
     assert_eq!(server.open(&mut sealed(&mut client, again, b"hello")).unwrap().body, b"hello");
-    // Whoever repeats the key later is understood; the key is not taken again.
+    // A repeated wrapped key is accepted; it is not unwrapped again.
     assert_eq!(server.open(&mut sealed(&mut client, again, b"repeated")).unwrap().body, b"repeated");
     assert_eq!(server.open(&mut plain.clone()).unwrap().body, b"too early");
     let other = ServerKey::parse(&SERVER.replace("HrL8", "HrL9")).unwrap();
@@ -328,7 +328,7 @@ fn dynamic_keys_combine_exported_and_session_keys() {
     server.open(&mut sealed(&mut client, RESET_V3, b"")).unwrap();
     let mut renewed = Wrap::dynamic(client.keys(), exported, Role::Client);
     let mut packet = sealed(&mut renewed, CONTROL, b"both know it");
-    assert_eq!(number(&packet, &renewed).id, 1, "nothing is left to announce");
+    assert_eq!(number(&packet, &renewed).id, 1, "there is nothing to announce");
     assert!(Wrap::dynamic(server.keys(), exported, Role::Server).open(&mut packet).is_ok());
 }
 

@@ -1,4 +1,4 @@
-//! A profile once all of its options are there: what they mean together, and what is missing from the whole. Owns no option.
+//! Rules for a complete profile: the meaning of options together, and required options. Parses no option.
 
 use super::super::error::ProfileError;
 use super::super::settings::{Ignored, Profile, Remote, Transport, WrapProfile};
@@ -6,28 +6,28 @@ use super::super::suites::TlsVersion;
 use super::{data_cipher, suites, Endpoint, Parser, RemoteLine};
 use crate::openvpn::digest::Digest;
 
-/// OpenVPN's port.
+/// OpenVPN's default port.
 const USUAL_PORT: u16 = 1194;
-/// A version of OpenVPN before which `cipher` was offered too, and one before which it was the fallback as well.
+/// The OpenVPN versions before which `cipher` was also offered, and before which it was also the fallback.
 const CIPHER_OFFERED_BEFORE: [u32; 2] = [2, 5];
 const CIPHER_FALLBACK_BEFORE: [u32; 2] = [2, 4];
 
 impl Parser {
-    /// The whole profile, where nothing is missing.
+    /// Returns the profile if it is complete.
     pub(in crate::openvpn::profile) fn finish(mut self) -> Result<Profile, ProfileError> {
         let missing = |message: &str| Err(ProfileError::at(0, message));
         if !self.is_client {
             return missing("there is no `client` in the profile: write it");
         }
         if self.profile.ca.is_empty() {
-            return missing("there is no <ca> block in the profile: the server's authority belongs there");
+            return missing("there is no <ca> block in the profile: write the server's authority there");
         }
         match (&self.profile.cert, &self.profile.key) {
             (Some(_), None) => {
-                return missing("there is a <cert> block in the profile and no <key> block: give both or none")
+                return missing("there is a <cert> block in the profile and no <key> block: write both or none")
             }
             (None, Some(_)) => {
-                return missing("there is a <key> block in the profile and no <cert> block: give both or none")
+                return missing("there is a <key> block in the profile and no <cert> block: write both or none")
             }
             _ => {}
         }
@@ -56,7 +56,7 @@ impl Parser {
                 return Err(ProfileError::at(line, why));
             }
             profile.tls_min = TlsVersion::Tls13;
-            let text = "tls-cipher (none of its suites is supported, so that only TLS 1.3 is spoken)".to_owned();
+            let text = "tls-cipher (none of its suites is supported, so only TLS 1.3 is used)".to_owned();
             profile.ignored.push(Ignored { line, text });
         }
         profile.tls_ciphers = suites::together(&self.suites.0, &self.suites.1);
@@ -68,7 +68,7 @@ impl Parser {
         if self.connections.is_empty() {
             self.profile.remotes = remotes.into_iter().map(|(_, remote)| remote.complete(self.endpoint)).collect();
         } else {
-            // OpenVPN looks at the blocks only, where there are any.
+            // If there are blocks, OpenVPN ignores the remotes outside of them.
             let ignored =
                 |(line, remote): (usize, RemoteLine)| Ignored { line, text: format!("remote {}", remote.host) };
             self.profile.ignored.extend(remotes.into_iter().map(ignored));
@@ -96,7 +96,7 @@ impl Parser {
                 profile.fallback_cipher = Some(named()?);
             }
             if !profile.data_ciphers.iter().any(|cipher| cipher.name().eq_ignore_ascii_case(name)) {
-                // OpenVPN 2.6 warns of this, and does not offer it.
+                // OpenVPN 2.6 warns about this and does not offer the cipher.
                 let text = format!("cipher {name} (not among data-ciphers, so it is not offered)");
                 profile.ignored.push(Ignored { line: self.cipher_line, text });
             }
@@ -106,7 +106,7 @@ impl Parser {
                 || profile.data_ciphers.iter().chain(&profile.fallback_cipher).any(|cipher| !cipher.is_aead());
             if used {
                 let known: Vec<_> = Digest::ALL.iter().map(|digest| digest.name()).collect();
-                let message = format!("the digest is not supported; those that are: {}", known.join(", "));
+                let message = format!("the digest is not supported; supported are: {}", known.join(", "));
                 return Err(ProfileError::at(*line, message));
             }
             profile.ignored.push(Ignored { line: *line, text: format!("auth {name}") });
@@ -116,7 +116,7 @@ impl Parser {
 }
 
 impl RemoteLine {
-    /// What the line does not say, `endpoint` does.
+    /// Adds the values of `endpoint` that the line does not set.
     pub(super) fn complete(self, endpoint: Endpoint) -> Remote {
         let protocol = self.endpoint.protocol.or(endpoint.protocol);
         let (transport, family) = protocol.unwrap_or((Transport::Udp, None));
