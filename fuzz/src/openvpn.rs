@@ -12,7 +12,7 @@ use leadline_tunnel::openvpn::keys;
 use leadline_tunnel::openvpn::message::control::{next_message, ControlMessage, LONGEST_CONTROL};
 use leadline_tunnel::openvpn::message::key_method::KeyMethod;
 use leadline_tunnel::openvpn::message::peer_info::Protocols;
-use leadline_tunnel::openvpn::message::push::{Pushed, LEAST_MTU, MOST_BYTES, MOST_NAME_SERVERS, MOST_OPTIONS};
+use leadline_tunnel::openvpn::message::push::{Pushed, MAX_BYTES, MAX_NAME_SERVERS, MAX_OPTIONS, MIN_MTU};
 use leadline_tunnel::openvpn::packet::{early_negotiation_flags, ControlBody, Header};
 use leadline_tunnel::openvpn::profile::{self, Transport};
 use leadline_tunnel::openvpn::role::Role;
@@ -154,13 +154,13 @@ pub fn message(data: &[u8]) {
             ControlMessage::PushUpdate(changes) => pushed.update(changes),
             _ => continue,
         };
-        assert!(pushed.texts.len() <= MOST_OPTIONS);
-        assert!(pushed.texts.iter().map(|text| text.len()).sum::<usize>() <= MOST_BYTES);
-        assert!(pushed.routes.len() <= MOST_OPTIONS && pushed.dns.len() <= MOST_NAME_SERVERS);
+        assert!(pushed.texts.len() <= MAX_OPTIONS);
+        assert!(pushed.texts.iter().map(|text| text.len()).sum::<usize>() <= MAX_BYTES);
+        assert!(pushed.routes.len() <= MAX_OPTIONS && pushed.dns.len() <= MAX_NAME_SERVERS);
         assert!(pushed.malformed().is_none_or(|text| text.chars().count() <= 100));
         let addresses = [pushed.ifconfig.map(|(own, _)| own.into()), pushed.ifconfig_ipv6.map(|(own, ..)| own.into())];
         assert!(addresses.into_iter().flatten().all(|own: IpAddr| !own.is_multicast() && !own.is_unspecified()));
-        assert!(pushed.tun_mtu.is_none_or(|mtu| mtu >= LEAST_MTU));
+        assert!(pushed.tun_mtu.is_none_or(|mtu| mtu >= MIN_MTU));
     }
 }
 

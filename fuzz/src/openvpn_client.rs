@@ -156,9 +156,9 @@ struct Simulation {
 }
 
 /// Limit of consecutive outputs of one end: more means that it loops.
-const MOST_OUTPUTS: usize = 200;
+const MAX_OUTPUTS: usize = 200;
 /// Maximum number of packets in transit; the link drops the rest.
-const MOST_IN_TRANSIT: usize = 64;
+const MAX_IN_TRANSIT: usize = 64;
 
 impl Simulation {
     fn new(setup: &Setup) -> Self {
@@ -229,7 +229,7 @@ impl Simulation {
         let end_ns = self.now_ns + ns;
         self.settle();
         while self.now_ns < end_ns {
-            for _ in 0..MOST_OUTPUTS {
+            for _ in 0..MAX_OUTPUTS {
                 if self.up.is_empty() && self.down.is_empty() {
                     break;
                 }
@@ -292,7 +292,7 @@ impl Simulation {
     fn settle(&mut self) {
         let mut out = Vec::new();
         for turn in 0.. {
-            assert!(turn < MOST_OUTPUTS, "the client never stops");
+            assert!(turn < MAX_OUTPUTS, "the client never stops");
             match self.client.poll(self.now_ns, &mut out) {
                 Output::Send => {
                     assert!(!out.is_empty());
@@ -309,10 +309,10 @@ impl Simulation {
         assert!(self.is_up || self.client.pushed().is_none());
         let Some(peer) = &mut self.server else { return };
         for turn in 0.. {
-            assert!(turn < MOST_OUTPUTS, "the server never stops");
+            assert!(turn < MAX_OUTPUTS, "the server never stops");
             match peer.poll(self.now_ns, &mut out) {
                 PeerOutput::Send => {
-                    if self.seen.len() == MOST_IN_TRANSIT {
+                    if self.seen.len() == MAX_IN_TRANSIT {
                         self.seen.pop_front();
                     }
                     self.seen.push_back(out.clone());
@@ -346,7 +346,7 @@ impl Simulation {
 }
 
 fn carry(way: &mut VecDeque<Vec<u8>>, packet: Vec<u8>) {
-    if way.len() < MOST_IN_TRANSIT {
+    if way.len() < MAX_IN_TRANSIT {
         way.push_back(packet);
     }
 }

@@ -13,7 +13,7 @@ use crate::openvpn::message::push::{Pushed, Topology};
 use crate::openvpn::profile::Transport;
 
 /// Default MTU of the tunnel if neither server nor profile sets one (OpenVPN's `tun-mtu`), bytes.
-const USUAL_MTU: u16 = 1500;
+const DEFAULT_MTU: u16 = 1500;
 
 /// The configuration that a server assigned to one client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +48,7 @@ impl AssignedConfig {
             peer_id: pushed.peer_id,
             server,
             cipher,
-            mtu: pushed.tun_mtu.or(profile_mtu).unwrap_or(USUAL_MTU),
+            mtu: pushed.tun_mtu.or(profile_mtu).unwrap_or(DEFAULT_MTU),
         }
     }
 

@@ -15,7 +15,7 @@ const V4_FRAGMENT_BITS: u16 = 0x3fff;
 /// IPv6: the same bits of its fragment header (RFC 8200, section 4.5).
 const V6_FRAGMENT_BITS: u16 = 0xfff9;
 /// Maximum number of extension headers before the transport part.
-const MOST_EXTENSIONS: usize = 8;
+const MAX_EXTENSIONS: usize = 8;
 
 /// IANA protocol numbers.
 pub mod protocol {
@@ -239,7 +239,7 @@ impl<'a> Packet<'a> {
 /// The transport part after the extension headers that hosts send by default. Others (routing, security) change the
 /// meaning of addresses or bytes.
 fn after_extensions(mut protocol: u8, mut body: &[u8]) -> Result<(u8, &[u8]), PacketError> {
-    for _ in 0..MOST_EXTENSIONS {
+    for _ in 0..MAX_EXTENSIONS {
         let bytes = match protocol {
             protocol::HOP_BY_HOP | protocol::DESTINATION_OPTIONS => 8 + 8 * body.get(1).copied().map_or(0, usize::from),
             protocol::FRAGMENT => {

@@ -21,14 +21,14 @@ use window::Window;
 use wire::Wire;
 
 /// A connection ends if the far end acknowledges nothing for this long, or if it is not established by then.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 /// Interval of keep-alives on an idle connection. They replace window probes, which smoltcp does not send.
 const KEEP_ALIVE: Duration = Duration::from_secs(1);
 /// Minimum MTU of a stack: the IPv6 header, the TCP header with all its options, and a little payload. With a smaller
 /// MTU, the stack's packets are too long.
-pub const LEAST_MTU: u16 = 128;
+pub const MIN_MTU: u16 = 128;
 /// Minimum time until the next call, ns: prevents a busy loop when smoltcp returns "now" and has nothing to send.
-const LEAST_WAIT_NS: u64 = 1_000_000;
+const MIN_WAIT_NS: u64 = 1_000_000;
 /// First port; ports are used in turn (RFC 6335, section 6: dynamic ports).
 const FIRST_PORT: u16 = 49_152;
 
@@ -112,7 +112,7 @@ impl Stack {
         // A server may assign any address, and smoltcp panics on a multicast address.
         let ipv4 = ipv4.filter(|own| !own.is_multicast() && !own.is_broadcast() && !own.is_unspecified());
         let ipv6 = ipv6.filter(|own| !own.is_multicast() && !own.is_unspecified());
-        let mut wire = Wire::new(mtu.max(LEAST_MTU));
+        let mut wire = Wire::new(mtu.max(MIN_MTU));
         let mut config = Config::new(HardwareAddress::Ip);
         config.random_seed = seed;
         let mut interface = Interface::new(config, &mut wire.device(&[]), instant(now_ns));
@@ -164,7 +164,7 @@ impl Stack {
     pub fn handle(&mut self, now_ns: u64, bytes: &[u8]) -> bool {
         let Ok(packet) = Packet::parse(bytes) else { return false };
         if packet.protocol != protocol::TCP {
-            return self.note_refusal(&packet);
+            return self.record_refusal(&packet);
         }
         if !self.wire.admits(packet.transport) {
             return true;
@@ -348,7 +348,7 @@ impl Stack {
                 State::Listen | State::SynSent | State::SynReceived => {}
                 State::Closed if entry.ended_by_us || entry.error.is_some() => {}
                 State::Closed => {
-                    let waited = now_ns.saturating_sub(entry.began_ns) >= PATIENCE.total_micros() * 1000;
+                    let waited = now_ns.saturating_sub(entry.began_ns) >= TIMEOUT.total_micros() * 1000;
                     entry.error = Some(match (entry.was_open, waited) {
                         (false, true) => TcpError::Timeout,
                         (false, false) => TcpError::Refused,
@@ -369,7 +369,7 @@ impl Stack {
 
     /// Ends a connection that is not established after an ICMP error about it (RFC 1122, 4.2.3.9: hard errors). An
     /// error about an established connection is ignored.
-    fn note_refusal(&mut self, packet: &Packet<'_>) -> bool {
+    fn record_refusal(&mut self, packet: &Packet<'_>) -> bool {
         let Ok(Some(Message::Error { name, packet: ours, .. })) = Message::parse(packet) else { return false };
         for entry in self.connections.iter_mut().flatten() {
             let Some(ends) = Ends::new(entry.local.ip(), entry.remote.ip()) else { continue };
@@ -415,7 +415,7 @@ fn socket(buffers: Buffers) -> Socket<'static> {
     let mut socket = Socket::new(ring(buffers.receive_bytes), ring(buffers.send_bytes));
     socket.set_nagle_enabled(false);
     socket.set_keep_alive(Some(KEEP_ALIVE));
-    socket.set_timeout(Some(PATIENCE));
+    socket.set_timeout(Some(TIMEOUT));
     socket
 }
 

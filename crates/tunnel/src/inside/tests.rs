@@ -71,8 +71,8 @@ proptest! {
         echo.build(sequence, sent_ns, size, &mut request);
         prop_assert_eq!(request.len(), size.max(if v6 { 64 } else { 44 }));
         prop_assert!(icmp::answer(&request, &mut reply));
-        let found = echo.matches(&reply).unwrap();
-        prop_assert_eq!((found.sequence, found.sent_ns, found.packet_bytes), (sequence, sent_ns, request.len()));
+        let matched = echo.matches(&reply).unwrap();
+        prop_assert_eq!((matched.sequence, matched.sent_ns, matched.packet_bytes), (sequence, sent_ns, request.len()));
         prop_assert_eq!(echo.matches(&request), None, "a request is not a reply");
         prop_assert!(!icmp::answer(&reply, &mut Vec::new()), "a reply is not answered");
     }
@@ -200,7 +200,7 @@ fn extension_headers_are_skipped_in_bounds() {
 }
 
 #[test]
-fn a_datagram_without_a_checksum_passes_over_ipv4_alone() {
+fn datagram_without_a_checksum_is_valid_over_ipv4_only() {
     for v6 in [false, true] {
         let flow = udp(v6);
         let mut packet = Vec::new();

@@ -65,8 +65,8 @@ impl Udp {
     /// The payload of a received packet of this flow.
     pub fn matches<'p>(&self, packet: &'p [u8]) -> Option<&'p [u8]> {
         let packet = Packet::parse(packet).ok()?;
-        let (found, payload) = datagram(&packet)?;
-        (found == self.reversed()).then_some(payload)
+        let (received_flow, payload) = datagram(&packet)?;
+        (received_flow == self.reversed()).then_some(payload)
     }
 
     /// The name of the error in a packet from the tunnel, if it is about a datagram of this flow.

@@ -50,14 +50,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_example_of_rfc_1071() {
+    fn checksum_matches_the_example_of_rfc_1071() {
         let bytes = [0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7];
         assert_eq!(fold(sum(&bytes)), 0xddf2);
         assert_eq!(finish(sum(&bytes)), !0xddf2);
     }
 
     #[test]
-    fn every_length_agrees_with_the_plain_sum() {
+    fn every_length_agrees_with_a_simple_sum() {
         let bytes: Vec<u8> = (0..100u8).map(|n| n.wrapping_mul(73)).collect();
         for length in 0..bytes.len() {
             let plain = |word: &[u8]| u64::from(word[0]) << 8 | u64::from(word.get(1).copied().unwrap_or(0));

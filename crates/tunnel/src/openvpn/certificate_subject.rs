@@ -24,7 +24,7 @@ pub fn subject(certificate: &CertificateDer<'_>) -> Option<String> {
     for set in certificate.subject().iter_rdn() {
         let written: Option<Vec<_>> = set
             .iter()
-            .map(|name| Some(format!("{}={}", name_of(name.attr_type()), shown(&text(name.attr_value())?))))
+            .map(|name| Some(format!("{}={}", name_of(name.attr_type()), escaped(&text(name.attr_value())?))))
             .collect();
         sets.push(written?.join(" + "));
     }
@@ -99,17 +99,17 @@ fn text(value: &Any<'_>) -> Option<String> {
 }
 
 /// Escapes control characters as OpenSSL does.
-fn shown(text: &str) -> String {
-    let mut shown = String::new();
+fn escaped(text: &str) -> String {
+    let mut escaped = String::new();
     for letter in text.chars() {
         if letter.is_ascii_control() {
             // Writing to a String cannot fail.
-            let _ = write!(shown, "\\{:02X}", u32::from(letter));
+            let _ = write!(escaped, "\\{:02X}", u32::from(letter));
         } else {
-            shown.push(letter);
+            escaped.push(letter);
         }
     }
-    shown
+    escaped
 }
 
 #[cfg(test)]

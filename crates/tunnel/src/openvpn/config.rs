@@ -113,7 +113,7 @@ impl Identity {
 }
 
 /// OpenVPN's default time limit of a server's silence, if neither the profile nor the server sets it.
-const USUAL_SILENCE_S: u32 = 120;
+const DEFAULT_SILENCE_S: u32 = 120;
 /// The protocol features of this client: all that exist.
 const PROTOCOLS: Protocols = Protocols::ALL;
 
@@ -126,7 +126,7 @@ impl ClientConfig {
         let transport = profile.remotes.first().map_or(Transport::Udp, |remote| remote.transport);
         let seconds = |s: u32| u64::from(s) * 1_000_000_000;
         // Over TCP the stream detects a server that is gone.
-        let usual = (transport == Transport::Udp).then_some(Silence::Restart(USUAL_SILENCE_S));
+        let usual = (transport == Transport::Udp).then_some(Silence::Restart(DEFAULT_SILENCE_S));
         let restart = profile.ping_restart_s.map(Silence::Restart);
         Ok(Self {
             wrap: profile.wrap.keys().map_err(|error| error.to_string())?,
@@ -137,7 +137,7 @@ impl ClientConfig {
             occ: profile.options_string(transport),
             peer_info: profile.peer_info(PROTOCOLS),
             replay_window: profile.replay_window,
-            largest_payload: usize::from(profile.tun_mtu.unwrap_or(0).max(profile.most_mtu)).max(LARGEST_PAYLOAD),
+            largest_payload: usize::from(profile.tun_mtu.unwrap_or(0).max(profile.max_mtu)).max(LARGEST_PAYLOAD),
             hand_window_ns: seconds(profile.hand_window_s),
             renegotiate_after_ns: profile.reneg_s.map(seconds),
             renegotiate_after: KeyLimits { bytes: profile.reneg_bytes, packets: profile.reneg_packets },

@@ -82,11 +82,11 @@ mod tests {
         let stream = framed(&packets);
         for piece in 1..stream.len() {
             let mut unframer = Unframer::default();
-            let mut found: Vec<Vec<u8>> = Vec::new();
+            let mut unframed: Vec<Vec<u8>> = Vec::new();
             for chunk in stream.chunks(piece) {
-                unframer.take(&mut chunk.to_vec(), |packet| found.push(packet.to_vec())).expect("a valid stream");
+                unframer.take(&mut chunk.to_vec(), |packet| unframed.push(packet.to_vec())).expect("a valid stream");
             }
-            assert_eq!(found, packets, "pieces of {piece}");
+            assert_eq!(unframed, packets, "pieces of {piece}");
             assert_eq!(unframer.held.capacity(), 0);
         }
     }

@@ -20,7 +20,7 @@ use super::wrap::{StaticKey, WrapKeys};
 pub const DESCRIPTION: &str = "TLS 1.3, ECDSA P-256 certificates both ways, tls-crypt, AES-256-GCM";
 
 /// Maximum number of packets of a handshake; about ten are usual.
-const MOST_PACKETS: usize = 200;
+const MAX_PACKETS: usize = 200;
 
 /// Settings of both ends, created once.
 pub struct HandshakeBench {
@@ -93,7 +93,7 @@ impl HandshakeBench {
             }
             on_handover(Role::Client);
             carried += up.len();
-            if up.is_empty() || carried > MOST_PACKETS {
+            if up.is_empty() || carried > MAX_PACKETS {
                 break;
             }
             for mut packet in up.drain(..) {

@@ -82,7 +82,7 @@ impl Authority {
         let key = KeyPair::from_pem(key_pem).map_err(|_| IdentityError::Key)?;
         let issuer = Issuer::from_ca_cert_der(&certificate, key).map_err(|_| IdentityError::Certificate)?;
         let authority = Self { issuer, now_unix_s };
-        authority.try_out(certificate)?;
+        authority.verify_issued(certificate)?;
         Ok(authority)
     }
 
@@ -116,7 +116,7 @@ impl Authority {
     }
 
     /// Verifies a certificate as a server does: from its bytes, and not from parsed fields.
-    fn try_out(&self, certificate: CertificateDer<'_>) -> Result<(), IdentityError> {
+    fn verify_issued(&self, certificate: CertificateDer<'_>) -> Result<(), IdentityError> {
         let library = |error: &dyn fmt::Display| IdentityError::Library(error.to_string());
         let mut roots = RootCertStore::empty();
         roots.add(certificate.into_owned()).map_err(|_| IdentityError::Certificate)?;

@@ -73,7 +73,7 @@ impl Negotiation {
     pub fn new(maker: TlsMaker, key_id: u8, reset: Opcode, first_timeout_ns: u64, now_ns: u64) -> Self {
         let mut reliable = Reliable::with_timeout(first_timeout_ns);
         let fits = reliable.send(now_ns, reset, &[]);
-        debug_assert!(fits, "nothing else is under way");
+        debug_assert!(fits, "no other packet is in flight");
         Self {
             key_id,
             stage: Stage::Opening,

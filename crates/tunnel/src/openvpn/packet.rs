@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_asks_for_the_wrapped_key_again() {
+    fn server_requests_the_wrapped_key_again() {
         let mut payload = vec![0, 9, 0, 3, 1, 2, 3];
         assert_eq!(early_negotiation_flags(&payload), Ok(0));
         write_early_negotiation_flags(RESEND_WRAPPED_KEY, &mut payload);
@@ -363,7 +363,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_read_or_refused(number in 0u8..16, bytes in prop::collection::vec(any::<u8>(), 0..80)) {
+        fn any_bytes_are_parsed_or_refused(number in 0u8..16, bytes in prop::collection::vec(any::<u8>(), 0..80)) {
             let _ = early_negotiation_flags(&bytes);
             if let Some(body) = Opcode::from_number(number).and_then(|kind| ControlBody::parse(kind, &bytes).ok()) {
                 prop_assert!(body.payload.len() < bytes.len());

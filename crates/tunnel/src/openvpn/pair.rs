@@ -116,7 +116,7 @@ impl Setup {
         let info = PeerInfo {
             protocols: Protocols::ALL,
             ciphers: &[cipher.name()],
-            most_mtu: 1600,
+            max_mtu: 1600,
             compression: CompressionOffer::None,
             more: &[],
         };

@@ -134,7 +134,7 @@ impl Peer {
             return;
         };
         std::mem::swap(&mut next.session, &mut self.session);
-        self.session.succeed(next.session);
+        self.session.take_over(next.session);
         (self.agreed, self.shares) = (None, None);
         (self.is_up, self.is_over) = (false, false);
     }

@@ -170,7 +170,7 @@ impl Session {
     }
 
     /// Takes over the data channels of the session that this one replaces.
-    pub fn succeed(&mut self, before: Self) {
+    pub fn take_over(&mut self, before: Self) {
         self.data = before.data;
         self.retransmits += before.retransmits;
     }

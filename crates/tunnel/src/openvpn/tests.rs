@@ -69,7 +69,7 @@ fn every_cipher_connects_and_renews() {
 }
 
 #[test]
-fn every_wrap_connects_and_renews_with_and_without_keys_of_its_own() {
+fn every_wrap_connects_and_renews_with_and_without_dynamic_keys() {
     let pki = Pki::new();
     let key = || StaticKey::from_bytes(std::array::from_fn(|at| at as u8));
     for protocols in [of_2_6(), of_2_6().without(Protocols::DYNAMIC_TLS_CRYPT)] {
@@ -155,14 +155,14 @@ fn lossy_link_delivers_every_payload_once() {
         assert!(!pair.events.iter().any(|event| matches!(event, Event::Failed(_))), "seed {seed}: {:?}", pair.events);
         let renewed = pair.events.iter().filter(|event| **event == Event::Renegotiated).count();
         assert_eq!(renewed, 6, "seed {seed}");
-        for (role, came) in [("client", &pair.at_client), ("server", &pair.at_server)] {
-            let distinct: HashSet<_> = came.iter().collect();
-            assert_eq!(distinct.len(), came.len(), "seed {seed}: a packet came out twice at the {role}");
+        for (role, arrived) in [("client", &pair.at_client), ("server", &pair.at_server)] {
+            let distinct: HashSet<_> = arrived.iter().collect();
+            assert_eq!(distinct.len(), arrived.len(), "seed {seed}: a packet came out twice at the {role}");
             let numbers: Vec<u32> =
-                came.iter().map(|p| u32::from_be_bytes(p[..].try_into().expect("as sent"))).collect();
+                arrived.iter().map(|p| u32::from_be_bytes(p[..].try_into().expect("as sent"))).collect();
             assert!(numbers.iter().all(|number| (1..=sent).contains(number)), "seed {seed}: the number was never sent");
             // 1/16 dropped and 1/32 damaged leave 90.8 %; packets that are later than the replay window are rare.
-            assert!(came.len() > sent as usize * 8 / 10, "seed {seed}: {} of {sent} at the {role}", came.len());
+            assert!(arrived.len() > sent as usize * 8 / 10, "seed {seed}: {} of {sent} at the {role}", arrived.len());
         }
         pair.at_client.clear();
         pair.at_server.clear();

@@ -231,7 +231,7 @@ impl ClientTrust {
         let roots = roots(&trust.authority_pem)?;
         let (demands, name) = (trust.demands.clone(), trust.name.clone());
         let verifier = ChainVerifier::new(roots, provider.clone(), move |checked, certificate, _| {
-            judge(&demands, name.as_ref(), checked, certificate)
+            check_certificate(&demands, name.as_ref(), checked, certificate)
         });
         let verifier = Arc::new(verifier.map_err(|error| format!("ca: {error}"))?);
         Ok(Self { provider, verifier, versions: trust.versions() })
@@ -310,9 +310,9 @@ fn certified(certificate: &str, key: &str, provider: &CryptoProvider) -> Result<
 }
 
 fn certificates(what: &str, pem: &str) -> Result<Vec<CertificateDer<'static>>, String> {
-    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem.as_bytes()).collect();
-    match found {
-        Ok(found) if !found.is_empty() => Ok(found),
+    let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem.as_bytes()).collect();
+    match certificates {
+        Ok(certificates) if !certificates.is_empty() => Ok(certificates),
         Ok(_) => Err(format!("{what}: there is no certificate in it; it has to be PEM")),
         Err(error) => Err(format!("{what}: {error}; it has to be PEM")),
     }
@@ -320,7 +320,7 @@ fn certificates(what: &str, pem: &str) -> Result<Vec<CertificateDer<'static>>, S
 
 /// Accepts a certificate that the authority has issued for the required use, by the profile's name of the server and
 /// not by a host name.
-fn judge(
+fn check_certificate(
     demands: &RequiredUsage,
     name: Option<&VerifyName>,
     checked: Result<(), Error>,

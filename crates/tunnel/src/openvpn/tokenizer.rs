@@ -4,7 +4,7 @@
 /// Maximum length of a word in OpenVPN, bytes.
 pub const LONGEST_TOKEN: usize = 255;
 /// Maximum number of words in a line in OpenVPN.
-pub const MOST_TOKENS: usize = 16;
+pub const MAX_TOKENS: usize = 16;
 
 /// Why a line cannot be split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -21,7 +21,7 @@ pub enum TokenizeError {
     #[error("a word of more than {LONGEST_TOKEN} bytes")]
     LongToken,
     /// The line has too many words.
-    #[error("more than {MOST_TOKENS} words")]
+    #[error("more than {MAX_TOKENS} words")]
     ManyTokens,
 }
 
@@ -94,7 +94,7 @@ pub fn tokenize(line: &str) -> Result<Vec<String>, TokenizeError> {
 }
 
 fn finish(tokens: &mut Vec<String>, token: &mut String) -> Result<(), TokenizeError> {
-    if tokens.len() == MOST_TOKENS {
+    if tokens.len() == MAX_TOKENS {
         return Err(TokenizeError::ManyTokens);
     }
     tokens.push(std::mem::take(token));
@@ -146,7 +146,7 @@ mod tests {
 
         #[test]
         fn arbitrary_line_never_panics(line in any::<String>()) {
-            let _ = tokenize(&line).map(|tokens| assert!(tokens.len() <= MOST_TOKENS));
+            let _ = tokenize(&line).map(|tokens| assert!(tokens.len() <= MAX_TOKENS));
         }
     }
 }

@@ -18,7 +18,7 @@ struct SharedBottleneck {
     queue: VecDeque<(usize, Vec<u8>)>,
     leaves_ns: u64,
     /// Packets in transit: arrival time, stream, and whether they go up.
-    flying: VecDeque<(u64, usize, bool, Vec<u8>)>,
+    in_transit: VecDeque<(u64, usize, bool, Vec<u8>)>,
     dropped: u64,
 }
 
@@ -31,7 +31,7 @@ fn goodput(streams: usize, buffer: usize, length_ns: u64) -> (u64, u64, u64) {
         far: Vec::new(),
         queue: VecDeque::new(),
         leaves_ns: 0,
-        flying: VecDeque::new(),
+        in_transit: VecDeque::new(),
         dropped: 0,
     };
     for index in 0..streams {
@@ -65,9 +65,9 @@ fn goodput(streams: usize, buffer: usize, length_ns: u64) -> (u64, u64, u64) {
             next_ns = earlier(next_ns, stack.deadline_ns(now_ns));
             let (stack, connection) = &mut shared_bottleneck.far[index];
             arrived += stack.read(*connection, <[u8]>::len) as u64;
-            let flying = &mut shared_bottleneck.flying;
+            let in_transit = &mut shared_bottleneck.in_transit;
             stack.poll(now_ns, &mut |packet| {
-                flying.push_back((now_ns + ONE_WAY_NS, index, false, packet.to_vec()));
+                in_transit.push_back((now_ns + ONE_WAY_NS, index, false, packet.to_vec()));
                 true
             });
             next_ns = earlier(next_ns, stack.deadline_ns(now_ns));
@@ -79,14 +79,14 @@ fn goodput(streams: usize, buffer: usize, length_ns: u64) -> (u64, u64, u64) {
         now_ns = now_ns.max(next_ns.expect("a timer, or a packet under way"));
         while shared_bottleneck.leaves_ns <= now_ns && !shared_bottleneck.queue.is_empty() {
             let (index, packet) = shared_bottleneck.queue.pop_front().unwrap();
-            shared_bottleneck.flying.push_back((shared_bottleneck.leaves_ns + ONE_WAY_NS, index, true, packet));
+            shared_bottleneck.in_transit.push_back((shared_bottleneck.leaves_ns + ONE_WAY_NS, index, true, packet));
             if let Some((_, next)) = shared_bottleneck.queue.front() {
                 shared_bottleneck.leaves_ns += next.len() as u64 * 1_000_000_000 / RATE;
             }
         }
-        shared_bottleneck.flying.make_contiguous().sort_by_key(|packet| packet.0);
-        while shared_bottleneck.flying.front().is_some_and(|packet| packet.0 <= now_ns) {
-            let (_, index, is_up, packet) = shared_bottleneck.flying.pop_front().unwrap();
+        shared_bottleneck.in_transit.make_contiguous().sort_by_key(|packet| packet.0);
+        while shared_bottleneck.in_transit.front().is_some_and(|packet| packet.0 <= now_ns) {
+            let (_, index, is_up, packet) = shared_bottleneck.in_transit.pop_front().unwrap();
             let (stack, _) = if is_up { &mut shared_bottleneck.far[index] } else { &mut shared_bottleneck.near[index] };
             stack.handle(now_ns, &packet);
         }

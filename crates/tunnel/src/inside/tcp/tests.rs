@@ -26,7 +26,7 @@ struct TestNetwork {
     link: Link,
     packets: u64,
     /// When each packet arrives, and whether it goes to the far end.
-    flying: VecDeque<(u64, bool, Vec<u8>)>,
+    in_transit: VecDeque<(u64, bool, Vec<u8>)>,
 }
 
 fn address(far: bool, v6: bool, port: u16) -> SocketAddr {
@@ -45,7 +45,7 @@ impl TestNetwork {
             Stack::new(Some(ipv4.parse().unwrap()), Some(ipv6.parse().unwrap()), 1500, seed, 0)
         };
         let (near, far) = (stack("10.8.0.2", "fd00::2", 3), stack("192.168.7.1", "2001:db8::1", 4));
-        Self { now_ns: 0, near, far, link, packets: 0, flying: VecDeque::new() }
+        Self { now_ns: 0, near, far, link, packets: 0, in_transit: VecDeque::new() }
     }
 
     fn connected(link: Link, v6: bool) -> (Self, Connection, Connection) {
@@ -59,16 +59,16 @@ impl TestNetwork {
     fn step(&mut self) -> bool {
         for to_far in [true, false] {
             let (stack, now_ns) = (if to_far { &mut self.near } else { &mut self.far }, self.now_ns);
-            let (link, packets, flying) = (self.link, &mut self.packets, &mut self.flying);
+            let (link, packets, in_transit) = (self.link, &mut self.packets, &mut self.in_transit);
             stack.poll(now_ns, &mut |packet| {
                 *packets += 1;
                 let every = |number: u64| number > 0 && *packets % number == 0;
                 if !every(link.lose) {
                     let late = if every(link.swap) { 3 * DELAY_NS } else { DELAY_NS };
-                    flying.push_back((now_ns + late, to_far, packet.to_vec()));
+                    in_transit.push_back((now_ns + late, to_far, packet.to_vec()));
                 }
                 if every(link.repeat) {
-                    flying.push_back((now_ns + DELAY_NS, to_far, packet.to_vec()));
+                    in_transit.push_back((now_ns + DELAY_NS, to_far, packet.to_vec()));
                 }
                 true
             });
@@ -77,10 +77,10 @@ impl TestNetwork {
         let timers = [self.near.deadline_ns(self.now_ns), self.far.deadline_ns(self.now_ns)];
         let Some(next) = timers.into_iter().chain([arrival]).flatten().min() else { return false };
         self.now_ns = self.now_ns.max(next);
-        for _ in 0..self.flying.len() {
-            let Some((at_ns, to_far, packet)) = self.flying.pop_front() else { break };
+        for _ in 0..self.in_transit.len() {
+            let Some((at_ns, to_far, packet)) = self.in_transit.pop_front() else { break };
             if at_ns > self.now_ns {
-                self.flying.push_back((at_ns, to_far, packet));
+                self.in_transit.push_back((at_ns, to_far, packet));
             } else if to_far {
                 assert!(self.far.handle(self.now_ns, &packet));
             } else {
@@ -139,7 +139,7 @@ fn transfer(link: Link, v6: bool, bytes: usize) -> (u64, u64) {
 fn stream_is_delivered_whole_and_closed_in_order() {
     for v6 in [false, true] {
         let (_, again) = transfer(Link::default(), v6, 300_000);
-        assert_eq!(again, 0, "nothing is lost, so nothing is sent again");
+        assert_eq!(again, 0, "no loss, no retransmission");
     }
 }
 
@@ -167,7 +167,7 @@ fn closed_window_reopens_after_a_lost_update() {
         written.set(written.get() + network.near.fill(network.now_ns, near));
         written.get() >= SMALL.receive_bytes + SMALL.send_bytes
     });
-    network.until(|network| network.near.unacknowledged(near) == SMALL.send_bytes && network.flying.is_empty());
+    network.until(|network| network.near.unacknowledged(near) == SMALL.send_bytes && network.in_transit.is_empty());
     // The far end reads all bytes at once, and the window update is lost.
     let mut read = network.far.read(far, |piece| piece.len());
     network.far.poll(network.now_ns, &mut |_| true);
@@ -298,7 +298,7 @@ fn multicast_addresses_are_refused_and_tiny_mtus_connect() {
             assert_eq!(stack.connect(0, address(true, v6, 5201), SMALL), Err(TcpError::NoAddress), "{ipv4} {ipv6}");
         }
     }
-    for mtu in [0, 20, 40, 67, super::LEAST_MTU] {
+    for mtu in [0, 20, 40, 67, super::MIN_MTU] {
         let mut network = TestNetwork::new(Link::default());
         network.near = Stack::new(Some("10.8.0.2".parse().unwrap()), Some("fd00::2".parse().unwrap()), mtu, 3, 0);
         for v6 in [false, true] {

@@ -7,8 +7,8 @@ const SEGMENT_BYTES: usize = 1400;
 const FIRST_BYTES: usize = 10 * SEGMENT_BYTES;
 
 /// A round trip indicates a queue if it is longer than the shortest one by an eighth, within these limits, ns.
-const LEAST_DELAY_NS: u64 = 2_000_000;
-const MOST_DELAY_NS: u64 = 16_000_000;
+const MIN_DELAY_NS: u64 = 2_000_000;
+const MAX_DELAY_NS: u64 = 16_000_000;
 
 /// A stream's congestion window.
 #[derive(Clone, Copy, Debug)]
@@ -50,7 +50,7 @@ impl Window {
     pub fn room(&mut self, now_ns: u64, under_way: usize, losses: u64, most: usize) -> usize {
         let acknowledged = self.under_way.saturating_sub(under_way);
         self.under_way = under_way;
-        self.look_at_delay(now_ns);
+        self.check_delay(now_ns);
         if losses > self.losses {
             self.losses = losses;
             self.threshold = (self.bytes / 2).max(SEGMENT_BYTES);
@@ -84,7 +84,7 @@ impl Window {
 
     /// A simplified RFC 9406: when round trips grow, a queue grows, and slow start ends before it overflows. This
     /// matters because smoltcp retransmits a whole window after the loss of one segment.
-    fn look_at_delay(&mut self, now_ns: u64) {
+    fn check_delay(&mut self, now_ns: u64) {
         let acknowledged = self.handed.saturating_sub(self.under_way as u64);
         let Some((at_ns, _)) = self.probe.filter(|(_, handed)| acknowledged >= *handed) else { return };
         let round_trip_ns = now_ns.saturating_sub(at_ns);

@@ -11,7 +11,7 @@ use crate::inside::ip::{protocol, Packet};
 use crate::offload::layout::{flag, place, u16_at, u32_at};
 
 /// Maximum number of queued packets. smoltcp creates no more until there is room.
-const MOST_PACKETS: usize = 16;
+const MAX_PACKETS: usize = 16;
 
 /// Offsets in the TCP header (RFC 9293, section 3.1).
 const TCP_ACKNOWLEDGEMENT: usize = 8;
@@ -89,7 +89,7 @@ impl Wire {
     }
 
     fn has_room(&self) -> bool {
-        self.lengths.len() < MOST_PACKETS
+        self.lengths.len() < MAX_PACKETS
     }
 
     /// Counts the last packet of the queue.
@@ -128,16 +128,16 @@ impl Wire {
         let is_bare = header == segment.len() && segment[place::TCP_FLAGS] == flag::ACK;
         let port = u16_at(segment, 2);
         let Some(sent) = self.sent.iter_mut().find(|sent| sent.port == port) else { return true };
-        let found = (u32_at(segment, TCP_ACKNOWLEDGEMENT), u16_at(segment, TCP_WINDOW));
-        let is_repeated = is_bare && sent.acknowledged == Some(found);
-        sent.acknowledged = Some(found);
+        let acknowledgement = (u32_at(segment, TCP_ACKNOWLEDGEMENT), u16_at(segment, TCP_WINDOW));
+        let is_repeated = is_bare && sent.acknowledged == Some(acknowledgement);
+        sent.acknowledged = Some(acknowledgement);
         let Some(recover) = sent.recover else { return true };
-        if is_behind(recover.wrapping_add(FORGOTTEN_BYTES), found.0) {
+        if is_behind(recover.wrapping_add(FORGOTTEN_BYTES), acknowledgement.0) {
             sent.recover = None;
             return true;
         }
         // With nothing in flight, it answers a keep-alive and is the far end's only answer.
-        !is_repeated || is_behind(recover, found.0) || sent.end == Some(found.0)
+        !is_repeated || is_behind(recover, acknowledgement.0) || sent.end == Some(acknowledgement.0)
     }
 }
 

@@ -25,9 +25,9 @@ impl Client {
     pub(super) fn advance(&mut self, now_ns: u64) {
         loop {
             match self.session.current().advance() {
-                Ok(Some(Advance::Opened)) => self.note_first(Event::Answered),
+                Ok(Some(Advance::Opened)) => self.report_first(Event::Answered),
                 Ok(Some(Advance::Secured)) => {
-                    self.note_first(Event::TlsDone);
+                    self.report_first(Event::TlsDone);
                     self.write_keys();
                 }
                 Ok(Some(Advance::Keys(method))) => self.take_keys(now_ns, &method),
@@ -47,7 +47,7 @@ impl Client {
     }
 
     /// Renegotiations repeat the same steps; only the first time is reported.
-    fn note_first(&mut self, event: Event) {
+    fn report_first(&mut self, event: Event) {
         if self.stage == Stage::Connecting {
             self.events.push_back(event);
         }
@@ -151,7 +151,7 @@ impl Client {
                 }
                 self.fail(name, reason.unwrap_or_default());
             }
-            ControlMessage::AuthPending { timeout_s } if self.is_pushing() => self.wait_longer(timeout_s),
+            ControlMessage::AuthPending { timeout_s } if self.is_pushing() => self.extend_wait(timeout_s),
             ControlMessage::Restart { reason, .. } => self.events.push_back(Event::Restart(reason.unwrap_or_default())),
             ControlMessage::Halt { reason } => self.fail("halted_by_server", reason.unwrap_or_default()),
             ControlMessage::Exit => self.events.push_back(Event::PeerLeft),
@@ -161,7 +161,7 @@ impl Client {
     }
 
     /// Limits the extended wait as OpenVPN does: half of the keys' lifetime, and at least the time of a negotiation.
-    fn wait_longer(&mut self, timeout_s: Option<u32>) {
+    fn extend_wait(&mut self, timeout_s: Option<u32>) {
         let window_ns = self.config.hand_window_ns;
         let most_ns = window_ns.max(self.config.renegotiate_after_ns.unwrap_or(0) / 2);
         let asked_ns = timeout_s.map_or(window_ns, |s| u64::from(s) * SECOND_NS);

@@ -30,7 +30,7 @@ impl Client {
         self.report_failed_renewal(now_ns, Failure { name: "renegotiation_timeout", detail: String::new() });
         let next = first_session(&self.config, &self.identity, now_ns);
         let before = std::mem::replace(&mut self.session, next);
-        self.session.succeed(before);
+        self.session.take_over(before);
         (self.own, self.shares) = (None, None);
         self.begin_window(now_ns);
         if let Some(fallback) = &mut self.fallback {

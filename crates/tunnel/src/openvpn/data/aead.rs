@@ -105,7 +105,7 @@ impl Aead {
     pub fn finish(&mut self, packet: &mut [u8], header: usize) -> Result<(), DataError> {
         let (proved, rest) = packet.split_at_mut(header + PACKET_ID);
         let (tag, body) = rest.split_at_mut(TAG);
-        let (packet_id, aad) = (&proved[header..], &proved[proved_from(header)..]);
+        let (packet_id, aad) = (&proved[header..], &proved[authenticated_from(header)..]);
         self.sealing.seal(packet_id, aad, body, tag)
     }
 
@@ -118,7 +118,7 @@ impl Aead {
         }
         let (proved, rest) = packet.split_at_mut(header + PACKET_ID);
         let (tag, body) = rest.split_at_mut(TAG);
-        let (packet_id, aad) = (&proved[header..], &proved[proved_from(header)..]);
+        let (packet_id, aad) = (&proved[header..], &proved[authenticated_from(header)..]);
         self.opening.open(packet_id, aad, body, tag)?;
         let number = u32::from_be_bytes(*packet_id.first_chunk().expect("four bytes"));
         if self.window.accept(u64::from(number)) {
@@ -140,7 +140,7 @@ impl Aead {
 }
 
 /// Offset of the authenticated bytes: `DATA_V2` authenticates its header, `DATA_V1` does not.
-pub(super) fn proved_from(header: usize) -> usize {
+pub(super) fn authenticated_from(header: usize) -> usize {
     if header == 1 {
         1
     } else {

@@ -27,9 +27,9 @@ const IVS: usize = 16;
 pub(super) struct Cbc {
     encrypting: EncryptingKey,
     decrypting: DecryptingKey,
-    proof: Option<Proof>,
+    proof: Option<HmacKeys>,
     /// Length of an HMAC, bytes.
-    proof_len: usize,
+    hmac_len: usize,
     last_sent: u32,
     window: ReplayWindow,
     ivs: [u8; IVS * BLOCK],
@@ -38,7 +38,7 @@ pub(super) struct Cbc {
 }
 
 /// The HMAC keys, absent with `auth none`.
-struct Proof {
+struct HmacKeys {
     signing: hmac::Key,
     proving: hmac::Key,
 }
@@ -62,8 +62,8 @@ impl Cbc {
             encrypting: key(sending).and_then(EncryptingKey::cbc).map_err(|_| DataError::Library)?,
             decrypting: key(receiving).and_then(DecryptingKey::cbc).map_err(|_| DataError::Library)?,
             proof: digest
-                .map(|digest| Proof { signing: digest.key(sending.hmac), proving: digest.key(receiving.hmac) }),
-            proof_len: digest.map_or(0, Digest::len),
+                .map(|digest| HmacKeys { signing: digest.key(sending.hmac), proving: digest.key(receiving.hmac) }),
+            hmac_len: digest.map_or(0, Digest::len),
             last_sent: 0,
             window: ReplayWindow::new(replay_window),
             ivs: [0; IVS * BLOCK],
@@ -76,7 +76,7 @@ impl Cbc {
         let number = self.last_sent.checked_add(1).ok_or(DataError::Exhausted)?;
         let iv = self.next_iv()?;
         self.last_sent = number;
-        out.extend_from_slice(&[0; Digest::LONGEST][..self.proof_len]);
+        out.extend_from_slice(&[0; Digest::LONGEST][..self.hmac_len]);
         out.extend_from_slice(&iv);
         out.extend_from_slice(&number.to_be_bytes());
         Ok(())
@@ -86,7 +86,7 @@ impl Cbc {
     /// payload.
     pub fn finish(&mut self, out: &mut Vec<u8>, start: usize, header: usize) -> Result<(), DataError> {
         let signature = start + header;
-        let iv = signature + self.proof_len;
+        let iv = signature + self.hmac_len;
         let plain = iv + BLOCK;
         let padding = BLOCK - (out.len() - plain) % BLOCK;
         out.resize(out.len() + padding, padding as u8);
@@ -101,7 +101,7 @@ impl Cbc {
 
     /// Authenticates and opens a packet and checks its number; returns the start and the end of its payload.
     pub fn open(&mut self, packet: &mut [u8], header: usize) -> Result<(usize, usize), DataError> {
-        let iv = header + self.proof_len;
+        let iv = header + self.hmac_len;
         let plain = iv + BLOCK;
         let length = packet.len().checked_sub(plain).ok_or(DataError::Short)?;
         if let Some(proof) = &self.proof {

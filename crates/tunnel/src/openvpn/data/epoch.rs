@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use aws_lc_rs::{aead::NONCE_LEN, hmac};
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
-use super::aead::{proved_from, AeadKey, TAG};
+use super::aead::{authenticated_from, AeadKey, TAG};
 use super::cipher::DataCipher;
 use super::error::DataError;
 use super::limits::{FAILURES_WARNING, GCM_LIMIT};
@@ -122,7 +122,7 @@ impl Epoch {
         out.extend_from_slice(&[0; TAG]);
         let (proved, rest) = out[start..].split_at_mut(header + PACKET_ID);
         let (body, tag) = rest.split_at_mut(rest.len() - TAG);
-        let (packet_id, aad) = (&proved[header..], &proved[proved_from(header)..]);
+        let (packet_id, aad) = (&proved[header..], &proved[authenticated_from(header)..]);
         self.sealing.seal(packet_id, aad, body, tag)
     }
 
@@ -132,7 +132,7 @@ impl Epoch {
         let end = packet.len().checked_sub(TAG).filter(|end| *end > start).ok_or(DataError::Short)?;
         let (proved, rest) = packet.split_at_mut(start);
         let (body, tag) = rest.split_at_mut(end - start);
-        let (packet_id, aad) = (&proved[header..], &proved[proved_from(header)..]);
+        let (packet_id, aad) = (&proved[header..], &proved[authenticated_from(header)..]);
         let id = u64::from_be_bytes(*packet_id.first_chunk().expect("eight bytes"));
         let epoch = (id >> 48) as u16;
         let receiving = self.receiving(epoch).ok_or(DataError::UnknownEpoch)?;

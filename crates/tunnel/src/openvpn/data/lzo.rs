@@ -161,7 +161,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_compressed_comes_back(
+        fn compressed_data_is_restored(
             pieces in prop::collection::vec((prop::collection::vec(any::<u8>(), 1..40), 1..60_usize), 1..60),
         ) {
             let text: Vec<u8> = pieces.into_iter().flat_map(|(piece, times)| piece.repeat(times)).collect();

@@ -9,19 +9,19 @@ pub(super) struct ReplayWindow {
     /// Width of the window, including the highest number; 0: each number must follow the previous one.
     width: u64,
     /// A ring of bits, one for each number of the window: `number % (64 * seen.len())`.
-    seen: Box<[u64]>,
+    received_bits: Box<[u64]>,
 }
 
 impl ReplayWindow {
     /// Creates a window of `width` numbers; 0 for a transport that keeps the order and loses nothing.
     pub fn new(width: u32) -> Self {
         let words = usize::try_from(width.div_ceil(64)).expect("at most 2^26 words");
-        Self { highest: 0, width: u64::from(width), seen: vec![0; words].into_boxed_slice() }
+        Self { highest: 0, width: u64::from(width), received_bits: vec![0; words].into_boxed_slice() }
     }
 
     /// An empty window of the same width.
     pub fn renewed(&self) -> Self {
-        Self { highest: 0, width: self.width, seen: vec![0; self.seen.len()].into_boxed_slice() }
+        Self { highest: 0, width: self.width, received_bits: vec![0; self.received_bits.len()].into_boxed_slice() }
     }
 
     /// The highest received number; 0 if there is none.
@@ -49,19 +49,19 @@ impl ReplayWindow {
             return false;
         }
         let (word, bit) = self.place(number);
-        self.seen[word] |= bit;
+        self.received_bits[word] |= bit;
         true
     }
 
     /// Makes `number` the highest: no number between it and the old one has been received.
     fn advance(&mut self, number: u64) {
-        let ring = 64 * self.seen.len() as u64;
+        let ring = 64 * self.received_bits.len() as u64;
         if number - self.highest >= ring {
-            self.seen.fill(0);
+            self.received_bits.fill(0);
         } else {
             for skipped in self.highest + 1..=number {
                 let (word, bit) = self.place(skipped);
-                self.seen[word] &= !bit;
+                self.received_bits[word] &= !bit;
             }
         }
         self.highest = number;
@@ -69,11 +69,11 @@ impl ReplayWindow {
 
     fn has(&self, number: u64) -> bool {
         let (word, bit) = self.place(number);
-        self.seen[word] & bit != 0
+        self.received_bits[word] & bit != 0
     }
 
     fn place(&self, number: u64) -> (usize, u64) {
-        let index = number % (64 * self.seen.len() as u64);
+        let index = number % (64 * self.received_bits.len() as u64);
         ((index / 64) as usize, 1 << (index % 64))
     }
 }

@@ -44,7 +44,7 @@ fn unhex(text: &str) -> Vec<u8> {
 
 /// Every combination in which packets are authenticated: ciphers, digests, both headers, the epoch format, framings,
 /// both kinds of replay window.
-fn every_way() -> Vec<DataOptions> {
+fn every_option_set() -> Vec<DataOptions> {
     let mut ways = Vec::new();
     for cipher in DataCipher::ALL {
         let digests = if cipher.is_aead() { &Digest::ALL[..1] } else { &Digest::ALL[..] };
@@ -63,8 +63,8 @@ fn every_way() -> Vec<DataOptions> {
     ways
 }
 
-fn any_way() -> impl Strategy<Value = DataOptions> {
-    prop::sample::select(every_way())
+fn any_option_set() -> impl Strategy<Value = DataOptions> {
+    prop::sample::select(every_option_set())
 }
 
 #[test]
@@ -200,7 +200,7 @@ fn forged_epoch_is_ignored() {
 fn malformed_data_packets_are_refused() {
     let cbc = DataOptions { epoch: true, ..options(DataCipher::Aes256Cbc) };
     assert_eq!(DataChannel::new(&keys(), Role::Client, 0, &cbc).err(), Some(DataError::NoAead));
-    for options in every_way() {
+    for options in every_option_set() {
         let (mut client, mut server) = pair(&options);
         let mut out = vec![9];
         assert_eq!(client.seal(&[], &mut out), Err(DataError::Size(0)));
@@ -228,7 +228,7 @@ fn cipher_names_are_openvpns() {
 
 #[test]
 fn neither_side_opens_its_own_packets() {
-    for options in every_way() {
+    for options in every_option_set() {
         let mut client = channel(Role::Client, &options);
         let mut packet = sealed(&mut client, PAYLOAD);
         assert_eq!(client.open(&mut packet), Err(DataError::Forged), "{options:?}");
@@ -237,7 +237,7 @@ fn neither_side_opens_its_own_packets() {
 
 #[test]
 fn seal_and_open_allocate_nothing() {
-    for options in every_way() {
+    for options in every_option_set() {
         let (mut client, mut server) = pair(&options);
         let mut out = Vec::with_capacity(1600);
         let payload = [7; 1400];
@@ -260,7 +260,7 @@ fn seal_and_open_allocate_nothing() {
 #[test]
 fn idle_channel_uses_little_memory() {
     // A client of ten thousand may use 64 KiB in total; during a key renewal it has two channels.
-    for options in every_way() {
+    for options in every_option_set() {
         let mut kept = None;
         let allocated = allocation_counter::measure(|| kept = Some(channel(Role::Client, &options)));
         let bytes = allocated.bytes_current + std::mem::size_of::<DataChannel>() as i64;
@@ -272,7 +272,7 @@ fn idle_channel_uses_little_memory() {
 proptest! {
     #[test]
     fn sealed_packet_is_opened_by_the_other_end(
-        options in any_way(),
+        options in any_option_set(),
         payloads in prop::collection::vec(prop::collection::vec(any::<u8>(), 1..300), 1..20),
         from_client in any::<bool>(),
         fifties in any::<bool>(),
@@ -292,7 +292,7 @@ proptest! {
 
     #[test]
     fn corrupted_packet_is_refused_without_state_change(
-        options in any_way(),
+        options in any_option_set(),
         payload in prop::collection::vec(any::<u8>(), 1..100),
         at in any::<prop::sample::Index>(),
         change in 1..=255_u8,
@@ -314,7 +314,7 @@ proptest! {
     }
 
     #[test]
-    fn truncated_packet_is_refused(options in any_way(), payload in prop::collection::vec(any::<u8>(), 1..60)) {
+    fn truncated_packet_is_refused(options in any_option_set(), payload in prop::collection::vec(any::<u8>(), 1..60)) {
         let (mut sender, mut receiver) = pair(&options);
         let packet = sealed(&mut sender, &payload);
         for length in 0..packet.len() {
@@ -323,7 +323,7 @@ proptest! {
     }
 
     #[test]
-    fn arbitrary_bytes_are_refused(options in any_way(), mut bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+    fn arbitrary_bytes_are_refused(options in any_option_set(), mut bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         let mut receiver = channel(Role::Server, &options);
         prop_assert!(receiver.open(&mut bytes).is_err());
     }

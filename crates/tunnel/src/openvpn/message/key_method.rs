@@ -87,17 +87,17 @@ impl KeyMethod {
         if method & 0x0f != 2 {
             return Err(MessageError::KeyMethod(method));
         }
-        let mut found = Self::default();
+        let mut parsed = Self::default();
         if from == Role::Client {
-            found.pre_master = take_array(&mut rest);
-            if found.pre_master.is_none() {
+            parsed.pre_master = take_array(&mut rest);
+            if parsed.pre_master.is_none() {
                 return Ok(None);
             }
         }
         let (Some(random1), Some(random2)) = (take_array(&mut rest), take_array(&mut rest)) else { return Ok(None) };
-        (found.random1, found.random2) = (random1, random2);
+        (parsed.random1, parsed.random2) = (random1, random2);
         match take_text(&mut rest, "options string", LONGEST_OPTIONS)? {
-            Taken::Text(options) => found.options = options.unwrap_or_default(),
+            Taken::Text(options) => parsed.options = options.unwrap_or_default(),
             Taken::More => return Ok(None),
         }
         let may_end = from == Role::Server;
@@ -110,12 +110,12 @@ impl KeyMethod {
                     [part];
             match (take_text(&mut rest, what, most)?, part) {
                 (Taken::More, _) => return Ok(None),
-                (Taken::Text(text), 0) => found.user = text,
-                (Taken::Text(text), 1) => found.password = text.map(Secret::new),
-                (Taken::Text(text), _) => found.peer_info = text,
+                (Taken::Text(text), 0) => parsed.user = text,
+                (Taken::Text(text), 1) => parsed.password = text.map(Secret::new),
+                (Taken::Text(text), _) => parsed.peer_info = text,
             }
         }
-        Ok(Some((found, bytes.len() - rest.len())))
+        Ok(Some((parsed, bytes.len() - rest.len())))
     }
 }
 

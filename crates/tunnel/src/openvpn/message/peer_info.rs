@@ -80,7 +80,7 @@ pub struct PeerInfo<'a> {
     /// Data ciphers, by OpenVPN's names.
     pub ciphers: &'a [&'a str],
     /// Maximum MTU that the server may push, bytes.
-    pub most_mtu: u16,
+    pub max_mtu: u16,
     /// Announced compression.
     pub compression: CompressionOffer,
     /// Additional lines, as name and value: those of `setenv UV_..`, sent with `push-peer-info`.
@@ -94,7 +94,7 @@ impl PeerInfo<'_> {
         let mut text = format!(
             "IV_VER=leadline_{}\nIV_PLAT=linux\nIV_TCPNL=1\nIV_MTU={}\n",
             env!("CARGO_PKG_VERSION"),
-            self.most_mtu
+            self.max_mtu
         );
         // Servers of 2.4 interpret 2 as support of both AES-GCM ciphers.
         if ["AES-128-GCM", "AES-256-GCM"].iter().all(|name| self.ciphers.contains(name)) {
@@ -140,7 +140,7 @@ mod tests {
         let info = PeerInfo {
             protocols: Protocols::ALL.without(Protocols::DATA_EPOCH),
             ciphers: &["AES-256-GCM", "AES-128-GCM", "CHACHA20-POLY1305"],
-            most_mtu: 1600,
+            max_mtu: 1600,
             compression: CompressionOffer::Stubs,
             more: &[("UV_SITE".into(), "7".into())],
         };

@@ -15,15 +15,15 @@ use crate::openvpn::secret::Secret;
 use crate::openvpn::tokenizer::tokenize;
 
 /// Maximum number of stored options.
-pub const MOST_OPTIONS: usize = 4096;
+pub const MAX_OPTIONS: usize = 4096;
 /// Maximum length of all stored options, bytes.
-pub const MOST_BYTES: usize = 256 * 1024;
+pub const MAX_BYTES: usize = 256 * 1024;
 /// Maximum number of stored name servers.
-pub const MOST_NAME_SERVERS: usize = 256;
+pub const MAX_NAME_SERVERS: usize = 256;
 /// Minimum accepted MTU of a tunnel, bytes: the minimum of IPv4 (RFC 791).
-pub const LEAST_MTU: u16 = 68;
+pub const MIN_MTU: u16 = 68;
 /// Maximum length of an option's text in an error, characters.
-const MOST_TOLD: usize = 100;
+const MAX_ERROR_CHARS: usize = 100;
 /// OpenVPN's longest message with options, bytes, with its NUL; and the part that it keeps free.
 const BUNDLE: (usize, usize) = (1024, 84);
 /// The options that an update may change (OpenVPN 2.7).
@@ -143,14 +143,14 @@ impl Pushed {
                 continue;
             }
             // OpenVPN ignores lines that it cannot split.
-            let found = tokenize(option).unwrap_or_default();
-            let name = found.first().map(String::as_str).unwrap_or_default();
+            let tokens = tokenize(option).unwrap_or_default();
+            let name = tokens.first().map(String::as_str).unwrap_or_default();
             if name == "push-continuation" {
-                completeness = continuation(&found);
+                completeness = continuation(&tokens);
                 continue;
             }
             self.keep(option, kind_of(name))?;
-            self.apply(option, &found);
+            self.apply(option, &tokens);
         }
         Ok(completeness)
     }
@@ -171,7 +171,7 @@ impl Pushed {
                 if optional && !option.is_empty() && !option.starts_with('-') {
                     continue;
                 }
-                return Err(MessageError::NotUpdatable(name_to_tell(option)));
+                return Err(MessageError::NotUpdatable(name_for_error(option)));
             };
             if name == "push-continuation" {
                 completeness = continuation(&tokenize(option).unwrap_or_default());
@@ -212,10 +212,10 @@ impl Pushed {
             }
             _ => UNREADABLE,
         };
-        let found = ["auth-token", kept].map(str::to_owned);
-        let text = found.join(" ");
+        let tokens = ["auth-token", kept].map(str::to_owned);
+        let text = tokens.join(" ");
         self.keep(&text, None)?;
-        self.apply(&text, &found);
+        self.apply(&text, &tokens);
         Ok(())
     }
 
@@ -224,12 +224,12 @@ impl Pushed {
         if self.texts.contains(option) {
             return Ok(false);
         }
-        if self.texts.len() == MOST_OPTIONS {
-            return Err(MessageError::TooMany { most: MOST_OPTIONS });
+        if self.texts.len() == MAX_OPTIONS {
+            return Err(MessageError::TooMany { most: MAX_OPTIONS });
         }
         self.bytes += option.len();
-        if self.bytes > MOST_BYTES {
-            return Err(MessageError::TooLong { what: "pushed options", bytes: self.bytes, most: MOST_BYTES });
+        if self.bytes > MAX_BYTES {
+            return Err(MessageError::TooLong { what: "pushed options", bytes: self.bytes, most: MAX_BYTES });
         }
         if let Some(kind) = kind {
             self.updatable[usize::from(kind)] += 1;
@@ -256,20 +256,20 @@ impl Pushed {
         (self.texts, self.bytes, self.updatable) = (old.texts, old.bytes, old.updatable);
     }
 
-    fn apply(&mut self, option: &str, found: &[String]) {
-        let found: Vec<&str> = found.iter().map(String::as_str).collect();
-        if self.apply_tokens(&found).is_none() && self.malformed.is_none() {
+    fn apply(&mut self, option: &str, tokens: &[String]) {
+        let tokens: Vec<&str> = tokens.iter().map(String::as_str).collect();
+        if self.apply_tokens(&tokens).is_none() && self.malformed.is_none() {
             // A line that cannot be split may contain anything.
-            let text = if found.is_empty() { "an option that cannot be split into words" } else { option };
-            self.malformed = Some(text.chars().take(MOST_TOLD).collect());
+            let text = if tokens.is_empty() { "an option that cannot be split into words" } else { option };
+            self.malformed = Some(text.chars().take(MAX_ERROR_CHARS).collect());
         }
     }
 
     /// Applies one option; `None` if it is known and invalid.
-    fn apply_tokens(&mut self, found: &[&str]) -> Option<()> {
-        match *found {
+    fn apply_tokens(&mut self, tokens: &[&str]) -> Option<()> {
+        match *tokens {
             ["ifconfig", local, other] => {
-                let local = local.parse().ok().filter(|own| is_one_hosts(IpAddr::V4(*own)))?;
+                let local = local.parse().ok().filter(|own| is_host_address(IpAddr::V4(*own)))?;
                 self.ifconfig = Some((local, other.parse().ok()?));
             }
             ["ifconfig-ipv6", local, ref peer @ ..] => self.ifconfig_ipv6 = Some(ifconfig_ipv6(local, peer)?),
@@ -296,7 +296,7 @@ impl Pushed {
             ["cipher", name] => self.cipher = Some(name.to_owned()),
             ["key-derivation", "tls-ekm"] => self.tls_ekm = true,
             ["protocol-flags", ref flags @ ..] => return self.protocol_flags(flags),
-            ["tun-mtu", mtu, ..] => self.tun_mtu = Some(mtu.parse().ok().filter(|mtu| *mtu >= LEAST_MTU)?),
+            ["tun-mtu", mtu, ..] => self.tun_mtu = Some(mtu.parse().ok().filter(|mtu| *mtu >= MIN_MTU)?),
             ["ping", seconds] => self.ping_s = Some(seconds.parse().ok()?),
             ["ping-restart", seconds] => {
                 (self.ping_restart_s, self.ping_exit_s) = (Some(seconds.parse().ok()?), None);
@@ -309,7 +309,7 @@ impl Pushed {
                 self.ping_exit_s = None;
             }
             ["auth-token-user", user] => self.auth_token_user = Some(user.to_owned()),
-            ["compress" | "comp-lzo", ..] => self.compression = Some(Compression::from_option(found)?),
+            ["compress" | "comp-lzo", ..] => self.compression = Some(Compression::from_option(tokens)?),
             ["ifconfig" | "ifconfig-ipv6" | "topology" | "route-gateway" | "route" | "route-ipv6" | "peer-id"
             | "cipher" | "key-derivation" | "tun-mtu" | "ping" | "ping-restart" | "ping-exit" | "keepalive", ..]
             | ["auth-token", UNREADABLE]
@@ -335,7 +335,7 @@ impl Pushed {
 
     /// Adds a name server; `None` if there are too many.
     fn name_server(&mut self, server: IpAddr) -> Option<()> {
-        if self.dns.len() == MOST_NAME_SERVERS && !self.dns.contains(&server) {
+        if self.dns.len() == MAX_NAME_SERVERS && !self.dns.contains(&server) {
             return None;
         }
         self.dns.push(server);
@@ -387,18 +387,18 @@ fn is_token(option: &str) -> bool {
 }
 
 /// The name of an option for an error; the rest may be secret.
-fn name_to_tell(option: &str) -> String {
-    option.chars().take_while(|letter| matches!(letter, 'a'..='z' | '0'..='9' | '-')).take(MOST_TOLD).collect()
+fn name_for_error(option: &str) -> String {
+    option.chars().take_while(|letter| matches!(letter, 'a'..='z' | '0'..='9' | '-')).take(MAX_ERROR_CHARS).collect()
 }
 
 /// Whether a host can have the address: not multicast, broadcast or unspecified.
-fn is_one_hosts(address: IpAddr) -> bool {
+fn is_host_address(address: IpAddr) -> bool {
     let is_all = address == IpAddr::V4(Ipv4Addr::BROADCAST);
     !(address.is_multicast() || address.is_unspecified() || is_all)
 }
 
-fn continuation(found: &[String]) -> Completeness {
-    match found.get(1).map(String::as_str) {
+fn continuation(tokens: &[String]) -> Completeness {
+    match tokens.get(1).map(String::as_str) {
         Some("2") => Completeness::More,
         _ => Completeness::Complete,
     }
@@ -416,7 +416,7 @@ fn topology_of(name: &str) -> Option<Topology> {
 fn ifconfig_ipv6(local: &str, peer: &[&str]) -> Option<(Ipv6Addr, u8, Option<Ipv6Addr>)> {
     let (address, bits) = local.split_once('/').unwrap_or((local, "64"));
     let bits = bits.parse().ok().filter(|bits| *bits <= 128)?;
-    let address = address.parse().ok().filter(|own| is_one_hosts(IpAddr::V6(*own)))?;
+    let address = address.parse().ok().filter(|own| is_host_address(IpAddr::V6(*own)))?;
     let peer = match peer {
         [] => None,
         [peer] => Some(peer.parse().ok()?),

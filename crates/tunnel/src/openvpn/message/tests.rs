@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::control::{next_message, ControlMessage, LONGEST_CONTROL};
 use super::key_method::KeyMethod;
-use super::push::{bundles, Completeness, Pushed, Topology, MOST_BYTES, MOST_NAME_SERVERS, MOST_OPTIONS};
+use super::push::{bundles, Completeness, Pushed, Topology, MAX_BYTES, MAX_NAME_SERVERS, MAX_OPTIONS};
 use super::MessageError;
 use crate::openvpn::role::Role;
 use crate::openvpn::secret::Secret;
@@ -60,10 +60,10 @@ fn truncated_key_method_waits_for_more() {
         let mut bytes = written(&half);
         let whole = bytes.len();
         for length in 0..whole {
-            let found = KeyMethod::parse(&bytes[..length], role).expect("a valid prefix");
+            let parsed = KeyMethod::parse(&bytes[..length], role).expect("a valid prefix");
             // A server may omit trailing texts.
             let may_end = role == Role::Server && [6, 4, 2].contains(&(whole - length));
-            assert_eq!(found.is_some(), may_end, "{role:?}, {length} of {whole} bytes");
+            assert_eq!(parsed.is_some(), may_end, "{role:?}, {length} of {whole} bytes");
         }
         bytes.extend_from_slice(b"PUSH");
         assert_eq!(KeyMethod::parse(&bytes, role), Ok(Some((half, whole))));
@@ -275,11 +275,11 @@ fn repeated_malformed_option_is_kept_once() {
 #[test]
 fn name_server_count_is_bounded() {
     let mut push = Pushed::default();
-    for server in 0..=MOST_NAME_SERVERS {
+    for server in 0..=MAX_NAME_SERVERS {
         assert_eq!(push.malformed(), None);
         push.absorb(&format!("dns server 0 address 10.8.{}.{}", server / 256, server % 256)).expect("a push");
     }
-    assert_eq!((push.dns.len(), push.malformed()), (MOST_NAME_SERVERS, Some("dns server 0 address 10.8.1.0")));
+    assert_eq!((push.dns.len(), push.malformed()), (MAX_NAME_SERVERS, Some("dns server 0 address 10.8.1.0")));
 }
 
 #[test]
@@ -309,13 +309,13 @@ fn too_many_pushed_options_are_refused() {
             (0..25).map(|number| format!("setenv-safe n{part}x{number} {}", "v".repeat(20))).collect();
         push.absorb(&options.join(","))
     });
-    assert!(refused.last().is_some_and(|last| last == Err(MessageError::TooMany { most: MOST_OPTIONS })));
-    assert_eq!(push.texts.len(), MOST_OPTIONS);
+    assert!(refused.last().is_some_and(|last| last == Err(MessageError::TooMany { most: MAX_OPTIONS })));
+    assert_eq!(push.texts.len(), MAX_OPTIONS);
     let mut push = Pushed::default();
     for part in 0..1024 {
         let _ = push.absorb(&format!("setenv-safe n{part} {}", "v".repeat(1000)));
     }
-    assert!(push.texts.iter().map(|text| text.len()).sum::<usize>() <= MOST_BYTES);
+    assert!(push.texts.iter().map(|text| text.len()).sum::<usize>() <= MAX_BYTES);
     let mut push = Pushed::default();
     assert!(push.absorb(&"v".repeat(1 << 20)).is_err());
     assert!(push.texts.is_empty());
@@ -416,9 +416,9 @@ proptest! {
         };
         let mut bytes = Vec::new();
         message.write(&mut bytes);
-        let (found, length) = next_message(&bytes).expect("a short one").expect("a whole one");
+        let (parsed, length) = next_message(&bytes).expect("a short one").expect("a whole one");
         prop_assert_eq!(length, bytes.len());
-        prop_assert_eq!(ControlMessage::parse(found), Ok(message));
+        prop_assert_eq!(ControlMessage::parse(parsed), Ok(message));
     }
 
     #[test]

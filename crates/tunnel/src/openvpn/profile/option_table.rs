@@ -46,8 +46,8 @@ fn distance(one: &str, other: &str) -> usize {
     let mut row: Vec<usize> = (0..=other.len()).collect();
     for (line, letter) in one.chars().enumerate() {
         let mut diagonal = std::mem::replace(&mut row[0], line + 1);
-        for (column, found) in other.iter().enumerate() {
-            let cost = diagonal + usize::from(letter != *found);
+        for (column, candidate) in other.iter().enumerate() {
+            let cost = diagonal + usize::from(letter != *candidate);
             diagonal = row[column + 1];
             row[column + 1] = cost.min(diagonal + 1).min(row[column] + 1);
         }

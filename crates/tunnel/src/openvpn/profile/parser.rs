@@ -9,13 +9,13 @@ use zeroize::Zeroizing;
 use super::error::ProfileError;
 use super::lines::{directives, Directive};
 use super::option_table::OptionSupport;
-use super::settings::{Family, Ignored, Profile, Remote, Transport, VerifyName, WrapProfile, USUAL_CIPHERS};
+use super::settings::{Family, Ignored, Profile, Remote, Transport, VerifyName, WrapProfile, DEFAULT_CIPHERS};
 use super::suites;
 use crate::openvpn::data::DataCipher;
 use crate::openvpn::digest::Digest;
 use crate::openvpn::message::compression::Compression;
 use crate::openvpn::message::peer_info::CompressionOffer;
-use crate::openvpn::message::push::LEAST_MTU;
+use crate::openvpn::message::push::MIN_MTU;
 use crate::openvpn::secret::Secret;
 use crate::openvpn::wrap::{KeyDirection, StaticKey};
 
@@ -40,9 +40,9 @@ pub(super) struct Parser {
     /// Suites of TLS 1.2 and of TLS 1.3.
     suites: (Vec<CipherSuite>, Vec<CipherSuite>),
     /// `tls-cipher` without any supported suite: an error only if TLS 1.3, which has its own suites, is excluded.
-    strange_suites: Option<(usize, String)>,
+    unsupported_suites: Option<(usize, String)>,
     /// `auth` with an unsupported digest: an error only if the digest is used.
-    strange_auth: Option<(usize, String)>,
+    unsupported_auth: Option<(usize, String)>,
     auth_line: usize,
     cipher_line: usize,
     compatible_with: Option<[u32; 2]>,
@@ -63,13 +63,13 @@ struct RemoteLine {
 }
 
 /// The error message of an option's line.
-type Wrong = String;
+type OptionError = String;
 
 impl Parser {
     /// Reads one option.
     pub fn read(&mut self, mut directive: Directive) -> Result<(), ProfileError> {
         let line = directive.line;
-        let at = |message: Wrong| ProfileError::at(line, message);
+        let at = |message: OptionError| ProfileError::at(line, message);
         let mut tolerated = false;
         if directive.name() == "setenv" && directive.tokens.get(1).is_some_and(|token| token == "opt") {
             // `setenv opt NAME ..`: NAME may be unknown.
@@ -116,7 +116,7 @@ impl Parser {
     }
 
     /// Reads an inline block; returns whether it is known.
-    fn block(&mut self, directive: &Directive, text: &Zeroizing<String>) -> Result<bool, Wrong> {
+    fn block(&mut self, directive: &Directive, text: &Zeroizing<String>) -> Result<bool, OptionError> {
         match directive.name() {
             "ca" => self.profile.ca = pem(text, "CERTIFICATE")?,
             "cert" => self.profile.cert = Some(pem(text, "CERTIFICATE")?),
@@ -156,7 +156,7 @@ impl Parser {
     }
 
     /// Checks that a profile has only one kind of wrapping.
-    fn wraps(&mut self, directive: &Directive) -> Result<(), Wrong> {
+    fn wraps(&mut self, directive: &Directive) -> Result<(), OptionError> {
         match &self.wrapped {
             Some((line, other)) if other != directive.name() => {
                 return Err(format!("`{}` and `{other}` (line {line}) exclude each other: keep one", directive.name()));
@@ -167,7 +167,7 @@ impl Parser {
     }
 
     /// Reads an option line; returns whether it is known.
-    fn option(&mut self, directive: &Directive) -> Result<bool, Wrong> {
+    fn option(&mut self, directive: &Directive) -> Result<bool, OptionError> {
         let parameters = directive.parameters();
         Ok(self.file(directive, &parameters)?
             || self.server(directive, &parameters)?
@@ -177,7 +177,7 @@ impl Parser {
     }
 
     /// Reads options that name a file unless they are blocks.
-    fn file(&mut self, directive: &Directive, parameters: &[&str]) -> Result<bool, Wrong> {
+    fn file(&mut self, directive: &Directive, parameters: &[&str]) -> Result<bool, OptionError> {
         let name = directive.name();
         if !matches!(
             name,
@@ -197,7 +197,7 @@ impl Parser {
     }
 
     /// Reads the server, transport and device options.
-    fn server(&mut self, directive: &Directive, parameters: &[&str]) -> Result<bool, Wrong> {
+    fn server(&mut self, directive: &Directive, parameters: &[&str]) -> Result<bool, OptionError> {
         match (directive.name(), parameters) {
             ("client" | "tls-client", []) => self.is_client = true,
             ("pull", []) | ("mode", ["p2p"]) => {}
@@ -223,24 +223,24 @@ impl Parser {
     }
 
     /// Reads the options of the control channel: TLS, wrapping and authentication.
-    fn security(&mut self, directive: &Directive, parameters: &[&str]) -> Result<bool, Wrong> {
+    fn security(&mut self, directive: &Directive, parameters: &[&str]) -> Result<bool, OptionError> {
         let profile = &mut self.profile;
         match (directive.name(), parameters) {
             ("key-direction", [direction]) => self.key_direction = Some(key_direction(direction)?),
             ("key-method", ["2"]) => {}
             ("key-method", _) => return Err("only key method 2 is supported: remove this".into()),
             ("auth", [name]) => {
-                self.strange_auth = None;
+                self.unsupported_auth = None;
                 self.auth_line = directive.line;
                 match Digest::from_name(name) {
-                    None if *name != "none" => self.strange_auth = Some((directive.line, (*name).to_owned())),
+                    None if *name != "none" => self.unsupported_auth = Some((directive.line, (*name).to_owned())),
                     digest => profile.auth = digest,
                 }
             }
             ("tls-version-min", _) => profile.tls_min = suites::lowest(parameters)?,
             ("tls-version-max", _) => profile.tls_max = suites::highest(parameters)?,
             ("tls-cipher", [list]) => {
-                (self.suites.0, self.strange_suites) = match suites::suites(list) {
+                (self.suites.0, self.unsupported_suites) = match suites::suites(list) {
                     Ok(suites) => (suites, None),
                     Err(why) => (Vec::new(), Some((directive.line, why))),
                 };
@@ -292,7 +292,7 @@ impl Parser {
         Ok(true)
     }
 
-    fn environment(&mut self, name: &str, value: &str) -> Result<bool, Wrong> {
+    fn environment(&mut self, name: &str, value: &str) -> Result<bool, OptionError> {
         let pair = || (name.to_owned(), value.to_owned());
         match name {
             "FORWARD_COMPATIBLE" => self.forward_compatible = value == "1",
@@ -307,7 +307,7 @@ impl Parser {
     }
 
     /// Reads the options of the data channel.
-    fn data(&mut self, directive: &Directive, parameters: &[&str]) -> Result<bool, Wrong> {
+    fn data(&mut self, directive: &Directive, parameters: &[&str]) -> Result<bool, OptionError> {
         let profile = &mut self.profile;
         match (directive.name(), parameters) {
             ("data-ciphers" | "ncp-ciphers", [list]) => profile.data_ciphers = data_ciphers(list)?,
@@ -339,7 +339,7 @@ impl Parser {
             ("allow-compression", _) => return Err("write allow-compression no, asym or yes".into()),
             ("replay-window", [window, ..]) => profile.replay_window = number(window, 0, 65_536)?,
             ("tun-mtu", [mtu, ..]) => profile.tun_mtu = Some(mtu_of(mtu)?),
-            ("tun-mtu-max", [mtu]) => profile.most_mtu = mtu_of(mtu)?,
+            ("tun-mtu-max", [mtu]) => profile.max_mtu = mtu_of(mtu)?,
             (
                 "data-ciphers" | "ncp-ciphers" | "data-ciphers-fallback" | "cipher" | "compat-mode" | "replay-window",
                 _,
@@ -351,7 +351,7 @@ impl Parser {
     }
 
     /// Reads the options of timers and renewals.
-    fn session(&mut self, directive: &Directive, parameters: &[&str]) -> Result<bool, Wrong> {
+    fn session(&mut self, directive: &Directive, parameters: &[&str]) -> Result<bool, OptionError> {
         let profile = &mut self.profile;
         let most = i32::MAX.unsigned_abs();
         let seconds = |text: &str| number(text, 0, most);
@@ -392,17 +392,17 @@ impl Parser {
 
     /// Reads a `<connection>` block: one remote with its own settings.
     fn connection(&mut self, directive: Directive) -> Result<(), ProfileError> {
-        let at = |line: usize| move |message: Wrong| ProfileError::at(line, message);
+        let at = |line: usize| move |message: OptionError| ProfileError::at(line, message);
         let Some(text) = directive.block else {
             return Err(at(directive.line)("a connection is a block: <connection>, options, </connection>".into()));
         };
         let mut endpoint = self.endpoint;
-        let mut found = None;
+        let mut parsed = None;
         for inner in directives(&text, directive.line + 1)? {
             let wrong = at(inner.line);
             let parameters = inner.parameters();
             match (inner.name(), &parameters[..]) {
-                ("remote", parameters) => found = Some(remote(parameters).map_err(wrong)?),
+                ("remote", parameters) => parsed = Some(remote(parameters).map_err(wrong)?),
                 ("proto", [name]) => endpoint.protocol = Some(protocol(name).map_err(wrong)?),
                 ("port" | "rport", [number]) => endpoint.port = Some(port(number).map_err(wrong)?),
                 ("explicit-exit-notify", _) => {
@@ -423,21 +423,21 @@ impl Parser {
                 },
             }
         }
-        let Some(found) = found else {
+        let Some(parsed) = parsed else {
             return Err(at(directive.line)("the connection has no `remote`".into()));
         };
-        self.connections.push(found.complete(endpoint));
+        self.connections.push(parsed.complete(endpoint));
         Ok(())
     }
 }
 
-fn of_windows(name: &str) -> Wrong {
+fn of_windows(name: &str) -> OptionError {
     format!(
         "`{name}` is only for OpenVPN on Windows, which refuses it elsewhere: remove it, or write `setenv opt {name}`"
     )
 }
 
-fn remote(parameters: &[&str]) -> Result<RemoteLine, Wrong> {
+fn remote(parameters: &[&str]) -> Result<RemoteLine, OptionError> {
     let mut endpoint = Endpoint::default();
     let host = match *parameters {
         [host] => host,
@@ -457,7 +457,7 @@ fn remote(parameters: &[&str]) -> Result<RemoteLine, Wrong> {
     Ok(RemoteLine { host: host.to_owned(), endpoint })
 }
 
-fn protocol(name: &str) -> Result<(Transport, Option<Family>), Wrong> {
+fn protocol(name: &str) -> Result<(Transport, Option<Family>), OptionError> {
     Ok(match name {
         "udp" => (Transport::Udp, None),
         "udp4" => (Transport::Udp, Some(Family::V4)),
@@ -473,31 +473,31 @@ fn protocol(name: &str) -> Result<(Transport, Option<Family>), Wrong> {
 }
 
 /// Parses usages as OpenVPN writes them: bits, the first usage being the highest of the (first) byte.
-fn key_usage(text: &str) -> Result<u16, Wrong> {
+fn key_usage(text: &str) -> Result<u16, OptionError> {
     let read = u16::from_str_radix(text, 16).ok().filter(|usage| *usage > 0);
     read.ok_or_else(|| "write key usages in hexadecimal, like remote-cert-ku a0 88".into())
 }
 
-fn port(text: &str) -> Result<u16, Wrong> {
+fn port(text: &str) -> Result<u16, OptionError> {
     text.parse().ok().filter(|port| *port > 0).ok_or_else(|| "a port is a number from 1 to 65535".into())
 }
 
-fn number(text: &str, least: u32, most: u32) -> Result<u32, Wrong> {
+fn number(text: &str, least: u32, most: u32) -> Result<u32, OptionError> {
     let number = text.parse().ok().filter(|number| (least..=most).contains(number));
     number.ok_or_else(|| format!("write a number from {least} to {most}"))
 }
 
 /// OpenVPN's limits: the minimum of IP, and the longest packet.
-fn mtu_of(text: &str) -> Result<u16, Wrong> {
-    let read = text.parse().ok().filter(|mtu| *mtu >= LEAST_MTU);
-    read.ok_or_else(|| format!("write bytes, from {LEAST_MTU} to {}", u16::MAX))
+fn mtu_of(text: &str) -> Result<u16, OptionError> {
+    let read = text.parse().ok().filter(|mtu| *mtu >= MIN_MTU);
+    read.ok_or_else(|| format!("write bytes, from {MIN_MTU} to {}", u16::MAX))
 }
 
-fn key_direction(text: &str) -> Result<KeyDirection, Wrong> {
+fn key_direction(text: &str) -> Result<KeyDirection, OptionError> {
     KeyDirection::from_name(text).ok_or_else(|| "write 0 or 1 (clients usually have 1)".into())
 }
 
-fn data_cipher(name: &str) -> Result<DataCipher, Wrong> {
+fn data_cipher(name: &str) -> Result<DataCipher, OptionError> {
     DataCipher::from_name(name).ok_or_else(|| {
         let known: Vec<_> = DataCipher::ALL.iter().map(|cipher| cipher.name()).collect();
         // A long word is not a mistyped name and may contain anything.
@@ -507,33 +507,33 @@ fn data_cipher(name: &str) -> Result<DataCipher, Wrong> {
 }
 
 /// Parses `A:B:?C:DEFAULT`; a name after a question mark may be unknown.
-fn data_ciphers(list: &str) -> Result<Vec<DataCipher>, Wrong> {
-    let mut found = Vec::new();
+fn data_ciphers(list: &str) -> Result<Vec<DataCipher>, OptionError> {
+    let mut parsed = Vec::new();
     for token in list.split(':').filter(|token| !token.is_empty()) {
         if token == "DEFAULT" {
-            found.extend(USUAL_CIPHERS);
+            parsed.extend(DEFAULT_CIPHERS);
             continue;
         }
         match token.strip_prefix('?') {
-            Some(optional) => found.extend(DataCipher::from_name(optional)),
-            None => found.push(data_cipher(token)?),
+            Some(optional) => parsed.extend(DataCipher::from_name(optional)),
+            None => parsed.push(data_cipher(token)?),
         }
     }
-    if found.is_empty() {
+    if parsed.is_empty() {
         return Err("the list has no supported cipher: add one such as AES-256-GCM".into());
     }
-    let mut seen = Vec::new();
-    found.retain(|cipher| {
-        !seen.contains(cipher) && {
-            seen.push(*cipher);
+    let mut listed = Vec::new();
+    parsed.retain(|cipher| {
+        !listed.contains(cipher) && {
+            listed.push(*cipher);
             true
         }
     });
-    Ok(found)
+    Ok(parsed)
 }
 
 /// Checks that a text has a PEM section of this kind.
-fn pem(text: &str, section: &str) -> Result<String, Wrong> {
+fn pem(text: &str, section: &str) -> Result<String, OptionError> {
     let has = text
         .lines()
         .any(|line| line.starts_with("-----BEGIN ") && line.trim_end().ends_with(&format!("{section}-----")));

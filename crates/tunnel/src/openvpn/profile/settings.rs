@@ -16,12 +16,12 @@ use crate::openvpn::secret::Secret;
 use crate::openvpn::wrap::{KeyDirection, KeyError, StaticKey, WrapKeys};
 
 /// Default data ciphers: those of OpenVPN 2.6.
-pub(super) const USUAL_CIPHERS: [DataCipher; 3] =
+pub(super) const DEFAULT_CIPHERS: [DataCipher; 3] =
     [DataCipher::Aes256Gcm, DataCipher::Aes128Gcm, DataCipher::ChaCha20Poly1305];
 /// Default MTU of a tunnel, bytes.
-const USUAL_MTU: u16 = 1500;
+const DEFAULT_MTU: u16 = 1500;
 /// Default maximum MTU that a server may push, bytes.
-const USUAL_MOST_MTU: u16 = 1600;
+const DEFAULT_MAX_MTU: u16 = 1600;
 
 /// The settings of a client.
 #[derive(Clone, Debug)]
@@ -90,7 +90,7 @@ pub struct Profile {
     /// The tunnel's MTU, bytes.
     pub tun_mtu: Option<u16>,
     /// Maximum MTU that the server may push, bytes.
-    pub most_mtu: u16,
+    pub max_mtu: u16,
     /// Idle time after which a client sends a ping, seconds.
     pub ping_s: Option<u32>,
     /// Silence after which a client reconnects, seconds; 0 means never, absent means the default.
@@ -193,7 +193,7 @@ impl Profile {
         OptionsString {
             role: Role::Client,
             tcp: transport == Transport::Tcp,
-            tun_mtu: self.tun_mtu.unwrap_or(USUAL_MTU),
+            tun_mtu: self.tun_mtu.unwrap_or(DEFAULT_MTU),
             cipher: self.cipher.as_deref(),
             cipher_is_offered: self.cipher.as_deref().is_some_and(offered),
             auth: self.auth,
@@ -215,7 +215,7 @@ impl Profile {
         PeerInfo {
             protocols,
             ciphers: &ciphers,
-            most_mtu: self.most_mtu,
+            max_mtu: self.max_mtu,
             compression: self.compression_offer,
             more: &more,
         }
@@ -266,7 +266,7 @@ impl Default for Profile {
             cert: None,
             key: None,
             wrap: WrapProfile::None,
-            data_ciphers: USUAL_CIPHERS.to_vec(),
+            data_ciphers: DEFAULT_CIPHERS.to_vec(),
             fallback_cipher: None,
             cipher: None,
             auth: Some(Digest::default()),
@@ -291,7 +291,7 @@ impl Default for Profile {
             peer_info_always: Vec::new(),
             replay_window: 64,
             tun_mtu: None,
-            most_mtu: USUAL_MOST_MTU,
+            max_mtu: DEFAULT_MAX_MTU,
             ping_s: None,
             ping_restart_s: None,
             ping_exit_s: None,

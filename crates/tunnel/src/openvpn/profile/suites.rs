@@ -56,7 +56,7 @@ const GROUPS: [(NamedGroup, &[&str]); 3] = [
 
 /// Combines the suites of TLS 1.2 (`tls-cipher`) and of TLS 1.3 (`tls-ciphersuites`): an empty list selects all of
 /// its version, and two empty lists select all.
-pub(super) fn together(older: &[CipherSuite], newer: &[CipherSuite]) -> Vec<CipherSuite> {
+pub(super) fn combine(older: &[CipherSuite], newer: &[CipherSuite]) -> Vec<CipherSuite> {
     if older.is_empty() && newer.is_empty() {
         return Vec::new();
     }
@@ -86,7 +86,7 @@ pub(super) fn suites(list: &str) -> Result<Vec<CipherSuite>, String> {
     if list.split(':').all(|word| open(word.trim())) {
         return Ok(Vec::new());
     }
-    let found: Vec<CipherSuite> = list
+    let supported: Vec<CipherSuite> = list
         .split(':')
         .filter_map(|word| {
             let word = word.trim().to_ascii_uppercase().replace('_', "-");
@@ -94,11 +94,11 @@ pub(super) fn suites(list: &str) -> Result<Vec<CipherSuite>, String> {
         })
         .map(|(suite, ..)| *suite)
         .collect();
-    if found.is_empty() {
+    if supported.is_empty() {
         let known: Vec<_> = SUITES.iter().map(|(_, iana, _)| *iana).collect();
         return Err(format!("none of these suites is supported; supported are: {}", known.join(", ")));
     }
-    Ok(found)
+    Ok(supported)
 }
 
 /// The supported groups of `tls-groups`, in order.
@@ -106,15 +106,15 @@ pub(super) fn suites(list: &str) -> Result<Vec<CipherSuite>, String> {
 /// # Errors
 /// No group is supported.
 pub(super) fn groups(list: &str) -> Result<Vec<NamedGroup>, String> {
-    let found: Vec<NamedGroup> = list
+    let supported: Vec<NamedGroup> = list
         .split(':')
         .filter_map(|word| GROUPS.iter().find(|(_, names)| names.contains(&word.trim().to_ascii_uppercase().as_str())))
         .map(|(group, _)| *group)
         .collect();
-    if found.is_empty() {
+    if supported.is_empty() {
         return Err("none of these groups is supported; supported are: X25519, secp256r1, secp384r1".into());
     }
-    Ok(found)
+    Ok(supported)
 }
 
 /// The minimum version of `tls-version-min`.

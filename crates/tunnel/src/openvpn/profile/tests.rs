@@ -124,7 +124,7 @@ fn provider_profile_with_remotes_and_password_is_parsed() {
         ]
     );
     assert!(profile.remote_random && profile.wants_user && profile.user.is_none());
-    assert_eq!((profile.reneg_s, profile.tun_mtu, profile.most_mtu), (None, Some(1400), 9000));
+    assert_eq!((profile.reneg_s, profile.tun_mtu, profile.max_mtu), (None, Some(1400), 9000));
     assert_eq!((profile.ping_s, profile.ping_restart_s), (Some(10), Some(60)));
     assert_eq!(profile.compression, Some(Compression::Stub));
     assert!(matches!(profile.wrap, WrapProfile::Auth { direction: Some(KeyDirection::Inverse), .. }));
@@ -205,9 +205,9 @@ fn ciphers_and_suites_are_chosen_as_openvpn_does() {
     let unused = good(&with("cipher BF-CBC\nauth MD5"));
     let ignored: Vec<_> = unused.ignored.iter().map(ToString::to_string).collect();
     assert_eq!(ignored, ["line 1: cipher BF-CBC (not among data-ciphers, so it is not offered)", "line 2: auth MD5"]);
-    let unproved = |more: &str| good(&with(&format!("auth none\n{more}"))).options_string(Transport::Udp);
-    assert!(unproved("").contains("link-mtu 1521,tun-mtu 1500,proto UDPv4,auth [null-digest],keysize 128"));
-    assert!(unproved("cipher AES-256-CBC\ndata-ciphers AES-256-CBC").contains("link-mtu 1537,"));
+    let unauthenticated = |more: &str| good(&with(&format!("auth none\n{more}"))).options_string(Transport::Udp);
+    assert!(unauthenticated("").contains("link-mtu 1521,tun-mtu 1500,proto UDPv4,auth [null-digest],keysize 128"));
+    assert!(unauthenticated("cipher AES-256-CBC\ndata-ciphers AES-256-CBC").contains("link-mtu 1537,"));
     assert_eq!(good(&with("auth none\nauth SHA512")).auth, Some(Digest::Sha512));
     assert_eq!(good(&with("auth none\ndata-ciphers AES-256-CBC")).auth, None);
     assert_eq!(good(&with("tls-cipher DEFAULT:!EXP:!kRSA")).tls_ciphers, []);
@@ -227,7 +227,7 @@ fn ciphers_and_suites_are_chosen_as_openvpn_does() {
 /// Each line is the third of a profile that is valid without it; the text must be part of the error.
 #[test]
 fn unsupported_option_is_refused_with_its_line() {
-    for (line, says) in [
+    for (line, message) in [
         ("secret static.key", "use TLS"),
         ("dev tap0", "only `dev tun`"),
         ("dev-type tap", "only `dev tun`"),
@@ -312,7 +312,7 @@ fn unsupported_option_is_refused_with_its_line() {
     ] {
         let error = refused(&format!("client\nremote a.example.net\n{line}\n{CA}"));
         assert_eq!(error.line, 3, "{line}: {error}");
-        assert!(error.message.contains(says), "{line}: {error}");
+        assert!(error.message.contains(message), "{line}: {error}");
         assert_eq!(error.to_string(), format!("line 3: {}", error.message));
     }
 }
@@ -321,7 +321,7 @@ fn unsupported_option_is_refused_with_its_line() {
 fn invalid_block_is_refused() {
     let key = static_key();
     let (auth, crypt) = (format!("<tls-auth>\n{key}</tls-auth>\n"), format!("<tls-crypt>\n{key}</tls-crypt>\n"));
-    for (block, line, says) in [
+    for (block, line, message) in [
         (format!("{auth}auth none\n"), 28, "auth SHA256"),
         (format!("{auth}auth MD5\n"), 28, "SHA256"),
         (format!("{auth}{crypt}"), 28, "exclude each other"),
@@ -341,13 +341,13 @@ fn invalid_block_is_refused() {
     ] {
         let error = refused(&format!("client\nremote a\n\n\n{block}{CA}"));
         assert_eq!(error.line, line, "{block}: {error}");
-        assert!(error.message.contains(says), "{block}: {error}");
+        assert!(error.message.contains(message), "{block}: {error}");
     }
 }
 
 #[test]
 fn missing_required_options_are_named() {
-    for (text, says) in [
+    for (text, message) in [
         ("", "no `client`"),
         ("client\nremote a", "<ca>"),
         (&format!("client\n{CA}"), "no `remote`"),
@@ -357,7 +357,7 @@ fn missing_required_options_are_named() {
         (&with("tls-version-min 1.3\ntls-version-max 1.2"), "exchange"),
     ] {
         let error = refused(text);
-        assert_eq!((error.line, error.message.contains(says)), (0, true), "{error}");
+        assert_eq!((error.line, error.message.contains(message)), (0, true), "{error}");
         assert_eq!(error.to_string(), error.message);
     }
 }
@@ -396,12 +396,12 @@ proptest! {
         for (host, port, tcp) in &inputs {
             let _ = writeln!(text, "remote {host} {port} {}", if *tcp { "tcp" } else { "udp" });
         }
-        let found: Vec<_> = good(&text)
+        let parsed: Vec<_> = good(&text)
             .remotes
             .into_iter()
             .map(|remote| (remote.host, remote.port, remote.transport == Transport::Tcp))
             .collect();
-        prop_assert_eq!(found, inputs);
+        prop_assert_eq!(parsed, inputs);
     }
 
     #[test]

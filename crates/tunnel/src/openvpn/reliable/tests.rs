@@ -158,15 +158,15 @@ struct InFlight {
 /// Exchanges messages between both ends over the link. Returns what each end received, and when everything was done.
 fn exchange(messages: [&[Vec<u8>]; 2], deliveries: &[Delivery]) -> ([Vec<Vec<u8>>; 2], u64) {
     let mut ends = [Reliable::new(), Reliable::new()];
-    let mut said = [0, 0];
+    let mut queued = [0, 0];
     let mut received = [Vec::new(), Vec::new()];
     let mut flying: Vec<InFlight> = Vec::new();
     let (mut now_ns, mut used) = (0, 0);
     loop {
         for (from, end) in ends.iter_mut().enumerate() {
-            while let Some(payload) = messages[from].get(said[from]).filter(|_| end.can_send()) {
+            while let Some(payload) = messages[from].get(queued[from]).filter(|_| end.can_send()) {
                 assert!(end.send(now_ns, Opcode::Control, payload));
-                said[from] += 1;
+                queued[from] += 1;
             }
             loop {
                 let packet = end.next_transmission(now_ns).map(|packet| (packet.id, packet.payload.to_vec()));

@@ -50,8 +50,8 @@ fn version_1_client_certificate_is_sent_and_server_certificate_refused() {
     let (old, trust) = (of_version_1(&pki.client.0), pki.client_trust());
     assert!(client_config(&trust, Some((&old, &pki.client.1))).is_ok(), "the server has to decide");
     let strange = "-----BEGIN EC PRIVATE KEY-----\nMAA=\n-----END EC PRIVATE KEY-----\n";
-    let said = client_config(&trust, Some((&old, strange))).expect_err("the kind is unknown");
-    assert!(said.contains("is not supported"), "{said}");
+    let error = client_config(&trust, Some((&old, strange))).expect_err("the kind is unknown");
+    assert!(error.contains("is not supported"), "{error}");
     let other = client_config(&trust, Some((&old, &pki.server.1))).expect_err("the key belongs to another certificate");
     assert!(other.contains("not that of the"), "{other}");
 
@@ -69,12 +69,12 @@ fn version_1_client_certificate_is_sent_and_server_certificate_refused() {
 fn invalid_certificate_error_names_its_place() {
     let pki = Pki::new();
     let damaged = format!("-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n", STANDARD.encode("none"));
-    let said =
+    let error =
         client_config(&pki.client_trust(), Some((&damaged, &pki.client.1))).expect_err("the certificate is damaged");
-    assert!(said.starts_with("cert: cannot be read"), "{said}");
+    assert!(error.starts_with("cert: cannot be read"), "{error}");
     let both = format!("{}{damaged}", pki.authority);
-    let said = ClientTrust::new(&Trust { authority_pem: both, ..pki.trust() }).err().expect("the second is damaged");
-    assert!(said.starts_with("ca: certificate 2 cannot be read"), "{said}");
+    let error = ClientTrust::new(&Trust { authority_pem: both, ..pki.trust() }).err().expect("the second is damaged");
+    assert!(error.starts_with("ca: certificate 2 cannot be read"), "{error}");
 }
 
 fn certificate(change: impl FnOnce(&mut CertificateParams)) -> CertificateDer<'static> {

@@ -74,7 +74,7 @@ fn push_reply_has_its_own_hand_window() {
 }
 
 /// A client that waits for the options of a server which asked for more time.
-fn pending(pki: &Pki, asked: &str) -> Pair {
+fn pending(pki: &Pki, request: &str) -> Pair {
     let mut setup = Setup::new(pki);
     setup.client.renegotiate_after_ns = Some(3600 * SECOND_NS);
     let mut pair = setup.pair();
@@ -82,29 +82,29 @@ fn pending(pki: &Pki, asked: &str) -> Pair {
     pair.server.as_mut().expect("a server").hold();
     pair.run(SECOND_NS / 2, &mut |_| Some(1_000_000));
     assert_eq!(pair.events.last(), Some(&Event::KeysDone));
-    pair.server.as_mut().expect("a server").send_message(asked);
+    pair.server.as_mut().expect("a server").send_message(request);
     pair
 }
 
 #[test]
 fn auth_pending_extends_the_wait_as_openvpn_does() {
     let pki = Pki::new();
-    for (asked, given_s) in [
+    for (request, limit_s) in [
         ("AUTH_PENDING,timeout 300", 300),
         ("AUTH_PENDING,timeout 20", 20),
         ("AUTH_PENDING", 60),
         ("AUTH_PENDING,timeout 4294967295", 1800),
     ] {
-        let mut pair = pending(&pki, asked);
+        let mut pair = pending(&pki, request);
         let (failure, at_s) = failed(&mut pair, 2000);
-        assert_eq!((failure.name, at_s), ("no_push_reply", given_s + 1), "{asked}");
-        assert!(failure.detail.ends_with(&format!(", {given_s} s")), "{asked}: {}", failure.detail);
-        assert_eq!(failure.detail.contains("AUTH_PENDING"), given_s != 60, "{asked}: {}", failure.detail);
+        assert_eq!((failure.name, at_s), ("no_push_reply", limit_s + 1), "{request}");
+        assert!(failure.detail.ends_with(&format!(", {limit_s} s")), "{request}: {}", failure.detail);
+        assert_eq!(failure.detail.contains("AUTH_PENDING"), limit_s != 60, "{request}: {}", failure.detail);
         let until_s = pair.events.iter().find_map(|event| match event {
             Event::Pending { until_ns } => Some(until_ns / SECOND_NS),
             _ => None,
         });
-        assert_eq!(until_s, Some(given_s), "{asked}");
+        assert_eq!(until_s, Some(limit_s), "{request}");
     }
 }
 
@@ -171,7 +171,7 @@ fn tls_1_2_renews_with_exported_and_prf_keys() {
 }
 
 #[test]
-fn inapplicable_push_update_is_reported_and_ends_nothing() {
+fn inapplicable_push_update_is_reported_and_keeps_the_tunnel() {
     let mut pair = Setup::new(&Pki::new()).pair();
     pair.run_a_second();
     pair.server.as_mut().expect("a server").send_message("PUSH_UPDATE,cipher AES-128-GCM");

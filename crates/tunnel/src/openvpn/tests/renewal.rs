@@ -161,7 +161,7 @@ fn unrenewed_keys_last_one_hour() {
 }
 
 #[test]
-fn broken_renewal_is_reported_at_once_and_retried() {
+fn broken_renewal_is_reported_immediately_and_retried() {
     let protocols = of_2_6().without(Protocols::DYNAMIC_TLS_CRYPT);
     let mut pair = Setup::with(&Pki::new(), DataCipher::Aes256Gcm, protocols).pair();
     pair.run_a_second();
@@ -202,7 +202,7 @@ fn server_data_on_new_keys_accepts_them() {
     assert_eq!(pair.events[4..], [Event::Renegotiated], "the server is silent");
     pair.send_up(b"up", &mut |_| Some(1));
     pair.run_a_second();
-    assert_eq!(pair.events[4..], [Event::Renegotiated], "what the client sends proves nothing");
+    assert_eq!(pair.events[4..], [Event::Renegotiated], "data of the client accepts no keys");
     assert_carries(&mut pair, "with the new keys");
     assert_eq!(pair.events[4..], [Event::Renegotiated, Event::RenegotiationAccepted], "told once");
     pair.server.as_mut().expect("a server").renegotiate(pair.now_ns);
@@ -228,7 +228,7 @@ fn auth_failed_after_key_exchange_refuses_the_renewal() {
 }
 
 #[test]
-fn auth_failed_on_accepted_keys_is_no_refused_renewal() {
+fn auth_failed_on_accepted_keys_does_not_refuse_the_renewal() {
     let mut pair = Setup::new(&Pki::new()).pair();
     pair.run_a_second();
     pair.client.renegotiate(pair.now_ns);

@@ -35,10 +35,10 @@ fn newest_token_replaces_the_password_across_reconnects() {
     admit(&mut pair, "user", "first");
     assert!(renews(&mut pair), "{:?}", pair.events);
     // Other options of the push do not change a running tunnel.
-    let before = pair.client.pushed().expect("it is up").clone();
+    let before = pair.client.pushed().expect("the tunnel is up").clone();
     pair.server.as_mut().expect("a server").send_message("PUSH_REPLY,auth-token second,ifconfig 10.9.9.9 255.255.0.0");
     pair.run_a_second();
-    assert_eq!(pair.client.pushed().expect("it is up").texts, before.texts);
+    assert_eq!(pair.client.pushed().expect("the tunnel is up").texts, before.texts);
     admit(&mut pair, "user", "second");
     assert!(renews(&mut pair), "{:?}", pair.events);
 

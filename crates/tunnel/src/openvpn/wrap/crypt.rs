@@ -61,9 +61,10 @@ impl CryptKeys {
 
     /// Returns the packet's id, and the offset of its content, decrypted in place.
     pub(super) fn open(&self, packet: &mut [u8]) -> Result<(PacketId, usize), WrapError> {
-        let (said, sealed) = packet.split_at_mut_checked(HEAD_LEN + PacketId::LEN).ok_or(WrapError::TOO_SHORT)?;
-        self.receive.open(said, sealed)?;
-        let id = said.last_chunk().ok_or(WrapError::TOO_SHORT)?;
+        let (authenticated, sealed) =
+            packet.split_at_mut_checked(HEAD_LEN + PacketId::LEN).ok_or(WrapError::TOO_SHORT)?;
+        self.receive.open(authenticated, sealed)?;
+        let id = authenticated.last_chunk().ok_or(WrapError::TOO_SHORT)?;
         Ok((PacketId::from_bytes(*id), HEAD_LEN + PacketId::LEN + TAG_LEN))
     }
 }
@@ -73,9 +74,9 @@ impl Sealing {
         Self { cipher: EncryptingKey::ctr(cipher_key(key)).expect("AES-256 counts"), hmac: hmac_key(key) }
     }
 
-    /// Appends the tag over `said` and `plaintext`, then the encrypted `plaintext`; each is passed in pieces.
-    pub(super) fn seal(&self, said: &[&[u8]], plaintext: &[&[u8]], out: &mut Vec<u8>) {
-        let tag = tag(&self.hmac, said.iter().chain(plaintext));
+    /// Appends the tag over `authenticated` and `plaintext`, then the encrypted `plaintext`; each is passed in pieces.
+    pub(super) fn seal(&self, authenticated: &[&[u8]], plaintext: &[&[u8]], out: &mut Vec<u8>) {
+        let tag = tag(&self.hmac, authenticated.iter().chain(plaintext));
         out.extend_from_slice(&tag);
         let start = out.len();
         for piece in plaintext {
@@ -91,13 +92,13 @@ impl Opening {
         Self { cipher: DecryptingKey::ctr(cipher_key(key)).expect("AES-256 counts"), hmac: hmac_key(key) }
     }
 
-    /// Decrypts `sealed` (tag, then ciphertext) in place and verifies its tag, which also covers `said`. The
+    /// Decrypts `sealed` (tag, then ciphertext) in place and verifies its tag, which also covers `authenticated`. The
     /// plaintext follows the tag; after an error it must not be used.
-    pub(super) fn open(&self, said: &[u8], sealed: &mut [u8]) -> Result<(), WrapError> {
+    pub(super) fn open(&self, authenticated: &[u8], sealed: &mut [u8]) -> Result<(), WrapError> {
         let (received_tag, text) = sealed.split_first_chunk_mut::<TAG_LEN>().ok_or(WrapError::TOO_SHORT)?;
         let context = DecryptionContext::Iv128(iv(received_tag).into());
         self.cipher.decrypt(text, context).map_err(|_| WrapError::Unauthentic)?;
-        let pieces: [&[u8]; 2] = [said, text];
+        let pieces: [&[u8]; 2] = [authenticated, text];
         constant_time::verify_slices_are_equal(&tag(&self.hmac, pieces.iter()), received_tag)
             .map_err(|_| WrapError::Unauthentic)
     }

@@ -38,7 +38,7 @@ pub(super) struct ReplayWindow {
     unix_s: u32,
     highest: u32,
     /// Bit n: `highest` - n was received.
-    seen: u64,
+    received: u64,
 }
 
 impl ReplayWindow {
@@ -48,17 +48,17 @@ impl ReplayWindow {
             return false;
         }
         if unix_s > self.unix_s {
-            *self = Self { unix_s, highest: id, seen: 1 };
+            *self = Self { unix_s, highest: id, received: 1 };
             return true;
         }
         if id > self.highest {
-            self.seen = self.seen.checked_shl(id - self.highest).unwrap_or(0) | 1;
+            self.received = self.received.checked_shl(id - self.highest).unwrap_or(0) | 1;
             self.highest = id;
             return true;
         }
         let bit = 1u64.checked_shl(self.highest - id).unwrap_or(0);
-        let is_new = bit != 0 && self.seen & bit == 0;
-        self.seen |= bit;
+        let is_new = bit != 0 && self.received & bit == 0;
+        self.received |= bit;
         is_new
     }
 }

@@ -249,9 +249,9 @@ fn unwrapped_packet_needs_only_its_header() {
         packet[0] = byte;
         assert_eq!(wrap.open(&mut packet), Err(WrapError::Packet(wrong)));
     }
-    let mut nobody = packet;
-    nobody[1..].fill(0);
-    assert_eq!(wrap.open(&mut nobody), Err(WrapError::Packet(PacketError::NoSession)));
+    let mut without_session = packet;
+    without_session[1..].fill(0);
+    assert_eq!(wrap.open(&mut without_session), Err(WrapError::Packet(PacketError::NoSession)));
 }
 
 #[test]

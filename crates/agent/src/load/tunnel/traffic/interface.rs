@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use leadline_tunnel::inside::tcp::LEAST_MTU;
+use leadline_tunnel::inside::tcp::MIN_MTU;
 use leadline_wire::{FlowProgress, FlowReport, LoadReport, TrafficCounts};
 
 use crate::load::tunnel::metric::Metric;
@@ -36,7 +36,7 @@ impl ClientContext {
     ///
     /// The name of the failure, if it has not.
     pub fn carries_tcp(&self) -> Result<(), &'static str> {
-        if self.mtu < LEAST_MTU {
+        if self.mtu < MIN_MTU {
             return Err("mtu_too_small");
         }
         Ok(())

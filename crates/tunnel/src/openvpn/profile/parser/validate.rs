@@ -7,7 +7,7 @@ use super::{data_cipher, suites, Endpoint, Parser, RemoteLine};
 use crate::openvpn::digest::Digest;
 
 /// OpenVPN's default port.
-const USUAL_PORT: u16 = 1194;
+const DEFAULT_PORT: u16 = 1194;
 /// The OpenVPN versions before which `cipher` was also offered, and before which it was also the fallback.
 const CIPHER_OFFERED_BEFORE: [u32; 2] = [2, 5];
 const CIPHER_FALLBACK_BEFORE: [u32; 2] = [2, 4];
@@ -51,7 +51,7 @@ impl Parser {
 
     fn finish_suites(&mut self) -> Result<(), ProfileError> {
         let profile = &mut self.profile;
-        if let Some((line, why)) = self.strange_suites.take() {
+        if let Some((line, why)) = self.unsupported_suites.take() {
             if profile.tls_max < TlsVersion::Tls13 {
                 return Err(ProfileError::at(line, why));
             }
@@ -59,7 +59,7 @@ impl Parser {
             let text = "tls-cipher (none of its suites is supported, so only TLS 1.3 is used)".to_owned();
             profile.ignored.push(Ignored { line, text });
         }
-        profile.tls_ciphers = suites::together(&self.suites.0, &self.suites.1);
+        profile.tls_ciphers = suites::combine(&self.suites.0, &self.suites.1);
         Ok(())
     }
 
@@ -101,7 +101,7 @@ impl Parser {
                 profile.ignored.push(Ignored { line: self.cipher_line, text });
             }
         }
-        if let Some((line, name)) = &self.strange_auth {
+        if let Some((line, name)) = &self.unsupported_auth {
             let used = self.tls_auth.is_some()
                 || profile.data_ciphers.iter().chain(&profile.fallback_cipher).any(|cipher| !cipher.is_aead());
             if used {
@@ -120,7 +120,7 @@ impl RemoteLine {
     pub(super) fn complete(self, endpoint: Endpoint) -> Remote {
         let protocol = self.endpoint.protocol.or(endpoint.protocol);
         let (transport, family) = protocol.unwrap_or((Transport::Udp, None));
-        let port = self.endpoint.port.or(endpoint.port).unwrap_or(USUAL_PORT);
+        let port = self.endpoint.port.or(endpoint.port).unwrap_or(DEFAULT_PORT);
         Remote { host: self.host, port, transport, family }
     }
 }
