@@ -332,7 +332,7 @@ impl Simulation {
         assert!(!self.has_failed, "nothing happens after a failure: {event:?}");
         match event {
             Event::Up => {
-                assert!(!self.is_up, "it comes up once");
+                assert!(!self.is_up, "the tunnel comes up once");
                 self.is_up = true;
                 assert!(self.client.cipher().is_some());
             }

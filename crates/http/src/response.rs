@@ -351,7 +351,7 @@ mod tests {
             assert_eq!(parser.feed((interim.clone() + done).as_bytes()).unwrap().response, whole(204, true, 0));
         }
         parser.feed(interim.as_bytes()).unwrap();
-        assert_eq!(parser.finish(), End::Early, "something had begun");
+        assert_eq!(parser.finish(), End::Early, "a response had begun");
     }
 
     #[test]
@@ -412,7 +412,7 @@ mod tests {
         for (text, cause) in cases {
             let mut parser = ResponseParser::new(false);
             assert_eq!(parser.feed(text.as_bytes()), Err(cause), "{:?}", &text[..text.len().min(80)]);
-            assert_eq!(parser.feed(b"HTTP/1.1 204 x\r\n\r\n"), Err(cause), "the error stays");
+            assert_eq!(parser.feed(b"HTTP/1.1 204 x\r\n\r\n"), Err(cause), "the error is permanent");
             parser.reset();
             assert_eq!(parser.feed(b"HTTP/1.1 204 x\r\n\r\n").unwrap().response, whole(204, true, 0));
         }

@@ -202,14 +202,14 @@ mod tests {
     #[test]
     fn a_closed_loop_is_due_when_a_connection_is_free() {
         let mut closed = Schedule::Closed(ClosedLoop::new(8, 992, Some(3), share(0, 2)));
-        assert_eq!(closed.take(7, 7), None, "it has not begun");
+        assert_eq!(closed.take(7, 7), None, "before the start");
         assert_eq!(closed.take(10, 7), Some(8));
         assert_eq!(closed.take(20, 15), Some(15));
         assert_eq!((closed.left(), Schedule::Closed(ClosedLoop::new(0, 9, None, share(0, 1))).left()), (Some(0), None));
         assert_eq!(closed.take(30, 25), None, "the other thread has the third one");
         assert_eq!(closed.next_due_ns(), None);
         assert_eq!(closed.due_count(30), 2);
-        assert_eq!(ClosedLoop::new(0, 1000, None, share(0, 1)).take(1000, 5), None, "the time is over");
+        assert_eq!(ClosedLoop::new(0, 1000, None, share(0, 1)).take(1000, 5), None, "after the end");
     }
 
     #[test]
@@ -225,7 +225,7 @@ mod tests {
         }
         assert_eq!(open.take(9_500_000), None);
         assert_eq!(open.due_count(u64::MAX), 10);
-        assert_eq!(open.take(15_000_000), None, "the time is over, five were never sent");
+        assert_eq!(open.take(15_000_000), None, "five were never sent before the end");
     }
 
     #[test]

@@ -61,7 +61,7 @@ fn endless_input_is_refused_early_and_bounded() {
         for piece in PIECES {
             let (ended, fed_bytes, heap) = endless(start, part, piece);
             assert_eq!(ended, Err(cause), "{what} in pieces of {piece}");
-            assert!(fed_bytes <= limit_bytes + piece + start.len(), "{what}: named after {fed_bytes} bytes");
+            assert!(fed_bytes <= limit_bytes + piece + start.len(), "{what}: detected after {fed_bytes} bytes");
             assert!(heap.bytes_max <= HELD_LIMIT_BYTES, "{what} in pieces of {piece}: {heap:?}");
         }
     }

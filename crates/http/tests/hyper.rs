@@ -61,8 +61,9 @@ fn read_by_hyper(bytes: &[u8], method: &str, ends: bool) -> Reading {
     let mut far = Some(far);
     let handshake = pin!(http1::handshake::<_, Empty<Bytes>>(TokioIo::new(near)));
     let mut handshake = handshake;
-    let (mut sender, connection) =
-        settle(|context| handshake.as_mut().poll(context)).expect("it does no more than set up").expect("the same");
+    let (mut sender, connection) = settle(|context| handshake.as_mut().poll(context))
+        .expect("the handshake only sets up")
+        .expect("the handshake succeeds");
     let mut connection = pin!(connection);
     let mut is_over = false;
     let request = hyper::Request::builder()
@@ -70,15 +71,15 @@ fn read_by_hyper(bytes: &[u8], method: &str, ends: bool) -> Reading {
         .uri("/")
         .header("host", "a")
         .body(Empty::new())
-        .expect("it is a request");
+        .expect("the request is valid");
     let mut response = pin!(sender.send_request(request));
     let mut run = |context: &mut Context<'_>| is_over = is_over || connection.as_mut().poll(context).is_ready();
     let mut answer = |context: &mut Context<'_>| {
         run(context);
         response.as_mut().poll(context)
     };
-    assert!(settle(&mut answer).is_none(), "there is nothing to read yet");
-    serve(far.as_mut().expect("it is open"), bytes);
+    assert!(settle(&mut answer).is_none(), "no response before any bytes");
+    serve(far.as_mut().expect("the pipe is open"), bytes);
     if ends {
         far = None;
     }
@@ -110,12 +111,11 @@ fn read_by_hyper(bytes: &[u8], method: &str, ends: bool) -> Reading {
 fn serve(far: &mut DuplexStream, bytes: &[u8]) {
     let mut request = [0; 1024];
     let mut reading = pin!(far.read(&mut request));
-    let read = settle(|context| reading.as_mut().poll(context))
-        .expect("the request has been sent")
-        .expect("the pipe is whole");
+    let read =
+        settle(|context| reading.as_mut().poll(context)).expect("the request has been sent").expect("the pipe is open");
     assert!(read > 0);
     let mut writing = pin!(far.write_all(bytes));
-    settle(|context| writing.as_mut().poll(context)).expect("the pipe has room").expect("the pipe is whole");
+    settle(|context| writing.as_mut().poll(context)).expect("the pipe has room").expect("the pipe is open");
 }
 
 /// Our parser's result for the same bytes.

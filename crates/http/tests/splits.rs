@@ -29,7 +29,10 @@ fn responses(stream: &[u8], cuts: &[usize]) -> (Vec<Response>, Result<End, Malfo
         while !rest.is_empty() {
             match parser.feed(rest) {
                 Ok(fed) => {
-                    assert!(fed.response.is_some() || fed.consumed == rest.len(), "all is taken unless one ended");
+                    assert!(
+                        fed.response.is_some() || fed.consumed == rest.len(),
+                        "all bytes are consumed unless a response is complete"
+                    );
                     rest = &rest[fed.consumed..];
                     parsed.extend(fed.response);
                 }
@@ -308,7 +311,7 @@ fn peer_that_does_not_read_is_throttled() {
     let mut server = ServerConnection::default();
     let many = "GET /?size=4096 HTTP/1.1\r\nHost: a\r\n\r\n".repeat(1000);
     server.receive(&mut responder, 0, many.as_bytes());
-    assert!(!server.wants_input(), "reading stops until answers have gone");
+    assert!(!server.wants_input(), "reading stops until responses are sent");
     assert!(server.output().0.len() < 32 * 1024);
     let mut rounds = 0;
     while server.has_output() {

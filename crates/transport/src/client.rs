@@ -344,7 +344,7 @@ mod tests {
         let report = FromServer::Report { flows: vec![row], load, errors: BTreeMap::new() };
         let Some(SessionEvent::Report { flows, load, .. }) = tell(&mut session, 0, &report).unwrap() else { panic!() };
         assert_eq!((flows[0].start_ns, flows[0].end_ns, load.side), (Some(1), Some(2), Side::Peer));
-        assert!(tell(&mut session, 0, &FromServer::Ready {}).is_err(), "nothing follows the report");
+        assert!(tell(&mut session, 0, &FromServer::Ready {}).is_err(), "no message may follow the report");
     }
 
     #[test]

@@ -84,7 +84,7 @@ impl Opening {
                 refuse("no_key", "this responder has no key; start it with --key-file, or omit --key-file here")
             }
             (FromClient::Open { nonce: None, .. }, None, Some(_)) => {
-                refuse("key_required", "this responder asks for its key: give --key-file")
+                refuse("key_required", "this responder asks for its key: set --key-file")
             }
             (FromClient::Open { open, nonce: Some(client) }, None, Some(_)) => {
                 self.requested = Some((open, Transcript { client, server: self.nonce, request: frame }));

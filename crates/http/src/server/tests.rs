@@ -62,9 +62,9 @@ fn pipelined_answers_keep_their_order_whatever_their_delays() {
     server.wake(&mut responder, 5 * MS - 1);
     assert!(!server.has_output());
     server.wake(&mut responder, 5 * MS);
-    assert_eq!(server.wake_at(), None, "sending comes first");
+    assert_eq!(server.wake_at(), None, "output has to be sent first");
     let sent = drained(&mut server, &mut responder, 5 * MS, usize::MAX);
-    assert_eq!(statuses(&sent), [201, 202, 203], "those behind were due before");
+    assert_eq!(statuses(&sent), [201, 202, 203], "the later responses were due earlier");
     assert_eq!(server.wake_at(), Some(9 * MS));
     server.wake(&mut responder, 9 * MS);
     assert_eq!(statuses(&drained(&mut server, &mut responder, 9 * MS, usize::MAX)), [206]);
@@ -97,7 +97,7 @@ fn pending_answers_are_bounded_and_resume() {
         server.wake(&mut responder, now_ns);
         answers += parsed(&drained(&mut server, &mut responder, now_ns, usize::MAX)).len();
     }
-    assert_eq!((answers, now_ns), (many, 3 * MS), "what was held back began to wait when it was read");
+    assert_eq!((answers, now_ns), (many, 3 * MS), "the delay of held requests begins when they are read");
     assert!(server.wants_input());
 }
 
@@ -135,7 +135,7 @@ fn connection_closes_after_the_configured_number_of_responses() {
     assert_eq!(responder.requests(), 3);
     let mut delayed = ServerConnection::default();
     delayed.receive(&mut responder, 0, get("/?close=1&delay=1ms").as_bytes());
-    assert!(!delayed.is_finished(), "its answer is still to come");
+    assert!(!delayed.is_finished(), "its response is pending");
 }
 
 #[test]

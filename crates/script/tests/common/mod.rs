@@ -109,7 +109,7 @@ pub fn loaded(source: &str) -> Loaded {
 
 /// Returns why a script cannot be loaded.
 pub fn refused(source: &str) -> String {
-    try_load(source, &[], &origin(), 1).err().expect("it loaded").to_string()
+    try_load(source, &[], &origin(), 1).err().expect("the script loaded").to_string()
 }
 
 /// The lines of a request with sorted header fields, because Lua does not define their order.

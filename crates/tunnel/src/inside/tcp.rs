@@ -227,7 +227,7 @@ impl Stack {
     /// Writes as many arbitrary bytes as the congestion control allows; returns how many. Copies nothing.
     pub fn fill(&mut self, now_ns: u64, connection: Connection) -> usize {
         let room = self.room(connection);
-        let entry = self.connections[connection.0].as_mut().expect("it was not released");
+        let entry = self.connections[connection.0].as_mut().expect("the connection is not released");
         let socket = self.sockets.get_mut::<Socket>(entry.handle);
         let losses = self.wire.sent(entry.local.port()).map_or(0, |sent| sent.losses);
         let most = entry.window.room(now_ns, socket.send_queue(), losses, socket.send_capacity()).min(room);
@@ -388,11 +388,11 @@ impl Stack {
     }
 
     fn entry(&self, connection: Connection) -> &Entry {
-        self.connections[connection.0].as_ref().expect("it was not released")
+        self.connections[connection.0].as_ref().expect("the connection is not released")
     }
 
     fn entry_mut(&mut self, connection: Connection) -> &mut Entry {
-        self.connections[connection.0].as_mut().expect("it was not released")
+        self.connections[connection.0].as_mut().expect("the connection is not released")
     }
 
     fn socket(&self, connection: Connection) -> &Socket<'static> {

@@ -274,7 +274,7 @@ impl Negotiation {
                 break;
             }
             let fits = self.reliable.send(now_ns, opcode, &self.chunk);
-            debug_assert!(fits, "asked just now");
+            debug_assert!(fits, "the window has room");
         }
         if !self.has_output() {
             self.chunk = Vec::new();

@@ -157,7 +157,7 @@ fn lossy_link_delivers_every_payload_once() {
         assert_eq!(renewed, 6, "seed {seed}");
         for (role, arrived) in [("client", &pair.at_client), ("server", &pair.at_server)] {
             let distinct: HashSet<_> = arrived.iter().collect();
-            assert_eq!(distinct.len(), arrived.len(), "seed {seed}: a packet came out twice at the {role}");
+            assert_eq!(distinct.len(), arrived.len(), "seed {seed}: a packet arrived twice at the {role}");
             let numbers: Vec<u32> =
                 arrived.iter().map(|p| u32::from_be_bytes(p[..].try_into().expect("as sent"))).collect();
             assert!(numbers.iter().all(|number| (1..=sent).contains(number)), "seed {seed}: the number was never sent");
@@ -359,6 +359,8 @@ fn client_made_from_a_profile_connects() {
     assert_eq!(connect("verify-x509-name rcgen name-prefix"), Some(Event::Up));
     let Some(Event::Failed(failure)) = connect("verify-x509-name server name") else { panic!("the name differs") };
     assert_eq!(failure.name, "tls_certificate_name_mismatch");
-    let Some(Event::Failed(failure)) = connect("data-ciphers AES-128-GCM") else { panic!("the server has another") };
+    let Some(Event::Failed(failure)) = connect("data-ciphers AES-128-GCM") else {
+        panic!("the server's cipher differs")
+    };
     assert_eq!(failure.name, "auth_failed");
 }

@@ -64,7 +64,7 @@ impl TlsLine {
     /// # Errors
     /// The configuration offers nothing.
     pub fn client(config: &Arc<ClientConfig>) -> Result<Self, TlsFailure> {
-        let name = ServerName::try_from("openvpn").expect("a plain word is a name");
+        let name = ServerName::try_from("openvpn").expect("the name is valid");
         let connection = ClientConnection::new(config.clone(), name).map_err(|error| TlsFailure::of(&error))?;
         Ok(Self { connection: Box::new(connection.into()) })
     }

@@ -97,7 +97,7 @@ fn a_request_that_waits_for_its_connection_to_be_opened_again_is_unsent() {
     let ended = Load::new(once, 1, simulation).run(None, 500 * MS);
     assert_eq!(ended.counts(), [2, 1, 1, 0, 1, 0]);
     assert_eq!(ended.tally.unsent_while_busy, 1);
-    assert_eq!(ended.values(Metric::LatencyCensored), [499 * MS], "since the response before it");
+    assert_eq!(ended.values(Metric::LatencyCensored), [499 * MS], "counted from the previous response");
 }
 
 #[test]

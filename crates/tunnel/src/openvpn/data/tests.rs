@@ -171,13 +171,13 @@ fn sealing_follows_the_peers_epoch() {
     };
     let options = DataOptions { epoch: true, ..options(DataCipher::ChaCha20Poly1305) };
     let (mut client, mut server) = pair(&options);
-    assert_eq!(server.open(&mut packet(6)), Err(DataError::UnknownEpoch), "five ahead is too far");
-    assert_eq!(server.open(&mut packet(5)).expect("four ahead"), PAYLOAD);
+    assert_eq!(server.open(&mut packet(6)), Err(DataError::UnknownEpoch), "an epoch five ahead is refused");
+    assert_eq!(server.open(&mut packet(5)).expect("an epoch four ahead is accepted"), PAYLOAD);
     assert_eq!(server.open(&mut packet(5)), Err(DataError::Replayed));
-    assert_eq!(server.open(&mut packet(1)).expect("the epoch before the current one retires late"), PAYLOAD);
+    assert_eq!(server.open(&mut packet(1)).expect("the previous epoch is still accepted"), PAYLOAD);
     assert_eq!(server.open(&mut packet(1)), Err(DataError::Replayed), "its window is kept");
     assert_eq!(server.open(&mut packet(2)), Err(DataError::UnknownEpoch), "the epoch was skipped");
-    assert_eq!(server.open(&mut packet(6)).expect("one ahead now"), PAYLOAD);
+    assert_eq!(server.open(&mut packet(6)).expect("the epoch is one ahead"), PAYLOAD);
 
     let mut answer = sealed(&mut server, PAYLOAD);
     assert_eq!(answer[4..12], [0, 6, 0, 0, 0, 0, 0, 1], "sealing follows the peer's epoch, and counts from 1");

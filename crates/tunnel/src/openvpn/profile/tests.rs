@@ -246,7 +246,7 @@ fn unsupported_option_is_refused_with_its_line() {
         ("server 10.8.0.0 255.255.255.0", "a server's option"),
         ("push \"route 10.0.0.0\"", "a server's option"),
         ("peer-fingerprint 00:11", "<ca>"),
-        ("config other.ovpn", "belongs here"),
+        ("config other.ovpn", "insert the other file"),
         ("ca ca.crt", "between <ca> and </ca>"),
         ("key my.key", "between <key> and </key>"),
         ("auth-user-pass pass.txt", "between <auth-user-pass>"),

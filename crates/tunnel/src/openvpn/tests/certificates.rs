@@ -53,7 +53,7 @@ fn version_1_client_certificate_is_sent_and_server_certificate_refused() {
     let error = client_config(&trust, Some((&old, strange))).expect_err("the kind is unknown");
     assert!(error.contains("is not supported"), "{error}");
     let other = client_config(&trust, Some((&old, &pki.server.1))).expect_err("the key belongs to another certificate");
-    assert!(other.contains("not that of the"), "{other}");
+    assert!(other.contains("does not belong"), "{other}");
 
     let mut setup = Setup::new(&pki);
     let server = server_config(&pki.trust(), (&of_version_1(&pki.server.0), &pki.server.1), true);

@@ -28,7 +28,7 @@ fn exhausted_keys_are_renewed() {
     let mut pair = setup.pair();
     pair.run_a_second();
     for _ in 0..6 {
-        assert_carries(&mut pair, "while keys wear");
+        assert_carries(&mut pair, "while keys are used up");
     }
     assert_eq!(renewed(&pair), 2);
     pair.run(3700 * SECOND_NS, &mut |_| Some(1_000_000));
@@ -129,7 +129,7 @@ fn failed_renewal_keeps_old_keys_until_a_new_session() {
             pair.send_up(b"up", &mut |_| Some(1));
             pair.send_down(b"down", &mut |_| Some(1));
             pair.run(pair.now_ns + SECOND_NS, &mut |packet| (!is_control(packet)).then_some(1_000_000));
-            assert_eq!((pair.at_server.len() - up, pair.at_client.len() - down), (1, 1), "the old keys carry");
+            assert_eq!((pair.at_server.len() - up, pair.at_client.len() - down), (1, 1), "the old keys are in use");
         }
         assert_eq!(pair.events.last(), Some(&Event::RenegotiationFailed));
         pair.run(pair.now_ns + 20 * SECOND_NS, &mut |_| Some(1_000_000));
@@ -137,8 +137,8 @@ fn failed_renewal_keeps_old_keys_until_a_new_session() {
         assert_carries(&mut pair, "with the new session's keys");
         pair.client.renegotiate(pair.now_ns);
         pair.run_a_second();
-        assert_eq!(renewed(&pair), 2, "the new session's keys are renewed like any");
-        assert_carries(&mut pair, "with keys of the new session's own");
+        assert_eq!(renewed(&pair), 2, "the new session's keys are renewed as well");
+        assert_carries(&mut pair, "with renewed keys of the new session");
         pair.client.leave(pair.now_ns);
         pair.run_a_second();
         assert_eq!(pair.peer_events.last(), Some(&PeerEvent::Left));
@@ -169,7 +169,7 @@ fn broken_renewal_is_reported_immediately_and_retried() {
     // The server's TLS bytes under the second keys (control packets, key 1) are damaged; only TLS protects them here.
     let mut damage = |packet: &mut Vec<u8>| {
         if packet[0] == 4 << 3 | 1 && packet.len() > 600 {
-            *packet.last_mut().expect("it has bytes") ^= 1;
+            *packet.last_mut().expect("the packet has bytes") ^= 1;
         }
         Some(1_000_000)
     };
@@ -204,12 +204,16 @@ fn server_data_on_new_keys_accepts_them() {
     pair.run_a_second();
     assert_eq!(pair.events[4..], [Event::Renegotiated], "data of the client accepts no keys");
     assert_carries(&mut pair, "with the new keys");
-    assert_eq!(pair.events[4..], [Event::Renegotiated, Event::RenegotiationAccepted], "told once");
+    assert_eq!(pair.events[4..], [Event::Renegotiated, Event::RenegotiationAccepted], "reported once");
     pair.server.as_mut().expect("a server").renegotiate(pair.now_ns);
     pair.run_a_second();
     pair.server.as_mut().expect("a server").send_message("PUSH_REPLY,auth-token next");
     pair.run_a_second();
-    assert_eq!(pair.events[6..], [Event::Renegotiated, Event::RenegotiationAccepted], "and by options");
+    assert_eq!(
+        pair.events[6..],
+        [Event::Renegotiated, Event::RenegotiationAccepted],
+        "options accept the keys as well"
+    );
 }
 
 #[test]

@@ -88,7 +88,7 @@ fn token_is_hidden_in_debug_output() {
     let setup = with_password(&pki);
     let mut pair = setup.pair();
     pair.run_a_second();
-    let token = pair.client.token().expect("it was given one");
+    let token = pair.client.token().expect("the server sent a token");
     assert!(!format!("{token:?}").contains("first"));
     let config = Arc::new(Setup::new(&pki).client);
     let client = Client::new(&config, &pki.identity().with_token(Some(token.clone())), 0);

@@ -83,7 +83,7 @@ impl Sealing {
             out.extend_from_slice(piece);
         }
         let context = EncryptionContext::Iv128(iv(&tag).into());
-        self.cipher.less_safe_encrypt(&mut out[start..], context).expect("counting takes any length and this IV");
+        self.cipher.less_safe_encrypt(&mut out[start..], context).expect("CTR accepts any length and this IV");
     }
 }
 
