@@ -206,7 +206,7 @@ mod tests {
         assert_eq!(closed.take(10, 7), Some(8));
         assert_eq!(closed.take(20, 15), Some(15));
         assert_eq!((closed.left(), Schedule::Closed(ClosedLoop::new(0, 9, None, share(0, 1))).left()), (Some(0), None));
-        assert_eq!(closed.take(30, 25), None, "the other thread has the third one");
+        assert_eq!(closed.take(30, 25), None, "the other thread has the third request");
         assert_eq!(closed.next_due_ns(), None);
         assert_eq!(closed.due_count(30), 2);
         assert_eq!(ClosedLoop::new(0, 1000, None, share(0, 1)).take(1000, 5), None, "after the end");

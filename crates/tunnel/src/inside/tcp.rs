@@ -191,14 +191,14 @@ impl Stack {
         self.watch(now_ns);
     }
 
-    /// When `poll` has something to do, ns; `None` if it only waits for packets.
+    /// When `poll` has work, ns; `None` if it only waits for packets.
     pub fn deadline_ns(&mut self, now_ns: u64) -> Option<u64> {
         if !self.wire.is_empty() {
-            return Some(now_ns.saturating_add(LEAST_WAIT_NS));
+            return Some(now_ns.saturating_add(MIN_WAIT_NS));
         }
         let at = self.interface.poll_at(instant(now_ns), &self.sockets)?;
         let at_ns = u64::try_from(at.total_micros()).unwrap_or(0).saturating_mul(1000);
-        Some(self.idle_ns.map_or(at_ns, |idle_ns| at_ns.max(idle_ns.saturating_add(LEAST_WAIT_NS))))
+        Some(self.idle_ns.map_or(at_ns, |idle_ns| at_ns.max(idle_ns.saturating_add(MIN_WAIT_NS))))
     }
 
     /// Whether bytes can be written: the connection is established, and this direction is not closed.

@@ -40,12 +40,12 @@ enum Stage {
     Failed,
 }
 
-/// The time limits of waiting for options. `since_ns <= end_ns`.
+/// The time limits of the wait for options. `since_ns <= end_ns`.
 #[derive(Clone, Copy)]
 struct PushWait {
     /// When the keys were known, ns.
     since_ns: u64,
-    /// When options are given up, ns: after the hand-window, or after the time that an AUTH_PENDING asks for.
+    /// The end of the wait, ns: the hand-window, or the time of an AUTH_PENDING.
     end_ns: u64,
     /// When options are next requested, ns.
     request_ns: u64,
@@ -68,10 +68,10 @@ pub struct Client {
     named_cipher: Option<String>,
     derivation: Derivation,
     options: Option<DataOptions>,
-    /// When the present negotiation is given up, ns. Set at the beginning of each negotiation; without effect once that has given
+    /// When the current negotiation times out, ns. Set at the beginning of each negotiation; without effect once it has yielded
     /// keys.
     window_end_ns: u64,
-    /// How long options are waited for. Set when the keys of a first or a fallback session are known, so that `is_pushing` implies
+    /// The limits of the wait for options. Set when the keys of a first or a fallback session are known, so that `is_pushing` implies
     /// it; without effect once the options are complete.
     push_wait: Option<PushWait>,
     /// When the last packet was sent, ns; before the first one, when the attempt began. The next keepalive counts from it.
@@ -202,7 +202,7 @@ impl Client {
         }
     }
 
-    /// When `poll` has something to do, ns: at once if it is past; `None` if it only waits for packets. It changes with every call,
+    /// When `poll` has work, ns: immediately if in the past; `None` if it only waits for packets. It changes with every call,
     /// also with data that is sent or received; reading it costs little.
     #[inline]
     pub fn deadline_ns(&self) -> Option<u64> {

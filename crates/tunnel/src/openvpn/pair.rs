@@ -258,7 +258,7 @@ impl Pair {
                 }
             }
         }
-        // Between its deadlines nobody asks the client, as the fleet does not.
+        // Between its deadlines the client is not polled, as in a fleet.
         self.client_wakes_ns = self.client.deadline_ns();
         let Some(peer) = &mut self.server else { return };
         self.server_wakes_ns = loop {

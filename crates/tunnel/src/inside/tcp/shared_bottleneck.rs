@@ -72,11 +72,11 @@ fn goodput(streams: usize, buffer: usize, length_ns: u64) -> (u64, u64, u64) {
             });
             next_ns = earlier(next_ns, stack.deadline_ns(now_ns));
         }
-        next_ns = earlier(next_ns, shared_bottleneck.flying.front().map(|packet| packet.0));
+        next_ns = earlier(next_ns, shared_bottleneck.in_transit.front().map(|packet| packet.0));
         if !shared_bottleneck.queue.is_empty() {
             next_ns = earlier(next_ns, Some(shared_bottleneck.leaves_ns));
         }
-        now_ns = now_ns.max(next_ns.expect("a timer, or a packet under way"));
+        now_ns = now_ns.max(next_ns.expect("a timer, or a packet in transit"));
         while shared_bottleneck.leaves_ns <= now_ns && !shared_bottleneck.queue.is_empty() {
             let (index, packet) = shared_bottleneck.queue.pop_front().unwrap();
             shared_bottleneck.in_transit.push_back((shared_bottleneck.leaves_ns + ONE_WAY_NS, index, true, packet));

@@ -73,7 +73,7 @@ impl TestNetwork {
                 true
             });
         }
-        let arrival = self.flying.iter().map(|(at_ns, ..)| *at_ns).min();
+        let arrival = self.in_transit.iter().map(|(at_ns, ..)| *at_ns).min();
         let timers = [self.near.deadline_ns(self.now_ns), self.far.deadline_ns(self.now_ns)];
         let Some(next) = timers.into_iter().chain([arrival]).flatten().min() else { return false };
         self.now_ns = self.now_ns.max(next);

@@ -91,7 +91,7 @@ impl Window {
         self.probe = None;
         let shortest_ns = self.shortest_ns.map_or(round_trip_ns, |shortest_ns| shortest_ns.min(round_trip_ns));
         self.shortest_ns = Some(shortest_ns);
-        let allowed_ns = shortest_ns + (shortest_ns / 8).clamp(LEAST_DELAY_NS, MOST_DELAY_NS);
+        let allowed_ns = shortest_ns + (shortest_ns / 8).clamp(MIN_DELAY_NS, MAX_DELAY_NS);
         if round_trip_ns > allowed_ns {
             self.threshold = self.threshold.min(self.bytes);
         }

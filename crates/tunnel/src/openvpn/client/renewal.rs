@@ -13,7 +13,7 @@ pub struct Renewal {
     limits: KeyLimits,
     bytes: u64,
     packets: u64,
-    /// When to negotiate, ns; `None` before the first keys, and while neither their age nor their load asks for it. Not before
+    /// When to negotiate, ns; `None` before the first keys, and while neither their age nor their traffic requires it. Not before
     /// `not_before_ns`; with the same keys it moves to earlier times only.
     due_ns: Option<u64>,
     /// Set from the beginning of a negotiation until its keys are in use.
@@ -51,7 +51,7 @@ impl Renewal {
         self.due_ns = self.not_before_ns;
     }
 
-    /// When to negotiate, ns; `None`: not by itself.
+    /// When to negotiate, ns; `None` means not automatically.
     pub fn due_ns(&self) -> Option<u64> {
         self.due_ns
     }
@@ -75,7 +75,7 @@ mod tests {
         assert_eq!(renewal.due_ns(), Some(3601 * SECOND_NS));
         renewal.carried(3 * SECOND_NS, 100, true);
         assert_eq!(renewal.due_ns(), Some(3 * SECOND_NS));
-        // An attempt that comes to nothing is not repeated with each packet.
+        // A failed attempt is not repeated with each packet.
         renewal.begun(4 * SECOND_NS);
         renewal.carried(5 * SECOND_NS, 100, true);
         assert_eq!(renewal.due_ns(), Some(14 * SECOND_NS));

@@ -48,11 +48,11 @@ impl Client {
         }
     }
 
-    /// The next timer to run out, ns; `None` if none is set.
+    /// The next timer to expire, ns; `None` if none is set.
     pub(super) fn next_timer_ns(&self) -> Option<u64> {
         let own_ns = match self.stage {
             Stage::Failed => return None,
-            // A client that has left waits only for the acknowledgement of its farewell.
+            // A disconnected client only waits for the acknowledgement of its exit notification.
             Stage::Left => None,
             Stage::Connecting | Stage::Pushing => self.negotiation_timer_ns(),
             Stage::Up => {
@@ -68,18 +68,18 @@ impl Client {
         earlier(self.window_end_ns(), self.running_push_wait().map(|wait| wait.request_ns))
     }
 
-    /// When the present negotiation, the old keys or the options are given up, ns; `None` while none of them is waited for.
+    /// When the current negotiation, the old keys or the wait for options times out, ns; `None` while none of them is active.
     fn window_end_ns(&self) -> Option<u64> {
         let negotiation_ns = (!self.session.negotiation().is_open()).then_some(self.window_end_ns);
         let keys_end_ns = self.fallback.as_ref().map(|fallback| fallback.keys_end_ns);
         let end_ns = earlier(negotiation_ns, keys_end_ns);
         let Some(wait) = self.running_push_wait() else { return end_ns };
-        // More time for the answer is no more time for silence.
+        // More time for the answer does not extend the time limit of silence.
         let silence_ns = self.last_received_ns.saturating_add(self.config.hand_window_ns);
         earlier(end_ns, Some(wait.end_ns.min(silence_ns)))
     }
 
-    /// The limits of waiting for options, while that lasts.
+    /// The limits of the wait for options, while it lasts.
     fn running_push_wait(&self) -> Option<PushWait> {
         self.push_wait.filter(|_| self.is_pushing())
     }
@@ -92,9 +92,9 @@ impl Client {
         let Some(wait) = extended else {
             return format!("ended by the profile's hand-window, {window_s} s");
         };
-        let given_ns = wait.end_ns - wait.since_ns;
+        let limit_ns = wait.end_ns - wait.since_ns;
         if now_ns >= wait.end_ns {
-            format!("ended by the time that the server's AUTH_PENDING gave it, {} s", given_ns / SECOND_NS)
+            format!("ended by the time limit of the server's AUTH_PENDING, {} s", limit_ns / SECOND_NS)
         } else {
             format!(
                 "ended by the profile's hand-window, {window_s} s without a packet, while AUTH_PENDING asked for time"

@@ -160,7 +160,7 @@ fn exchange(messages: [&[Vec<u8>]; 2], deliveries: &[Delivery]) -> ([Vec<Vec<u8>
     let mut ends = [Reliable::new(), Reliable::new()];
     let mut queued = [0, 0];
     let mut received = [Vec::new(), Vec::new()];
-    let mut flying: Vec<InFlight> = Vec::new();
+    let mut in_transit: Vec<InFlight> = Vec::new();
     let (mut now_ns, mut used) = (0, 0);
     loop {
         for (from, end) in ends.iter_mut().enumerate() {
@@ -181,17 +181,17 @@ fn exchange(messages: [&[Vec<u8>]; 2], deliveries: &[Delivery]) -> ([Vec<Vec<u8>
                 if let Delivery::Comes { after, again } = delivery {
                     for after in [Some(after), again].into_iter().flatten() {
                         let at_ns = now_ns + u64::from(after) * SECOND / 100;
-                        flying.push(InFlight { at_ns, to: 1 - from, acks, packet: packet.clone() });
+                        in_transit.push(InFlight { at_ns, to: 1 - from, acks, packet: packet.clone() });
                     }
                 }
             }
             assert!(end.sent.len() <= 6 && end.waiting.len() <= 12);
         }
-        let next = flying.iter().map(|packet| packet.at_ns).chain(ends.iter().filter_map(Reliable::deadline)).min();
+        let next = in_transit.iter().map(|packet| packet.at_ns).chain(ends.iter().filter_map(Reliable::deadline)).min();
         let Some(next_ns) = next else { return (received, now_ns) };
         now_ns = now_ns.max(next_ns);
-        let (arrived, still): (Vec<_>, Vec<_>) = flying.into_iter().partition(|packet| packet.at_ns <= now_ns);
-        flying = still;
+        let (arrived, still): (Vec<_>, Vec<_>) = in_transit.into_iter().partition(|packet| packet.at_ns <= now_ns);
+        in_transit = still;
         for InFlight { to, acks, packet, .. } in arrived {
             ends[to].acknowledged(now_ns, &acks);
             if let Some((id, payload)) = packet {
