@@ -103,7 +103,7 @@ class Pulse(Kind[PulseTest]):
     def table(self, metrics: Mapping[str, Metric]) -> FigureTable:
         return FigureTable(
             "pulses that came back",
-            Figure("pulses_per_s", "pulses", quantities.per_second, capacity=True),
+            Figure("pulses_per_s", "pulses", quantities.per_second),
             (Figure("latency_p50_us", "p50", quantities.microseconds),),
         )
 

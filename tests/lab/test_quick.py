@@ -40,7 +40,7 @@ PRIMARY = {"tcp": "throughput_bps", "udp": "throughput_bps", "rr": "transactions
 # Such a load is measured whoever stands still meanwhile; one that ends by time may be over then.
 NUMBER = ("-n", "300", "-d", "60s")
 PATIENT = ("--timeout", "60s")
-VERDICTS = {"valid", "generator-limited", "receiver-limited", "unstable", "incomplete", "undetermined"}
+VERDICTS = {"valid", "generator-limited", "receiver-limited", "disturbed", "unstable", "incomplete", "undetermined"}
 
 
 @pytest.fixture(scope="module")
@@ -116,9 +116,8 @@ def test_each_command_gives_the_document_of_the_design(
         assert (metric["low"], metric["high"]) == (None, None), "one measurement bounds nothing"
         assert metric["value"] is None or metric["value"] >= 0
     assert found["validity"]["verdict"] in VERDICTS
-    assert all(
-        set(reason) == {"code", "text"} for reason in (*found["validity"]["reasons"], *found["validity"]["notes"])
-    )
+    said = (*found["validity"]["reasons"], *found["validity"]["notes"])
+    assert all(set(reason) == {"code", "text", "verdict", "metrics"} for reason in said)
     cost = {"cpu_s", "wall_s", "busiest_thread", "late_p99_us", "cpu_ns_per_unit", "ceiling_per_s"}
     cost |= {"spun_s", "engine", "engine_reason"}
     assert set(found["generator"]) == cost
@@ -210,7 +209,7 @@ def test_targets_decide_the_code(server: cli.Server) -> None:
     for target, wanted in (("transactions > 1", "met"), ("transactions < 1", "missed")):
         done = leadline(*arguments(server, "rr"), "-d", "1s", "--json", "--target", target)
         found = json.loads(done.stdout)
-        outcome = wanted if found["validity"]["verdict"] == "valid" else "undecided"
+        outcome = wanted if found["metrics"]["transactions"]["verdict"] == "valid" else "undecided"
         assert found["targets"][0]["outcome"] == outcome
         assert done.returncode == {"met": 0, "missed": 3, "undecided": 4}[outcome]
 

@@ -269,7 +269,7 @@ def test_exit_code_follows_the_target_outcome(sandbox: CliSandbox, target: str, 
     ended = sandbox.run(write_plan(sandbox.folder, [ROUTE], [rr], targets=[target]), "--json").finish()
     [outcome] = [target["outcome"] for target in ended.document["targets"]]
     [summary] = ended.document["summaries"]
-    assert outcome == (wanted if summary["validity"]["verdict"] == "valid" else "undecided")
+    assert outcome == (wanted if summary["metrics"]["transactions"]["verdict"] == "valid" else "undecided")
     assert ended.code == {"met": 0, "missed": 3, "undecided": 4}[outcome], ended.err
 
 

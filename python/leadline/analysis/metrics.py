@@ -239,6 +239,19 @@ def counter(data: TestData, name: records.CountName) -> int | None:
     return sum(known) if known else None
 
 
+def delivered_share(data: TestData, flows: Sequence[Flow]) -> float | None:
+    """Of the operations that were due, the share that arrived or was answered; None where they had no times of their
+    own, or where it is not known.
+    """
+    if not data.spec.paced or data.spec.connects_clients:
+        return None
+    arrived = sum_of_flows(flows, received_units)
+    due = counter(data, "requests_due")
+    if due is None and (sent := sum_of_flows(flows, lambda flow: flow.sent_units)) is not None:
+        due = int(sent) + (counter(data, "unsent") or 0)
+    return arrived / due if arrived is not None and due else None
+
+
 def throughput(
     spec: TestSpec, flows: Sequence[Flow], window: Window | None, rates: Mapping[str, float | None]
 ) -> dict[str, Metric]:

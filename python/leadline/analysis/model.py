@@ -6,7 +6,7 @@ controller's monotonic clock.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -17,11 +17,20 @@ class Verdict(StrEnum):
     """Whether a figure is valid. The worst verdict comes first, and wins over the others."""
 
     INCOMPLETE = "incomplete"
+    DISTURBED = "disturbed"
     GENERATOR_LIMITED = "generator-limited"
     RECEIVER_LIMITED = "receiver-limited"
     UNSTABLE = "unstable"
     UNDETERMINED = "undetermined"
     VALID = "valid"
+
+
+class Bound(StrEnum):
+    """On which side of a figure the true one lies, where the error can go one way only."""
+
+    LEAST = "at least"
+    MOST = "at most"
+    NONE = "not known"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +39,10 @@ class Reason:
 
     code: str
     text: str
+    verdict: Verdict | None = None
+    """The verdict that it gives the figures which it concerns; None for a note."""
+    metrics: tuple[str, ...] = ()
+    """The figures that it concerns; empty where it concerns all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +67,26 @@ class Metric:
     low: float | None = None
     high: float | None = None
     censored: bool = False
+    verdict: Verdict = Verdict.VALID
+    """Whether this figure can be believed; the test's verdict is the worst of its leading figures."""
+    reasons: tuple[str, ...] = ()
+    """The codes of the reasons against it, worst first."""
+    bound: Bound | None = None
+    """Where it is not valid: on which side of `value` the true figure lies for sure."""
+
+    @property
+    def is_least(self) -> bool:
+        """Whether the true figure is at least `value`, and more is not known."""
+        return self.bound is Bound.LEAST or (self.censored and self.bound is None)
+
+    def doubted(self, verdict: Verdict, code: str, bound: Bound) -> Metric:
+        """The same figure with one more reason against it, no worse than those before. Reasons that move it to
+        different sides leave neither."""
+        joint = bound if self.bound in (None, bound) else Bound.NONE
+        if self.censored and joint is Bound.MOST:
+            joint = Bound.NONE
+        worst = min(self.verdict, verdict, key=list(Verdict).index)
+        return replace(self, verdict=worst, reasons=(*self.reasons, code), bound=joint)
 
 
 @dataclass(frozen=True, slots=True)

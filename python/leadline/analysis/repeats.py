@@ -7,11 +7,14 @@ other: the mean of three p99s is the mean p99 of a run, not the p99 of all three
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
-from leadline.analysis import stability, validity
-from leadline.analysis.model import Metric, Reason, Summary, TestResult, Validity, Verdict
+from leadline.analysis import stability
+from leadline.analysis.model import Bound, Metric, Reason, Summary, TestResult, Validity, Verdict
+from leadline.analysis.scope import Judged
+from leadline.analysis.validity import worst
 from leadline.registry import KINDS
 from leadline.statistics import mean_of_repeats
 
@@ -26,6 +29,10 @@ class PrimaryKind(Protocol):
     def primary(self) -> str:
         """The test's leading figure, by which repeats are compared."""
 
+    @property
+    def decisive(self) -> tuple[str, ...]:
+        """The figures, beside the primary one, whose verdicts determine the verdict of a test."""
+
 
 def summarise(
     results: Sequence[TestResult],
@@ -36,11 +43,13 @@ def summarise(
     test: str,
     kind: str,
     parameters: Mapping[str, Any],
+    named: Collection[str] = (),
 ) -> Summary:
     """One test of one case over its repeats. Repeats that failed or were interrupted are counted, but not averaged.
     Only if none completed, an interrupted one is shown.
 
-    `planned` is the number of trials of the case that began; `limit` is the plan's `limits.stability.spread`.
+    `planned` is how many trials of the case began; `limit` is the plan's `limits.stability.spread`, which holds for the
+    primary figure and those that targets have `named`.
     """
     done = [result for result in results if result.status == "done"]
     failed = max(planned, len(results)) - len(done)
@@ -48,6 +57,10 @@ def summarise(
     done = done or [result for result in results if result.status == "interrupted" and result.window is not None][:1]
     names = dict.fromkeys(name for result in done for name in result.metrics)
     metrics = {name: mean_with_interval([result.metrics.get(name) for result in done]) for name in names}
+    measured: PrimaryKind = KINDS.find(kind)
+    judged = _judged(metrics, done, limit, measured, named)
+    if failed:
+        judged = _without_some(judged, failed, done)
     unknown = {
         name: sum((found := result.metrics.get(name)) is None or found.value is None for result in done)
         for name in names
@@ -59,56 +72,82 @@ def summarise(
         parameters=dict(parameters),
         repeats=len(done),
         failed=failed,
-        metrics=metrics,
-        validity=_validity(done, failed, limit, kind),
+        metrics=judged.metrics,
+        validity=judged.validity,
         gaps={name: number for name, number in unknown.items() if 0 < number < len(done)},
     )
 
 
 def mean_with_interval(metrics: Iterable[Metric | None]) -> Metric:
-    """Mean and 95 % t-interval of the known values; no interval for a single value."""
+    """Mean and 95 % t-interval of the known values; no interval for a single one. It has every reason against each."""
     known = [metric for metric in metrics if metric is not None]
     unit = known[0].unit if known else ""
     values = [metric.value for metric in known if metric.value is not None]
     if not values:
-        return Metric(None, unit)
+        return _with_reasons(Metric(None, unit), known)
     mean = mean_of_repeats(values)
     if any(metric.censored for metric in known):
         # A mean with a lower bound in it is a lower bound; the spread of the repeats is then unknown.
-        return Metric(mean.value, unit, censored=True)
-    return Metric(mean.value, unit, mean.low, mean.high)
+        return _with_reasons(Metric(mean.value, unit, censored=True), known)
+    return _with_reasons(Metric(mean.value, unit, mean.low, mean.high), known)
 
 
-def _validity(done: Sequence[TestResult], failed: int, limit: float, kind: str) -> Validity:
-    """The repeats' worst verdict, each reason once, and whether the repeats agree."""
+def _with_reasons(mean: Metric, repeats: Sequence[Metric]) -> Metric:
+    """The mean with the repeats' verdicts: a bound of one of them is one of the mean."""
+    verdict = worst(metric.verdict for metric in repeats)
+    reasons = tuple(dict.fromkeys(code for metric in repeats for code in metric.reasons))
+    bounds = {metric.bound for metric in repeats if metric.bound is not None}
+    bound = next(iter(bounds)) if len(bounds) == 1 else Bound.NONE if bounds else None
+    return replace(mean, verdict=verdict, reasons=reasons, bound=bound)
+
+
+def _judged(
+    metrics: Mapping[str, Metric],
+    done: Sequence[TestResult],
+    limit: float,
+    kind: PrimaryKind,
+    named: Iterable[str],
+) -> Judged:
+    """The repeats' reasons, each once, and whether the repeats agree with one another."""
     if not done:
-        return Validity(Verdict.INCOMPLETE, (Reason("no-repeat-done", "no repeat of this test completed"),))
-    verdict = validity.worst(result.validity.verdict for result in done)
-    reasons = list(_merged([result.validity.reasons for result in done]))
-    notes = tuple(_merged([result.validity.notes for result in done]))
-    measured: PrimaryKind = KINDS.find(kind)
-    primary = measured.primary
-    values = [metric.value for result in done if (metric := result.metrics.get(primary)) and metric.value is not None]
-    disagreement = stability.between_repeats(values, limit, primary)
-    if disagreement is not None:
-        verdict = validity.worst((verdict, Verdict.UNSTABLE))
-        reasons.insert(0, disagreement)
-    if failed:
-        ended = sum(result.status == "done" for result in done)
-        # Two repeats that agree still give a figure with an interval. One repeat of a plan with several does not.
-        verdict = validity.worst((verdict, Verdict.INCOMPLETE)) if ended < LEAST_REPEATS else verdict
-        text = f"{failed} of {failed + ended} repeats did not complete"
-        reasons.insert(0, Reason("repeats-failed", text))
-    return Validity(verdict, tuple(reasons), notes)
+        reason = Reason("no-repeat-done", "no repeat of this test completed", Verdict.INCOMPLETE)
+        return Judged({}, Validity(Verdict.INCOMPLETE, (reason,)))
+    judged, disagreements = dict(metrics), list[Reason]()
+    verdict = worst(result.validity.verdict for result in done)
+    for name in dict.fromkeys((kind.primary, *named)):
+        values = [one.value for result in done if (one := result.metrics.get(name)) and one.value is not None]
+        found = stability.between_repeats(judged[name], values, limit, name) if name in judged else None
+        if found is not None:
+            judged[name] = judged[name].doubted(Verdict.UNSTABLE, found.code, Bound.NONE)
+            disagreements.append(replace(found, verdict=Verdict.UNSTABLE, metrics=(name,)))
+            if name in (kind.primary, *kind.decisive):
+                verdict = worst((verdict, Verdict.UNSTABLE))
+    reasons = (*disagreements, *_merged([result.validity.reasons for result in done]))
+    return Judged(judged, Validity(verdict, reasons, tuple(_merged([result.validity.notes for result in done]))))
+
+
+def _without_some(judged: Judged, failed: int, done: Sequence[TestResult]) -> Judged:
+    """The same where repeats failed: two that agree still make a figure with an interval; less than that does not."""
+    ended = sum(result.status == "done" for result in done)
+    doubt = Verdict.INCOMPLETE if ended < LEAST_REPEATS else None
+    reason = Reason("repeats-failed", f"{failed} of {failed + ended} repeats did not complete", doubt)
+    metrics, said = judged.metrics, judged.validity
+    if doubt is not None:
+        metrics = {name: metric.doubted(doubt, reason.code, Bound.NONE) for name, metric in metrics.items()}
+    verdict = worst((said.verdict, doubt or Verdict.VALID))
+    return Judged(metrics, replace(said, verdict=verdict, reasons=(reason, *said.reasons)))
 
 
 def _merged(repeats: Sequence[Sequence[Reason]]) -> Iterable[Reason]:
-    """Each code once, with the first repeat's text, and the number of repeats that have it if not all do."""
-    seen: dict[str, tuple[str, int]] = {}
+    """Each code once, with the first repeat's words, and in how many repeats it was seen where not in all."""
+    seen: dict[str, tuple[Reason, int]] = {}
     for reasons in repeats:
         for reason in {reason.code: reason for reason in reversed(reasons)}.values():
-            text, times = seen.get(reason.code, (reason.text, 0))
-            seen[reason.code] = text, times + 1
-    for code, (text, times) in seen.items():
+            first, times = seen.get(reason.code, (reason, 0))
+            metrics = (
+                tuple(dict.fromkeys((*first.metrics, *reason.metrics))) if first.metrics and reason.metrics else ()
+            )
+            seen[reason.code] = replace(first, metrics=metrics), times + 1
+    for first, times in seen.values():
         share = f" (in {times} of {len(repeats)} repeats)" if times < len(repeats) else ""
-        yield Reason(code, text + share)
+        yield replace(first, text=first.text + share)

@@ -18,7 +18,6 @@ def result_rows(analysis: RunAnalysis) -> Iterator[dict[str, Any]]:
 
 
 def _rows(result: TestResult | Summary, trial: str | None) -> Iterator[dict[str, Any]]:
-    reasons = [reason.code for reason in result.validity.reasons]
     for name, metric in result.metrics.items():
         yield {
             "case": result.case,
@@ -32,6 +31,6 @@ def _rows(result: TestResult | Summary, trial: str | None) -> Iterator[dict[str,
             "low": metric.low,
             "high": metric.high,
             "censored": metric.censored,
-            "validity": result.validity.verdict.value,
-            "reasons": reasons,
+            "validity": metric.verdict.value,
+            "reasons": list(metric.reasons),
         }

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Protocol
 
-from leadline.analysis import crossing, fleet_validity, host_metrics, stability, validity
+from leadline.analysis import crossing, disturbance, fleet_validity, host_metrics, stability, validity
 from leadline.analysis.flows import Flow
 from leadline.analysis.metrics import busy_s, counter, error_counts, generators_late_p99_us
 from leadline.analysis.model import Ceiling, Reason, Verdict, Window
@@ -33,7 +33,7 @@ def rules_of(
         findings=(
             *(whole, connections_lost, *breaks, gateway_crossed, fleet_whole),
             *(*limits, near_ceiling, even_rate, journal_readable, generator_known),
-            *(*required, machine_not_saturated),
+            *(*required, machine_not_saturated, undisturbed),
         ),
         notes=(shared_cpus, undone, *notes, clocks_compared, receiver_totals, damaged_histograms, open_latencies),
     )
@@ -76,6 +76,11 @@ def whole(evidence: Evidence) -> Iterator[Finding]:
         if length_ns < validity.SHORTEST_WINDOW_SHARE * planned_ns:
             text = f"the steady window is {length_ns / 1e9:.3g} s of {planned_ns / 1e9:.3g} s planned"
             yield incomplete(validity.SHORT_WINDOW, text)
+
+
+def undisturbed(evidence: Evidence) -> Iterator[Finding]:
+    """Other work on a machine of the test."""
+    yield from disturbance.findings(evidence.data, evidence.window)
 
 
 def connections_lost(evidence: Evidence) -> Iterator[Finding]:

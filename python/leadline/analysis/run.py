@@ -83,6 +83,7 @@ class _Trial:
     sut_processes: tuple[str, ...] = ()
     ceiling: Ceiling | None = None
     on_given_hosts: bool = False
+    bring_up_seen: bool = False
     given_gateways: dict[str, tuple[str, ...]] = field(default_factory=dict)
     unreadable_lines: int = 0
     samples: dict[str, list[HostSample]] = field(default_factory=dict)
@@ -291,11 +292,20 @@ class _Reading:
         sut = record.get("sut")
         kind = sut.get("kind") if isinstance(sut, Mapping) else sut
         self._trial.sut = str(kind or self._trial.sut)
+        self._trial.bring_up_seen = True
         self._trial.sut_version = record.get("version")
         self._trial.bring_up = _client_bring_up(record.get("clients") or ())
         processes = record.get("processes") or ()
         names = (process.get("name") if isinstance(process, Mapping) else process for process in processes)
         self._trial.sut_processes = tuple(str(name) for name in names if name)
+
+    def _note_controller(self, record: Record) -> None:
+        """What the controller had cost when a test began or ended."""
+        data = self._trial.tests.get(str(record.get("label"))) if self._trial is not None else None
+        cpu_s, at_ns = record.get("controller_cpu_s"), record.get("at_ns")
+        if data is not None and isinstance(cpu_s, int | float) and isinstance(at_ns, int):
+            data.controller_cpu.append((at_ns, float(cpu_s)))
+            data.controller_boot_id = record.get("controller_boot_id") or data.controller_boot_id
 
     def _begin_test(self, record: Record) -> None:
         trial, label = self._trial, str(record.get("label"))
@@ -317,12 +327,20 @@ class _Reading:
             samples=trial.samples,
             ceiling=trial.ceiling,
             given_gateways=trial.given_gateways,
+            in_lab=trial.bring_up_seen and not trial.on_given_hosts,
         )
+        self._note_controller(record)
 
     def _asked(self) -> tuple[str, ...]:
         """Percentiles in the targets."""
         targets = (self._manifest.get("plan") or {}).get("targets") or ()
         return (*named_metrics(targets), *map(str, self._manifest.get("asked") or ()))
+
+    def _named(self, test: str) -> tuple[str, ...]:
+        """Metrics that targets name of a test."""
+        targets = map(str, (self._manifest.get("plan") or {}).get("targets") or ())
+        of_test = [text for text in targets if "." not in text.partition("<")[0] or text.strip().startswith(f"{test}.")]
+        return named_metrics(of_test)
 
     def _note_server(self, record: Record) -> None:
         data = self._trial.tests.get(str(record.get("label"))) if self._trial is not None else None
@@ -335,6 +353,7 @@ class _Reading:
         if data is not None:
             data.status = str(record.get("status") or "done")
             data.error = _message(record.get("error"))
+            self._note_controller(record)
 
     def _tests(self) -> list[tuple[str, str, str]]:
         """Case, name and kind of each test of the run, in the order of the plan, without skipped cases."""
@@ -355,7 +374,14 @@ class _Reading:
         results = [result for trial in trials for result in trial.tests if result.test == test]
         parameters = results[0].parameters if results else self._cases.get(case, {}).get("parameters") or {}
         return summarise(
-            results, planned=len(trials), limit=limit, case=case, test=test, kind=kind, parameters=parameters
+            results,
+            planned=len(trials),
+            limit=limit,
+            case=case,
+            test=test,
+            kind=kind,
+            parameters=parameters,
+            named=self._named(test),
         )
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from leadline.analysis.model import Metric, RunAnalysis, Scaling, Validity, Verdict
+from leadline.analysis.model import Bound, Growth, Metric, RunAnalysis, Scaling, Validity, Verdict
 from leadline.analysis.validity import SHORT_WINDOWS
 from leadline.registry import KINDS
 from leadline.statistics import Growth, PowerLaw, power_law
@@ -110,7 +110,7 @@ def _fits(figures: Iterable[tuple[str, str]], measured: Sequence[Point]) -> tupl
         bounds = [point for point in told if _is_bound(point.metrics, name)]
         values = [(float(point.number), None if point in bounds else _value(point.metrics, name)) for point in told]
         if any(_value(point.metrics, name) is not None for point in measured):
-            said = [f"left out, because only a lower bound is known: at {point.number}" for point in bounds]
+            said = [f"left out, because only a bound is known: at {point.number}" for point in bounds]
             found.append(fit(name, unit, values, (*notes, *([_some(said)] if said else []))))
     return tuple(found)
 
@@ -149,8 +149,9 @@ def _some(texts: Sequence[str]) -> str:
 
 
 def _is_bound(metrics: Mapping[str, Metric], name: str) -> bool:
+    """Whether a figure is known from one side only."""
     metric = metrics.get(name)
-    return metric is not None and metric.censored
+    return metric is not None and (metric.censored or metric.bound in (Bound.LEAST, Bound.MOST))
 
 
 def _value(metrics: Mapping[str, Metric], name: str) -> float | None:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from leadline.analysis.flows import Flow
-from leadline.analysis.model import Reason, Verdict, Window
+from leadline.analysis.model import Metric, Reason, Verdict, Window
 from leadline.analysis.test_data import TestData
 from leadline.analysis.window import rate_columns
 
@@ -32,6 +32,8 @@ SHIFT_T = 4.0
 
 # Reasons that concern one test.
 INTERVALS_DISAGREE, CHANGE_POINT = "intervals-disagree", "change-point"
+# One that concerns the repeats of a case.
+REPEATS_DISAGREE = "repeats-disagree"
 
 
 def within_test(data: TestData, flows: Sequence[Flow], window: Window | None) -> Iterator[tuple[Verdict, Reason]]:
@@ -57,16 +59,23 @@ def within_test(data: TestData, flows: Sequence[Flow], window: Window | None) ->
         yield Verdict.UNSTABLE, Reason(CHANGE_POINT, text)
 
 
-def between_repeats(values: Sequence[float], limit: float, what: str) -> Reason | None:
-    """Disagreement of repeats: the range of their values, as a share of their mean."""
-    mean = sum(values) / len(values) if values else 0.0
-    if len(values) < 2 or mean <= 0:
+def between_repeats(figure: Metric, values: Sequence[float], limit: float, name: str) -> Reason | None:
+    """Repeats that leave a figure's mean less certain than the plan allows: half of its 95 % interval by the mean.
+
+    The interval of two repeats has 12.7 standard errors on each side, which says little: their distance is taken.
+    """
+    mean = figure.value or 0.0
+    if len(values) < 2 or mean <= 0 or figure.low is None or figure.high is None:
         return None
-    spread = (max(values) - min(values)) / mean
+    if len(values) == 2:
+        spread, what = abs(values[1] - values[0]) / mean, f"the two repeats' {name} differ by"
+    else:
+        spread, what = (figure.high - figure.low) / 2 / mean, f"{len(values)} repeats leave {name} uncertain by ±"
     if spread <= limit:
         return None
-    text = f"the repeats' {what} spreads over {spread:.1%} of the mean; the limit is {limit:.1%}"
-    return Reason("repeats-disagree", text)
+    return Reason(
+        REPEATS_DISAGREE, f"{what}{'' if what.endswith('±') else ' '}{spread:.1%} of the mean; the limit is {limit:.1%}"
+    )
 
 
 def _parts(data: TestData, flows: Sequence[Flow], window: Window | None) -> NDArray[np.float64] | None:

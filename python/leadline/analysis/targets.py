@@ -1,9 +1,10 @@
 """Judges a plan's targets: met, missed, or undecided if the result allows neither.
 
-A result that is not valid decides a target only if its bound is certain. A generator or receiver at its limit makes a
-rate a lower bound: above a `>` target it is certainly met, above a `<` target certainly missed; otherwise the target
-is undecided. The same holds for a figure that is itself a lower bound because operations were outstanding at the end
-(`Metric.censored`). A figure without samples decides nothing, so its target is not met; nor is that of a mean over
+The 95 % interval of a figure decides: a target is met or missed where all of it lies on one side. A figure that is
+not valid decides only where its bound is certain (`Metric.bound`): a generator at its limit bounds a rate from below,
+so one that is above a `>` target already is met for sure, one that is above a `<` target is missed for sure;
+everything else stays open. So it is with a figure that is a lower bound itself, as operations were outstanding at the
+end (`Metric.censored`). A figure without a sample decides nothing, so its target is not met; nor is that of a mean over
 repeats of which one has no sample.
 """
 
@@ -11,13 +12,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from leadline.analysis.model import Metric, Summary, TargetResult, TestResult, Validity, Verdict
+from leadline.analysis import stability
+from leadline.analysis.model import Bound, Metric, Summary, TargetResult, TestResult
 from leadline.plan.source import Mark, Node
 from leadline.plan.targets import Target, has_metric, read_target
 
 MET, MISSED, UNDECIDED = "met", "missed", "undecided"
 
-_BOUNDED = frozenset({Verdict.GENERATOR_LIMITED, Verdict.RECEIVER_LIMITED})
+# Repeats that disagree leave a wide interval, and that decides.
+_REPEATS = frozenset({stability.REPEATS_DISAGREE})
 # Counts are of the whole test.
 _GROWING_UNITS = frozenset({"count", "bytes"})
 _RATES = ("_bps", "_per_s")
@@ -43,7 +46,7 @@ def judge_summaries(targets: Iterable[Target], summaries: Sequence[Summary]) -> 
 def judge(target: Target, case: str, results: Iterable[Summary | TestResult]) -> TargetResult:
     """One target over the results of one case, or over a single measurement."""
     outcomes = [
-        _judge_one(target, case, result.metrics.get(target.metric), result.validity, _gap(target, result))
+        _judge_one(target, case, result.metrics.get(target.metric), _gap(target, result))
         for result in results
         if (result.test == target.test if target.test else has_metric(result.kind, target.metric))
     ]
@@ -96,23 +99,48 @@ def _gap(target: Target, result: Summary | TestResult) -> int:
     return result.gaps.get(target.metric, 0) if isinstance(result, Summary) else 0
 
 
-def _judge_one(target: Target, case: str, metric: Metric | None, validity: Validity, gap: int) -> TargetResult:
+def _judge_one(target: Target, case: str, metric: Metric | None, gap: int) -> TargetResult:
     value = metric.value if metric is not None else None
-    if value is None:
-        return TargetResult(target.text, case, UNDECIDED, None, "the figure is unknown")
-    if gap:
-        return TargetResult(target.text, case, UNDECIDED, value, f"the figure is unknown in {gap} of the repeats")
-    if metric is not None and metric.censored and not _certain_of_bound(target, value):
-        return TargetResult(target.text, case, UNDECIDED, value, f"known only to be at least {_figure(value)}")
-    meets = target.met_by(value)
-    outcome = MET if meets else MISSED
-    least = "at least " if metric is not None and metric.censored else ""
-    words = least + _compared(value, target, meets)
-    if validity.verdict is Verdict.VALID:
-        return TargetResult(target.text, case, outcome, value, words)
-    if validity.verdict in _BOUNDED and _certain_from_below(target, meets):
-        return TargetResult(target.text, case, outcome, value, f"at least {words.removeprefix(least)}")
-    return TargetResult(target.text, case, UNDECIDED, value, f"the result is {validity.verdict.value}")
+    if metric is None or value is None:
+        outcome, reason = UNDECIDED, "the figure is unknown"
+    elif gap:
+        outcome, reason = UNDECIDED, f"the figure is unknown in {gap} of the repeats"
+    else:
+        outcome, reason = _decided(target, metric, value)
+    return TargetResult(target.text, case, outcome, value, reason)
+
+
+def _decided(target: Target, metric: Metric, value: float) -> tuple[str, str]:
+    """The outcome and why, of a figure that is known."""
+    outcome = MET if target.met_by(value) else MISSED
+    words = _compared(value, target, outcome == MET)
+    if metric.is_least:
+        least = f"known only to be at least {_figure(value)}"
+        return (outcome, f"at least {words}") if _certain_of_bound(target, value) else (UNDECIDED, least)
+    if metric.bound is Bound.MOST and _certain_of_upper_bound(target, value):
+        return outcome, f"at most {words}"
+    if _REPEATS.issuperset(metric.reasons):
+        return _by_interval(target, metric, outcome, words)
+    return UNDECIDED, f"the figure is {metric.verdict.value} ({', '.join(metric.reasons)})"
+
+
+def _by_interval(target: Target, metric: Metric, outcome: str, words: str) -> tuple[str, str]:
+    """What the whole 95 % interval says; the value itself where there is no interval."""
+    if metric.low is None or metric.high is None:
+        return outcome, words
+    at_ends = [target.met_by(end) for end in (metric.low, metric.high)]
+    interval = f"95 % interval {_figure(metric.low)} to {_figure(metric.high)}"
+    if target.op == "==":
+        apart = metric.high < target.value or metric.low > target.value
+        exact = metric.low == metric.high and at_ends[0]
+        return (
+            (outcome, words)
+            if apart or exact
+            else (UNDECIDED, f"{words}, but {interval} holds {_figure(target.value)}")
+        )
+    if at_ends[0] == at_ends[1]:
+        return outcome, words
+    return UNDECIDED, f"{words}, but the {interval} lies on both sides"
 
 
 def _certain_of_bound(target: Target, bound: float) -> bool:
@@ -120,6 +148,13 @@ def _certain_of_bound(target: Target, bound: float) -> bool:
     if target.op in (">", ">="):
         return target.met_by(bound)
     return not target.met_by(bound) and (target.op != "==" or bound > target.value)
+
+
+def _certain_of_upper_bound(target: Target, bound: float) -> bool:
+    """Whether a figure that is at most `bound` is on one side of the target for sure."""
+    if target.op in ("<", "<="):
+        return target.met_by(bound)
+    return not target.met_by(bound) and (target.op != "==" or bound < target.value)
 
 
 def _certain_from_below(target: Target, meets: bool) -> bool:

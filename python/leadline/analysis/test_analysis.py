@@ -54,6 +54,8 @@ def analyse_test(data: TestData) -> TestResult:
     steady, lines = kind.window(data, flows)
     merged = _with_backlog(data, flows, metrics.merged_histograms(data))
     intervals = _with_latency(data, steady, window.intervals(flows, steady, data.spec))
+    evidence = validity.Evidence(data, flows, steady, merged)
+    judged = validity.assess(evidence, _figures(data, flows, steady, merged))
     return TestResult(
         case=data.case,
         repeat=data.repeat,
@@ -62,8 +64,8 @@ def analyse_test(data: TestData) -> TestResult:
         parameters=data.parameters,
         status=data.status,
         error=data.error or (f"{data.failures[0][0]}: {data.failures[0][1]}" if data.failures else None),
-        metrics=_figures(data, flows, steady, merged),
-        validity=validity.assess(data, flows, steady, merged),
+        metrics=judged.metrics,
+        validity=judged.validity,
         window=steady,
         generator=_generator(kind, data, flows, merged),
         errors=metrics.error_counts(data),

@@ -162,6 +162,11 @@ class TestData:
     # Gateways that a plan gave by address, each with the clients and the server that share its interfaces: their
     # counters must show that the payload went through.
     given_gateways: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    # Whether its hosts are a lab's, each in a control group of its own.
+    in_lab: bool = False
+    # CPU time of the controller, s, at the test's begin and end, and the machine that it runs on.
+    controller_cpu: list[tuple[int, float]] = field(default_factory=list)
+    controller_boot_id: str | None = None
     # Lines of the journal that could not be read while the trial ran.
     unreadable_lines: int = 0
     started_ns: dict[tuple[str, str], int] = field(default_factory=dict)

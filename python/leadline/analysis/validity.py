@@ -1,20 +1,22 @@
 """Decides whether a test's figures are valid: applies the rules of its kind to its data.
 
-Each finding is a verdict with a reason; the worst verdict wins and all reasons are kept. Facts that are only worth
-knowing (hosts that share CPUs, missing counters) are notes, which change no verdict. The thresholds are below;
-`rules` has the shared rules, and each kind its own.
+Each finding is a verdict with a reason. It concerns some of the figures (`scope`): each figure has the worst verdict of
+its reasons, and a test has the worst verdict of its leading figures. All reasons are kept. Facts that are only worth
+knowing (hosts that share CPUs, missing counters) are notes, which change no verdict. The thresholds are below; `rules`
+has the shared rules, and each kind its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from leadline.analysis import stability
 from leadline.analysis.flows import Flow
-from leadline.analysis.metrics import Histograms
-from leadline.analysis.model import Reason, Validity, Verdict, Window
+from leadline.analysis.metrics import Histograms, delivered_share
+from leadline.analysis.model import Metric, Reason, Validity, Verdict, Window
+from leadline.analysis.scope import ORDER, Judged, judge_figures
 from leadline.analysis.test_data import TestData
 from leadline.analysis.test_spec import TestSpec
 from leadline.registry import KINDS
@@ -76,8 +78,6 @@ LATENCY_BOUND = "latency-lower-bound"
 # Many requests waited until a connection was free.
 CONNECTIONS_BUSY = "connections-busy"
 
-_ORDER = list(Verdict)
-
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
@@ -100,35 +100,43 @@ class Rules:
 class JudgedKind(Protocol):
     """The attributes of a kind of test that this module uses."""
 
+    @property
+    def primary(self) -> str:
+        """The leading figure of a test."""
+
+    @property
+    def decisive(self) -> tuple[str, ...]:
+        """The figures, beside the primary one, whose verdicts determine the verdict of a test."""
+
     def rules(self) -> Rules:
         """The rules of its tests."""
 
 
-def assess(
-    data: TestData,
-    flows: Sequence[Flow],
-    window: Window | None,
-    histograms: Histograms,
-) -> Validity:
-    """The verdict on one test, with every reason for it and every note."""
-    kind: JudgedKind = KINDS.find(data.spec.kind)
-    rules, evidence = kind.rules(), Evidence(data, flows, window, histograms)
-    return combine(
+def assess(evidence: Evidence, figures: Mapping[str, Metric]) -> Judged:
+    """A test's figures with the verdict on each, and the verdict on the test, with every reason and every note."""
+    spec = evidence.data.spec
+    kind: JudgedKind = KINDS.find(spec.kind)
+    rules = kind.rules()
+    return judge_figures(
+        figures,
         [found for rule in rules.findings for found in rule(evidence)],
         [note for rule in rules.notes for note in rule(evidence)],
+        primary=kind.primary,
+        decisive=kind.decisive,
+        delivered=delivered_share(evidence.data, evidence.flows),
     )
 
 
 def combine(findings: Iterable[Finding], notes: Iterable[Reason] = ()) -> Validity:
     """The worst verdict, the reasons worst first, and the notes."""
-    ranked = sorted(findings, key=lambda finding: _ORDER.index(finding[0]))
+    ranked = sorted(findings, key=lambda finding: ORDER.index(finding[0]))
     verdict = ranked[0][0] if ranked else Verdict.VALID
-    return Validity(verdict, tuple(reason for _, reason in ranked), tuple(notes))
+    return Validity(verdict, tuple(replace(reason, verdict=said) for said, reason in ranked), tuple(notes))
 
 
 def worst(verdicts: Iterable[Verdict]) -> Verdict:
     """The worst verdict, by the order of `Verdict`; valid if there is none."""
-    return min(verdicts, key=_ORDER.index, default=Verdict.VALID)
+    return min(verdicts, key=ORDER.index, default=Verdict.VALID)
 
 
 def late_allowed_us(spec: TestSpec) -> float:

@@ -66,6 +66,8 @@ class Kind(Generic[Test]):
     """Its figures, which can be targets."""
     primary: str = "throughput_bps"
     """The leading figure of a test, by which repeats are compared."""
+    decisive: tuple[str, ...] = ()
+    """The figures, beside the primary one, whose verdicts determine the verdict of a test."""
     scaling: tuple[tuple[str, str], ...] = ()
     """The figures that grow with a number of clients, and their units."""
     headline: tuple[str, ...] = ()

@@ -102,6 +102,7 @@ class Rr(Kind[RrTest]):
         *times("latency", _TIMES, "us", "the time from sent to answered"),
     )
     primary = "transactions_per_s"
+    decisive = ("latency_p50_us", "latency_p99_us")
     scaling = (("transactions_per_s", "1/s"), ("latency_p99_us", "us"))
     headline = ("latency_p50_us", "latency_p99_us")
     operation = "transaction"
@@ -216,7 +217,7 @@ class Rr(Kind[RrTest]):
 
         return FigureTable(
             "request-response",
-            Figure("transactions_per_s", "transactions", quantities.per_second, capacity=True),
+            Figure("transactions_per_s", "transactions", quantities.per_second),
             latency_figures(),
         )
 

@@ -171,7 +171,7 @@ class Tcp(Kind[TcpTest]):
 
         return FigureTable(
             "TCP throughput",
-            Figure("throughput_bps", "throughput", quantities.bit_rate, capacity=True),
+            Figure("throughput_bps", "throughput", quantities.bit_rate),
             (
                 Figure("retransmits", "retransmits", quantities.count),
                 Figure("rtt_mean_us", "mean RTT", quantities.microseconds),

@@ -71,6 +71,7 @@ class Udp(Kind[UdpTest]):
         lower("reordered", "datagrams that arrived behind a later one (RFC 4737)"),
         lower("jitter_us", "mean interarrival jitter (RFC 3550, 6.4.1)"),
     )
+    decisive = ("lost_ratio",)
     scaling = (("throughput_bps", "bit/s"),)
     headline = ("lost_ratio", "jitter_us")
     operation = "datagram"
@@ -204,10 +205,10 @@ class Udp(Kind[UdpTest]):
 
         return FigureTable(
             "UDP throughput and loss",
-            Figure("throughput_bps", "throughput", quantities.bit_rate, capacity=True),
+            Figure("throughput_bps", "throughput", quantities.bit_rate),
             (
                 Figure("lost_ratio", "lost", quantities.share),
-                Figure("packets_per_s", "packets", quantities.per_second, capacity=True),
+                Figure("packets_per_s", "packets", quantities.per_second),
                 Figure("jitter_us", "jitter", quantities.microseconds),
                 Figure("reordered", "reordered", quantities.count),
             ),

@@ -10,19 +10,18 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
-from leadline.analysis.model import Distribution, Metric, RunAnalysis, Verdict
+from leadline.analysis.model import Bound, Distribution, Metric, RunAnalysis
 from leadline.registry import KINDS
 from leadline.report import quantities
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A metric's place in a table. `capacity` marks what a busy generator can only bound from below."""
+    """A metric's place in a table."""
 
     metric: str
     title: str
     write: Callable[[float | None], str]
-    capacity: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +55,20 @@ def plain_table(title: str, metrics: Mapping[str, Metric]) -> FigureTable:
     return FigureTable(title, plain[0], tuple(plain[1:]))
 
 
-def written(figure: Figure, metrics: Mapping[str, Metric], verdict: Verdict) -> str:
-    """One figure as text, with `≥` before it where it is known from below only: the generator was the limit, or
-    operations were outstanding at the end."""
+def written(figure: Figure, metrics: Mapping[str, Metric]) -> str:
+    """One figure as text, with `≥` before it where the true one is at least that, `≤` where it is at most that."""
     found = metrics.get(figure.metric)
-    text = figure.write(found.value) if found is not None else quantities.UNKNOWN
-    limited = figure.capacity and verdict is Verdict.GENERATOR_LIMITED
-    return quantities.at_least(text, limited or (found is not None and found.censored))
+    if found is None:
+        return figure.write(None)
+    return bounded(figure.write(found.value), found)
+
+
+def bounded(text: str, metric: Metric) -> str:
+    """A figure's text with the sign of the side on which the true one lies, where it is known from one side only."""
+    if metric.is_least:
+        return quantities.at_least(text, True)
+    is_most = metric.bound is Bound.MOST and text != quantities.UNKNOWN
+    return f"≤ {text}" if is_most else text
 
 
 def time_cell(found: Distribution, name: str) -> str:

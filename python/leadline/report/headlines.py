@@ -10,7 +10,7 @@ from typing import Protocol
 
 from rich.text import Text
 
-from leadline.analysis.model import Interval, Metric, TestResult, Verdict
+from leadline.analysis.model import Interval, Metric, TestResult
 from leadline.registry import KINDS
 from leadline.report import figures, quantities, verdicts
 from leadline.report.text import TONES
@@ -34,14 +34,14 @@ def test_headline(result: TestResult) -> Text:
     wording = verdicts.WORDINGS[verdict]
     kind: HeadlinedKind = KINDS.find(result.kind)
     table = figures.table_of(result.kind, result.metrics)
-    leading = figures.written(table.rate, result.metrics, verdict)
+    leading = figures.written(table.rate, result.metrics)
     known = {figure.metric: figure for figure in table.others}
     beside = [
-        f"{known[name].title} {figures.written(known[name], result.metrics, verdict)}"
+        f"{known[name].title} {figures.written(known[name], result.metrics)}"
         for name in kind.headline
         if name in known and name in result.metrics
     ]
-    parts = [leading, directions(result.metrics, verdict), ", ".join(beside)]
+    parts = [leading, directions(result.metrics), ", ".join(beside)]
     return Text.assemble(
         (result.test, "bold"),
         *(f"  {part}" for part in parts if part),
@@ -75,10 +75,10 @@ def interval_line(interval: Interval) -> str:
 _RATES = ("transactions_per_s", "requests_per_s", "packets_per_s")
 
 
-def directions(metrics: Mapping[str, Metric], verdict: Verdict) -> str:
+def directions(metrics: Mapping[str, Metric]) -> str:
     """`up 1.83 Gbit/s, down 1.75 Gbit/s` of a test whose sides both send; empty for the others."""
     names = ("throughput_up_bps", "throughput_down_bps")
     if not all(name in metrics for name in names):
         return ""
-    both = [figures.Figure(name, name.split("_")[1], quantities.bit_rate, capacity=True) for name in names]
-    return ", ".join(f"{figure.title} {figures.written(figure, metrics, verdict)}" for figure in both)
+    both = [figures.Figure(name, name.split("_")[1], quantities.bit_rate) for name in names]
+    return ", ".join(f"{figure.title} {figures.written(figure, metrics)}" for figure in both)

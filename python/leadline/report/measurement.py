@@ -46,9 +46,9 @@ def measurement(result: TestResult) -> RenderableType:
     table = figures.table_of(result.kind, result.metrics)
     verdict = result.validity.verdict
     headline = Text.assemble(
-        (figures.written(table.rate, result.metrics, verdict), f"bold {TONES[verdicts.WORDINGS[verdict].tone]}"),
+        (figures.written(table.rate, result.metrics), f"bold {TONES[verdicts.WORDINGS[verdict].tone]}"),
         f"  {table.title}",
-        f" ({both})" if (both := directions(result.metrics, verdict)) else "",
+        f" ({both})" if (both := directions(result.metrics)) else "",
         (f"  {_length(result)}", "dim"),
     )
     parts: list[RenderableType] = [headline, Text("")]
@@ -72,9 +72,8 @@ def figure_rows(result: TestResult, names: Mapping[str, str]) -> list[tuple[str,
     are those of figures in words, where they are not the metrics' own.
     """
     kind = figures.table_of(result.kind, result.metrics)
-    verdict = result.validity.verdict
     listed = [figure for figure in kind.others if not figure.metric.startswith("latency_")]
-    rows = [(figure.title, figures.written(figure, result.metrics, verdict)) for figure in listed]
+    rows = [(figure.title, figures.written(figure, result.metrics)) for figure in listed]
     shown = {kind.rate.metric, "throughput_up_bps", "throughput_down_bps", *(figure.metric for figure in listed)}
     for name, metric in result.metrics.items():
         if name not in shown and not name.startswith("latency_"):
@@ -136,7 +135,7 @@ def _latency_table(metrics: dict[str, Metric]) -> RenderableType:
     table.add_column("", style="dim")
     for _, title in shown:
         table.add_column(title, justify="right", no_wrap=True)
-    cells = (quantities.at_least(quantities.microseconds(metric.value), metric.censored) for metric, _ in shown)
+    cells = (figures.bounded(quantities.microseconds(metric.value), metric) for metric, _ in shown)
     table.add_row("latency", *cells)
     return Padding(table, (0, 0, 0, 2), expand=False)
 

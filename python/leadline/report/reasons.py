@@ -16,6 +16,8 @@ from leadline.report import verdicts
 
 # Reasons of a run that only count the results' verdicts, which the headline does.
 _COUNTS = "results-"
+# Figures that a line names.
+_MOST_METRICS = 3
 # A screen or two; of more results the codes are named.
 MOST_IN_FULL = 20
 
@@ -52,6 +54,8 @@ ADVICE: dict[str, str] = {
     "no-steady-window": "measure longer (duration), or shorten the warm-up (warmup): all flows have to run at once",
     "nothing-came-through": "see whether the far end answers at all (to, --echo), and whether the gateway routes to it",
     "path-mtu-too-small": "send shorter packets (packet), or lower the tunnel's MTU (tun-mtu)",
+    "other-work": "stop what else runs on the machine that is named (`top` shows it), and run it again",
+    "cpu-stolen": "run it on a machine of its own, or when its neighbours are quiet: a hypervisor shared its CPUs out",
     "pushback": "lower the rate, or generate from more hosts: the own host's queue was full",
     "receiver-socket-drops": "lower the rate, use larger packets, or give the answering host more CPUs",
     "repeats-disagree": f"{_QUIET}{_SPREAD}",
@@ -94,8 +98,13 @@ def advice_lines(codes: Iterable[str]) -> list[RenderableType]:
 
 
 def reason_line(reason: Reason, indent: int = 2) -> RenderableType:
-    """A reason's code and text."""
-    return _indented(Text.assemble((f"{reason.code}: ", "dim"), reason.text), indent)
+    """A reason's code and text, and which figures it concerns where that is not all of them."""
+    return _indented(Text.assemble((f"{reason.code}: ", "dim"), reason.text, (concerned(reason), "dim")), indent)
+
+
+def concerned(reason: Reason) -> str:
+    """` (jitter_us only)`: the figures that a reason concerns; empty where it is all of them, or too many to name."""
+    return f" ({', '.join(reason.metrics)} only)" if 0 < len(reason.metrics) <= _MOST_METRICS else ""
 
 
 def own_reasons(analysis: RunAnalysis) -> list[Reason]:

@@ -274,9 +274,9 @@ def _figure_cells(summary: Summary) -> list[Text]:
     others = {figure.title: figure for figure in kind.others}
     lead = summary.metrics.get(kind.rate.metric)
     interval = quantities.plus_minus(lead.value, lead.low, lead.high) if lead is not None else ""
-    cells = [Text(summary.test), Text(figures.written(kind.rate, summary.metrics, verdict)), Text(interval)]
+    cells = [Text(summary.test), Text(figures.written(kind.rate, summary.metrics)), Text(interval)]
     for title in ("lost", "p50", "p99"):
-        cells.append(Text(figures.written(others[title], summary.metrics, verdict) if title in others else ""))
+        cells.append(Text(figures.written(others[title], summary.metrics) if title in others else ""))
     failed = f", {summary.failed} of {summary.repeats + summary.failed} failed" if summary.failed else ""
     wording = verdicts.WORDINGS[verdict]
     return [*cells, Text(f"{wording.mark} {verdict.value}{failed}", style=TONES[wording.tone])]

@@ -25,6 +25,9 @@ WORDINGS: dict[Verdict, Wording] = {
     Verdict.RECEIVER_LIMITED: Wording(
         "The answering side was the limit, not what stands between it and the generator.", "≥", "bounded"
     ),
+    Verdict.DISTURBED: Wording(
+        "Something else used the machine meanwhile: on a quiet one the figure may be better.", "!", "doubtful"
+    ),
     Verdict.UNSTABLE: Wording("Repeats or intervals disagree too much for one figure.", "≈", "doubtful"),
     Verdict.UNDETERMINED: Wording(
         "Evidence is missing: these figures are neither confirmed nor refuted.", "?", "doubtful"

@@ -177,7 +177,7 @@ def started(analysis: RunAnalysis) -> str:
 def headline(test: TestResult) -> str:
     """A test's leading figure with what it counts: `18.4 Gbit/s throughput`."""
     kind = figures.table_of(test.kind, test.metrics)
-    return f"{figures.written(kind.rate, test.metrics, test.validity.verdict)} {kind.rate.title}"
+    return f"{figures.written(kind.rate, test.metrics)} {kind.rate.title}"
 
 
 def circumstances(test: TestResult) -> list[str]:
@@ -202,15 +202,14 @@ def error_examples(test: TestResult) -> list[tuple[str, str, str]]:
 
 
 def _figure_row(summary: Summary, kind: figures.FigureTable, parameters: tuple[str, ...], longest: float) -> FigureRow:
-    verdict = summary.validity.verdict
     lead = summary.metrics.get(kind.rate.metric, Metric(None, ""))
     return FigureRow(
         case=summary.case,
         parameters=parameters,
-        lead=figures.written(kind.rate, summary.metrics, verdict),
+        lead=figures.written(kind.rate, summary.metrics),
         interval=quantities.plus_minus(lead.value, lead.low, lead.high),
         bar=_bar(lead, longest),
-        others=tuple(figures.written(figure, summary.metrics, verdict) for figure in kind.others),
+        others=tuple(figures.written(figure, summary.metrics) for figure in kind.others),
         repeats=summary.repeats,
         failed=summary.failed,
         validity=summary.validity,

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 from leadline.agents import Agent, ClockComparison, Event, start_instant
 from leadline.analysis import TestSpec
@@ -26,6 +27,7 @@ TASK = "load"
 # After its duration a load still drains what is under way (the agents give up after 5 s) and reports.
 _REPORT_WITHIN_S = 30.0
 _PREPARE_S = 30.0
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +66,15 @@ async def run(
         first = ready[0]
         start_at_ns = instants[first] - clocks[first].offset_ns
         hosts = list(load.workloads)
-        event_log.record("test-begin", label=load.label, test=load.test, hosts=hosts, start_at_ns=start_at_ns)
+        event_log.record(
+            "test-begin",
+            label=load.label,
+            test=load.test,
+            hosts=hosts,
+            start_at_ns=start_at_ns,
+            controller_cpu_s=time.process_time(),
+            controller_boot_id=_boot_id(),
+        )
         longest_s = max(kind_of(work).longest_ms(work) for work in load.workloads.values()) / 1000
         live = LiveMetrics(load.label, start_at_ns, len(ready), event_log, longest_s)
         stack.callback(event_log.listen(live.on_event))
@@ -89,6 +99,13 @@ async def run(
                     group.create_task(agents[host].finished(load.label, TASK, limit_s))
         except BaseExceptionGroup as failures:
             raise _first(failures) from failures
+
+
+def _boot_id() -> str | None:
+    """Which machine this process runs on, as agents say of theirs."""
+    with suppress(OSError):
+        return _BOOT_ID.read_text(encoding="ascii").strip()
+    return None
 
 
 async def stop(label: str, hosts: Sequence[str], agents: Mapping[str, Agent]) -> None:

@@ -6,6 +6,7 @@ The same journal entries as in a run, the same analysis; they are kept in a run 
 from __future__ import annotations
 
 import shlex
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -106,7 +107,7 @@ async def measure(
         await agent.close()
     status = "failed" if failure else "interrupted" if interrupt.asked.is_set() else "done"
     cause = str(failure) if failure else interrupt.why
-    event_log.record("test-end", label=name, status=status, error=cause)
+    event_log.record("test-end", label=name, status=status, error=cause, controller_cpu_s=time.process_time())
     event_log.notify(TestEnded(name, test.name, status, cause))
     event_log.record("trial-end", trial=trial, status=status, error=None)
     if single.alone:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import asdict, dataclass
@@ -172,7 +173,7 @@ async def _test(test: BaseTest, label: str, up: _Up, env: Environment, context: 
         raise
     finally:
         text = str(error) if error else None
-        event_log.record("test-end", label=name, status=status, error=text)
+        event_log.record("test-end", label=name, status=status, error=text, controller_cpu_s=time.process_time())
         event_log.notify(TestEnded(name, test.name, status, text))
 
 

@@ -9,9 +9,10 @@ import pytest
 from made_journals import steady_test
 
 from leadline.analysis import analyse_test, judge, parse_targets
-from leadline.analysis.model import Metric, Reason, Summary, Validity, Verdict
+from leadline.analysis.model import Bound, Metric, Reason, Summary, Validity, Verdict
 from leadline.analysis.model import TestResult as Result
 from leadline.analysis.repeats import mean_with_interval, summarise
+from leadline.analysis.scope import judge_figures
 from leadline.analysis.targets import judge_summaries, missed_so_far
 from leadline.errors import PlanError
 
@@ -68,8 +69,19 @@ def test_failed_repeats_are_counted_and_not_averaged() -> None:
 
 def result(value: float | None, verdict: Verdict = Verdict.VALID, test: str = "bulk", kind: str = "tcp") -> Summary:
     metric = "throughput_bps" if kind == "tcp" else "latency_p99_us"
-    validity = Validity(verdict, (Reason("x", "y"),))
-    return Summary("c01", test, kind, {}, 1, 0, {metric: Metric(value, "")}, validity)
+    code = _CODES.get(verdict)
+    against = [] if code is None else [(verdict, Reason(code, "y"))]
+    judged = judge_figures({metric: Metric(value, "")}, against, (), primary=metric, decisive=(), delivered=None)
+    return Summary("c01", test, kind, {}, 1, 0, judged.metrics, judged.validity)
+
+
+_CODES = {
+    Verdict.GENERATOR_LIMITED: "thread-saturated",
+    Verdict.RECEIVER_LIMITED: "thread-saturated",
+    Verdict.UNSTABLE: "change-point",
+    Verdict.UNDETERMINED: "no-generator-figures",
+    Verdict.INCOMPLETE: "ended-early",
+}
 
 
 LIMITED = Verdict.GENERATOR_LIMITED
@@ -101,10 +113,53 @@ def test_a_target(target: str, value: float | None, verdict: Verdict, outcome: s
     assert judged.reason
 
 
-def test_a_limited_generator_says_nothing_certain_of_latency() -> None:
+def test_a_limited_generator_can_only_have_made_a_latency_longer() -> None:
     (parsed,) = parse_targets(["call.latency_p99_us < 1ms"], KINDS)
-    assert judge(parsed, "c01", [result(500.0, LIMITED, "call", "rr")]).outcome == "undecided"
-    assert judge(parsed, "c01", [result(500.0, Verdict.VALID, "call", "rr")]).outcome == "met"
+    for value, verdict, outcome in (
+        (500.0, LIMITED, "met"),
+        (1500.0, LIMITED, "undecided"),
+        (500.0, Verdict.VALID, "met"),
+        (500.0, Verdict.UNSTABLE, "undecided"),
+    ):
+        assert judge(parsed, "c01", [result(value, verdict, "call", "rr")]).outcome == outcome
+
+
+@pytest.mark.parametrize(
+    ("target", "low", "high", "outcome"),
+    [
+        ("latency_p99_us < 2ms", -4980.0, 8647.0, "undecided"),
+        ("latency_p99_us < 2ms", 1700.0, 1999.0, "met"),
+        ("latency_p99_us < 2ms", 1700.0, 2000.0, "undecided"),
+        ("latency_p99_us <= 2ms", 1700.0, 2000.0, "met"),
+        ("latency_p99_us < 2ms", 2000.0, 2100.0, "missed"),
+        ("latency_p99_us > 1ms", 900.0, 2700.0, "undecided"),
+        ("latency_p99_us > 1ms", 1001.0, 2700.0, "met"),
+        ("latency_p99_us == 1833", 1800.0, 1866.0, "undecided"),
+        ("latency_p99_us == 1833", 1833.0, 1833.0, "met"),
+        ("latency_p99_us == 1ms", 1800.0, 1866.0, "missed"),
+    ],
+)
+def test_the_whole_interval_decides(target: str, low: float, high: float, outcome: str) -> None:
+    (parsed,) = parse_targets([f"call.{target}"], KINDS)
+    value = (low + high) / 2
+    found = replace(result(0.0, test="call", kind="rr"), metrics={"latency_p99_us": Metric(value, "us", low, high)})
+    assert judge(parsed, "c01", [found]).outcome == outcome
+
+
+def test_repeats_that_disagree_decide_a_target_by_their_interval() -> None:
+    apart = summary(repeats(1e6, 1.3e6, 1.6e6))
+    assert apart.metrics["throughput_bps"].verdict is Verdict.UNSTABLE
+    for value, outcome in (("1kbit", "met"), ("10mbit", "undecided"), ("1gbit", "missed")):
+        (parsed,) = parse_targets([f"throughput_bps > {value}"], {"t": "tcp"})
+        assert judge(parsed, "c01", [apart]).outcome == outcome
+
+
+@pytest.mark.parametrize("number", [2, 3, 5, 10, 30])
+def test_a_spread_of_three_percent_is_stable_whatever_the_number_of_repeats(number: int) -> None:
+    # The standard deviation is 3 % of the mean: half of them lie above, half below.
+    offsets = [(-1.0) ** place * 0.03 * ((number - 1) / number) ** 0.5 for place in range(number - number % 2)]
+    rates = [1e6 * (1 + offset) for offset in (*offsets, *([0.0] if number % 2 else []))]
+    assert summary(repeats(*rates)).validity.verdict is Verdict.VALID
 
 
 @pytest.mark.parametrize(
@@ -124,8 +179,9 @@ def test_a_limited_generator_says_nothing_certain_of_latency() -> None:
 def test_a_lower_bound_decides_only_what_it_can(target: str, outcome: str) -> None:
     (parsed,) = parse_targets([f"call.{target}"], KINDS)
     bound = {"latency_p99_us": Metric(2000.0, "us", censored=True)}
-    for verdict, expected in ((Verdict.VALID, outcome), (LIMITED, "undecided")):
-        judged = judge(parsed, "c01", [replace(result(None, verdict, "call", "rr"), metrics=bound)])
+    limited = {"latency_p99_us": bound["latency_p99_us"].doubted(LIMITED, "thread-saturated", Bound.MOST)}
+    for metrics, expected in ((bound, outcome), (limited, "undecided")):
+        judged = judge(parsed, "c01", [replace(result(None, test="call", kind="rr"), metrics=metrics)])
         assert judged.outcome == expected
     assert "at least" in judge(parsed, "c01", [replace(result(None, test="call", kind="rr"), metrics=bound)]).reason
     running = missed_so_far(parsed, "call", bound, generator_limited=False)

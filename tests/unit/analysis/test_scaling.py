@@ -200,7 +200,7 @@ def test_a_lower_bound_is_no_point_of_a_fit() -> None:
     ]
     [found] = of_kind("tunnel", measured)
     assert [number for number, _ in found.points] == [50, 100, 200]
-    assert "left out, because only a lower bound is known: at 400" in found.notes
+    assert "left out, because only a bound is known: at 400" in found.notes
 
 
 def test_clients_that_failed_are_named_where_they_did() -> None:

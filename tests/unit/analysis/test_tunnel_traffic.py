@@ -87,7 +87,7 @@ def downward(late_us: float, busy: float = 0.1, **changes: Any) -> TestData:
 
 def reasons(data: TestData) -> dict[str, Verdict]:
     found = analyse_test(data).validity
-    return dict.fromkeys((reason.code for reason in found.reasons), found.verdict)
+    return {reason.code: reason.verdict for reason in found.reasons if reason.verdict is not None}
 
 
 def test_a_server_that_sends_down_is_the_generator() -> None:

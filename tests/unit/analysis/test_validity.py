@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -81,6 +82,12 @@ def test_where_payload_comes_down_the_far_side_generates() -> None:
         assert verdict(data) == (expected, ["thread-saturated"])
 
 
+def doubted(data: TestData) -> dict[str, str]:
+    """The figures that are not valid, and the side on which the true one lies."""
+    found = analyse_test(data).metrics
+    return {name: str(metric.bound) for name, metric in found.items() if metric.verdict is not Verdict.VALID}
+
+
 def paced(late_ns: int, gap_s: float = 0.001, **counts: int) -> TestData:
     data = steady_test("udp", histograms=[histogram("late", [late_ns] * 100)], counts=counts)
     spec = {"name": "t", "kind": "udp", "duration_ms": 10_000, "interval_ms": 100, "rate_pps": 1 / gap_s}
@@ -90,9 +97,44 @@ def paced(late_ns: int, gap_s: float = 0.001, **counts: int) -> TestData:
 
 def test_sends_may_be_late_by_a_millisecond_or_a_tenth_of_the_gap() -> None:
     assert verdict(paced(900_000)) == ("valid", [])
-    assert verdict(paced(1_100_000)) == ("generator-limited", ["sends-late"])
+    assert verdict(paced(1_100_000)) == ("valid", ["sends-late"])
     assert verdict(paced(9_000_000, gap_s=0.1)) == ("valid", [])
-    assert verdict(paced(11_000_000, gap_s=0.1)) == ("generator-limited", ["sends-late"])
+    assert verdict(paced(11_000_000, gap_s=0.1)) == ("valid", ["sends-late"])
+
+
+def test_late_sends_concern_jitter_alone_of_datagrams() -> None:
+    assert doubted(paced(1_100_000)) == {"jitter_us": "at most"}
+
+
+def test_what_was_never_sent_bounds_throughput_and_loss_from_below() -> None:
+    found = doubted(paced(1000, unsent=3))
+    assert found["throughput_bps"] == found["lost_ratio"] == found["lost"] == "at least"
+    assert found["jitter_us"] == "not known" and "sent" not in found
+
+
+def test_a_busy_thread_that_sent_everything_in_time_did_not_limit_the_rate() -> None:
+    late = histogram("late", [1000] * 100)
+    data = steady_test("udp", generator=load(thread(0.97)), histograms=[late])
+    assert doubted(data)["throughput_bps"] == "at least"
+    data.spec = paced(1000).spec
+    assert verdict(data) == ("valid", ["thread-saturated"])
+    assert doubted(data) == {"jitter_us": "at most"}
+
+
+def test_a_busy_receiver_may_have_lost_what_arrived() -> None:
+    found = doubted(steady_test("udp", receiver=load(thread(0.97), side="peer")))
+    assert (found["throughput_bps"], found["lost_ratio"]) == ("at least", "at most")
+
+
+def test_a_short_window_concerns_rates_alone() -> None:
+    whole = steady_test("udp")
+    whole.spec = replace(whole.spec, duration_ns=30 * S)
+    assert set(doubted(whole)) == {"throughput_bps", "packets_per_s"}
+
+
+def test_each_reason_names_its_verdict_and_its_figures() -> None:
+    (reason,) = analyse_test(paced(1_100_000)).validity.reasons
+    assert (reason.verdict, reason.metrics) == (Verdict.GENERATOR_LIMITED, ("jitter_us",))
 
 
 def test_unsent_operations_are_the_generators_beyond_those_of_the_last_moment() -> None:

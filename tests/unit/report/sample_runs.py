@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -26,12 +27,21 @@ from leadline.analysis.model import (
     Verdict,
     Window,
 )
+from leadline.analysis.scope import judge_figures
 
 VALID = Validity(Verdict.VALID)
 GENERATOR_LIMITED = Validity(
     Verdict.GENERATOR_LIMITED,
     (Reason("thread-saturated", "the busiest generating thread on client1 was on a CPU for 97 % of the window"),),
 )
+
+
+def doubted(metrics: Mapping[str, Metric], validity: Validity) -> dict[str, Metric]:
+    """The figures with a validity's reasons against those that they concern."""
+    findings = [(validity.verdict, reason) for reason in validity.reasons]
+    return judge_figures(metrics, findings, (), primary="", decisive=(), delivered=None).metrics
+
+
 UNSTABLE = Validity(
     Verdict.UNSTABLE,
     (Reason("repeats-disagree", "the repeats' throughput spreads over 12.4 % of the mean; the plan allows 5 %"),),
@@ -173,7 +183,9 @@ def _test(case: str, repeat: int, name: str, kind: str, gateway: str) -> TestRes
         parameters={"sut.kind": gateway, "clients": 2},
         status="done",
         error=None,
-        metrics=_metrics(kind, gateway, repeat),
+        metrics=doubted(_metrics(kind, gateway, repeat), GENERATOR_LIMITED)
+        if limited
+        else _metrics(kind, gateway, repeat),
         validity=GENERATOR_LIMITED if limited else VALID,
         window=Window(_START_NS, _START_NS + 420_000_000, _START_NS + 10_010_000_000, _START_NS + 10_310_000_000),
         generator=Generator(6.42, 10.31, 0.97 if limited else 0.61, 14.0, 3120.0)
@@ -332,6 +344,7 @@ def _summaries(trials: list[TrialResult]) -> tuple[Summary, ...]:
         failed = 3 - len(tests) if len(tests) < 3 else 0
         unstable = name == "rr" and tests[0].parameters.get("sut.kind") == "openvpn"
         validity = UNSTABLE if unstable else tests[0].validity
+        metrics = doubted(metrics, validity)
         summaries.append(Summary(case, name, tests[0].kind, tests[0].parameters, len(tests), failed, metrics, validity))
     return tuple(summaries)
 

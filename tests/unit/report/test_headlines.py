@@ -7,7 +7,8 @@ import io
 import pytest
 from rich.console import Console
 
-from leadline.analysis.model import Interval, Metric, TestResult, Validity, Verdict
+from leadline.analysis.model import Interval, Metric, Reason, TestResult, Verdict
+from leadline.analysis.scope import judge_figures
 from leadline.report import interval_line, measurement, test_headline
 
 test_headline.__test__ = False  # type: ignore[attr-defined]  # pytest must not collect this function
@@ -19,7 +20,9 @@ BOTH = {
 
 
 def result(kind: str, metrics: dict[str, Metric], verdict: Verdict = Verdict.VALID) -> TestResult:
-    return TestResult("c01", 1, "t", kind, {}, "done", None, metrics, Validity(verdict), None, None, {})
+    against = [] if verdict is Verdict.VALID else [(verdict, Reason("thread-saturated", "it was busy"))]
+    judged = judge_figures(metrics, against, (), primary="throughput_bps", decisive=(), delivered=None)
+    return TestResult("c01", 1, "t", kind, {}, "done", None, judged.metrics, judged.validity, None, None, {})
 
 
 @pytest.mark.parametrize(

@@ -74,6 +74,7 @@ class Http(Kind[HttpTest]):
     model = HttpTest
     metrics = _METRICS
     primary = "requests_per_s"
+    decisive = ("latency_p50_us", "latency_p99_us")
     scaling = (("requests_per_s", "1/s"), ("latency_p99_us", "us"))
     headline = ("latency_p50_us", "latency_p99_us")
     operation = "request"
@@ -168,7 +169,7 @@ class Http(Kind[HttpTest]):
 
         return FigureTable(
             "HTTP requests",
-            Figure("requests_per_s", "requests", quantities.per_second, capacity=True),
+            Figure("requests_per_s", "requests", quantities.per_second),
             latency_figures(),
         )
 

@@ -13,8 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from leadline.analysis.durations import DISTRIBUTION_PERCENTILES
-from leadline.analysis.model import Distribution, Metric, TestResult, Verdict
-from leadline.report import quantities
+from leadline.analysis.model import Distribution, Metric, TestResult
+from leadline.report import figures, quantities
 from leadline.report.figures import percentile_cell, time_cell
 
 _PERCENTILES = (50.0, 75.0, 90.0, 95.0, 99.0, 99.9, 99.99, 99.999)
@@ -46,8 +46,9 @@ def http_rows(result: TestResult) -> list[tuple[str, str]]:
     if rates is not None and rates.mean is not None:
         spread = f"stdev {quantities.per_second(rates.stdev)}, max {quantities.per_second(rates.max)}"
         within = f"{quantities.share(rates.within_stdev)} within ±1 stdev"
-        bound = "≥ " if result.validity.verdict is Verdict.GENERATOR_LIMITED else ""
-        rows.append(("per thread", f"{bound}{quantities.per_second(rates.mean)}, {spread}, {within}"))
+        mean = quantities.per_second(rates.mean)
+        rate = metrics.get("requests_per_s")
+        rows.append(("per thread", f"{mean if rate is None else figures.bounded(mean, rate)}, {spread}, {within}"))
     return rows
 
 

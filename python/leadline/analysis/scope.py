@@ -1,0 +1,142 @@
+"""Which figures a reason concerns, and on which side of them the true figure then lies.
+
+A generator that had no CPU to spare says nothing about the datagrams that were lost, and sends that were late can only
+have made a latency longer. A verdict therefore belongs to a figure: each reason names the figures that it concerns,
+and where the error can go one way only, a figure still decides the targets that lie on the other side of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from leadline.analysis.model import Bound, Metric, Reason, Validity, Verdict
+
+ORDER = list(Verdict)
+"""Verdicts, worst first."""
+WHOLE = 0.99
+"""From this share of what was due on, a rate counts as delivered."""
+
+
+class Family(StrEnum):
+    """Figures that the same reasons concern."""
+
+    RATE = "rate"
+    LATENCY = "latency"  # counted from when an operation was due, and jitter
+    TIME = "time"  # counted from when an operation was sent
+    LOSS = "loss"
+    COUNT = "count"  # what was counted, whatever its pace
+
+
+EVERYTHING: Mapping[Family, Bound] = dict.fromkeys(Family, Bound.NONE)
+_TIMES = (Family.LATENCY, Family.TIME)
+_OWN_CPU: Mapping[Family, Bound] = {Family.RATE: Bound.LEAST, **dict.fromkeys(_TIMES, Bound.MOST)}
+_PACE: Mapping[Family, Bound] = {Family.RATE: Bound.NONE, **dict.fromkeys(_TIMES, Bound.NONE)}
+_OF_CODE: Mapping[str, Mapping[Family, Bound]] = {
+    "other-work": {**_OWN_CPU, Family.LOSS: Bound.MOST},
+    "cpu-stolen": {**_OWN_CPU, Family.LOSS: Bound.MOST},
+    "thread-saturated": _OWN_CPU,
+    "thread-starved": _OWN_CPU,
+    "near-ceiling": _OWN_CPU,
+    "pushback": {Family.RATE: Bound.LEAST},
+    "sends-late": {Family.LATENCY: Bound.MOST},
+    # The load that was asked for was not there: under it more may be lost, and how long answers take is not known.
+    "unsent": {Family.RATE: Bound.LEAST, Family.LOSS: Bound.LEAST, **dict.fromkeys(_TIMES, Bound.NONE)},
+    "receiver-socket-drops": {Family.RATE: Bound.LEAST, Family.LOSS: Bound.MOST},
+    "window-too-short": {Family.RATE: Bound.NONE},
+    "no-steady-window": {Family.RATE: Bound.NONE},
+    "intervals-disagree": {Family.RATE: Bound.NONE},
+    "change-point": _PACE,
+    "machine-saturated": _OWN_CPU,
+    "no-generator-figures": _PACE,
+    "no-receiver-figures": {**_PACE, Family.LOSS: Bound.NONE},
+    "sender-side-figure": {Family.RATE: Bound.NONE},
+}
+"""What a reason concerns, by its code; what is not here concerns every figure."""
+
+_OF_THREADS = frozenset({"thread-saturated", "thread-starved"})
+_OF_CPU = _OF_THREADS | {"other-work", "cpu-stolen"}
+_NOT_OFFERED = frozenset({"unsent", "pushback"})
+
+_RATE_ENDINGS = ("_per_s", "_bps")
+_TIME_ENDINGS = ("_us", "_ms")
+_FROM_DUE = ("latency_", "jitter_")
+# A VPN client connects from when it was due; an http request's connecting begins when there is none to use.
+_CLIENT_CONNECTS, _OF_CLIENTS = "connect_", "_ms"
+_LOSSES = frozenset(
+    {"lost", "lost_ratio", "duplicates", "reordered", "error_ratio", "failed_ratio", "unanswered", "unsent"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A test's figures, each with its verdict, and the verdict on the test."""
+
+    metrics: dict[str, Metric]
+    validity: Validity
+
+
+def family_of(metric: str) -> Family:
+    """The family of a figure, by its name."""
+    if metric.endswith(_RATE_ENDINGS):
+        return Family.RATE
+    if metric.endswith(_TIME_ENDINGS):
+        of_client = metric.startswith(_CLIENT_CONNECTS) and metric.endswith(_OF_CLIENTS)
+        return Family.LATENCY if of_client or metric.startswith(_FROM_DUE) else Family.TIME
+    return Family.LOSS if metric in _LOSSES else Family.COUNT
+
+
+def judge_figures(
+    metrics: Mapping[str, Metric],
+    findings: Iterable[tuple[Verdict, Reason]],
+    notes: Sequence[Reason],
+    *,
+    primary: str,
+    decisive: Iterable[str],
+    delivered: float | None,
+) -> Judged:
+    """Each figure with the worst verdict of the reasons that concern it. The test's verdict is the worst of its primary
+    figure and of the `decisive` ones that are known; a reason that concerns none of the figures is a note.
+
+    `delivered` is the share of what was due that arrived, where operations had times of their own, and None where they
+    had not. What was sent whole in spite of a lack of CPU was not limited by it, and what was delivered whole was not
+    limited at all.
+    """
+    ranked = sorted(findings, key=lambda finding: ORDER.index(finding[0]))
+    offered = delivered is not None and not any(reason.code in _NOT_OFFERED for _, reason in ranked)
+    whole = offered and delivered is not None and delivered >= WHOLE
+    judged, reasons, more = dict(metrics), [], list[Reason]()
+    for verdict, reason in ranked:
+        effect = _effect(verdict, reason.code, offered=offered, whole=whole)
+        named = tuple(name for name, metric in metrics.items() if _concerns(effect, name, metric))
+        if not named and metrics:
+            more.append(reason)
+            continue
+        reasons.append(replace(reason, verdict=verdict, metrics=() if len(named) == len(metrics) else named))
+        for name in named:
+            judged[name] = judged[name].doubted(verdict, reason.code, effect[family_of(name)])
+    leading = [judged[name] for name in decisive if name in judged and judged[name].value is not None]
+    leading += [judged[primary]] if primary in judged else []
+    verdicts = [figure.verdict for figure in leading] if leading else [verdict for verdict, _ in ranked]
+    worst = min(verdicts, key=ORDER.index, default=Verdict.VALID)
+    return Judged(judged, Validity(worst, tuple(reasons), (*more, *notes)))
+
+
+def _concerns(effect: Mapping[Family, Bound], name: str, metric: Metric) -> bool:
+    """Whether a figure is doubted. One that is 0, and can only be less, is not; nor is one that is not known."""
+    bound = effect.get(family_of(name))
+    return bound is not None and not (bound is Bound.MOST and not metric.value)
+
+
+def _effect(verdict: Verdict, code: str, *, offered: bool, whole: bool) -> Mapping[Family, Bound]:
+    effect = _OF_CODE.get(code, EVERYTHING)
+    if code not in _OF_CPU:
+        return effect
+    if verdict is Verdict.GENERATOR_LIMITED:
+        kept_its_rate = offered
+    else:
+        # What arrives at a side that has no CPU left may be lost there.
+        effect = {**effect, Family.LOSS: Bound.MOST}
+        kept_its_rate = whole
+    return {family: bound for family, bound in effect.items() if not (kept_its_rate and family is Family.RATE)}

@@ -1,0 +1,95 @@
+"""Other work on the machine of a test: found in a lab by what its hosts' groups did not use, and elsewhere by steal."""
+
+from __future__ import annotations
+
+import pytest
+from made_journals import BOOT, EPOCH_NS, S, facts, observation, steady_test
+
+from leadline.analysis import TestData, analyse_test
+from leadline.analysis.model import Bound, Verdict
+
+CPUS = 2
+SECONDS = range(-1, 13)
+
+
+def on_one_machine(kind: str = "tcp", *, foreign: float = 0.0, steal: float = 0.0, softirq: float = 0.2) -> TestData:
+    """Gateway and client use 0.5 and 0.3 CPUs, the controller 0.1; `foreign`, `steal` and `softirq` are CPUs too."""
+    data = steady_test(kind)
+    data.in_lab = True
+    data.facts = {name: facts() for name in ("gateway", "client1")}
+    busy = 0.5 + 0.3 + 0.1 + foreign
+    for second in SECONDS:
+        past = float(second + 2)
+        machine = {
+            "user": busy * past,
+            "softirq": softirq * past,
+            "steal": steal * past,
+            "idle": (CPUS - busy - softirq - steal) * past,
+        }
+        t_ns = EPOCH_NS + second * S
+        data.add("gateway", observation(t_ns, machine, cpus=CPUS, cgroup_s=0.5 * past))
+        data.add("client1", observation(t_ns, cgroup_s=0.3 * past))
+    data.controller_cpu = [(EPOCH_NS - S, 1.0), (EPOCH_NS + 11 * S, 2.2)]
+    data.controller_boot_id = BOOT
+    return data
+
+
+def codes(data: TestData) -> tuple[str, list[str]]:
+    found = analyse_test(data).validity
+    return found.verdict.value, [reason.code for reason in found.reasons]
+
+
+def test_what_the_run_itself_used_disturbs_nothing() -> None:
+    assert codes(on_one_machine()) == ("valid", [])
+    assert codes(on_one_machine(foreign=0.09)) == ("valid", [])
+
+
+def test_other_work_is_named_with_its_figures() -> None:
+    found = analyse_test(on_one_machine(foreign=0.5)).validity
+    assert found.verdict is Verdict.DISTURBED
+    (reason,) = found.reasons
+    assert reason.code == "other-work"
+    assert "used 50 % of one CPU" in reason.text
+    assert "busy 160 %: hosts 80 %, soft interrupts 20 %, Leadline's controller 10 %" in reason.text
+
+
+def test_time_that_a_hypervisor_took_counts_everywhere() -> None:
+    data = on_one_machine(steal=0.2)
+    assert codes(data) == ("disturbed", ["cpu-stolen"])
+    data.in_lab = False
+    assert codes(data) == ("disturbed", ["cpu-stolen"])
+
+
+def test_on_given_hosts_unknown_processes_may_be_the_system_under_test() -> None:
+    data = on_one_machine(foreign=0.5)
+    data.in_lab = False
+    assert codes(data) == ("valid", [])
+
+
+def test_a_host_whose_group_is_unknown_leaves_it_open() -> None:
+    data = on_one_machine(foreign=0.5)
+    data.samples["client1"] = [sample._replace(cgroup_s=None) for sample in data.samples["client1"]]
+    assert codes(data) == ("valid", [])
+
+
+@pytest.mark.parametrize("boot_id", [BOOT, "another"])
+def test_the_controller_counts_on_its_own_machine_alone(boot_id: str) -> None:
+    data = on_one_machine(foreign=0.05)
+    data.controller_boot_id = boot_id
+    assert codes(data)[0] == ("valid" if boot_id == BOOT else "disturbed")
+
+
+def test_a_rate_that_was_delivered_whole_is_not_doubted() -> None:
+    data = on_one_machine("udp", foreign=0.5)
+    outcome = data.outcomes[0].outcome
+    outcome["flows"][0] |= {"lost": 0, "jitter_us": 3.0}
+    found = analyse_test(data)
+    assert found.metrics["throughput_bps"].bound is Bound.LEAST
+    assert found.metrics["jitter_us"].bound is Bound.MOST
+    spec = {"name": "t", "kind": "udp", "duration_ms": 10_000, "interval_ms": 100, "rate_pps": 1000.0}
+    data.spec = type(data.spec).read(spec)
+    found = analyse_test(data)
+    assert found.validity.verdict is Verdict.VALID
+    assert (found.metrics["lost_ratio"].value, found.metrics["lost_ratio"].verdict) == (0, Verdict.VALID)
+    assert found.metrics["throughput_bps"].verdict is Verdict.VALID
+    assert [reason.metrics for reason in found.validity.reasons] == [("jitter_us",)]
