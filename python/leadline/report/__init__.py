@@ -6,6 +6,7 @@ The page is imported when it is first asked for: a terminal needs no templates.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from leadline.report.comparisons import comparison_blocks
 from leadline.report.hdr_log import hdr_log
 from leadline.report.headlines import interval_line, test_headline
 from leadline.report.measurement import measurement
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = [
     "HttpRequested",
     "ab_text",
+    "comparison_blocks",
     "figures_table",
     "hdr_log",
     "interval_line",

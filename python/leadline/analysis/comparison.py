@@ -1,0 +1,251 @@
+"""Compares figures of two systems: by how much they differ, and whether that is known.
+
+A side is a run, or the cases of a run that share one parameter's value. Figures are compared over repeats, which alone
+are independent; repeats of one run were measured in turn, so they are pairs. Repeats whose figure is not valid are left
+out, and said to be. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from leadline.analysis.model import RunAnalysis, TestResult, Verdict
+from leadline.plan.metric_specs import Better, MetricSpec
+from leadline.registry import KINDS
+from leadline.statistics import Comparison, Estimate, compare, ratio_of_means
+
+MARGIN = 0.05
+"""Within this share of each other two figures are equivalent, unless the user says otherwise."""
+
+Key = tuple[tuple[tuple[str, str], ...], str]
+"""What makes figures of two sides the same: parameters (those that tell the sides apart left out), and the test."""
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One side of a comparison."""
+
+    label: str
+    analysis: RunAnalysis
+    tests: Mapping[tuple[str, str], Mapping[str, Any]]
+    """The parameters of each test, by case and name, as the run's manifest has them."""
+    only: tuple[str, str] | None = None
+    """A parameter, and the value that its cases have; None for all cases."""
+
+    def results(self) -> dict[Key, list[TestResult]]:
+        """The repeats of each test that came to their end."""
+        found: dict[Key, list[TestResult]] = {}
+        for trial in self.analysis.trials:
+            if self.only is not None and str(trial.parameters.get(self.only[0])) != self.only[1]:
+                continue
+            for result in trial.tests:
+                if result.status == "done":
+                    found.setdefault(self.key(result), []).append(result)
+        return found
+
+    def key(self, result: TestResult) -> Key:
+        """What the other side's figures must share with this one's."""
+        apart = self.only[0] if self.only is not None else None
+        parameters = sorted((name, str(value)) for name, value in result.parameters.items() if name != apart)
+        return tuple(parameters), result.test
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedFigure:
+    """One figure of both sides. `ratio` is the candidate's mean by the baseline's, in no unit."""
+
+    parameters: dict[str, str]
+    test: str
+    kind: str
+    metric: str
+    unit: str
+    baseline: float | None
+    candidate: float | None
+    ratio: float | None
+    low: float | None
+    high: float | None
+    word: Comparison
+    reason: str | None
+    """Why the word is `cannot tell`; None for the other words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Something in which the two sides differ beside their figures."""
+
+    what: str
+    baseline: str
+    candidate: str
+    blocking: bool
+    """Whether figures of the two say nothing of each other: other hardware, or another load."""
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedRuns:
+    """All figures that two sides share, what they do not share, and what else differs."""
+
+    baseline: str
+    candidate: str
+    margin: float
+    figures: tuple[ComparedFigure, ...]
+    differences: tuple[Difference, ...]
+    missing: tuple[str, ...]
+    """Tests of one side that the other does not have."""
+
+    @property
+    def blocking(self) -> tuple[Difference, ...]:
+        """What makes the comparison meaningless."""
+        return tuple(one for one in self.differences if one.blocking)
+
+
+class ComparedKind(Protocol):
+    """What this module needs of a kind of test."""
+
+    @property
+    def primary(self) -> str:
+        """The figure that stands for a test."""
+
+    @property
+    def decisive(self) -> tuple[str, ...]:
+        """The figures whose verdicts make that of a test, beside the primary one."""
+
+    @property
+    def headline(self) -> tuple[str, ...]:
+        """The figures that stand beside the leading one in a line."""
+
+    @property
+    def metrics(self) -> tuple[MetricSpec, ...]:
+        """Its figures."""
+
+
+def compare_sides(
+    baseline: Side, candidate: Side, *, margin: float = MARGIN, metrics: Sequence[str] = ()
+) -> ComparedRuns:
+    """Each figure that both sides have: those named, or the main ones of each kind of test."""
+    first, second = baseline.results(), candidate.results()
+    paired = baseline.analysis is candidate.analysis
+    shared = [key for key in first if key in second]
+    figures = [
+        one
+        for key in shared
+        for name in _chosen(first[key][0].kind, metrics)
+        if (one := _compared(key, name, first[key], second[key], margin=margin, paired=paired)) is not None
+    ]
+    lacking = [f"{_named(key)}: only in {baseline.label}" for key in first if key not in second]
+    lacking += [f"{_named(key)}: only in {candidate.label}" for key in second if key not in first]
+    return ComparedRuns(
+        baseline=baseline.label,
+        candidate=candidate.label,
+        margin=margin,
+        figures=tuple(figures),
+        differences=() if paired else tuple(_differences(baseline, candidate, shared)),
+        missing=tuple(lacking),
+    )
+
+
+def _chosen(kind: str, metrics: Sequence[str]) -> tuple[str, ...]:
+    """The figures to compare: those that are asked for, or what a line of the kind shows, if one way is better."""
+    known: ComparedKind = KINDS.find(kind)
+    better = {spec.name: spec.better for spec in known.metrics}
+    if metrics:
+        return tuple(metrics)
+    main = dict.fromkeys((known.primary, *known.decisive, *known.headline))
+    return tuple(name for name in main if better.get(name, Better.NEITHER) is not Better.NEITHER)
+
+
+def _compared(
+    key: Key, metric: str, first: Sequence[TestResult], second: Sequence[TestResult], *, margin: float, paired: bool
+) -> ComparedFigure | None:
+    known: ComparedKind = KINDS.find(first[0].kind)
+    better = next((spec.better for spec in known.metrics if spec.name == metric), Better.NEITHER)
+    if not any(metric in result.metrics for result in first):
+        return None
+    sides = [_values(first, metric), _values(second, metric)]
+    unit = next(result.metrics[metric].unit for result in first if metric in result.metrics)
+    estimate, reason = _ratio(sides, [len(first), len(second)], paired)
+    word = Comparison.CANNOT_TELL
+    if estimate is not None and estimate.low is not None:
+        word = compare(estimate, margin=margin, higher_is_better=better is not Better.LOWER)
+        if word is Comparison.CANNOT_TELL:
+            reason = "the interval holds 1 and reaches beyond the margin: repeat both more often"
+    means = [sum(values.values()) / len(values) if values else None for values in sides]
+    return ComparedFigure(
+        parameters=dict(key[0]),
+        test=key[1],
+        kind=first[0].kind,
+        metric=metric,
+        unit=unit,
+        baseline=means[0],
+        candidate=means[1],
+        ratio=estimate.value if estimate is not None else None,
+        low=estimate.low if estimate is not None else None,
+        high=estimate.high if estimate is not None else None,
+        word=word,
+        reason=reason if word is Comparison.CANNOT_TELL else None,
+    )
+
+
+def _values(results: Iterable[TestResult], metric: str) -> dict[int, float]:
+    """The figure of each repeat that can be believed, by the repeat's number."""
+    return {
+        result.repeat: found.value
+        for result in results
+        if (found := result.metrics.get(metric)) and found.value is not None and found.verdict is Verdict.VALID
+    }
+
+
+def _ratio(sides: Sequence[Mapping[int, float]], repeats: Sequence[int], paired: bool) -> tuple[Estimate | None, str]:
+    """The ratio of the means with its interval, and why there is none."""
+    first, second = sides
+    if paired:
+        both = [number for number in first if number in second]
+        first, second = ({number: one[number] for number in both} for one in (first, second))
+    left_out = [number - len(values) for number, values in zip(repeats, (first, second), strict=True)]
+    doubts = f"{left_out[0]} and {left_out[1]} repeats are not valid; " if any(left_out) else ""
+    if not first or not second:
+        return None, f"{doubts}no repeat is left that can be compared"
+    if not any(first.values()):
+        same = not any(second.values())
+        return None, f"{doubts}the baseline is 0" + (", and so is the other" if same else ": there is no ratio to it")
+    estimate = ratio_of_means(list(first.values()), list(second.values()), paired=paired)
+    return estimate, f"{doubts}{estimate.reason or ''}".removesuffix("; ")
+
+
+_HARDWARE = {"cpu_model": "CPU model", "cpus": "number of CPUs", "architecture": "architecture"}
+_SOFTWARE = {"kernel": "kernel", "distribution": "distribution", "agent_version": "agent", "tcp_congestion": "TCP"}
+
+
+def _differences(baseline: Side, candidate: Side, shared: Sequence[Key]) -> Iterator[Difference]:
+    """Hardware, software, and the parameters of the tests that both sides have."""
+    for names, blocking in ((_HARDWARE, True), (_SOFTWARE, False)):
+        for name, words in names.items():
+            first, second = (_facts(side.analysis, name) for side in (baseline, candidate))
+            if first != second and first and second:
+                yield Difference(words, ", ".join(first), ", ".join(second), blocking)
+    if baseline.analysis.version != candidate.analysis.version:
+        yield Difference("Leadline", baseline.analysis.version, candidate.analysis.version, blocking=False)
+    loads = [_loads(side) for side in (baseline, candidate)]
+    for key in shared:
+        first_test, second_test = (load.get(key, {}) for load in loads)
+        for name in sorted(first_test.keys() | second_test.keys()):
+            if first_test.get(name) != second_test.get(name):
+                first_value, second_value = (str(test.get(name)) for test in (first_test, second_test))
+                yield Difference(f"{_named(key)}: {name}", first_value, second_value, blocking=True)
+
+
+def _loads(side: Side) -> dict[Key, Mapping[str, Any]]:
+    """The parameters of each test."""
+    results = (result for trial in side.analysis.trials for result in trial.tests)
+    return {side.key(result): side.tests.get((result.case, result.test), {}) for result in results}
+
+
+def _facts(analysis: RunAnalysis, name: str) -> list[str]:
+    """What a run's machines say of one fact; each value once."""
+    return sorted({str(facts[name]) for facts in analysis.hosts.values() if facts.get(name) is not None})
+
+
+def _named(key: Key) -> str:
+    parameters = " ".join(f"{name}={value}" for name, value in key[0])
+    return f"{key[1]} ({parameters})" if parameters else key[1]

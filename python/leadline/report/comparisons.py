@@ -1,0 +1,71 @@
+"""Draws comparisons of runs or systems: the sentence for each figure first, then the table, then what else differs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from leadline.analysis.comparison import ComparedFigure, ComparedRuns
+from leadline.report import quantities
+from leadline.statistics import Comparison
+
+_TONES = {
+    Comparison.FASTER: "green",
+    Comparison.SLOWER: "red",
+    Comparison.EQUIVALENT: "",
+    Comparison.CANNOT_TELL: "yellow",
+}
+_MARKS = {
+    Comparison.FASTER: "▲",
+    Comparison.SLOWER: "▼",
+    Comparison.EQUIVALENT: "=",
+    Comparison.CANNOT_TELL: "?",
+}
+
+
+def comparison_blocks(compared: Sequence[ComparedRuns]) -> Iterator[RenderableType]:
+    """One block for each pair."""
+    return (_block(one) for one in compared)
+
+
+def _block(one: ComparedRuns) -> RenderableType:
+    head = Text.assemble(
+        (one.candidate, "bold"), " compared with ", (one.baseline, "bold"), f"  equivalent within {one.margin:.3g}"
+    )
+    parts: list[RenderableType] = [head, Padding(_table(one.figures), (0, 0, 0, 2), expand=False)]
+    parts += [_line(f"{figure.test} {figure.metric}: {figure.reason}") for figure in one.figures if figure.reason]
+    parts += [_line(f"not compared: {text}") for text in one.missing]
+    for difference in one.differences:
+        what = "another load or machine" if difference.blocking else "differs"
+        parts.append(_line(f"{what}: {difference.what}: {difference.baseline} -> {difference.candidate}"))
+    return Group(*parts)
+
+
+def _table(figures: Sequence[ComparedFigure]) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+    table.add_column("test")
+    table.add_column("figure")
+    for title in ("before", "after", "ratio", "95 %"):
+        table.add_column(title, justify="right", no_wrap=True)
+    table.add_column("")
+    for one in figures:
+        parameters = " ".join(f"{name}={value}" for name, value in one.parameters.items())
+        interval = "" if one.low is None or one.high is None else f"{one.low:.3f} to {one.high:.3f}"
+        table.add_row(
+            f"{one.test} {parameters}".strip(),
+            one.metric,
+            quantities.metric(one.baseline, one.unit),
+            quantities.metric(one.candidate, one.unit),
+            quantities.UNKNOWN if one.ratio is None else f"{one.ratio:.3f}",
+            interval,
+            Text(f"{_MARKS[one.word]} {one.word.value}", style=_TONES[one.word]),
+        )
+    return table
+
+
+def _line(text: str) -> RenderableType:
+    return Padding(Text(text, style="dim"), (0, 0, 0, 2), expand=False)
