@@ -133,15 +133,15 @@ def compare_sides(
         for name in _chosen(first[key][0].kind, metrics)
         if (one := _compared(key, name, first[key], second[key], margin=margin, paired=paired)) is not None
     ]
-    lacking = [f"{_named(key)}: only in {baseline.label}" for key in first if key not in second]
-    lacking += [f"{_named(key)}: only in {candidate.label}" for key in second if key not in first]
+    missing = [f"{_named(key)}: only in {baseline.label}" for key in first if key not in second]
+    missing += [f"{_named(key)}: only in {candidate.label}" for key in second if key not in first]
     return ComparedRuns(
         baseline=baseline.label,
         candidate=candidate.label,
         margin=margin,
         figures=tuple(figures),
         differences=() if paired else tuple(_differences(baseline, candidate, shared)),
-        missing=tuple(lacking),
+        missing=tuple(missing),
     )
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from leadline.analysis.model import Bound, Growth, Metric, RunAnalysis, Scaling, Validity, Verdict
+from leadline.analysis.model import Bound, Metric, RunAnalysis, Scaling, Validity, Verdict
 from leadline.analysis.validity import SHORT_WINDOWS
 from leadline.registry import KINDS
 from leadline.statistics import Growth, PowerLaw, power_law

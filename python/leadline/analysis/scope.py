@@ -113,7 +113,8 @@ def judge_figures(
         if not named and metrics:
             more.append(reason)
             continue
-        reasons.append(replace(reason, verdict=verdict, metrics=() if len(named) == len(metrics) else named))
+        known = tuple(name for name in named if metrics[name].value is not None) or named
+        reasons.append(replace(reason, verdict=verdict, metrics=() if len(named) == len(metrics) else known))
         for name in named:
             judged[name] = judged[name].doubted(verdict, reason.code, effect[family_of(name)])
     leading = [judged[name] for name in decisive if name in judged and judged[name].value is not None]
@@ -124,9 +125,9 @@ def judge_figures(
 
 
 def _concerns(effect: Mapping[Family, Bound], name: str, metric: Metric) -> bool:
-    """Whether a figure is doubted. One that is 0, and can only be less, is not; nor is one that is not known."""
+    """Whether a figure is doubted; one that is 0, and can only be less, is not."""
     bound = effect.get(family_of(name))
-    return bound is not None and not (bound is Bound.MOST and not metric.value)
+    return bound is not None and not (bound is Bound.MOST and metric.value == 0)
 
 
 def _effect(verdict: Verdict, code: str, *, offered: bool, whole: bool) -> Mapping[Family, Bound]:

@@ -21,7 +21,7 @@ FORBIDDEN = {
     "tempfile",
     "shutil",
 }
-LOWER = {"analysis", "statistics", "dataset", "plan", "contract", "errors", "registry"}
+LOWER = {"analysis", "dataset", "plan", "contract", "statistics", "errors", "registry"}
 
 
 def imported(source: Path) -> set[str]:
