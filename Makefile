@@ -15,6 +15,9 @@ STATIC := CARGO_BUILD_TARGET=$(TARGET) RUSTFLAGS="-C target-feature=+crt-static"
 # What the tests of `leadline http` run it against, and beside.
 HTTP_SERVERS := nginx-light haproxy apache2-bin nodejs tinyproxy openssl wrk
 
+# Python keeps what it has compiled: the tests start `leadline` hundreds of times.
+unexport PYTHONDONTWRITEBYTECODE
+
 FUZZ_SECONDS := 30
 DIST := dist
 

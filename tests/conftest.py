@@ -6,11 +6,14 @@ Owns how tests are dealt out to the workers of `make test`: in which order, and 
 
 from __future__ import annotations
 
+import importlib
 import os
 import signal
+import threading
 from collections.abc import Iterator
 
 import pytest
+from _pytest.nodeid import NodeId
 from hypothesis import settings
 
 from leadline.dataset.journal import STRICT_VARIABLE
@@ -26,6 +29,11 @@ settings.register_profile("no-deadline", deadline=None)
 settings.load_profile("no-deadline")
 
 
+# At import MLRsearch reads the source of every frame of its caller's stack, ten times over. A thread's stack is short.
+reader = threading.Thread(target=importlib.import_module, args=("MLRsearch",))
+reader.start()
+reader.join()
+
 # For the commands that tests start as for what they call; `damaged_journals` takes it back.
 os.environ[STRICT_VARIABLE] = "1"
 
@@ -38,11 +46,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if not hasattr(config, "workerinput"):
         return
     longest_s: dict[str, float] = {}
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group(_group(item)))
+    groups = {item: _group(item) for item in items}
+    for item, group in groups.items():
         takes = item.get_closest_marker("takes")
-        longest_s[_group(item)] = max(longest_s.get(_group(item), 0.0), takes.args[0] if takes else 0.0)
-    items.sort(key=lambda item: -longest_s[_group(item)])
+        longest_s[group] = max(longest_s.get(group, 0.0), takes.args[0] if takes else 0.0)
+    items.sort(key=lambda item: -longest_s[groups[item]])
+    for item, group in groups.items():
+        if group != item.nodeid:
+            # What xdist does for its own mark, which it writes into an attribute that this pytest no longer reads.
+            item._id = NodeId.parse(f"{item.nodeid}@{group}")
 
 
 def _group(item: pytest.Item) -> str:
@@ -57,10 +69,13 @@ def damaged_journals(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """One cache for a whole session, so that each shape of a load is calibrated once."""
+def own_cache(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[None]:
+    """One cache for a whole session and all of its workers, so that each shape of a load is calibrated once."""
+    base = tmp_path_factory.getbasetemp()
+    cache = (base.parent if hasattr(request.config, "workerinput") else base) / "cache"
+    cache.mkdir(exist_ok=True)
     before = os.environ.get("XDG_CACHE_HOME")
-    os.environ["XDG_CACHE_HOME"] = str(tmp_path_factory.mktemp("cache"))
+    os.environ["XDG_CACHE_HOME"] = str(cache)
     yield
     if before is None:
         del os.environ["XDG_CACHE_HOME"]
