@@ -1,7 +1,7 @@
 """Every example of the documents runs: shell blocks as they stand, in a network of their own; plans as they stand.
 
-What is shortened, so that a test takes seconds: the example plans that the commands name are copies with short tests, and
-of a measurement's seconds a fifth passes. Everything else of a command is verbatim.
+What is shortened, so that a test takes seconds: the example plans that the commands name are copies with short tests,
+and of a measurement's seconds a fifth passes. Everything else of a command is verbatim.
 """
 
 from __future__ import annotations
@@ -57,8 +57,9 @@ def script(lines: list[str]) -> str:
 
 
 def listening(line: str) -> str:
-    """Waits until a server that a line has started answers on all its ports; OpenVPN, until it says so in its log. Fails
-    where the server ends before.
+    """Waits until a server that a line has started answers on all its ports; OpenVPN, until it says so in its log.
+
+    Fails where the server ends before.
     """
     otherwise = "do kill -0 $!; sleep 0.02; done"
     if line.startswith("openvpn "):
