@@ -138,6 +138,8 @@ pub struct Recorder {
     measured: Vec<Histogram>,
     warmup: Vec<Histogram>,
     warm_until_ns: u64,
+    /// When the histograms are handed over next, ns. 0 before the first time, an instant in the past: it is read for each
+    /// operation.
     next_roll_ns: u64,
     out: mpsc::Sender<Rolled>,
     home: mpsc::Sender<Histogram>,

@@ -138,6 +138,7 @@ pub struct OpenLoop {
     share: ThreadShare,
     total: u64,
     taken: u64,
+    /// When the request after the last taken one is due, ns, also after the last one of the load. It never moves back.
     next_due_ns: u64,
 }
 

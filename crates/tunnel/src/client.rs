@@ -130,6 +130,7 @@ pub struct VpnClient {
     give_up_ns: Option<u64>,
     /// When the next attempt is due, ns. Set only in the phase `Resting`.
     retry_ns: Option<u64>,
+    /// When the first attempt was due, ns; it stays over retries.
     first_due_ns: Option<u64>,
     /// Index of the next attempt's server, modulo the number of servers; each failure increments it.
     server_turn: u32,

@@ -109,6 +109,8 @@ struct Worker {
     span: Span,
     /// Whether any flow sends: then no turn counts as silence.
     sends: bool,
+    /// When receivers give up what is missing, ns: `DRAIN_NS` after the end of the span, or after a stop; at once after an
+    /// abandonment.
     deadline_ns: u64,
     open: usize,
     pushback: u64,
@@ -342,9 +344,11 @@ struct Conversation {
     next: u64,
     /// Datagrams that were due when the flow ended and were not sent.
     unsent: u64,
+    /// When the first datagram was sent.
     start_ns: Option<u64>,
     /// When the last datagram was sent.
     last_ns: Option<u64>,
+    /// When a sender stopped trying.
     ended_ns: Option<u64>,
     /// When the receiver got the sender's count.
     count_received_ns: Option<u64>,

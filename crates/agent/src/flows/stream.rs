@@ -96,6 +96,7 @@ struct Worker {
     block: Vec<u8>,
     work: StreamWork,
     span: Span,
+    /// When the kernel's view of each flow is sampled next, ns; the first time one interval after the beginning.
     next_sample_ns: u64,
     /// When the senders ended, here or by the span on the peer.
     over_ns: Option<u64>,

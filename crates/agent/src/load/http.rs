@@ -230,6 +230,7 @@ struct RunState {
     rates: Histogram,
     answered: Vec<u64>,
     interval_ns: u64,
+    /// When progress is reported next, ns: a whole number of intervals after the beginning.
     next_ns: u64,
 }
 

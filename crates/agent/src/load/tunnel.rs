@@ -126,6 +126,7 @@ struct RunProgress {
     collector: Collector,
     latest: BTreeMap<u32, Snapshot>,
     interval_ns: u64,
+    /// When progress is reported next, ns: a whole number of intervals after the beginning.
     next_ns: u64,
     /// The cost of the traffic on its far end.
     peer_loads: Vec<LoadReport>,

@@ -39,6 +39,7 @@ pub struct Pair {
     server_config: Arc<ServerConfig>,
     up: OneWayLink,
     down: OneWayLink,
+    /// When each end's next timer runs out, ns; `None` if it only waits for packets.
     client_wakes_ns: Option<u64>,
     server_wakes_ns: Option<u64>,
 }

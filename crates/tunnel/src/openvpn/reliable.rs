@@ -38,7 +38,9 @@ struct Sent {
     id: u32,
     opcode: Opcode,
     payload: Vec<u8>,
+    /// When it is to be sent, for the first time or again, ns. Later acknowledgements may move it to an earlier time.
     due_ns: u64,
+    /// The time from this transmission to the next one, ns; it doubles with each.
     timeout_ns: u64,
     later_acks: u8,
     transmitted: bool,

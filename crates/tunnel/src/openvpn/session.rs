@@ -78,6 +78,7 @@ pub struct Session {
 
 struct Keyed {
     key_id: u8,
+    /// When the key came into use, ns; not before that of an older key.
     since_ns: u64,
     channel: DataChannel,
 }

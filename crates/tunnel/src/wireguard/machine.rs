@@ -96,6 +96,7 @@ pub struct Machine {
     flushing: Option<usize>,
     /// The next peer of this round of timer checks; the number of peers at the end of a round.
     ticking: usize,
+    /// When the peers' timers are checked next, ns; at the beginning at once. Always set.
     next_tick_ns: u64,
 }
 

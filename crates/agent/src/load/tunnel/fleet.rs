@@ -56,7 +56,10 @@ pub struct Fleet {
     known_sources: Mutex<HashSet<SocketAddr>>,
     /// The counters of each client, if there is traffic.
     pub counters: Vec<Arc<FlowCounters>>,
+    /// When the fleet begins, ns.
     at_ns: AtomicOption,
+    /// See [`Times`]: each is known after the one before it and lies not before it. Without settled clients, the first two are the
+    /// fleet's beginning.
     settled_ns: AtomicOption,
     arrivals_ns: AtomicOption,
     arrived_ns: AtomicOption,
@@ -64,8 +67,9 @@ pub struct Fleet {
     settling: AtomicUsize,
     /// Other clients that will arrive or are still connecting.
     coming: AtomicUsize,
-    /// When the traffic begins, and the number of threads with clients that are not ready for it.
+    /// When the traffic begins, ns. The first thread that sets it decides.
     traffic_ns: AtomicOption,
+    /// Threads with clients that are not ready for the traffic.
     unready: AtomicUsize,
     /// Threads with work left.
     busy: AtomicUsize,

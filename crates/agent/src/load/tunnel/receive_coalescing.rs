@@ -10,7 +10,9 @@ const DENSE_NS: u64 = COALESCE_NS + COALESCE_NS / 2;
 /// The state of one thread's coalescing.
 #[derive(Debug, Default)]
 pub struct ReceiveCoalescing {
-    looked_ns: u64,
+    /// When the last read was, ns.
+    looked_ns: Option<u64>,
+    /// Whether the last two reads were close together and the last one found packets. Implies `looked_ns`.
     is_dense: bool,
 }
 
@@ -18,14 +20,14 @@ impl ReceiveCoalescing {
     /// When to read next, ns: some time after the last read, while each read finds packets.
     #[inline]
     pub fn next_ns(&self) -> Option<u64> {
-        self.is_dense.then_some(self.looked_ns + COALESCE_NS)
+        self.looked_ns.filter(|_| self.is_dense).map(|looked_ns| looked_ns + COALESCE_NS)
     }
 
     /// Records a read, after a wait if no packet had arrived yet.
     #[inline]
     pub fn looked(&mut self, now_ns: u64, has_found: bool) {
-        self.is_dense = has_found && now_ns < self.looked_ns + DENSE_NS;
-        self.looked_ns = now_ns;
+        self.is_dense = has_found && self.looked_ns.is_some_and(|looked_ns| now_ns < looked_ns + DENSE_NS);
+        self.looked_ns = Some(now_ns);
     }
 }
 

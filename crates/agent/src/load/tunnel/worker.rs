@@ -82,6 +82,7 @@ pub struct Worker {
     is_busy: bool,
     snapshots: Arc<Latest<Snapshot>>,
     snapshot_gap_ns: u64,
+    /// When the next snapshot is published, ns; `None` before the first one, which is due at once.
     next_snapshot_ns: Option<u64>,
 }
 

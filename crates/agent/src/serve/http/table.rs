@@ -53,6 +53,7 @@ pub struct Table<E> {
     most: usize,
     timers: BTreeSet<(u64, usize)>,
     limits: Limits,
+    /// When idle connections are looked for next, ns; at the beginning at once.
     next_sweep_ns: u64,
 }
 

@@ -9,6 +9,7 @@ const PAUSE_NS: u64 = 10_000_000_000;
 
 /// Age and traffic of the newest keys.
 pub struct Renewal {
+    /// The age at which keys are replaced, ns; `None`: at no age.
     after_ns: Option<u64>,
     limits: KeyLimits,
     bytes: u64,

@@ -101,17 +101,19 @@ struct EchoTraffic {
     schedule: Schedule,
     packet_bytes: usize,
     duration_ns: u64,
+    /// When the flow begins, ns; set by `start`.
     start_ns: Option<u64>,
     /// The number of the next request, and how many earlier ones the socket refused.
     next: u64,
     refused: u64,
     packet: Vec<u8>,
+    /// When the first and the last request were sent, ns; both or neither are set.
     first_ns: Option<u64>,
     last_ns: Option<u64>,
     /// When the last request was sent or given up.
     ended_ns: Option<u64>,
-    /// Set from `start` on: the next request, then the end of the flow, then, once `ended_ns` is set, when replies are given up.
-    /// `None` after that, or when all replies are there.
+    /// Set from `start` on: the next request, then the end of the flow, then, once `ended_ns` is set, when replies are
+    /// given up. `None` after that, or when all replies have arrived.
     deadline_ns: Option<u64>,
     replies: SequenceTracker,
     received_bytes: u64,

@@ -107,6 +107,7 @@ struct HttpTraffic {
     /// When requests are due; back to back if absent.
     schedule: Option<Schedule>,
     duration_ns: u64,
+    /// When requests may begin, ns; set by `start`. The connection is opened before.
     start_ns: Option<u64>,
     stack: Box<Stack>,
     connection: Option<Connection>,
@@ -114,7 +115,8 @@ struct HttpTraffic {
     connect_ns: Option<u64>,
     local: Option<SocketAddr>,
     machine: ClientConnection,
-    /// The next request, connection, time-out or packet of TCP; `None` if only a packet makes something due, and once it is done.
+    /// The next request, connection, timeout or packet of TCP; `None` if only a received packet calls for work, and once
+    /// it is done.
     deadline_ns: Option<u64>,
     tally: Tally,
 }
@@ -136,12 +138,14 @@ struct Tally {
     latency: Latency,
     connections: u64,
     status: [u64; 10],
+    /// When the first request began, ns.
     first_ns: Option<u64>,
     /// Since when the connection has been free for a request.
     free_ns: u64,
     /// When the last response arrived, if no request has begun since then. Back to back, the next request is due from
     /// this instant on, even if its connection has to be opened again.
     answered_ns: Option<u64>,
+    /// When no further request was due, ns; no connection is opened after that.
     ended_ns: Option<u64>,
     is_done: bool,
     errors: BTreeMap<&'static str, u64>,

@@ -96,8 +96,10 @@ struct Stream {
     /// The rest of its introduction.
     preface: Vec<u8>,
     bytes: u64,
+    /// When the first and the last payload moved, ns; both or neither are set.
     first_ns: Option<u64>,
     last_ns: Option<u64>,
+    /// When the stream ended, was given up or failed, ns; nothing moves after that.
     ended_ns: Option<u64>,
 }
 

@@ -157,9 +157,11 @@ struct Up {
     /// The number of the next datagram, and how many earlier ones the socket refused.
     next: u64,
     refused: u64,
+    /// When the first and the last datagram were sent, ns; both or neither are set.
     first_ns: Option<u64>,
     last_ns: Option<u64>,
     unsent: u64,
+    /// When the flow stopped trying, ns; not before `last_ns`.
     ended_ns: Option<u64>,
 }
 
@@ -334,7 +336,8 @@ impl UdpTraffic {
         let is_through = now_ns >= end_ns && due.is_some_and(|due| up.next >= due);
         if is_through || now_ns >= end_ns.saturating_add(OVERTIME_NS) {
             up.unsent = due.map_or(0, |due| due.saturating_sub(up.next));
-            up.ended_ns = Some(now_ns.min(end_ns).max(up.last_ns.unwrap_or(0)));
+            let ended_ns = now_ns.min(end_ns);
+            up.ended_ns = Some(up.last_ns.map_or(ended_ns, |last_ns| last_ns.max(ended_ns)));
             self.session.participant.ended();
             return None;
         }
