@@ -19,7 +19,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let processes =
         [("agent".to_string(), std::process::id()), ("parent".to_string(), std::os::unix::process::parent_id())];
     for machine in [true, false] {
-        // The observer is told of a tenth of a second between samples also in the loop: it reads some things less often.
+        // The loop also passes times a tenth of a second apart, because the observer reads some files less often.
         let mut now_ns = 0;
         let mut sample = || {
             now_ns += PERIOD.as_nanos() as u64;

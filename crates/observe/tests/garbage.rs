@@ -1,11 +1,11 @@
-//! Whatever the bytes, no parser panics: noise, and real files that were cut and overwritten at random.
+//! No parser panics, whatever the bytes: noise, and real files that were cut and overwritten at random.
 
 use std::fs;
 
 use leadline_observe::parse;
 use proptest::prelude::*;
 
-/// The files whose damaged copies are tried, as this kernel writes them, and a few that it may lack.
+/// Returns the files whose damaged copies are parsed, as this kernel writes them, and a few that it may lack.
 fn real_files() -> Vec<Vec<u8>> {
     let paths = [
         "/proc/stat",
@@ -87,7 +87,7 @@ proptest! {
         every_parser(&text);
     }
 
-    /// What is well formed comes back as it was.
+    /// Well-formed files are parsed into the values from which they were made.
     #[test]
     fn interfaces_come_back(name in "[a-z][a-z0-9._@-]{0,14}", figures in prop::array::uniform16(any::<u64>())) {
         let columns: Vec<String> = figures.iter().map(u64::to_string).collect();

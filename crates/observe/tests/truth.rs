@@ -1,6 +1,6 @@
-//! Known truths. CPU time: what is attributed to a spinning process is what the kernel accounts to its cgroup.
-//! Loopback: the counters rise by exactly what is sent, in a network namespace where nobody else sends.
-//! What cannot be tried here is skipped with a printed reason.
+//! Figures with a known value. CPU time: the observer attributes to a spinning process what the kernel accounts to
+//! its cgroup. Loopback: the counters increase by exactly what is sent, in a network namespace without other senders.
+//! A test that cannot run here is skipped with a printed reason.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -14,7 +14,7 @@ use leadline_wire::{NetworkSample, Observation};
 
 const SPIN_CPU_S: f64 = 1.5;
 const TOLERANCE: f64 = 0.03;
-/// Ends a test on a machine that gives it no CPU; nothing is judged by it.
+/// Ends a test on a machine that gives it no CPU; no result depends on it.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 #[test]
@@ -48,7 +48,7 @@ fn attributed_cpu_is_the_cgroups(label: &str, script: &str) {
         assert!(began.elapsed() < PATIENCE, "the machine gave the process no CPU");
         std::thread::sleep(Duration::from_millis(5));
     }
-    // Both accounts stand still once it is stopped, so that they are read at one and the same moment.
+    // Both accounts stop with the process, so that they are read for the same moment.
     child.stop(began);
     let (process_s, cgroup_s) = sample();
     let (process_s, cgroup_s) = (process_s - process_before_s, cgroup_s - cgroup_before_s);
@@ -56,10 +56,10 @@ fn attributed_cpu_is_the_cgroups(label: &str, script: &str) {
     assert!((process_s - cgroup_s).abs() <= TOLERANCE * cgroup_s, "process {process_s} s, cgroup {cgroup_s} s");
 
     child.end();
-    assert!(observer.sample(0, false, &wanted).processes.is_empty(), "a process that is gone is left out");
+    assert!(observer.sample(0, false, &wanted).processes.is_empty(), "an ended process is omitted");
 }
 
-/// CPU time of the one process, and of the cgroup, s.
+/// Returns the CPU time of the process, and of the cgroup, s.
 fn cpu_of(observation: &Observation) -> (f64, f64) {
     let process = observation.processes.first().expect("the process is there");
     (process.user_s + process.system_s, observation.cgroup.expect("the cgroup is there").usage_s)
@@ -104,7 +104,7 @@ const DATAGRAM_BYTES: usize = 1000;
 const IPV4_UDP_HEADER_BYTES: u64 = 28;
 const IPV6_UDP_HEADER_BYTES: u64 = 48;
 
-/// Runs itself again in a network namespace of its own.
+/// Runs this program again in a separate network namespace.
 #[test]
 fn loopback_counts_what_is_sent() {
     if std::env::var_os(INSIDE).is_some() {
@@ -188,7 +188,7 @@ fn connect_once(mut sample: impl FnMut() -> NetworkSample) {
     );
 }
 
-/// Packets and bytes, which are the same in both directions on loopback.
+/// Returns the increase of packets and bytes, which are the same in both directions on loopback.
 fn loopback_rise(before: &NetworkSample, after: &NetworkSample) -> [u64; 2] {
     let (before, after) = (&before.interfaces[0], &after.interfaces[0]);
     let received = [after.rx_packets - before.rx_packets, after.rx_bytes - before.rx_bytes];
@@ -196,7 +196,7 @@ fn loopback_rise(before: &NetworkSample, after: &NetworkSample) -> [u64; 2] {
     received
 }
 
-/// Datagrams in, out, and to a port where nobody listens.
+/// Returns the increase of datagrams received, sent, and sent to a port without a listener.
 fn udp_rise(before: &NetworkSample, after: &NetworkSample) -> [u64; 3] {
     let (before, after) = (before.udp.expect("UDP is there"), after.udp.expect("UDP is there"));
     assert_eq!(before.in_errors, after.in_errors);

@@ -1,5 +1,5 @@
-//! An authority for certificates that last as long as a measurement or a test: both ends of a tunnel trust it. Owns its key;
-//! stores nothing. Certificates of a fleet's clients, from an authority that is given, are `crates/tunnel`'s.
+//! An authority for the certificates of one measurement or test: both ends of a tunnel trust it. Owns its key; stores
+//! nothing. Certificates of a fleet's clients, from an existing authority, are in `crates/tunnel`.
 
 use rcgen::{
     BasicConstraints, CertificateParams, Error, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
@@ -15,9 +15,10 @@ pub struct TemporaryAuthority {
 }
 
 impl TemporaryAuthority {
-    /// Makes a key and a certificate of its own.
+    /// Creates a key and a certificate.
     ///
     /// # Errors
+    ///
     /// The library has no random bytes.
     pub fn new() -> Result<Self, Error> {
         let key = KeyPair::generate()?;
@@ -27,10 +28,11 @@ impl TemporaryAuthority {
         Ok(Self { certificate_pem, key_pem: key.serialize_pem(), issuer: Issuer::new(params, key) })
     }
 
-    /// Issues a certificate as `describe` says; gives it and its key, PEM.
+    /// Issues a certificate that `describe` sets up; returns it and its key, PEM.
     ///
     /// # Errors
-    /// The description is of no certificate.
+    ///
+    /// The description is not one of a valid certificate.
     pub fn issue(&self, describe: impl FnOnce(&mut CertificateParams)) -> Result<(String, String), Error> {
         let key = KeyPair::generate()?;
         let mut params = CertificateParams::default();
@@ -38,17 +40,19 @@ impl TemporaryAuthority {
         Ok((params.signed_by(&key, &self.issuer)?.pem(), key.serialize_pem()))
     }
 
-    /// Issues a certificate for a TLS server; gives it and its key, PEM.
+    /// Issues a certificate for a TLS server; returns it and its key, PEM.
     ///
     /// # Errors
+    ///
     /// The library has no random bytes.
     pub fn issue_server(&self) -> Result<(String, String), Error> {
         self.issue(|params| use_for(params, ExtendedKeyUsagePurpose::ServerAuth))
     }
 
-    /// Issues a certificate for a TLS client; gives it and its key, PEM.
+    /// Issues a certificate for a TLS client; returns it and its key, PEM.
     ///
     /// # Errors
+    ///
     /// The library has no random bytes.
     pub fn issue_client(&self) -> Result<(String, String), Error> {
         self.issue(|params| use_for(params, ExtendedKeyUsagePurpose::ClientAuth))

@@ -1,5 +1,5 @@
-//! The client's side: what all connections of a load share, and how one begins.
-//! Owns the options and the sessions that later connections resume; refuses to choose a server name or a default.
+//! The client's side: the state that all connections of a load share, and the beginning of each connection. Owns the
+//! options and the sessions that later connections resume; never selects a server name or a default.
 
 use std::sync::Arc;
 
@@ -17,31 +17,31 @@ use super::{TlsFailure, TlsSetupError, TlsVersion};
 /// What a client offers and accepts.
 #[derive(Clone, Debug)]
 pub struct TlsOptions<'a> {
-    /// Whether the server's certificate is checked.
+    /// Whether the server's certificate is verified.
     pub verify: bool,
-    /// Certificates to trust, PEM; the host's own where absent.
+    /// Certificates to trust, PEM; the host's own if absent.
     pub ca_pem: Option<&'a str>,
-    /// Our certificate with those between it and its root, and its key, both PEM.
+    /// The client's certificate with its intermediate certificates, and its key, both PEM.
     pub identity: Option<(&'a str, &'a str)>,
     /// The oldest version that is offered.
     pub oldest: TlsVersion,
     /// The newest version that is offered.
     pub newest: TlsVersion,
-    /// Cipher suites by their IANA names, in order; all there are where empty.
+    /// Cipher suites by their IANA names, in order; all available ones if empty.
     pub cipher_suites: &'a [String],
     /// Protocols that are offered (ALPN), in order.
     pub alpn: &'a [String],
-    /// The host name that is asked for (SNI) and checked, or the IP address that is checked (which SNI cannot carry).
+    /// The host name that is sent (SNI) and verified, or the IP address that is verified (which SNI cannot carry).
     pub server_name: &'a str,
     /// Whether connections after the first resume its session.
     pub resumption: bool,
-    /// How many connections there are at once, for as many sessions are kept.
+    /// The number of connections at once, and of stored sessions.
     pub connections: usize,
-    /// Whether data may travel before a resumed handshake's end (0-RTT).
+    /// Whether data may be sent before the end of a resumed handshake (0-RTT).
     pub early_data: bool,
 }
 
-/// What the connections of one load share; cheap to clone.
+/// The state that the connections of one load share; cheap to clone.
 #[derive(Clone, Debug)]
 pub struct ClientTls {
     config: Arc<ClientConfig>,
@@ -49,10 +49,11 @@ pub struct ClientTls {
 }
 
 impl ClientTls {
-    /// Prepares for connections as told. Reads the host's root certificates where they are needed.
+    /// Prepares the connections. Reads the host's root certificates if they are needed.
     ///
     /// # Errors
-    /// The option that cannot be, and what would be right.
+    ///
+    /// The invalid option, and what would be right.
     pub fn new(options: &TlsOptions) -> Result<Self, TlsSetupError> {
         let bare = options.server_name.trim_start_matches('[').trim_end_matches(']');
         let name = ServerName::try_from(bare.to_owned())
@@ -87,24 +88,25 @@ impl ClientTls {
 pub type TlsClient = TlsConnection<UnbufferedClientConnection>;
 
 impl TlsClient {
-    /// Begins a connection; its hello is there to be sent.
+    /// Begins a connection; its hello is ready to be sent.
     ///
     /// # Errors
-    /// `tls_internal` where the system has no random bytes or no time of day.
+    ///
+    /// `tls_internal` if the system has no random bytes or no time of day.
     pub fn new(shared: &ClientTls) -> Result<Self, TlsFailure> {
         let connection = UnbufferedClientConnection::new(shared.config.clone(), shared.name.clone())
             .map_err(|error| TlsFailure::of(&error))?;
         Ok(Self::over(Records::client(connection, shared.config.enable_early_data), shared.config.clone()))
     }
 
-    /// Whether what is written now travels as early data: a session is resumed whose server allows it, and nothing has
-    /// been received yet.
+    /// Whether data that is written now is sent as early data: a session is resumed whose server allows it, and
+    /// nothing has been received yet.
     #[must_use]
     pub fn offers_early_data(&self) -> bool {
         self.records().may_write_early()
     }
 
-    /// Whether the server took the early data; none where none was sent or the handshake goes on.
+    /// Whether the server accepted the early data; `None` if none was sent or the handshake has not ended.
     #[must_use]
     pub fn early_data_accepted(&self) -> Option<bool> {
         (self.records().has_written_early() && !self.is_handshaking()).then(|| self.records().early_accepted())

@@ -1,5 +1,5 @@
-//! What a handshake agrees on: the protocol's version, the cipher suite, ALPN, and whether a session was resumed.
-//! Owns the record; `setup` limits what may be agreed on, and `records` fills the record in.
+//! The result of a handshake: the protocol's version, the cipher suite, ALPN, and whether a session was resumed. Owns
+//! the type; `setup` limits what may be negotiated, and `records` fills it in.
 
 /// A version of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

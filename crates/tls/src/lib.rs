@@ -1,8 +1,8 @@
-//! TLS 1.2 and 1.3 as machines: bytes of the connection in, bytes for the connection out, plaintext on the other side.
-//! Owns what may be negotiated, which certificates are accepted, and the names that failures are counted by, so that HTTP and tunnels
-//! count alike; the protocol itself is rustls's, over aws-lc-rs.
-//! Refuses: sockets, files, and holding more of a peer's bytes than an unfinished message ([`PENDING_LIMIT_BYTES`]).
-//! Start with [`ClientTls`] and [`TlsClient`]; a server's side is [`ServerTls`] and [`TlsServer`].
+//! TLS 1.2 and 1.3 as machines, which turn a connection's bytes into plaintext and plaintext into bytes for the
+//! connection. Owns what may be negotiated, which certificates are accepted, and the names under which failures are
+//! counted, so that HTTP and tunnels count alike; rustls over aws-lc-rs implements the protocol. Opens no sockets and
+//! no files, and holds no more of a peer's bytes than an unfinished message ([`PENDING_LIMIT_BYTES`]). Start with
+//! [`ClientTls`] and [`TlsClient`]; a server's side is [`ServerTls`] and [`TlsServer`].
 
 mod authority;
 mod client;

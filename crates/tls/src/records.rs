@@ -1,7 +1,7 @@
-//! One connection's records, either side: ciphertext in any pieces to plaintext, plaintext to ciphertext.
-//! Owns the bytes of an unfinished message, what is queued until the handshake ends, and what waits to be sent. Works
-//! on rustls's unbuffered connections, which decrypt where the bytes lie. Refuses to hold more than
-//! [`PENDING_LIMIT_BYTES`] of what the peer has not finished.
+//! The records of one connection, on either side: turns ciphertext in any pieces into plaintext, and plaintext into
+//! ciphertext. Owns the bytes of an unfinished message, the plaintext that is queued until the handshake ends, and
+//! the output. Uses rustls's unbuffered connections, which decrypt in place. Holds at most [`PENDING_LIMIT_BYTES`] of
+//! the peer's unfinished messages.
 
 use rustls::client::{ClientConnectionData, UnbufferedClientConnection};
 use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
@@ -14,46 +14,46 @@ use rustls::{ClientConfig, CommonState, HandshakeKind, ServerConfig};
 use super::setup::{suite_name, version_of};
 use super::{Handshake, TlsFailure};
 
-/// The most of a peer's bytes that is held for one connection, decrypted ones aside: the largest handshake message
+/// The maximum of a peer's bytes that one connection holds, apart from decrypted ones: the largest handshake message
 /// (64 KiB), in small records, and one more record.
 pub const PENDING_LIMIT_BYTES: usize = 96 * 1024;
 
-/// What is kept of an emptied buffer; more is given back, for thousands of connections are idle most of the time.
+/// The capacity that an emptied buffer keeps; more is released, because most of thousands of connections are idle.
 const KEPT_BYTES: usize = 2 * 1024;
 /// Plaintext of one record (RFC 8446, 5.1).
 const RECORD_BYTES: usize = 16 * 1024;
-/// A record's type, version and length.
+/// The type, version and length of a record.
 const HEADER_BYTES: usize = 5;
-/// What a record adds to its plaintext at most: header, explicit nonce, content type and tag.
+/// The maximum that a record adds to its plaintext: header, explicit nonce, content type and tag.
 const OVERHEAD_BYTES: usize = HEADER_BYTES + 8 + 1 + 16;
-/// The same for TLS 1.3, where it is exact: header, content type and tag (RFC 8446, 5.2).
+/// The exact addition in TLS 1.3: header, content type and tag (RFC 8446, 5.2).
 const OVERHEAD_1_3_BYTES: usize = HEADER_BYTES + 1 + 16;
-/// EndOfEarlyData in its record: a message of nothing but its header of 4 bytes (RFC 8446, 4.5).
+/// EndOfEarlyData in its record: a message that consists of its header of 4 bytes (RFC 8446, 4.5).
 const END_OF_EARLY_DATA_BYTES: usize = 4 + OVERHEAD_1_3_BYTES;
 
-/// Where plaintext goes.
+/// The receiver of plaintext.
 pub type Deliver<'d> = &'d mut dyn FnMut(&[u8]);
 
-/// What differs between a client's and a server's connection.
+/// The differences between a client's and a server's connection.
 pub trait Side {
-    /// What rustls keeps for it.
+    /// The state that rustls keeps for this side.
     type Data;
-    /// What its connections share.
+    /// The configuration that its connections share.
     type Config;
 
-    /// The ALPN protocols of its own.
+    /// The ALPN protocols of this side.
     fn protocols(config: &Self::Config) -> &[Vec<u8>];
 
-    /// Goes on with the bytes received.
+    /// Processes received bytes.
     fn process<'c, 'i>(&'c mut self, incoming: &'i mut [u8]) -> UnbufferedStatus<'c, 'i, Self::Data>;
 
-    /// The state that both sides have.
+    /// The state that both sides have in common.
     fn common(&self) -> &CommonState;
 
-    /// Seals as much early data to the end of `out` as the server allows; says how many bytes of plaintext it was.
+    /// Appends as much sealed early data to `out` as the server allows; returns the number of plaintext bytes.
     fn write_early(&mut self, plaintext: &[u8], out: &mut Vec<u8>) -> usize;
 
-    /// Hands out early data and says how many bytes of the input it has used up.
+    /// Delivers early data; returns how many bytes of the input it has used up.
     fn deliver_early(early: ReadEarlyData<'_, '_, Self::Data>, deliver: Deliver) -> Result<usize, rustls::Error>;
 }
 
@@ -122,20 +122,20 @@ impl Side for UnbufferedServerConnection {
     }
 }
 
-/// What a client has sent before the handshake's end.
+/// The data that a client sent before the end of the handshake.
 #[derive(Default)]
 struct Early {
     /// Whether more may still be sent: nothing has been received.
     open: bool,
-    /// Whether something was written while it was open.
+    /// Whether data was written while more could be sent.
     is_written: bool,
-    /// All that was sent, in case the server refuses it.
+    /// All sent data, in case the server refuses it.
     sent: Vec<u8>,
-    /// Whether the server took it; known at the handshake's end.
+    /// Whether the server accepted it; known at the end of the handshake.
     accepted: bool,
 }
 
-/// See the module.
+/// The records of one connection.
 pub(super) struct Records<S> {
     connection: S,
     incoming: Vec<u8>,
@@ -176,7 +176,7 @@ impl<S: Side> Records<S> {
         received
     }
 
-    /// Takes ciphertext, hands out its plaintext.
+    /// Takes ciphertext and delivers its plaintext.
     pub(super) fn receive_with(&mut self, ciphertext: &[u8], deliver: Deliver) -> Result<(), TlsFailure> {
         let mut incoming = std::mem::take(&mut self.incoming);
         incoming.extend_from_slice(ciphertext);
@@ -188,7 +188,7 @@ impl<S: Side> Records<S> {
         self.keep(incoming)
     }
 
-    /// Takes ciphertext and decrypts it where it lies; only records that begin in one piece and end in another are copied.
+    /// Takes ciphertext and decrypts it in place; only records that begin in one piece and end in another are copied.
     pub(super) fn receive_in_place(&mut self, ciphertext: &mut [u8], deliver: Deliver) -> Result<(), TlsFailure> {
         let mut rest = ciphertext;
         while !self.incoming.is_empty() {
@@ -228,7 +228,7 @@ impl<S: Side> Records<S> {
         self.failure.clone().map_or(Ok(()), Err)
     }
 
-    /// Moves plaintext into `buffer`; 0 where there is none now.
+    /// Moves plaintext into `buffer`; returns 0 if there is none now.
     pub(super) fn read(&mut self, buffer: &mut [u8]) -> Result<usize, TlsFailure> {
         let waiting = &self.plaintext[self.plaintext_read..];
         if waiting.is_empty() {
@@ -260,7 +260,7 @@ impl<S: Side> Records<S> {
         self.incoming = incoming;
     }
 
-    /// As [`Records::write`], and what is to be sent goes to the end of `out` right away.
+    /// Like [`Records::write`], and appends the output to `out` at once.
     pub(super) fn write_to(&mut self, plaintext: &[u8], out: &mut Vec<u8>) {
         self.take_output(out);
         std::mem::swap(&mut self.outgoing, out);
@@ -268,13 +268,13 @@ impl<S: Side> Records<S> {
         std::mem::swap(&mut self.outgoing, out);
     }
 
-    /// Moves what is to be sent to the end of `out`.
+    /// Appends the output to `out`.
     pub(super) fn take_output(&mut self, out: &mut Vec<u8>) {
         out.append(&mut self.outgoing);
         self.outgoing.shrink_to(KEPT_BYTES);
     }
 
-    /// Whether data may be sent before the handshake's end: never a server's.
+    /// Whether data may be sent before the end of the handshake; never true for a server.
     pub(super) fn may_write_early(&self) -> bool {
         self.early.open
     }
@@ -287,12 +287,12 @@ impl<S: Side> Records<S> {
         self.queued.extend_from_slice(&plaintext[sent..]);
     }
 
-    /// Whether data was written before the handshake's end.
+    /// Whether data was written before the end of the handshake.
     pub(super) fn has_written_early(&self) -> bool {
         self.early.is_written
     }
 
-    /// Whether the server took what was sent early.
+    /// Whether the server accepted the early data.
     pub(super) fn early_accepted(&self) -> bool {
         self.early.accepted
     }
@@ -301,7 +301,7 @@ impl<S: Side> Records<S> {
         !self.outgoing.is_empty()
     }
 
-    /// Says that nothing follows. During the handshake there is nothing to be said.
+    /// Announces the end of the data. During the handshake no announcement is possible.
     pub(super) fn close(&mut self) {
         if self.failure.is_some() || self.closing || self.is_handshaking() {
             self.closing = true;
@@ -314,7 +314,7 @@ impl<S: Side> Records<S> {
         self.incoming = incoming;
     }
 
-    /// What it means that the connection ends here.
+    /// Judges the end of the connection.
     pub(super) fn end(&mut self) -> Result<(), TlsFailure> {
         if !self.peer_closed && self.failure.is_none() {
             self.failure = Some(TlsFailure::ended(self.is_handshaking()));
@@ -322,7 +322,7 @@ impl<S: Side> Records<S> {
         self.failure.clone().map_or(Ok(()), Err)
     }
 
-    /// Bytes that our buffers take up.
+    /// The memory of the buffers, bytes.
     pub(super) fn held_bytes(&self) -> usize {
         [&self.incoming, &self.outgoing, &self.queued, &self.plaintext, &self.early.sent]
             .map(Vec::capacity)
@@ -338,7 +338,7 @@ impl<S: Side> Records<S> {
         self.connection.common().is_handshaking()
     }
 
-    /// What was agreed on, with `protocols` as our ALPN list.
+    /// The result of the handshake, with `protocols` as this side's ALPN list.
     pub(super) fn handshake(&self, protocols: &[Vec<u8>]) -> Option<Handshake> {
         let common = self.connection.common();
         if common.is_handshaking() {
@@ -354,8 +354,8 @@ impl<S: Side> Records<S> {
         })
     }
 
-    /// Processes `incoming` until rustls wants more of it, and then encrypts `plaintext`. How much of `incoming` is
-    /// used up. Failing is kept in `failure`, with the alert about it among the output.
+    /// Processes `incoming` until rustls wants more of it, and then encrypts `plaintext`. Returns how much of
+    /// `incoming` it used up. An error is stored in `failure`, and its alert is appended to the output.
     fn run(&mut self, incoming: &mut [u8], plaintext: &[u8], deliver: Deliver) -> usize {
         let mut used = 0;
         loop {
@@ -375,7 +375,8 @@ impl<S: Side> Records<S> {
         }
     }
 
-    /// One step of [`Records::run`]: how much of `incoming` it used up, and whether there may be more to do.
+    /// Does one step of [`Records::run`]; returns how much of `incoming` it used up, and whether there may be more to
+    /// do.
     fn step(&mut self, incoming: &mut [u8], plaintext: &[u8], deliver: Deliver) -> Result<(usize, bool), TlsFailure> {
         let status = self.connection.process(incoming);
         let mut used = status.discard;
@@ -393,7 +394,7 @@ impl<S: Side> Records<S> {
                 self.early.accepted |= !self.early.open && size == END_OF_EARLY_DATA_BYTES;
                 true
             }
-            // Early data goes along with the hello, and rustls lets it in only until it is told of the sending.
+            // Early data is sent with the hello, and rustls accepts it only until the sending is reported to it.
             ConnectionState::TransmitTlsData(_) if self.early.open => false,
             ConnectionState::TransmitTlsData(transmit) => {
                 transmit.done();
@@ -415,7 +416,7 @@ impl<S: Side> Records<S> {
         Ok((used, goes_on))
     }
 
-    /// The alert about a failure, which rustls has ready; nothing else is processed any more.
+    /// Appends the alert about a failure, which rustls has ready; nothing else is processed after it.
     fn encode_alert(&mut self) {
         while self.connection.common().wants_write() {
             let Ok(ConnectionState::EncodeTlsData(message)) = self.connection.process(&mut []).state else { return };
@@ -427,14 +428,15 @@ impl<S: Side> Records<S> {
 }
 
 impl Records<UnbufferedServerConnection> {
-    /// Begins; the client is expected to speak.
+    /// Begins a server's connection; the client sends first.
     pub(super) fn server(connection: UnbufferedServerConnection) -> Self {
         Self::new(connection, false)
     }
 }
 
 impl Records<UnbufferedClientConnection> {
-    /// Begins; the hello is to be sent at once. With `early`, data may travel along with it where the session allows it.
+    /// Begins a client's connection; its hello must be sent at once. With `early`, data may be sent with it if the
+    /// session allows this.
     pub(super) fn client(connection: UnbufferedClientConnection, early: bool) -> Self {
         let mut records = Self::new(connection, early);
         records.early.open = early
@@ -446,8 +448,9 @@ impl Records<UnbufferedClientConnection> {
     }
 }
 
-/// How many bytes end the unfinished record, or its header; at least 1. While a handshake message goes over several
-/// records, what is held begins with no header, and all that is said is that any number will do.
+/// Returns how many bytes are missing from the unfinished record, or from its header; at least 1. While a handshake
+/// message extends over several records, the held bytes do not begin with a header, and 1 only means that any number
+/// of bytes will do.
 fn missing_bytes(held: &[u8]) -> usize {
     match held {
         [_, _, _, high, low, payload @ ..] => {
@@ -457,7 +460,7 @@ fn missing_bytes(held: &[u8]) -> usize {
     }
 }
 
-/// Hands out plaintext and says how many bytes of the input it has used up.
+/// Delivers plaintext; returns how many bytes of the input it has used up.
 fn deliver_records<D>(mut traffic: ReadTraffic<'_, '_, D>, deliver: Deliver) -> Result<usize, rustls::Error> {
     let mut used = 0;
     while let Some(record) = traffic.next_record() {
@@ -468,12 +471,12 @@ fn deliver_records<D>(mut traffic: ReadTraffic<'_, '_, D>, deliver: Deliver) -> 
     Ok(used)
 }
 
-/// Room for that much plaintext in records.
+/// Returns the length of records with this much plaintext.
 fn encrypted_bytes(plaintext: usize) -> usize {
     plaintext + (plaintext / RECORD_BYTES + 1) * OVERHEAD_BYTES
 }
 
-/// Appends a message of the handshake, or an alert; its size.
+/// Appends a message of the handshake, or an alert; returns its length.
 fn encode<D>(mut message: EncodeTlsData<'_, D>, outgoing: &mut Vec<u8>) -> Result<usize, TlsFailure> {
     let from = outgoing.len();
     loop {
@@ -505,7 +508,7 @@ fn write_all<D>(
     Ok(())
 }
 
-/// Appends what `fill` makes, with at first `room` bytes for it.
+/// Appends the output of `fill`, with `room` bytes for it at first.
 fn append(
     outgoing: &mut Vec<u8>,
     mut room: usize,

@@ -1,5 +1,5 @@
-//! A self-signed certificate (ECDSA P-256) for a responder that was given none: for this host's loopback and the names asked
-//! for. Owns its content; stores nothing.
+//! A self-signed certificate (ECDSA P-256) for a responder without a certificate: for the host's loopback and
+//! requested names. Owns its content; stores nothing.
 
 use rcgen::{CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, KeyPair, KeyUsagePurpose};
 
@@ -8,14 +8,14 @@ use super::TlsSetupError;
 /// A certificate and its key, both PEM.
 #[derive(Clone)]
 pub struct SelfSignedCertificate {
-    /// The certificate; also what a client has to trust.
+    /// The certificate, which a client has to trust.
     pub certificate_pem: String,
     /// Its private key.
     pub key_pem: String,
 }
 
 impl std::fmt::Debug for SelfSignedCertificate {
-    /// Without the key.
+    /// Omits the key.
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter
             .debug_struct("SelfSignedCertificate")
@@ -24,10 +24,11 @@ impl std::fmt::Debug for SelfSignedCertificate {
     }
 }
 
-/// Makes a certificate for `localhost`, `127.0.0.1`, `::1` and `names` (host names or IP addresses).
+/// Creates a certificate for `localhost`, `127.0.0.1`, `::1` and `names` (host names or IP addresses).
 ///
 /// # Errors
-/// A name that no certificate can hold.
+///
+/// A name that no certificate can contain.
 pub fn self_signed_certificate(names: &[String]) -> Result<SelfSignedCertificate, TlsSetupError> {
     let failed = |error: rcgen::Error| TlsSetupError::SelfSigned(error.to_string());
     let mut all: Vec<String> = ["localhost", "127.0.0.1", "::1"].map(str::to_owned).to_vec();

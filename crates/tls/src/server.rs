@@ -1,5 +1,5 @@
-//! The server's side, for the responder: what all connections share, and how one begins. Owns that clients can resume
-//! their sessions; refuses to choose among several certificates.
+//! The server's side, for the responder: the state that all connections share, and the beginning of each connection.
+//! Owns the resumption of sessions; does not select among several certificates.
 
 use std::sync::Arc;
 
@@ -16,13 +16,13 @@ use super::setup::{alpn, certificates, negotiable, private_key};
 use super::trust::given_roots;
 use super::{TlsFailure, TlsSetupError, TlsVersion};
 
-/// Sessions that a server remembers where it cannot hand out tickets that hold them, as with early data.
+/// Sessions that a server stores if it cannot issue tickets that contain them, as with early data.
 const REMEMBERED_SESSIONS: usize = 16_384;
 
-/// What a server offers and asks for.
+/// What a server offers and requires.
 #[derive(Clone, Debug)]
 pub struct ServerOptions<'a> {
-    /// The certificate and those between it and its root, PEM.
+    /// The certificate and its intermediate certificates, PEM.
     pub certificate_pem: &'a str,
     /// Its key, PEM.
     pub key_pem: &'a str,
@@ -30,29 +30,30 @@ pub struct ServerOptions<'a> {
     pub oldest: TlsVersion,
     /// The newest version that is accepted.
     pub newest: TlsVersion,
-    /// Cipher suites by their IANA names; all there are where empty.
+    /// Cipher suites by their IANA names; all available ones if empty.
     pub cipher_suites: &'a [String],
     /// Protocols that are accepted (ALPN), in order.
     pub alpn: &'a [String],
-    /// Certificates that a client's has to lead to, PEM; clients need none where absent.
+    /// The authorities of client certificates, PEM; clients need no certificate if absent.
     pub client_ca_pem: Option<&'a str>,
     /// Whether clients can resume sessions.
     pub resumption: bool,
-    /// How much early data a client may send, bytes; none where 0.
+    /// How much early data a client may send, bytes; none if 0.
     pub early_data_bytes: u32,
 }
 
-/// What a server's connections share; cheap to clone.
+/// The state that a server's connections share; cheap to clone.
 #[derive(Clone, Debug)]
 pub struct ServerTls {
     config: Arc<ServerConfig>,
 }
 
 impl ServerTls {
-    /// Prepares for connections as told.
+    /// Prepares the connections.
     ///
     /// # Errors
-    /// The option that cannot be, and what would be right.
+    ///
+    /// The invalid option, and what would be right.
     pub fn new(options: &ServerOptions) -> Result<Self, TlsSetupError> {
         let negotiable = negotiable(options.oldest, options.newest, options.cipher_suites)?;
         let building = ServerConfig::builder_with_provider(negotiable.provider.clone())
@@ -78,10 +79,11 @@ impl ServerTls {
         Ok(Self { config: Arc::new(config) })
     }
 
-    /// With the given certificate and key, both PEM: all versions and suites, HTTP/1.1, and sessions that can be
-    /// resumed.
+    /// Prepares connections with this certificate and key, both PEM: all versions and suites, HTTP/1.1, and sessions
+    /// that can be resumed.
     ///
     /// # Errors
+    ///
     /// What cannot be read.
     pub fn from_pem(certificate_pem: &str, key_pem: &str) -> Result<Self, TlsSetupError> {
         Self::new(&ServerOptions {
@@ -97,19 +99,20 @@ impl ServerTls {
         })
     }
 
-    /// As [`ServerTls::from_pem`], with a self-signed certificate for `localhost`, `127.0.0.1`, `::1` and `names`: also gives
-    /// the certificate's PEM, for clients to trust.
+    /// Like [`ServerTls::from_pem`], with a self-signed certificate for `localhost`, `127.0.0.1`, `::1` and `names`;
+    /// also returns the certificate's PEM, for clients to trust.
     ///
     /// # Errors
-    /// A name that no certificate can hold.
+    ///
+    /// A name that no certificate can contain.
     pub fn self_signed(names: &[String]) -> Result<(Self, String), TlsSetupError> {
         let generated = self_signed_certificate(names)?;
         Ok((Self::from_pem(&generated.certificate_pem, &generated.key_pem)?, generated.certificate_pem))
     }
 }
 
-/// Tickets that hold the session cost a server no memory. With early data it has to remember instead, so that nobody can
-/// replay the data (RFC 8446, 8.1).
+/// Tickets that contain the session cost a server no memory. With early data the server must store sessions instead,
+/// so that no attacker can replay the data (RFC 8446, 8.1).
 fn resume(config: &mut ServerConfig, options: &ServerOptions) -> Result<(), TlsSetupError> {
     config.session_storage = Arc::new(NoServerSessionStorage {});
     if !options.resumption {
@@ -130,7 +133,8 @@ impl TlsServer {
     /// Begins a connection.
     ///
     /// # Errors
-    /// `tls_internal` where the configuration cannot serve.
+    ///
+    /// `tls_internal` if the configuration cannot serve.
     pub fn new(shared: &ServerTls) -> Result<Self, TlsFailure> {
         let connection =
             UnbufferedServerConnection::new(shared.config.clone()).map_err(|error| TlsFailure::of(&error))?;

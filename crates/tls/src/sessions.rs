@@ -1,6 +1,6 @@
-//! The sessions of one load, shared by all its connections. Owns how many are kept: a TLS 1.3 ticket serves one
-//! connection only, so there have to be about as many as connections that may open at once. Refuses to outlive the load
-//! or to reach a file.
+//! The sessions of one load, which all its connections share. Owns how many are stored: a TLS 1.3 ticket serves one
+//! connection only, so there must be about as many as connections that may open at once. Sessions neither outlive the
+//! load nor reach a file.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,12 +9,12 @@ use rustls::client::{ClientSessionStore, Tls12ClientSessionValue, Tls13ClientSes
 use rustls::pki_types::ServerName;
 use rustls::NamedGroup;
 
-/// Fewer are never kept.
+/// The minimum number of stored sessions.
 const FEWEST: usize = 8;
-/// More are never kept, some KB each.
+/// The maximum number of stored sessions, some KB each.
 const MOST: usize = 65_536;
 
-/// See the module. A load speaks to one server by one name, so that the name need not be looked at.
+/// The sessions of a load. It uses one server by one name, so that the name need not be compared.
 pub(super) struct Sessions {
     most: usize,
     kept: Mutex<Kept>,
@@ -24,7 +24,7 @@ pub(super) struct Sessions {
 struct Kept {
     group: Option<NamedGroup>,
     session: Option<Tls12ClientSessionValue>,
-    /// The oldest first.
+    /// Tickets, the oldest first.
     tickets: VecDeque<Tls13ClientSessionValue>,
 }
 
@@ -34,13 +34,13 @@ impl Sessions {
     }
 
     fn kept(&self) -> MutexGuard<'_, Kept> {
-        // Nothing in here can be left half done, so that another thread's panic does not matter.
+        // The content is always consistent, so that a panic of another thread does not matter.
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl std::fmt::Debug for Sessions {
-    /// Without the sessions, which are secrets.
+    /// Omits the sessions, which are secrets.
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.debug_struct("Sessions").field("most", &self.most).finish_non_exhaustive()
     }
@@ -76,7 +76,7 @@ impl ClientSessionStore for Sessions {
     }
 
     fn take_tls13_ticket(&self, _: &ServerName<'static>) -> Option<Tls13ClientSessionValue> {
-        // The newest, for it is the least likely to have expired.
+        // The newest ticket is the least likely to have expired.
         self.kept().tickets.pop_back()
     }
 }

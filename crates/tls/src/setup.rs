@@ -1,5 +1,5 @@
-//! What a configuration is made of before the first connection: versions, cipher suites, certificates and keys.
-//! Owns the one line that says which option is wrong and what would be right; refuses to guess.
+//! The parts of a configuration, before the first connection: versions, cipher suites, certificates and keys. Owns
+//! the one-line errors that name the wrong option and what would be right; never guesses.
 
 use std::sync::Arc;
 
@@ -11,80 +11,80 @@ use thiserror::Error;
 
 use super::{TlsFailure, TlsVersion};
 
-/// Why TLS cannot be set up as told.
+/// The reason why TLS cannot be set up with the options.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum TlsSetupError {
     /// The oldest version is newer than the newest.
     #[error("TLS from {oldest} to {newest} leaves no version; the oldest has to be at most the newest")]
     Versions {
-        /// The oldest allowed.
+        /// The oldest allowed version.
         oldest: &'static str,
-        /// The newest allowed.
+        /// The newest allowed version.
         newest: &'static str,
     },
-    /// A cipher suite that is not there.
+    /// An unknown cipher suite.
     #[error("there is no cipher suite `{name}`; there are {known}")]
     UnknownSuite {
-        /// What was asked for.
+        /// The requested name.
         name: String,
-        /// All there are.
+        /// All available suites.
         known: String,
     },
     /// A cipher suite of a version that is not allowed.
     #[error("cipher suite `{name}` is of TLS {version}, which is not offered; those offered have {known}")]
     SuiteOfOtherVersion {
-        /// What was asked for.
+        /// The requested name.
         name: String,
-        /// Its version.
+        /// The version of the suite.
         version: &'static str,
-        /// All there are for the allowed versions.
+        /// All suites of the allowed versions.
         known: String,
     },
-    /// An ALPN protocol that no message can hold.
+    /// An ALPN protocol with an impossible length.
     #[error("ALPN protocol `{0}` is not between 1 and 255 bytes long")]
     Alpn(String),
-    /// A name that no certificate can be for.
+    /// A name that no certificate can be issued for.
     #[error("`{0}` is not a server name; it has to be a host name or an IP address")]
     ServerName(String),
-    /// Certificates that cannot be read.
+    /// Unreadable certificates.
     #[error("the {what} cannot be read: {why}; it has to be PEM with at least one CERTIFICATE")]
     Certificate {
-        /// Which of them.
+        /// The file's role.
         what: &'static str,
         /// What is wrong.
         why: String,
     },
-    /// A key that cannot be read.
+    /// An unreadable key.
     #[error(
         "the {what} cannot be read: {why}; it has to be an unencrypted PEM PRIVATE KEY (PKCS #8, PKCS #1 or SEC 1)"
     )]
     Key {
-        /// Which of them.
+        /// The file's role.
         what: &'static str,
         /// What is wrong.
         why: String,
     },
-    /// A certificate that nobody takes, or a key that is not its own.
+    /// A certificate that no peer accepts, or a key that does not belong to it.
     #[error("the {what} and its key cannot be used: {why}")]
     Identity {
-        /// Which of them.
+        /// The file's role.
         what: &'static str,
         /// What is wrong.
         why: String,
     },
-    /// There is nothing that certificates could be checked against.
+    /// The host has no root certificates.
     #[error("this host has no root certificates ({0}); give a CA file, or turn verification off")]
     NoRoots(String),
-    /// A certificate for these names cannot be made.
+    /// A certificate for these names cannot be created.
     #[error("no certificate can be made: {0}")]
     SelfSigned(String),
-    /// What rustls refuses for another reason.
+    /// Another refusal of rustls.
     #[error("TLS cannot be set up: {0}")]
     Refused(String),
 }
 
 impl TlsSetupError {
-    /// What rustls has against a certificate and its key.
+    /// Returns the error of rustls about a certificate and its key.
     pub(super) fn identity(what: &'static str, error: &rustls::Error) -> Self {
         Self::Identity { what, why: TlsFailure::of(error).detail }
     }
@@ -96,19 +96,20 @@ impl From<rustls::Error> for TlsSetupError {
     }
 }
 
-/// The IANA names of all cipher suites there are, those of TLS 1.3 first.
+/// The IANA names of all available cipher suites, those of TLS 1.3 first.
 #[must_use]
 pub fn cipher_suite_names() -> Vec<&'static str> {
     aws_lc_rs::ALL_CIPHER_SUITES.iter().map(|suite| suite_name(suite.suite())).collect()
 }
 
-/// What may be negotiated: the provider with the wanted suites, and the versions that have one of them.
+/// What may be negotiated: the provider with the selected suites, and the versions that have one of them.
 pub(super) struct Negotiable {
     pub(super) provider: Arc<CryptoProvider>,
     pub(super) versions: Vec<&'static SupportedProtocolVersion>,
 }
 
 /// # Errors
+///
 /// A suite that is unknown or of a version outside the range, or an empty range.
 pub(super) fn negotiable(
     oldest: TlsVersion,
@@ -163,7 +164,7 @@ pub(super) fn version_of(suite: SupportedCipherSuite) -> TlsVersion {
     }
 }
 
-/// A suite's name in the IANA registry. rustls calls those of TLS 1.3 by names of its own.
+/// Returns a suite's name in the IANA registry. rustls has different names for those of TLS 1.3.
 pub(super) fn suite_name(suite: CipherSuite) -> &'static str {
     match suite {
         CipherSuite::TLS13_AES_128_GCM_SHA256 => "TLS_AES_128_GCM_SHA256",
@@ -173,7 +174,7 @@ pub(super) fn suite_name(suite: CipherSuite) -> &'static str {
     }
 }
 
-/// The protocols as the hello holds them.
+/// Returns the protocols in the form of the hello.
 pub(super) fn alpn(protocols: &[String]) -> Result<Vec<Vec<u8>>, TlsSetupError> {
     protocols
         .iter()
@@ -184,7 +185,7 @@ pub(super) fn alpn(protocols: &[String]) -> Result<Vec<Vec<u8>>, TlsSetupError> 
         .collect()
 }
 
-/// All certificates of a PEM text, in order; at least one.
+/// Returns all certificates of a PEM text, in order; at least one.
 pub(super) fn certificates(what: &'static str, pem: &str) -> Result<Vec<CertificateDer<'static>>, TlsSetupError> {
     let failed = |why: String| TlsSetupError::Certificate { what, why };
     let found = CertificateDer::pem_slice_iter(pem.as_bytes())
@@ -196,7 +197,7 @@ pub(super) fn certificates(what: &'static str, pem: &str) -> Result<Vec<Certific
     Ok(found)
 }
 
-/// The first private key of a PEM text.
+/// Returns the first private key of a PEM text.
 pub(super) fn private_key(what: &'static str, pem: &str) -> Result<PrivateKeyDer<'static>, TlsSetupError> {
     PrivateKeyDer::from_pem_slice(pem.as_bytes()).map_err(|error| {
         let why = match error {

@@ -1,5 +1,5 @@
-//! Which certificates a client accepts: those that lead to a trusted root and that a judge accepts, or all of them. Owns where
-//! roots come from; refuses to fall back from one to the other.
+//! The certificates that a client accepts: either those with a chain to a trusted root that a judge accepts, or all
+//! of them. Owns where roots come from; never falls back from one way to the other.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use rustls::{CertificateError, DigitallySignedStruct, Error, RootCertStore, Sign
 use super::setup::certificates;
 use super::{is_authority, TlsSetupError};
 
-/// What checks the server's certificate.
+/// Returns the verifier of the server's certificate.
 pub(super) fn verifier(
     verify: bool,
     ca_pem: Option<&str>,
@@ -27,7 +27,7 @@ pub(super) fn verifier(
         None => (host_roots()?, Vec::new()),
     };
     let judge = move |checked, certificate: &CertificateDer<'_>, name: &ServerName<'_>| match checked {
-        // Self-signed certificates that tools make by default may also issue others.
+        // Self-signed certificates that tools create by default may also issue others.
         Err(Error::InvalidCertificate(problem)) if is_authority(&problem) && given.contains(certificate) => {
             verify_server_name(&ParsedCertificate::try_from(certificate)?, name)
         }
@@ -37,7 +37,7 @@ pub(super) fn verifier(
     Ok(Arc::new(verifier.map_err(|error| TlsSetupError::Refused(error.to_string()))?))
 }
 
-/// The certificates of a PEM text as roots.
+/// Returns the certificates of a PEM text as roots.
 pub(super) fn given_roots(what: &'static str, pem: &str) -> Result<RootCertStore, TlsSetupError> {
     let mut roots = RootCertStore::empty();
     for certificate in certificates(what, pem)? {
@@ -49,7 +49,7 @@ pub(super) fn given_roots(what: &'static str, pem: &str) -> Result<RootCertStore
 fn host_roots() -> Result<RootCertStore, TlsSetupError> {
     let found = rustls_native_certs::load_native_certs();
     let mut roots = RootCertStore::empty();
-    // Some hosts carry a few that are too old to be understood; the others are as good as before.
+    // Some hosts have a few roots that are too old to be parsed; the others are valid.
     let (added, _) = roots.add_parsable_certificates(found.certs);
     if added == 0 {
         let why = found.errors.first().map_or_else(|| "none was found".to_owned(), ToString::to_string);
@@ -58,20 +58,21 @@ fn host_roots() -> Result<RootCertStore, TlsSetupError> {
     Ok(roots)
 }
 
-/// What decides on a server's certificate whose chain was checked, the name that was asked for included: it may forgive what the
-/// check found, or ask for more.
+/// Decides on a server's certificate after the check of its chain and of the requested name: it may accept what the
+/// check refused, or require more.
 type Judge = dyn Fn(Result<(), Error>, &CertificateDer<'_>, &ServerName<'_>) -> Result<(), Error> + Send + Sync;
 
-/// Accepts certificates by their chain to a root and by a judgement of its own.
+/// Accepts certificates by their chain to a root and by the decision of a judge.
 pub struct ChainVerifier {
     chains: Arc<WebPkiServerVerifier>,
     judge: Box<Judge>,
 }
 
 impl ChainVerifier {
-    /// A verifier that trusts `roots`; `judge` is given what the check of the chain and the name came to.
+    /// Returns a verifier that trusts `roots`; `judge` receives the result of the check of chain and name.
     ///
     /// # Errors
+    ///
     /// There are no roots.
     pub fn new(
         roots: RootCertStore,
@@ -126,7 +127,7 @@ impl ServerCertVerifier for ChainVerifier {
     }
 }
 
-/// Accepts every certificate. That the peer has its key is still checked where the certificate can be read.
+/// Accepts every certificate. The peer's possession of the key is still checked if the certificate can be read.
 #[derive(Debug)]
 struct AnyCertificate {
     algorithms: WebPkiSupportedAlgorithms,
@@ -167,8 +168,8 @@ impl ServerCertVerifier for AnyCertificate {
     }
 }
 
-/// A signature that is wrong, or of a kind that was not offered, is the peer's fault; a certificate that cannot be read
-/// (of X.509 version 1, say) is one of those that are accepted.
+/// A wrong signature, or one of a kind that was not offered, is the peer's error; an unreadable certificate (such as
+/// one of X.509 version 1) is accepted like the others.
 fn unless_unreadable(checked: Result<HandshakeSignatureValid, Error>) -> Result<HandshakeSignatureValid, Error> {
     match checked {
         Err(Error::InvalidCertificate(problem)) if problem != CertificateError::BadSignature => {

@@ -1,5 +1,5 @@
-//! What a hostile peer of a TLS connection can cost: memory is bounded whatever it sends, and floods that lead nowhere
-//! end the connection by name.
+//! The cost that a hostile peer of a TLS connection can cause: memory is bounded whatever it sends, and floods of
+//! useless records end the connection with a named failure.
 
 #![allow(clippy::unwrap_used)] // tests
 
@@ -31,7 +31,7 @@ fn record(kind: u8, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Sends pieces until the machine has enough; how many bytes that took, and why it ended.
+/// Sends pieces until the machine refuses; returns the number of bytes, and the failure.
 fn flood(
     pieces: impl Iterator<Item = Vec<u8>>,
     mut receive: impl FnMut(&[u8]) -> (Result<(), TlsFailure>, usize),

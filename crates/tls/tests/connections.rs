@@ -1,5 +1,5 @@
-//! TLS client against TLS server, in memory and in pieces of any size: handshakes full and resumed, data both ways,
-//! early data, closing. What goes wrong is in `tls_failures.rs`, what a hostile peer can cost in `tls_bounds.rs`.
+//! TLS client against TLS server, in memory and in pieces of any size: full and resumed handshakes, data both ways,
+//! early data, closing. Failures are in `failures.rs`, the cost of a hostile peer in `bounds.rs`.
 
 #![allow(clippy::unwrap_used)] // tests
 
@@ -105,7 +105,7 @@ fn the_first_connections_are_full_and_later_ones_resume() {
         let (server, pem) = ServerTls::self_signed(&strings(&["example.test"])).unwrap();
         let client = ClientTls::new(&TlsOptions { newest, ..client_options(&pem) }).unwrap();
         for round in 0..3 {
-            // All of a round shake hands at the same time.
+            // All connections of a round handshake at the same time.
             let mut pairs: Vec<Pair> = (0..16).map(|_| Pair::new(&client, &server)).collect();
             for pair in &mut pairs {
                 let agreed = pair.carry(&[100]).client.handshake().unwrap();
@@ -133,7 +133,8 @@ fn threads_share_the_sessions_of_a_load() {
             .collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).sum()
     });
-    // Each connection takes one ticket and brings two, and the first left two: there is always one for each thread.
+    // Each connection takes one ticket and receives two, and the first received two: there is always one for each
+    // thread.
     assert_eq!(resumed, 40);
 }
 
@@ -178,7 +179,7 @@ fn resumption_can_be_off_on_either_side() {
 
 #[test]
 fn each_cipher_suite_can_be_selected() {
-    // The generated certificate is of ECDSA, so that suites that authenticate by RSA have no chance.
+    // The generated certificate is an ECDSA one, so suites that authenticate with RSA cannot be negotiated.
     for suite in cipher_suite_names().into_iter().filter(|name| !name.contains("_RSA_")) {
         let (server, pem) = ServerTls::self_signed(&strings(&["example.test"])).unwrap();
         let suites = strings(&[suite]);
@@ -214,7 +215,7 @@ fn without_verification_any_certificate_is_accepted() {
 fn a_client_certificate_is_sent_on_request() {
     let (generated, own) = (certificate(), self_signed_certificate(&[]).unwrap());
     for newest in VERSIONS {
-        // As a client's, the generated certificate is of the wrong purpose: what counts here is that it is shown.
+        // The generated certificate has the wrong purpose for a client: this test only checks that it is sent.
         let options = ServerOptions { client_ca_pem: Some(&own.certificate_pem), ..server_options(&generated) };
         let server = ServerTls::new(&options).unwrap();
         let identity = Some((own.certificate_pem.as_str(), own.key_pem.as_str()));
@@ -271,7 +272,7 @@ fn a_key_update_of_the_server_is_followed() {
     assert_eq!(server.at_client.len(), 500);
 }
 
-/// A client that has a ticket with early data of a server like that.
+/// Returns a client that has a ticket with early data of such a server.
 fn early(early_data_bytes: u32) -> (ClientTls, ServerTls, leadline_tls::SelfSignedCertificate) {
     let generated = certificate();
     let server = ServerTls::new(&ServerOptions { early_data_bytes, ..server_options(&generated) }).unwrap();
@@ -324,7 +325,7 @@ fn early_data_beyond_the_server_limit_waits() {
 #[test]
 fn early_data_that_is_refused_is_sent_again() {
     let (client, _, generated) = early(40_000);
-    // This one does not know the ticket. rustls counts what it skips again with each piece that it gets.
+    // This server does not know the ticket. rustls counts the skipped bytes again with each piece.
     let options = ServerOptions { early_data_bytes: 100_000_000, ..server_options(&generated) };
     let other = ServerTls::new(&options).unwrap();
     let mut pair = Pair::new(&client, &other);
@@ -344,7 +345,7 @@ fn early_data_can_be_refused_while_the_session_is_resumed() {
     let mut first = raw_server_config(&generated);
     first.max_early_data_size = 1_000_000;
     first.alpn_protocols = vec![b"a".to_vec()];
-    // The same sessions, but another protocol than the data was meant for.
+    // The same sessions, but another protocol than the one of the early data.
     let mut second = first.clone();
     second.alpn_protocols = vec![b"b".to_vec()];
     let protocols = strings(&["a", "b"]);

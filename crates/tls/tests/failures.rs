@@ -1,5 +1,5 @@
-//! What goes wrong in TLS, and that each cause has its own name at the side that notices it and at the side that is
-//! told by an alert. Also what a configuration refuses.
+//! Failures of TLS: each cause has its own name on the side that detects it and on the side that receives the alert.
+//! Also the options that a configuration refuses.
 
 #![allow(clippy::unwrap_used)] // tests
 
@@ -16,7 +16,7 @@ use tls_pair::{certificate, client_options, server_options, special_certificate,
 
 const VERSIONS: [TlsVersion; 2] = [TlsVersion::V1_2, TlsVersion::V1_3];
 
-/// The names under which both sides count a connection between these two: the client's, the server's.
+/// Returns the names under which both sides count a connection: the client's, the server's.
 fn names(client: &TlsOptions, server: &ServerOptions) -> (&'static str, &'static str) {
     let mut pair = Pair::new(&ClientTls::new(client).unwrap(), &ServerTls::new(server).unwrap());
     pair.server.write(b"never to be read without a handshake");
@@ -26,12 +26,12 @@ fn names(client: &TlsOptions, server: &ServerOptions) -> (&'static str, &'static
     (name(&pair.client_failed), name(&pair.server_failed))
 }
 
-/// The same for a server with this certificate, which the client trusts.
+/// Like `names`, for a server with this certificate, which the client trusts.
 fn names_with(generated: &SelfSignedCertificate) -> (&'static str, &'static str) {
     names(&client_options(&generated.certificate_pem), &server_options(generated))
 }
 
-/// A certificate as old tools make them: of version 1, which has no extensions.
+/// A certificate of version 1, as old tools create them, without extensions.
 const OF_VERSION_1: &str = "-----BEGIN CERTIFICATE-----\n\
 MIIBIDCBxwIUf3G6Xuic3tnbw7W0Aud4vF27xdQwCgYIKoZIzj0EAwIwEjEQMA4G\n\
 A1UEAwwHdjEudGVzdDAgFw0yNjExMjIwMzI2NDBaGA8yMTI2MTAyOTAzMjY0MFow\n\
@@ -69,7 +69,7 @@ fn invalid_certificates_fail_by_name() {
         names(&distrusting, &server_options(&generated)),
         ("tls_certificate_unknown_issuer", "tls_alert_unknown_ca")
     );
-    // The name of what is trusted, but not its key.
+    // It has the name of the trusted certificate, but another key.
     let twin = certificate();
     assert_eq!(
         names(&client_options(&twin.certificate_pem), &server_options(&generated)),
@@ -222,7 +222,7 @@ fn non_tls_bytes_fail_by_name_and_get_an_alert() {
     assert_eq!(connection.receive(b"GET / HTTP/1.1\r\n\r\n").unwrap_err().name, "tls_malformed");
 }
 
-/// All names that may come of it when bytes are changed or made up.
+/// Whether it is a possible name for changed or invented bytes.
 fn is_known(name: &str) -> bool {
     let own = [
         "tls_malformed",
@@ -311,7 +311,7 @@ proptest! {
                 prop_assert!(is_known(failure.name), "{}", failure);
             }
         }
-        // Where a shake came about, nothing of it was changed but a record's version, which nobody looks at (RFC 8446, 5.1).
+        // If a handshake succeeded, only the version of a record was changed, which is ignored (RFC 8446, 5.1).
         if let (Some(of_client), Some(of_server)) = (pair.client.handshake(), pair.server.handshake()) {
             prop_assert_eq!(of_client, of_server);
             prop_assert!(ended.iter().all(|failure| failure.name == "tls_truncated"), "{:?}", ended);

@@ -1,4 +1,5 @@
-//! A host without root certificates. In a program of its own, for it changes the environment, where they are looked for.
+//! A host without root certificates. This is a separate program because it changes the environment variables that
+//! point to them.
 
 mod tls_pair;
 

@@ -1,6 +1,6 @@
-//! Counters of each kind of load beyond those of its flows. Owns their names: a field's name is its key in JSON, and all of a
-//! kind's counters stand beside one another in one object. A counter of `always` is there whatever it is; one of `rare` is left
-//! out where its kind of load does not have it, or where what it counts never happened.
+//! Counters of each kind of load in addition to those of its flows. Owns their names: a field's name is its key in
+//! JSON, and all counters of a kind are in one object. A counter in `always` is always present; one in `rare` is
+//! omitted if its kind of load does not have it, or if it is 0.
 
 use std::ops::Index;
 
@@ -11,17 +11,17 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Counts {
-    /// Of `http`.
+    /// The counters of `http`.
     Http(Box<HttpCounts>),
-    /// Of `tunnel`, and of other kinds through a fleet's tunnels.
+    /// The counters of `tunnel`, and of other kinds through a fleet's tunnels.
     Tunnel(Box<TunnelCounts>),
-    /// Of `tcp`, `udp` and `rr`.
+    /// The counters of `tcp`, `udp` and `rr`.
     Flows(FlowCounts),
-    /// Of `crypto`, which has none.
+    /// No counters: `crypto` has none.
     None(NoCounts),
 }
 
-/// Defines counters that are read, added up and found by name.
+/// Defines structs of counters that are serialized, added up and found by name.
 macro_rules! counts {
     (
         $(#[$type_meta:meta])*
@@ -51,7 +51,7 @@ macro_rules! counts {
                 $(self.$part.add(&more.$part);)*
             }
 
-            /// The counter of that name; `None` where it is left out.
+            /// Returns the counter with that name; `None` if it is omitted.
             #[must_use]
             pub fn get(&self, name: &str) -> Option<&u64> {
                 match name {
@@ -61,7 +61,7 @@ macro_rules! counts {
                 }
             }
 
-            /// Each counter that is there, with its name.
+            /// Returns each counter that is present, with its name.
             pub fn named(&self) -> impl Iterator<Item = (&'static str, u64)> {
                 let always: Vec<(&'static str, u64)> = vec![$((stringify!($always), self.$always),)*];
                 let rare: Vec<(&'static str, Option<u64>)> = vec![$((stringify!($rare), self.$rare),)*];
@@ -74,7 +74,7 @@ macro_rules! counts {
             type Output = u64;
 
             fn index(&self, name: &str) -> &u64 {
-                self.get(name).expect("a counter that is there")
+                self.get(name).expect("a counter that is present")
             }
         }
     };
@@ -84,21 +84,22 @@ counts! {
     /// Counters of an HTTP load.
     HttpCounts {
         always {
-            /// Requests that fell due.
+            /// Requests that were due.
             requests_due,
             /// Requests whose last byte was sent.
             requests_sent,
-            /// Responses that were complete.
+            /// Complete responses.
             responses,
             /// Requests that were sent and not answered when the time was over.
             unanswered,
-            /// Those of them that had waited for longer than a second.
+            /// Of these, requests that had waited for longer than a second.
             unanswered_over_1s,
             /// Requests that were due and not completely sent when the time was over.
             unsent,
-            /// Those of them that waited for the server: no connection was free, or the socket did not take them.
+            /// Of these, requests that waited for the server: no connection was free, or the socket did not accept
+            /// them.
             unsent_while_busy,
-            /// Requests that were sent, and fell due while no connection was free.
+            /// Requests that were sent, and were due while no connection was free.
             due_while_busy,
             /// Connections that failed and could not be opened again by the end.
             connections_down,
@@ -110,9 +111,9 @@ counts! {
             connections_opened,
         }
         rare {
-            /// Connections that are open at this moment; of a `Standing` only.
+            /// Connections that are open at this moment; only in a `Standing`.
             connections,
-            /// Requests of `unsent` that were too many to take the age of each.
+            /// Requests of `unsent` that were too many for an age each.
             unsent_without_age,
             /// TLS handshakes that authenticated the server.
             tls_full,
@@ -120,7 +121,7 @@ counts! {
             tls_resumed,
             /// Redirects followed.
             redirects,
-            /// Durations that were too long for a histogram.
+            /// Durations that exceeded a histogram's range.
             histogram_overflow,
         }
         parts {
@@ -161,42 +162,43 @@ counts! {
 }
 
 counts! {
-    /// Counters of a fleet of VPN clients. Each client is in one of `configured`, `partial`, `failed`, `waiting` and `connecting`.
+    /// Counters of a fleet of VPN clients. Each client counts in exactly one of `configured`, `partial`, `failed`,
+    /// `waiting` and `connecting`.
     TunnelCounts {
         always {
-            /// Clients with a tunnel that a packet came back through.
+            /// Clients with a tunnel through which a packet came back.
             configured,
-            /// Clients with a tunnel that lacks something.
+            /// Clients with a tunnel that failed a check.
             partial,
             /// Clients without a tunnel.
             failed,
             /// Clients that have not tried yet.
             waiting,
-            /// Attempts, the first of each client included.
+            /// Attempts, including the first of each client.
             attempts,
-            /// First packets of attempts sent, repeated ones included.
+            /// First packets of attempts sent, including repeated ones.
             resets_sent,
             /// Control packets sent again.
             retransmits,
             /// Clients that failed and were configured afterwards.
             recovered,
-            /// Clients that lost their tunnel without an action that told them to.
+            /// Clients that lost their tunnel without an action that caused it.
             lost,
         }
         rare {
-            /// Clients whose attempt goes on; of a `Standing` only, for at the end they have failed.
+            /// Clients whose attempt has not ended; only in a `Standing`, because at the end they have failed.
             connecting,
-            /// Clients that failed and wait before they try again; of a `Standing` only.
+            /// Clients that failed and wait before they try again; only in a `Standing`.
             resting,
             /// Clients that failed and were `partial` afterwards.
             recovered_partial,
-            /// Attempts of clients that an action told to reconnect.
+            /// Attempts of clients that an action made reconnect.
             reconnects_begun,
             /// Keys renewed.
             renegotiated,
-            /// Keys that an action told clients to renew.
+            /// Keys whose renewal an action requested.
             renegotiations_asked,
-            /// Those of them that were not renewed before their tunnel ended.
+            /// Of these, keys that were not renewed before their tunnel ended.
             renegotiations_unfinished,
             /// Renewals that failed, whichever side began them.
             renegotiations_failed,
@@ -204,19 +206,19 @@ counts! {
             auth_pending,
             /// Changes of pushed options in running tunnels.
             updated,
-            /// Those of them that gave a client what another client has.
+            /// Of these, changes that gave a client the address or the number of another client.
             updated_not_unique,
-            /// Actions of clients that had no tunnel at that time, or were still renewing keys.
+            /// Actions of clients that had no tunnel at that time, or had not finished an earlier renewal.
             actions_skipped,
             /// Sockets with a source port that another client had used before.
             ports_again,
-            /// Datagrams that the server's host refused after it had answered.
+            /// Datagrams that the server's host refused after the server had answered.
             datagrams_refused,
-            /// Other errors of sockets that ended nothing.
+            /// Other errors of sockets that ended no attempt.
             socket_errors,
-            /// Packets that the socket refused by an error.
+            /// Packets that the socket refused with an error.
             packets_not_sent,
-            /// Packets received that no key or session fits.
+            /// Packets received that no key or session matches.
             packets_rejected,
             /// Packets received twice.
             packets_replayed,
@@ -228,44 +230,44 @@ counts! {
             pings_unsent,
             /// Pings sent before the unsettled clients arrived.
             pings_sent_before,
-            /// Answers to these.
+            /// Answers to these pings.
             pings_answered_before,
             /// Pings sent while the unsettled clients arrived.
             pings_sent_during,
-            /// Answers to these.
+            /// Answers to these pings.
             pings_answered_during,
             /// Pings sent after the unsettled clients arrived.
             pings_sent_after,
-            /// Answers to these.
+            /// Answers to these pings.
             pings_answered_after,
-            /// Packets sent through the tunnels; of an outcome only.
+            /// Packets sent through the tunnels; only in an outcome.
             inside_sent,
-            /// Packets received through the tunnels; of an outcome only.
+            /// Packets received through the tunnels; only in an outcome.
             inside_received,
-            /// Progress messages of the far end that came too fast to be passed on.
+            /// Progress messages of the far end that arrived too fast to be passed on.
             far_progress_passed_over,
-            /// Durations that were too long for a histogram.
+            /// Durations that exceeded a histogram's range.
             histogram_overflow,
         }
         parts {
-            /// What the load through the tunnels adds.
+            /// The counters of the load through the tunnels.
             traffic: TrafficCounts,
         }
     }
 }
 
 counts! {
-    /// Counters of load through tunnels: each kind of traffic has some of them.
+    /// Counters of load through tunnels; each kind of traffic has some of them.
     TrafficCounts {
         always {}
         rare {
-            /// HTTP requests that fell due.
+            /// HTTP requests that were due.
             requests_due,
             /// HTTP requests whose last byte was sent.
             requests_sent,
             /// Packets or requests that were due and not sent.
             unsent,
-            /// Those of them that were too many to take the age of each.
+            /// Of these, those that were too many for an age each.
             unsent_without_age,
             /// Packets or requests without an answer at the end; of a fleet's `Standing` the clients without an answer so far.
             unanswered,
@@ -273,7 +275,7 @@ counts! {
             unanswered_over_1s,
             /// HTTP connections opened.
             connections,
-            /// Datagrams received too late to be told from lost ones.
+            /// Datagrams received too late to be distinguished from lost ones.
             stale,
             /// Packets received that belong to no flow.
             strays,
@@ -288,20 +290,20 @@ counts! {
 }
 
 counts! {
-    /// Counters of the kinds of load that are made of flows.
+    /// Counters of the kinds of load that consist of flows.
     FlowCounts {
         always {
             /// Units that were due and not sent, by both sides.
             unsent,
         }
         rare {
-            /// Datagrams received too late to be told from lost ones.
+            /// Datagrams received too late to be distinguished from lost ones.
             stale,
             /// Datagrams received that belong to no flow.
             strays,
-            /// Answers received after their time.
+            /// Answers received after their time limit.
             late_answers,
-            /// Durations that were too long for a histogram.
+            /// Durations that exceeded a histogram's range.
             histogram_overflow,
         }
         parts {}
@@ -313,7 +315,7 @@ counts! {
 pub struct NoCounts {}
 
 impl Counts {
-    /// The counter of that name; `None` where it is left out.
+    /// Returns the counter with that name; `None` if it is omitted.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&u64> {
         match self {
@@ -334,7 +336,8 @@ impl Index<&str> for Counts {
 }
 
 impl StatusCounts {
-    /// Of responses by the first digit of their status code; a class without a response is left out.
+    /// Returns the counters of responses by the first digit of their status code; a class without a response is
+    /// omitted.
     #[must_use]
     pub fn of(classes: [u64; 10]) -> Self {
         let [c0, c1, c2, c3, c4, c5, c6, c7, c8, c9] = classes.map(unless_zero);
@@ -353,7 +356,7 @@ impl StatusCounts {
     }
 }
 
-/// A rare counter: left out where it is 0.
+/// Returns a rare counter, which is omitted if it is 0.
 #[must_use]
 pub fn unless_zero(count: u64) -> Option<u64> {
     (count > 0).then_some(count)

@@ -1,5 +1,5 @@
-//! Why a VPN client failed, is `partial`, or carries no load. Owns the names that the agent counts such failures by, and what
-//! each of them means.
+//! Why a VPN client failed, is `partial`, or carries no load. Owns the names under which the agent counts such
+//! failures, and their explanations.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 /// Defines the causes with their names.
 macro_rules! causes {
     ($($(#[$meta:meta])* $cause:ident = $name:literal,)*) => {
-        /// Why a client's attempt failed, its tunnel is `partial` or was lost, or its load could not begin.
+        /// The reason why a client's attempt failed, its tunnel is `partial` or was lost, or its load could not
+        /// begin.
         #[derive(Clone, Debug, PartialEq, Eq)]
         pub enum FailureCause {
             $($(#[$meta])* $cause,)*
@@ -18,7 +19,7 @@ macro_rules! causes {
         }
 
         impl FailureCause {
-            /// Its name in counts and reports.
+            /// Returns its name in counts and reports.
             #[must_use]
             pub fn name(&self) -> &str {
                 match self {
@@ -43,11 +44,11 @@ macro_rules! causes {
 causes! {
     /// No answer to any reset.
     ResetUnanswered = "reset_unanswered",
-    /// The reset was answered, and nothing after it.
+    /// The reset was answered, and nothing arrived after it.
     SilenceAfterReset = "silence_after_reset",
     /// The TLS handshake began and did not end.
     TlsUnfinished = "tls_unfinished",
-    /// The TLS handshake ended, and the server's half of the keys did not come.
+    /// The TLS handshake ended, and the server's half of the keys did not arrive.
     NoKeys = "no_keys",
     /// The server sent no options.
     NoPushReply = "no_push_reply",
@@ -69,7 +70,7 @@ causes! {
     AuthFailed = "auth_failed",
     /// The server refused for now.
     AuthFailedTemporary = "auth_failed_temporary",
-    /// The server refused the token that it had given.
+    /// The server refused the token that it had issued.
     AuthTokenRefused = "auth_token_refused",
     /// The server chose a cipher that the client did not offer.
     CipherNotOffered = "cipher_not_offered",
@@ -77,9 +78,9 @@ causes! {
     NoCipher = "no_cipher",
     /// The keys of the data channel could not be derived.
     DataKeys = "data_keys",
-    /// The server told the client to stop.
+    /// The server ordered the client to stop.
     HaltedByServer = "halted_by_server",
-    /// The server told the client to connect again.
+    /// The server ordered the client to connect again.
     RestartedByServer = "restarted_by_server",
     /// The server ended the tunnel.
     ServerLeft = "server_left",
@@ -87,13 +88,13 @@ causes! {
     PingExit = "ping_exit",
     /// The server was silent for the time of `ping-restart`.
     PingRestart = "ping_restart",
-    /// New keys were not there in time.
+    /// New keys were not ready in time.
     RenegotiationTimeout = "renegotiation_timeout",
     /// A change of pushed options could not be applied.
     PushUpdateRejected = "push_update_rejected",
     /// The fleet's time was over.
     Unfinished = "unfinished",
-    /// The agent's thread that drove the client panicked.
+    /// The agent's thread of the client panicked.
     ThreadBrokeDown = "thread_broke_down",
     /// The host has no descriptor for another socket.
     TooManyOpenFiles = "too_many_open_files",
@@ -130,15 +131,15 @@ causes! {
 }
 
 impl FailureCause {
-    /// Whether the client does not try again. As OpenVPN does: a client that is refused (`auth-retry none`), told to stop, or
-    /// ends at its server's silence (`ping-exit`) stays away. So does one that the host has no descriptor for, because the
-    /// other clients of the fleet hold them.
+    /// Whether the client does not try again. Like OpenVPN, a client stays away that is refused (`auth-retry none`),
+    /// ordered to stop, or ended by its server's silence (`ping-exit`). So does one for which the host has no
+    /// descriptor, because the other clients of the fleet hold all of them.
     #[must_use]
     pub fn is_final(&self) -> bool {
         matches!(self, Self::AuthFailed | Self::HaltedByServer | Self::PingExit | Self::TooManyOpenFiles)
     }
 
-    /// What the cause may come from, where its name does not say all.
+    /// Returns possible reasons for the cause, if its name does not say everything.
     #[must_use]
     pub fn explanation(&self) -> Option<&'static str> {
         Some(match self {

@@ -1,5 +1,5 @@
-//! A client and a server of TLS in memory, for the tests: options with names for what most tests want, and a carrier
-//! that moves bytes between both in pieces of any size. Refuses to lose or reorder bytes.
+//! A TLS client and server in memory, for the tests: options with the names of the test cases, and a loop that moves
+//! bytes between both in pieces of any size, without loss or reordering.
 
 #![allow(dead_code, clippy::unwrap_used)] // each test program uses a part, and these are tests
 
@@ -24,7 +24,7 @@ pub fn certificate() -> SelfSignedCertificate {
     self_signed_certificate(&strings(&["example.test"])).unwrap()
 }
 
-/// A server with everything.
+/// Returns the options of a server with all features.
 pub fn server_options(certificate: &SelfSignedCertificate) -> ServerOptions<'_> {
     ServerOptions {
         certificate_pem: &certificate.certificate_pem,
@@ -39,7 +39,7 @@ pub fn server_options(certificate: &SelfSignedCertificate) -> ServerOptions<'_> 
     }
 }
 
-/// A client that trusts `ca_pem` and wants `example.test`.
+/// Returns the options of a client that trusts `ca_pem` and expects `example.test`.
 pub fn client_options(ca_pem: &str) -> TlsOptions<'_> {
     TlsOptions {
         verify: true,
@@ -56,7 +56,7 @@ pub fn client_options(ca_pem: &str) -> TlsOptions<'_> {
     }
 }
 
-/// Both ends of a connection and what has come out of them.
+/// Both ends of a connection and their received plaintext.
 pub struct Pair {
     pub client: TlsClient,
     pub server: TlsServer,
@@ -82,7 +82,7 @@ impl Pair {
         }
     }
 
-    /// Carries bytes until none are under way, in pieces whose sizes come from `sizes` in turn.
+    /// Moves bytes until none are in transit, in pieces whose sizes are those of `sizes` in turn.
     pub fn carry(&mut self, sizes: &[usize]) -> &mut Self {
         let mut sizes = sizes.iter().copied().cycle();
         loop {
@@ -100,7 +100,7 @@ impl Pair {
             let mut piece: Vec<u8> = self.to_client.drain(..size.min(self.to_client.len())).collect();
             if !piece.is_empty() {
                 let at_client = &mut self.at_client;
-                // Each way of receiving in its turn, which shows that they can be mixed.
+                // Uses each way of receiving in turn, which shows that they can be mixed.
                 self.client_failed = match size % 3 {
                     0 => self.client.receive(&piece),
                     1 => self.client.receive_with(&piece, |bytes| at_client.extend_from_slice(bytes)),
@@ -112,7 +112,7 @@ impl Pair {
         }
     }
 
-    /// Carries all at once.
+    /// Moves all bytes in one piece.
     pub fn settle(&mut self) -> &mut Self {
         self.carry(&[1 << 20])
     }
@@ -125,14 +125,14 @@ fn drain(into: &mut Vec<u8>, mut read: impl FnMut(&mut [u8]) -> Result<usize, Tl
     }
 }
 
-/// A certificate for clients.
+/// Returns a certificate for clients.
 pub fn client_certificate() -> SelfSignedCertificate {
     special_certificate("client.test", |params| {
         params.extended_key_usages = vec![rcgen::ExtendedKeyUsagePurpose::ClientAuth];
     })
 }
 
-/// A self-signed certificate that may issue others.
+/// Returns a self-signed certificate that may issue others.
 pub fn authority_certificate(name: &str) -> SelfSignedCertificate {
     special_certificate(name, |params| params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained))
 }
@@ -145,7 +145,7 @@ pub fn special_certificate(name: &str, change: impl FnOnce(&mut rcgen::Certifica
     SelfSignedCertificate { certificate_pem: certificate.pem(), key_pem: key.serialize_pem() }
 }
 
-/// What a server of rustls's own needs, for what ours does not do.
+/// Returns the configuration of a plain rustls server, for behaviour that this crate's server does not have.
 pub fn raw_server_config(generated: &SelfSignedCertificate) -> rustls::ServerConfig {
     raw_server_config_with(generated, rustls::crypto::aws_lc_rs::default_provider())
 }
@@ -161,7 +161,7 @@ pub fn raw_server_config_with(generated: &SelfSignedCertificate, provider: Crypt
         .unwrap()
 }
 
-/// A server of rustls's own.
+/// A plain rustls server.
 pub struct RawServer {
     pub connection: rustls::ServerConnection,
     pub at_server: Vec<u8>,
@@ -178,7 +178,7 @@ impl RawServer {
         self.connection.writer().write_all(data).unwrap();
     }
 
-    /// What the server has to send.
+    /// Returns the server's output.
     pub fn output(&mut self) -> Vec<u8> {
         let mut out = Vec::new();
         while self.connection.wants_write() {
@@ -187,7 +187,7 @@ impl RawServer {
         out
     }
 
-    /// Carries bytes until none are under way.
+    /// Moves bytes until none are in transit.
     pub fn carry(&mut self, client: &mut TlsClient) -> Result<(), TlsFailure> {
         loop {
             let mut to_server = Vec::new();
