@@ -1,4 +1,4 @@
-//! The obedient agent: reads commands, keeps the tasks, ends with its stdin.
+//! The controlled agent: reads commands, owns the tasks, and ends with its stdin.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, Read};
@@ -21,7 +21,7 @@ use crate::task::Task;
 use crate::watch::{self, Processes, Watch};
 use crate::{facts, process as process_task, profile, serve};
 
-/// Obey until `shutdown` or the end of stdin.
+/// Runs commands until `shutdown` or the end of stdin.
 pub fn run(cgroup: Option<&Path>) -> io::Result<()> {
     process::die_with_parent()?;
     process::adopt_orphans()?;
@@ -58,15 +58,15 @@ struct Agent {
 
 struct Running {
     signal: Arc<ControlSignal>,
-    /// Raised before the task's last event is said: whoever reads that event may use the task's name again.
+    /// Set before the task's last event is sent: a reader of that event may use the task's name again.
     over: Arc<AtomicBool>,
     thread: JoinHandle<()>,
 }
 
-/// Tasks that may run at once: a bound on threads whoever speaks to us.
+/// The maximum number of tasks at once: a bound on the threads that commands can create.
 const MOST_TASKS: usize = 4096;
 
-/// What tasks may take to end in order once the agent ends, and to break off after that.
+/// The time that tasks may take to end in order once the agent ends, and to abort after that.
 const ORDERLY: Duration = Duration::from_millis(1500);
 const LAST: Duration = Duration::from_millis(500);
 
@@ -83,7 +83,7 @@ impl Agent {
             if line.len() >= LINE_LIMIT_BYTES && line.last() != Some(&b'\n') {
                 let message = format!("a line longer than {LINE_LIMIT_BYTES} bytes");
                 self.refuse(None, None, input_error("line_too_long", message));
-                // Its rest is no command, whatever it looks like.
+                // The rest of the line is not a command, whatever it contains.
                 if skip_line(&mut input).is_err() {
                     return;
                 }
@@ -167,8 +167,8 @@ impl Agent {
         self.events.send(&Event::Failed { trial, task, t_ns: monotonic_ns(), error });
     }
 
-    /// Stop every task; what has not ended in order by `ORDERLY` is given up, and what `LAST` has not seen end goes with
-    /// the process: a connection attempt that nobody answers must not keep the agent alive.
+    /// Stops every task. Tasks that have not ended after `ORDERLY` are aborted, and those that still run after `LAST`
+    /// end with the process: an unanswered connection attempt must not keep the agent running.
     fn end(self) {
         self.tasks.values().for_each(|running| running.signal.stop());
         self.await_ends(ORDERLY);
@@ -189,7 +189,7 @@ impl Agent {
     }
 }
 
-/// Read to the end of a line without keeping it.
+/// Reads to the end of a line and discards it.
 fn skip_line(input: &mut impl BufRead) -> io::Result<()> {
     loop {
         let piece = input.fill_buf()?;
@@ -209,7 +209,7 @@ fn skip_line(input: &mut impl BufRead) -> io::Result<()> {
     }
 }
 
-/// One task's life on its own thread; returns its last event, where its kind has one.
+/// Runs one task on its own thread; returns its last event, if its kind has one.
 fn run_task(workload: Workload, task: &Task, processes: &Processes) -> Result<Option<Event>, ErrorReport> {
     match workload {
         Workload::Process(spec) => process_task::run(&spec, task, processes).map(Some),
@@ -275,7 +275,8 @@ fn log_end(task: &Task, last: Option<&Event>) {
     }
 }
 
-/// Said a moment before the start, so that the line itself disturbs nothing after it; `t_ns` is when the load begins.
+/// Sends `started` a moment before the start, so that writing the line does not disturb the load; `t_ns` is when the
+/// load begins.
 fn send_started(at_ns: u64, task: &Task) {
     info!(trial = task.trial, task = task.name, at_ns, "task started");
     let (trial, name) = (task.trial.clone(), task.name.clone());

@@ -1,5 +1,5 @@
-//! Tells a task to begin and to end: set by the command reader, waited for by the task's thread, polled
-//! by its hot loops.
+//! The signal that starts and stops a task: the command reader sets it, the task's thread waits for it, and the
+//! task's hot loops poll it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use leadline_sys::clock::{monotonic_ns, sleep_until};
 
-/// One task's start signal and stop flag.
+/// The start signal and stop flag of one task.
 #[derive(Debug, Default)]
 pub struct ControlSignal {
     start_ns: Mutex<Option<u64>>,
@@ -16,42 +16,42 @@ pub struct ControlSignal {
     abandoned: AtomicBool,
 }
 
-/// A condition variable may wake this much late; the rest of the way to an instant is slept precisely.
+/// How late a condition variable may wake up, ns; the rest of the time to an instant is slept precisely.
 const COARSE_NS: u64 = 5_000_000;
 
 impl ControlSignal {
-    /// Let the task begin at an instant of the monotonic clock; only the first call counts.
+    /// Starts the task at an instant of the monotonic clock; only the first call counts.
     pub fn start_at(&self, at_ns: u64) {
         self.locked().get_or_insert(at_ns);
         self.changed.notify_all();
     }
 
-    /// Ask the task to end.
+    /// Asks the task to end.
     pub fn stop(&self) {
         let _start = self.locked();
         self.stopped.store(true, Ordering::Relaxed);
         self.changed.notify_all();
     }
 
-    /// Give the task up: nobody wants what is still under way. Stops it too.
+    /// Aborts the task: its outstanding work is not needed. Also stops it.
     pub fn abandon(&self) {
         self.abandoned.store(true, Ordering::Relaxed);
         self.stop();
     }
 
-    /// Whether nothing is to be waited for any more.
+    /// Whether the task was aborted.
     #[inline]
     pub fn abandoned(&self) -> bool {
         self.abandoned.load(Ordering::Relaxed)
     }
 
-    /// Whether the task was asked to end. Cheap: hot loops ask on every turn.
+    /// Whether the task was asked to end. This check is cheap: hot loops make it on every turn.
     #[inline]
     pub fn stopped(&self) -> bool {
         self.stopped.load(Ordering::Relaxed)
     }
 
-    /// Wait for the start; `None` when the task was stopped before it began.
+    /// Waits for the start; `None` if the task was stopped before it began.
     pub fn wait_for_start(&self) -> Option<u64> {
         let waiting = |start: &mut Option<u64>| start.is_none() && !self.stopped();
         let start = self.changed.wait_while(self.locked(), waiting).unwrap_or_else(PoisonError::into_inner);
@@ -61,7 +61,7 @@ impl ControlSignal {
         *start
     }
 
-    /// Sleep until an instant of the monotonic clock, or until the task is asked to end.
+    /// Sleeps until an instant of the monotonic clock, or until the task is asked to end.
     pub fn sleep_until(&self, at_ns: u64) {
         let mut guard = self.locked();
         while !self.stopped() {
@@ -75,14 +75,14 @@ impl ControlSignal {
         }
     }
 
-    /// Wait until the task is asked to end.
+    /// Waits until the task is asked to end.
     pub fn wait_for_stop(&self) {
         let going_on = |_: &mut Option<u64>| !self.stopped();
         drop(self.changed.wait_while(self.locked(), going_on).unwrap_or_else(PoisonError::into_inner));
     }
 
     fn locked(&self) -> MutexGuard<'_, Option<u64>> {
-        // The guarded value is a plain option: a panic elsewhere cannot have left it half-written.
+        // The guarded value is a plain option: a panic in another thread cannot have left it half-written.
         self.start_ns.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

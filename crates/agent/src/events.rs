@@ -1,4 +1,4 @@
-//! The agent's voice: one JSON line per event, whole or not at all, from any thread.
+//! The agent's output: one JSON line per event, complete or not at all, from any thread.
 
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -6,28 +6,28 @@ use std::time::Duration;
 
 use leadline_wire::{Blame, ErrorReport, Event};
 
-/// How long the dying agent looks after killed descendants.
+/// How long the ending agent waits for killed descendants.
 pub const LAST_PATIENCE: Duration = Duration::from_millis(500);
 
-/// Where events go. Clones share one output.
+/// The output of events. Clones share it.
 #[derive(Clone)]
 pub struct Events {
     output: Arc<Mutex<Box<dyn Write + Send>>>,
 }
 
 impl Events {
-    /// Events on stdout.
+    /// Returns an output on stdout.
     pub fn on_stdout() -> Self {
         Self::to(Box::new(io::stdout()))
     }
 
-    /// Events on anything.
+    /// Returns an output to any writer.
     pub fn to(output: Box<dyn Write + Send>) -> Self {
         Self { output: Arc::new(Mutex::new(output)) }
     }
 
-    /// Say it. When nobody listens any more the agent has no reason to live: its own stdin tells it so too. It takes
-    /// along what it started.
+    /// Sends an event. If the output is closed, the control plane is gone: the agent ends with all processes that it
+    /// started, as at the end of its stdin.
     pub fn send(&self, event: &Event) {
         let Ok(mut line) = serde_json::to_vec(event) else {
             unreachable!("an event is plain data");
@@ -41,22 +41,22 @@ impl Events {
     }
 }
 
-/// An error of the operating system in our words: what was tried, and the system's reason.
+/// Returns an error of the operating system: what was tried, and the system's reason.
 pub fn system_error(doing: &str, error: &io::Error) -> ErrorReport {
     ErrorReport { blame: Blame::System, code: error_code(error).to_owned(), message: format!("{doing}: {error}") }
 }
 
-/// The request was wrong.
+/// Returns an error of the request.
 pub fn input_error(code: &str, message: impl Into<String>) -> ErrorReport {
     ErrorReport { blame: Blame::Input, code: code.to_owned(), message: message.into() }
 }
 
-/// The other end broke the protocol, refused or went away.
+/// Returns an error of the other end: it broke the protocol, refused or disconnected.
 pub fn peer_error(code: &str, message: impl Into<String>) -> ErrorReport {
     ErrorReport { blame: Blame::Peer, code: code.to_owned(), message: message.into() }
 }
 
-/// A stable name for an error of the operating system.
+/// Returns a stable name for an error of the operating system.
 pub fn error_code(error: &io::Error) -> &'static str {
     use io::ErrorKind as Kind;
     match error.kind() {

@@ -1,4 +1,4 @@
-//! The agent's self-description: what `observe` reads from files, completed with what only system calls tell.
+//! The agent's facts about its host: those that `observe` reads from files, and those that need system calls.
 
 use std::path::Path;
 
@@ -6,16 +6,16 @@ use leadline_observe::CgroupPaths;
 use leadline_sys::{clock, host};
 use leadline_wire::{Capability, Event, HostFacts, InterfaceFacts, InterfaceView, NetworkView, PROTOCOL_VERSION};
 
-/// The agent's version; a build with checks, which is slower than a release, says that it is one.
+/// The agent's version; the version of a build with checks, which is slower than a release, contains this fact.
 pub const VERSION: &str =
     if cfg!(debug_assertions) { concat!(env!("CARGO_PKG_VERSION"), "+checked") } else { env!("CARGO_PKG_VERSION") };
 
-/// Where this host's CPU time is accounted.
+/// Returns the cgroup files that account for this host's CPU time.
 pub fn cgroup_paths(cgroup: Option<&Path>) -> CgroupPaths {
     CgroupPaths { v2: cgroup.map(Path::to_path_buf), ..CgroupPaths::default() }
 }
 
-/// The first event.
+/// Returns the first event.
 pub fn hello(cgroup: &CgroupPaths) -> Event {
     Event::Hello {
         t_ns: clock::monotonic_ns(),
@@ -48,7 +48,7 @@ fn capabilities(cgroup: &CgroupPaths) -> Vec<Capability> {
     leadline_observe::capabilities(cgroup)
 }
 
-/// Addresses and routes as they are now.
+/// Returns the current addresses and routes.
 pub fn network_view() -> NetworkView {
     let mut interfaces: Vec<InterfaceView> = Vec::new();
     for entry in host::interface_addresses().unwrap_or_default() {

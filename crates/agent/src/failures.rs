@@ -1,26 +1,26 @@
-//! What went wrong in a load, by name: how often, and what the first failure of each name said.
+//! The failures of a load by name: the number of each, and the message of the first one.
 
 use std::collections::BTreeMap;
 
 use tracing::debug;
 
-/// Failed operations: how many of each name, and what the first one said.
+/// Failed operations by name: the number of each, and the message of the first one.
 #[derive(Clone, Debug, Default)]
 pub struct Failures {
-    /// By name.
+    /// The number, by name.
     pub counts: BTreeMap<String, u64>,
-    /// By name too; where there is more to say than the name.
+    /// The first message, by name, if it says more than the name.
     pub examples: BTreeMap<String, String>,
 }
 
 /// Its event counts as the load's.
 const TARGET: &str = concat!(env!("CARGO_CRATE_NAME"), "::load");
 
-/// An example is cut here, bytes.
+/// The maximum length of a message, bytes.
 const EXAMPLE_BYTES: usize = 500;
 
 impl Failures {
-    /// Count failures of one name; the example is asked for with the first.
+    /// Counts failures of one name; the message is requested with the first.
     pub fn count(&mut self, name: &str, number: u64, example: impl FnOnce() -> String) {
         match self.counts.get_mut(name) {
             Some(count) => *count += number,
@@ -32,7 +32,7 @@ impl Failures {
         }
     }
 
-    /// Keep the first example of a name.
+    /// Stores the first message of a name.
     pub fn example(&mut self, name: &str, example: impl FnOnce() -> String) {
         if !self.examples.contains_key(name) {
             let mut text = example();

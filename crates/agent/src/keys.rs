@@ -1,4 +1,5 @@
-//! Keys of sessions: from a file or a specification to what the session protocol signs with. No message of here shows one.
+//! Keys of sessions: reads them from a file or a specification for the session protocol. No message of this module
+//! shows a key.
 
 use std::fs::File;
 use std::io::Read;
@@ -13,15 +14,15 @@ use leadline_wire::{ErrorReport, SessionKey};
 
 use crate::events::{input_error, system_error};
 
-/// Permissions of a file that others than its owner's group may read or write.
+/// Permissions of users other than the owner and its group.
 const OTHERS: u32 = 0o006;
 
-/// A key as a command line names it.
+/// A key that was read from a file.
 #[derive(Debug)]
 pub struct KeyFile {
     /// The key.
     pub key: SessionKey,
-    /// What its owner should know, in one line.
+    /// A warning about the file, in one line.
     pub warning: Option<String>,
 }
 
@@ -32,7 +33,7 @@ pub fn read_file(path: &Path) -> Result<KeyFile, ErrorReport> {
     let file = File::open(path).map_err(failed)?;
     let mode = file.metadata().map_err(failed)?.permissions().mode();
     let mut bytes = Vec::new();
-    // Room for a line's end behind the longest key.
+    // Room for a line end after the longest key.
     file.take(LONGEST_KEY_BYTES as u64 + 3).read_to_end(&mut bytes).map_err(failed)?;
     let secret = bytes.trim_ascii_end();
     SharedKey::new(secret).map_err(|error| bad_key(&format!("--key-file {shown}"), error))?;
@@ -41,19 +42,19 @@ pub fn read_file(path: &Path) -> Result<KeyFile, ErrorReport> {
     Ok(KeyFile { key: SessionKey { base64: STANDARD.encode(secret) }, warning })
 }
 
-/// The key of a specification, where there is one.
+/// Returns the key of a specification, if there is one.
 pub fn shared(key: Option<&SessionKey>) -> Result<Option<SharedKey>, ErrorReport> {
     let Some(key) = key else { return Ok(None) };
     let secret = STANDARD.decode(&key.base64).map_err(|_| input_error("bad_key", "the key is not base64"))?;
     SharedKey::new(&secret).map(Some).map_err(|error| bad_key("key", error))
 }
 
-/// What a client shows in one session.
+/// Returns a client's credentials for one session.
 pub fn credentials(key: Option<&SharedKey>) -> Result<Option<Credentials>, ErrorReport> {
     key.map(|key| Ok(Credentials { key: key.clone(), nonce: fresh_nonce()? })).transpose()
 }
 
-/// 256 bits that were never said before.
+/// Returns 256 random bits that were never used before.
 pub fn fresh_nonce() -> Result<Hex32, ErrorReport> {
     let mut nonce = [0; 32];
     for word in nonce.chunks_exact_mut(8) {

@@ -1,8 +1,8 @@
-//! Locks that a panic of their holder does not spoil.
+//! Locks that stay usable after a panic of their holder.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// A lock whose guarded value is whole after any panic.
+/// Locks a value that is consistent after any panic.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,6 +1,6 @@
-//! `leadline-agent`: the data plane. Without arguments it obeys commands on stdin and tells events on stdout (see
-//! `crates/wire`); `serve` answers load by itself; `wireguard` is the embedded VPN. It ends when its stdin does, and takes
-//! along what it started.
+//! `leadline-agent`: the data plane. Without arguments it reads commands on stdin and writes events on stdout (see
+//! `crates/wire`); `serve` answers load without a control plane; `wireguard` is the embedded VPN. It ends when its
+//! stdin does, with all processes that it started.
 
 mod atomic_option;
 mod control;
@@ -31,45 +31,45 @@ use lexopt::{Arg, Parser, ValueExt};
 const HELP: &str = "\
 leadline-agent: generates network load, answers it, and watches the host
 
-  leadline-agent [--cgroup DIR]          obey JSON commands on stdin, tell events on stdout
+  leadline-agent [--cgroup DIR]          run JSON commands from stdin, write events to stdout
   leadline-agent serve [OPTIONS]         answer tcp, udp, rr and http load until stopped
   leadline-agent wireguard CONFIG        an embedded WireGuard interface
-  leadline-agent flamegraph TITLE        draw folded stacks on stdin as SVG on stdout
+  leadline-agent flamegraph TITLE        draw folded stacks from stdin as SVG on stdout
   leadline-agent --version
 
-all of these:
-  --log LEVEL|FILTER  write events to stderr, one a line: what is decided and what changes (default off). LEVEL is error,
-                      warn, info, debug or trace; a FILTER has levels of modules, as in warn,serve=debug,load::http=info.
-                      LEADLINE_LOG sets it too; --log takes precedence
+options of all modes:
+  --log LEVEL|FILTER  log decisions and changes to stderr, one per line (default off). LEVEL is error, warn, info, debug
+                      or trace; a FILTER has levels of modules, as in warn,serve=debug,load::http=info. LEADLINE_LOG
+                      sets it too; --log takes precedence
 
 serve:
   --bind ADDR         listen on this address; may be repeated (default 127.0.0.1 and ::1)
   --port PORT         port of tcp, udp and rr (default 5201)
   --http-port PORT    port of http (default 8080)
-  --http              answer http alone
-  --no-http           answer tcp, udp and rr alone
-  --https-port PORT   answer http over TLS, too
-  --certificate FILE  certificate for TLS, PEM (default: one is made), with
+  --http              answer only http
+  --no-http           answer only tcp, udp and rr
+  --https-port PORT   port of http over TLS
+  --certificate FILE  certificate for TLS, PEM (default: a self-signed one), with
   --key FILE          its key, PEM
   --threads N         threads that answer http (default: one per CPU, at most 16)
 
-who may use it, and how much; a peer is an IPv4 address or an IPv6 network of 64 bits:
-  --key-file FILE     answer tcp, udp and rr only to clients with the key in this file; http knows no key
+access and limits of serve; a peer is an IPv4 address or an IPv6 network of 64 bits:
+  --key-file FILE     answer tcp, udp and rr only to clients with the key in this file; http has no key
   --max-sessions N    sessions of one peer at once (default 64)
   --max-flows N       flows of one peer at once, over all of its sessions (default 4096)
   --max-connections N http connections of one peer at once (default 32768)
-  --max-rate RATE     payload that one session may ask for: 1gbit, 20mbit (default any)
-  --max-idle TIME     close a connection that has not asked for a session by then (default 10s)
+  --max-rate RATE     payload rate of one session: 1gbit, 20mbit (default unlimited)
+  --max-idle TIME     close a connection without a request for a session after this time (default 10s)
 
-what http requests get, unless their query says otherwise (?status=503&size=1000&delay=5ms&...):
+default response to http requests; a query changes it (?status=503&size=1000&delay=5ms&...):
   --status CODE       status code (default 200)
-  --size BYTES        body (default 12)
+  --size BYTES        body length (default 12)
   --chunked           send the body in chunks
-  --delay TIME        mean time before the answer: 5ms, 250us, 1.5s
-  --shape SHAPE       how delays are distributed: constant, uniform or exponential (default constant)
-  --errors SHARE      share that is answered with 500 instead: 0.01
-  --close-after N     close a connection after so many answers
-  --stall TIME/TIME   let the whole server stand still: 1s/5s for 1 s every 5 s
+  --delay TIME        mean time before the response: 5ms, 250us, 1.5s
+  --shape SHAPE       distribution of delays: constant, uniform or exponential (default constant)
+  --errors SHARE      share of responses with status 500: 0.01
+  --close-after N     close a connection after N responses
+  --stall TIME/TIME   stall the whole server: 1s/5s stalls for 1 s every 5 s
 
 examples: leadline-agent serve --bind 0.0.0.0 --key-file key --no-http
           leadline-agent serve --http --delay 5ms --shape exponential --errors 0.01
@@ -102,7 +102,7 @@ fn main() -> ExitCode {
     if let Err(error) = logging::start(log) {
         return fail(&error.to_string(), 2);
     }
-    // Where it is refused, a load with too many flows says so itself.
+    // If the limit cannot be raised, a load with too many flows reports this itself.
     let _ = leadline_sys::process::raise_file_limit();
     match mode {
         Mode::Print(_) => ExitCode::SUCCESS,

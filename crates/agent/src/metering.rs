@@ -1,5 +1,5 @@
-//! What hot loops write and the task's thread reads: per-flow counters without locks, histograms handed over once a second,
-//! and the account of each thread's CPU time.
+//! The figures that hot loops write and the task's thread reads: per-flow counters without locks, histograms that
+//! change hands once a second, and the CPU time of each thread.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,7 +9,7 @@ use leadline_stats::{Histogram, Place};
 use leadline_sys::usage::{ThreadAccount, ThreadUsage};
 use leadline_wire::{FlowProgress, HistogramReport, ThreadReport};
 
-/// One flow's counters; on a cache line of their own, written by one thread with plain stores.
+/// The counters of one flow; on a separate cache line, written by one thread with plain stores.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub struct FlowCounters {
@@ -22,7 +22,7 @@ pub struct FlowCounters {
     rtt_us: Gauge,
 }
 
-/// A figure that may not be known yet: 0 until then, else one more than the figure.
+/// A figure that may not be known yet: 0 until then, afterwards one more than the figure.
 #[derive(Debug, Default)]
 struct Gauge(AtomicU64);
 
@@ -38,35 +38,35 @@ impl Gauge {
 }
 
 impl FlowCounters {
-    /// Count what was sent. Only the flow's own thread may call it.
+    /// Counts sent data. Only the flow's own thread may call it.
     #[inline]
     pub fn sent(&self, bytes: u64, units: u64) {
         add(&self.sent_bytes, bytes);
         add(&self.sent_units, units);
     }
 
-    /// Take back what was counted as sent and turned out not to be. Only the flow's own thread may call it.
+    /// Takes back data that counted as sent and was not. Only the flow's own thread may call it.
     pub fn not_sent(&self, bytes: u64, units: u64) {
         for (counter, amount) in [(&self.sent_bytes, bytes), (&self.sent_units, units)] {
             counter.store(counter.load(Ordering::Relaxed).saturating_sub(amount), Ordering::Relaxed);
         }
     }
 
-    /// Count what was received. Only the flow's own thread may call it.
+    /// Counts received data. Only the flow's own thread may call it.
     #[inline]
     pub fn received(&self, bytes: u64, units: u64) {
         add(&self.received_bytes, bytes);
         add(&self.received_units, units);
     }
 
-    /// Note how many datagrams are missing. Only the flow's own thread may call it.
+    /// Stores how many datagrams are missing. Only the flow's own thread may call it.
     #[inline]
     pub fn missing(&self, units: u64) {
         self.missing_units.set(units);
     }
 
-    /// Note what the kernel tells of a sending connection: segments sent again since the flow began, and its round-trip
-    /// time. Only the flow's own thread may call it.
+    /// Stores the kernel's figures of a sending connection: retransmitted segments since the flow began, and the
+    /// round-trip time. Only the flow's own thread may call it.
     pub fn kernel(&self, retransmits: Option<u64>, rtt_us: u32) {
         if let Some(retransmits) = retransmits {
             self.retransmits.set(retransmits);
@@ -94,7 +94,7 @@ impl FlowCounters {
         self.received_units.load(Ordering::Relaxed)
     }
 
-    /// The counters as a progress row; a byte stream has no units.
+    /// Returns the counters as a progress row; a byte stream has no units.
     pub fn progress(&self, flow: u32, has_units: bool) -> FlowProgress {
         FlowProgress {
             flow,
@@ -109,31 +109,31 @@ impl FlowCounters {
     }
 }
 
-/// One writer only, so a load and a store do what an atomic addition would, without its bus lock.
+/// There is only one writer, so a load and a store do the same as an atomic addition, without its bus lock.
 #[inline]
 fn add(counter: &AtomicU64, amount: u64) {
     counter.store(counter.load(Ordering::Relaxed) + amount, Ordering::Relaxed);
 }
 
-/// How often histograms leave their thread.
+/// The interval at which threads hand over their histograms.
 pub const ROLL_NS: u64 = 1_000_000_000;
 
-/// A reader may be behind by this many rolls, beyond which a thread's histograms stay with it.
+/// A reader may be behind by this many intervals; beyond this a thread keeps its histograms.
 const UNREAD_ROLLS: usize = 2;
 
-/// A histogram that a thread hands over, of one metric and one roll.
+/// The histogram of one metric and one interval that a thread hands over.
 #[derive(Debug)]
 pub struct Rolled {
     metric: usize,
     warmup: bool,
     histogram: Histogram,
-    /// Where it goes once it has been read and emptied.
+    /// The channel for its return, once it has been read and emptied.
     home: mpsc::Sender<Histogram>,
 }
 
-/// A thread's own histograms, one pair (measured, warm-up) per metric. Recording costs one histogram increment; what is
-/// handed over is replaced by what has come back empty, since copying and clearing is not for a thread to do that
-/// measures.
+/// A thread's own histograms, one pair (measured, warm-up) per metric. Recording costs one histogram increment. A
+/// histogram that is handed over is replaced by an empty one that has come back, because a measuring thread must not
+/// spend time on copying and clearing.
 pub struct Recorder {
     measured: Vec<Histogram>,
     warmup: Vec<Histogram>,
@@ -144,14 +144,14 @@ pub struct Recorder {
     out: mpsc::Sender<Rolled>,
     home: mpsc::Sender<Histogram>,
     returned: mpsc::Receiver<Histogram>,
-    /// Histograms that were handed over and have not come back, and how many of them there may be. While a reader is behind,
-    /// what would be handed over is kept and added to: nothing is lost, and memory is bounded.
+    /// Histograms that were handed over and have not come back, and their maximum number. While a reader is behind,
+    /// the thread keeps its histograms and adds to them: nothing is lost, and memory is bounded.
     unread: usize,
     most_unread: usize,
 }
 
 impl Recorder {
-    /// For `metrics` metrics; what was due before `warm_until_ns` counts as warm-up.
+    /// Returns a recorder of `metrics` metrics; operations that were due before `warm_until_ns` count as warm-up.
     pub fn new(metrics: usize, warm_until_ns: u64, out: mpsc::Sender<Rolled>) -> Self {
         let fresh = || (0..metrics).map(|_| Histogram::new()).collect();
         let (home, returned) = mpsc::channel();
@@ -168,7 +168,7 @@ impl Recorder {
         }
     }
 
-    /// Count one duration of a metric for an operation that was due at `due_ns`.
+    /// Records one duration of a metric for an operation that was due at `due_ns`.
     #[inline]
     pub fn record(&mut self, metric: usize, due_ns: u64, value_ns: u64) {
         self.record_at(metric, due_ns, Histogram::place(value_ns));
@@ -186,13 +186,13 @@ impl Recorder {
         set[metric].record_at(place);
     }
 
-    /// Whether `roll` would hand something over now, which takes longer than an operation may be late.
+    /// Whether `roll` would hand histograms over now, which takes longer than an operation may be late.
     #[inline]
     pub fn is_due(&self, now_ns: u64) -> bool {
         now_ns >= self.next_roll_ns
     }
 
-    /// Hand over what there is when a second has passed; call on every turn of the loop.
+    /// Hands the histograms over if an interval has passed; call it on every turn of the loop.
     #[inline]
     pub fn roll(&mut self, now_ns: u64) {
         if now_ns >= self.next_roll_ns {
@@ -201,12 +201,12 @@ impl Recorder {
         }
     }
 
-    /// From now on, what was due before this instant (ns) counts as warm-up.
+    /// From now on, operations that were due before this instant (ns) count as warm-up.
     pub fn warm_until(&mut self, warm_until_ns: u64) {
         self.warm_until_ns = warm_until_ns;
     }
 
-    /// Hand over the rest.
+    /// Hands the remaining histograms over.
     pub fn finish(mut self) {
         self.hand_over(usize::MAX);
     }
@@ -224,7 +224,7 @@ impl Recorder {
                         }
                     };
                     let histogram = std::mem::replace(histogram, empty);
-                    // The reader only goes away when the task is over and nobody wants the figures.
+                    // The reader has ended only if the task is over and its figures are not needed.
                     let _ = self.out.send(Rolled { metric, warmup, histogram, home: self.home.clone() });
                 }
             }
@@ -232,8 +232,8 @@ impl Recorder {
     }
 }
 
-/// The latest value that one thread has for another. Each replaces the one before, so only values that sum up everything so far
-/// belong here.
+/// The latest value that one thread publishes for another. Each value replaces the one before, so it must contain
+/// everything so far.
 #[derive(Debug)]
 pub struct Latest<T>(Mutex<Option<T>>);
 
@@ -244,20 +244,20 @@ impl<T> Default for Latest<T> {
 }
 
 impl<T> Latest<T> {
-    /// Stores a value, unless the reader holds the lock right now: then the next value has to do. Never waits.
+    /// Stores a value, unless the reader holds the lock at this moment: then the next value will do. Never waits.
     pub fn publish(&self, value: T) {
         if let Ok(mut place) = self.0.try_lock() {
             *place = Some(value);
         }
     }
 
-    /// The latest value, unless it has been taken already.
+    /// Removes and returns the latest value, unless it has been taken already.
     pub fn take(&self) -> Option<T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
-/// The task's side of its threads' recorders: totals of the whole task, and what came since the last progress event.
+/// The reader of the threads' recorders: totals of the whole task, and the histograms since the last progress event.
 pub struct Collector {
     names: &'static [&'static str],
     totals: BTreeMap<(bool, usize), Histogram>,
@@ -265,12 +265,12 @@ pub struct Collector {
 }
 
 impl Collector {
-    /// Metrics by name, in the order of `Recorder`'s numbers.
+    /// Returns a collector of metrics with these names, in the order of `Recorder`'s numbers.
     pub fn new(names: &'static [&'static str]) -> Self {
         Self { names, totals: BTreeMap::new(), recent: BTreeMap::new() }
     }
 
-    /// Take what a thread handed over.
+    /// Adds a histogram that a thread handed over, and returns it empty.
     pub fn take(&mut self, rolled: Rolled) {
         let Rolled { metric, warmup, mut histogram, home } = rolled;
         for set in [&mut self.totals, &mut self.recent] {
@@ -281,31 +281,31 @@ impl Collector {
         let _ = home.send(histogram);
     }
 
-    /// Count one value that no thread has.
+    /// Records one value that no thread has recorded.
     pub fn record(&mut self, metric: usize, value_ns: u64) {
         for set in [&mut self.totals, &mut self.recent] {
             set.entry((false, metric)).or_default().record(value_ns);
         }
     }
 
-    /// One metric of the whole task, without its warm-up.
+    /// Returns one metric of the whole task, without its warm-up.
     pub fn total(&self, metric: usize) -> Histogram {
         self.totals.get(&(false, metric)).cloned().unwrap_or_default()
     }
 
-    /// The histograms since the last call.
+    /// Returns the histograms since the last call.
     pub fn recent(&mut self) -> Vec<HistogramReport> {
         let reports = self.reports(&self.recent);
         self.recent.values_mut().for_each(Histogram::clear);
         reports
     }
 
-    /// The histograms of the whole task.
+    /// Returns the histograms of the whole task.
     pub fn totals(&self) -> Vec<HistogramReport> {
         self.reports(&self.totals)
     }
 
-    /// How many values lay beyond a histogram's range, all metrics.
+    /// The number of values beyond a histogram's range, of all metrics.
     pub fn overflow(&self) -> u64 {
         self.totals.values().map(Histogram::overflow).sum()
     }
@@ -323,40 +323,40 @@ impl Collector {
     }
 }
 
-/// Measures what a stretch of a thread's life costs. CPU time and wall time always cover the same stretch.
+/// Measures the cost of a part of a thread's life. CPU time and wall time always cover the same part.
 pub struct ThreadMeter {
     name: String,
     account: ThreadAccount,
     before: ThreadUsage,
     began_ns: u64,
-    /// The account when the thread's silence began, if it is silent.
+    /// The usage when the thread's silence began, if it is silent.
     resting: Option<(ThreadUsage, u64)>,
 }
 
 impl ThreadMeter {
-    /// From now on; must be read on the same thread.
+    /// Returns a meter that starts now; its readings must be made on the same thread.
     pub fn begin(name: impl Into<String>, now_ns: u64) -> Self {
         let account = ThreadAccount::of_this_thread();
         Self { name: name.into(), before: account.now(), account, began_ns: now_ns, resting: None }
     }
 
-    /// Nothing has moved for a while: what the thread waits from here on is no part of its account, unless it goes on.
+    /// Records that no data has moved for a while: the time from here on does not count unless `go_on` is called.
     pub fn rest(&mut self, now_ns: u64) {
         self.resting.get_or_insert_with(|| (self.account.now(), now_ns));
     }
 
-    /// Payload moves again, so the silence was part of the test.
+    /// Records that data moves again: the silence was part of the test.
     pub fn go_on(&mut self) {
         self.resting = None;
     }
 
-    /// The account until now, which goes on.
+    /// Returns the usage so far, and continues.
     pub fn so_far(&self, now_ns: u64) -> ThreadReport {
         let used = self.account.now().since(&self.before);
         self.report(&used, now_ns)
     }
 
-    /// The account until now, or until the silence began that lasts.
+    /// Returns the usage until now, or until the beginning of a silence that lasts.
     pub fn end(self, now_ns: u64) -> ThreadReport {
         let (usage, now_ns) = self.resting.unwrap_or_else(|| (self.account.now(), now_ns));
         self.report(&usage.since(&self.before), now_ns)
@@ -421,7 +421,7 @@ mod tests {
         }
         recorder.finish();
         let rolled: Vec<Rolled> = rolled.iter().collect();
-        // Two rolls' worth of both metrics, measured and warm-up, and what is left at the end.
+        // Two intervals of both metrics, measured and warm-up, and the rest at the end.
         assert!(rolled.len() <= 2 * 2 * 2 + 2, "{} histograms wait", rolled.len());
         let mut collector = Collector::new(&["latency", "late"]);
         rolled.into_iter().for_each(|one| collector.take(one));

@@ -1,4 +1,5 @@
-//! Process tasks: children of the agent that are watched, whose chosen lines become events, and that never outlive it.
+//! Process tasks: children of the agent that it watches, that send selected lines as events, and that never outlive
+//! it.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -17,16 +18,16 @@ use crate::events::{input_error, system_error};
 use crate::task::Task;
 use crate::watch::Processes;
 
-/// The longest line that is looked at as a whole, bytes; the rest of a longer one is the next line.
+/// The maximum length of a line, bytes; the rest of a longer one is the next line.
 const LINE_BYTES: u64 = 4096;
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
-/// How long a pipe of an ended process is read on.
+/// How long a pipe of an ended process is read further.
 const PIPE_DRAIN_TIME: Duration = Duration::from_secs(1);
 
-/// Start the process and wait for its end: sends `prepared` and `output`, returns `exited`. The child is bound to
+/// Starts the process and waits for its end: sends `prepared` and `output`, returns `exited`. The child is bound to
 /// the calling thread, which therefore does not return before the child has ended.
 pub fn run(spec: &ProcessSpec, task: &Task, processes: &Processes) -> Result<Event, ErrorReport> {
-    // The log first: a process that runs without its log would have to be killed again.
+    // The log is opened first: a process without its log would have to be killed again.
     let open = |path: &String| OpenOptions::new().create(true).append(true).open(path);
     let doing = || format!("opening the log of {}", spec.name);
     let log = spec.log.as_ref().map(open).transpose().map_err(|error| system_error(&doing(), &error))?;
@@ -47,7 +48,7 @@ pub fn run(spec: &ProcessSpec, task: &Task, processes: &Processes) -> Result<Eve
     let ends = read_output(spec, &mut child, logs, task);
     let result = wait_for_exit(spec, &mut child, task);
     lock(processes).retain(|(_, other)| *other != pid);
-    // The group has been killed and the pipes end with it; a helper in a session of its own may hold them for ever.
+    // The group has been killed, and its pipes end with it; a helper in a separate session may hold them without end.
     let _ = ends.recv_timeout(PIPE_DRAIN_TIME);
     let (status, expected) = result.map_err(|error| system_error(&format!("waiting for {}", spec.name), &error))?;
     info!(
@@ -82,11 +83,11 @@ fn spawn(spec: &ProcessSpec) -> Result<Child, ErrorReport> {
     spawn_bound(&mut command).map_err(|error| system_error(&format!("starting {program}"), &error))
 }
 
-/// Wait for the end, or bring it about when the task is stopped.
+/// Waits for the end, or causes it when the task is stopped.
 fn wait_for_exit(spec: &ProcessSpec, child: &mut Child, task: &Task) -> io::Result<(ExitStatus, bool)> {
     let pid = child.id();
     let (exited, ended) = mpsc::channel();
-    // One thread blocks in wait(2) on the child's pid, without reaping it, while this one watches the signal.
+    // A thread blocks in wait(2) on the child's pid, without reaping it, while this one watches the signal.
     thread::Builder::new().spawn(move || {
         await_exit(pid);
         let _ = exited.send(());
@@ -98,7 +99,7 @@ fn wait_for_exit(spec: &ProcessSpec, child: &mut Child, task: &Task) -> io::Resu
         match stopping {
             None if task.signal.stopped() => {
                 stopping = Some(Instant::now());
-                // One that we may not signal (it has become another user) is waited for all the same.
+                // If the agent may not signal it (it runs as another user), the agent still waits for it.
                 let _ = signal_group(pid, Signal::Terminate);
             }
             Some(since) if !killed && since.elapsed() >= grace => {
@@ -109,12 +110,12 @@ fn wait_for_exit(spec: &ProcessSpec, child: &mut Child, task: &Task) -> io::Resu
             _ => {}
         }
     }
-    // Helpers that the process left behind in its group go with it; until it is reaped the group's number is its own.
+    // This also kills helpers in the process's group; the group's number is reserved until the process is reaped.
     let _ = signal_group(pid, Signal::Kill);
     Ok((child.wait()?, stopping.is_some()))
 }
 
-/// Follow both outputs; the returned channel is disconnected when both have ended.
+/// Follows both outputs; the returned channel is disconnected when both have ended.
 fn read_output(spec: &ProcessSpec, child: &mut Child, logs: [Option<File>; 2], task: &Task) -> mpsc::Receiver<()> {
     let (following, ends) = mpsc::channel();
     let outputs: [Option<Box<dyn Read + Send>>; 2] = [
@@ -124,7 +125,7 @@ fn read_output(spec: &ProcessSpec, child: &mut Child, logs: [Option<File>; 2], t
     for (pipe, log) in outputs.into_iter().zip(logs) {
         let Some(pipe) = pipe else { continue };
         let (report, task, following) = (spec.report.clone(), task.clone(), following.clone());
-        // Without a thread the pipe is closed: the process finds out when it writes, and its end tells.
+        // Without a thread the pipe is closed: the process gets an error when it writes, and its exit is reported.
         let _ = thread::Builder::new().spawn(move || {
             follow(pipe, log, &report, &task);
             drop(following);
@@ -133,7 +134,7 @@ fn read_output(spec: &ProcessSpec, child: &mut Child, logs: [Option<File>; 2], t
     ends
 }
 
-/// Copy one pipe to the log, whole lines at a time, and tell the lines that were asked for.
+/// Copies one pipe to the log, complete lines at a time, and sends the requested lines.
 fn follow(pipe: Box<dyn Read + Send>, mut log: Option<File>, report: &[String], task: &Task) {
     let mut pipe = BufReader::new(pipe);
     let mut line = Vec::new();

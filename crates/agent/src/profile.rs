@@ -1,7 +1,7 @@
-//! Profile tasks: perf(1) samples call stacks of our processes on a software clock, which every virtual machine has, until the
-//! task is stopped; its samples are folded into a line per stack. Owns perf's process and its file, which has no name from when
-//! perf has opened it on: it holds what stacks held, and goes with its last reader, however that ends.
-//! It measures no figure: who is profiled runs slower for it.
+//! Profile tasks: perf(1) samples call stacks of the agent's processes on a software clock, which every virtual
+//! machine has, until the task is stopped; its samples are folded into a line per stack. Owns perf's process and its
+//! file. The file holds data of stacks: it has no name after perf has opened it, and disappears with its last reader.
+//! A profile is not a measurement: profiled processes run slower.
 
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File};
@@ -26,19 +26,19 @@ use crate::task::Task;
 use crate::watch::Processes;
 
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
-/// What perf may take to write its file when it is told to end.
+/// How long perf may take to write its file after its end was requested.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Bytes of each stack that are kept for unwinding: programs are seldom built with frame pointers.
+/// Bytes of each stack that are stored for unwinding: few programs are built with frame pointers.
 const STACK_BYTES: u32 = 16_384;
 const MAX_HZ: u32 = 10_000;
-/// Less than a line of the contract may have, and far more than profiles do.
+/// Less than the longest line of the contract, and far more than profiles need.
 const FOLDED_BYTES: usize = 4 << 20;
-/// What of a sample is told. Without its period each counts as one.
+/// The fields of a sample that perf prints. Without its period each sample counts as one.
 const FIELDS: &str = "comm,pid,tid,time,event,ip,sym,dso";
-/// What perf says last, as far as an error repeats it.
+/// The maximum length of perf's error output in an error message, bytes.
 const STDERR_BYTES: u64 = 2000;
 
-/// Sample until the task is stopped or its processes have ended: tells `prepared`, returns `profiled`.
+/// Samples until the task is stopped or its processes have ended: sends `prepared`, returns `profiled`.
 pub fn run(spec: &ProfileSpec, task: &Task, processes: &Processes) -> Result<Event, ErrorReport> {
     if !(1..=MAX_HZ).contains(&spec.frequency_hz) {
         return Err(input_error("bad_spec", format!("a profile takes 1 to {MAX_HZ} samples per second")));
@@ -67,15 +67,16 @@ pub fn run(spec: &ProfileSpec, task: &Task, processes: &Processes) -> Result<Eve
     Ok(Event::Profiled { trial, task: name, t_ns: monotonic_ns(), samples, left_out, folded })
 }
 
-/// Draw folded stacks as a flame graph (SVG).
+/// Draws folded stacks as a flame graph (SVG).
 ///
 /// # Errors
+///
 /// There are no stacks, or the output cannot be written.
 pub fn draw(title: &str, folded: impl Read, svg: impl Write) -> io::Result<()> {
     let mut options = flamegraph::Options::default();
     options.title = title.to_owned();
     options.count_name = "samples".to_owned();
-    // Nothing is fetched when it is looked at, and the same stacks give the same picture.
+    // The picture refers to no other file, and equal stacks give equal pictures.
     options.deterministic = true;
     flamegraph::from_reader(&mut options, BufReader::new(folded), svg)
 }
@@ -97,7 +98,8 @@ fn start(spec: &ProfileSpec, pids: &[String], data: &Path) -> Result<Child, Erro
     let mut command = Command::new("perf");
     command
         .args(["record", "--quiet", "--event", "cpu-clock", "--freq", &spec.frequency_hz.to_string()])
-        // Commands on stdin, answers on stdout: a thread that is made before the events are on would have no name.
+        // Commands on stdin, responses on stdout. A thread that is created before the events are enabled would have
+        // no name.
         .args(["--delay", "-1", "--control", "fd:0,1"])
         .args(["--call-graph", &format!("dwarf,{STACK_BYTES}"), "--pid", &pids.join(",")])
         .arg("--output")
@@ -113,7 +115,7 @@ fn start(spec: &ProfileSpec, pids: &[String], data: &Path) -> Result<Child, Erro
     })
 }
 
-/// Have perf begin: it has opened its events and its file when it answers.
+/// Enables perf's events: it has opened its events and its file when it answers.
 fn enable_events(perf: &mut Child, task: &Task) -> Result<(), ErrorReport> {
     let mut answer = String::new();
     let request = perf.stdin.as_mut().map(|control| control.write_all(b"enable\n"));
@@ -129,7 +131,7 @@ fn enable_events(perf: &mut Child, task: &Task) -> Result<(), ErrorReport> {
     match (request, response) {
         (Some(Ok(())), Some(Ok(_))) if answer.starts_with("ack") => Ok(()),
         _ => {
-            // One that answers something else still runs; one that has closed its output is about to have ended.
+            // After any other answer perf still runs; if it has closed its output, it is about to end.
             if !answer.is_empty() {
                 let _ = perf.kill();
             }
@@ -138,7 +140,7 @@ fn enable_events(perf: &mut Child, task: &Task) -> Result<(), ErrorReport> {
     }
 }
 
-/// Wait until perf says something or ends; false where the task was stopped before.
+/// Waits until perf writes output or ends; returns false if the task was stopped before.
 fn wait_for_output(stdout: &ChildStdout, task: &Task) -> io::Result<bool> {
     let mut poll = Poll::new(1)?;
     poll.add(stdout, 0, Interest::Read)?;
@@ -150,7 +152,7 @@ fn wait_for_output(stdout: &ChildStdout, task: &Task) -> io::Result<bool> {
     Ok(false)
 }
 
-/// Wait for the stop, and for perf to have written everything.
+/// Waits for the stop, and until perf has written its file.
 fn end(perf: &mut Child, task: &Task) -> Result<(), ErrorReport> {
     let waiting = |error: io::Error| system_error("waiting for perf", &error);
     let mut stopped: Option<Instant> = None;
@@ -181,11 +183,11 @@ fn refused_error(perf: &mut Child) -> ErrorReport {
     input_error("perf_refused", message)
 }
 
-/// The first bytes of what a process says of itself; the rest is read too, so that it can go on.
+/// Returns the first bytes of a process's stderr; also reads the rest, so that the process can continue.
 fn stderr_head(stderr: ChildStderr) -> String {
     let mut stderr_text = Vec::new();
     let mut stderr = stderr.take(STDERR_BYTES);
-    // What cannot be read is not said.
+    // Output that cannot be read is left out.
     let _ = stderr.read_to_end(&mut stderr_text);
     let _ = io::copy(&mut stderr.into_inner(), &mut io::sink());
     String::from_utf8_lossy(&stderr_text).into_owned()
@@ -195,7 +197,7 @@ fn first_line(stderr_text: &str) -> &str {
     stderr_text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("it says nothing")
 }
 
-/// Have perf tell its samples, and count equal stacks.
+/// Makes perf print its samples, and counts equal stacks.
 fn fold(data: File) -> Result<BTreeMap<String, u64>, ErrorReport> {
     let mut command = Command::new("perf");
     // Inlined functions would cost a minute of debug information per second of profile.
@@ -212,7 +214,7 @@ fn fold(data: File) -> Result<BTreeMap<String, u64>, ErrorReport> {
     Ok(folded.lines().map_while(Result::ok).filter_map(|line| stack(&line)).collect())
 }
 
-/// What perf tells is only worth something if it came to its end.
+/// Checks perf's exit status: the output of a failed perf is incomplete.
 fn check_exit(status: ExitStatus, stderr_text: &str) -> Result<(), ErrorReport> {
     if status.success() {
         return Ok(());
@@ -237,7 +239,8 @@ fn stack(line: &str) -> Option<(String, u64)> {
     Some((stack.to_owned(), count.parse().ok()?))
 }
 
-/// As many stacks as a line may hold, the most frequent ones, in the order of their names; samples in them and in the others.
+/// Returns as many stacks as a line may hold, the most frequent ones, ordered by name; and the number of samples in
+/// them and in the others.
 fn most_frequent(stacks: &BTreeMap<String, u64>) -> (String, u64, u64) {
     let mut by_count: Vec<(&String, u64)> = stacks.iter().map(|(stack, count)| (stack, *count)).collect();
     by_count.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
@@ -256,14 +259,14 @@ fn most_frequent(stacks: &BTreeMap<String, u64>) -> (String, u64, u64) {
     (kept.into_iter().map(|(line, _)| line).collect(), samples, left_out)
 }
 
-/// A folder of this task alone, which goes with it.
+/// The folder of this task, which is removed when dropped.
 struct Folded(PathBuf);
 
 impl Folded {
     fn new() -> io::Result<Self> {
         let name = format!("leadline-profile-{}-{}", std::process::id(), leadline_sys::process::random_u64()?);
         let path = std::env::temp_dir().join(name);
-        // Stacks hold whatever the program had on them: nobody else reads them.
+        // Stacks hold any data of the program: only the owner may read them.
         DirBuilder::new().mode(0o700).create(&path)?;
         Ok(Self(path))
     }
@@ -275,7 +278,7 @@ impl Folded {
 
 impl Drop for Folded {
     fn drop(&mut self) {
-        // Where that fails, the system's own cleaning of its temporary folder is left.
+        // If this fails, the system's cleaning of temporary folders removes it.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
@@ -307,7 +310,7 @@ mod tests {
         let data = File::open(folder.data()).unwrap();
         let path = folder.data();
         drop(folder);
-        assert!(!path.parent().unwrap().exists(), "what stacks held has no name any more");
+        assert!(!path.parent().unwrap().exists(), "the file with data of stacks has no name any more");
         match fold(data) {
             Err(error) if error.message.contains("No such file") => println!("skipped: perf is not installed"),
             found => assert_eq!(found.unwrap_err().code, "profile_unreadable"),

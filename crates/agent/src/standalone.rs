@@ -1,5 +1,5 @@
-//! `leadline-agent serve`: the server without a control plane, for a host where only this file was copied to. Owns its
-//! options; what they may be is `serve`'s business.
+//! `leadline-agent serve`: the server without a control plane, for a host that has only this file. Owns its options;
+//! `serve` checks their values.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,23 +17,23 @@ use crate::events::{input_error, system_error};
 use crate::keys;
 use crate::serve;
 
-/// What the command line said.
+/// The options of the command line.
 pub struct Options {
-    /// Addresses; the loopback ones where none was given.
+    /// Addresses; the loopback addresses if none was specified.
     bind: Vec<String>,
-    /// Session port.
+    /// The session port.
     port: Option<u16>,
-    /// HTTP port; none where HTTP is left out.
+    /// The HTTP port; `None` without HTTP.
     http_port: Option<u16>,
-    /// Port of HTTP over TLS.
+    /// The port of HTTP over TLS.
     https_port: Option<u16>,
-    /// Files of the certificate and its key.
+    /// The file of the certificate; its key's file follows.
     certificate: Option<PathBuf>,
     key: Option<PathBuf>,
-    /// Threads of the responder.
+    /// The number of the responder's threads.
     threads: Option<u32>,
     answer: HttpAnswer,
-    /// File of the key that sessions have to show.
+    /// The file of the key that sessions must prove.
     key_file: Option<PathBuf>,
     per_peer: PeerLimits,
 }
@@ -91,7 +91,7 @@ impl Options {
         Ok(Some(options))
     }
 
-    /// What is to be served, and what its owner should know, each in one line.
+    /// Returns the specification, and warnings for the operator, each in one line.
     fn spec(&self) -> Result<(ServeSpec, Vec<String>), ErrorReport> {
         let file = self.key_file.as_deref().map(keys::read_file).transpose()?;
         let (key, mut warnings) =
@@ -130,7 +130,7 @@ impl Options {
     }
 }
 
-/// What others can do where the server is not on loopback alone, in one line.
+/// Returns a warning about what others can do if the server is not on loopback alone, in one line.
 fn exposure(spec: &ServeSpec) -> Option<String> {
     let is_loopback = |text: &&String| text.parse().is_ok_and(|address: std::net::IpAddr| address.is_loopback());
     let open: Vec<&str> = spec.bind.iter().filter(|text| !is_loopback(text)).map(String::as_str).collect();
@@ -161,7 +161,7 @@ fn exposure(spec: &ServeSpec) -> Option<String> {
     }
 }
 
-/// Takes an option about what one peer may take up; says whether there is one of that name.
+/// Reads an option about the limits of one peer; returns whether there is one with that name.
 fn parse_limit(name: &str, parser: &mut Parser, limits: &mut PeerLimits) -> Result<bool, lexopt::Error> {
     match name {
         "max-sessions" => limits.sessions = parser.value()?.parse_with(at_least_one)?,
@@ -180,7 +180,7 @@ fn at_least_one(text: &str) -> Result<u32, &'static str> {
     text.parse().ok().filter(|number| *number > 0).ok_or("a limit is a number from 1 on")
 }
 
-/// Bits per second: `1gbit`, `20mbit`, or a bare number.
+/// Reads bits per second: `1gbit`, `20mbit`, or a plain number.
 fn rate(text: &str) -> Result<u64, &'static str> {
     let says = "a rate is a number of bits per second, like 1gbit or 20mbit";
     let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
@@ -195,7 +195,7 @@ fn rate(text: &str) -> Result<u64, &'static str> {
     number.checked_mul(factor).filter(|rate| *rate > 0).ok_or(says)
 }
 
-/// Takes an option about answers; says whether there is one of that name.
+/// Reads an option about responses; returns whether there is one with that name.
 fn parse_answer(name: &str, parser: &mut Parser, answer: &mut HttpAnswer) -> Result<bool, lexopt::Error> {
     match name {
         "status" => answer.status = parser.value()?.parse()?,
@@ -227,7 +227,7 @@ fn shape(text: &str) -> Result<DelayShape, &'static str> {
     }
 }
 
-/// How long and how often, ms.
+/// Reads the length and the interval of stalls, ms.
 fn stall(text: &str) -> Result<(u64, u64), &'static str> {
     let (length, every) = text.split_once('/').ok_or("a stall is how long and how often, like 1s/5s")?;
     let whole_ms = |text| match time(text)? {
@@ -241,7 +241,7 @@ fn text_of(file: &Path) -> Result<String, ErrorReport> {
     std::fs::read_to_string(file).map_err(|error| input_error("bad_identity", format!("{}: {error}", file.display())))
 }
 
-/// Answer until SIGINT or SIGTERM.
+/// Answers until SIGINT or SIGTERM.
 pub fn serve(options: &Options) -> Result<(), ErrorReport> {
     process::catch_termination().map_err(|error| system_error("catching signals", &error))?;
     let (spec, warnings) = options.spec()?;
@@ -256,7 +256,7 @@ pub fn serve(options: &Options) -> Result<(), ErrorReport> {
     let parts: Vec<String> = parts.into_iter().flatten().collect();
     println!("listening at {}: {}", spec.bind.join(", "), parts.join("; "));
     while !process::termination_asked() {
-        // Ends early with the signal.
+        // A signal ends this wait early.
         thread::park_timeout(Duration::from_millis(200));
     }
     info!("shutting down: a signal asked for it");
@@ -264,7 +264,7 @@ pub fn serve(options: &Options) -> Result<(), ErrorReport> {
     Ok(())
 }
 
-/// Where a port is taken, the option that gives another one.
+/// Adds to the error of a used port the option that selects another one.
 fn with_port_option(mut error: ErrorReport, spec: &ServeSpec) -> ErrorReport {
     let ports = [("--port", spec.port), ("--http-port", spec.http_port), ("--https-port", spec.https_port)];
     let is_named = |port: u16| error.message.contains(&format!(":{port}: "));
@@ -275,7 +275,7 @@ fn with_port_option(mut error: ErrorReport, spec: &ServeSpec) -> ErrorReport {
     error
 }
 
-/// IPv6 may be switched off on a host; IPv4's loopback is always there.
+/// IPv6 may be disabled on a host; IPv4's loopback address is always available.
 fn loopback() -> Vec<String> {
     let mut addresses = vec!["127.0.0.1".to_owned()];
     if std::net::UdpSocket::bind("[::1]:0").is_ok() {
@@ -300,7 +300,7 @@ mod tests {
         options.unwrap().spec().map_err(|error| error.message)
     }
 
-    /// A key file that its owner alone reads; removed with the guard.
+    /// A key file that only its owner may read; removed with the guard.
     struct Key(std::path::PathBuf);
 
     impl Key {

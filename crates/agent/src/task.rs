@@ -1,5 +1,5 @@
-//! A command's task while it runs: its name, its trial, its signals and where its events go, and what a load that is ready to
-//! start can do. What each load does is in `load`.
+//! A task while it runs: its name, its trial, its signals and its output of events, and the interface of a load that
+//! is ready to start. `load` holds the loads themselves.
 
 use std::sync::Arc;
 
@@ -8,26 +8,26 @@ use leadline_wire::{ErrorReport, Event, FlowProgress, HistogramReport, Outcome, 
 use crate::control_signal::ControlSignal;
 use crate::events::Events;
 
-/// A task as its load sees it.
+/// A task in the view of its load.
 #[derive(Clone)]
 pub struct Task {
-    /// The trial that it belongs to.
+    /// The trial to which it belongs.
     pub trial: String,
     /// Its name.
     pub name: String,
     /// Its start and stop signals.
     pub signal: Arc<ControlSignal>,
-    /// Where its events go.
+    /// The output of its events.
     pub events: Events,
 }
 
 impl Task {
-    /// Tell how far the flows have come.
+    /// Sends the progress of the flows.
     pub fn progress(&self, side: Side, t_ns: u64, flows: Vec<FlowProgress>, histograms: Vec<HistogramReport>) {
         self.progress_standing(side, t_ns, flows, histograms, None);
     }
 
-    /// Tell it together with how the load stands.
+    /// Sends the progress of the flows together with the state of the load.
     pub fn progress_standing(
         &self,
         side: Side,
@@ -48,8 +48,9 @@ impl Task {
     }
 }
 
-/// A load whose sockets are open and whose handshakes are done.
+/// A load with open sockets and finished handshakes.
 pub trait Ready: Send {
-    /// Generate from `at_ns` on (monotonic; the past begins at once) until the load's end or the task's stop.
+    /// Generates load from `at_ns` on (monotonic; an instant in the past means at once) until the load's end or the
+    /// task's stop.
     fn run(self: Box<Self>, at_ns: u64, task: &Task) -> Result<Outcome, ErrorReport>;
 }

@@ -1,4 +1,5 @@
-//! What goes on beside the tasks: a heartbeat each second, and samples of the host at the period that was asked for.
+//! The agent's periodic work beside the tasks: a heartbeat each second, and samples of the host at the requested
+//! period.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
@@ -13,7 +14,7 @@ use crate::events::Events;
 
 const HEARTBEAT_NS: u64 = 1_000_000_000;
 
-/// Say a heartbeat each second until the process ends, and bury the adopted that have ended meanwhile.
+/// Sends a heartbeat each second until the process ends, and reaps adopted processes that have ended.
 pub fn start_heartbeat(events: Events) {
     thread::spawn(move || {
         let mut due_ns = monotonic_ns();
@@ -26,27 +27,27 @@ pub fn start_heartbeat(events: Events) {
     });
 }
 
-/// What to sample.
+/// What to sample, and how often.
 #[derive(Clone, Debug, Default)]
 struct Order {
     trial: Option<String>,
     /// Time between two samples; `None`: it rests.
     period_ns: Option<u64>,
     machine: bool,
-    /// Grows with each order, so that a sleeping watcher sees that it has a new one.
+    /// Increases with each order, so that a sleeping watcher notices a new one.
     number: u64,
 }
 
 /// The processes to sample, by name; the agent is always among them.
 pub type Processes = Arc<Mutex<Vec<(String, u32)>>>;
 
-/// The watcher's thread takes its orders from here.
+/// The sampling thread's control.
 pub struct Watch {
     order: Arc<(Mutex<Order>, Condvar)>,
 }
 
 impl Watch {
-    /// A watcher that rests until it gets an order.
+    /// Starts a watcher that does nothing until it gets an order.
     pub fn start(events: Events, cgroup: CgroupPaths, processes: Processes) -> Self {
         let order = Arc::new((Mutex::new(Order::default()), Condvar::new()));
         let orders = Arc::clone(&order);
@@ -54,7 +55,7 @@ impl Watch {
         Self { order }
     }
 
-    /// Sample from now on; a period of 0 rests.
+    /// Samples from now on; a period of 0 pauses it.
     pub fn order(&self, trial: Option<String>, period_ms: u32, machine: bool) {
         let (order, changed) = &*self.order;
         let mut order = order.lock().unwrap_or_else(PoisonError::into_inner);

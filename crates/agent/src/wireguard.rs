@@ -1,5 +1,6 @@
-//! `leadline-agent wireguard CONFIG`: an embedded WireGuard interface. Carries bytes between a UDP socket, the machine in
-//! `leadline_tunnel` and a TUN device, in one thread. Sets no routes and runs no programs; ends on SIGTERM, SIGINT, or with its parent.
+//! `leadline-agent wireguard CONFIG`: an embedded WireGuard interface. One thread carries packets between a UDP
+//! socket, the machine in `leadline_tunnel` and a TUN device. Sets no routes and runs no programs; ends on SIGTERM,
+//! SIGINT, or with its parent.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -14,16 +15,16 @@ use leadline_tunnel::offload::{Coalescer, Segmenter};
 use leadline_tunnel::wireguard::{Config, ConfigError, Machine, Output, SetupError};
 use tracing::info;
 
-/// Reads from one side before the other gets its turn. With offloads a read brings up to 64 KiB.
+/// Reads from one side before the other side's turn. With offloads one read returns up to 64 KiB.
 const BURST: usize = 32;
-/// Larger than any datagram or frame.
+/// The size of the buffers: larger than any datagram or frame, bytes.
 const SPACE_BYTES: usize = 1 << 17;
 
-/// Packets that the device keeps until we read them. As many as an Ethernet card's queue; a TUN device's own 500 are 5 ms of small
-/// packets, and a process that shares its core may have to wait longer for its turn.
+/// Packets that the device queues until they are read: as many as an Ethernet card's queue. A TUN device's default of
+/// 500 packets is 5 ms of small packets, and a process that shares its core may have to wait longer.
 const DEVICE_QUEUE_PACKETS: u16 = 1000;
 
-/// Why the interface could not be set up, or could not go on. One line each.
+/// Why the interface could not be set up, or could not continue. One line each.
 #[derive(Debug, thiserror::Error)]
 pub enum WireguardError {
     /// The file cannot be read.
@@ -34,7 +35,7 @@ pub enum WireguardError {
         /// The system's reason.
         error: io::Error,
     },
-    /// Others than the owner may read the private key.
+    /// Users other than the owner may read the private key.
     #[error("{}: mode {mode:o} lets others read the private key; make it 600 (chmod 600)", path.display())]
     Exposed {
         /// The configuration.
@@ -42,7 +43,7 @@ pub enum WireguardError {
         /// Its permission bits.
         mode: u32,
     },
-    /// What the file says cannot be.
+    /// The configuration is invalid.
     #[error("{}: {error}", path.display())]
     Config {
         /// The configuration.
@@ -50,10 +51,10 @@ pub enum WireguardError {
         /// What is wrong.
         error: ConfigError,
     },
-    /// Peers that cannot be told apart.
+    /// Two peers have the same key or address.
     #[error(transparent)]
     Setup(#[from] SetupError),
-    /// The system refused something.
+    /// The system refused an operation.
     #[error("{what}: {error}")]
     System {
         /// What was tried.
@@ -63,7 +64,7 @@ pub enum WireguardError {
     },
 }
 
-/// Sets the interface up, prints `ready` on stdout, and carries packets until it is asked to end.
+/// Sets the interface up, prints `ready` on stdout, and carries packets until a signal ends it.
 pub fn run(path: &Path) -> Result<(), WireguardError> {
     process::die_with_parent().map_err(during("tying this process to its parent"))?;
     process::catch_termination().map_err(during("catching SIGTERM"))?;
@@ -112,23 +113,23 @@ fn during(what: impl Into<String>) -> impl FnOnce(io::Error) -> WireguardError {
     move |error| WireguardError::System { what, error }
 }
 
-/// The interface at work.
+/// The running interface.
 struct Link {
     machine: Machine,
     tun: Tun,
     gso_socket: GsoSocket,
-    /// Makes ordinary packets of what the device hands over.
+    /// Splits the device's large segments into ordinary packets.
     segmenter: Segmenter,
-    /// Datagrams on their way out.
+    /// Outgoing datagrams.
     outbox: Outbox,
-    /// Packets on their way to the device.
+    /// Packets for the device.
     coalescer: Coalescer,
-    /// Where the machine decrypts to.
+    /// The buffer for decrypted packets.
     space: Box<[u8]>,
     refused: Refused,
 }
 
-/// What the system would not take from us; the machine counts everything else.
+/// Packets that the system refused; the machine counts everything else.
 #[derive(Debug, Default)]
 struct Refused {
     datagrams: u64,
@@ -174,7 +175,7 @@ impl Link {
         Ok(())
     }
 
-    /// From the host to the peers.
+    /// Carries packets from the host to the peers.
     fn take_packets(&mut self, input: &mut [u8]) {
         let Self { machine, tun, gso_socket, segmenter, outbox, refused, .. } = self;
         let mut each = |packet: &[u8]| {
@@ -194,11 +195,11 @@ impl Link {
         refused.datagrams += outbox.flush(gso_socket);
     }
 
-    /// From the peers to the host.
+    /// Carries packets from the peers to the host.
     fn take_datagrams(&mut self, input: &mut [u8]) {
         for _ in 0..BURST {
             let Ok(batch) = self.gso_socket.receive(input) else { break };
-            // An empty datagram is one too: it is for the machine to count.
+            // An empty datagram counts too: the machine counts it.
             let step = batch.datagram_bytes.max(1);
             for start in (0..batch.bytes.max(1)).step_by(step) {
                 let datagram = &input[start..(start + step).min(batch.bytes)];
@@ -229,7 +230,7 @@ impl Link {
         }
     }
 
-    /// Sends whatever is due by itself; returns when to look again.
+    /// Sends what is due by time; returns when to call again.
     fn settle(&mut self) -> u64 {
         loop {
             match self.machine.poll(clock::monotonic_ns(), self.outbox.tail()) {
@@ -246,7 +247,7 @@ impl Link {
         }
     }
 
-    /// Says on stderr what went through and what did not, as one line of JSON.
+    /// Prints the counts of carried and refused packets on stderr, as one line of JSON.
     fn report(&self) {
         let counters = serde_json::json!({
             "interface": self.tun.name(),
@@ -260,7 +261,7 @@ impl Link {
     }
 }
 
-/// Writes what was coalesced; returns how many packets the host did not take.
+/// Writes the coalesced packets; returns how many the host refused.
 fn write_coalesced(coalescer: &mut Coalescer, tun: &Tun) -> u64 {
     match coalescer.take() {
         Some((frame, packets)) if tun.write(frame).is_err() => packets as u64,
@@ -268,7 +269,7 @@ fn write_coalesced(coalescer: &mut Coalescer, tun: &Tun) -> u64 {
     }
 }
 
-/// Datagrams to one peer, gathered into a batch of equal lengths. They are written in place: the machine encrypts into `tail`.
+/// Datagrams to one peer in a batch of equal lengths. They are written in place: the machine encrypts into `tail`.
 struct Outbox {
     bytes: Box<[u8]>,
     used: usize,
@@ -284,13 +285,13 @@ impl Outbox {
         Self { bytes, used: 0, to: nobody, datagram_bytes: 0, count: 0 }
     }
 
-    /// Where the next datagram is to be written.
+    /// Returns the buffer for the next datagram.
     fn tail(&mut self) -> &mut [u8] {
         &mut self.bytes[self.used..]
     }
 
-    /// Keeps the datagram that was written to `tail`, and sends those before it if it cannot go with them. Returns how many the
-    /// system did not take.
+    /// Adds the datagram that was written to `tail`, and first sends the earlier ones if it cannot join them. Returns
+    /// how many the system refused.
     fn keep(&mut self, to: SocketAddr, bytes: usize, gso_socket: &mut GsoSocket) -> u64 {
         // Only the last datagram of a batch may be shorter.
         let fits = self.to == to
@@ -312,7 +313,7 @@ impl Outbox {
         refused
     }
 
-    /// Sends what is there. Returns how many datagrams the system did not take.
+    /// Sends the batch. Returns how many datagrams the system refused.
     fn flush(&mut self, gso_socket: &mut GsoSocket) -> u64 {
         if self.count == 0 {
             return 0;
@@ -327,7 +328,7 @@ impl Outbox {
 mod tests {
     use super::*;
 
-    /// What a socket bound to loopback receives, as lengths of datagrams.
+    /// Returns the lengths of the datagrams that a socket on loopback receives.
     fn received(gso_socket: &GsoSocket, count: usize) -> Vec<usize> {
         let mut space = vec![0; SPACE_BYTES];
         let mut lengths = Vec::new();

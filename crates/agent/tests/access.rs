@@ -1,5 +1,5 @@
-//! Who may use a responder: UDP goes only to a client that has shown to be at its address, sessions only to one that knows the key, and
-//! no peer takes what others need.
+//! Access to a responder: it sends UDP only to a client with a proven address, it grants sessions only to a client
+//! with the key, and no peer can use up the resources of others.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -52,7 +52,7 @@ fn limits(changes: &Value) -> Value {
     json!({"per_peer": limits})
 }
 
-/// A control connection from an address of the test's choice.
+/// A control connection from an address that the test selects.
 struct Control {
     stream: TcpStream,
     decoder: FrameDecoder,
@@ -73,7 +73,7 @@ impl Control {
         self.stream.write_all(&encode_frame(message).unwrap()).unwrap();
     }
 
-    /// The next message; `None` when the server has hung up.
+    /// Returns the next message; `None` when the server has closed the connection.
     fn receive(&mut self) -> Option<FromServer> {
         let mut piece = [0; 4096];
         loop {
@@ -95,7 +95,7 @@ impl Control {
         }
     }
 
-    /// By which name it is refused, after which nothing comes.
+    /// Returns the name of a refusal, after which nothing arrives.
     fn refusal(&mut self) -> String {
         match self.receive() {
             Some(FromServer::Refused(refusal)) => {
@@ -107,7 +107,7 @@ impl Control {
     }
 }
 
-/// A UDP socket that says hello.
+/// A UDP socket that sends hellos.
 struct Flow {
     socket: UdpSocket,
     token: u64,
@@ -126,7 +126,7 @@ impl Flow {
         self.socket.send(&packet).unwrap();
     }
 
-    /// The next packet's length and header.
+    /// Returns the next packet's length and header.
     fn answer(&self) -> (usize, Header) {
         self.socket.set_read_timeout(Some(PATIENCE)).unwrap();
         let mut packet = [0; 2000];
@@ -134,7 +134,7 @@ impl Flow {
         (read, Header::parse(&packet[..read]).unwrap())
     }
 
-    /// Everything that lies there, bytes.
+    /// Returns the number of received bytes.
     fn received(&self) -> usize {
         self.socket.set_nonblocking(true).unwrap();
         let mut packet = [0; 2000];
@@ -155,12 +155,12 @@ fn a_hello_from_another_address_than_the_sessions_is_not_answered() {
     own.hello(0);
     let (length, challenge) = own.answer();
     assert_eq!((length, challenge.kind), (HEADER_BYTES, HeaderKind::Challenge));
-    // The session's own nonce is of no use elsewhere.
+    // The session's own nonce is useless for another session.
     other.hello(challenge.sequence);
     own.hello(challenge.sequence);
     assert_eq!(own.answer().1.kind, HeaderKind::HelloAck);
     assert_eq!(control.receive(), Some(FromServer::Ready {}));
-    assert_eq!(other.received(), 0, "answers come in the order of the questions");
+    assert_eq!(other.received(), 0, "responses arrive in the order of the requests");
 }
 
 #[test]
@@ -177,12 +177,12 @@ fn until_the_nonce_is_returned_no_more_bytes_go_out_than_came_in() {
         assert_eq!((length, header.kind), (HEADER_BYTES, HeaderKind::Challenge));
         nonces.push(header.sequence);
     }
-    assert!(nonces.iter().all(|nonce| *nonce == nonces[0]), "the nonce is the address's: {nonces:?}");
-    // Another port of the same address has to show itself too.
+    assert!(nonces.iter().all(|nonce| *nonce == nonces[0]), "the nonce belongs to the address: {nonces:?}");
+    // Another port of the same address needs its own proof.
     let neighbour = Flow::at(HERE, port, token);
     neighbour.hello(nonces[0]);
     assert_eq!(neighbour.answer().1.kind, HeaderKind::Challenge);
-    assert_eq!((flow.received(), neighbour.received()), (0, 0), "nothing else came");
+    assert_eq!((flow.received(), neighbour.received()), (0, 0), "nothing else arrived");
 }
 
 #[test]
@@ -195,7 +195,7 @@ fn an_address_that_a_tcp_connection_has_shown_may_bring_flows() {
     let mut preface = [0; HEADER_BYTES];
     Header { kind: HeaderKind::Address, token, flow: 0, sequence: 0, sent_ns: 0 }.write(&mut preface);
     shows.write_all(&preface).unwrap();
-    assert_eq!(shows.read(&mut [0; 1]).unwrap(), 0, "it has been read");
+    assert_eq!(shows.read(&mut [0; 1]).unwrap(), 0, "the server has read it");
     let flow = Flow::at(ELSEWHERE, port, token);
     flow.hello(0);
     let (_, challenge) = flow.answer();
@@ -237,7 +237,7 @@ fn tests_with_the_key_are_served() {
 fn a_client_without_the_key_receives_only_the_refusal() {
     let (mut server, mut client) = (Agent::start(), Agent::start());
     let port = serve(&mut server, &json!({"key": KEY_BASE64}));
-    // Before any limit applies: this one would be too long, too.
+    // The key is checked before any limit: this request would be too long, too.
     let endless = Open { duration_ms: u64::MAX, ..open(TCP) };
     assert_eq!(Control::asking(HERE, port, endless, None).refusal(), "key_required");
     let mut guessing = Control::asking(HERE, port, open(TCP), Some(Hex32([1; 32])));
@@ -317,7 +317,7 @@ fn a_thousand_idle_sessions_of_one_peer_leave_another_one_served() {
         }
     }
     assert_eq!((held.len(), refused), (20, 980));
-    // And as many connections that say nothing at all, which displace only one another.
+    // The same number of connections that send nothing displace only one another.
     let silent: Vec<TcpStream> = (0..1000)
         .map(|_| leadline_sys::net::connect_tcp((HERE, port).into(), Some(ELSEWHERE), PATIENCE).unwrap())
         .collect();
@@ -355,7 +355,7 @@ fn a_session_that_asks_for_more_than_the_rate_is_refused_in_one_line() {
         assert_eq!(failure.code, code);
         assert!(!failure.message.contains('\n'), "{}", failure.message);
     }
-    // What is answered names no rate: it ends when it comes to more.
+    // Request-response states no rate: the session ends when the responses exceed the limit.
     client.begin("load", &rr(&target, &json!({"duration_ms": 50_000, "response_bytes": 1 << 20})));
     assert_eq!(client.failure().code, "too_fast");
     let outcome = client.run(&tcp(&target, &json!({"rate_bps": 1_000_000, "duration_ms": 200})));
@@ -374,7 +374,7 @@ fn a_session_that_begins_in_the_past_is_refused_where_there_is_a_rate_to_catch_u
     Header { kind: HeaderKind::Stream, token, flow: 0, sequence: 0, sent_ns: 0 }.write(&mut preface);
     flow.write_all(&preface).unwrap();
     assert_eq!(control.receive(), Some(FromServer::Ready {}));
-    // Due since then would be 58 s of payload, all at once.
+    // The payload since then would be that of 58 s, all at once.
     let at_ns = leadline_sys::clock::monotonic_ns().saturating_sub(58_000_000_000);
     control.send(&FromClient::Begin { at_ns });
     assert_eq!(control.refusal(), "bad_start");

@@ -1,4 +1,4 @@
-//! The contract over stdio: what is said first, how commands are answered, and that no line is deadly.
+//! The contract over stdio: the first lines, the responses to commands, and that no line ends the agent.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -88,15 +88,15 @@ fn a_task_name_is_taken_while_its_task_lives() {
     agent.prepare("serve", &process(&["true"], &json!({})));
     assert_eq!(agent.failure().code, "task_exists");
     // Neither is an error: a task may just have ended by itself.
-    agent.send(&json!({"type": "start", "trial": "nobody", "at_ns": 0}));
-    agent.send(&json!({"type": "stop", "trial": "nobody", "task": null}));
+    agent.send(&json!({"type": "start", "trial": "unknown", "at_ns": 0}));
+    agent.send(&json!({"type": "stop", "trial": "unknown", "task": null}));
     agent.clock_works();
 }
 
 #[test]
 fn a_taken_port_is_named_and_a_stopped_servers_is_free() {
     let mut agent = Agent::start();
-    // An address that nobody's connections come from, so that nobody else has the port once it is free.
+    // No other program uses this address, so that the port stays free once it is released.
     let at = |port: u16| {
         json!({"kind": "serve", "bind": ["127.0.7.7"], "port": port, "http_port": null, "https_port": null,
             "answer": support::answer(), "longest_ms": 1, "most_flows": 1})
@@ -140,7 +140,7 @@ fn network_is_reported_and_the_host_observed_until_stopped() {
             matches!(event, Event::Heartbeat { .. }).then_some(())
         });
     }
-    assert!(samples <= 1, "one may have been under way, and no more come");
+    assert!(samples <= 1, "one may have been in progress, and no more follow");
 }
 
 #[test]

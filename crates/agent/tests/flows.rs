@@ -1,5 +1,5 @@
-//! Loads from one agent to another: both sides' sums agree, numbers are exact, a stop gives whole figures, and a server that
-//! goes away or makes no sense is a failure with a name.
+//! Loads from one agent to another: both sides' sums agree, numbers are exact, a stop gives complete figures, and a
+//! server that disconnects or sends garbage is a named failure.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -66,7 +66,7 @@ fn paced_tcp_keeps_its_rate_and_reports_lateness() {
     let outcome = client.run(&tcp(&target("127.0.0.1", port), &changes));
     whole(&outcome, 4);
     for flow in &outcome.flows {
-        // Half a million bytes a second in blocks of a thousand; never one too many.
+        // Half a million bytes a second in blocks of a thousand; never one block too many.
         assert!(flow.sent_bytes > Some(0) && flow.sent_bytes <= Some(2_000_000), "{flow:?}");
         assert_eq!(flow.sent_bytes, flow.received_bytes);
     }
@@ -75,7 +75,7 @@ fn paced_tcp_keeps_its_rate_and_reports_lateness() {
 
 #[test]
 fn udp_in_each_direction_over_both_families() {
-    // A sender that changes its CPU can overtake its own datagrams, which wait in a queue of the CPU that it had before.
+    // A sender that changes its CPU can overtake its own datagrams, which wait in a queue of its earlier CPU.
     assert!((0..1024).any(|cpu| leadline_sys::usage::pin_to(cpu).is_ok()));
     let (_server, mut client, port) = pair();
     for host in HOSTS {
@@ -124,7 +124,7 @@ fn datagrams_beyond_capacity_are_unsent_and_not_late() {
     assert_eq!(sum(&outcome, |flow| flow.sent_units.unwrap()) + outcome.counts["unsent"], 2 * 6_000_000);
     assert!(outcome.counts["unsent"] > 0);
     let flow = &outcome.flows[0];
-    // It must not go on until its backlog is sent, which would take seconds.
+    // It must not continue until its backlog is sent, which would take seconds.
     assert!(flow.end_ns.unwrap() - flow.due_ns < 2_000_000_000, "{flow:?}");
 }
 
@@ -229,7 +229,7 @@ fn a_protocol_violation_of_the_server_is_a_named_failure() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         client.prepare("load", &tcp(&target_of(listener.local_addr().unwrap()), &json!({})));
         let (mut connection, _) = listener.accept().unwrap();
-        // What the client says is read first, so that the close is no reset.
+        // The client's message is read first, so that the close is not a reset.
         let mut request = [0; 64];
         let _ = std::io::Read::read(&mut connection, &mut request).unwrap();
         connection.write_all(&answer).unwrap();

@@ -1,5 +1,5 @@
-//! Strangers at the session port: whatever they send, or leave unsent, the server neither dies nor keeps anything of theirs, and
-//! goes on to serve others.
+//! Hostile clients at the session port: whatever they send or leave out, the server does not crash, releases their
+//! resources, and continues to serve others.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -33,7 +33,7 @@ fn open(work: Work, flows: u32) -> Open {
     }
 }
 
-/// A control connection in a stranger's hands.
+/// A control connection of a hostile client.
 struct Control {
     stream: TcpStream,
     decoder: FrameDecoder,
@@ -80,13 +80,13 @@ impl Control {
         stream
     }
 
-    /// Introduces a UDP flow until it is answered, as every client has to: a hello that comes while the server binds
-    /// another flow's socket to the same port, and has not connected it yet, goes astray.
+    /// Introduces a UDP flow until the server answers, as every client has to: a hello is lost if it arrives while
+    /// the server has bound another flow's socket to the same port and not connected it yet.
     fn hello(&self, flow: u32) -> UdpSocket {
         self.hellos(flow).0
     }
 
-    /// As `hello`; with how many it took.
+    /// Like `hello`; also returns the number of attempts.
     fn hellos(&self, flow: u32) -> (UdpSocket, u64) {
         let (mut hellos, mut nonce) = (0, 0);
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -128,13 +128,13 @@ fn preface(kind: HeaderKind, token: u64, flow: u32) -> [u8; HEADER_BYTES] {
     bytes
 }
 
-/// The server hangs up: whatever it still says ends.
+/// Waits until the server closes the connection; its last messages are discarded.
 fn is_closed(stream: &mut TcpStream) {
     let mut piece = [0; 4096];
     while !matches!(stream.read(&mut piece), Ok(0) | Err(_)) {}
 }
 
-/// A server that has served once, so that what stays is there already.
+/// A server that has served once, so that its permanent resources are allocated.
 struct Victim {
     server: Agent,
     client: Agent,
@@ -158,7 +158,7 @@ impl Victim {
         assert!(outcome.errors.is_empty(), "{outcome:?}");
     }
 
-    /// It serves others meanwhile, and once the strangers are gone nothing of theirs is left.
+    /// Asserts that the server serves others meanwhile, and releases all resources once the hostile clients are gone.
     fn recovers(&mut self) {
         self.serves_others();
         let (server, weight) = (&self.server, self.weight);
@@ -187,7 +187,7 @@ fn garbage_on_the_session_port_is_dropped() {
     ];
     for words in strangers {
         let mut stream = connect(port);
-        // It may hang up before all is written.
+        // The server may close before everything is written.
         let _ = stream.write_all(words);
         is_closed(&mut stream);
     }
@@ -210,12 +210,12 @@ fn half_open_and_slow_connections_cost_no_thread_and_end() {
     let mut slow_request = connect(victim.port);
     slow_request.write_all(MAGIC).unwrap();
     slow_request.write_all(&[0, 0, 1]).unwrap();
-    // Served in the order of arrival: this one is, so all of those have been accepted.
+    // Connections are served in the order of arrival: when this one is, all earlier ones have been accepted.
     victim.serves_others();
     until("the session's end", || (victim.server.weight().0 <= before).then_some(()));
     slow.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
-    // A byte now and then buys no time.
-    until("its patience to end", || {
+    // A byte now and then does not extend the deadline.
+    until("the server's time limit", || {
         let alive = slow.write_all(&MAGIC[3..4]).is_ok();
         let closed = matches!(slow.read(&mut [0; 1]), Ok(0));
         (closed || !alive).then_some(())
@@ -229,7 +229,7 @@ fn half_open_and_slow_connections_cost_no_thread_and_end() {
 fn sessions_out_of_order_end() {
     let mut victim = Victim::new();
     let port = victim.port;
-    // What is not a flow, or not this session's, changes nothing; what is out of turn ends the session.
+    // A flow with a wrong introduction or token changes nothing; a message out of turn ends the session.
     let out_of_turn = [
         FromClient::End { sent_units: vec![u64::MAX; 3] },
         FromClient::Stop {},
@@ -246,13 +246,13 @@ fn sessions_out_of_order_end() {
         control.send(&message);
         is_closed(&mut control.stream);
     }
-    // A start that never comes, for all we know.
+    // A start that is too far in the future.
     let mut control = Control::open(port, open(TCP, 1));
     let _flow = control.flow(0);
     assert_eq!(control.receive(), FromServer::Ready {});
     control.send(&FromClient::Begin { at_ns: u64::MAX });
     is_closed(&mut control.stream);
-    // More than a frame may hold, after a good beginning.
+    // Longer than a frame may be, after a valid beginning.
     let mut control = Control::open(port, open(TCP, 1));
     control.stream.write_all(&(1u32 << 20).to_be_bytes()).unwrap();
     is_closed(&mut control.stream);
@@ -279,13 +279,14 @@ fn clients_that_go_away_at_any_point_leave_nothing() {
                 }
             }
             assert_eq!(control.receive(), FromServer::Ready {});
-            // Before the start, and in the middle of it: neither flow nor goodbye.
+            // Before the start, and in the middle of the load: the client leaves flows open, or closes without an
+            // end.
             control.begin_in(if direction == Direction::Up { 100_000_000_000 } else { 0 });
             if direction != Direction::Up {
                 while !matches!(control.receive(), FromServer::Progress { .. }) {}
             }
             if work == RR {
-                // Requests whose answers nobody reads: the server must not wait for that.
+                // Requests with unread responses: the server must not wait for the client to read.
                 streams.iter_mut().for_each(|stream| stream.write_all(&[0; 1000]).unwrap());
             }
         }
@@ -299,11 +300,11 @@ fn a_flooding_client_delays_only_itself() {
     let mut control = Control::open(victim.port, open(TCP, 1));
     control.stream.set_write_timeout(Some(Duration::from_millis(300))).unwrap();
     let frame = encode_frame(&FromClient::Clock { id: 1 }).unwrap().repeat(1000);
-    // The answers fill the way back, then the server reads no more.
+    // The responses fill the way back; then the server reads no more.
     let mut written = 0u64;
     while control.stream.write_all(&frame).is_ok() {
         written += frame.len() as u64;
-        assert!(written < 200 << 20, "it swallows everything");
+        assert!(written < 200 << 20, "it reads without a limit");
     }
     victim.serves_others();
     drop(control);
@@ -318,7 +319,7 @@ fn server_side_errors_are_in_its_report() {
     assert_eq!(control.receive(), FromServer::Ready {});
     control.begin_in(0);
     assert!(flow.peek(&mut [0; 1]).unwrap() > 0);
-    // Closed with payload unread: that is a reset, long before the flow's time is over.
+    // Closed with unread payload: this is a reset, long before the flow's time is over.
     drop(flow);
     control.send(&FromClient::End { sent_units: Vec::new() });
     let errors = until("the report", || match control.receive() {
@@ -346,12 +347,12 @@ fn hostile_numbers_in_datagrams_are_only_counted() {
     for sequence in [0, u64::MAX, u64::MAX, u64::MAX - 1, 1 << 63, (1 << 18) - 1, 7] {
         send(token, 0, sequence, u64::MAX - sequence, 100);
     }
-    // Strangers: another token, another flow, another length.
+    // Wrong datagrams: another token, another flow, another length.
     send(token ^ 1, 0, 1, 0, 100);
     send(token, 1, 2, 0, 100);
     send(token, 0, 3, 0, 101);
     send(token, 0, 4, 0, 40);
-    until("all to be there", || match control.receive() {
+    until("all datagrams", || match control.receive() {
         FromServer::Progress { flows, .. } => (flows[0].received_units >= Some(2)).then_some(()),
         _ => None,
     });
@@ -364,7 +365,7 @@ fn hostile_numbers_in_datagrams_are_only_counted() {
     assert_eq!(report.len(), 1);
     assert_eq!((report[0].received_units, report[0].received_bytes), (Some(2), 200));
     assert_eq!((report[0].stale, report[0].duplicates), (Some(3), Some(2)));
-    // A hello that was said once more because the answer took its time may come when its flow is under way.
+    // A hello that was repeated because the response was slow may arrive when its flow is running.
     assert!((4..4 + hellos).contains(&report[0].strays.unwrap()), "{report:?}");
     drop(control);
     victim.recovers();

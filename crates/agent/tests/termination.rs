@@ -1,4 +1,4 @@
-//! The agent's end: soon, whatever it does, and with everything that it started.
+//! The agent's end: soon, whatever it is doing, and with every process that it started.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -11,7 +11,7 @@ use leadline_wire::Event;
 use serde_json::json;
 use support::{gone, process, rr, target, target_of, tcp, until, Agent};
 
-/// What is promised is 3 s; the rest is for a busy machine. A connection attempt that is waited for takes 10 s.
+/// The promised time is 3 s; the rest is for a busy machine. A connection attempt that is waited for takes 10 s.
 const SOON: Duration = Duration::from_secs(9);
 
 fn ends_soon(agent: &mut Agent) {
@@ -21,11 +21,11 @@ fn ends_soon(agent: &mut Agent) {
     assert!(took < SOON, "{took:?}");
 }
 
-/// A process that ignores the request to end, with a child of its own and one that has left for another session.
+/// A process that ignores SIGTERM, with a child of its own and one in another session.
 const STUBBORN: &str = "trap '' TERM; sleep 1000 & echo pid $!; setsid sleep 1000 & echo pid $!; echo ready; \
     while :; do sleep 1000; done";
 
-/// Start it; returns all process ids.
+/// Starts it; returns all process ids.
 fn stubborn(agent: &mut Agent) -> Vec<u32> {
     agent.prepare("stubborn", &process(&["sh", "-c", STUBBORN], &json!({})));
     let mut pids = vec![agent.prepared("stubborn").0.unwrap()];
@@ -77,13 +77,13 @@ fn ends_with_children_that_ignore_signals() {
     let mut agent = Agent::start();
     let pids = stubborn(&mut agent);
     ends_soon(&mut agent);
-    // Not one outlives it, not even for a moment: it has looked after them before it went.
+    // None of them outlives the agent, not even for a moment: it has waited for them before it ended.
     assert_eq!(pids.iter().filter(|pid| !gone(**pid)).count(), 0);
 }
 
 #[test]
 fn ends_when_its_output_is_closed() {
-    // A reader that goes away: the agent finds out with its next heartbeat.
+    // A reader that disappears: the agent notices with its next heartbeat.
     let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_leadline-agent"))
         .stdin(std::process::Stdio::piped())
         .stdout(std::process::Stdio::piped())
@@ -100,7 +100,7 @@ fn killed_outright_its_children_die() {
     let pids = stubborn(&mut agent);
     agent.kill();
     until("the child's end", || gone(pids[0]).then_some(()));
-    // Grandchildren are only the kernel's namespaces' to take after a kill; here the test does it.
+    // After a kill, only the kernel's namespaces can end grandchildren; here the test does it.
     let its_group = format!("-{}", pids[0]);
     for target in [its_group, pids[2].to_string()] {
         let _ = std::process::Command::new("kill").args(["-9", "--", &target]).status();
@@ -119,7 +119,7 @@ fn ends_while_a_server_delays_preparation() {
 #[test]
 fn ends_during_an_unanswered_connect() {
     let full = TcpListener::bind("127.0.0.1:0").unwrap();
-    // Shortens the queue, which the standard library cannot.
+    // Shortens the queue, which the standard library cannot do.
     socket2::SockRef::from(&full).listen(0).unwrap();
     let address = full.local_addr().unwrap();
     let mut queue = Vec::new();

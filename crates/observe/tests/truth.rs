@@ -154,7 +154,7 @@ fn loopback_inside() {
 
     let before = sample();
     let socket = UdpSocket::bind("127.0.0.1:0").expect("loopback is up");
-    socket.send_to(b"nobody", "127.0.0.1:9").expect("sent");
+    socket.send_to(b"refused", "127.0.0.1:9").expect("sent");
     assert_eq!(udp_rise(&before, &sample()), [0, 1, 1]);
 
     connect_once(&mut sample);

@@ -144,28 +144,30 @@ impl FailureCause {
     pub fn explanation(&self) -> Option<&'static str> {
         Some(match self {
             Self::ResetUnanswered => {
-                "no answer to any reset: the server is not there, does not know the key of the control channel, or has had \
-                 too many new clients (connect-freq-initial)"
+                "no answer to any reset: no server runs there, the key of the control channel is wrong, or too many \
+                 clients arrived (connect-freq-initial)"
             }
             Self::SilenceAfterReset => {
-                "the reset was answered and nothing after it: the server has as many clients as it takes (max-clients), or \
-                 has had too many new ones (connect-freq), or could not agree on TLS, which its log says"
+                "the reset was answered, and nothing after it: the server has its maximum of clients (max-clients), too \
+                 many clients arrived (connect-freq), or both sides could not agree on TLS (see the server's log)"
             }
             Self::TlsUnfinished => {
-                "TLS's handshake was begun and not ended: the server is too slow, or packets get lost"
+                "the TLS handshake began and did not end: the server is too slow, or packets are lost"
             }
-            Self::NoKeys => "TLS's handshake was done and the server's half of the keys did not come",
-            Self::NoPushReply => "the server sent no options: it is too slow, or somebody has yet to let the client in",
+            Self::NoKeys => "the TLS handshake ended, and the server's half of the keys did not arrive",
+            Self::NoPushReply => {
+                "the server sent no options: it is too slow, or the client's authentication is still pending"
+            }
             Self::PartialNoAddress => {
-                "the server gave the client no address and let it in: its pool (ifconfig-pool) is exhausted, or gives none"
+                "the server accepted the client without an address: its pool (ifconfig-pool) is exhausted, or assigns none"
             }
             Self::PacketTooBig => "the packets are longer than the tunnel's MTU",
             Self::MtuTooSmall => "the tunnel's MTU leaves no room for TCP",
             Self::PacketTooSmall => {
-                "the packets have no room for a number and a time; over IPv6 that takes 64 bytes"
+                "the packets have no room for a number and a time, which take 64 bytes over IPv6"
             }
-            Self::NoEchoTarget => "the server did not tell its end of the tunnel; name who is to answer",
-            Self::NoAddress => "the server gave the client no address of that family",
+            Self::NoEchoTarget => "the server did not push its address in the tunnel; name a target that answers",
+            Self::NoAddress => "the server assigned the client no address of that family",
             _ => return None,
         })
     }

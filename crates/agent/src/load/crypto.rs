@@ -1,6 +1,6 @@
-//! The cost of a VPN's protocol in memory: packets sealed and opened, ciphers and HMACs by themselves, whole handshakes. One
-//! thread, no socket. Owns the order of figures and their clocks; `arena` owns the memory that packets are spread over. It
-//! measures what it is told for as long as it is told, and judges nothing.
+//! The cost of a VPN's protocol in memory: sealing and opening packets, ciphers and HMACs alone, and complete
+//! handshakes. One thread, no socket. Owns the order of the figures and their clocks; `arena` owns the memory over
+//! which packets are spread. It measures what the specification lists, for the specified time, and judges nothing.
 
 mod arena;
 
@@ -18,17 +18,17 @@ use crate::events::{input_error, system_error};
 use crate::metering::ThreadMeter;
 use crate::task::{Ready, Task};
 
-/// Memory that packets may be spread over, bytes: at most twice that is held.
+/// The maximum memory over which packets are spread, bytes: up to twice as much is allocated.
 const MOST_SPREAD: u64 = 256 << 20;
-/// How much is done between two looks at the clock.
+/// The work between two clock reads, bytes.
 const PIECE_BYTES: usize = 1 << 20;
 const PIECE_PACKETS: usize = 1024;
-/// Packets are opened where they lie, each once, so that many have to be there for a piece of that: few enough for a cache, and
-/// enough to make two looks at the clock, some 0.7 us, a small part of what is timed.
+/// Packets are opened in place, each one once, so that all packets of a piece must exist beforehand. This many are
+/// few enough for a cache, and enough to make two clock reads, about 0.7 us, a small part of the measured time.
 const OPENED_BYTES: usize = 256 << 10;
 const OPENED_PACKETS: usize = 256;
 
-/// One figure.
+/// The measurement of one figure.
 #[derive(Clone, Copy)]
 enum Measurement {
     Seal(DataOptions, u32),
@@ -45,7 +45,7 @@ struct ReadyCrypto {
     bench: Option<HandshakeBench>,
 }
 
-/// Work out the figures, and make the certificates for handshakes.
+/// Determines the figures, and creates the certificates for handshakes.
 pub fn prepare(spec: CryptoSpec) -> Result<Box<dyn Ready>, ErrorReport> {
     if spec.duration_ms == 0 {
         return Err(input_error("bad_spec", "a figure is measured for at least 1 ms"));
@@ -65,7 +65,7 @@ pub fn prepare(spec: CryptoSpec) -> Result<Box<dyn Ready>, ErrorReport> {
     Ok(Box::new(ReadyCrypto { spec, figures, bench }))
 }
 
-/// What is measured, in order.
+/// Returns the measurements, in order.
 fn figures(spec: &CryptoSpec) -> Result<Vec<Measurement>, ErrorReport> {
     let digests = spec.digests.iter().map(|name| Digest::from_name(name).ok_or_else(|| unknown("digest", name)));
     let digests: Vec<Digest> = digests.collect::<Result<_, _>>()?;
@@ -195,7 +195,7 @@ fn raw_figure(
     Ok(vec![watch.report(what, name.to_owned(), Some(size))])
 }
 
-/// Handshakes one after another, and what each end takes of them.
+/// Measures handshakes one after another, and the share of each end.
 fn handshakes(
     bench: &HandshakeBench,
     duration_ms: u64,
@@ -216,7 +216,7 @@ fn handshakes(
                 last = now;
             })
         });
-        // Taking both ends down is no part of it.
+        // Dropping both ends is not part of the measured time.
         drop(connected?);
         client.add(1, client_lap);
         server.add(1, server_lap);
@@ -233,7 +233,7 @@ fn algorithm(options: &DataOptions) -> String {
     }
 }
 
-/// Packets between two looks at the clock.
+/// Returns the number of packets between two clock reads.
 fn piece(size: u32) -> usize {
     (PIECE_BYTES / size as usize).clamp(1, PIECE_PACKETS)
 }
@@ -251,7 +251,7 @@ impl Instant {
     }
 }
 
-/// Time on both clocks.
+/// A duration on both clocks.
 #[derive(Clone, Copy, Default)]
 struct Lap {
     cpu_s: f64,
@@ -265,7 +265,7 @@ impl Lap {
     }
 }
 
-/// Adds up what is done while it runs.
+/// Adds up the time and the operations of the measured work.
 struct Stopwatch {
     enough_ns: u64,
     operations: u64,
@@ -281,7 +281,7 @@ impl Stopwatch {
         self.lap.wall_ns >= self.enough_ns
     }
 
-    /// Run something that says how many operations it did.
+    /// Runs work that returns its number of operations.
     fn time<E>(&mut self, run: impl FnOnce() -> Result<u64, E>) -> Result<(), E> {
         let began = Instant::now();
         let operations = run()?;
@@ -291,7 +291,7 @@ impl Stopwatch {
         Ok(())
     }
 
-    /// Run one operation that makes something, which the caller drops, unless it wants it.
+    /// Runs one operation with a result, which the caller drops if it does not need it.
     fn time_making<T, E>(&mut self, run: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
         let mut made = None;
         self.time(|| {
@@ -400,7 +400,7 @@ mod tests {
 
     #[test]
     fn little_memory_does_not_shorten_the_timed_span() {
-        // One packet of 1400 bytes fits: the clock is looked at before and after many all the same.
+        // Only one packet of 1400 bytes fits; many packets are still sealed between two clock reads.
         let reports = run(CryptoSpec { spread_bytes: 2048, ..spec(&["AES-256-GCM"], &[], &[1400]) });
         let done: Vec<u64> = reports.iter().map(|report| report.operations).collect();
         let fewest = [piece(1400), OPENED_BYTES / 1400, piece(1400)].map(|count| count as u64);

@@ -1,10 +1,10 @@
-//! Generating load. Each file drives one protocol's machine over real sockets; `Ready::run` is its whole life after the
-//! start signal. What all of them share: `Task` (whose it is, when to stop, where progress goes), `threads` (counters and
-//! histograms that hot loops fill without locks).
+//! The loads. Each file drives one protocol's machine over real sockets; `Ready::run` is its whole life after the
+//! start signal. All of them share `Task` (its name, its stop signal, its output of events) and `metering` (counters
+//! and histograms that hot loops fill without locks).
 //!
-//! Shape of a load: `prepare` opens sockets and makes handshakes and may fail; `run` sleeps until `at_ns`, lets its threads
-//! go, reports progress each interval from the task's own thread, and returns the whole figures. A stopped load returns
-//! what it has: an early end is no error.
+//! The phases of a load: `prepare` opens sockets and does handshakes, and may fail. `run` sleeps until `at_ns`,
+//! starts its threads, reports progress each interval from the task's own thread, and returns the complete figures. A
+//! stopped load returns its figures so far: an early end is not an error.
 
 mod crypto;
 pub mod http;
@@ -20,7 +20,7 @@ use leadline_wire::{ErrorReport, Workload};
 use crate::events::input_error;
 use crate::task::{Ready, Task};
 
-/// Make a measuring workload ready.
+/// Prepares a measuring workload.
 pub fn prepare(workload: Workload, task: &Task) -> Result<Box<dyn Ready>, ErrorReport> {
     match workload {
         Workload::Tcp(spec) => tcp::prepare(spec),

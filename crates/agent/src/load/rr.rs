@@ -1,4 +1,4 @@
-//! Request-response from the client's side: each flow keeps one transaction outstanding.
+//! Request-response from the client's side: each flow has one transaction outstanding.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
@@ -24,7 +24,7 @@ use crate::metering::{FlowCounters, Recorder, ThreadMeter};
 use crate::task::{Ready, Task};
 
 const LATENCY: usize = 0;
-/// Ages of transactions that were given up: their latency is at least that.
+/// Ages of transactions that were given up: their latency is at least this long.
 const LATENCY_CENSORED: usize = 1;
 const METRICS: &[&str] = &["latency", "latency_censored"];
 
@@ -47,7 +47,7 @@ struct RrFlow {
     most: Option<u64>,
 }
 
-/// Open the session and its flows.
+/// Opens the session and its flows.
 pub fn prepare(spec: RrSpec) -> Result<Box<dyn Ready>, ErrorReport> {
     if spec.flows == 0 || spec.duration_ms == 0 || spec.interval_ms == 0 || spec.timeout_ms == 0 {
         return Err(input_error("bad_spec", "flows, duration, interval and timeout must be at least 1"));
@@ -144,7 +144,7 @@ fn drive(
     let meter = ThreadMeter::begin(name.0, monotonic_ns());
     let mut until_ns = span.end_ns;
     let mut ready: Vec<ReadySource> = Vec::new();
-    // All flows are looked after only when the first of them may have something to do besides hearing its answer.
+    // The flows' timers are checked only when the first of them may have expired.
     let mut sweep_ns = 0;
     let mut open = flows.len();
     loop {
@@ -185,7 +185,7 @@ fn drive(
     Ok(WorkerReport { thread, flows: rows, pushback: 0, errors, late: None })
 }
 
-/// Buffers and framing that a thread's flows share.
+/// The buffers and the framing that a thread's flows share.
 struct SharedBuffers {
     token: u64,
     request: Vec<u8>,
@@ -197,16 +197,16 @@ struct RequestFlow {
     flow: RrFlow,
     machine: Requester,
     open: bool,
-    /// Bytes of the response that are here already (TCP).
+    /// Bytes of the response that have arrived (TCP).
     partial: usize,
-    /// Bytes of the request that the socket had no room for (TCP).
+    /// Bytes of the request for which the socket had no room (TCP).
     unwritten: usize,
     /// Whether the poll waits for room in the socket.
     watched: Option<Interest>,
     start_ns: Option<u64>,
-    /// The last answer.
+    /// When the last response arrived.
     last_ns: Option<u64>,
-    /// When it was closed.
+    /// When the flow was closed.
     closed_ns: Option<u64>,
 }
 
@@ -225,7 +225,7 @@ impl RequestFlow {
         }
     }
 
-    /// Give up what took too long, and go on; returns when to look again.
+    /// Gives up transactions beyond their time limit; returns when to call again.
     fn handle_timeout(
         &mut self,
         now: u64,
@@ -242,7 +242,7 @@ impl RequestFlow {
         }
         if is_expired {
             count_error(errors, "timeout");
-            // TCP answers in order: without this one the next cannot come either.
+            // TCP answers in order: without this response the next one cannot arrive either.
             if matches!(self.flow.socket, RrSocket::Tcp(_)) {
                 self.close();
             }
@@ -269,7 +269,8 @@ impl RequestFlow {
             return None;
         }
         match self.machine.poll() {
-            // What is under way at the end is waited for, up to its own time-out: leaving it out would flatter the tail.
+            // The outstanding transaction is waited for at the end, up to its own timeout: leaving it out would make
+            // the tail look better.
             Step::AwaitUntil(instant) => {
                 if self.unwritten > 0 {
                     self.write_rest(buffers, errors);
@@ -299,7 +300,7 @@ impl RequestFlow {
         None
     }
 
-    /// Have the poll watch for what this flow waits for.
+    /// Makes the poll watch for what this flow waits for.
     fn watch(&mut self, poll: &Poll, token: u64) -> io::Result<()> {
         let wanted = match (self.open, self.unwritten) {
             (false, _) => None,
@@ -316,7 +317,7 @@ impl RequestFlow {
         Ok(())
     }
 
-    /// The request goes on: its time runs since its first byte.
+    /// Continues the request: its time runs from its first byte.
     fn write_rest(&mut self, buffers: &SharedBuffers, errors: &mut BTreeMap<String, u64>) {
         let RrSocket::Tcp(stream) = &self.flow.socket else { return };
         match write_some(stream, &buffers.request[buffers.request.len() - self.unwritten..]) {
@@ -351,7 +352,8 @@ impl RequestFlow {
         }
     }
 
-    /// A transaction that was under way is one failed operation; a connection is of no more use, a socket is.
+    /// Counts an outstanding transaction as one failed operation. After an error a connection is useless; a UDP
+    /// socket is not.
     fn fail(&mut self, error: &io::Error, errors: &mut BTreeMap<String, u64>) {
         count_error(errors, error_code(error));
         self.machine.give_up();
@@ -360,8 +362,8 @@ impl RequestFlow {
         }
     }
 
-    /// A flow ends when it is not to ask any more, `until_ns`, or with the answer to what was under way then; one that
-    /// failed or had made its number before that ended there.
+    /// Returns the flow's figures. A flow ends at `until_ns`, or with the response to its outstanding request; a flow
+    /// that failed or reached its number before that ended then.
     fn report(&self, until_ns: u64) -> SideReport {
         SideReport {
             flow: self.flow.id,
@@ -378,7 +380,7 @@ impl RequestFlow {
 }
 
 impl RrFlow {
-    /// Returns how much of the request had no room, bytes.
+    /// Sends the request; returns how many bytes of it had no room.
     fn send(&self, buffers: &mut SharedBuffers, sequence: u64, now: u64) -> io::Result<usize> {
         match &self.socket {
             RrSocket::Tcp(stream) => write_some(stream, &buffers.request),
@@ -391,8 +393,8 @@ impl RrFlow {
     }
 }
 
-/// Write as far as there is room; returns what is left. With one transaction outstanding the socket's buffer is empty, so
-/// that only a request larger than it leaves anything.
+/// Writes while there is room; returns the rest. With one transaction outstanding the socket's buffer is empty, so
+/// only a request larger than it leaves a rest.
 fn write_some(mut stream: &TcpStream, mut bytes: &[u8]) -> io::Result<usize> {
     while !bytes.is_empty() {
         match stream.write(bytes) {
@@ -405,7 +407,8 @@ fn write_some(mut stream: &TcpStream, mut bytes: &[u8]) -> io::Result<usize> {
     Ok(bytes.len())
 }
 
-/// `Some(None)`: a response is complete; it is the outstanding one, for a connection answers in order.
+/// Reads a response; `Some(None)` means that the outstanding response is complete, because a connection answers in
+/// order.
 fn read_stream(
     mut stream: &TcpStream,
     buffers: &mut SharedBuffers,
@@ -423,7 +426,7 @@ fn read_stream(
     }
 }
 
-/// `Some(Some(sequence))`: a response to that request.
+/// Reads a response; `Some(Some(sequence))` is the response to that request.
 fn read_datagram(socket: &UdpSocket, buffers: &mut SharedBuffers) -> io::Result<Option<Option<u64>>> {
     match socket.recv(&mut buffers.response) {
         Ok(read) => Ok(match Header::parse(&buffers.response[..read]) {
@@ -487,7 +490,7 @@ mod tests {
         }
     }
 
-    /// One flow against a peer that answers so many requests and then is silent.
+    /// Runs one flow against a peer that answers this many requests and then is silent.
     fn against_silence(
         answers: usize,
         timeout_ms: u32,
@@ -502,7 +505,7 @@ mod tests {
             for _ in 0..answers {
                 far.read_exact(&mut request).and_then(|()| far.write_all(&request)).unwrap();
             }
-            // Open until the asking side has gone.
+            // Open until the client has closed it.
             let _ = far.read_to_end(&mut Vec::new());
         });
         let found = driven(RrSocket::Tcp(near), timeout_ms, most, length_ns);
@@ -538,7 +541,7 @@ mod tests {
         let (_, udp, histograms) = driven(RrSocket::Udp(near), 20, Some(3), 30_000_000_000);
         assert_eq!(udp.errors, BTreeMap::from([("timeout".to_owned(), 3)]));
         assert_eq!((histograms[LATENCY].count(), histograms[LATENCY_CENSORED].count()), (0, 3));
-        // A bucket's lowest value may lie 0.1 % below what was recorded.
+        // A bucket's lowest value may be 0.1 % below the recorded one.
         assert!(histograms[LATENCY_CENSORED].quantile_ns(0.0) >= Some(TIMEOUT_NS / 1000 * 999));
         let (_, tcp, histograms) = against_silence(2, 20, None, 30_000_000_000);
         assert_eq!(tcp.flows[0].received_units, Some(2));
@@ -568,7 +571,7 @@ mod tests {
         });
         let (_, report, histograms) = driven(RrSocket::Tcp(near), 50_000, None, 1_000_000_000);
         peer.join().unwrap();
-        // What is under way at the end is waited for: nothing is left of which only the age is known.
+        // The outstanding transaction is waited for at the end: no transaction remains with a known age only.
         assert_eq!(report.flows[0].received_units, Some(histograms[LATENCY].count()));
         assert_eq!(histograms[LATENCY_CENSORED].count(), 0);
         assert!(histograms[LATENCY].quantile_ns(0.0) >= Some(TAKES_NS / 1000 * 999), "{:?}", histograms[LATENCY]);

@@ -1,4 +1,5 @@
-//! The client's end of a session: control connection, clock comparison, data flows, the server's progress and report.
+//! The client's end of a session: control connection, clock comparison, data flows, and the server's progress and
+//! report.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
@@ -17,22 +18,22 @@ use tracing::{debug, info};
 use crate::events::{input_error, peer_error, system_error};
 use crate::keys;
 
-/// How long the server may take for each step before the start.
+/// The time limit of the server for each step before the start.
 const STEP_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long it may be silent beyond its interval.
+/// How long the server may be silent beyond its interval.
 const REPORT_TIMEOUT: Duration = Duration::from_secs(15);
 const HELLO_INTERVAL: Duration = Duration::from_millis(100);
 const HELLO_ATTEMPTS: usize = 50;
 
-/// What comes from the server while the flows run; times are mapped to this host's clock.
+/// The server's messages while the flows run; times are mapped to this host's clock.
 pub enum FromPeer {
-    /// Its counters at an instant.
+    /// The server's counters at an instant.
     Progress(u64, Vec<FlowProgress>),
-    /// Units that its senders sent, in the downward flows' order.
+    /// Units that its senders sent, in the order of the downward flows.
     Sent(Vec<u64>),
-    /// Its figures.
+    /// The server's figures.
     Report(Vec<SideReport>, LoadReport, BTreeMap<String, u64>),
-    /// It broke the protocol or went away.
+    /// The server broke the protocol or disconnected.
     Lost(ErrorReport),
 }
 
@@ -42,23 +43,23 @@ pub struct Session {
     machine: ClientSession,
     server: SocketAddr,
     bind: Option<IpAddr>,
-    /// What flows introduce themselves with.
+    /// The token with which flows introduce themselves.
     pub token: u64,
-    /// How long each of its messages may take, whole.
+    /// The time limit of each complete message.
     patience: Duration,
 }
 
-/// The address of a name, of the family asked for.
+/// Returns the address of a name, of the required family.
 pub fn resolve(target: &Target) -> Result<SocketAddr, ErrorReport> {
     resolve_host(&target.host, target.port, target.ip_version)
 }
 
-/// As `resolve`, from the parts.
+/// Like `resolve`, from separate values.
 pub fn resolve_host(host: &str, port: u16, ip_version: Option<IpVersion>) -> Result<SocketAddr, ErrorReport> {
     Ok(resolve_all(host, port, ip_version)?.0)
 }
 
-/// As `resolve_host`, with what other addresses there are.
+/// Like `resolve_host`, with the other addresses of the name.
 pub fn resolve_all(
     host: &str,
     port: u16,
@@ -80,13 +81,14 @@ pub fn resolve_all(
     Ok((first, addresses.filter(fits).collect()))
 }
 
-/// A local address as written.
+/// Reads a local address.
 pub fn parse_bind(bind: Option<&str>) -> Result<Option<IpAddr>, ErrorReport> {
     bind.map(|text| text.parse().map_err(|_| input_error("bad_address", format!("bind: {text} is not an IP address"))))
         .transpose()
 }
 
-/// Why there is no connection to a responder. Where the host answers and the port does not, the responder is missing.
+/// Returns why there is no connection to a responder. If the host refuses the connection, no responder runs on this
+/// port.
 fn unreached(doing: &str, error: &io::Error) -> ErrorReport {
     let mut report = system_error(doing, error);
     if error.kind() == io::ErrorKind::ConnectionRefused {
@@ -96,7 +98,7 @@ fn unreached(doing: &str, error: &io::Error) -> ErrorReport {
 }
 
 impl Session {
-    /// Ask the server for a session, show the key where there is one, and compare clocks.
+    /// Requests a session from the server, proves the key if there is one, and compares clocks.
     pub fn open(target: &Target, bind: Option<&str>, open: Open) -> Result<Self, ErrorReport> {
         let server = resolve(target)?;
         let bind = parse_bind(bind)?;
@@ -116,7 +118,7 @@ impl Session {
         Ok(session)
     }
 
-    /// Open one TCP data connection and introduce it.
+    /// Opens one TCP data connection and introduces it.
     pub fn connect_stream(&self, flow: u32) -> Result<TcpStream, ErrorReport> {
         let doing = format!("opening flow {flow} to {}", self.server);
         let mut stream =
@@ -127,7 +129,7 @@ impl Session {
         Ok(stream)
     }
 
-    /// Open one UDP flow and introduce it until the server answers.
+    /// Opens one UDP flow and introduces it until the server answers.
     pub fn connect_datagram(&self, flow: u32) -> Result<UdpSocket, ErrorReport> {
         let doing = format!("opening UDP flow {flow} to {}", self.server);
         let failed = |error: io::Error| system_error(&doing, &error);
@@ -144,7 +146,7 @@ impl Session {
                 Ok(read) => match Header::parse(&answer[..read]) {
                     Ok(header) if (header.token, header.flow) != (self.token, flow) => {}
                     Ok(Header { kind: HeaderKind::HelloAck, .. }) => return Ok(socket),
-                    // Returned, it shows that what the server sends to this address comes to us.
+                    // Returning the nonce proves that this host receives what the server sends to this address.
                     Ok(Header { kind: HeaderKind::Challenge, sequence, .. }) => hello.sequence = sequence,
                     _ => {}
                 },
@@ -158,7 +160,7 @@ impl Session {
         Err(peer_error("udp_unanswered", message))
     }
 
-    /// Wait until the server has all flows.
+    /// Waits until the server has all flows.
     pub fn await_ready(&mut self) -> Result<(), ErrorReport> {
         match self.receive()? {
             SessionEvent::Ready => Ok(()),
@@ -166,14 +168,14 @@ impl Session {
         }
     }
 
-    /// Tell the server when to begin, on our clock.
+    /// Sends the start to the server, as an instant of this host's clock.
     pub fn begin(&mut self, at_ns: u64) -> Result<(), ErrorReport> {
         self.machine.begin(at_ns).map_err(|error| self.failure(error))?;
         self.send_output()
     }
 
-    /// Hear the server in a thread of its own until its report, or until nobody listens (`deliver` returns false); the returned
-    /// handle still speaks to it.
+    /// Receives the server's messages on a separate thread until its report, or until `deliver` returns false. The
+    /// returned handle can still send to the server.
     pub fn listen(
         self,
         interval: Duration,
@@ -181,7 +183,7 @@ impl Session {
     ) -> Result<ControlSender, ErrorReport> {
         let doing = "listening to the server";
         let control = self.control.try_clone().map_err(|error| system_error(doing, &error))?;
-        // The server is heard from every interval; only silence far beyond that means that it has gone.
+        // The server sends a message in every interval; only a silence far beyond that means that it is gone.
         let reader = Self { control, patience: REPORT_TIMEOUT + interval, ..self };
         let sender = ControlSender { control: self.control };
         std::thread::Builder::new()
@@ -220,7 +222,7 @@ impl Session {
         Ok(())
     }
 
-    /// Receives the server's next event and sends what it calls for. Single bytes do not extend the deadline.
+    /// Receives the server's next event and sends the responses to it. Single bytes do not extend the deadline.
     fn receive(&mut self) -> Result<SessionEvent, ErrorReport> {
         let mut deadline = Instant::now() + self.patience;
         let doing = format!("waiting for {}", self.server);
@@ -233,7 +235,7 @@ impl Session {
                 Err(error) => return Err(self.failure(error)),
             }
             if !self.machine.output().is_empty() {
-                // A step of its own, which may take as long.
+                // A separate step with its own time limit.
                 self.send_output()?;
                 deadline = Instant::now() + self.patience;
             }
@@ -251,7 +253,7 @@ impl Session {
         }
     }
 
-    /// Why the session is over, in one line.
+    /// Returns why the session is over, in one line.
     fn failure(&self, error: SessionError) -> ErrorReport {
         let server = self.server;
         match error {
@@ -275,8 +277,9 @@ impl Session {
     }
 }
 
-/// Whether a wait with a time limit ended without an answer: its time was over, or the process was stopped meanwhile and goes on
-/// (SIGSTOP and SIGCONT, a suspended machine), which ends such a wait even where no signal is handled (signal(7)).
+/// Whether a wait with a time limit ended without a response: its time was over, or the process was stopped and
+/// continued meanwhile (SIGSTOP and SIGCONT, a suspended machine), which ends such a wait even if no signal is
+/// handled (signal(7)).
 fn was_cut_short(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }
@@ -295,7 +298,7 @@ impl ControlSender {
 
 impl Drop for ControlSender {
     fn drop(&mut self) {
-        // Ends the relaying thread too. Fails only when the connection is closed already.
+        // This also ends the relaying thread. It fails only if the connection is closed already.
         let _ = self.control.shutdown(std::net::Shutdown::Both);
     }
 }

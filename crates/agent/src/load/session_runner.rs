@@ -1,4 +1,5 @@
-//! Runs a load over a control session: start both sides, report progress, end in order, put both views together.
+//! Runs a load over a control session: starts both sides, reports progress, ends in order, and combines the figures
+//! of both sides.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -20,7 +21,7 @@ use crate::flows::{Role, Span, DRAIN_NS, LONGEST_DRAIN_NS};
 use crate::metering::{Collector, FlowCounters, Rolled};
 use crate::task::Task;
 
-/// One flow as both sides know it.
+/// One flow with the parts that both sides know.
 pub struct PlannedFlow {
     /// Its number within the session.
     pub id: u32,
@@ -32,21 +33,21 @@ pub struct PlannedFlow {
     pub expected: Option<Arc<AtomicOption>>,
     /// Local and remote address and port, and the congestion control in use.
     pub local: Option<String>,
-    /// The server's.
+    /// The server's address and port.
     pub remote: Option<String>,
     /// TCP's congestion control on this side.
     pub congestion: Option<String>,
 }
 
-/// Everything that a load has prepared.
+/// A prepared load.
 pub struct SessionRunner {
     /// The granted session.
     pub session: Session,
     /// Its flows.
     pub flows: Vec<PlannedFlow>,
-    /// Whether the flows count units (datagrams, transactions) besides bytes.
+    /// Whether the flows count units (datagrams, transactions) in addition to bytes.
     pub has_units: bool,
-    /// Whether both ends' datagram counts make a loss.
+    /// Whether the datagram counts of both ends give the loss.
     pub counts_loss: bool,
     /// Time between progress events.
     pub interval: Duration,
@@ -54,11 +55,11 @@ pub struct SessionRunner {
     pub metrics: &'static [&'static str],
 }
 
-/// Messages of the server that wait to be handled; beyond this the connection is not read.
+/// The maximum number of queued messages of the server; beyond this the connection is not read.
 const MOST_QUEUED: usize = 64;
-/// How soon a stop is passed on to the server.
+/// The maximum delay before a stop is passed on to the server.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
-/// How long the server may take for its report after everything has ended here: its own drain, and the way.
+/// The time limit for the server's report after everything has ended here: its own drain, and the transit.
 const REPORT_DUE: Duration = Duration::from_nanos(LONGEST_DRAIN_NS + 10_000_000_000);
 
 enum Wake {
@@ -67,7 +68,7 @@ enum Wake {
 }
 
 impl SessionRunner {
-    /// Run the workers from `span.at_ns` on, to the end.
+    /// Runs the workers from `span.at_ns` on, to the end.
     pub fn run(
         self,
         span: Span,
@@ -81,7 +82,7 @@ impl SessionRunner {
         let from_peer = waker.clone();
         let mut sender = session.listen(interval, move |item| from_peer.send(Wake::Peer(item)).is_ok())?;
         let threads = ThreadGroup::start(workers, &task.signal, move || {
-            // Where there is no room the task's thread is about to wake anyway.
+            // If there is no room, the task's thread is about to wake up anyway.
             let _ = waker.try_send(Wake::WorkerDone);
         });
         let threads = threads.map_err(|error| system_error("starting threads", &error))?;
@@ -165,7 +166,7 @@ fn flow_reports(
     flows.iter().map(report).collect()
 }
 
-/// One flow's row, each figure from the side that knows it.
+/// Returns one flow's row; each figure is from the side that knows it.
 fn flow_report(
     flow: &PlannedFlow,
     span: Span,
@@ -203,12 +204,12 @@ fn flow_report(
     }
 }
 
-/// Messages sent to the server and received from it so far.
+/// The state of a running load: messages sent to the server and received from it so far.
 #[derive(Default)]
 struct RunState {
     stop_sent: bool,
     end_sent: bool,
-    /// When the server should have reported, once nothing is left to do here.
+    /// When the server's report is due, once nothing is left to do here.
     report_due: Option<Instant>,
     report: Option<(Vec<SideReport>, LoadReport, BTreeMap<String, u64>)>,
     lost: Option<ErrorReport>,
@@ -219,7 +220,7 @@ impl RunState {
         self.report.is_some() || self.lost.is_some()
     }
 
-    /// Send a message unless the server has gone; a failure to send fails the load.
+    /// Sends a message unless the server is gone; an error fails the load.
     fn send(&mut self, sender: &mut ControlSender, message: &FromClient) {
         if self.answered() {
             return;
@@ -229,7 +230,8 @@ impl RunState {
         }
     }
 
-    /// A server that never sends its report counts as lost, too. `over`: the span has passed and every worker is done.
+    /// A server that never sends its report counts as lost, too. `over` means that the span has passed and every
+    /// worker has ended.
     fn check_deadline(&mut self, over: bool, task: &Task) {
         if !over || self.answered() {
             return;
@@ -257,7 +259,7 @@ impl RunState {
     }
 }
 
-/// A server's rows as far as they are about flows that there are; no more than there are.
+/// Returns the server's rows of known flows, at most one for each.
 fn rows_of_known_flows(mut rows: Vec<FlowProgress>, flows: usize) -> Vec<FlowProgress> {
     // Flows are numbered from 0.
     rows.retain(|row| (row.flow as usize) < flows);
@@ -265,7 +267,7 @@ fn rows_of_known_flows(mut rows: Vec<FlowProgress>, flows: usize) -> Vec<FlowPro
     rows
 }
 
-/// The instants of a load of `duration_ms` that begins at `at_ns`, or now when that has passed.
+/// Returns the instants of a load of `duration_ms` that begins at `at_ns`, or now if that has passed.
 pub fn span(at_ns: u64, duration_ms: u64) -> Span {
     let at_ns = at_ns.max(monotonic_ns());
     Span { at_ns, end_ns: at_ns.saturating_add(duration_ms.saturating_mul(1_000_000)).min(u64::MAX - DRAIN_NS) }

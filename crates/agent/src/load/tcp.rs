@@ -23,7 +23,7 @@ struct ReadyTcp {
     flows: Vec<StreamFlow>,
 }
 
-/// Open the session and its connections.
+/// Opens the session and its connections.
 pub fn prepare(spec: TcpSpec) -> Result<Box<dyn Ready>, ErrorReport> {
     if spec.flows == 0 || spec.block_bytes == 0 || spec.duration_ms == 0 || spec.interval_ms == 0 {
         return Err(input_error("bad_spec", "flows, block, duration and interval must be at least 1"));

@@ -18,7 +18,7 @@ use crate::flows::{counters, deal_out, planned_directions, Role};
 use crate::metering::Recorder;
 use crate::task::{Ready, Task};
 
-/// The most that a UDP datagram over IPv4 can carry, bytes.
+/// The longest payload of a UDP datagram over IPv4, bytes.
 const MOST_DATAGRAM_BYTES: u32 = 65_507;
 
 struct ReadyUdp {
@@ -28,7 +28,7 @@ struct ReadyUdp {
     flows: Vec<DatagramFlow>,
 }
 
-/// The pace of a rate that a user asked for.
+/// Returns the pace of a specified rate.
 pub fn parse_pace(rate_per_s: Option<f64>) -> Result<Option<Pace>, ErrorReport> {
     rate_per_s
         .map(|rate| {
@@ -37,7 +37,7 @@ pub fn parse_pace(rate_per_s: Option<f64>) -> Result<Option<Pace>, ErrorReport> 
         .transpose()
 }
 
-/// Open the session and its sockets.
+/// Opens the session and its sockets.
 pub fn prepare(spec: UdpSpec) -> Result<Box<dyn Ready>, ErrorReport> {
     if spec.flows == 0 || spec.duration_ms == 0 || spec.interval_ms == 0 {
         return Err(input_error("bad_spec", "flows, duration and interval must be at least 1"));

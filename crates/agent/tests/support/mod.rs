@@ -1,5 +1,5 @@
-//! An agent under test: the real binary over its stdin and stdout. Waits are for conditions, with deadlines so generous that
-//! only a defect meets them.
+//! An agent under test: the real binary with its stdin and stdout. Tests wait for conditions, with deadlines that only
+//! a defect exceeds.
 #![allow(dead_code, reason = "each test file uses its own part")]
 
 use std::io::{BufRead, BufReader, Read, Write};
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use leadline_wire::{ErrorReport, Event, FlowReport, Outcome};
 use serde_json::{json, Value};
 
-/// Only a defect takes so long.
+/// Only a defect takes this long.
 pub const PATIENCE: Duration = Duration::from_secs(180);
 
 /// A running agent; killed when dropped.
@@ -22,7 +22,7 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// Start one and see its hello.
+    /// Starts an agent and reads its hello.
     pub fn start() -> Self {
         let mut agent = Self::start_without_reader();
         let first = agent.next("hello");
@@ -30,7 +30,7 @@ impl Agent {
         agent
     }
 
-    /// Start one; its first event is still to come.
+    /// Starts an agent; its first event has not been read.
     pub fn start_without_reader() -> Self {
         Self::spawn(&mut Command::new(env!("CARGO_BIN_EXE_leadline-agent")))
     }
@@ -55,7 +55,7 @@ impl Agent {
         self.child.id()
     }
 
-    /// Write bytes as they are.
+    /// Writes bytes unchanged.
     pub fn write(&mut self, bytes: &[u8]) {
         self.stdin.as_mut().unwrap().write_all(bytes).unwrap();
     }
@@ -68,12 +68,13 @@ impl Agent {
         self.send(&json!({"type": "prepare", "trial": "t", "task": task, "workload": workload}));
     }
 
-    /// The next event of any kind.
+    /// Returns the next event of any kind.
     pub fn next(&mut self, waited_for: &str) -> Event {
         self.events.recv_timeout(PATIENCE).unwrap_or_else(|error| panic!("waiting for {waited_for}: {error}"))
     }
 
-    /// The first event that the closure takes; others are passed over, a failure of a task is not unless it is asked for.
+    /// Returns the first event that the closure accepts. Others are skipped, except a task's failure, which panics
+    /// unless the closure accepts it.
     pub fn wait<T>(&mut self, waited_for: &str, mut take: impl FnMut(&Event) -> Option<T>) -> T {
         loop {
             let event = self.next(waited_for);
@@ -98,7 +99,7 @@ impl Agent {
         self.wait("the clock", |event| matches!(event, Event::Clock { id: 77, .. }).then_some(()));
     }
 
-    /// A server on both loopback addresses; returns its session port.
+    /// Starts a server on both loopback addresses; returns its session port.
     pub fn serve(&mut self) -> u16 {
         self.serve_with(60_000, 64)
     }
@@ -111,7 +112,7 @@ impl Agent {
         self.prepared("serve").1.unwrap()
     }
 
-    /// Process id and port of the task, once it is ready.
+    /// Returns the process id and the port of the task, once it is ready.
     pub fn prepared(&mut self, wanted: &str) -> (Option<u32>, Option<u16>) {
         self.wait("prepared", |event| match event {
             Event::Prepared { task, pid, port, .. } if task == wanted => Some((*pid, *port)),
@@ -119,7 +120,7 @@ impl Agent {
         })
     }
 
-    /// Prepare and start a load.
+    /// Prepares and starts a load.
     pub fn begin(&mut self, task: &str, workload: &Value) {
         self.prepare(task, workload);
         self.prepared(task);
@@ -133,13 +134,13 @@ impl Agent {
         })
     }
 
-    /// One load from its preparation to its figures.
+    /// Runs one load from its preparation to its figures.
     pub fn run(&mut self, workload: &Value) -> Outcome {
         self.begin("load", workload);
         self.finished("load")
     }
 
-    /// Wait until the load's counters have moved, on both sides where they tell.
+    /// Waits until the load's counters have moved, on both sides if both report.
     pub fn moving(&mut self) {
         self.wait("progress", |event| match event {
             Event::Progress { flows, .. } => flows.iter().any(|flow| flow.received_bytes > 0).then_some(()),
@@ -147,7 +148,7 @@ impl Agent {
         });
     }
 
-    /// Wait until something has arrived of each of so many flows.
+    /// Waits until each of this many flows has received something.
     pub fn all_moving(&mut self, count: usize) {
         let mut moved = std::collections::BTreeSet::new();
         self.wait("progress of all flows", |event| match event {
@@ -166,12 +167,12 @@ impl Agent {
         text
     }
 
-    /// End its stdin.
+    /// Closes its stdin.
     pub fn hang_up(&mut self) {
         self.stdin = None;
     }
 
-    /// How it ended, and how long that took.
+    /// Returns how the agent ended, and how long that took.
     pub fn ended(&mut self) -> (ExitStatus, Duration) {
         let began = Instant::now();
         let status = until("the agent's end", || self.child.try_wait().unwrap());
@@ -188,7 +189,7 @@ impl Agent {
         assert!(sent.unwrap().success());
     }
 
-    /// Wait until each of its threads is in a state that the kernel calls so (proc_pid_stat(5)).
+    /// Waits until each of its threads is in this state of the kernel (proc_pid_stat(5)).
     pub fn until_all_threads(&self, what: &str, state: char) {
         until(&format!("all threads to {what}"), || {
             let mut threads = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap();
@@ -200,7 +201,7 @@ impl Agent {
         });
     }
 
-    /// Threads and open files.
+    /// Returns the number of its threads and of its open files.
     pub fn weight(&self) -> (usize, usize) {
         let count = |folder| std::fs::read_dir(format!("/proc/{}/{folder}", self.child.id())).unwrap().count();
         (count("task"), count("fd"))
@@ -214,7 +215,7 @@ impl Drop for Agent {
     }
 }
 
-/// Poll for a condition.
+/// Polls for a condition.
 pub fn until<T>(waited_for: &str, mut condition: impl FnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -226,7 +227,7 @@ pub fn until<T>(waited_for: &str, mut condition: impl FnMut() -> Option<T>) -> T
     }
 }
 
-/// Whether a process has ended; one that nobody has buried yet has.
+/// Whether a process has ended; one that has not been reaped has.
 pub fn gone(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with(['Z', 'X']))
@@ -280,12 +281,12 @@ fn with(mut base: Value, changes: &Value) -> Value {
     base
 }
 
-/// A figure summed over all flows.
+/// Returns a figure summed over all flows.
 pub fn sum(outcome: &Outcome, figure: impl Fn(&FlowReport) -> u64) -> u64 {
     outcome.flows.iter().map(figure).sum()
 }
 
-/// What a responder that nobody told anything else does.
+/// Returns the default response of a responder.
 pub fn answer() -> Value {
     serde_json::to_value(leadline_wire::HttpAnswer::default()).unwrap()
 }

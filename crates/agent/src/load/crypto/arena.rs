@@ -1,35 +1,35 @@
-//! The memory that a measurement goes over: payloads side by side, and the packets that they become. Owns both ends of a tunnel's
-//! data channel. A lap goes once over that memory; a piece of work may take many laps, or be a part of one. As many laps as there
-//! are bytes keep the cache from being hot all the time.
+//! The memory of a measurement: payloads side by side, and the packets that are made of them. Owns both ends of a
+//! tunnel's data channel. A lap covers all of this memory once; a piece of work may take several laps, or be a part
+//! of one. The size of the memory keeps the cache from being hot all the time.
 
 use leadline_tunnel::openvpn::data::{DataChannel, DataError, DataOptions};
 use leadline_tunnel::openvpn::keys;
 use leadline_tunnel::openvpn::role::Role;
 
-/// The longest payload, bytes: what a packet of a TCP tunnel can hold.
+/// The longest payload, bytes: the maximum of a packet of a TCP tunnel.
 pub const LONGEST: u32 = 65_000;
 
-/// Payloads side by side.
+/// Payloads side by side in memory.
 pub struct Payloads {
     bytes: Vec<u8>,
     each: usize,
-    /// The next one that is gone over.
+    /// The index of the next payload.
     next: usize,
 }
 
 impl Payloads {
-    /// As many of `each` bytes as `spread` holds, at least one.
+    /// Returns as many payloads of `each` bytes as fit in `spread` bytes, at least one.
     pub fn new(each: usize, spread: usize) -> Self {
         Self::of(each, spread / each)
     }
 
-    /// `count` of `each` bytes, at least one.
+    /// Returns `count` payloads of `each` bytes, at least one.
     fn of(each: usize, count: usize) -> Self {
-        // Written once: memory that has not been touched is not there yet.
+        // The memory is written once: untouched memory is not allocated yet.
         Self { bytes: (0..count.max(1) * each).map(|index| index as u8).collect(), each, next: 0 }
     }
 
-    /// Go over the next `count`, from the first again after the last; says how many.
+    /// Visits the next `count` payloads, from the first again after the last; returns how many.
     pub fn each_of<E>(&mut self, count: usize, mut run: impl FnMut(&mut [u8]) -> Result<(), E>) -> Result<u64, E> {
         for _ in 0..count {
             let start = self.next * self.each;
@@ -44,22 +44,22 @@ impl Payloads {
     }
 }
 
-/// Payloads and their packets.
+/// The payloads and their packets.
 pub struct Packets {
     options: DataOptions,
     client: DataChannel,
     server: DataChannel,
     payloads: Payloads,
     packets: Vec<u8>,
-    /// Bytes of one packet; all are alike.
+    /// Bytes of one packet; all have the same length.
     packet: usize,
     sealed: usize,
     opened: usize,
 }
 
 impl Packets {
-    /// As many packets as `spread` bytes hold, each of a payload of `size` bytes, but at least `fewest`. The payloads lie in memory
-    /// of their own, which is less.
+    /// Returns as many packets as fit in `spread` bytes, each with a payload of `size` bytes, but at least `fewest`.
+    /// The payloads have separate memory, which is smaller.
     pub fn new(options: &DataOptions, size: u32, spread: usize, fewest: usize) -> Result<Self, DataError> {
         let (client, server) = channels(options)?;
         let each = size as usize + client.overhead();
@@ -72,7 +72,7 @@ impl Packets {
         Ok(made)
     }
 
-    /// Take new keys where the old ones are nearly used up.
+    /// Negotiates new keys if the old ones are nearly used up.
     pub fn renew_keys(&mut self) -> Result<(), DataError> {
         if self.client.exhausted() || self.server.exhausted() {
             (self.client, self.server) = channels(&self.options)?;
@@ -80,7 +80,7 @@ impl Packets {
         Ok(())
     }
 
-    /// Seal `count` payloads, from the first again after the last, over the packets that were there; says how many.
+    /// Seals `count` payloads, from the first again after the last, over the earlier packets; returns how many.
     pub fn seal_piece(&mut self, count: usize) -> Result<u64, DataError> {
         for _ in 0..count {
             if self.sealed == self.payloads.count() {
@@ -93,18 +93,18 @@ impl Packets {
         Ok(count as u64)
     }
 
-    /// Seal every payload, for packets to open.
+    /// Seals every payload; the packets can then be opened.
     pub fn seal_lap(&mut self) -> Result<(), DataError> {
         self.begin_lap();
         self.seal_piece(self.payloads.count()).map(drop)
     }
 
-    /// Whether every packet of the lap is opened.
+    /// Whether every packet of the lap has been opened.
     pub fn is_opened(&self) -> bool {
         self.opened == self.sealed
     }
 
-    /// Open up to `count` packets; says how many.
+    /// Opens up to `count` packets; returns how many.
     pub fn open_piece(&mut self, count: usize) -> Result<u64, DataError> {
         let count = count.min(self.sealed - self.opened);
         let start = self.opened * self.packet;
@@ -145,7 +145,7 @@ mod tests {
                 assert!(!packets.is_opened());
                 assert_eq!([9, 9, 9].map(|count| packets.open_piece(count)), [Ok(9), Ok(1), Ok(0)]);
                 assert!(packets.is_opened());
-                // One was sealed at first to see how long a packet is.
+                // One packet was sealed first to measure its length.
                 assert_eq!(packets.client.usage().sealed_packets, 1 + (lap + 1) * 10);
                 assert_eq!(packets.server.usage().opened_packets, (lap + 1) * 10);
             }
@@ -168,7 +168,7 @@ mod tests {
         for size in [1, 64, 1400] {
             let packets = Packets::new(&options, size, SPREAD, 1).unwrap();
             let held = packets.packets.capacity() + packets.payloads.bytes.len();
-            // Many small packets take it all; their payloads hardly any.
+            // Many small packets use all of it; their payloads use hardly any.
             assert!((SPREAD - 2 * 1400..=2 * SPREAD).contains(&held), "{size}: {held}");
         }
     }
