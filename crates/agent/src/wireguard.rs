@@ -51,7 +51,7 @@ pub enum WireguardError {
         /// What is wrong.
         error: ConfigError,
     },
-    /// Two peers have the same key or address.
+    /// The peers are in conflict, or too many.
     #[error(transparent)]
     Setup(#[from] SetupError),
     /// The system refused an operation.

@@ -520,7 +520,7 @@ class Profiled(BaseModel):
 
 class FlowCounts(BaseModel):
     """
-    Counters of the kinds of load that are made of flows.
+    Counters of the kinds of load that consist of flows.
     """
 
     model_config = ConfigDict(
@@ -528,15 +528,15 @@ class FlowCounts(BaseModel):
     )
     histogram_overflow: Annotated[int | None, Field(ge=0)] = None
     """
-    Durations that were too long for a histogram.
+    Durations that exceeded a histogram's range.
     """
     late_answers: Annotated[int | None, Field(ge=0)] = None
     """
-    Answers received after their time.
+    Answers received after their time limit.
     """
     stale: Annotated[int | None, Field(ge=0)] = None
     """
-    Datagrams received too late to be told from lost ones.
+    Datagrams received too late to be distinguished from lost ones.
     """
     strays: Annotated[int | None, Field(ge=0)] = None
     """
@@ -741,7 +741,7 @@ class HttpCounts(BaseModel):
     """
     connections: Annotated[int | None, Field(ge=0)] = None
     """
-    Connections that are open at this moment; of a `Standing` only.
+    Connections that are open at this moment; only in a `Standing`.
     """
     connections_down: Annotated[int, Field(ge=0)]
     """
@@ -753,11 +753,11 @@ class HttpCounts(BaseModel):
     """
     due_while_busy: Annotated[int, Field(ge=0)]
     """
-    Requests that were sent, and fell due while no connection was free.
+    Requests that were sent, and were due while no connection was free.
     """
     histogram_overflow: Annotated[int | None, Field(ge=0)] = None
     """
-    Durations that were too long for a histogram.
+    Durations that exceeded a histogram's range.
     """
     redirects: Annotated[int | None, Field(ge=0)] = None
     """
@@ -765,7 +765,7 @@ class HttpCounts(BaseModel):
     """
     requests_due: Annotated[int, Field(ge=0)]
     """
-    Requests that fell due.
+    Requests that were due.
     """
     requests_sent: Annotated[int, Field(ge=0)]
     """
@@ -773,7 +773,7 @@ class HttpCounts(BaseModel):
     """
     responses: Annotated[int, Field(ge=0)]
     """
-    Responses that were complete.
+    Complete responses.
     """
     status_0xx: Annotated[int | None, Field(ge=0)] = None
     """
@@ -829,7 +829,7 @@ class HttpCounts(BaseModel):
     """
     unanswered_over_1s: Annotated[int, Field(ge=0)]
     """
-    Those of them that had waited for longer than a second.
+    Of these, requests that had waited for longer than a second.
     """
     unsent: Annotated[int, Field(ge=0)]
     """
@@ -837,11 +837,12 @@ class HttpCounts(BaseModel):
     """
     unsent_while_busy: Annotated[int, Field(ge=0)]
     """
-    Those of them that waited for the server: no connection was free, or the socket did not take them.
+    Of these, requests that waited for the server: no connection was free, or the socket did not accept
+    them.
     """
     unsent_without_age: Annotated[int | None, Field(ge=0)] = None
     """
-    Requests of `unsent` that were too many to take the age of each.
+    Requests of `unsent` that were too many for an age each.
     """
 
 
@@ -1396,7 +1397,8 @@ InsideAdditionalProperty = TypeAliasType("InsideAdditionalProperty", Annotated[i
 
 class TunnelCounts(BaseModel):
     """
-    Counters of a fleet of VPN clients. Each client is in one of `configured`, `partial`, `failed`, `waiting` and `connecting`.
+    Counters of a fleet of VPN clients. Each client counts in exactly one of `configured`, `partial`, `failed`,
+    `waiting` and `connecting`.
     """
 
     model_config = ConfigDict(
@@ -1404,11 +1406,11 @@ class TunnelCounts(BaseModel):
     )
     actions_skipped: Annotated[int | None, Field(ge=0)] = None
     """
-    Actions of clients that had no tunnel at that time, or were still renewing keys.
+    Actions of clients that had no tunnel at that time, or had not finished an earlier renewal.
     """
     attempts: Annotated[int, Field(ge=0)]
     """
-    Attempts, the first of each client included.
+    Attempts, including the first of each client.
     """
     auth_pending: Annotated[int | None, Field(ge=0)] = None
     """
@@ -1416,11 +1418,11 @@ class TunnelCounts(BaseModel):
     """
     configured: Annotated[int, Field(ge=0)]
     """
-    Clients with a tunnel that a packet came back through.
+    Clients with a tunnel through which a packet came back.
     """
     connecting: Annotated[int | None, Field(ge=0)] = None
     """
-    Clients whose attempt goes on; of a `Standing` only, for at the end they have failed.
+    Clients whose attempt has not ended; only in a `Standing`, because at the end they have failed.
     """
     connections: Annotated[int | None, Field(ge=0)] = None
     """
@@ -1428,7 +1430,7 @@ class TunnelCounts(BaseModel):
     """
     datagrams_refused: Annotated[int | None, Field(ge=0)] = None
     """
-    Datagrams that the server's host refused after it had answered.
+    Datagrams that the server's host refused after the server had answered.
     """
     failed: Annotated[int, Field(ge=0)]
     """
@@ -1436,19 +1438,19 @@ class TunnelCounts(BaseModel):
     """
     far_progress_passed_over: Annotated[int | None, Field(ge=0)] = None
     """
-    Progress messages of the far end that came too fast to be passed on.
+    Progress messages of the far end that arrived too fast to be passed on.
     """
     histogram_overflow: Annotated[int | None, Field(ge=0)] = None
     """
-    Durations that were too long for a histogram.
+    Durations that exceeded a histogram's range.
     """
     inside_received: Annotated[int | None, Field(ge=0)] = None
     """
-    Packets received through the tunnels; of an outcome only.
+    Packets received through the tunnels; only in an outcome.
     """
     inside_sent: Annotated[int | None, Field(ge=0)] = None
     """
-    Packets sent through the tunnels; of an outcome only.
+    Packets sent through the tunnels; only in an outcome.
     """
     latency_clamped: Annotated[int | None, Field(ge=0)] = None
     """
@@ -1456,15 +1458,15 @@ class TunnelCounts(BaseModel):
     """
     lost: Annotated[int, Field(ge=0)]
     """
-    Clients that lost their tunnel without an action that told them to.
+    Clients that lost their tunnel without an action that caused it.
     """
     packets_not_sent: Annotated[int | None, Field(ge=0)] = None
     """
-    Packets that the socket refused by an error.
+    Packets that the socket refused with an error.
     """
     packets_rejected: Annotated[int | None, Field(ge=0)] = None
     """
-    Packets received that no key or session fits.
+    Packets received that no key or session matches.
     """
     packets_replayed: Annotated[int | None, Field(ge=0)] = None
     """
@@ -1472,7 +1474,7 @@ class TunnelCounts(BaseModel):
     """
     partial: Annotated[int, Field(ge=0)]
     """
-    Clients with a tunnel that lacks something.
+    Clients with a tunnel that failed a check.
     """
     pings_answered: Annotated[int | None, Field(ge=0)] = None
     """
@@ -1480,15 +1482,15 @@ class TunnelCounts(BaseModel):
     """
     pings_answered_after: Annotated[int | None, Field(ge=0)] = None
     """
-    Answers to these.
+    Answers to these pings.
     """
     pings_answered_before: Annotated[int | None, Field(ge=0)] = None
     """
-    Answers to these.
+    Answers to these pings.
     """
     pings_answered_during: Annotated[int | None, Field(ge=0)] = None
     """
-    Answers to these.
+    Answers to these pings.
     """
     pings_sent: Annotated[int | None, Field(ge=0)] = None
     """
@@ -1516,7 +1518,7 @@ class TunnelCounts(BaseModel):
     """
     reconnects_begun: Annotated[int | None, Field(ge=0)] = None
     """
-    Attempts of clients that an action told to reconnect.
+    Attempts of clients that an action made reconnect.
     """
     recovered: Annotated[int, Field(ge=0)]
     """
@@ -1532,7 +1534,7 @@ class TunnelCounts(BaseModel):
     """
     renegotiations_asked: Annotated[int | None, Field(ge=0)] = None
     """
-    Keys that an action told clients to renew.
+    Keys whose renewal an action requested.
     """
     renegotiations_failed: Annotated[int | None, Field(ge=0)] = None
     """
@@ -1540,11 +1542,11 @@ class TunnelCounts(BaseModel):
     """
     renegotiations_unfinished: Annotated[int | None, Field(ge=0)] = None
     """
-    Those of them that were not renewed before their tunnel ended.
+    Of these, keys that were not renewed before their tunnel ended.
     """
     requests_due: Annotated[int | None, Field(ge=0)] = None
     """
-    HTTP requests that fell due.
+    HTTP requests that were due.
     """
     requests_sent: Annotated[int | None, Field(ge=0)] = None
     """
@@ -1552,11 +1554,11 @@ class TunnelCounts(BaseModel):
     """
     resets_sent: Annotated[int, Field(ge=0)]
     """
-    First packets of attempts sent, repeated ones included.
+    First packets of attempts sent, including repeated ones.
     """
     resting: Annotated[int | None, Field(ge=0)] = None
     """
-    Clients that failed and wait before they try again; of a `Standing` only.
+    Clients that failed and wait before they try again; only in a `Standing`.
     """
     retransmits: Annotated[int, Field(ge=0)]
     """
@@ -1564,11 +1566,11 @@ class TunnelCounts(BaseModel):
     """
     socket_errors: Annotated[int | None, Field(ge=0)] = None
     """
-    Other errors of sockets that ended nothing.
+    Other errors of sockets that ended no attempt.
     """
     stale: Annotated[int | None, Field(ge=0)] = None
     """
-    Datagrams received too late to be told from lost ones.
+    Datagrams received too late to be distinguished from lost ones.
     """
     status_0xx: Annotated[int | None, Field(ge=0)] = None
     """
@@ -1628,7 +1630,7 @@ class TunnelCounts(BaseModel):
     """
     unsent_without_age: Annotated[int | None, Field(ge=0)] = None
     """
-    Those of them that were too many to take the age of each.
+    Of these, those that were too many for an age each.
     """
     updated: Annotated[int | None, Field(ge=0)] = None
     """
@@ -1636,7 +1638,7 @@ class TunnelCounts(BaseModel):
     """
     updated_not_unique: Annotated[int | None, Field(ge=0)] = None
     """
-    Those of them that gave a client what another client has.
+    Of these, changes that gave a client the address or the number of another client.
     """
     waiting: Annotated[int, Field(ge=0)]
     """

@@ -384,20 +384,20 @@ class Profiled(TypedDict):
 
 class FlowCounts(TypedDict):
     """
-    Counters of the kinds of load that are made of flows.
+    Counters of the kinds of load that consist of flows.
     """
 
     histogram_overflow: NotRequired[int | None]
     """
-    Durations that were too long for a histogram.
+    Durations that exceeded a histogram's range.
     """
     late_answers: NotRequired[int | None]
     """
-    Answers received after their time.
+    Answers received after their time limit.
     """
     stale: NotRequired[int | None]
     """
-    Datagrams received too late to be told from lost ones.
+    Datagrams received too late to be distinguished from lost ones.
     """
     strays: NotRequired[int | None]
     """
@@ -572,7 +572,7 @@ class HttpCounts(TypedDict):
     """
     connections: NotRequired[int | None]
     """
-    Connections that are open at this moment; of a `Standing` only.
+    Connections that are open at this moment; only in a `Standing`.
     """
     connections_down: int
     """
@@ -584,11 +584,11 @@ class HttpCounts(TypedDict):
     """
     due_while_busy: int
     """
-    Requests that were sent, and fell due while no connection was free.
+    Requests that were sent, and were due while no connection was free.
     """
     histogram_overflow: NotRequired[int | None]
     """
-    Durations that were too long for a histogram.
+    Durations that exceeded a histogram's range.
     """
     redirects: NotRequired[int | None]
     """
@@ -596,7 +596,7 @@ class HttpCounts(TypedDict):
     """
     requests_due: int
     """
-    Requests that fell due.
+    Requests that were due.
     """
     requests_sent: int
     """
@@ -604,7 +604,7 @@ class HttpCounts(TypedDict):
     """
     responses: int
     """
-    Responses that were complete.
+    Complete responses.
     """
     status_0xx: NotRequired[int | None]
     """
@@ -660,7 +660,7 @@ class HttpCounts(TypedDict):
     """
     unanswered_over_1s: int
     """
-    Those of them that had waited for longer than a second.
+    Of these, requests that had waited for longer than a second.
     """
     unsent: int
     """
@@ -668,11 +668,12 @@ class HttpCounts(TypedDict):
     """
     unsent_while_busy: int
     """
-    Those of them that waited for the server: no connection was free, or the socket did not take them.
+    Of these, requests that waited for the server: no connection was free, or the socket did not accept
+    them.
     """
     unsent_without_age: NotRequired[int | None]
     """
-    Requests of `unsent` that were too many to take the age of each.
+    Requests of `unsent` that were too many for an age each.
     """
 
 
@@ -962,16 +963,17 @@ class ThreadReport(TypedDict):
 
 class TunnelCounts(TypedDict):
     """
-    Counters of a fleet of VPN clients. Each client is in one of `configured`, `partial`, `failed`, `waiting` and `connecting`.
+    Counters of a fleet of VPN clients. Each client counts in exactly one of `configured`, `partial`, `failed`,
+    `waiting` and `connecting`.
     """
 
     actions_skipped: NotRequired[int | None]
     """
-    Actions of clients that had no tunnel at that time, or were still renewing keys.
+    Actions of clients that had no tunnel at that time, or had not finished an earlier renewal.
     """
     attempts: int
     """
-    Attempts, the first of each client included.
+    Attempts, including the first of each client.
     """
     auth_pending: NotRequired[int | None]
     """
@@ -979,11 +981,11 @@ class TunnelCounts(TypedDict):
     """
     configured: int
     """
-    Clients with a tunnel that a packet came back through.
+    Clients with a tunnel through which a packet came back.
     """
     connecting: NotRequired[int | None]
     """
-    Clients whose attempt goes on; of a `Standing` only, for at the end they have failed.
+    Clients whose attempt has not ended; only in a `Standing`, because at the end they have failed.
     """
     connections: NotRequired[int | None]
     """
@@ -991,7 +993,7 @@ class TunnelCounts(TypedDict):
     """
     datagrams_refused: NotRequired[int | None]
     """
-    Datagrams that the server's host refused after it had answered.
+    Datagrams that the server's host refused after the server had answered.
     """
     failed: int
     """
@@ -999,19 +1001,19 @@ class TunnelCounts(TypedDict):
     """
     far_progress_passed_over: NotRequired[int | None]
     """
-    Progress messages of the far end that came too fast to be passed on.
+    Progress messages of the far end that arrived too fast to be passed on.
     """
     histogram_overflow: NotRequired[int | None]
     """
-    Durations that were too long for a histogram.
+    Durations that exceeded a histogram's range.
     """
     inside_received: NotRequired[int | None]
     """
-    Packets received through the tunnels; of an outcome only.
+    Packets received through the tunnels; only in an outcome.
     """
     inside_sent: NotRequired[int | None]
     """
-    Packets sent through the tunnels; of an outcome only.
+    Packets sent through the tunnels; only in an outcome.
     """
     latency_clamped: NotRequired[int | None]
     """
@@ -1019,15 +1021,15 @@ class TunnelCounts(TypedDict):
     """
     lost: int
     """
-    Clients that lost their tunnel without an action that told them to.
+    Clients that lost their tunnel without an action that caused it.
     """
     packets_not_sent: NotRequired[int | None]
     """
-    Packets that the socket refused by an error.
+    Packets that the socket refused with an error.
     """
     packets_rejected: NotRequired[int | None]
     """
-    Packets received that no key or session fits.
+    Packets received that no key or session matches.
     """
     packets_replayed: NotRequired[int | None]
     """
@@ -1035,7 +1037,7 @@ class TunnelCounts(TypedDict):
     """
     partial: int
     """
-    Clients with a tunnel that lacks something.
+    Clients with a tunnel that failed a check.
     """
     pings_answered: NotRequired[int | None]
     """
@@ -1043,15 +1045,15 @@ class TunnelCounts(TypedDict):
     """
     pings_answered_after: NotRequired[int | None]
     """
-    Answers to these.
+    Answers to these pings.
     """
     pings_answered_before: NotRequired[int | None]
     """
-    Answers to these.
+    Answers to these pings.
     """
     pings_answered_during: NotRequired[int | None]
     """
-    Answers to these.
+    Answers to these pings.
     """
     pings_sent: NotRequired[int | None]
     """
@@ -1079,7 +1081,7 @@ class TunnelCounts(TypedDict):
     """
     reconnects_begun: NotRequired[int | None]
     """
-    Attempts of clients that an action told to reconnect.
+    Attempts of clients that an action made reconnect.
     """
     recovered: int
     """
@@ -1095,7 +1097,7 @@ class TunnelCounts(TypedDict):
     """
     renegotiations_asked: NotRequired[int | None]
     """
-    Keys that an action told clients to renew.
+    Keys whose renewal an action requested.
     """
     renegotiations_failed: NotRequired[int | None]
     """
@@ -1103,11 +1105,11 @@ class TunnelCounts(TypedDict):
     """
     renegotiations_unfinished: NotRequired[int | None]
     """
-    Those of them that were not renewed before their tunnel ended.
+    Of these, keys that were not renewed before their tunnel ended.
     """
     requests_due: NotRequired[int | None]
     """
-    HTTP requests that fell due.
+    HTTP requests that were due.
     """
     requests_sent: NotRequired[int | None]
     """
@@ -1115,11 +1117,11 @@ class TunnelCounts(TypedDict):
     """
     resets_sent: int
     """
-    First packets of attempts sent, repeated ones included.
+    First packets of attempts sent, including repeated ones.
     """
     resting: NotRequired[int | None]
     """
-    Clients that failed and wait before they try again; of a `Standing` only.
+    Clients that failed and wait before they try again; only in a `Standing`.
     """
     retransmits: int
     """
@@ -1127,11 +1129,11 @@ class TunnelCounts(TypedDict):
     """
     socket_errors: NotRequired[int | None]
     """
-    Other errors of sockets that ended nothing.
+    Other errors of sockets that ended no attempt.
     """
     stale: NotRequired[int | None]
     """
-    Datagrams received too late to be told from lost ones.
+    Datagrams received too late to be distinguished from lost ones.
     """
     status_0xx: NotRequired[int | None]
     """
@@ -1191,7 +1193,7 @@ class TunnelCounts(TypedDict):
     """
     unsent_without_age: NotRequired[int | None]
     """
-    Those of them that were too many to take the age of each.
+    Of these, those that were too many for an age each.
     """
     updated: NotRequired[int | None]
     """
@@ -1199,7 +1201,7 @@ class TunnelCounts(TypedDict):
     """
     updated_not_unique: NotRequired[int | None]
     """
-    Those of them that gave a client what another client has.
+    Of these, changes that gave a client the address or the number of another client.
     """
     waiting: int
     """
