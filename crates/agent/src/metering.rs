@@ -179,7 +179,7 @@ impl Recorder {
         self.measured[metric].record_at(Histogram::place(value_ns));
     }
 
-    /// As [`Recorder::record`], for a duration whose place is known.
+    /// Like [`Recorder::record`], for a duration whose bucket is known.
     #[inline]
     pub fn record_at(&mut self, metric: usize, due_ns: u64, place: Place) {
         let set = if due_ns < self.warm_until_ns { &mut self.warmup } else { &mut self.measured };

@@ -98,7 +98,7 @@ fn run(orders: &(Mutex<Order>, Condvar), events: &Events, cgroup: &CgroupPaths, 
         sample.trial.clone_from(&order.trial);
         sample.observer_cpu_s = thread_cpu_s() - began_s;
         events.send(&Event::Observation(sample));
-        // A sample that is late does not make the next ones bunch up.
+        // A late sample does not make the next ones follow too closely.
         due_ns = (due_ns + period_ns).max(now);
     }
 }

@@ -258,7 +258,7 @@ impl RequestFlow {
         self.closed_ns.get_or_insert_with(monotonic_ns);
     }
 
-    /// Send the next request if none is under way and `until_ns` has not come; returns when to look again.
+    /// Sends the next request if none is outstanding and `until_ns` is in the future; returns when to call again.
     fn advance(
         &mut self,
         buffers: &mut SharedBuffers,
@@ -513,7 +513,7 @@ mod tests {
         found
     }
 
-    /// One flow over this socket: its report and its histograms.
+    /// Runs one flow over this socket: returns its report and its histograms.
     fn driven(
         socket: RrSocket,
         timeout_ms: u32,
@@ -550,7 +550,7 @@ mod tests {
 
     #[test]
     fn a_silence_that_lasts_to_the_end_belongs_to_the_flow() {
-        // Long enough for the first answer, whoever stands still meanwhile.
+        // Long enough for the first response, even if one of the threads cannot run meanwhile.
         let (span, report, _) = against_silence(1, 6000, None, 4_000_000_000);
         assert_eq!((report.flows[0].received_units, report.flows[0].end_ns), (Some(1), Some(span.end_ns)));
         assert_eq!(report.errors, BTreeMap::from([("timeout".to_owned(), 1)]));

@@ -29,9 +29,9 @@ pub struct PlannedFlow {
     pub direction: Direction,
     /// This side's counters.
     pub counters: Arc<FlowCounters>,
-    /// Where the server's count of sent datagrams goes, for a downward UDP flow.
+    /// Receives the server's count of sent datagrams, for a downward UDP flow.
     pub expected: Option<Arc<AtomicOption>>,
-    /// Local and remote address and port, and the congestion control in use.
+    /// The local address and port.
     pub local: Option<String>,
     /// The server's address and port.
     pub remote: Option<String>,
