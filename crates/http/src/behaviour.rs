@@ -246,13 +246,13 @@ fn fixed(text: &[u8]) -> Option<u64> {
 mod tests {
     use super::{Behaviour, DelayShape, Random, Share, Stalls};
 
-    fn asked(query: &str) -> Result<Behaviour, &'static str> {
+    fn parsed(query: &str) -> Result<Behaviour, &'static str> {
         Behaviour::default().with_query(query.as_bytes())
     }
 
     #[test]
     fn query_changes_the_named_values() {
-        let all = asked("status=503&size=1000&delay=5ms&shape=exponential&errors=0.01&chunked=1&close=2&x=1");
+        let all = parsed("status=503&size=1000&delay=5ms&shape=exponential&errors=0.01&chunked=1&close=2&x=1");
         let expected = Behaviour {
             status: 503,
             body_bytes: 1000,
@@ -264,11 +264,11 @@ mod tests {
         };
         assert_eq!(all, Ok(expected));
         assert_eq!(expected.with_query(b"chunked=0&close=0&delay=0").unwrap().close_after, None);
-        assert_eq!(asked(""), Ok(Behaviour::default()));
-        let flags = asked("chunked&close").unwrap();
+        assert_eq!(parsed(""), Ok(Behaviour::default()));
+        let flags = parsed("chunked&close").unwrap();
         assert!(flags.chunked && flags.close_after == Some(1));
         for (text, ns) in [("1.5s", 1_500_000_000), ("250us", 250_000), ("0.5us", 500), ("3600s", 3_600_000_000_000)] {
-            assert_eq!(asked(&format!("delay={text}")).unwrap().delay_ns, ns, "{text}");
+            assert_eq!(parsed(&format!("delay={text}")).unwrap().delay_ns, ns, "{text}");
         }
     }
 
@@ -285,7 +285,7 @@ mod tests {
         ];
         for (name, values) in cases {
             for value in values {
-                let refused = asked(&format!("{name}={value}")).unwrap_err();
+                let refused = parsed(&format!("{name}={value}")).unwrap_err();
                 assert!(refused.starts_with(&format!("{name} is ")), "{name}={value}: {refused}");
             }
         }

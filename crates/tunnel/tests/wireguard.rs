@@ -178,15 +178,15 @@ fn keepalive_opens_the_session_without_data() {
 fn wrong_key_gets_no_answer() {
     let (mut gateway, mut client) = connected();
     // Has the gateway's public key, but the gateway does not know its own key.
-    let mut stranger = End::new(3, "10.81.1.3:3", &[peer(1, Some("10.81.0.1:51820"), &["0.0.0.0/0"])]);
+    let mut unknown_client = End::new(3, "10.81.1.3:3", &[peer(1, Some("10.81.0.1:51820"), &["0.0.0.0/0"])]);
     // Has the right private key, but a wrong public key of the gateway.
-    let mut misled = End::new(2, "10.81.1.4:4", &[peer(9, Some("10.81.0.1:51820"), &["0.0.0.0/0"])]);
-    for end in [&mut stranger, &mut misled] {
+    let mut misconfigured_client = End::new(2, "10.81.1.4:4", &[peer(9, Some("10.81.0.1:51820"), &["0.0.0.0/0"])]);
+    for end in [&mut unknown_client, &mut misconfigured_client] {
         end.packet(&ip("10.83.0.2", "10.82.0.2", b"let me in"));
     }
-    exchange(&mut [&mut gateway, &mut client, &mut stranger, &mut misled]);
+    exchange(&mut [&mut gateway, &mut client, &mut unknown_client, &mut misconfigured_client]);
     assert!(gateway.delivered.is_empty());
-    for end in [&stranger, &misled] {
+    for end in [&unknown_client, &misconfigured_client] {
         let counters = end.machine.counters();
         assert_eq!((counters.initiations_sent, counters.handshakes, counters.sent.packets), (1, 0, 0));
     }
@@ -287,9 +287,9 @@ fn lengths_inside_the_tunnel_are_checked() {
     let mut long = ip("10.83.0.2", "10.82.0.2", b"abc");
     long[3] = 200;
     client.packet(&long);
-    let mut odd = ip("10.83.0.2", "10.82.0.2", b"abc");
-    odd.extend_from_slice(b"padding");
-    client.packet(&odd);
+    let mut padded = ip("10.83.0.2", "10.82.0.2", b"abc");
+    padded.extend_from_slice(b"padding");
+    client.packet(&padded);
     exchange(&mut [&mut gateway, &mut client]);
     assert_eq!(gateway.delivered, [ip("10.83.0.2", "10.82.0.2", b"abc")], "padding is removed");
     assert_eq!(gateway.machine.counters().dropped.malformed, 1);

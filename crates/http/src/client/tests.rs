@@ -230,6 +230,6 @@ impl Ended {
 }
 
 /// A server that answers each request with this response after 1 ms.
-fn says(response: &'static str) -> Simulation {
-    Simulation::new(move |_| vec![Reaction::says(MS, response)])
+fn sends(response: &'static str) -> Simulation {
+    Simulation::new(move |_| vec![Reaction::sends(MS, response)])
 }

@@ -143,10 +143,10 @@ impl Rendered {
 
     /// The chunk of odd size comes first, so that all others are equal.
     fn add_chunks(&mut self, bytes: u64) {
-        let (chunks, odd) = (bytes / CHUNK_BYTES as u64, (bytes % CHUNK_BYTES as u64) as usize);
-        if odd > 0 {
-            self.head.extend_from_slice(format!("{odd:x}\r\n").as_bytes());
-            self.head.extend_from_slice(&BLOCKS[..odd]);
+        let (chunks, rest_bytes) = (bytes / CHUNK_BYTES as u64, (bytes % CHUNK_BYTES as u64) as usize);
+        if rest_bytes > 0 {
+            self.head.extend_from_slice(format!("{rest_bytes:x}\r\n").as_bytes());
+            self.head.extend_from_slice(&BLOCKS[..rest_bytes]);
             self.head.extend_from_slice(b"\r\n");
         }
         if chunks == 0 {

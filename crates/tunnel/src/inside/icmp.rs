@@ -192,13 +192,13 @@ impl Echo {
 
 /// The returned transport part of a packet of ours, if it has these ends and this protocol. Its checksum and length
 /// are not checked: routers truncate the packet and decrement its hop limit.
-pub fn quotes(quoted: &[u8], ends: Ends, wanted: u8) -> Option<&[u8]> {
+pub fn quotes(quoted: &[u8], ends: Ends, protocol_number: u8) -> Option<&[u8]> {
     match ends {
         Ends::V4 { source, destination } => {
             let header_bytes = usize::from(quoted.first()? & 0xf) * 4;
             let header = quoted.get(..header_bytes.max(20))?;
             let ours = header[0] >> 4 == 4
-                && header[9] == wanted
+                && header[9] == protocol_number
                 && header[12..16] == source.octets()
                 && header[16..20] == destination.octets();
             ours.then_some(&quoted[header.len()..])
@@ -206,7 +206,7 @@ pub fn quotes(quoted: &[u8], ends: Ends, wanted: u8) -> Option<&[u8]> {
         Ends::V6 { source, destination } => {
             let header = quoted.get(..40)?;
             let ours = header[0] >> 4 == 6
-                && header[6] == wanted
+                && header[6] == protocol_number
                 && header[8..24] == source.octets()
                 && header[24..40] == destination.octets();
             ours.then_some(&quoted[40..])

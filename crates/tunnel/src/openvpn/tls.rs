@@ -196,13 +196,13 @@ impl Trust {
     fn provider(&self) -> CryptoProvider {
         let mut provider = aws_lc_rs::default_provider();
         if !self.suites.is_empty() {
-            let wanted = |suite: &CipherSuite| provider.cipher_suites.iter().find(|one| one.suite() == *suite).copied();
-            provider.cipher_suites = self.suites.iter().filter_map(wanted).collect();
+            let find = |suite: &CipherSuite| provider.cipher_suites.iter().find(|one| one.suite() == *suite).copied();
+            provider.cipher_suites = self.suites.iter().filter_map(find).collect();
         }
         if !self.groups.is_empty() {
             let all = aws_lc_rs::ALL_KX_GROUPS;
-            let wanted = |group: &NamedGroup| all.iter().find(|one| one.name() == *group).copied();
-            provider.kx_groups = self.groups.iter().filter_map(wanted).collect();
+            let find = |group: &NamedGroup| all.iter().find(|one| one.name() == *group).copied();
+            provider.kx_groups = self.groups.iter().filter_map(find).collect();
         }
         provider
     }
@@ -297,8 +297,8 @@ fn certified(certificate: &str, key: &str, provider: &CryptoProvider) -> Result<
     let key = PrivateKeyDer::from_pem_slice(key.as_bytes())
         .map_err(|error| format!("key: {error}; it has to be an unencrypted PEM private key"))?;
     let kinds = "RSA of 2048 to 8192 bits, ECDSA on P-256, P-384 or P-521, Ed25519";
-    let strange = |_| format!("key: its kind is not supported; supported are: {kinds}");
-    let key = provider.key_provider.load_private_key(key).map_err(strange)?;
+    let unsupported = |_| format!("key: its kind is not supported; supported are: {kinds}");
+    let key = provider.key_provider.load_private_key(key).map_err(unsupported)?;
     let own = key.public_key();
     match chain.first().and_then(public_key) {
         None => Err("cert: cannot be read: it is damaged, or not X.509".into()),
@@ -334,16 +334,18 @@ fn check_certificate(
     }
     demands.check(certificate)?;
     match name {
-        Some(wanted) if !is_named(certificate, wanted) => Err(Error::InvalidCertificate(Of::NotValidForName)),
+        Some(required) if !is_named(certificate, required) => Err(Error::InvalidCertificate(Of::NotValidForName)),
         _ => Ok(()),
     }
 }
 
-fn is_named(certificate: &CertificateDer<'_>, wanted: &VerifyName) -> bool {
-    match wanted {
-        VerifyName::CommonName(wanted) => common_name(certificate).is_some_and(|name| name == *wanted),
-        VerifyName::CommonNamePrefix(wanted) => common_name(certificate).is_some_and(|name| name.starts_with(wanted)),
-        VerifyName::Subject(wanted) => subject(certificate).is_some_and(|subject| subject == *wanted),
+fn is_named(certificate: &CertificateDer<'_>, required: &VerifyName) -> bool {
+    match required {
+        VerifyName::CommonName(required) => common_name(certificate).is_some_and(|name| name == *required),
+        VerifyName::CommonNamePrefix(required) => {
+            common_name(certificate).is_some_and(|name| name.starts_with(required))
+        }
+        VerifyName::Subject(required) => subject(certificate).is_some_and(|subject| subject == *required),
     }
 }
 

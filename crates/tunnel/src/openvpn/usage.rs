@@ -40,11 +40,11 @@ impl RequiredUsage {
         if !is_for_server(&certificate) {
             return unmet("its usages do not allow TLS servers");
         }
-        if let Some(wanted) = &self.key_usage {
+        if let Some(required) = &self.key_usage {
             let Some(usages) = key_usage(&certificate) else {
                 return unmet("it has no key usage, which `remote-cert-tls` and `remote-cert-ku` require");
             };
-            if !wanted.is_empty() && !wanted.iter().any(|wanted| usages & wanted == *wanted) {
+            if !required.is_empty() && !required.iter().any(|required| usages & required == *required) {
                 return unmet(&format!("its key usage is {usages:02x}, and `remote-cert-ku` requires another"));
             }
         }

@@ -19,7 +19,7 @@ fn opened(settings: Settings, simulation: Simulation) -> Simulation {
 #[test]
 fn unreachable_connection_is_down_and_retried_at_growing_delays() {
     let accept = |attempt| if attempt == 0 { Accept::Yes } else { Accept::Refused };
-    let simulation = Simulation { accept: Box::new(accept), ..Simulation::new(|_| vec![Reaction::hangs_up(MS)]) };
+    let simulation = Simulation { accept: Box::new(accept), ..Simulation::new(|_| vec![Reaction::closes(MS)]) };
     let ended = Load::new(settings(), 1, simulation).run(None, 4 * SECOND);
     assert_eq!(ended.tally.connections_down, 1);
     assert_eq!(ended.counts_with(1), [1, 1, 0, 0, 0, 1]);
@@ -50,11 +50,11 @@ fn each_step_of_opening_times_out() {
 
 #[test]
 fn a_name_is_looked_up_for_each_connection() {
-    let known = Simulation { resolve: Some(Box::new(|| Some(Ok(ADDRESS)))), ..says(OK) };
+    let known = Simulation { resolve: Some(Box::new(|| Some(Ok(ADDRESS)))), ..sends(OK) };
     let ended = Load::new(settings(), 3, known).run(Some(9), SECOND);
     assert_eq!(ended.counts(), [9, 9, 9, 0, 0, 0]);
     assert_eq!(ended.values(Metric::Dns), [MS; 3]);
-    let unknown = Simulation { resolve: Some(Box::new(|| Some(Err("no such name".to_owned())))), ..says(OK) };
+    let unknown = Simulation { resolve: Some(Box::new(|| Some(Err("no such name".to_owned())))), ..sends(OK) };
     let simulation = opened(settings(), unknown);
     assert_eq!(simulation.examples, [("unknown_host", "no such name".to_owned())].into());
 }
@@ -63,17 +63,17 @@ fn a_name_is_looked_up_for_each_connection() {
 fn proxy_accepts_or_fails_the_connection() {
     let proxied = || Settings { proxy_request: Some(b"CONNECT a:443 HTTP/1.1\r\n\r\n".to_vec()), ..settings() };
     let server = |request: &ServerRequest<'_>| match request.number {
-        0 => vec![Reaction::says(MS, "HTTP/1.1 200 Go ahead\r\n\r\n")],
-        _ => vec![Reaction::says(MS, OK)],
+        0 => vec![Reaction::sends(MS, "HTTP/1.1 200 Go ahead\r\n\r\n")],
+        _ => vec![Reaction::sends(MS, OK)],
     };
     let ended = Load::new(proxied(), 1, Simulation::new(server)).run(Some(2), SECOND);
     assert_eq!((ended.counts(), ended.tally.connections_opened), ([2, 2, 2, 0, 0, 0], 1));
     assert_eq!(ended.simulation.request_lines, ["CONNECT a:443", "GET /", "GET /"]);
     for (name, reaction) in [
-        ("proxy_refused", Reaction::says(MS, "HTTP/1.1 407 Who are you\r\nContent-Length: 0\r\n\r\n")),
-        ("proxy_malformed", Reaction::says(MS, "HTTP/1.1 200 Go ahead\r\n\r\nhello")),
-        ("proxy_malformed", Reaction::says(MS, "SSH-2.0-x\r\n\r\n")),
-        ("proxy_closed_early", Reaction::hangs_up(MS)),
+        ("proxy_refused", Reaction::sends(MS, "HTTP/1.1 407 Who are you\r\nContent-Length: 0\r\n\r\n")),
+        ("proxy_malformed", Reaction::sends(MS, "HTTP/1.1 200 Go ahead\r\n\r\nhello")),
+        ("proxy_malformed", Reaction::sends(MS, "SSH-2.0-x\r\n\r\n")),
+        ("proxy_closed_early", Reaction::closes(MS)),
     ] {
         let simulation = opened(proxied(), Simulation::new(move |_| vec![reaction.clone()]));
         assert_eq!(simulation.failures.keys().collect::<Vec<_>>(), [&name]);
@@ -82,7 +82,7 @@ fn proxy_accepts_or_fails_the_connection() {
 
 #[test]
 fn connection_lost_while_idle_is_reopened_without_a_failure() {
-    let server = |_: &ServerRequest<'_>| vec![Reaction::says(MS, OK), Reaction::hangs_up(6 * MS)];
+    let server = |_: &ServerRequest<'_>| vec![Reaction::sends(MS, OK), Reaction::closes(6 * MS)];
     let settings = Settings { is_open_loop: true, ..settings() };
     let ended = Load::new(settings, 1, Simulation::new(server)).run_at_rate(20.0, Some(2), SECOND);
     assert_eq!(ended.counts(), [2, 2, 2, 0, 0, 0]);
@@ -91,7 +91,7 @@ fn connection_lost_while_idle_is_reopened_without_a_failure() {
 
 #[test]
 fn unsolicited_bytes_are_a_failure_without_a_request() {
-    let server = |_: &ServerRequest<'_>| vec![Reaction::says(MS, OK), Reaction::says(6 * MS, "x")];
+    let server = |_: &ServerRequest<'_>| vec![Reaction::sends(MS, OK), Reaction::sends(6 * MS, "x")];
     let settings = Settings { is_open_loop: true, ..settings() };
     let ended = Load::new(settings, 1, Simulation::new(server)).run_at_rate(20.0, Some(2), SECOND);
     assert_eq!(ended.failures(), [("malformed_unsolicited_bytes", 1)]);
@@ -102,7 +102,7 @@ fn unsolicited_bytes_are_a_failure_without_a_request() {
 fn connection_closes_after_its_requests_and_reopens_only_for_further_ones() {
     for (limit, connections, attempts) in [(1, 4, 50), (7, 1, 8)] {
         let settings = Settings { requests_per_connection: Some(limit), ..settings() };
-        let ended = Load::new(settings, connections, says(OK)).run(Some(50), SECOND);
+        let ended = Load::new(settings, connections, sends(OK)).run(Some(50), SECOND);
         assert_eq!((ended.counts(), ended.simulation.attempts_ns.len()), ([50, 50, 50, 0, 0, 0], attempts));
     }
 }
@@ -110,12 +110,12 @@ fn connection_closes_after_its_requests_and_reopens_only_for_further_ones() {
 #[test]
 fn an_open_loop_opens_connections_as_it_needs_them() {
     let open_loop = || Settings { is_open_loop: true, ..settings() };
-    let slow = Simulation::new(|_| vec![Reaction::says(25 * MS, OK)]);
+    let slow = Simulation::new(|_| vec![Reaction::sends(25 * MS, OK)]);
     let ended = Load::new(open_loop(), 1000, slow).run_at_rate(1000.0, Some(200), SECOND);
     assert_eq!(ended.counts(), [200, 200, 200, 0, 0, 0]);
     // One connection for each request that is due within a response time or a TCP handshake.
     assert!((25..30).contains(&ended.tally.connections_opened), "{}", ended.tally.connections_opened);
-    let ended = Load::new(open_loop(), 1000, says(OK)).run_at_rate(50.0, Some(25), SECOND);
+    let ended = Load::new(open_loop(), 1000, sends(OK)).run_at_rate(50.0, Some(25), SECOND);
     assert_eq!((ended.counts(), ended.tally.connections_opened), ([25, 25, 25, 0, 0, 0], 1));
 }
 
@@ -149,14 +149,14 @@ fn sealed(requests: usize) -> (Simulation, String) {
         server.receive_with(request.bytes, |bytes| plain.extend_from_slice(bytes)).unwrap();
         for _ in plain.windows(4).filter(|window| window == b"\r\n\r\n") {
             if answered == requests {
-                return vec![Reaction::hangs_up(MS)];
+                return vec![Reaction::closes(MS)];
             }
             server.write(OK.as_bytes());
             answered += 1;
         }
         let mut output = Vec::new();
         server.take_output(&mut output);
-        (!output.is_empty()).then(|| Reaction::says(MS, output)).into_iter().collect()
+        (!output.is_empty()).then(|| Reaction::sends(MS, output)).into_iter().collect()
     });
     (Simulation { is_raw: true, ..simulation }, certificate_pem)
 }
@@ -178,7 +178,7 @@ fn tls_connection_without_close_notify_is_truncated() {
     let settings = Settings { tls: Some(client_tls(Some(&certificate_pem))), ..settings() };
     let ended = Load::new(settings, 1, simulation).run(Some(4), SECOND);
     assert_eq!((ended.counts(), ended.failures()), ([4, 4, 2, 0, 0, 2], vec![("tls_truncated", 2)]));
-    let cuts = Simulation { is_raw: true, ..Simulation::new(|_| vec![Reaction::hangs_up(MS)]) };
+    let cuts = Simulation { is_raw: true, ..Simulation::new(|_| vec![Reaction::closes(MS)]) };
     let simulation = opened(Settings { tls: Some(client_tls(None)), ..super::settings() }, cuts);
     assert_eq!(simulation.failures.keys().collect::<Vec<_>>(), [&"tls_handshake_cut"]);
 }

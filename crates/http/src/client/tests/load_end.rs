@@ -13,7 +13,7 @@ fn open_loop() -> Settings {
 #[test]
 fn silent_server_does_not_shorten_the_load() {
     let server =
-        |request: &ServerRequest<'_>| if request.number < 3 { vec![Reaction::says(MS, OK)] } else { Vec::new() };
+        |request: &ServerRequest<'_>| if request.number < 3 { vec![Reaction::sends(MS, OK)] } else { Vec::new() };
     let closed = Load::new(settings(), 2, Simulation::new(server)).run(None, 4 * SECOND);
     assert_eq!(closed.counts(), [8, 8, 6, 2, 0, 0]);
     let open = Load::new(open_loop(), 2, Simulation::new(server)).run_at_rate(1000.0, None, 4 * SECOND);
@@ -35,7 +35,7 @@ fn silent_server_does_not_shorten_the_load() {
 fn request_that_waits_for_a_connection_is_not_late() {
     // All requests but the first are due before the first response.
     let server =
-        |request: &ServerRequest<'_>| vec![Reaction::says(if request.total == 0 { 2 * SECOND } else { MS }, OK)];
+        |request: &ServerRequest<'_>| vec![Reaction::sends(if request.total == 0 { 2 * SECOND } else { MS }, OK)];
     let ended = Load::new(open_loop(), 1, Simulation::new(server)).run_at_rate(1000.0, Some(100), 10 * SECOND);
     assert_eq!(ended.counts(), [100, 100, 100, 0, 0, 0]);
     assert_eq!(ended.tally.due_while_busy, 99);
@@ -52,7 +52,7 @@ fn due_request_that_was_never_sent_is_unsent() {
 
 #[test]
 fn n_paced_requests_last_n_gaps() {
-    let ended = Load::new(open_loop(), 1, says(OK)).run_at_rate(100.0, Some(5), SECOND);
+    let ended = Load::new(open_loop(), 1, sends(OK)).run_at_rate(100.0, Some(5), SECOND);
     assert_eq!(ended.counts(), [5, 5, 5, 0, 0, 0]);
     assert_eq!(ended.tally.end_ns, Some(START_NS + 50 * MS), "five gaps of 10 ms");
 }
@@ -60,7 +60,7 @@ fn n_paced_requests_last_n_gaps() {
 #[test]
 fn requests_due_in_the_last_wait_are_sent_unless_all_connections_are_busy() {
     // The second request is due a quarter of a microsecond before the end, and the wait ends after it.
-    for (simulation, counts) in [(says(OK), [2, 2, 1, 1, 0, 0]), (Simulation::new(|_| Vec::new()), [2, 1, 0, 1, 1, 0])]
+    for (simulation, counts) in [(sends(OK), [2, 2, 1, 1, 0, 0]), (Simulation::new(|_| Vec::new()), [2, 1, 0, 1, 1, 0])]
     {
         let mut load = Load::new(open_loop(), 1, simulation);
         let stage = Stage { from_per_s: 20.0001, to_per_s: 20.0001, duration_ns: SECOND };
@@ -93,7 +93,7 @@ fn requests_that_the_kernel_has_at_the_end_are_sent_and_unanswered() {
 fn a_request_that_waits_for_its_connection_to_be_opened_again_is_unsent() {
     let once = Settings { requests_per_connection: Some(1), ..settings() };
     let accept = |attempt| if attempt == 0 { Accept::Yes } else { Accept::Never };
-    let simulation = Simulation { accept: Box::new(accept), ..says(OK) };
+    let simulation = Simulation { accept: Box::new(accept), ..sends(OK) };
     let ended = Load::new(once, 1, simulation).run(None, 500 * MS);
     assert_eq!(ended.counts(), [2, 1, 1, 0, 1, 0]);
     assert_eq!(ended.tally.unsent_while_busy, 1);
@@ -102,7 +102,7 @@ fn a_request_that_waits_for_its_connection_to_be_opened_again_is_unsent() {
 
 #[test]
 fn load_that_ends_before_its_first_request_counts_nothing() {
-    let mut load = Load::new(settings(), 4, says(OK));
+    let mut load = Load::new(settings(), 4, sends(OK));
     load.open();
     let share = ThreadShare { index: 0, threads: 1, batch: 1 };
     load.pool.begin(Schedule::Closed(ClosedLoop::new(2 * START_NS, SECOND, None, share)));
@@ -113,7 +113,7 @@ fn load_that_ends_before_its_first_request_counts_nothing() {
 
 #[test]
 fn rate_counts_requests_and_not_pieces() {
-    let load = Load::scripted(open_loop(), TestScript::gets(5), says(OK));
+    let load = Load::scripted(open_loop(), TestScript::gets(5), sends(OK));
     let ended = load.run_at_rate(100.0, None, SECOND);
     assert_eq!(ended.counts(), [100, 100, 100, 0, 0, 0]);
 }

@@ -33,20 +33,20 @@ pub struct Reaction(pub u64, pub Action);
 
 #[derive(Clone, Debug)]
 pub enum Action {
-    Says(Vec<u8>),
-    HangsUp,
+    Sends(Vec<u8>),
+    Closes,
     Breaks(&'static str),
     /// The system did not take this many bytes that it had promised.
     TakesBack(usize),
 }
 
 impl Reaction {
-    pub fn says(after_ns: u64, bytes: impl AsRef<[u8]>) -> Self {
-        Self(after_ns, Action::Says(bytes.as_ref().to_vec()))
+    pub fn sends(after_ns: u64, bytes: impl AsRef<[u8]>) -> Self {
+        Self(after_ns, Action::Sends(bytes.as_ref().to_vec()))
     }
 
-    pub fn hangs_up(after_ns: u64) -> Self {
-        Self(after_ns, Action::HangsUp)
+    pub fn closes(after_ns: u64) -> Self {
+        Self(after_ns, Action::Closes)
     }
 }
 
@@ -78,7 +78,7 @@ pub struct Socket {
 
 pub enum Event {
     Input(Input),
-    Says(Vec<u8>),
+    Sends(Vec<u8>),
     Refused,
 }
 
@@ -172,7 +172,7 @@ impl Simulation {
             let input = match event {
                 Event::Input(input) => input,
                 Event::Refused => Input::Connected,
-                Event::Says(bytes) => {
+                Event::Sends(bytes) => {
                     self.received = bytes;
                     Input::Received
                 }
@@ -222,8 +222,8 @@ impl Simulation {
             self.request_lines.push(request.line());
             for Reaction(after_ns, action) in (self.server)(&request) {
                 let event = match action {
-                    Action::Says(bytes) => Event::Says(bytes),
-                    Action::HangsUp => Event::Input(Input::Ended(Ok(()))),
+                    Action::Sends(bytes) => Event::Sends(bytes),
+                    Action::Closes => Event::Input(Input::Ended(Ok(()))),
                     Action::TakesBack(missing) => {
                         let failure = Failure { name: "reset", detail: String::new() };
                         Event::Input(Input::NotSent { missing, failure })

@@ -163,9 +163,10 @@ mod tests {
 
     #[test]
     fn malformed_peer_info_yields_no_values() {
-        for strange in ["", "IV_PROTO", "IV_PROTO=", "IV_PROTO=-1", "IV_PROTO=99999999999", "XIV_PROTO=2", "=\n==\n"] {
-            assert_eq!(protocols(strange), Protocols(0), "{strange}");
-            assert_eq!(ciphers(strange).count(), 0);
+        for malformed in ["", "IV_PROTO", "IV_PROTO=", "IV_PROTO=-1", "IV_PROTO=99999999999", "XIV_PROTO=2", "=\n==\n"]
+        {
+            assert_eq!(protocols(malformed), Protocols(0), "{malformed}");
+            assert_eq!(ciphers(malformed).count(), 0);
         }
     }
 }

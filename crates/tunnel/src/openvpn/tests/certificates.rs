@@ -49,8 +49,8 @@ fn version_1_client_certificate_is_sent_and_server_certificate_refused() {
     let pki = Pki::new();
     let (old, trust) = (of_version_1(&pki.client.0), pki.client_trust());
     assert!(client_config(&trust, Some((&old, &pki.client.1))).is_ok(), "the server has to decide");
-    let strange = "-----BEGIN EC PRIVATE KEY-----\nMAA=\n-----END EC PRIVATE KEY-----\n";
-    let error = client_config(&trust, Some((&old, strange))).expect_err("the kind is unknown");
+    let unsupported_key = "-----BEGIN EC PRIVATE KEY-----\nMAA=\n-----END EC PRIVATE KEY-----\n";
+    let error = client_config(&trust, Some((&old, unsupported_key))).expect_err("the kind is unknown");
     assert!(error.contains("is not supported"), "{error}");
     let other = client_config(&trust, Some((&old, &pki.server.1))).expect_err("the key belongs to another certificate");
     assert!(other.contains("does not belong"), "{other}");

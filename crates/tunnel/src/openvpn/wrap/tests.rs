@@ -302,8 +302,8 @@ fn server_learns_the_client_key_from_its_first_packet() {
     assert_eq!(server.open(&mut sealed(&mut client, again, b"repeated")).unwrap().body, b"repeated");
     assert_eq!(server.open(&mut plain.clone()).unwrap().body, b"too early");
     let other = ServerKey::parse(&SERVER.replace("HrL8", "HrL9")).unwrap();
-    let mut stranger = Wrap::new(WrapKeys::CryptV2Server(Arc::new(other)));
-    assert_eq!(stranger.open(&mut sealed(&mut client, again, b"")), Err(WrapError::BadWrappedKey));
+    let mut other_server = Wrap::new(WrapKeys::CryptV2Server(Arc::new(other)));
+    assert_eq!(other_server.open(&mut sealed(&mut client, again, b"")), Err(WrapError::BadWrappedKey));
     assert_eq!(client.open(&mut sealed(&mut client.clone(), again, b"")), Err(WrapError::BadWrappedKey));
 }
 
