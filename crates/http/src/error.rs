@@ -135,9 +135,9 @@ impl Malformed {
             Malformed::ChunkLineTooLong => "a chunk size line is longer than 4 KiB",
             Malformed::ChunkEnd => "a chunk does not end where its size says",
             Malformed::TrailerTooLong => "the trailer section is longer than 64 KiB",
-            Malformed::UnexpectedUpgrade => "the protocol was switched without being asked",
+            Malformed::UnexpectedUpgrade => "the server switched protocols although the request asked for no upgrade",
             Malformed::TooManyInterim => "more than 16 interim (1xx) responses came before a response",
-            Malformed::UnsolicitedBytes => "bytes arrived that no request had asked for",
+            Malformed::UnsolicitedBytes => "bytes arrived that answer no request",
             Malformed::MissingHost => "there is no Host field",
             Malformed::RepeatedHost => "there are several Host fields",
         }

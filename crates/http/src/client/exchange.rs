@@ -128,7 +128,7 @@ impl Connection {
     /// Handles a server that closes the connection before it has answered the whole batch.
     fn on_early_close(&mut self, answer: &Answer, shared: &mut Shared<impl Script>, effects: &mut impl Effects) {
         self.record_age(answer.timing.done_ns, effects);
-        let message = "the server ended the connection before it had answered all pipelined requests";
+        let message = "the server closed the connection before it responded to all pipelined requests";
         effects.count_failure("closed_early", u64::from(answer.left), || message.to_owned());
         self.reopen(Some(answer.timing.done_ns), shared, effects);
     }
@@ -249,7 +249,7 @@ impl Connection {
             }
             Closed::Early(outstanding) => {
                 shared.tally.last_ns = Some(effects.now_ns());
-                let message = "the server hung up before it had answered";
+                let message = "the server closed the connection before it responded";
                 let name = self.broken.unwrap_or("closed_early");
                 effects.count_failure(name, u64::from(outstanding.requests), || message.to_owned());
                 self.reopen(None, shared, effects);
