@@ -171,7 +171,7 @@ impl Connection {
         let failure = match (outcome, cut) {
             (Err(failure), _) => failure,
             (Ok(()), Some(failure)) if !has_proxy => failure.into(),
-            (Ok(()), _) => Failure { name: "proxy_closed_early", detail: "the proxy hung up".to_owned() },
+            (Ok(()), _) => Failure { name: "proxy_closed_early", detail: "the proxy closed the connection".to_owned() },
         };
         self.not_connected(failure, shared, effects);
     }
