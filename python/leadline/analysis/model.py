@@ -279,6 +279,26 @@ class FleetFindings:
     overload: tuple[Overload, ...] = ()
 
 
+class LimitedBy(StrEnum):
+    """The part that limited a figure."""
+
+    OFFERED_RATE = "offered rate"
+    GENERATOR = "generator"
+    ANSWERING_SIDE = "answering side"
+    LINK = "link"
+    GATEWAY = "gateway"
+    SERVER = "server"
+    UNKNOWN = "not known"
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """What limited a test's leading figure, and how that is known."""
+
+    by: LimitedBy
+    evidence: str
+
+
 @dataclass(frozen=True, slots=True)
 class TestResult:
     """One test of one trial."""
@@ -304,6 +324,8 @@ class TestResult:
     """The message of the first failure of a name, if it says more than the name."""
     distributions: tuple[Distribution, ...] = ()
     """http and tunnel: every histogram with values; http also has `thread_rate`."""
+    limit: Limit | None = None
+    """What limited its leading figure; None where that was not asked."""
     fleet: FleetFindings | None = None
     """Only for tunnel."""
 
@@ -354,6 +376,8 @@ class Summary:
     failed: int
     metrics: dict[str, Metric]
     validity: Validity
+    limit: Limit | None = None
+    """What limited most of the repeats."""
     gaps: dict[str, int] = field(default_factory=dict)
     """Metrics that are unknown in some of the repeats: in how many."""
 

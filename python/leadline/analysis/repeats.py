@@ -7,12 +7,13 @@ other: the mean of three p99s is the mean p99 of a run, not the p99 of all three
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
 from leadline.analysis import stability
-from leadline.analysis.model import Bound, Metric, Reason, Summary, TestResult, Validity, Verdict
+from leadline.analysis.model import Bound, Limit, Metric, Reason, Summary, TestResult, Validity, Verdict
 from leadline.analysis.scope import Judged
 from leadline.analysis.validity import worst
 from leadline.registry import KINDS
@@ -74,6 +75,7 @@ def summarise(
         failed=failed,
         metrics=judged.metrics,
         validity=judged.validity,
+        limit=_limit_of_most(done),
         gaps={name: number for name, number in unknown.items() if 0 < number < len(done)},
     )
 
@@ -124,6 +126,17 @@ def _judged(
                 verdict = worst((verdict, Verdict.UNSTABLE))
     reasons = (*disagreements, *_merged([result.validity.reasons for result in done]))
     return Judged(judged, Validity(verdict, reasons, tuple(_merged([result.validity.notes for result in done]))))
+
+
+def _limit_of_most(done: Sequence[TestResult]) -> Limit | None:
+    """The part that limited most of the repeats, with the evidence of the first of them."""
+    limits = [result.limit for result in done if result.limit is not None]
+    if not limits:
+        return None
+    (most, times), *_ = Counter(limit.by for limit in limits).most_common()
+    first = next(limit for limit in limits if limit.by is most)
+    share = f" (in {times} of {len(done)} repeats)" if times < len(done) else ""
+    return replace(first, evidence=first.evidence + share)
 
 
 def _without_some(judged: Judged, failed: int, done: Sequence[TestResult]) -> Judged:

@@ -311,6 +311,7 @@ class _Reading:
         trial, label = self._trial, str(record.get("label"))
         if trial is None:
             return
+        link = self._cases.get(trial.case, {}).get("link") or {}
         spec = TestSpec.read({"name": label.rpartition("/")[2], **(record.get("test") or {})})
         trial.tests[label] = TestData(
             spec=spec,
@@ -328,6 +329,8 @@ class _Reading:
             ceiling=trial.ceiling,
             given_gateways=trial.given_gateways,
             in_lab=trial.bring_up_seen and not trial.on_given_hosts,
+            link_bps=link.get("rate_bps"),
+            link_mtu_bytes=link.get("mtu_bytes") or 1500,
         )
         self._note_controller(record)
 

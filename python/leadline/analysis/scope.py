@@ -57,7 +57,8 @@ _OF_CODE: Mapping[str, Mapping[Family, Bound]] = {
 
 _OF_THREADS = frozenset({"thread-saturated", "thread-starved"})
 _OF_CPU = _OF_THREADS | {"other-work", "cpu-stolen"}
-_NOT_OFFERED = frozenset({"unsent", "pushback"})
+NOT_OFFERED = frozenset({"unsent", "pushback"})
+"""Reasons by which the load that was asked for was not there."""
 
 _RATE_ENDINGS = ("_per_s", "_bps")
 _TIME_ENDINGS = ("_us", "_ms")
@@ -104,7 +105,7 @@ def judge_figures(
     limited at all.
     """
     ranked = sorted(findings, key=lambda finding: ORDER.index(finding[0]))
-    offered = delivered is not None and not any(reason.code in _NOT_OFFERED for _, reason in ranked)
+    offered = delivered is not None and not any(reason.code in NOT_OFFERED for _, reason in ranked)
     whole = offered and delivered is not None and delivered >= WHOLE
     judged, reasons, more = dict(metrics), [], list[Reason]()
     for verdict, reason in ranked:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from leadline.analysis import histograms as hdr
-from leadline.analysis import host_metrics, metrics, tunnels, validity, window
+from leadline.analysis import host_metrics, limits, metrics, tunnels, validity, window
 from leadline.analysis.durations import Sample, curve
 from leadline.analysis.flows import Flow, build_flows
 from leadline.analysis.histograms import DamagedHistogram
@@ -25,6 +25,10 @@ _MOST_INTERVAL_HISTOGRAMS = 4000
 
 class FiguresKind(Protocol):
     """The attributes of a kind of test that this module uses."""
+
+    @property
+    def primary(self) -> str:
+        """The leading figure of a test."""
 
     @property
     def curves(self) -> tuple[str, ...]:
@@ -76,6 +80,7 @@ def analyse_test(data: TestData) -> TestResult:
         series=(*lines, *host_metrics.series(data, steady)),
         error_examples=metrics.error_examples(data),
         distributions=kind.distributions(data, steady, merged),
+        limit=limits.limit_of(evidence, judged.validity.reasons, kind.primary),
         fleet=tunnels.findings(data),
     )
 

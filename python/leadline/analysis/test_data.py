@@ -34,6 +34,14 @@ class ProcessUse(NamedTuple):
     user_s: float
     system_s: float
     resident_bytes: int
+    threads: int
+
+
+class InterfaceUse(NamedTuple):
+    """One interface's counters: bytes and packets, of what it received and of what it sent."""
+
+    name: str
+    counted: tuple[tuple[int, int], tuple[int, int]]
 
 
 class HostSample(NamedTuple):
@@ -46,6 +54,9 @@ class HostSample(NamedTuple):
     cgroup_s: float | None
     observer_cpu_s: float
     processes: tuple[ProcessUse, ...]
+    interfaces: tuple[InterfaceUse, ...] = ()
+    throttled_s: float | None = None
+    """Time that the CPU limit of the host's control group held it back, s; None where it has none."""
     network_bytes: tuple[int, int] | None = None
     """Bytes that all interfaces together received and sent; None if none was read."""
 
@@ -63,9 +74,21 @@ class HostSample(NamedTuple):
             cgroup_s=cgroup["usage_s"] if cgroup else None,
             observer_cpu_s=event["observer_cpu_s"],
             processes=tuple(
-                ProcessUse(row["name"], row["pid"], row["user_s"], row["system_s"], row["resident_bytes"])
+                ProcessUse(
+                    row["name"],
+                    row["pid"],
+                    row["user_s"],
+                    row["system_s"],
+                    row["resident_bytes"],
+                    row["threads"],
+                )
                 for row in event["processes"]
             ),
+            interfaces=tuple(
+                InterfaceUse(row["name"], ((row["rx_bytes"], row["rx_packets"]), (row["tx_bytes"], row["tx_packets"])))
+                for row in event["network"]["interfaces"]
+            ),
+            throttled_s=cgroup.get("throttled_s") if cgroup else None,
             network_bytes=_network_bytes(event["network"]["interfaces"]),
         )
 
@@ -162,6 +185,9 @@ class TestData:
     # Gateways that a plan gave by address, each with the clients and the server that share its interfaces: their
     # counters must show that the payload went through.
     given_gateways: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    # Rate and MTU of the lab's links; the rate is None where nothing shapes them.
+    link_bps: float | None = None
+    link_mtu_bytes: int = 1500
     # Whether its hosts are a lab's, each in a control group of its own.
     in_lab: bool = False
     # CPU time of the controller, s, at the test's begin and end, and the machine that it runs on.

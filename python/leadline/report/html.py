@@ -21,7 +21,7 @@ from markupsafe import Markup
 from leadline.analysis.model import RunAnalysis, TestResult, Validity
 from leadline.registry import KINDS
 from leadline.report import charts, figures, quantities, verdicts, views
-from leadline.report.reasons import concerned
+from leadline.report.reasons import concerned, limited_by
 
 FlameGraphs = Mapping[str, Sequence[tuple[str, str]]]
 """By test, as in "c01/1/tcp-up": the host that was sampled, and the picture's place beside the page."""
@@ -95,6 +95,7 @@ def _environment() -> Environment:
     environment.globals.update(
         words=verdicts,
         concerned=concerned,
+        limited_by=limited_by,
         wording_of=lambda validity: views.wording(validity) if isinstance(validity, Validity) else None,
         headline=views.headline,
         circumstances=views.circumstances,

@@ -64,7 +64,7 @@ def measurement(result: TestResult) -> RenderableType:
     parts.append(Text(""))
     if result.status != "done":
         parts.append(Text(f"{result.status}: {verdicts.why_ended(result.status, result.error)}", style="bold red"))
-    return Group(*parts, verdict_block(result.validity))
+    return Group(*parts, verdict_block(result.validity, result.limit))
 
 
 def figure_rows(result: TestResult, names: Mapping[str, str]) -> list[tuple[str, str]]:

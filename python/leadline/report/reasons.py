@@ -11,7 +11,7 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from leadline.analysis.model import Reason, RunAnalysis, Summary, Verdict
+from leadline.analysis.model import Limit, LimitedBy, Reason, RunAnalysis, Summary, Verdict
 from leadline.report import verdicts
 
 # Reasons of a run that only count the results' verdicts, which the headline does.
@@ -100,6 +100,22 @@ def advice_lines(codes: Iterable[str]) -> list[RenderableType]:
 def reason_line(reason: Reason, indent: int = 2) -> RenderableType:
     """A reason's code and text, and which figures it concerns where that is not all of them."""
     return _indented(Text.assemble((f"{reason.code}: ", "dim"), reason.text, (concerned(reason), "dim")), indent)
+
+
+def limit_line(limit: Limit, indent: int = 2) -> RenderableType:
+    """`limited by the link: lan of gateway (sent) carried 99.1 of 100 Mbit/s, headers included`."""
+    return _indented(Text.assemble((f"{limited_by(limit)}: ", "dim"), limit.evidence), indent)
+
+
+def limit_word(limit: Limit | None) -> str:
+    """The part that limited a test, for a cell beside its verdict; empty if that names it, or it is not known."""
+    named = (LimitedBy.UNKNOWN, LimitedBy.GENERATOR, LimitedBy.ANSWERING_SIDE)
+    return "" if limit is None or limit.by in named else limit.by.value
+
+
+def limited_by(limit: Limit) -> str:
+    """The limit in words."""
+    return "what limited it is not known" if limit.by is LimitedBy.UNKNOWN else f"limited by the {limit.by.value}"
 
 
 def concerned(reason: Reason) -> str:

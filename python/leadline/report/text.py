@@ -17,9 +17,9 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from leadline.analysis.model import RunAnalysis, Summary, Validity
+from leadline.analysis.model import Limit, RunAnalysis, Summary, Validity
 from leadline.report import figures, host_statistics, quantities, verdicts
-from leadline.report.reasons import advice_lines, own_reasons, reason_line, why_not_valid
+from leadline.report.reasons import advice_lines, limit_line, limit_word, own_reasons, reason_line, why_not_valid
 from leadline.report.scalings import scaling_table
 
 TONES = verdicts.TONES
@@ -207,13 +207,14 @@ def verdict_lines(analysis: RunAnalysis) -> RenderableType:
     return Group(*lines, Text("; ".join(tally) + ".", style="dim"))
 
 
-def verdict_block(validity: Validity) -> RenderableType:
+def verdict_block(validity: Validity, limit: Limit | None = None) -> RenderableType:
     """A verdict and, indented below it, its reasons."""
     wording = verdicts.WORDINGS[validity.verdict]
     head = Text.assemble(
         (f"{wording.mark} {validity.verdict.value}", f"bold {TONES[wording.tone]}"), f": {wording.sentence}"
     )
-    lines = [reason_line(reason) for reason in (*validity.reasons, *validity.notes)]
+    lines = [limit_line(limit)] if limit is not None else []
+    lines += [reason_line(reason) for reason in (*validity.reasons, *validity.notes)]
     return Group(head, *lines, *advice_lines(reason.code for reason in validity.reasons))
 
 
@@ -279,7 +280,9 @@ def _figure_cells(summary: Summary) -> list[Text]:
         cells.append(Text(figures.written(others[title], summary.metrics) if title in others else ""))
     failed = f", {summary.failed} of {summary.repeats + summary.failed} failed" if summary.failed else ""
     wording = verdicts.WORDINGS[verdict]
-    return [*cells, Text(f"{wording.mark} {verdict.value}{failed}", style=TONES[wording.tone])]
+    word = limit_word(summary.limit)
+    limited = (f", limit: {word}", "dim") if word else ""
+    return [*cells, Text.assemble((f"{wording.mark} {verdict.value}{failed}", TONES[wording.tone]), limited)]
 
 
 def _aligned(cells: list[Text], widths: list[int]) -> Text:

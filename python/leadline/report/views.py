@@ -7,7 +7,17 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from leadline.analysis.model import Metric, Reason, RunAnalysis, Summary, TestResult, TrialResult, Validity, Verdict
+from leadline.analysis.model import (
+    Limit,
+    Metric,
+    Reason,
+    RunAnalysis,
+    Summary,
+    TestResult,
+    TrialResult,
+    Validity,
+    Verdict,
+)
 from leadline.report import charts, figures, host_statistics, quantities, scalings, verdicts
 from leadline.report.measurement import engine_rows
 
@@ -50,6 +60,7 @@ class FigureRow:
     repeats: int
     failed: int
     validity: Validity
+    limit: Limit | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,6 +224,7 @@ def _figure_row(summary: Summary, kind: figures.FigureTable, parameters: tuple[s
         repeats=summary.repeats,
         failed=summary.failed,
         validity=summary.validity,
+        limit=summary.limit,
     )
 
 

@@ -1,0 +1,97 @@
+"""What limited a test: each part named by the evidence that it was at its end, and `not known` where none was."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from made_journals import EPOCH_NS, S, facts, load, observation, process, steady_test, thread
+
+from leadline.analysis import TestData, analyse_test
+from leadline.analysis.model import LimitedBy
+
+MBIT = 1e6 / 8
+
+
+def limit(data: TestData) -> tuple[LimitedBy, str]:
+    found = analyse_test(data).limit
+    assert found is not None
+    return found.by, found.evidence
+
+
+def with_gateway(data: TestData, **changes: Any) -> TestData:
+    """A gateway that is observed each second; `changes` say what grows each second."""
+    data.facts["gateway"] = facts()
+    data.sut_processes = ("openvpn",)
+    for second in range(-1, 13):
+        past = second + 2
+        own = process("openvpn", 9, changes.get("busy", 0.1) * past, 0.0, 1000)
+        event = observation(EPOCH_NS + second * S, None, [{**own, "threads": changes.get("threads", 1)}])
+        sent = int(changes.get("bits", 0.0) / 8 * past)
+        packets = int(sent / changes.get("packet_bytes", 1514))
+        row = {"rx_bytes": sent, "tx_bytes": sent, "rx_packets": packets, "tx_packets": packets}
+        none = {f"{way}_{what}": 0 for way in ("rx", "tx") for what in ("errors", "dropped")}
+        event["network"]["interfaces"] = [{"name": "lan", **row, **none}]
+        event["cgroup"] = {"usage_s": 0.1 * past, "throttled_s": changes.get("throttled", 0.0) * past}
+        data.add("gateway", event)
+    return data
+
+
+def test_nothing_at_its_end_is_not_known() -> None:
+    assert limit(with_gateway(steady_test()))[0] is LimitedBy.UNKNOWN
+
+
+def test_generator_and_answering_side_are_named_by_their_reasons() -> None:
+    assert limit(steady_test("tcp", generator=load(thread(0.97)))) == (
+        LimitedBy.GENERATOR,
+        "the busiest thread on client1 was on a CPU 97% of the time",
+    )
+    assert limit(steady_test("tcp", receiver=load(thread(0.97), side="peer")))[0] is LimitedBy.ANSWERING_SIDE
+
+
+def test_a_rate_that_was_delivered_whole_was_the_limit_itself() -> None:
+    data = with_gateway(steady_test("udp", generator=load(thread(0.97))))
+    assert limit(data)[0] is LimitedBy.GENERATOR
+    spec = {"name": "t", "kind": "udp", "duration_ms": 10_000, "interval_ms": 100, "rate_pps": 1000.0}
+    data.spec = type(data.spec).read(spec)
+    assert limit(data) == (LimitedBy.OFFERED_RATE, "1 of what was due was delivered: more was not asked for")
+
+
+@pytest.mark.parametrize(("mbit", "by"), [(98.0, LimitedBy.LINK), (95.0, LimitedBy.UNKNOWN)])
+def test_a_link_that_carried_nearly_its_rate(mbit: float, by: LimitedBy) -> None:
+    data = with_gateway(steady_test(), bits=mbit * 1e6)
+    assert limit(data)[0] is LimitedBy.UNKNOWN, "nothing is known of the link's rate"
+    data.link_bps = 100e6
+    found, text = limit(data)
+    assert found is by
+    if by is LimitedBy.LINK:
+        assert text == "lan of gateway (sent) carried 98 of 100 Mbit/s, headers included"
+
+
+def test_segments_that_an_interface_counts_as_one_have_their_headers_added() -> None:
+    """64 KiB of TCP payload in one packet of the interface are 46 on the wire, each with headers of its own."""
+    payload_share = 1448 / 1514
+    data = with_gateway(steady_test(), bits=payload_share * 100e6, packet_bytes=65_226)
+    data.link_bps = 100e6
+    assert limit(data)[0] is LimitedBy.LINK
+
+
+@pytest.mark.parametrize(
+    ("busy", "threads", "by"),
+    [
+        (0.96, 1, LimitedBy.GATEWAY),
+        (0.90, 1, LimitedBy.UNKNOWN),
+        (0.96, 2, LimitedBy.UNKNOWN),
+        (1.95, 4, LimitedBy.GATEWAY),
+    ],
+)
+def test_a_gateway_whose_process_had_no_more_cpu(busy: float, threads: int, by: LimitedBy) -> None:
+    assert limit(with_gateway(steady_test(), busy=busy, threads=threads))[0] is by
+
+
+def test_a_gateway_that_its_group_held_back() -> None:
+    found, text = limit(with_gateway(steady_test(), throttled=0.4))
+    assert (found, text) == (
+        LimitedBy.GATEWAY,
+        "the CPU limit of gateway's control group held it back 40% of the time",
+    )
