@@ -250,7 +250,7 @@ fn send_prepared(task: &Task, port: Option<u16>, http_port: Option<u16>, https_p
     });
 }
 
-/// What a log calls a workload.
+/// Returns the name of a workload in the log.
 fn kind(workload: &Workload) -> &'static str {
     match workload {
         Workload::Serve(_) => "serve",

@@ -1,7 +1,7 @@
-//! The agent's own log: events of `tracing`, one line each on stderr. It is off unless `--log` or `LEADLINE_LOG` names a filter.
+//! The agent's log: events of `tracing`, one line each on stderr. It is off unless `--log` or `LEADLINE_LOG` names a filter.
 //! Without a filter no subscriber exists, and an event costs one relaxed load of a static level. Owns the filter's grammar and
-//! the format; which events exist is the business of the modules that decide something. None is on the measured path, and none
-//! has a secret as a field (`tests/unit/test_architecture.py` and `tests/lab/test_tunnel_secrets.py` hold this).
+//! the format; the modules that make decisions define the events. No event is on the measured path, and none has a secret as
+//! a field (`tests/unit/test_architecture.py` and `tests/lab/test_tunnel_secrets.py` hold this).
 
 use std::env::{self, VarError};
 use std::io;
@@ -11,7 +11,7 @@ use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
 
-/// The environment variable that has a filter where `--log` is not given.
+/// The environment variable with the filter if `--log` is absent.
 const VARIABLE: &str = "LEADLINE_LOG";
 /// The modules that a filter may name: those of this crate, and the WireGuard library.
 const MODULES: [&str; 7] = ["control", "load", "process", "profile", "serve", "standalone", "wireguard"];
@@ -25,7 +25,7 @@ const LEVELS: [(&str, LevelFilter); 6] = [
     ("trace", LevelFilter::TRACE),
 ];
 
-/// Why there is no log although one is asked for. One line each.
+/// The reason why a requested log cannot be started. One line each.
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
     /// The filter cannot be read.
@@ -33,9 +33,9 @@ pub enum LogError {
     Filter {
         /// The option or the variable.
         source_name: &'static str,
-        /// What it says.
+        /// Its text.
         filter: String,
-        /// What is wrong with it.
+        /// The error.
         reason: String,
     },
     /// A subscriber exists already.
@@ -55,7 +55,7 @@ pub fn start(option: Option<String>) -> Result<(), LogError> {
     if targets.iter().all(|(_, level)| level == LevelFilter::OFF) {
         return Ok(());
     }
-    // A reader of stderr that has gone is no reason to end: its lines are lost.
+    // If stderr is closed, the agent continues without its log.
     let lines = tracing_subscriber::fmt::layer().with_ansi(false).with_writer(io::stderr).log_internal_errors(false);
     Ok(tracing_subscriber::registry().with(lines).with(targets).try_init()?)
 }

@@ -76,7 +76,7 @@ examples: leadline-agent serve --bind 0.0.0.0 --key-file key --no-http
           leadline-agent serve --no-http --log debug 2> events.log
 ";
 
-/// What the command line asks for, and the filter of `--log`.
+/// The mode and the filter of `--log` on the command line.
 struct CommandLine {
     mode: Mode,
     log: Option<String>,

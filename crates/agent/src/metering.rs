@@ -174,7 +174,7 @@ impl Recorder {
         self.record_at(metric, due_ns, Histogram::place(value_ns));
     }
 
-    /// As [`Recorder::record`], for a duration of something that was due at no time of its own: it belongs to no warm-up.
+    /// As [`Recorder::record`], for a duration without a due time: it never counts as warm-up.
     pub fn record_measured(&mut self, metric: usize, value_ns: u64) {
         self.measured[metric].record_at(Histogram::place(value_ns));
     }

@@ -194,7 +194,7 @@ fn stderr_head(stderr: ChildStderr) -> String {
 }
 
 fn first_line(stderr_text: &str) -> &str {
-    stderr_text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("it says nothing")
+    stderr_text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("no message")
 }
 
 /// Makes perf print its samples, and counts equal stacks.

@@ -149,14 +149,14 @@ fn exposure(spec: &ServeSpec) -> Option<String> {
             let also =
                 if http.is_empty() { String::new() } else { format!(", and http bodies of any size from port {http}") };
             Some(format!(
-                "{at}: everyone who reaches port {port} can have this host send to them {limit}, for up to a day{also}; --key-file FILE asks for a key"
+                "{at}: anyone who can reach port {port} can make this host send payload {limit}, for up to a day{also}; --key-file FILE requires a key"
             ))
         }
         (Some(_), Some(_)) if http.is_empty() => None,
         (_, key) => {
             let mend = if key.is_some() { "; --no-http leaves it out" } else { "" };
             let but = if key.is_some() { "the key does not cover http: " } else { "" };
-            Some(format!("{at}: {but}everyone who reaches port {http} is sent bodies of any size{mend}"))
+            Some(format!("{at}: {but}anyone who can reach port {http} can request bodies of any size{mend}"))
         }
     }
 }

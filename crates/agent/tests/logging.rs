@@ -1,4 +1,4 @@
-//! The agent's log: silent unless it is asked for, on stderr alone, one event a line, without secrets.
+//! The agent's log: off by default, only on stderr, one event per line, without secrets.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -24,7 +24,7 @@ fn output(arguments: &[&str], variable: Option<&str>) -> Output {
     command(arguments, variable).stdin(Stdio::null()).output().unwrap()
 }
 
-/// What an agent writes to stderr that serves a session with a key to itself, after another one without it was refused.
+/// Returns the log of an agent that serves a session with a key to itself, after it refused one without the key.
 fn log_of_sessions(arguments: &[&str], variable: Option<&str>) -> String {
     let mut agent = Agent::spawn(command(arguments, variable).stderr(Stdio::piped()));
     let key = "Y29ycmVjdCBob3JzZSBiYXR0ZXJ5IHN0YXBsZQ==";

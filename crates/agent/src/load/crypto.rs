@@ -118,7 +118,7 @@ impl Ready for ReadyCrypto {
             }
             let made = self
                 .measure(*what, task)
-                .map_err(|name| system_error("sealing and opening our own packets", &std::io::Error::other(name)))?;
+                .map_err(|name| system_error("sealing and opening packets", &std::io::Error::other(name)))?;
             reports.extend(made);
             bytes += reports.last().map_or(0, |report| report.operations * u64::from(report.bytes.unwrap_or(0)));
             let row = FlowProgress {

@@ -238,7 +238,7 @@ impl RunState {
         }
         let due = *self.report_due.get_or_insert_with(|| Instant::now() + REPORT_DUE);
         if task.signal.abandoned() || Instant::now() >= due {
-            self.lost = Some(peer_error("no_report", "the server goes on without a report"));
+            self.lost = Some(peer_error("no_report", "the server has sent no report in time"));
         }
     }
 

@@ -225,7 +225,7 @@ fn check_rate(open: &Open, limits: &Limits) -> Result<(), Refusal> {
     let asked = match asked_bps(open) {
         Some(asked_bps) if asked_bps <= most_bps as f64 => return Ok(()),
         Some(asked_bps) => format!("{asked_bps:.0} bit/s"),
-        None => "as fast as it goes".to_owned(),
+        None => "as fast as possible".to_owned(),
     };
     let message = format!("{asked}; this server allows a session {most_bps} bit/s: give --rate");
     Err(refusal("too_fast", message))

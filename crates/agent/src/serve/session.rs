@@ -180,7 +180,7 @@ impl Session {
         while flows.iter().any(Option::is_none) {
             let received = self.receive_until(deadline.min(Instant::now() + self.idle), server);
             if received.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::TimedOut) {
-                self.refuse("idle", "the session's flows did not come in time".to_owned())?;
+                self.refuse("idle", "the session's flows did not arrive in time".to_owned())?;
             }
             match received? {
                 SessionInput::Message(FromClient::Clock { id }, received_ns) => self.answer_clock(id, received_ns)?,
@@ -202,7 +202,7 @@ impl Session {
                         return Err(io::ErrorKind::InvalidData.into());
                     }
                     if self.most_bps.is_some() && at_ns.saturating_add(MOST_CATCH_UP_NS) < received_ns {
-                        let message = "the start lies more than a second back: what was due since would go out faster than the rate";
+                        let message = "the start is more than a second in the past: payload that was due since would be sent faster than the rate";
                         self.refuse("bad_start", message.to_owned())?;
                         return Err(io::ErrorKind::InvalidData.into());
                     }
@@ -381,7 +381,7 @@ impl Session {
         if sent_bits * 1_000_000_000 <= u128::from(most_bps) * elapsed_ns {
             return Ok(());
         }
-        let message = format!("the answers come to more than the {most_bps} bit/s that this server allows a session");
+        let message = format!("the responses exceed the {most_bps} bit/s that this server allows a session");
         self.refuse("too_fast", message)?;
         Err(io::ErrorKind::QuotaExceeded.into())
     }

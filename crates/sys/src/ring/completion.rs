@@ -1,4 +1,5 @@
-//! What a ring reports: its events, how the result of a send is reported, and the state of a send whose slot is given up.
+//! The reports of a ring: its events, how the result of a send is reported, and the state of a send whose slot is given
+//! up.
 
 use std::io;
 use std::os::fd::OwnedFd;

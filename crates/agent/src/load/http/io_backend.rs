@@ -1,5 +1,5 @@
-//! The kernel interfaces that a worker's loop runs over: io_uring, or epoll where there is none. Owns the choice between them;
-//! `backend` says what the loop asks of each.
+//! The kernel interfaces over which a worker's loop runs: io_uring, or epoll if io_uring is not available. Owns the
+//! choice between them; `backend` is their common interface.
 
 pub mod backend;
 mod epoll;
@@ -63,7 +63,7 @@ impl IoBackends {
     pub fn new(payload: &Arc<[u8]>, connections: &[usize], forced: Option<Engine>) -> io::Result<Self> {
         let awake_ns = if connections.len() < cpus_online() { AWAKE_NS } else { 0 };
         let reason = match forced {
-            Some(Engine::Epoll) => "epoll was asked for".to_owned(),
+            Some(Engine::Epoll) => "epoll was requested".to_owned(),
             _ => match connections.iter().map(|&count| UringBackend::new(payload, count, awake_ns)).collect() {
                 Ok(rings) => return Ok(IoBackends::IoUring(rings)),
                 Err(error) if forced.is_some() => return Err(error),

@@ -108,7 +108,7 @@ impl Plan {
             let (other, origin) = (other.url.absolute(), origin.authority());
             return Err(input_error(
                 "bad_url",
-                format!("{other} is on another server than {origin}; one load has one"),
+                format!("{other} is on another server than {origin}; a load has one server"),
             ));
         }
         let templates = sources
@@ -199,7 +199,7 @@ fn route(spec: &HttpSpec, origin: &Url, proxy: Option<&Proxy>) -> Result<Route, 
     let next_hop = proxy.map_or(origin, |proxy| &proxy.url);
     let destination = match &route.unix_socket {
         Some(_) if proxy.is_some() => {
-            return Err(input_error("bad_http", "a proxy is not reached over unix_socket; give one of them"));
+            return Err(input_error("bad_http", "a proxy is not reached over unix_socket; specify one of them"));
         }
         Some(path) => Destination::Resolved(Remote::Unix(PathBuf::from(path)), None),
         None => destination(spec, next_hop)?,
@@ -248,7 +248,7 @@ fn destination(spec: &HttpSpec, url: &Url) -> Result<Destination, ErrorReport> {
 
 fn tls(spec: Option<&TlsSpec>, origin: &Url, connections: u32) -> Result<ClientTls, ErrorReport> {
     let Some(spec) = spec else {
-        return Err(input_error("bad_tls", format!("{} wants TLS, and the specification has none", origin.absolute())));
+        return Err(input_error("bad_tls", format!("{} needs TLS, and the specification has none", origin.absolute())));
     };
     let version = |version| match version {
         leadline_wire::TlsVersion::V1_2 => TlsVersion::V1_2,

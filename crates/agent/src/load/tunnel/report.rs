@@ -150,7 +150,7 @@ pub fn broken_down(number: u32, threads: u32, clients: u32, panic: &(dyn Any + S
     let (mut tally, mut failures) = (Tally::default(), Failures::default());
     tally.phases[Phase::Failed as usize] = rows.len() as u32;
     failures.count(BROKEN_DOWN, rows.len() as u64, || {
-        format!("a thread of the agent ended by a fault of its own: {}", message.unwrap_or("it does not say which"))
+        format!("a thread of the agent panicked: {}", message.unwrap_or("no message"))
     });
     WorkerReport { thread: None, tally, failures, rows, attempts: Vec::new(), packet_sizes: None, figures: Vec::new() }
 }

@@ -1,5 +1,5 @@
-//! What the fleet's threads and a kind of traffic ask of each other: the plan that all clients share, one client's traffic, what
-//! it may use while it acts, and what comes of it. Owns no traffic.
+//! The interface between the fleet's threads and a kind of traffic: the plan that all clients share, one client's
+//! traffic, the channel that it uses during a call, and its figures. Owns no traffic.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -23,7 +23,7 @@ pub struct ClientContext {
     pub ipv6: Option<Ipv6Addr>,
     /// The server's IPv4 address in the tunnel.
     pub server_ipv4: Option<Ipv4Addr>,
-    /// The server's IPv4 address in the tunnel.
+    /// The server's IPv6 address in the tunnel.
     pub server_ipv6: Option<Ipv6Addr>,
     /// The longest IP packet that the tunnel carries, bytes.
     pub mtu: u16,

@@ -119,7 +119,7 @@ impl Leader {
                 self.end(now_ns)?;
             }
             Stage::Ending if self.is_over_for(now_ns, ENDING_NS + REPORT_NS) => {
-                return Err(("no_report", "the server goes on without a report".to_owned()));
+                return Err(("no_report", "the server has sent no report in time".to_owned()));
             }
             Stage::Asking | Stage::Ending | Stage::Over => {}
         }
