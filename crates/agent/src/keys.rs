@@ -88,10 +88,10 @@ mod tests {
 
     #[test]
     fn a_key_is_a_files_bytes_without_its_line_end() {
-        let found = read("plain", b" \x00\xffkey \r\n\n", 0o600).unwrap();
-        assert_eq!(STANDARD.decode(&found.key.base64).unwrap(), b" \x00\xffkey");
-        assert!(found.warning.is_none() && !format!("{found:?}").contains(&found.key.base64));
-        assert!(shared(Some(&found.key)).unwrap().is_some() && shared(None).unwrap().is_none());
+        let loaded = read("plain", b" \x00\xffkey \r\n\n", 0o600).unwrap();
+        assert_eq!(STANDARD.decode(&loaded.key.base64).unwrap(), b" \x00\xffkey");
+        assert!(loaded.warning.is_none() && !format!("{loaded:?}").contains(&loaded.key.base64));
+        assert!(shared(Some(&loaded.key)).unwrap().is_some() && shared(None).unwrap().is_none());
     }
 
     #[test]

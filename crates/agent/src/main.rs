@@ -163,7 +163,7 @@ fn only_value(mut parser: Parser, log: &mut Option<String>) -> Result<OsString, 
     while let Some(arg) = parser.next()? {
         match arg {
             Arg::Long("log") => *log = Some(parser.value()?.string()?),
-            Arg::Value(given) if value.is_none() => value = Some(given),
+            Arg::Value(text) if value.is_none() => value = Some(text),
             other => return Err(other.unexpected()),
         }
     }

@@ -154,9 +154,9 @@ fn exposure(spec: &ServeSpec) -> Option<String> {
         }
         (Some(_), Some(_)) if http.is_empty() => None,
         (_, key) => {
-            let mend = if key.is_some() { "; --no-http leaves it out" } else { "" };
-            let but = if key.is_some() { "the key does not cover http: " } else { "" };
-            Some(format!("{at}: {but}anyone who can reach port {http} can request bodies of any size{mend}"))
+            let remedy = if key.is_some() { "; --no-http leaves it out" } else { "" };
+            let exception = if key.is_some() { "the key does not cover http: " } else { "" };
+            Some(format!("{at}: {exception}anyone who can reach port {http} can request bodies of any size{remedy}"))
         }
     }
 }
@@ -182,17 +182,17 @@ fn at_least_one(text: &str) -> Result<u32, &'static str> {
 
 /// Reads bits per second: `1gbit`, `20mbit`, or a plain number.
 fn rate(text: &str) -> Result<u64, &'static str> {
-    let says = "a rate is a number of bits per second, like 1gbit or 20mbit";
+    let expected = "a rate is a number of bits per second, like 1gbit or 20mbit";
     let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
     let factor = match &text[digits.len()..] {
         "" | "bit" => 1,
         "kbit" => 1_000,
         "mbit" => 1_000_000,
         "gbit" => 1_000_000_000,
-        _ => return Err(says),
+        _ => return Err(expected),
     };
-    let number: u64 = digits.parse().map_err(|_| says)?;
-    number.checked_mul(factor).filter(|rate| *rate > 0).ok_or(says)
+    let number: u64 = digits.parse().map_err(|_| expected)?;
+    number.checked_mul(factor).filter(|rate| *rate > 0).ok_or(expected)
 }
 
 /// Reads an option about responses; returns whether there is one with that name.
@@ -356,9 +356,9 @@ mod tests {
             (&["--bind", "192.0.2.1", "--key-file", key.path()], &["does not cover http", "8080", "--no-http"]),
             (&["--bind", "192.0.2.1", "--http"], &["8080", "any size"]),
         ];
-        for (arguments, says) in cases {
+        for (arguments, expected) in cases {
             let [line] = &warned(arguments)[..] else { panic!("one line for {arguments:?}") };
-            assert!(!line.contains('\n') && says.iter().all(|words| line.contains(words)), "{arguments:?}: {line}");
+            assert!(!line.contains('\n') && expected.iter().all(|words| line.contains(words)), "{arguments:?}: {line}");
             assert!(!line.contains("hunter2"));
         }
         assert!(spec(&["--http", "--key-file", key.path()]).is_err() && spec(&["--http", "--no-http"]).is_err());
@@ -413,9 +413,9 @@ mod tests {
             (&["--certificate", "a", "--key", "b"], "a: "),
             (&["--status", "x"], "x"),
         ];
-        for (arguments, says) in cases {
+        for (arguments, expected) in cases {
             let refused = spec(arguments).unwrap_err();
-            assert!(refused.contains(says), "{arguments:?}: {refused}");
+            assert!(refused.contains(expected), "{arguments:?}: {refused}");
         }
     }
 }

@@ -55,10 +55,10 @@ pub enum WireguardError {
     #[error(transparent)]
     Setup(#[from] SetupError),
     /// The system refused an operation.
-    #[error("{what}: {error}")]
+    #[error("{operation}: {error}")]
     System {
         /// What was tried.
-        what: String,
+        operation: String,
         /// The system's reason.
         error: io::Error,
     },
@@ -108,9 +108,9 @@ fn bind(config: &Config) -> Result<GsoSocket, WireguardError> {
     GsoSocket::bind(at, config.offloads).map_err(during(format!("listening on UDP {at}")))
 }
 
-fn during(what: impl Into<String>) -> impl FnOnce(io::Error) -> WireguardError {
-    let what = what.into();
-    move |error| WireguardError::System { what, error }
+fn during(operation: impl Into<String>) -> impl FnOnce(io::Error) -> WireguardError {
+    let operation = operation.into();
+    move |error| WireguardError::System { operation, error }
 }
 
 /// The running interface.

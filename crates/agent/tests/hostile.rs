@@ -185,10 +185,10 @@ fn garbage_on_the_session_port_is_dropped() {
         &no_message,
         &preface(HeaderKind::Stream, 12345, 0),
     ];
-    for words in strangers {
+    for bytes in strangers {
         let mut stream = connect(port);
         // The server may close before everything is written.
-        let _ = stream.write_all(words);
+        let _ = stream.write_all(bytes);
         is_closed(&mut stream);
     }
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();

@@ -96,13 +96,13 @@ mod tests {
 
     #[test]
     fn each_missing_one_has_a_reason() {
-        let found = capabilities(&CgroupPaths::default());
-        let names: Vec<_> = found.iter().map(|capability| capability.name.as_str()).collect();
+        let listed = capabilities(&CgroupPaths::default());
+        let names: Vec<_> = listed.iter().map(|capability| capability.name.as_str()).collect();
         assert_eq!(names, ["tun", "psi", "irq_pressure", "cgroup", "io_uring"]);
-        for capability in &found {
+        for capability in &listed {
             assert_eq!(capability.available, capability.reason.is_none(), "{capability:?}");
         }
-        assert!(!found[3].available);
+        assert!(!listed[3].available);
     }
 
     #[test]

@@ -170,9 +170,9 @@ impl Process {
         let mut readable = Some(());
         let ended = &mut self.ended;
         self.threads.retain_mut(|thread| match thread.status.read(buffer).map(status) {
-            Ok(found) => {
-                *resident_bytes = resident_bytes.or(found.resident_bytes);
-                match Switches::of(found) {
+            Ok(parsed) => {
+                *resident_bytes = resident_bytes.or(parsed.resident_bytes);
+                match Switches::of(parsed) {
                     Some(switches) => thread.seen = switches,
                     None => readable = None,
                 }
@@ -199,13 +199,13 @@ impl Process {
                 continue;
             }
             let opened = Reread::open(format!("/proc/{}/task/{tid}/status", self.pid)).and_then(|file| {
-                let found = status(file.read(buffer)?);
-                Ok((file, found))
+                let parsed = status(file.read(buffer)?);
+                Ok((file, parsed))
             });
             match opened {
-                Ok((file, found)) => {
-                    *resident_bytes = resident_bytes.or(found.resident_bytes);
-                    self.threads.push(Thread { tid, status: file, seen: Switches::of(found)? });
+                Ok((file, parsed)) => {
+                    *resident_bytes = resident_bytes.or(parsed.resident_bytes);
+                    self.threads.push(Thread { tid, status: file, seen: Switches::of(parsed)? });
                 }
                 Err(error) if is_vanished(&error) => {}
                 Err(_) => return None,

@@ -10,7 +10,7 @@ use crate::parse;
 /// Returns the routes that are up, IPv4 first; a family that the kernel lacks has none.
 pub fn routes() -> Vec<RouteView> {
     let read = |name: &str| fs::read(format!("/proc/thread-self/net/{name}")).unwrap_or_default();
-    let mut found = parse::routes::ipv4(&read("route"));
-    found.extend(parse::routes::ipv6(&read("ipv6_route")));
-    found
+    let mut list = parse::routes::ipv4(&read("route"));
+    list.extend(parse::routes::ipv6(&read("ipv6_route")));
+    list
 }

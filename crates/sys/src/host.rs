@@ -27,19 +27,19 @@ pub fn interface_addresses() -> io::Result<Vec<InterfaceAddress>> {
         if libc::getifaddrs(&mut head) != 0 {
             return Err(io::Error::last_os_error());
         }
-        let mut found = Vec::new();
+        let mut addresses = Vec::new();
         let mut entry = head;
         while let Some(item) = entry.as_ref() {
             let name = CStr::from_ptr(item.ifa_name).to_string_lossy().into_owned();
             let up = item.ifa_flags & libc::IFF_UP as libc::c_uint != 0;
             let address = ip_of(item.ifa_addr).zip(ip_of(item.ifa_netmask)).map(|(ip, mask)| (ip, prefix_of(mask)));
-            if address.is_some() || !found.iter().any(|seen: &InterfaceAddress| seen.name == name) {
-                found.push(InterfaceAddress { name, up, address });
+            if address.is_some() || !addresses.iter().any(|seen: &InterfaceAddress| seen.name == name) {
+                addresses.push(InterfaceAddress { name, up, address });
             }
             entry = item.ifa_next;
         }
         libc::freeifaddrs(head);
-        Ok(found)
+        Ok(addresses)
     }
 }
 

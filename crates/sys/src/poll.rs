@@ -68,10 +68,10 @@ impl Poll {
     /// empty after a time-out or a signal.
     pub fn wait(&mut self, until_ns: Option<u64>) -> io::Result<impl Iterator<Item = Ready> + '_> {
         let timeout = until_ns.map(|until| {
-            let left = until.saturating_sub(clock::monotonic_ns());
+            let remaining_ns = until.saturating_sub(clock::monotonic_ns());
             libc::timespec {
-                tv_sec: (left / 1_000_000_000) as libc::time_t,
-                tv_nsec: (left % 1_000_000_000) as libc::c_long,
+                tv_sec: (remaining_ns / 1_000_000_000) as libc::time_t,
+                tv_nsec: (remaining_ns % 1_000_000_000) as libc::c_long,
             }
         });
         let count = match self.wait_for(timeout.as_ref()) {

@@ -47,30 +47,30 @@ pub enum TlsSetupError {
     #[error("`{0}` is not a server name; it has to be a host name or an IP address")]
     ServerName(String),
     /// Unreadable certificates.
-    #[error("the {what} cannot be read: {why}; it has to be PEM with at least one CERTIFICATE")]
+    #[error("the {role} cannot be read: {reason}; it has to be PEM with at least one CERTIFICATE")]
     Certificate {
         /// The file's role.
-        what: &'static str,
+        role: &'static str,
         /// What is wrong.
-        why: String,
+        reason: String,
     },
     /// An unreadable key.
     #[error(
-        "the {what} cannot be read: {why}; it has to be an unencrypted PEM PRIVATE KEY (PKCS #8, PKCS #1 or SEC 1)"
+        "the {role} cannot be read: {reason}; it has to be an unencrypted PEM PRIVATE KEY (PKCS #8, PKCS #1 or SEC 1)"
     )]
     Key {
         /// The file's role.
-        what: &'static str,
+        role: &'static str,
         /// What is wrong.
-        why: String,
+        reason: String,
     },
     /// A certificate that no peer accepts, or a key that does not belong to it.
-    #[error("the {what} and its key cannot be used: {why}")]
+    #[error("the {role} and its key cannot be used: {reason}")]
     Identity {
         /// The file's role.
-        what: &'static str,
+        role: &'static str,
         /// What is wrong.
-        why: String,
+        reason: String,
     },
     /// The host has no root certificates.
     #[error("this host has no root certificates ({0}); give a CA file, or turn verification off")]
@@ -85,8 +85,8 @@ pub enum TlsSetupError {
 
 impl TlsSetupError {
     /// Returns the error of rustls about a certificate and its key.
-    pub(super) fn identity(what: &'static str, error: &rustls::Error) -> Self {
-        Self::Identity { what, why: TlsFailure::of(error).detail }
+    pub(super) fn identity(role: &'static str, error: &rustls::Error) -> Self {
+        Self::Identity { role, reason: TlsFailure::of(error).detail }
     }
 }
 
@@ -186,8 +186,8 @@ pub(super) fn alpn(protocols: &[String]) -> Result<Vec<Vec<u8>>, TlsSetupError> 
 }
 
 /// Returns all certificates of a PEM text, in order; at least one.
-pub(super) fn certificates(what: &'static str, pem: &str) -> Result<Vec<CertificateDer<'static>>, TlsSetupError> {
-    let failed = |why: String| TlsSetupError::Certificate { what, why };
+pub(super) fn certificates(role: &'static str, pem: &str) -> Result<Vec<CertificateDer<'static>>, TlsSetupError> {
+    let failed = |reason: String| TlsSetupError::Certificate { role, reason };
     let found = CertificateDer::pem_slice_iter(pem.as_bytes())
         .collect::<Result<Vec<_>, _>>()
         .map_err(|error| failed(error.to_string()))?;
@@ -198,13 +198,13 @@ pub(super) fn certificates(what: &'static str, pem: &str) -> Result<Vec<Certific
 }
 
 /// Returns the first private key of a PEM text.
-pub(super) fn private_key(what: &'static str, pem: &str) -> Result<PrivateKeyDer<'static>, TlsSetupError> {
+pub(super) fn private_key(role: &'static str, pem: &str) -> Result<PrivateKeyDer<'static>, TlsSetupError> {
     PrivateKeyDer::from_pem_slice(pem.as_bytes()).map_err(|error| {
-        let why = match error {
+        let reason = match error {
             rustls::pki_types::pem::Error::NoItemsFound => "there is no private key in it".to_owned(),
             other => other.to_string(),
         };
-        TlsSetupError::Key { what, why }
+        TlsSetupError::Key { role, reason }
     })
 }
 

@@ -38,22 +38,22 @@ pub(super) fn verifier(
 }
 
 /// Returns the certificates of a PEM text as roots.
-pub(super) fn given_roots(what: &'static str, pem: &str) -> Result<RootCertStore, TlsSetupError> {
+pub(super) fn given_roots(role: &'static str, pem: &str) -> Result<RootCertStore, TlsSetupError> {
     let mut roots = RootCertStore::empty();
-    for certificate in certificates(what, pem)? {
-        roots.add(certificate).map_err(|error| TlsSetupError::Certificate { what, why: error.to_string() })?;
+    for certificate in certificates(role, pem)? {
+        roots.add(certificate).map_err(|error| TlsSetupError::Certificate { role, reason: error.to_string() })?;
     }
     Ok(roots)
 }
 
 fn host_roots() -> Result<RootCertStore, TlsSetupError> {
-    let found = rustls_native_certs::load_native_certs();
+    let parsed = rustls_native_certs::load_native_certs();
     let mut roots = RootCertStore::empty();
     // Some hosts have a few roots that are too old to be parsed; the others are valid.
-    let (added, _) = roots.add_parsable_certificates(found.certs);
+    let (added, _) = roots.add_parsable_certificates(parsed.certs);
     if added == 0 {
-        let why = found.errors.first().map_or_else(|| "none was found".to_owned(), ToString::to_string);
-        return Err(TlsSetupError::NoRoots(why));
+        let reason = parsed.errors.first().map_or_else(|| "none was found".to_owned(), ToString::to_string);
+        return Err(TlsSetupError::NoRoots(reason));
     }
     Ok(roots)
 }

@@ -347,7 +347,7 @@ fn bad_setups_fail_in_one_line() {
 
     let broken = generated.certificate_pem.replace("MII", "AAA");
     let cut = ClientTls::new(&TlsOptions { ca_pem: Some(&broken), ..base }).unwrap_err();
-    assert!(matches!(cut, TlsSetupError::Certificate { what: "CA file", .. }), "{cut}");
+    assert!(matches!(cut, TlsSetupError::Certificate { role: "CA file", .. }), "{cut}");
     assert!(matches!(
         ServerTls::from_pem(&generated.certificate_pem, &other.key_pem).unwrap_err(),
         TlsSetupError::Identity { .. }

@@ -280,7 +280,7 @@ impl Worker {
     fn receive(&mut self, until: Option<u64>) -> io::Result<bool> {
         self.ready.clear();
         self.ready.extend(self.poll.wait(until)?);
-        let mut came = false;
+        let mut has_arrived = false;
         for source in &self.ready {
             let flow = &mut self.flows[source.token as usize];
             if source.writable {
@@ -297,7 +297,7 @@ impl Worker {
                     }
                 };
                 let now = monotonic_ns();
-                came |= count > 0;
+                has_arrived |= count > 0;
                 for index in 0..count {
                     flow.handle(now, self.incoming.received(index));
                 }
@@ -306,7 +306,7 @@ impl Worker {
                 }
             }
         }
-        Ok(came)
+        Ok(has_arrived)
     }
 
     fn end_receivers(&mut self, now: u64) {
@@ -441,9 +441,9 @@ mod tests {
     }
 
     fn sender_after(work: DatagramWork, offset_ns: u64) -> (Span, WorkerReport) {
-        let far = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let receiver_socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-        socket.connect(far.local_addr().unwrap()).unwrap();
+        socket.connect(receiver_socket.local_addr().unwrap()).unwrap();
         let expected = Arc::new(AtomicOption::none());
         let counters = Arc::default();
         let flow = DatagramFlow { id: 0, socket, role: Role::Send, counters, offset_ns, expected };

@@ -302,17 +302,17 @@ impl RequestFlow {
 
     /// Makes the poll watch for what this flow waits for.
     fn watch(&mut self, poll: &Poll, token: u64) -> io::Result<()> {
-        let wanted = match (self.open, self.unwritten) {
+        let interest = match (self.open, self.unwritten) {
             (false, _) => None,
             (true, 0) => Some(Interest::Read),
             (true, _) => Some(Interest::ReadWrite),
         };
-        if wanted != self.watched {
-            match wanted {
+        if interest != self.watched {
+            match interest {
                 None => poll.remove(&self.flow.socket)?,
                 Some(interest) => poll.modify(&self.flow.socket, token, interest)?,
             }
-            self.watched = wanted;
+            self.watched = interest;
         }
         Ok(())
     }
@@ -508,9 +508,9 @@ mod tests {
             // Open until the client has closed it.
             let _ = far.read_to_end(&mut Vec::new());
         });
-        let found = driven(RrSocket::Tcp(near), timeout_ms, most, length_ns);
+        let result = driven(RrSocket::Tcp(near), timeout_ms, most, length_ns);
         peer.join().unwrap();
-        found
+        result
     }
 
     /// Runs one flow over this socket: returns its report and its histograms.

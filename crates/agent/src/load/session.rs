@@ -239,11 +239,11 @@ impl Session {
                 self.send_output()?;
                 deadline = Instant::now() + self.patience;
             }
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            let remaining = deadline.saturating_duration_since(Instant::now());
+            if remaining.is_zero() {
                 return Err(failed(io::ErrorKind::TimedOut.into()));
             }
-            self.control.set_read_timeout(Some(left)).map_err(failed)?;
+            self.control.set_read_timeout(Some(remaining)).map_err(failed)?;
             match self.control.read(&mut piece) {
                 Ok(0) => return Err(peer_error("closed_early", format!("{} closed the session", self.server))),
                 Ok(read) => self.machine.receive(&piece[..read]),

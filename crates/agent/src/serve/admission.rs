@@ -222,12 +222,12 @@ fn check(open: &Open, limits: &Limits) -> Result<(), Refusal> {
 
 fn check_rate(open: &Open, limits: &Limits) -> Result<(), Refusal> {
     let Some(most_bps) = limits.per_peer.rate_bps else { return Ok(()) };
-    let asked = match asked_bps(open) {
+    let requested = match asked_bps(open) {
         Some(asked_bps) if asked_bps <= most_bps as f64 => return Ok(()),
         Some(asked_bps) => format!("{asked_bps:.0} bit/s"),
         None => "as fast as possible".to_owned(),
     };
-    let message = format!("{asked}; this server allows a session {most_bps} bit/s: give --rate");
+    let message = format!("{requested}; this server allows a session {most_bps} bit/s: give --rate");
     Err(refusal("too_fast", message))
 }
 

@@ -88,8 +88,8 @@ fn listen_within(limits: Limits, engine: Engine, service: Service, signal: &Arc<
     let threads = service.threads.map_or(available, |threads| (threads as usize).clamp(1, MOST_THREADS));
     let listeners = service.plain.len() + service.secure.len();
     let share = limits.connections / threads;
-    let wanted = (share + share / 4 + SPARE_CONNECTIONS).min(limits.connections);
-    let (mut rings, connections, engine) = match rings(engine, threads, listeners, wanted) {
+    let capacity = (share + share / 4 + SPARE_CONNECTIONS).min(limits.connections);
+    let (mut rings, connections, engine) = match rings(engine, threads, listeners, capacity) {
         Ok((rings, connections)) => (rings, connections, "io_uring".to_owned()),
         Err(error) => {
             warn!(%error, "io_uring cannot be used: epoll takes over");
@@ -142,11 +142,11 @@ fn worker_context(
 }
 
 /// Returns a ring for each thread and its number of connections, or the reason why there is none.
-fn rings(engine: Engine, threads: usize, listeners: usize, wanted: usize) -> io::Result<(Vec<Ring>, usize)> {
+fn rings(engine: Engine, threads: usize, listeners: usize, capacity: usize) -> io::Result<(Vec<Ring>, usize)> {
     if engine != Engine::Best {
         return Err(io::Error::new(io::ErrorKind::Unsupported, "not asked for"));
     }
-    let mut connections = wanted;
+    let mut connections = capacity;
     loop {
         match (0..threads).map(|_| uring::ring(listeners, connections)).collect::<io::Result<Vec<_>>>() {
             Ok(rings) => return Ok((rings, connections)),

@@ -78,13 +78,13 @@ fn parse_address(text: &str) -> Result<IpAddr, ErrorReport> {
 /// another; then the next port is tried.
 fn on_one_port<T>(
     addresses: &[IpAddr],
-    wanted: Option<u16>,
+    requested: Option<u16>,
     bind: impl Fn(SocketAddr) -> Result<T, ErrorReport>,
     listener: impl Fn(&T) -> &TcpListener,
 ) -> Result<(Option<u16>, Vec<T>), ErrorReport> {
-    let Some(wanted) = wanted else { return Ok((None, Vec::new())) };
+    let Some(requested) = requested else { return Ok((None, Vec::new())) };
     let bind_all = || -> Result<_, ErrorReport> {
-        let (mut port, mut bound) = (wanted, Vec::new());
+        let (mut port, mut bound) = (requested, Vec::new());
         for address in addresses {
             let one = bind(SocketAddr::new(*address, port))?;
             port = listener(&one).local_addr().map_err(|error| system_error("binding", &error))?.port();
@@ -95,7 +95,7 @@ fn on_one_port<T>(
     let mut bound = bind_all();
     for _ in 1..ANY_PORT_ATTEMPTS {
         match &bound {
-            Err(error) if wanted == 0 && error.code == "address_in_use" => bound = bind_all(),
+            Err(error) if requested == 0 && error.code == "address_in_use" => bound = bind_all(),
             _ => break,
         }
     }
@@ -124,21 +124,21 @@ mod tests {
     #[test]
     fn an_automatic_port_is_free_on_all_addresses() {
         let addresses = ["127.0.0.1", "127.0.0.2"].map(|text| parse_address(text).unwrap());
-        let (asked, held) = (RefCell::new(Vec::new()), RefCell::new(Vec::new()));
+        let (attempted, blocking) = (RefCell::new(Vec::new()), RefCell::new(Vec::new()));
         let bind = |at: SocketAddr| {
             // On the first port, the second address is in use.
-            if asked.borrow().len() == 1 {
-                held.borrow_mut().push(bind_tcp(at)?);
+            if attempted.borrow().len() == 1 {
+                blocking.borrow_mut().push(bind_tcp(at)?);
             }
-            asked.borrow_mut().push(at);
+            attempted.borrow_mut().push(at);
             bind_tcp(at)
         };
         let (port, bound) = on_one_port(&addresses, Some(0), bind, |listener| listener).unwrap();
-        let (port, asked, held) = (port.unwrap(), asked.into_inner(), held.into_inner());
+        let (port, attempted, blocking) = (port.unwrap(), attempted.into_inner(), blocking.into_inner());
         let ports = bound.iter().map(|listener| listener.local_addr().unwrap().port());
-        assert!(ports.eq([port, port]) && asked.len() == 4 && asked[1] == held[0].local_addr().unwrap());
+        assert!(ports.eq([port, port]) && attempted.len() == 4 && attempted[1] == blocking[0].local_addr().unwrap());
 
-        let refused = on_one_port(&addresses, Some(asked[1].port()), bind_tcp, |listener| listener).err();
+        let refused = on_one_port(&addresses, Some(attempted[1].port()), bind_tcp, |listener| listener).err();
         assert_eq!(refused.unwrap().code, "address_in_use", "a requested port");
     }
 }

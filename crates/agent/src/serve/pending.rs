@@ -113,8 +113,8 @@ impl PendingConnection {
     pub fn receive(&mut self, key: Option<&SharedKey>) -> io::Result<Opened> {
         while self.opening.is_none() {
             // Reads only the bytes that show the kind: a flow's payload, or a request, may follow.
-            let wanted = if self.length < MAGIC.len() { MAGIC.len() } else { HEADER_BYTES };
-            match read(&mut self.stream, &mut self.first[self.length..wanted])? {
+            let needed = if self.length < MAGIC.len() { MAGIC.len() } else { HEADER_BYTES };
+            match read(&mut self.stream, &mut self.first[self.length..needed])? {
                 None => return Ok(Opened::Incomplete),
                 Some(read) => self.length += read,
             }
@@ -182,8 +182,8 @@ mod tests {
         assert_eq!(modest, 2);
         let greedy: Vec<u64> = (0..1000).map(|_| table.insert(GREEDY, ())).collect();
         assert!(table.find(modest).is_some());
-        let left: Vec<u64> = greedy.into_iter().filter(|number| table.find(*number).is_some()).collect();
-        assert_eq!(left, [1000, 1001, 1002], "its newest");
+        let remaining: Vec<u64> = greedy.into_iter().filter(|number| table.find(*number).is_some()).collect();
+        assert_eq!(remaining, [1000, 1001, 1002], "its newest");
     }
 
     #[test]

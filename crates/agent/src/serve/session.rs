@@ -221,11 +221,11 @@ impl Session {
             if server.stopped() {
                 return Err(io::ErrorKind::Interrupted.into());
             }
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            let remaining = deadline.saturating_duration_since(Instant::now());
+            if remaining.is_zero() {
                 return Err(io::ErrorKind::TimedOut.into());
             }
-            match self.inputs.recv_timeout(left.min(POLL_INTERVAL)) {
+            match self.inputs.recv_timeout(remaining.min(POLL_INTERVAL)) {
                 Ok(SessionInput::Closed) | Err(RecvTimeoutError::Disconnected) => {
                     return Err(io::ErrorKind::UnexpectedEof.into())
                 }

@@ -78,8 +78,8 @@ impl Agent {
     pub fn wait<T>(&mut self, waited_for: &str, mut take: impl FnMut(&Event) -> Option<T>) -> T {
         loop {
             let event = self.next(waited_for);
-            if let Some(found) = take(&event) {
-                return found;
+            if let Some(value) = take(&event) {
+                return value;
             }
             if let Event::Failed { error, .. } = event {
                 panic!("waiting for {waited_for}: {error:?}");
@@ -219,8 +219,8 @@ impl Drop for Agent {
 pub fn until<T>(waited_for: &str, mut condition: impl FnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + PATIENCE;
     loop {
-        if let Some(found) = condition() {
-            return found;
+        if let Some(value) = condition() {
+            return value;
         }
         assert!(Instant::now() < deadline, "waiting for {waited_for}");
         std::thread::sleep(Duration::from_millis(5));

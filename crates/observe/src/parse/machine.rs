@@ -75,8 +75,8 @@ mod tests {
 
     #[test]
     fn a_row_per_online_cpu_and_no_row_for_the_sum() {
-        let found = cpus(STAT);
-        assert_eq!(found.len(), 2);
+        let samples = cpus(STAT);
+        assert_eq!(samples.len(), 2);
         let expected = CpuSample {
             cpu: 0,
             user_s: 14.95,
@@ -87,9 +87,9 @@ mod tests {
             softirq_s: 0.09,
             steal_s: 0.36,
         };
-        assert!((found[0].user_s - expected.user_s).abs() < 1e-9);
-        assert_eq!(CpuSample { user_s: expected.user_s, ..found[0] }, expected);
-        assert_eq!((found[1].cpu, found[1].irq_s, found[1].steal_s), (3, 0.01, 0.53));
+        assert!((samples[0].user_s - expected.user_s).abs() < 1e-9);
+        assert_eq!(CpuSample { user_s: expected.user_s, ..samples[0] }, expected);
+        assert_eq!((samples[1].cpu, samples[1].irq_s, samples[1].steal_s), (3, 0.01, 0.53));
     }
 
     #[test]

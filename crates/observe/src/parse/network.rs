@@ -124,10 +124,10 @@ mod tests {
 
     #[test]
     fn interfaces_with_and_without_a_space_after_the_colon() {
-        let found = interfaces(DEV);
-        assert_eq!(found.len(), 2);
+        let rows = interfaces(DEV);
+        assert_eq!(rows.len(), 2);
         assert_eq!(
-            found[0],
+            rows[0],
             InterfaceSample {
                 name: "lo".into(),
                 rx_bytes: 3193,
@@ -140,7 +140,7 @@ mod tests {
                 tx_dropped: 4,
             }
         );
-        assert_eq!((found[1].name.as_str(), found[1].rx_bytes, found[1].tx_packets), ("eth0", 325_168_965, 7120));
+        assert_eq!((rows[1].name.as_str(), rows[1].rx_bytes, rows[1].tx_packets), ("eth0", 325_168_965, 7120));
     }
 
     #[test]

@@ -64,7 +64,8 @@ impl Resolver {
             for Query { index, epoch, until_ns } in received {
                 let began_ns = monotonic_ns();
                 // The connection has given up by then; resolving its query would delay the others.
-                let address = if began_ns < until_ns { look_up() } else { Err("the query was made too late".to_owned()) };
+                let address =
+                    if began_ns < until_ns { look_up() } else { Err("the query was made too late".to_owned()) };
                 let took_ns = monotonic_ns() - began_ns;
                 if replies.send(Resolved { index, epoch, address, took_ns }).is_err() {
                     return;

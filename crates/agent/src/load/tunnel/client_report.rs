@@ -88,12 +88,12 @@ fn addresses(assigned: Option<&AssignedConfig>) -> Vec<String> {
 /// Returns the packet counts of the client's tunnel; counts of 0 are left out.
 fn inner_counts(client: &Client) -> BTreeMap<String, u64> {
     let (pings_sent, pings_answered) = client.machine.pings();
-    let own = [
+    let counts = [
         ("packets_sent", client.machine.packets_sent()),
         ("packets_received", client.machine.packets_received()),
         ("pings_sent", pings_sent),
         ("pings_answered", pings_answered),
     ];
-    let all = own.into_iter().chain(client.traffic.counts());
+    let all = counts.into_iter().chain(client.traffic.counts());
     all.filter(|(_, count)| *count > 0).map(|(name, count)| (name.to_owned(), count)).collect()
 }

@@ -42,9 +42,9 @@ mod tests {
     /// Runs a test in a separate process: it measures the whole process, in which no other test may allocate or free
     /// memory.
     fn passes_in_own_process(name: &str) {
-        let own = std::env::current_exe().unwrap();
+        let executable = std::env::current_exe().unwrap();
         let path = format!("{}::{name}", module_path!().split_once("::").unwrap().1);
-        let child = std::process::Command::new(own).args(["--ignored", "--exact", &path]).output().unwrap();
+        let child = std::process::Command::new(executable).args(["--ignored", "--exact", &path]).output().unwrap();
         let stdout = String::from_utf8_lossy(&child.stdout);
         assert!(
             child.status.success() && stdout.contains("1 passed"),

@@ -47,8 +47,8 @@ mod tests {
 
     #[test]
     fn every_metric_has_its_name() {
-        let own = [effects::Metric::Connect, effects::Metric::Late, effects::Metric::PingLate];
-        assert_eq!(own.map(|metric| METRICS[metric as usize]), ["connect", "late", "ping_late"]);
+        let client_metrics = [effects::Metric::Connect, effects::Metric::Late, effects::Metric::PingLate];
+        assert_eq!(client_metrics.map(|metric| METRICS[metric as usize]), ["connect", "late", "ping_late"]);
         assert_eq!(
             (METRICS[Metric::Latency as usize], METRICS.len()),
             ("latency", Metric::ServiceCensored as usize + 1)

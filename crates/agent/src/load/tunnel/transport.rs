@@ -196,12 +196,12 @@ impl TransportSocket {
     pub fn resume(&mut self) -> io::Result<bool> {
         match self {
             Self::Udp { socket, waiting } => {
-                let Some(left) = waiting else { return Ok(true) };
-                match segments::send(socket, &left.bytes, left.segment) {
+                let Some(queued) = waiting else { return Ok(true) };
+                match segments::send(socket, &queued.bytes, queued.segment) {
                     Err(error) if is_full(&error) => return Ok(false),
                     Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => return Ok(false),
-                    Ok(sent) if sent < left.bytes.len() => {
-                        left.bytes.drain(..sent);
+                    Ok(sent) if sent < queued.bytes.len() => {
+                        queued.bytes.drain(..sent);
                         return Ok(false);
                     }
                     Ok(_) => *waiting = None,
@@ -267,8 +267,8 @@ impl TransportSocket {
                     result => result?,
                 };
                 let now_ns = monotonic_ns();
-                let whole = unframer.take(&mut buffers.stream[..read], |packet| each(now_ns, packet));
-                whole.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+                let result = unframer.take(&mut buffers.stream[..read], |packet| each(now_ns, packet));
+                result.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
                 Ok(read == buffers.stream.len())
             }
         }
@@ -411,13 +411,13 @@ mod tests {
     fn pair(transport: Transport) -> (TransportSocket, Box<dyn FnMut() -> Vec<u8> + Send>) {
         match transport {
             Transport::Udp => {
-                let far = net::udp_socket("127.0.0.1:0".parse().unwrap(), None, false).unwrap();
-                far.set_read_timeout(Some(std::time::Duration::from_secs(10))).unwrap();
-                let server = Server { address: far.local_addr().unwrap(), transport };
+                let peer = net::udp_socket("127.0.0.1:0".parse().unwrap(), None, false).unwrap();
+                peer.set_read_timeout(Some(std::time::Duration::from_secs(10))).unwrap();
+                let server = Server { address: peer.local_addr().unwrap(), transport };
                 let transport = TransportSocket::open(server, None, false).unwrap();
                 let receive = move || {
                     let mut bytes = vec![0; 4096];
-                    let length = far.recv(&mut bytes).unwrap();
+                    let length = peer.recv(&mut bytes).unwrap();
                     bytes.truncate(length);
                     bytes
                 };
@@ -427,12 +427,12 @@ mod tests {
                 let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
                 let server = Server { address: listener.local_addr().unwrap(), transport };
                 let transport = TransportSocket::open(server, None, false).unwrap();
-                let (mut far, _) = listener.accept().unwrap();
+                let (mut peer, _) = listener.accept().unwrap();
                 let receive = move || {
                     let mut length = [0; 2];
-                    far.read_exact(&mut length).unwrap();
+                    peer.read_exact(&mut length).unwrap();
                     let mut bytes = vec![0; usize::from(u16::from_be_bytes(length))];
-                    far.read_exact(&mut bytes).unwrap();
+                    peer.read_exact(&mut bytes).unwrap();
                     bytes
                 };
                 (transport, Box::new(receive))
@@ -463,22 +463,22 @@ mod tests {
 
     #[test]
     fn datagram_arrival_is_the_kernel_timestamp() {
-        let far = net::udp_socket("127.0.0.1:0".parse().unwrap(), None, false).unwrap();
-        let server = Server { address: far.local_addr().unwrap(), transport: Transport::Udp };
+        let peer = net::udp_socket("127.0.0.1:0".parse().unwrap(), None, false).unwrap();
+        let server = Server { address: peer.local_addr().unwrap(), transport: Transport::Udp };
         let (mut transport, mut buffers) =
             (TransportSocket::open(server, None, true).unwrap(), Buffers::new(true, false));
         // The kernel begins to timestamp some time after the first socket has requested it.
         for _ in 0..1000 {
-            far.send_to(&[7], transport.local().unwrap()).unwrap();
+            peer.send_to(&[7], transport.local().unwrap()).unwrap();
             let sent_ns = monotonic_ns();
-            let mut came = Vec::new();
-            while came.is_empty() {
+            let mut packets = Vec::new();
+            while packets.is_empty() {
                 std::thread::sleep(std::time::Duration::from_millis(1));
                 assert!(!transport
-                    .receive(&mut buffers, |arrived_ns, packet| came.push((arrived_ns, packet.to_vec())))
+                    .receive(&mut buffers, |arrived_ns, packet| packets.push((arrived_ns, packet.to_vec())))
                     .unwrap());
             }
-            let [(arrived_ns, packet)] = &came[..] else { panic!("{came:?}") };
+            let [(arrived_ns, packet)] = &packets[..] else { panic!("{packets:?}") };
             assert_eq!(packet, &[7]);
             if *arrived_ns < sent_ns + 500_000 {
                 return;
@@ -512,14 +512,14 @@ mod tests {
 
     #[test]
     fn receive_buffer_drops_are_counted() {
-        let (far, near) = (UdpSocket::bind("127.0.0.1:0").unwrap(), Transport::Udp);
-        let server = Server { address: far.local_addr().unwrap(), transport: near };
+        let (peer, near) = (UdpSocket::bind("127.0.0.1:0").unwrap(), Transport::Udp);
+        let server = Server { address: peer.local_addr().unwrap(), transport: near };
         let transport = TransportSocket::open(server, None, false).unwrap();
         assert_eq!(transport.receive_drops(), Some(0));
-        far.connect(transport.local().unwrap()).unwrap();
+        peer.connect(transport.local().unwrap()).unwrap();
         // The socket is not read, so that it has no room for some of these.
         while transport.receive_drops() == Some(0) {
-            far.send(&[0; 9000]).unwrap();
+            peer.send(&[0; 9000]).unwrap();
         }
         assert_eq!(pair(Transport::Tcp).0.receive_drops(), None);
     }

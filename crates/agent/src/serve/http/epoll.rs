@@ -236,15 +236,15 @@ impl Connection<Watch> {
     }
 
     fn watch(&mut self, poll: &Poll, token: u64) -> io::Result<()> {
-        let wanted = match () {
+        let desired = match () {
             () if self.peer.has_output() => Watch::Write,
             () if self.linger_bytes.is_some() || self.peer.is_finished() || self.peer.wants_input() => Watch::Read,
             () => Watch::Nothing,
         };
-        let before = std::mem::replace(&mut self.engine, wanted);
-        let interest = if wanted == Watch::Write { Interest::Write } else { Interest::Read };
-        match (before, wanted) {
-            _ if before == wanted => Ok(()),
+        let before = std::mem::replace(&mut self.engine, desired);
+        let interest = if desired == Watch::Write { Interest::Write } else { Interest::Read };
+        match (before, desired) {
+            _ if before == desired => Ok(()),
             // A descriptor in a poll always reports errors, again and again.
             (_, Watch::Nothing) => poll.remove(&self.socket),
             (Watch::Nothing, _) => poll.add(&self.socket, token, interest),

@@ -28,9 +28,9 @@ pub fn behaviour(answer: &HttpAnswer) -> Result<(Behaviour, Option<Stalls>), Err
         None => None,
         Some(every_ms) => {
             let (every_ns, length_ns) = (every_ms.saturating_mul(1_000_000), answer.stall_ms.saturating_mul(1_000_000));
-            let says =
+            let message =
                 format!("a stall of {} ms every {every_ms} ms: it has to end before the next begins", answer.stall_ms);
-            Some(Stalls::new(every_ns, length_ns).ok_or_else(|| refused(&says))?)
+            Some(Stalls::new(every_ns, length_ns).ok_or_else(|| refused(&message))?)
         }
     };
     Ok((behaviour.checked().map_err(refused)?, stalls))
@@ -40,7 +40,7 @@ pub fn behaviour(answer: &HttpAnswer) -> Result<(Behaviour, Option<Stalls>), Err
 pub fn tls(answer: &HttpAnswer, bind: &[String]) -> Result<ServerTls, ErrorReport> {
     let failed = |error: TlsSetupError| input_error("bad_identity", error.to_string());
     match &answer.identity {
-        Some(given) => ServerTls::from_pem(&given.certificate_pem, &given.key_pem).map_err(failed),
+        Some(identity) => ServerTls::from_pem(&identity.certificate_pem, &identity.key_pem).map_err(failed),
         None => ServerTls::self_signed(bind).map(|(tls, _)| tls).map_err(failed),
     }
 }
@@ -65,9 +65,9 @@ mod tests {
             (HttpAnswer { stall_every_ms: Some(5), stall_ms: 5, ..plain.clone() }, "a stall of 5 ms every 5 ms"),
             (HttpAnswer { stall_every_ms: Some(0), ..plain.clone() }, "a stall of 0 ms every 0 ms"),
         ];
-        for (answer, says) in cases {
+        for (answer, message) in cases {
             let refused = behaviour(&answer).unwrap_err();
-            assert!(refused.message.starts_with(says), "{}", refused.message);
+            assert!(refused.message.starts_with(message), "{}", refused.message);
         }
     }
 }

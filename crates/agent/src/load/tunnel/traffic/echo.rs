@@ -55,8 +55,9 @@ impl TrafficPlan for EchoPlan {
     fn client(&self, context: &ClientContext) -> Result<Box<dyn Traffic>, &'static str> {
         let server = context.server_ipv4.map(IpAddr::V4).or(context.server_ipv6.map(IpAddr::V6));
         let to = self.to.or(server).ok_or("no_echo_target")?;
-        let own = if to.is_ipv4() { context.ipv4.map(IpAddr::V4) } else { context.ipv6.map(IpAddr::V6) };
-        let echo = own.and_then(|own| Echo::new(own, to, IDENTIFIER)).ok_or("no_address")?;
+        let local_address = if to.is_ipv4() { context.ipv4.map(IpAddr::V4) } else { context.ipv6.map(IpAddr::V6) };
+        let echo =
+            local_address.and_then(|local_address| Echo::new(local_address, to, IDENTIFIER)).ok_or("no_address")?;
         if self.packet_bytes < echo.least_bytes() {
             return Err("packet_too_small");
         }

@@ -246,10 +246,10 @@ impl HttpTraffic {
         if self.machine.is_sending() {
             let from = self.request.bytes().len() - self.machine.unsent_bytes();
             let written = self.stack.write(connection, &self.request.bytes()[from..]);
-            let whole = self.machine.sent(written);
+            let is_complete = self.machine.sent(written);
             self.tally.sent_bytes += written as u64;
-            self.tally.sent += u64::from(whole);
-            channel.counters.sent(written as u64, u64::from(whole));
+            self.tally.sent += u64::from(is_complete);
+            channel.counters.sent(written as u64, u64::from(is_complete));
         }
     }
 
@@ -343,7 +343,7 @@ impl HttpTraffic {
         self.record_age(now_ns, channel);
         let since_ns = self.machine.outstanding_since_ns().unwrap_or(now_ns);
         match self.machine.close() {
-            Some(left) if left.was_sent => {
+            Some(abandoned) if abandoned.was_sent => {
                 self.tally.unanswered += 1;
                 self.tally.unanswered_long += u64::from(now_ns.saturating_sub(since_ns) > LONG_WAIT_NS);
             }

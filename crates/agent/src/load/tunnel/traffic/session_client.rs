@@ -90,8 +90,8 @@ impl SessionClient {
         let flows = views
             .iter()
             .map(|view| {
-                let far = self.participant.row_of(view.local.flow.into());
-                for side in std::iter::once(&view.local).chain(far) {
+                let peer_row = self.participant.row_of(view.local.flow.into());
+                for side in std::iter::once(&view.local).chain(peer_row) {
                     counts.add(&TrafficCounts {
                         unsent: Some(side.unsent_units.unwrap_or(0)),
                         stale: Some(side.stale.unwrap_or(0)),
@@ -99,24 +99,24 @@ impl SessionClient {
                         ..TrafficCounts::default()
                     });
                 }
-                self.flow(view, far)
+                self.flow(view, peer_row)
             })
             .collect();
         Figures { flows, counts, errors: std::mem::take(&mut self.errors), examples }
     }
 
-    fn flow(&self, view: &View, far: Option<&SideReport>) -> FlowReport {
-        let near = &view.local;
+    fn flow(&self, view: &View, peer_row: Option<&SideReport>) -> FlowReport {
+        let local_row = &view.local;
         let (sender, receiver) = match view.direction {
-            Direction::Down => (far, Some(near)),
-            Direction::Up | Direction::Both => (Some(near), far),
+            Direction::Down => (peer_row, Some(local_row)),
+            Direction::Up | Direction::Both => (Some(local_row), peer_row),
         };
         let sent_units = sender.and_then(|side| side.sent_units);
         let received_units = receiver.and_then(|side| side.received_units);
         FlowReport {
             // If the sender did not report its times, those of the received data are used.
-            start_ns: sender.map_or(near.start_ns, |side| side.start_ns),
-            end_ns: sender.map_or(near.end_ns, |side| side.end_ns),
+            start_ns: sender.map_or(local_row.start_ns, |side| side.start_ns),
+            end_ns: sender.map_or(local_row.end_ns, |side| side.end_ns),
             sent_bytes: sender.map(|side| side.sent_bytes),
             received_bytes: receiver.map(|side| side.received_bytes),
             sent_units,
@@ -130,8 +130,8 @@ impl SessionClient {
             retransmits: sender.and_then(|side| side.retransmits),
             rtt_mean_us: sender.and_then(|side| side.rtt_mean_us),
             congestion: view.congestion.map(str::to_owned),
-            local: view.ends.map(|(near, _)| near.to_string()),
-            remote: view.ends.map(|(_, far)| far.to_string()),
+            local: view.ends.map(|(local_row, _)| local_row.to_string()),
+            remote: view.ends.map(|(_, peer_row)| peer_row.to_string()),
             ..row(self.client, view.direction, view.due_ns)
         }
     }

@@ -74,9 +74,9 @@ impl UdpPlan {
 impl TrafficPlan for UdpPlan {
     fn client(&self, context: &ClientContext) -> Result<Box<dyn Traffic>, &'static str> {
         let server = self.sessions.spec().server;
-        let own = if server.is_ipv4() { context.ipv4.map(IpAddr::V4) } else { context.ipv6.map(IpAddr::V6) };
-        let own = own.ok_or("no_address")?;
-        let flow = Udp::new(SocketAddr::new(own, FIRST_PORT), server).ok_or("no_address")?;
+        let local_address = if server.is_ipv4() { context.ipv4.map(IpAddr::V4) } else { context.ipv6.map(IpAddr::V6) };
+        let local_address = local_address.ok_or("no_address")?;
+        let flow = Udp::new(SocketAddr::new(local_address, FIRST_PORT), server).ok_or("no_address")?;
         if self.datagram_bytes + flow.overhead_bytes() > usize::from(context.mtu) {
             return Err("packet_too_big");
         }
@@ -85,7 +85,7 @@ impl TrafficPlan for UdpPlan {
         let participant = self.sessions.join(context.client);
         Ok(Box::new(UdpTraffic {
             session: SessionClient::new(participant, context, self.seed, true),
-            own,
+            local_address,
             server,
             pace: self.pace,
             schedule: self.pace.map(|pace| Schedule::new(pace, context, self.duration_ns)),
@@ -118,7 +118,7 @@ impl TrafficPlan for UdpPlan {
 
 struct UdpTraffic {
     session: SessionClient,
-    own: IpAddr,
+    local_address: IpAddr,
     server: SocketAddr,
     /// The server's rate: it sends to each client in turn.
     pace: Option<Pace>,
@@ -210,7 +210,7 @@ impl UdpTraffic {
         self.show_address(assignment.token, now_ns);
         let flow = |which: u32, id: Option<u32>| {
             let port = FIRST_PORT + (self.port_seed.wrapping_add(2 * assignment.round + which) % PORTS) as u16;
-            let udp = Udp::new(SocketAddr::new(self.own, port), self.server)?;
+            let udp = Udp::new(SocketAddr::new(self.local_address, port), self.server)?;
             Some(Flow { udp, token: assignment.token, id: id?, nonce: 0, is_known: false })
         };
         self.up = flow(0, assignment.up).map(|flow| Up {
