@@ -56,7 +56,7 @@ class Validity:
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One figure; `low` and `high` bound it at 95 % if there are repeats.
+    """One figure; `low` and `high` bound it at 95 %, within one test or over repeats.
 
     A `censored` figure is a lower bound: operations were outstanding at the end, so the true figure is at least
     `value`.
@@ -73,6 +73,8 @@ class Metric:
     """The codes of the reasons against it, worst first."""
     bound: Bound | None = None
     """Where it is not valid: on which side of `value` the true figure lies for sure."""
+    unbounded: str | None = None
+    """Why `low` or `high` is null; null if neither is, or if the figure itself is unknown."""
 
     @property
     def is_least(self) -> bool:

@@ -90,8 +90,9 @@ def mean_with_interval(metrics: Iterable[Metric | None]) -> Metric:
     mean = mean_of_repeats(values)
     if any(metric.censored for metric in known):
         # A mean with a lower bound in it is a lower bound; the spread of the repeats is then unknown.
-        return _with_reasons(Metric(mean.value, unit, censored=True), known)
-    return _with_reasons(Metric(mean.value, unit, mean.low, mean.high), known)
+        least = Metric(mean.value, unit, censored=True, unbounded="some repeats are lower bounds")
+        return _with_reasons(least, known)
+    return _with_reasons(Metric(mean.value, unit, mean.low, mean.high, unbounded=mean.reason), known)
 
 
 def _with_reasons(mean: Metric, repeats: Sequence[Metric]) -> Metric:

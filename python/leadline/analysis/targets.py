@@ -11,6 +11,7 @@ repeats of which one has no sample.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from leadline.analysis import stability
 from leadline.analysis.model import Bound, Metric, Summary, TargetResult, TestResult
@@ -46,7 +47,7 @@ def judge_summaries(targets: Iterable[Target], summaries: Sequence[Summary]) -> 
 def judge(target: Target, case: str, results: Iterable[Summary | TestResult]) -> TargetResult:
     """One target over the results of one case, or over a single measurement."""
     outcomes = [
-        _judge_one(target, case, result.metrics.get(target.metric), _gap(target, result))
+        _judge_one(target, case, _metric(target, result), _gap(target, result))
         for result in results
         if (result.test == target.test if target.test else has_metric(result.kind, target.metric))
     ]
@@ -93,6 +94,13 @@ def _figure(value: float) -> str:
     """Six digits, without an exponent for large numbers."""
     text = f"{value:.6g}"
     return f"{value:.0f}" if "e+" in text else text
+
+
+def _metric(target: Target, result: Summary | TestResult) -> Metric | None:
+    """The figure that a target is about. Of a single test its value decides: an interval within one test does not
+    contain what differs from one start to the next."""
+    metric = result.metrics.get(target.metric)
+    return metric if metric is None or isinstance(result, Summary) else replace(metric, low=None, high=None)
 
 
 def _gap(target: Target, result: Summary | TestResult) -> int:

@@ -11,6 +11,7 @@ from leadline.analysis import host_metrics, limits, metrics, tunnels, validity, 
 from leadline.analysis.durations import Sample, curve
 from leadline.analysis.flows import Flow, build_flows
 from leadline.analysis.histograms import DamagedHistogram
+from leadline.analysis.intervals import with_intervals
 from leadline.analysis.model import Distribution, Generator, Interval, Metric, Percentiles, Series, TestResult, Window
 from leadline.analysis.test_data import TestData
 from leadline.plan.targets import has_metric
@@ -68,7 +69,7 @@ def analyse_test(data: TestData) -> TestResult:
         parameters=data.parameters,
         status=data.status,
         error=data.error or (f"{data.failures[0][0]}: {data.failures[0][1]}" if data.failures else None),
-        metrics=judged.metrics,
+        metrics=with_intervals(judged.metrics, data, flows, steady, merged),
         validity=judged.validity,
         window=steady,
         generator=_generator(kind, data, flows, merged),

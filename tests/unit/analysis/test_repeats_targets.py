@@ -28,8 +28,9 @@ def test_the_interval_is_students_t() -> None:
 
 
 def test_a_single_repeat_has_no_interval_and_unknown_values_are_left_out() -> None:
-    assert mean_with_interval([Metric(3.0, "us")]) == Metric(3.0, "us")
-    assert mean_with_interval([Metric(3.0, "us"), Metric(None, "us"), None]) == Metric(3.0, "us")
+    alone = Metric(3.0, "us", unbounded="one repeat has no interval: two or more are needed")
+    assert mean_with_interval([Metric(3.0, "us")]) == alone
+    assert mean_with_interval([Metric(3.0, "us"), Metric(None, "us"), None]) == alone
     assert mean_with_interval([Metric(None, "us")]) == Metric(None, "us")
     same = mean_with_interval([Metric(3.0, "us"), Metric(3.0, "us")])
     assert (same.low, same.high) == (3.0, 3.0)
@@ -190,7 +191,7 @@ def test_a_lower_bound_decides_only_what_it_can(target: str, outcome: str) -> No
 
 def test_a_mean_of_repeats_with_a_lower_bound_is_one() -> None:
     found = mean_with_interval([Metric(1.0, "us"), Metric(3.0, "us", censored=True)])
-    assert found == Metric(2.0, "us", censored=True)
+    assert found == Metric(2.0, "us", censored=True, unbounded="some repeats are lower bounds")
 
 
 def test_a_target_of_every_test_is_as_bad_as_the_worst() -> None:

@@ -58,7 +58,8 @@ def test_a_concluded_run_has_its_findings_and_what_is_unknown_is_null(folder: Ru
     assert document["journal_bytes"] == folder.journal_path.stat().st_size
     metrics = document["run"]["trials"][0]["tests"][0]["metrics"]
     assert metrics["throughput_bps"]["value"] == pytest.approx(8e6, rel=1e-6)
-    assert metrics["throughput_bps"]["low"] is None
+    rtt = metrics["rtt_mean_us"]
+    assert [rtt[key] for key in ("value", "low", "high", "unbounded")] == [None] * 4
     assert read_findings(folder) == outcome.analysis
 
 

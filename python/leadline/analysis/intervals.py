@@ -1,0 +1,145 @@
+"""Intervals of a test's figures, from the test alone: of rates by batch means, of percentiles by order statistics.
+
+Owns which figure has an interval, and the reason where one has none. How intervals are made is the work of
+`leadline.statistics`. An interval within one test does not contain what differs from one start to the next: repeats do.
+Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from leadline.analysis.flows import Curve, Flow
+from leadline.analysis.histograms import NS_PER_US, DamagedHistogram, Histogram, decode, merge
+from leadline.analysis.metrics import Histograms
+from leadline.analysis.model import Metric, Window
+from leadline.analysis.test_data import IntervalHistogram, TestData
+from leadline.analysis.test_spec import TestSpec
+from leadline.analysis.window import NS_PER_S, rate_columns
+from leadline.plan.percentiles import histogram_of
+from leadline.statistics import Estimate, independent_count, mean_of_series, quantile_of_buckets
+
+# Decoding a histogram takes 0.3 ms: a second of work.
+_MOST_HISTOGRAMS = 4000
+# Agents hand over their histograms once a second.
+_PART_NS = 1_000_000_000
+
+_NO_SERIES = "a figure of the whole test: only repeats give an interval"
+_ONLY_TOTALS = "only totals are known, no intervals of time"
+_BY_PLAN = "the rate changes by plan"
+_NOT_ENDED = "some operations had not ended: longer times are unknown"
+_FEW_PARTS = (
+    "the seconds of the test are too few, or too few values lie beyond, to show how much values depend on each other"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The histograms of each second of a test, in order, by name."""
+
+    by_name: Mapping[str, tuple[Histogram, ...]]
+
+    def named(self, name: str) -> tuple[Histogram, ...]:
+        """The histograms of each second that has one."""
+        return self.by_name.get(name, ())
+
+
+def parts_of(data: TestData) -> Parts:
+    """The histograms of each second, all hosts merged; none if decoding them would take long."""
+    reports = data.interval_histograms
+    if len(reports) > _MOST_HISTOGRAMS:
+        return Parts({})
+    seconds: dict[tuple[str, int], list[Histogram]] = {}
+    for part in reports:
+        found = _decoded(part)
+        if found is not None:
+            seconds.setdefault((part.report["metric"], part.end_ns // _PART_NS), []).append(found)
+    by_name: dict[str, list[Histogram]] = {}
+    for name, second in sorted(seconds):
+        by_name.setdefault(name, []).append(merge(seconds[name, second]))
+    return Parts({name: tuple(found) for name, found in by_name.items()})
+
+
+def with_intervals(
+    metrics: Mapping[str, Metric], data: TestData, flows: Sequence[Flow], window: Window | None, histograms: Histograms
+) -> dict[str, Metric]:
+    """The metrics with `low` and `high`, or with the reason why one of them is unknown."""
+    rates = {name: (factor, curves) for name, factor, curves in rate_columns(data.spec, flows)}
+    parts = parts_of(data)
+    found = {}
+    for name, metric in metrics.items():
+        if metric.value is None:
+            found[name] = metric
+        elif name in rates:
+            found[name] = _bounded_rate(metric, *rates[name], data.spec, window)
+        elif (asked := histogram_of(name)) is not None:
+            unit_ns = NS_PER_US if asked.unit == "us" else NS_PER_US * 1000
+            bounds = _percentile(asked.histogram, asked.percentile / 100, histograms, parts)
+            found[name] = _bounded(metric, bounds, unit_ns)
+        else:
+            found[name] = replace(metric, unbounded=_NO_SERIES)
+    return found
+
+
+def rate_estimate(curves: Sequence[Curve], window: Window, interval_ns: int) -> Estimate | None:
+    """The mean growth per second of some counters inside a window, from whole intervals; None if the counters were not
+    read at intervals."""
+    count = int((window.end_ns - window.start_ns) // interval_ns)
+    if count < 1 or not any(len(curve.t_ns) > 2 for curve in curves):
+        return None
+    edges = window.start_ns + np.arange(count + 1, dtype=np.float64) * interval_ns
+    growth = np.diff(np.sum([curve.at(edges) for curve in curves], axis=0))
+    return mean_of_series(growth / (interval_ns / NS_PER_S))
+
+
+def _bounded_rate(
+    metric: Metric, factor: float, curves: Sequence[Curve], spec: TestSpec, window: Window | None
+) -> Metric:
+    """A rate with the interval of its series, around the rate of the whole window."""
+    if not spec.steady:
+        return replace(metric, unbounded=_BY_PLAN)
+    estimate = rate_estimate(curves, window, spec.interval_ns) if window is not None else None
+    if estimate is None or metric.value is None:
+        return replace(metric, unbounded=_ONLY_TOTALS)
+    if estimate.low is None or estimate.high is None:
+        return replace(metric, unbounded=estimate.reason)
+    half = factor * (estimate.high - estimate.low) / 2
+    return replace(metric, low=max(0.0, metric.value - half), high=metric.value + half)
+
+
+def _percentile(name: str, share: float, histograms: Histograms, parts: Parts) -> Estimate | str:
+    """A percentile with its interval in ns, or why it has none."""
+    sample = histograms.sample(name)
+    if sample.censored:
+        return _NOT_ENDED
+    whole = sample.completed
+    at = whole.bucket_at(share * 100)
+    seconds = parts.named(name)
+    if at is None or not seconds:
+        return _FEW_PARTS
+    edge_ns = whole.highs_ns[at]
+    above = [int(part.counts[part.lows_ns > edge_ns].sum()) for part in seconds]
+    totals = [part.count for part in seconds]
+    independent = independent_count(above, totals)
+    if independent is None:
+        return _FEW_PARTS
+    # The last part of a second is in no interval's histogram.
+    independent *= max(1.0, whole.count / sum(totals))
+    return quantile_of_buckets(whole.lows_ns, whole.highs_ns, whole.counts, share, independent=independent)
+
+
+def _bounded(metric: Metric, estimate: Estimate | str, unit_ns: float) -> Metric:
+    if isinstance(estimate, str):
+        return replace(metric, unbounded=estimate)
+    low, high = (None if bound is None else bound / unit_ns for bound in (estimate.low, estimate.high))
+    return replace(metric, low=low, high=high, unbounded=estimate.reason)
+
+
+def _decoded(part: IntervalHistogram) -> Histogram | None:
+    try:
+        return decode(part.report)
+    except DamagedHistogram:
+        return None  # counted where the whole test's histograms are read
