@@ -156,11 +156,11 @@ def _merged(repeats: Sequence[Sequence[Reason]]) -> Iterable[Reason]:
     """Each code once, with the first repeat's words, and in how many repeats it was seen where not in all."""
     seen: dict[str, tuple[Reason, int]] = {}
     for reasons in repeats:
-        for reason in {reason.code: reason for reason in reversed(reasons)}.values():
+        # Worst first, as they are; a code that a repeat has twice counts once.
+        for reason in {reason.code: reason for reason in reasons}.values():
             first, times = seen.get(reason.code, (reason, 0))
-            metrics = (
-                tuple(dict.fromkeys((*first.metrics, *reason.metrics))) if first.metrics and reason.metrics else ()
-            )
+            both = bool(first.metrics and reason.metrics)
+            metrics = tuple(dict.fromkeys((*first.metrics, *reason.metrics))) if both else ()
             seen[reason.code] = replace(first, metrics=metrics), times + 1
     for first, times in seen.values():
         share = f" (in {times} of {len(repeats)} repeats)" if times < len(repeats) else ""

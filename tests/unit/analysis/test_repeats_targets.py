@@ -58,6 +58,12 @@ def test_repeats_that_agree_and_that_do_not() -> None:
     assert summary(repeats(1e6, 1.2e6), limit=0.5).validity.verdict is Verdict.VALID
 
 
+def test_reasons_stay_in_the_order_of_their_verdicts() -> None:
+    reasons = (Reason("other-work", "a", Verdict.DISTURBED), Reason("thread-starved", "b", Verdict.GENERATOR_LIMITED))
+    both = [replace(one, validity=Validity(Verdict.DISTURBED, reasons)) for one in repeats(1e6, 1e6)]
+    assert summary(both).validity.reasons == reasons
+
+
 def test_failed_repeats_are_counted_and_not_averaged() -> None:
     found = summary(repeats(1e6), planned=3)
     assert (found.repeats, found.failed) == (1, 2)
