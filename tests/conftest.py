@@ -11,11 +11,13 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from _pytest.nodeid import NodeId
 from hypothesis import settings
 
+from command_server import command_server
 from leadline.dataset.journal import STRICT_VARIABLE
 
 # A shell without job control starts its background jobs with these ignored, and children inherit that: the commands
@@ -81,3 +83,10 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureR
         del os.environ["XDG_CACHE_HOME"]
     else:
         os.environ["XDG_CACHE_HOME"] = before
+
+
+@pytest.fixture(scope="session")
+def quick_command(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A program that does what `leadline` does, without its start."""
+    with command_server(tmp_path_factory.mktemp("command")) as stand_in:
+        yield stand_in

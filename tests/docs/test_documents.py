@@ -71,9 +71,12 @@ def listening(line: str) -> str:
 
 
 @pytest.fixture
-def workplace(tmp_path: Path) -> Path:
+def workplace(tmp_path: Path, quick_command: Path) -> Path:
     """A folder that looks like a checkout after `make build`, with short plans."""
-    (tmp_path / ".venv").symlink_to(BIN.parent)
+    programs = tmp_path / ".venv" / "bin"
+    programs.mkdir(parents=True)
+    (programs / "leadline").symlink_to(quick_command)
+    (programs / "leadline-agent").symlink_to(BIN / "leadline-agent")
     (tmp_path / "examples").mkdir()
     for plan in sorted((ROOT / "examples").glob("*.yaml")):
         text = re.sub(r"duration: \d+s", "duration: 1s", plan.read_text(encoding="utf-8"))
@@ -83,7 +86,7 @@ def workplace(tmp_path: Path) -> Path:
 
 
 def run_here(lines: list[str], workplace: Path) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}", "COLUMNS": "80"}
+    environment = {**os.environ, "PATH": f"{workplace / '.venv' / 'bin'}:{os.environ['PATH']}", "COLUMNS": "80"}
     argv = [*NAMESPACE, "bash", "-c", script(lines)]
     return subprocess.run(
         argv,

@@ -554,7 +554,7 @@ def start_fleet(
     others = set(runs_in(out))
     form = ("--json",) if as_json else ()
     pipe, variables = subprocess.PIPE, {"TMPDIR": str(temporary)} if temporary else {}
-    command = [cli.LEADLINE, "tunnel", profile, *form, "--out", out, *_PATIENCE, *arguments]
+    command = [cli.quick_command, "tunnel", profile, *form, "--out", out, *_PATIENCE, *arguments]
     started = place.start(command, stdout=pipe, stderr=pipe, stdin=subprocess.DEVNULL, env={**os.environ, **variables})
     return Running(started, out, others)
 

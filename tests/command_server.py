@@ -1,0 +1,237 @@
+"""Runs the `leadline` command in forks of one process that has imported what commands import: a command then begins in
+a tenth of an interpreter's time. `make test` starts hundreds of them.
+
+Owns the server (this file, run as a program), the stand-in for the command that hands its arguments, environment,
+streams and namespaces over, and its signals. What cannot be handed over (another user, a terminal, a session, a cgroup)
+runs as the real command does: the stand-in becomes it.
+"""
+
+from __future__ import annotations
+
+import ast
+import ctypes
+import gc
+import importlib
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, NoReturn
+
+REAL = Path(sys.executable).with_name("leadline")
+# What commands import when they run. Without polars, which starts threads at once: a fork would have one of them.
+MODULES = (
+    *(
+        "leadline.cli",
+        "leadline.cli.run",
+        "leadline.cli.run_single",
+        "leadline.cli.run_search",
+        "leadline.cli.progress",
+    ),
+    *("leadline.cli.output", "leadline.cli.host_checks", "leadline.agents", "leadline.contract.models"),
+    *("leadline.analysis", "leadline.report", "leadline.report.html", "leadline.trial", "leadline.trial.campaign"),
+    *("leadline.trial.single", "leadline.lab.hosts", "leadline.plan.document", "leadline.dataset", "asyncio"),
+    *("jinja2", "cryptography.x509", "leadline.sut.openvpn", "leadline.sut.wireguard", "leadline.sut.route"),
+)
+NAMESPACES = ("net", "pid", "mnt")
+
+# Starts in 10 ms, for it imports next to nothing.
+STAND_IN = """#!{python} -IS
+import _socket, posix, sys
+import signal
+SERVER, REAL = {server!r}, {real!r}
+SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2]
+IGNORED = [number for number in SIGNALS if signal.getsignal(number) is signal.SIG_IGN]
+
+def real():
+    posix.execv(REAL, [REAL, *sys.argv[1:]])
+
+def mask():
+    found = posix.umask(0o077)
+    posix.umask(found)
+    return found
+
+def main():
+    server = _socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
+    try:
+        server.connect(SERVER)
+    except OSError:
+        real()
+    def forward(number, frame):
+        server.send(bytes([number]))
+    for number in SIGNALS:
+        if number not in IGNORED:
+            signal.signal(number, forward)
+    files = [0, 1, 2, *(posix.open("/proc/self/ns/" + name, posix.O_RDONLY) for name in {namespaces!r})]
+    own = [posix.getuid(), mask(), posix.sched_getaffinity(0) == posix.sched_getaffinity(1)]
+    own += [open("/proc/self/" + name).read() for name in ("cgroup", "limits")]
+    own += [posix.readlink("/proc/self/ns/" + name) for name in ("user", "uts", "ipc")]
+    own += [any(map(posix.isatty, range(3)))]
+    told = repr((sys.argv[1:], posix.getcwd(), posix.environ, [int(number) for number in IGNORED], own))
+    paper = posix.memfd_create("command")
+    posix.write(paper, told.encode("ascii", "backslashreplace"))
+    packed = b"".join(number.to_bytes(4, sys.byteorder) for number in [*files, paper])
+    server.sendmsg([b"r"], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, packed)])
+    answer = server.recv(16)
+    if answer == b"real":
+        for number in SIGNALS:
+            if number not in IGNORED:
+                signal.signal(number, signal.SIG_DFL)
+        real()
+    code = int(answer or b"70")
+    if code < 0:
+        if code != -signal.SIGKILL:
+            signal.signal(-code, signal.SIG_DFL)
+        posix.kill(posix.getpid(), -code)
+    posix._exit(code)
+
+main()
+"""
+
+
+@contextmanager
+def command_server(folder: Path) -> Iterator[Path]:
+    """The stand-in for the command, in a folder of its own, for as long as the block."""
+    listener = folder / "server"
+    stand_in = folder / "bin" / "leadline"
+    stand_in.parent.mkdir(parents=True)
+    text = STAND_IN.format(python=sys.executable, server=str(listener), real=str(REAL), namespaces=NAMESPACES)
+    stand_in.write_text(text, encoding="utf-8")
+    stand_in.chmod(0o755)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as made:
+        made.bind(str(listener))
+        made.listen(64)
+        # Threads of a library would be missing in each fork.
+        variables = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+        argv = [sys.executable, __file__, str(made.fileno())]
+        server = subprocess.Popen(argv, pass_fds=[made.fileno()], env=variables, start_new_session=True)
+    # Where it has ended, nothing listens, and the stand-in becomes the command.
+    with server:
+        try:
+            yield stand_in
+        finally:
+            server.terminate()
+
+
+# --- the server -------------------------------------------------------------------------------------------------------
+
+
+def main() -> NoReturn:
+    """Fork a guardian for each command that is asked for."""
+    with socket.socket(fileno=int(sys.argv[1])) as listener:
+        for name in MODULES:
+            importlib.import_module(name)
+        tasks = len(list(Path("/proc/self/task").iterdir()))
+        assert tasks == 1, f"{tasks} threads, of which a fork would have one"
+        gc.collect()
+        gc.freeze()
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+        while True:
+            connection, _ = listener.accept()
+            if os.fork() == 0:
+                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                listener.close()
+                break
+            connection.close()
+    guard(connection)
+
+
+def guard(connection: socket.socket) -> NoReturn:
+    """Run one command in a process of its own: pass signals on to it, end it with its stand-in, and tell its status."""
+    _, (*streams, paper), _, _ = socket.recv_fds(connection, 1, 16)
+    streams, namespaces = streams[:3], streams[3:]
+    with os.fdopen(paper, "rb") as told:
+        told.seek(0)
+        argv, folder, variables, ignored, theirs = ast.literal_eval(told.read().decode("ascii"))
+    if theirs != own_circumstances():
+        connection.send(b"real")
+        os._exit(0)
+    join(namespaces)
+    child = os.fork()
+    if child == 0:
+        connection.close()
+        run(argv, folder, variables, ignored, streams)
+    for number in streams:
+        os.close(number)
+    ended = os.pidfd_open(child)
+    poll = select.poll()
+    poll.register(connection, select.POLLIN)
+    poll.register(ended, select.POLLIN)
+    while True:
+        ready = {number for number, _ in poll.poll()}
+        if ended in ready:
+            _, status = os.waitpid(child, 0)
+            with suppress(OSError):
+                connection.send(b"%d" % os.waitstatus_to_exitcode(status))
+            os._exit(0)
+        numbers = connection.recv(1)
+        os.kill(child, numbers[0] if numbers else signal.SIGKILL)
+        if not numbers:
+            poll.unregister(connection)
+
+
+def own_circumstances() -> list[Any]:
+    """What must be the same for a command here as for its stand-in."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    found: list[Any] = [os.getuid(), mask, os.sched_getaffinity(0) == os.sched_getaffinity(1)]
+    found += [Path(f"/proc/self/{name}").read_text(encoding="ascii") for name in ("cgroup", "limits")]
+    found += [str(Path(f"/proc/self/ns/{name}").readlink()) for name in ("user", "uts", "ipc")]
+    return [*found, False]
+
+
+def join(namespaces: list[int]) -> None:
+    """Go into those that this process is not in, the mounts' last: the others are found in its /proc."""
+    library = ctypes.CDLL(None, use_errno=True)
+    other = [
+        number
+        for number, name in zip(namespaces, NAMESPACES, strict=True)
+        if Path(f"/proc/self/fd/{number}").readlink() != Path(f"/proc/self/ns/{name}").readlink()
+    ]
+    for number in other:
+        if library.setns(number, 0) != 0:
+            raise OSError(ctypes.get_errno(), "setns")
+    for number in namespaces:
+        os.close(number)
+
+
+def run(
+    argv: list[str], folder: str, variables: dict[bytes, bytes], ignored: list[int], streams: list[int]
+) -> NoReturn:
+    """Be the command."""
+    for number, stream in enumerate(streams):
+        os.dup2(stream, number)
+        os.close(stream)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+        default = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
+        signal.signal(number, signal.SIG_IGN if number in ignored else default)
+    os.chdir(folder)
+    os.environb.clear()
+    os.environb.update(variables)
+    tempfile.tempdir = None
+    sys.argv = [str(REAL), *argv]
+    sys.stdin = open(0, encoding="utf-8")  # noqa: SIM115 - the process's own
+    sys.stdout = open(1, "w", encoding="utf-8")  # noqa: SIM115
+    sys.stderr = open(2, "w", encoding="utf-8", errors="backslashreplace", buffering=1)  # noqa: SIM115
+    code: Any = 1
+    try:
+        importlib.import_module("leadline.cli").main()
+    except SystemExit as ended:
+        code = ended.code
+    except BaseException:
+        traceback.print_exc()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(code if isinstance(code, int) else 0 if code is None else 1)
+
+
+if __name__ == "__main__":
+    main()
