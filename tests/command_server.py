@@ -227,9 +227,9 @@ def run(
         code = ended.code
     except BaseException:
         traceback.print_exc()
-    for stream in (sys.stdout, sys.stderr):
+    for output in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):
-            stream.flush()
+            output.flush()
     os._exit(code if isinstance(code, int) else 0 if code is None else 1)
 
 

@@ -36,6 +36,8 @@ from real_runs import (
 
 from waiting import WITHIN_S
 
+# The tests of Ctrl-C on a terminal send it too.
+OF_A_TERMINAL = pytest.param(signal.SIGINT, marks=pytest.mark.full_matrix)
 pytestmark = [pytest.mark.lab, pytest.mark.apart, pytest.mark.takes(10)]
 
 
@@ -61,7 +63,7 @@ def check_what_was_measured(sandbox: CliSandbox, run: Run, status: str, tests: l
     assert sandbox.left_behind() == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [OF_A_TERMINAL, signal.SIGTERM, signal.SIGHUP])
 def test_one_signal_ends_the_run_in_order(sandbox: CliSandbox, number: signal.Signals) -> None:
     run = sandbox.run(write_plan(sandbox.folder, [ROUTE], [SHORT, LONG], repeat=2), "--json")
     run.wait_for(progress_of("long"))
@@ -125,7 +127,7 @@ def check_end_at_once(sandbox: CliSandbox, run: Run) -> None:
     assert sandbox.left_behind() == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [OF_A_TERMINAL, signal.SIGTERM])
 def test_second_signal_ends_the_run_at_once(sandbox: CliSandbox, number: signal.Signals) -> None:
     run = sandbox.run(write_plan(sandbox.folder, [ROUTE], [SHORT, LONG]))
     hold_up(run)
