@@ -23,8 +23,8 @@ PYTHON_FLOORS = {
     "plan": 1, "dataset": 1, "contract": 1, "statistics": 1, "errors": 0, "registry": 0,
 }  # fmt: skip
 RUST_FLOORS = {
-    "agent": 5, "script": 4, "transport": 3, "http": 3, "tunnel": 3, "sys": 2, "observe": 2, "wire": 1, "stats": 1,
-    "pace": 1, "tls": 1,
+    "agent": 5, "script": 4, "testkit": 4, "transport": 3, "http": 3, "tunnel": 3, "sys": 2, "observe": 2, "wire": 1,
+    "stats": 1, "pace": 1, "tls": 1,
 }  # fmt: skip
 LONGEST_FILE = 600
 SYSTEMS = frozenset(SYSTEM_NAMES)
@@ -102,6 +102,15 @@ def test_crates_depend_downwards(name: str) -> None:
         if dependency.startswith("leadline-"):
             other = dependency.removeprefix("leadline-")
             assert RUST_FLOORS[other] < RUST_FLOORS[name], f"{name} depends on {other}"
+            assert other != "testkit", "it is a dev-dependency"
+
+
+def test_unit_tests_use_no_testkit_below_it() -> None:
+    """A crate that `testkit` depends on is compiled twice for its unit tests: the types of the copies differ."""
+    manifest = tomllib.loads((CRATES / "testkit" / "Cargo.toml").read_text())
+    below = {name.removeprefix("leadline-") for name in manifest["dependencies"]}
+    files = [path for name in sorted(below) for path in sorted((CRATES / name / "src").rglob("*.rs"))]
+    assert [str(path) for path in files if "leadline_testkit" in path.read_text()] == []
 
 
 def test_unsafe_is_in_sys_alone() -> None:

@@ -16,8 +16,6 @@ mod renewal;
 pub mod server;
 pub mod settings;
 mod teardown;
-#[cfg(test)]
-mod tests;
 mod verification;
 
 use std::net::SocketAddr;

@@ -25,8 +25,3 @@ pub mod tls;
 pub mod tokenizer;
 pub mod usage;
 pub mod wrap;
-
-#[cfg(test)]
-pub(crate) mod pair;
-#[cfg(test)]
-mod tests;

@@ -192,13 +192,14 @@ impl From<Compression> for Framing {
 
 #[cfg(test)]
 mod tests {
+    use leadline_tls::TemporaryAuthority;
+
     use super::*;
-    use crate::openvpn::pair::Pki;
     use crate::openvpn::profile;
 
     #[test]
     fn largest_payload_follows_the_profiles_mtu() {
-        let ca = Pki::new().authority;
+        let ca = TemporaryAuthority::new().expect("a certificate").certificate_pem;
         let largest = |more: &str| {
             let text = format!("client\nremote vpn.example.net\n{more}<ca>\n{ca}</ca>\n");
             let profile = profile::parse(&text).expect("a profile");

@@ -351,16 +351,20 @@ fn is_named(certificate: &CertificateDer<'_>, required: &VerifyName) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use leadline_tls::TemporaryAuthority;
+
     use super::*;
-    use crate::openvpn::pair::Pki;
 
     #[test]
     fn plaintext_before_a_tls_failure_is_delivered() {
-        let pki = Pki::new();
-        let (certificate, key) = &pki.server;
-        let config = server_config(&pki.trust(), (certificate, key), true).expect("a good server");
+        let authority = TemporaryAuthority::new().expect("a certificate");
+        let (certificate, key) = authority.issue_server().expect("a certificate");
+        let profile = Profile { ca: authority.certificate_pem, server_usage: true, ..Profile::default() };
+        let trust = Trust::of(&profile);
+        let config = server_config(&trust, (&certificate, &key), false).expect("a good server");
+        let client = client_config(&ClientTrust::new(&trust).expect("a good authority"), None).expect("a good client");
         let mut server = TlsMaker::Server(Arc::new(config)).make().expect("a server");
-        let mut client = TlsMaker::Client(pki.identity().tls).make().expect("a client");
+        let mut client = TlsMaker::Client(Arc::new(client)).make().expect("a client");
         let (mut bytes, mut plain) = (Vec::new(), Vec::new());
         for _ in 0..3 {
             client.take_output(usize::MAX, &mut bytes);

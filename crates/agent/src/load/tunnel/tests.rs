@@ -1,7 +1,6 @@
 //! Fleets against a real socket: a server machine on loopback that assigns, echoes and answers as each test requires.
 //! The tests compare counts, which do not depend on speed.
 
-mod gateway;
 mod life;
 mod recovery;
 
@@ -15,11 +14,11 @@ use leadline_wire::{
     Outcome, RateStage, TunnelAction, TunnelActionKind, TunnelExpectation, TunnelIdentities, TunnelSpec, TunnelState,
 };
 
-use self::gateway::{an_address_each, Gateway, ServerBehaviour};
 use super::prepare;
 use crate::control_signal::ControlSignal;
 use crate::events::Events;
 use crate::task::Task;
+use leadline_testkit::gateway::{an_address_each, Gateway, GatewayCounts, ServerBehaviour};
 
 fn spec(gateway: &Gateway, clients: u32) -> TunnelSpec {
     TunnelSpec {

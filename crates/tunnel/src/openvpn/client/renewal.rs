@@ -60,16 +60,20 @@ impl Renewal {
 
 #[cfg(test)]
 mod tests {
+    use leadline_tls::TemporaryAuthority;
+
     use super::*;
-    use crate::openvpn::pair::{Pki, Setup};
+    use crate::openvpn::profile;
 
     const SECOND_NS: u64 = 1_000_000_000;
 
     #[test]
     fn exhausting_keys_are_renewed_before_their_age_limit() {
-        let mut setup = Setup::new(&Pki::new());
-        setup.client.renegotiate_after_ns = Some(3600 * SECOND_NS);
-        let mut renewal = Renewal::new(&setup.client);
+        let ca = TemporaryAuthority::new().expect("a certificate").certificate_pem;
+        let text = format!("client\nremote vpn.example.net\nreneg-sec 3600\n<ca>\n{ca}</ca>\n");
+        let config = ClientConfig::new(&profile::parse(&text).expect("a profile"), 0).expect("it can be obeyed");
+        assert_eq!(config.renegotiate_after_ns, Some(3600 * SECOND_NS));
+        let mut renewal = Renewal::new(&config);
         assert_eq!(renewal.due_ns(), None);
         renewal.installed(SECOND_NS);
         renewal.carried(2 * SECOND_NS, 100, false);

@@ -1,5 +1,5 @@
 //! Clients' traffic when their tunnel ends, and the order of a thread's work: packets in sockets, timers, ports, the
-//! fleet's end. The life of a single client is tested in virtual time, in `leadline_tunnel::client`.
+//! fleet's end. The life of a single client is tested in virtual time, in `crates/tunnel/tests/client`.
 
 use std::cmp::Reverse;
 use std::net::UdpSocket;
@@ -39,7 +39,7 @@ pub fn phase(worker: &Worker, index: usize) -> Phase {
 }
 
 /// Runs a fleet, and stops it as soon as a server has seen enough.
-fn run_until(spec: &TunnelSpec, gateway: &Gateway, enough: fn(&gateway::GatewayCounts) -> bool) -> Outcome {
+fn run_until(spec: &TunnelSpec, gateway: &Gateway, enough: fn(&GatewayCounts) -> bool) -> Outcome {
     let signal = Arc::<ControlSignal>::default();
     let (seen, stopping) = (Arc::clone(&gateway.seen), Arc::clone(&signal));
     let watch = std::thread::spawn(move || {

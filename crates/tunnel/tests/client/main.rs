@@ -1,5 +1,6 @@
 //! Tests of clients in virtual time, against our own server machine: counts, causes and times, exact to the
 //! nanosecond unless randomness is involved.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod data_path;
 mod reconnects;
@@ -8,13 +9,13 @@ mod simulation;
 use std::io;
 
 use self::simulation::{unique_address, Behaviour, Simulation, TestSettings, MS, SECOND};
-use super::effects::{Close, Metric, SocketError};
-use super::expectation::Expectation;
-use super::phase::{Occasion, Phase};
-use super::{Action, Input, Progress};
-use crate::openvpn::client::Event;
-use crate::openvpn::profile::Transport;
-use crate::openvpn::server::PeerEvent;
+use leadline_tunnel::client::effects::{Close, Metric, SocketError};
+use leadline_tunnel::client::expectation::Expectation;
+use leadline_tunnel::client::phase::{Occasion, Phase};
+use leadline_tunnel::client::{Action, Input, Progress};
+
+use leadline_tunnel::openvpn::profile::Transport;
+use leadline_tunnel::openvpn::server::{Peer, PeerEvent};
 
 fn with(behaviour: Behaviour) -> TestSettings {
     TestSettings { behaviour, ..TestSettings::default() }
@@ -192,13 +193,18 @@ fn a_reset_that_the_socket_refuses_has_no_time() {
 
 #[test]
 fn auth_pending_extends_the_attempts_time_limit() {
-    let mut simulation = Simulation::arrived(1, with(Behaviour { responds: |_| false, ..Behaviour::default() }));
-    let simulation::DrivenClient { client, recorder } = &mut simulation.clients[0];
-    assert_eq!(client.session_event(0, Event::Answered, recorder), None);
-    assert_eq!(client.session_event(0, Event::Pending { until_ns: 1000 * SECOND }, recorder), None);
-    assert_eq!((client.deadline_ns() <= Some(1000 * SECOND), recorder.counts.auth_pending), (true, 1));
-    assert_eq!(client.handle(1000 * SECOND, Input::TimerDue, recorder), Progress::Wait);
-    let detail = &recorder.failures[0].1;
+    let settings = TestSettings { hand_window_ns: 1000 * SECOND, ..TestSettings::default() };
+    let mut simulation = Simulation::arrived(1, settings);
+    let steps = |simulation: &Simulation| simulation.clients[0].client.attempt().unwrap().steps;
+    simulation.run_while(SECOND, |simulation| steps(simulation).answered_ns.is_none());
+    simulation.server.with(0, Peer::hold);
+    simulation.run_while(SECOND, |simulation| steps(simulation).keys_ns.is_none());
+    simulation.server.with(0, |peer| peer.send_message("AUTH_PENDING,timeout 1000"));
+    simulation.run(999 * SECOND);
+    assert_eq!(simulation.count(|counts| counts.auth_pending), 1);
+    assert!(simulation.failures().is_empty() && simulation.phase(0) == Phase::Negotiating);
+    simulation.run(1001 * SECOND);
+    let detail = &simulation.clients[0].recorder.failures[0].1;
     assert!(
         detail.ends_with("the attempt's time limit, 30 s, which the server's AUTH_PENDING extended to 1000.0 s"),
         "{detail}"

@@ -9,11 +9,11 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::CertificateDer;
 
 use super::SECOND_NS;
-use crate::openvpn::client::Event;
-use crate::openvpn::pair::{Pki, Setup};
-use crate::openvpn::profile;
-use crate::openvpn::tls::{client_config, server_config, ClientTrust, Trust};
-use crate::openvpn::usage::RequiredUsage;
+use leadline_testkit::openvpn::{Pki, Setup};
+use leadline_tunnel::openvpn::client::Event;
+use leadline_tunnel::openvpn::profile;
+use leadline_tunnel::openvpn::tls::{client_config, server_config, ClientTrust, Trust};
+use leadline_tunnel::openvpn::usage::RequiredUsage;
 
 /// The content of a DER element, and the bytes after it.
 fn element(der: &[u8]) -> (&[u8], &[u8]) {

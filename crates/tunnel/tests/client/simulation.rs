@@ -9,21 +9,21 @@ use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use crate::client::assigned_config::AssignedConfig;
-use crate::client::effects::{
+use leadline_testkit::openvpn::{Pki, Setup};
+use leadline_tunnel::client::assigned_config::AssignedConfig;
+use leadline_tunnel::client::effects::{
     ArrivalTime, Close, Counts, Effects, Figures, Flushed, Inbox, Metric, Scratch, Socket, SocketError,
 };
-use crate::client::expectation::Expectation;
-use crate::client::phase::Phase;
-use crate::client::server::Server;
-use crate::client::settings::{PingSettings, Settings};
-use crate::client::{Input, Progress, VpnClient};
-use crate::inside::icmp;
-use crate::openvpn::client::Received;
-use crate::openvpn::pair::{Pki, Setup};
-use crate::openvpn::profile::Transport;
-use crate::openvpn::secret::Secret;
-use crate::openvpn::server::{Peer, PeerEvent, PeerOutput, ServerConfig};
+use leadline_tunnel::client::expectation::Expectation;
+use leadline_tunnel::client::phase::Phase;
+use leadline_tunnel::client::server::Server;
+use leadline_tunnel::client::settings::{PingSettings, Settings};
+use leadline_tunnel::client::{Input, Progress, VpnClient};
+use leadline_tunnel::inside::icmp;
+use leadline_tunnel::openvpn::client::Received;
+use leadline_tunnel::openvpn::profile::Transport;
+use leadline_tunnel::openvpn::secret::Secret;
+use leadline_tunnel::openvpn::server::{Peer, PeerEvent, PeerOutput, ServerConfig};
 
 pub const MS: u64 = 1_000_000;
 pub const SECOND: u64 = 1_000_000_000;

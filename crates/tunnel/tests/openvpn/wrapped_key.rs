@@ -6,15 +6,15 @@ use base64::engine::general_purpose::STANDARD;
 use base64::Engine;
 
 use super::{assert_connects_and_renews, of_2_6};
-use crate::openvpn::client::{Client, Output};
-use crate::openvpn::data::DataCipher;
-use crate::openvpn::message::peer_info::Protocols;
-use crate::openvpn::packet::{
+use leadline_testkit::openvpn::{Pki, Setup};
+use leadline_tunnel::openvpn::client::{Client, Output};
+use leadline_tunnel::openvpn::data::DataCipher;
+use leadline_tunnel::openvpn::message::peer_info::Protocols;
+use leadline_tunnel::openvpn::packet::{
     write_early_negotiation_flags, ControlBody, Header, Opcode, SessionId, RESEND_WRAPPED_KEY,
 };
-use crate::openvpn::pair::{Pki, Setup};
-use crate::openvpn::role::Role;
-use crate::openvpn::wrap::{ServerKey, StaticKey, Wrap, WrapKeys, LONGEST_WRAPPED_KEY};
+use leadline_tunnel::openvpn::role::Role;
+use leadline_tunnel::openvpn::wrap::{ServerKey, StaticKey, Wrap, WrapKeys, LONGEST_WRAPPED_KEY};
 
 #[test]
 fn tls_crypt_v2_client_connects_and_renews() {

@@ -3,8 +3,10 @@
 use std::net::SocketAddr;
 
 use super::simulation::{Simulation, TestSettings, MS, SECOND};
-use crate::client::effects::{ArrivalTime, Close, Counts, Figures, Flushed, Inbox, Metric, Socket, SocketError};
-use crate::client::server::Server;
+use leadline_tunnel::client::effects::{
+    ArrivalTime, Close, Counts, Figures, Flushed, Inbox, Metric, Socket, SocketError,
+};
+use leadline_tunnel::client::server::Server;
 
 const PACKETS: usize = 100;
 

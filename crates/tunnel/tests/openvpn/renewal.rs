@@ -2,13 +2,13 @@
 //! deadlines here.
 
 use super::{assert_carries, of_2_6};
-use crate::openvpn::client::Event;
-use crate::openvpn::data::DataCipher;
-use crate::openvpn::message::peer_info::Protocols;
-use crate::openvpn::pair::{Pair, Pki, Setup};
-use crate::openvpn::role::Role;
-use crate::openvpn::server::PeerEvent;
-use crate::openvpn::wrap::{StaticKey, WrapKeys};
+use leadline_testkit::openvpn::{Pair, Pki, Setup};
+use leadline_tunnel::openvpn::client::Event;
+use leadline_tunnel::openvpn::data::DataCipher;
+use leadline_tunnel::openvpn::message::peer_info::Protocols;
+use leadline_tunnel::openvpn::role::Role;
+use leadline_tunnel::openvpn::server::PeerEvent;
+use leadline_tunnel::openvpn::wrap::{StaticKey, WrapKeys};
 
 const SECOND_NS: u64 = 1_000_000_000;
 

@@ -6,16 +6,16 @@ use std::sync::Arc;
 
 use leadline_tls::TemporaryAuthority;
 
-use super::client::{Client, Event, Output, Received};
-use super::config::{ClientConfig, Identity, KeyLimits};
-use super::data::{DataCipher, Framing, LARGEST_PAYLOAD};
-use super::digest::Digest;
-use super::message::peer_info::{CompressionOffer, PeerInfo, Protocols};
-use super::profile::Profile;
-use super::server::{Peer, PeerEvent, PeerOutput, ServerConfig};
-use super::tls;
-use super::wrap::WrapKeys;
-use crate::timer::is_due;
+use leadline_tunnel::openvpn::client::{Client, Event, Output, Received};
+use leadline_tunnel::openvpn::config::{ClientConfig, Identity, KeyLimits};
+use leadline_tunnel::openvpn::data::{DataCipher, Framing, LARGEST_PAYLOAD};
+use leadline_tunnel::openvpn::digest::Digest;
+use leadline_tunnel::openvpn::message::peer_info::{CompressionOffer, PeerInfo, Protocols};
+use leadline_tunnel::openvpn::profile::Profile;
+use leadline_tunnel::openvpn::server::{Peer, PeerEvent, PeerOutput, ServerConfig};
+use leadline_tunnel::openvpn::tls;
+use leadline_tunnel::openvpn::wrap::WrapKeys;
+use leadline_tunnel::timer::is_due;
 
 /// One direction of the link: packets with their arrival times, ns.
 #[derive(Default)]

@@ -1,8 +1,8 @@
 //! Tests of hostile servers: whatever they send, it uses bounded memory, even temporarily.
 
 use super::assert_carries;
-use crate::openvpn::client::Event;
-use crate::openvpn::pair::{Pki, Setup};
+use leadline_testkit::openvpn::{Pki, Setup};
+use leadline_tunnel::openvpn::client::Event;
 
 const SECOND_NS: u64 = 1_000_000_000;
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use base64::engine::general_purpose::STANDARD;
 use base64::Engine;
 
-use crate::openvpn::client::{Client, Event};
-use crate::openvpn::pair::{Pair, Pki, Setup};
+use leadline_testkit::openvpn::{Pair, Pki, Setup};
+use leadline_tunnel::openvpn::client::{Client, Event};
 
 fn admit(pair: &mut Pair, user: &str, password: &str) {
     pair.server.as_mut().expect("a server").admit(vec![(user.to_owned(), password.to_owned())]);

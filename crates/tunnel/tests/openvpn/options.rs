@@ -1,13 +1,13 @@
 //! Tests of the settings of profile and server, and their defaults: waiting, silence, ciphers.
 
 use super::{assert_carries, assert_connects_and_renews, of_2_6};
-use crate::openvpn::client::{ClientConfig, Event, Failure};
-use crate::openvpn::config::{NoCipher, Silence};
-use crate::openvpn::data::DataCipher;
-use crate::openvpn::message::peer_info::Protocols;
-use crate::openvpn::pair::{Pair, Pki, Setup};
-use crate::openvpn::profile::{self, TlsVersion};
-use crate::openvpn::tls::{client_config, server_config, ClientTrust, Trust};
+use leadline_testkit::openvpn::{Pair, Pki, Setup};
+use leadline_tunnel::openvpn::client::{ClientConfig, Event, Failure};
+use leadline_tunnel::openvpn::config::{NoCipher, Silence};
+use leadline_tunnel::openvpn::data::DataCipher;
+use leadline_tunnel::openvpn::message::peer_info::Protocols;
+use leadline_tunnel::openvpn::profile::{self, TlsVersion};
+use leadline_tunnel::openvpn::tls::{client_config, server_config, ClientTrust, Trust};
 
 const SECOND_NS: u64 = 1_000_000_000;
 

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::client::tests::simulation::DrivenClient;
+use crate::simulation::DrivenClient;
 
 #[test]
 fn unanswered_client_fails_and_reconnects() {
@@ -65,9 +65,8 @@ fn a_final_failure_is_not_retried() {
     ];
     for (name, phase) in failures {
         let mut simulation = Simulation::arrived(1, TestSettings { retries: 3, ..TestSettings::default() });
-        let DrivenClient { client, recorder } = &mut simulation.clients[0];
-        client.fail(0, name, "", recorder);
-        assert_eq!(client.phase(), phase, "{name}");
+        simulation.pass(0, Input::SocketFailed(SocketError::new(name, io::ErrorKind::Other.into())));
+        assert_eq!(simulation.phase(0), phase, "{name}");
     }
 }
 
@@ -190,7 +189,9 @@ fn renewal_interrupted_by_the_tunnels_end_is_unfinished() {
 
 #[test]
 fn contested_client_is_configured_when_its_address_is_released() {
-    let mut simulation = Simulation::new(2, with(Behaviour { pushes: |_| unique_address(0), ..Behaviour::default() }));
+    // Over TCP, where an error of the socket ends a tunnel.
+    let behaviour = Behaviour { transport: Transport::Tcp, pushes: |_| unique_address(0), ..Behaviour::default() };
+    let mut simulation = Simulation::new(2, with(behaviour));
     simulation.pass(0, Input::Arrive { due_ns: 0 });
     simulation.run(SECOND);
     simulation.pass(1, Input::Arrive { due_ns: SECOND });
@@ -199,8 +200,7 @@ fn contested_client_is_configured_when_its_address_is_released() {
     assert_eq!((driven.client.phase(), driven.recorder.failures.len()), (Phase::Contested, 0));
     assert_eq!(driven.client.cause(), Some("partial_address_not_unique"));
     assert!(driven.recorder.arrival_ended_ns.is_some());
-    let DrivenClient { client, recorder } = &mut simulation.clients[0];
-    client.fail(2 * SECOND, "ping_restart", "", recorder);
+    simulation.pass(0, Input::SocketFailed(SocketError::new("timeout", io::ErrorKind::TimedOut.into())));
     simulation.pass(1, Input::ClaimFreed);
     let client = &simulation.clients[1].client;
     assert_eq!((client.phase(), client.cause()), (Phase::Configured, None), "the reply came earlier");

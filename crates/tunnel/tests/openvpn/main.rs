@@ -1,17 +1,18 @@
 //! Tests of the client machine against the server machine, in virtual time.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use super::client::{Client, ClientConfig, Event, Output};
-use super::data::DataCipher;
-use super::digest::Digest;
-use super::message::peer_info::Protocols;
-use super::pair::{Pair, Pki, Setup};
-use super::profile;
-use super::role::Role;
-use super::server::PeerEvent;
-use super::wrap::{StaticKey, WrapKeys};
+use leadline_testkit::openvpn::{Pair, Pki, Setup};
+use leadline_tunnel::openvpn::client::{Client, ClientConfig, Event, Output};
+use leadline_tunnel::openvpn::data::DataCipher;
+use leadline_tunnel::openvpn::digest::Digest;
+use leadline_tunnel::openvpn::message::peer_info::Protocols;
+use leadline_tunnel::openvpn::profile;
+use leadline_tunnel::openvpn::role::Role;
+use leadline_tunnel::openvpn::server::PeerEvent;
+use leadline_tunnel::openvpn::wrap::{StaticKey, WrapKeys};
 
 mod certificates;
 mod hostile;
