@@ -74,9 +74,9 @@ def main():
     own += [open("/proc/self/" + name).read() for name in ("cgroup", "limits")]
     own += [posix.readlink("/proc/self/ns/" + name) for name in ("user", "uts", "ipc")]
     own += [any(map(posix.isatty, range(3)))]
-    told = repr((sys.argv[1:], posix.getcwd(), posix.environ, [int(number) for number in IGNORED], own))
+    call_text = repr((sys.argv[1:], posix.getcwd(), posix.environ, [int(number) for number in IGNORED], own))
     paper = posix.memfd_create("command")
-    posix.write(paper, told.encode("ascii", "backslashreplace"))
+    posix.write(paper, call_text.encode("ascii", "backslashreplace"))
     packed = b"".join(number.to_bytes(4, sys.byteorder) for number in [*files, paper])
     server.sendmsg([b"r"], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, packed)])
     answer = server.recv(16)
@@ -147,9 +147,9 @@ def guard(connection: socket.socket) -> NoReturn:
     """Run one command in a process of its own: pass signals on to it, end it with its stand-in, and tell its status."""
     _, (*streams, paper), _, _ = socket.recv_fds(connection, 1, 16)
     streams, namespaces = streams[:3], streams[3:]
-    with os.fdopen(paper, "rb") as told:
-        told.seek(0)
-        argv, folder, variables, ignored, theirs = ast.literal_eval(told.read().decode("ascii"))
+    with os.fdopen(paper, "rb") as call_file:
+        call_file.seek(0)
+        argv, folder, variables, ignored, theirs = ast.literal_eval(call_file.read().decode("ascii"))
     if theirs != own_circumstances():
         connection.send(b"real")
         os._exit(0)

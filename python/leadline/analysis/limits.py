@@ -23,7 +23,7 @@ PROCESS_FULL = 0.95
 THROTTLED = 0.05
 """Of the time, from where on a control group's CPU limit counts as what limited its host."""
 _ETHERNET_BYTES = 14
-_HEADERS_BYTES = 42  # Ethernet, IPv4 and UDP: the least that each packet on the wire has
+_HEADERS_BYTES = 42  # Ethernet, IPv4 and UDP: what each packet on the wire has at least
 
 _SPEAKS_OF = {Verdict.GENERATOR_LIMITED: LimitedBy.GENERATOR, Verdict.RECEIVER_LIMITED: LimitedBy.ANSWERING_SIDE}
 
