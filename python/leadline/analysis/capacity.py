@@ -47,7 +47,9 @@ class Conditions:
     def read(cls, text: str, test: str, kind: str, option: str = "--find-rate") -> Conditions:
         """Parse `METRIC < VALUE and ...` for a test of this name and kind. `option` is named in errors.
 
-        Raises: InputError: a part is not a target, or names an unknown figure.
+        Raises:
+
+            InputError: a part is not a target, or names an unknown figure.
         """
         parts = [part.strip() for part in _AND.split(text.strip())]
         if not all(parts):

@@ -43,7 +43,9 @@ def encode_findings(run: RunAnalysis, analysed_by: str, journal_bytes: int | Non
 def decode_findings(content: bytes, name: str) -> FindingsDocument:
     """Decode the document in `content`. Errors call it `name`.
 
-    Raises: DatasetError: it is of another version, or not such a document.
+    Raises:
+
+        DatasetError: it is of another version, or not such a document.
     """
     try:
         return _adapter().validate_json(content)

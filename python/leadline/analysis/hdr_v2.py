@@ -30,7 +30,9 @@ Int64s = NDArray[np.int64]
 def occupied_buckets(encoded: str) -> tuple[Int64s, Int64s, Int64s]:
     """Lowest value, highest value and count of each occupied bucket, in ascending order.
 
-    Raises: ValueError, struct.error, zlib.error: it is not this encoding, or damaged.
+    Raises:
+
+        ValueError, struct.error, zlib.error: it is not this encoding, or damaged.
     """
     content = _inflated(base64.b64decode(encoded, validate=True))
     cookie, length, offset, digits, lowest, _, _ = _HEADER.unpack_from(content)

@@ -94,14 +94,18 @@ class Kind(Generic[Test]):
     def workload(self, test: Test, server: Server) -> LoadWorkload:
         """The workload of one client in a test against a server.
 
-        Raises: LeadlineError: a single client cannot run it.
+        Raises:
+
+            LeadlineError: a single client cannot run it.
         """
         raise NotImplementedError
 
     def fleet_workload(self, test: Test, access: FleetAccess, clients: int, server: str) -> TunnelWorkload:
         """The workload of a fleet of this number of clients; its traffic goes to the run's server.
 
-        Raises: LeadlineError: a fleet cannot run it, and no plan has such a test.
+        Raises:
+
+            LeadlineError: a fleet cannot run it, and no plan has such a test.
         """
         raise LeadlineError(f"{test.name}: a fleet's clients cannot carry {test.kind} tests")
 

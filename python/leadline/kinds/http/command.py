@@ -42,7 +42,9 @@ def _search(test: HttpTest, load: HttpWorkload, conditions: str, output: OutputO
 def parse_options(options: Mapping[str, Any]) -> tuple[HttpTest, HttpWorkload, OutputOptions]:
     """The test, its load and its output, from the options by their names in code.
 
-    Raises: InputError: the first mistake.
+    Raises:
+
+        InputError: the first mistake.
     """
     _check(options)
     origin = args.parse_origin(options["url"])

@@ -113,7 +113,9 @@ class HttpEntry(PlanModel):
 def split_entry(text: str) -> tuple[int, str | None, str, str | None]:
     """Weight, method, URL or path, and body file of `[weight=N] [METHOD] URL [@BODYFILE]`.
 
-    Raises: ValueError: the syntax is wrong; the message says how to write it.
+    Raises:
+
+        ValueError: the syntax is wrong; the message says how to write it.
     """
     match = _ENTRY.fullmatch(text.strip())
     if match is None:

@@ -53,7 +53,9 @@ def parse_options(options: Mapping[str, Any]) -> tuple[list[tuple[TunnelTest, Tu
     """The tests (one fleet per number of clients), their loads and the output, from the options by their names in
     code.
 
-    Raises: InputError: the first mistake.
+    Raises:
+
+        InputError: the first mistake.
     """
     _check(options)
     choke = options["until_choke"]

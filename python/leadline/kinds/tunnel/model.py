@@ -49,7 +49,9 @@ def addresses_of(text: str) -> Iterator[str]:
     """The addresses of `192.0.2.7`, `192.0.2.0/28` (without its network and broadcast addresses) or
     `192.0.2.10-192.0.2.20`.
 
-    Raises: ValueError: it is none of these.
+    Raises:
+
+        ValueError: it is none of these.
     """
     try:
         if "/" in text:

@@ -45,7 +45,9 @@ class Access:
 def tunnel_workload(test: TunnelTest, access: Access, clients: int, inside: str | None = None) -> TunnelWorkload:
     """A fleet with this number of clients. Its traffic goes to `inside` if the test names no address.
 
-    Raises: InputError: the traffic needs an address, and none is known.
+    Raises:
+
+        InputError: the traffic needs an address, and none is known.
     """
     test = test.counted(clients)
     return TunnelWorkload(
