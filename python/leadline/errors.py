@@ -1,21 +1,21 @@
-"""One tree of exceptions: whose fault it is decides the exit code; the message is the one line that a user reads.
+"""The tree of exceptions. The class decides the exit code; the message is the single line that a user reads.
 
-Raise these at the edge where the cause is known; only `cli` turns them into words on stderr and an exit code.
+Raise these where the cause is known; only `cli` prints them and sets the exit code.
 
 * LeadlineError            1
-  - InputError             2   the request was wrong
+  - InputError             2   the request is invalid
     + PlanError
     + MissingBinary
-  - EnvironmentLimit       2   this machine cannot do what was asked
+  - EnvironmentLimit       2   this machine cannot do it
   - AgentError             1
     + AgentLost
     + TaskFailed
   - LabError               1
   - SutFailed              1
     + NoClientConnected
-  - Interrupted            1   the user asked for the end
+  - Interrupted            1   the user interrupted
   - DatasetError           1
-  - Unforeseen             1   a defect of ours
+  - Unforeseen             1   a defect of Leadline
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from typing import Any
 
 
 class LeadlineError(Exception):
-    """Anything that ends a command or a trial. `hint` says what would be right."""
+    """The base class: ends a command or a trial. `hint` is advice for the user."""
 
     exit_code = 1
     code = "failed"
@@ -41,14 +41,14 @@ class LeadlineError(Exception):
 
 
 class InputError(LeadlineError):
-    """What the user gave cannot be right."""
+    """The user's input is invalid."""
 
     exit_code = 2
     code = "bad_input"
 
 
 class PlanError(InputError):
-    """A plan is wrong at a known place. Further mistakes of the same plan stand in `others`."""
+    """A plan is invalid at a known place. `others` has further mistakes of the same plan."""
 
     code = "bad_plan"
 
@@ -61,7 +61,7 @@ class PlanError(InputError):
 
 
 class MissingBinary(InputError):
-    """A program that the request needs is not here."""
+    """A program that the request needs is missing."""
 
     code = "missing_binary"
 
@@ -71,20 +71,20 @@ class MissingBinary(InputError):
 
 
 class EnvironmentLimit(LeadlineError):
-    """This machine does not allow what was asked."""
+    """This machine does not allow what the request needs."""
 
     exit_code = 2
     code = "environment"
 
 
 class AgentError(LeadlineError):
-    """An agent could not do its part."""
+    """An agent could not do its work."""
 
     code = "agent"
 
 
 class AgentLost(AgentError):
-    """An agent went away: its process ended, or it fell silent."""
+    """An agent is lost: its process ended, or it stopped sending."""
 
     code = "agent_lost"
 
@@ -104,7 +104,7 @@ class TaskFailed(AgentError):
         self.host = host
         self.task = task
         self.code = code
-        # What only the agent can see to be wrong, such as a cipher that it does not have, is wrong input all the same.
+        # Some invalid input is known only to the agent, such as a cipher that it lacks. It counts as invalid input.
         self.exit_code = InputError.exit_code if of_input else AgentError.exit_code
 
 
@@ -115,26 +115,26 @@ class LabError(LeadlineError):
 
 
 class SutFailed(LeadlineError):
-    """The system under test did not come up, or did not stay up."""
+    """The system under test did not start, or ended early."""
 
     code = "sut_failed"
 
 
 class NoClientConnected(SutFailed):
-    """The gateway runs, and none of the clients got traffic through it."""
+    """The gateway runs, but no client could send traffic through it."""
 
     code = "nobody_connected"
 
     def __init__(self, message: str, clients: Sequence[Any], version: str = "") -> None:
         super().__init__(message)
         self.clients = list(clients)
-        """How far each client came, as `leadline.sut.model.ClientState`."""
+        """The state of each client, as `leadline.sut.model.ClientState`."""
         self.version = version
-        """Of the system, where it is known."""
+        """Version of the system; None if unknown."""
 
 
 class Interrupted(LeadlineError):
-    """The user asked for the end."""
+    """The user interrupted the run."""
 
     code = "interrupted"
 
@@ -146,13 +146,13 @@ class DatasetError(LeadlineError):
 
 
 class Unforeseen(LeadlineError):
-    """An exception that nothing here expects: a defect of ours."""
+    """An unexpected exception, which is a defect of Leadline."""
 
     code = "unforeseen"
 
 
 def each_failure(failure: BaseException) -> Iterator[BaseException]:
-    """The exceptions that a group holds, also in groups inside of it; an exception that is no group is itself all."""
+    """The exceptions in a group, including nested groups; an exception that is not a group yields itself."""
     if isinstance(failure, BaseExceptionGroup):
         for below in failure.exceptions:
             yield from each_failure(below)

@@ -1,7 +1,7 @@
-"""Parts that lower floors use without importing them: kinds of test and systems under test, by name.
+"""Registries of parts that lower floors use without importing them: kinds of test and systems under test, by name.
 
-A registry imports the module of a built-in part when that part is first asked for, so that a package may use a part
-that is built on the package itself. The decision is in `docs/decisions/0009-kinds-of-test.md`.
+A registry imports the module of a built-in part on first use. A package can therefore use a part that is built on the
+package itself. The decision is in `docs/decisions/0009-kinds-of-test.md`.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from importlib import import_module
 from typing import Any
 
 UNKNOWN = "unknown"
-"""The module that holds the part which stands for any other name."""
+"""The module of the part that stands for unknown names."""
 
 
 class Registry:
-    """Maps names to parts. Each package that uses the parts has a view of it that says which type they have there.
+    """Maps names to parts. Each package that uses the parts declares the type that it needs of them.
 
-    The package `package` lists the names of its built-in parts as `NAMES`; its module of that name holds the part as
+    The package `package` lists the names of its built-in parts as `NAMES`. Its module of that name has the part as
     `attribute`.
     """
 
@@ -27,7 +27,7 @@ class Registry:
         self._attribute = attribute
         self._added: dict[str, Any] = {}
         self.version = 0
-        """Grows with each change: what was made from all parts has to be made again."""
+        """Increases with each change: what was made from all parts must then be made again."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -41,7 +41,7 @@ class Registry:
         """The part of that name.
 
         Raises:
-            KeyError: there is none.
+            KeyError: there is no such part.
         """
         if name in self._added:
             return self._added[name]
@@ -50,20 +50,20 @@ class Registry:
         return getattr(import_module(f"{self._package}.{name}"), self._attribute)
 
     def find(self, name: str) -> Any:
-        """The part of that name; the package's `unknown` for a name that there is not, as a record of another version
-        may have it.
+        """The part of that name; for an unknown name, which a record of another version may have, the package's
+        `unknown`.
         """
         return self.get(name if name in self else UNKNOWN)
 
     @contextmanager
     def added(self, name: str, part: Any) -> Iterator[None]:
-        """Have one more part for a while.
+        """Register one more part while the block runs.
 
         Raises:
             ValueError: the name is taken.
         """
         if name in self:
-            raise ValueError(f"there is a {name!r} already")
+            raise ValueError(f"there already is a {name!r}")
         self._added[name] = part
         self.version += 1
         try:

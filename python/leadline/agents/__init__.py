@@ -1,7 +1,7 @@
-"""Hosts, their agents, and their clocks: the only package that talks to an agent.
+"""Hosts, their agents, and their clocks. This is the only package that talks to an agent.
 
-Owns how an agent is started, heard and given up (`agent`), what a line is (`messages`), how a host in a plan becomes a
-command (`hosts`), and what one clock says about another (`clocks`). Knows nothing of labs, gateways or plans.
+Owns how an agent is started and supervised (`agent`), the format of its lines (`messages`), how a host of a plan
+becomes a command (`hosts`), and the comparison of clocks (`clocks`). Knows nothing of labs, gateways or plans.
 """
 
 from leadline.agents.agent import Agent

@@ -1,7 +1,7 @@
-"""One agent as asyncio sees it: commands out, events in, and a clear word when it is gone.
+"""One agent: sends commands, receives events, and detects when the agent is lost.
 
-Owns the conversation over one `channel` and what each task has said so far. Every event reaches `sink` first, so that
-what an agent said before it was lost is kept. Refuses to guess: a line that is not of the contract ends the agent.
+Owns the conversation over one `channel`, and the events of each task so far. Every event goes to `sink` first, so
+that the events of a lost agent are kept. A line that violates the contract ends the agent.
 """
 
 from __future__ import annotations
@@ -42,19 +42,20 @@ from leadline.contract.models import (
 from leadline.errors import AgentLost, MissingBinary, TaskFailed
 
 Sink = Callable[[str, Event, bytes], None]
-"""Takes the host's name, an event, and the line that the agent wrote it as, without its end."""
+"""Receives the host's name, an event, and the agent's line for it without the line end."""
 
 T = TypeVar("T")
 Reply = TypeVar("Reply", ClockReply, NetworkReply)
 
 SILENCE_S = 10.0
-"""An agent says something each second; after ten missed ones it is lost. Its process's end is heard at once."""
+"""An agent sends a heartbeat each second; after ten missed ones it is lost. The end of its process is noticed at
+once."""
 WATCH_PERIOD_S = 0.5
 ANSWER_WITHIN_S = 10.0
 
 
 class Agent:
-    """A started agent. Make one with `start`, end it with `close`."""
+    """A started agent. Create it with `start`, end it with `close`."""
 
     name: str
     hello: Hello
@@ -78,18 +79,18 @@ class Agent:
 
     @classmethod
     async def start(cls, name: str, launch: Launch, *, sink: Sink, logs: Path | None = None) -> Agent:
-        """Start the process and wait for its greeting. `sink` sees every event, in order, with the host's name
-        and the agent's own line. Its stderr is appended to a file of the folder `logs`, where there is one.
+        """Start the process and wait for its `hello`. `sink` receives every event, in order, with the host's name and
+        the agent's own line. Its stderr is appended to a file in the folder `logs`, if one is given.
 
         Raises:
-            MissingBinary: the first program of the command is not here.
-            AgentLost: it ended, said something else, said nothing in time, or speaks another protocol version.
+            MissingBinary: the first program of the command is missing here.
+            AgentLost: it ended, sent something else, sent nothing in time, or has another protocol version.
         """
         try:
             log = None if logs is None else logs / f"agent-{name.replace(' ', '-')}.log"
             channel = await Channel.open(launch.argv, log)
         except (FileNotFoundError, PermissionError) as error:
-            raise MissingBinary(launch.argv[0], hint=f"it was to start the agent on {name}") from error
+            raise MissingBinary(launch.argv[0], hint=f"it starts the agent on {name}") from error
         except OSError as error:
             raise AgentLost(name, f"{launch.argv[0]} cannot be started: {error.strerror}") from error
         agent = cls(name, channel, sink)
@@ -102,7 +103,7 @@ class Agent:
         return agent
 
     async def prepare(self, trial: str, task: str, workload: Workload, timeout_s: float = ANSWER_WITHIN_S) -> Prepared:
-        """Have a task made ready; forgets what an earlier task of that name said.
+        """Prepare a task; discards the events of an earlier task with that name.
 
         Raises:
             TaskFailed: the agent could not, or (code `timeout`) did not answer in time.
@@ -113,15 +114,15 @@ class Agent:
         return await self._until(trial, task, lambda log: log.prepared, timeout_s=timeout_s, what="it to be ready")
 
     async def begin(self, trial: str, at_ns: int) -> None:
-        """Let the trial's prepared measuring tasks begin at `at_ns` on this agent's clock."""
+        """Start the trial's prepared measuring tasks at `at_ns` on this agent's clock."""
         await self._send(Start(trial=trial, at_ns=max(0, at_ns)))
 
     async def stop(self, trial: str, task: str | None = None) -> None:
-        """End one task, or all of the trial's. Await `finished` or `exited` for the end itself."""
+        """Ask one task to end, or all of the trial's. `finished` or `exited` wait for the end itself."""
         await self._send(Stop(trial=trial, task=task))
 
     async def finished(self, trial: str, task: str, timeout_s: float) -> Finished:
-        """The figures of a measuring task, once it ended.
+        """The figures of a measuring task; waits for its end.
 
         Raises:
             TaskFailed: it failed, or (code `timeout`) did not end in time.
@@ -130,16 +131,16 @@ class Agent:
         return await self._until(trial, task, lambda log: log.finished, timeout_s=timeout_s, what="its end")
 
     async def exited(self, trial: str, task: str, timeout_s: float | None = None) -> Exited:
-        """How a process task ended, once it did; waits without limit by default.
+        """The exit status of a process task; waits for its end, without limit by default.
 
         Raises:
-            TaskFailed: it could not be started, or (code `timeout`) runs on.
+            TaskFailed: it could not be started, or (code `timeout`) is still running.
             AgentLost: the agent is gone.
         """
         return await self._until(trial, task, lambda log: log.exited, timeout_s=timeout_s, what="its exit")
 
     async def profiled(self, trial: str, task: str, timeout_s: float) -> Profiled:
-        """What a profile found, once it was stopped.
+        """The result of a profile; waits until it has stopped.
 
         Raises:
             TaskFailed: it failed, or (code `timeout`) did not end in time.
@@ -148,10 +149,10 @@ class Agent:
         return await self._until(trial, task, lambda log: log.profiled, timeout_s=timeout_s, what="its profile")
 
     async def output(self, trial: str, task: str, containing: str | Sequence[str], timeout_s: float) -> OutputLine:
-        """The first reported line of a process that contains the text (or one of several), also if already said.
+        """The first reported line of a process that contains the text (or one of several); past lines count too.
 
         Raises:
-            TaskFailed: the process ended first (code `exited`), or did not say it in time (code `timeout`).
+            TaskFailed: the process ended first (code `exited`), or did not print it in time (code `timeout`).
             AgentLost: the agent is gone.
         """
         texts = (containing,) if isinstance(containing, str) else tuple(containing)
@@ -167,7 +168,7 @@ class Agent:
         )
 
     def lines(self, trial: str, task: str) -> tuple[OutputLine, ...]:
-        """What a process task has reported so far."""
+        """The lines that a process task has reported so far."""
         log = self._tasks.get((trial, task))
         return tuple(log.lines) if log else ()
 
@@ -186,7 +187,7 @@ class Agent:
         return reply.view
 
     async def compare_clocks(self, exchanges: int = 32) -> ClockComparison:
-        """This agent's clock against the controller's, by `exchanges` exchanges, one after the other.
+        """Compare this agent's clock with the controller's, by `exchanges` exchanges in turn.
 
         Raises:
             AgentLost: the agent is gone, or does not answer.
@@ -201,27 +202,28 @@ class Agent:
         return compare(self.name, taken, same_boot=own is not None and own == self.hello.host.boot_id)
 
     async def failure(self) -> Exception:
-        """Wait until it is lost, or its sink fails, and say so; waits for ever while all is well, and once closed."""
+        """Wait until the agent is lost or its sink fails, and return the error. Waits forever otherwise, and after
+        `close`."""
         while self._failure is None:
             await self._failed.wait()
         return self._failure
 
     async def close(self) -> None:
-        """Ask it to shut down, then insist. What it still says reaches the sink. May be called again."""
+        """Ask the agent to shut down, then kill it. The sink still receives its last events. May be called again."""
         self._closing = True
         if self._failure is None and not self._channel.ended:
             with contextlib.suppress(AgentLost):
                 await self._send(Shutdown())
         await self._end(grace_s=GRACE_S)
 
-    # --- talking ---
+    # # --- sending ---
 
     async def _greet(self, within_s: float) -> None:
         try:
             async with asyncio.timeout(within_s):
                 self.hello = await self._greeting
         except TimeoutError:
-            reason = self._channel.with_last_words(f"it did not greet within {within_s:g} s")
+            reason = self._channel.with_last_words(f"it sent no hello within {within_s:g} s")
             raise AgentLost(self.name, reason) from None
         if self.hello.protocol != PROTOCOL_VERSION:
             raise AgentLost(
@@ -235,13 +237,13 @@ class Agent:
         try:
             await self._channel.send(encode(command))
         except (BrokenPipeError, ConnectionResetError):
-            # The reader finds out why: it has the exit status and the last words.
+            # The reader knows the cause: it has the exit status and the last lines of stderr.
             await asyncio.wait({self._reader}, timeout=GRACE_S)
             self._raise_if_over()
             raise AgentLost(self.name, self._channel.with_last_words("its stdin is closed")) from None
 
     async def _ask(self, expected: type[Reply], command: Inspect | Clock, timeout_s: float) -> tuple[Reply, int]:
-        """The answer that repeats the command's id, and when it was here (controller's clock, ns)."""
+        """The reply with the command's id, and its arrival time (controller's clock, ns)."""
         key = (expected, command.id)
         answer: asyncio.Future[tuple[Reply, int]] = asyncio.get_running_loop().create_future()
         self._answers[key] = answer
@@ -272,7 +274,7 @@ class Agent:
                     await log.change()
                 return value
         except TimeoutError:
-            raise TaskFailed(self.name, task, "timeout", f"waited {timeout_s:g} s in vain for {what}") from None
+            raise TaskFailed(self.name, task, "timeout", f"waited {timeout_s:g} s for {what}") from None
 
     def _raise_if_over(self) -> None:
         if self._failure is not None:
@@ -280,15 +282,15 @@ class Agent:
         if self._closing and self._channel.ended:
             raise AgentLost(self.name, "it was closed")
 
-    # --- listening ---
+    # # --- receiving ---
 
     async def _read_events(self) -> None:
         try:
             async for line, now_ns in self._channel.lines():
                 self._on_event(parse_event(line), bytes(line), now_ns)
         except MalformedLine as error:
-            self._lose(f"it said what is not in the contract: {error}")
-        except Exception as error:  # the sink's own failure, a full disk for one: no task may wait for more
+            self._lose(f"it sent a line that is not in the contract: {error}")
+        except Exception as error:  # the sink failed, for example on a full disk: no task may wait for more events
             self._fail(error)
             self._channel.kill()
         else:
@@ -320,7 +322,8 @@ class Agent:
                 pass
 
     def _hear_failure(self, event: Failed) -> None:
-        """A failure without a task concerns all of its trial; one without a trial is an error about a command."""
+        """Handle a failure. Without a task it concerns the whole trial; without a trial it is an error about a
+        command."""
         if event.trial is None:
             self._channel.note(f"{event.error.code}: {event.error.message}")
         elif event.task is not None:
@@ -331,7 +334,8 @@ class Agent:
                     log.take(event)
 
     async def _watch_heartbeat(self) -> None:
-        """Count ticks without a beat rather than time: while our own loop stands still, no beat can be heard."""
+        """Count ticks without a heartbeat instead of time: while this event loop is blocked, it cannot receive a
+        heartbeat."""
         await asyncio.wait({self._greeting})
         quiet_ticks, heard = 0, self._beats
         while not self._closing and self._failure is None:
@@ -340,14 +344,14 @@ class Agent:
             if quiet_ticks * WATCH_PERIOD_S >= SILENCE_S and not self._closing:
                 self._lose(f"no heartbeat for {SILENCE_S:g} s")
 
-    # --- ending ---
+    # # --- the end ---
 
     def _lose(self, reason: str) -> None:
         self._fail(AgentLost(self.name, self._channel.with_last_words(reason)))
         self._channel.kill()
 
     def _fail(self, failure: Exception) -> None:
-        """From now on every call ends with this, and so does every one that waits."""
+        """End all current and future calls with this failure."""
         if self._failure is not None:
             return
         self._failure = failure
@@ -367,7 +371,7 @@ class Agent:
     async def _end(self, grace_s: float) -> None:
         await self._channel.end(grace_s)
         self._watcher.cancel()
-        # What lies in the pipe is heard first; a grandchild that holds it open must not hold us.
+        # Read the rest of the pipe first; but a grandchild that keeps the pipe open must not block this process.
         await asyncio.wait({self._reader}, timeout=GRACE_S)
         self._reader.cancel()
         if not self._greeting.done():

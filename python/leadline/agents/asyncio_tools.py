@@ -1,6 +1,6 @@
-"""Doing one thing while others are watched: whichever comes first decides, and nothing of either is left running.
+"""Runs one coroutine while others are watched. The first one to end decides, and the others are cancelled.
 
-Knows nothing of what is done and watched.
+Knows nothing of what the coroutines do.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 async def unless(work: Coroutine[Any, Any, T], *troubles: Coroutine[Any, Any, Exception]) -> T:
-    """The result of the work, or the exception of the first trouble, whichever comes first."""
+    """The result of the work, or the exception of the first watched failure, whichever comes first."""
     working, watching = asyncio.create_task(work), [asyncio.create_task(trouble) for trouble in troubles]
     try:
         await asyncio.wait({working, *watching}, return_when=asyncio.FIRST_COMPLETED)
@@ -23,5 +23,5 @@ async def unless(work: Coroutine[Any, Any, T], *troubles: Coroutine[Any, Any, Ex
     finally:
         for task in (working, *watching):
             task.cancel()
-        # Errors raised during cancellation are ignored: they follow from the others' end.
+        # Errors raised during cancellation are ignored: they follow from the end of the other.
         await asyncio.gather(working, *watching, return_exceptions=True)

@@ -1,6 +1,8 @@
-"""A child process that talks in lines: its three pipes, its last words, its end. Knows nothing of what a line means.
+"""A child process that communicates in lines: its three pipes, its last error output, its end. Knows no meaning of a
+line.
 
-The process stays in our process group, and we own its stdin: when we go, its end of file is what it ends by.
+The process stays in this process group, and this process holds its stdin: when this process ends, the child reads end
+of file and ends too.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from pathlib import Path
 from leadline.agents.messages import LINE_LIMIT_BYTES, MalformedLine
 
 GRACE_S = 5.0
-"""An agent that has to break off what it runs takes half of this for its end in good order."""
+"""Time for an agent to end. It uses half of this to end its own tasks in order."""
 _CHUNK_BYTES = 256 * 1024
 _LINE_BYTES = 4096
 """Of its stderr; the rest of a longer line without an end is cut."""
@@ -29,7 +31,7 @@ _EVENT = re.compile(rb"\d{4}-\d\d-\d\dT[\d:.]+Z +(ERROR|WARN|INFO|DEBUG|TRACE) "
 
 
 class Channel:
-    """One process. Make one with `open`, end it with `end`."""
+    """One process. Create it with `open`, end it with `end`."""
 
     def __init__(self, process: asyncio.subprocess.Process, log: Path | None = None) -> None:
         """`log` is the file that its stderr is appended to; without one, lines of its own log go to our stderr."""
@@ -55,19 +57,20 @@ class Channel:
         return self._process.returncode is not None
 
     async def send(self, line: bytes) -> None:
-        """Write a line, its end included.
+        """Write a line, which includes its line end.
 
         Raises:
-            BrokenPipeError, ConnectionResetError: the reader has gone.
+            BrokenPipeError,
+            ConnectionResetError: the process does not read any more.
         """
         assert self._process.stdin is not None
         self._process.stdin.write(line)
         await self._process.stdin.drain()
 
     async def lines(self) -> AsyncIterator[tuple[bytearray, int]]:
-        """Each line of its stdout, without its end, and when it was here (controller's monotonic clock, ns).
+        """Each line of its stdout without the line end, and its arrival time (controller's monotonic clock, ns).
 
-        A last line without an end is no line: the process was cut off in the middle of it.
+        A last line without a line end is ignored: the process ended in the middle of it.
 
         Raises:
             MalformedLine: a line is longer than the contract allows.
@@ -85,15 +88,15 @@ class Channel:
                 raise MalformedLine(f"a line is longer than {LINE_LIMIT_BYTES} bytes")
 
     def note(self, words: str) -> None:
-        """Add to its last words what it complained of elsewhere."""
+        """Add an error that the process reported elsewhere to its last error output."""
         self._last_words.append(words[:_LAST_WORDS_CHARACTERS])
 
     def with_last_words(self, reason: str) -> str:
-        """The reason, and what the process last said on stderr."""
-        return f"{reason}; its last words: {' | '.join(self._last_words)}" if self._last_words else reason
+        """The reason, with the last output of the process on stderr."""
+        return f"{reason}; its last stderr lines: {' | '.join(self._last_words)}" if self._last_words else reason
 
     async def ending(self) -> str:
-        """How the process ended, in words; one that closed its stdout and runs on is killed."""
+        """How the process ended, as text; a process that closed its stdout and still runs is killed."""
         try:
             async with asyncio.timeout(GRACE_S):
                 status = await self._process.wait()
@@ -101,7 +104,7 @@ class Channel:
         except TimeoutError:
             if not self.ended:
                 self.kill()
-                return "it closed its stdout and ran on"
+                return "it closed its stdout but did not end"
             status = self._process.returncode or 0
         if status < 0:
             return f"its process was ended by {signal.Signals(-status).name}"

@@ -1,4 +1,4 @@
-"""Folded call stacks drawn as a flame graph, by the agent's own hand on this machine."""
+"""Draws folded call stacks as a flame graph, with the agent on this machine."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ _WITHIN_S = 60
 
 
 def flame_graph(title: str, folded: str) -> str:
-    """The picture, SVG; it needs nothing besides itself to be looked at.
+    """The picture as a self-contained SVG.
 
     Raises:
         MissingBinary: there is no agent here.
-        LeadlineError: it could not be drawn, as where there are no stacks.
+        LeadlineError: it could not be drawn, for example without any stacks.
     """
     if not folded:
-        raise LeadlineError(f"{title}: there is nothing to draw, as no process used the CPU while it was sampled")
+        raise LeadlineError(f"{title}: there are no call stacks to draw: no process used the CPU while it was sampled")
     argv = [str(agent_binary()), "flamegraph", title]
     done = subprocess.run(argv, input=folded, capture_output=True, text=True, timeout=_WITHIN_S, check=False)
     if done.returncode != 0:

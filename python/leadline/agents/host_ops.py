@@ -1,7 +1,8 @@
-"""Operations of a system under test on a host, for any implementation: files, commands, processes, routes, settings.
+"""The operations of a system under test on a host: files, commands, processes, routes, settings.
 
-`HostOps` is the interface. `AgentOps` is the part of it that a host's agent carries out, alike for every kind of host.
-`leadline.agents.local_ops` adds this machine's files and commands, `leadline.lab.host_ops` the network of a lab's host.
+`HostOps` is the interface. `AgentOps` is the part that a host's agent carries out, the same for every kind of host.
+`leadline.agents.local_ops` adds this machine's files and commands, `leadline.lab.host_ops` the network of a lab's
+host.
 """
 
 from __future__ import annotations
@@ -14,35 +15,35 @@ from leadline.agents.agent import Agent
 from leadline.contract.models import Exited, HostFacts, NetworkView, OutputLine, Prepared, ProcessWorkload
 
 GRACE_MS = 3000
-"""How long a process may take to end once it is asked to; then it is killed."""
+"""Time for a process to end when it is asked to; then it is killed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Completed:
-    """How a command ended."""
+    """The result of a command."""
 
     status: int
-    """Exit status; negative where a signal ended it, by its number."""
+    """Exit status; if a signal ended it, the negative signal number."""
     output: str
-    """Standard output and standard error, in the order in which they came."""
+    """Standard output and standard error, in the order of arrival."""
 
 
 @dataclass(frozen=True, slots=True)
 class HostProcess:
-    """A process to run on a host for some time."""
+    """A process to run on a host."""
 
     name: str
     """Task name, and the name in observations."""
     argv: tuple[str, ...]
-    """Files are named in it; secrets never are."""
+    """The command line. It may contain file names, but never secrets."""
     log: Path
-    """Where its output goes."""
+    """File for its output."""
     report: tuple[str, ...]
-    """Lines of its output that contain one of these are passed on."""
+    """Output lines that contain one of these texts are reported."""
 
 
 class HostOps(Protocol):
-    """One host, as a system under test acts on it. Everything here happens on that host."""
+    """One host, as a system under test uses it. All operations happen on that host."""
 
     @property
     def name(self) -> str:
@@ -50,7 +51,7 @@ class HostOps(Protocol):
 
     @property
     def facts(self) -> HostFacts:
-        """What the host says of itself: its kernel among others."""
+        """Facts about the host, such as its kernel."""
 
     @property
     def agent_version(self) -> str:
@@ -58,32 +59,32 @@ class HostOps(Protocol):
 
     @property
     def agent_program(self) -> str:
-        """The path of the agent's program, which also has embedded gateways."""
+        """The path of the agent's program, which also includes embedded gateways."""
 
     # Files and commands.
 
     async def write_file(self, path: Path, content: bytes | str, *, mode: int = 0o600) -> Path:
-        """Write a new file with this mode from its first byte on; an older one of that name is replaced.
+        """Write a new file with this mode from the first byte on; replaces an older file of that name.
 
         Raises:
-            DatasetError: there is no room for it, or no right to it.
+            DatasetError: there is no space, or no permission.
         """
 
     async def read_file(self, path: Path) -> str:
-        """A file's text, as the host sees it: /proc/net/dev is that of its own network.
+        """The text of a file, as the host sees it: /proc/net/dev is that of its own network.
 
         Raises:
             SutFailed: it cannot be read.
         """
 
     async def last_lines(self, path: Path, count: int) -> list[str]:
-        """The last lines of a file that are not empty; none where it cannot be read."""
+        """The last non-empty lines of a file; none if it cannot be read."""
 
     async def find_program(self, name: str) -> str | None:
-        """The path of a program by name or path; None where the host has none that can be executed."""
+        """The path of a program by name or path; None if the host has no such executable."""
 
     async def run(self, *argv: str, within_s: float = 10.0) -> Completed:
-        """Run a command to its end.
+        """Run a command and wait for its end.
 
         Raises:
             MissingBinary: it cannot be started.
@@ -93,7 +94,7 @@ class HostOps(Protocol):
     # Processes.
 
     async def start(self, process: HostProcess) -> Prepared:
-        """Start a process, and pass on what it reports.
+        """Start a process, and collect the lines that it reports.
 
         Raises:
             TaskFailed: it cannot be started.
@@ -101,10 +102,10 @@ class HostOps(Protocol):
         """
 
     async def output(self, process: str, containing: str, within_s: float) -> OutputLine:
-        """The first reported line of a process that contains the text, also if already said.
+        """The first reported line of a process that contains the text; past lines count too.
 
         Raises:
-            TaskFailed: the process ended first (code `exited`), or did not say it in time (code `timeout`).
+            TaskFailed: the process ended first (code `exited`), or did not print it in time (code `timeout`).
             AgentLost: the host's agent is gone.
         """
 
@@ -112,10 +113,10 @@ class HostOps(Protocol):
         """The lines that a process has reported so far."""
 
     async def exited(self, process: str, within_s: float | None = None) -> Exited:
-        """How a process ended, once it did; waits without limit by default.
+        """The exit status of a process; waits for its end, without limit by default.
 
         Raises:
-            TaskFailed: it could not be started, or (code `timeout`) runs on.
+            TaskFailed: it could not be started, or (code `timeout`) is still running.
             AgentLost: the host's agent is gone.
         """
 
@@ -136,15 +137,15 @@ class HostOps(Protocol):
         """
 
     async def add_route(self, destination: str, *, via: str | None = None, dev: str | None = None) -> None:
-        """Send packets for a network (10.82.0.0/24, fd82::/64) to a neighbour or a device, in place of a route that the
-        host has to that network.
+        """Route a network (10.82.0.0/24, fd82::/64) through a neighbour or a device; replaces an existing route to
+        that network.
 
         Raises:
             LabError: the host cannot reach `via`, or has no such device.
         """
 
     async def remove_route(self, destination: str) -> None:
-        """Take the route to a network away; does nothing where the host has none.
+        """Remove the route to a network; does nothing if the host has none.
 
         Raises:
             LabError: the host refuses it.
@@ -159,10 +160,10 @@ class HostOps(Protocol):
 
 
 class AgentOps:
-    """What an agent carries out: processes, and a look at the network."""
+    """The operations that an agent carries out: processes, and reading the network's state."""
 
     def __init__(self, agent: Agent, trial: str) -> None:
-        """`trial` labels the processes."""
+        """`trial` is the label of the processes."""
         self._agent = agent
         self._trial = trial
 
@@ -173,12 +174,12 @@ class AgentOps:
 
     @property
     def facts(self) -> HostFacts:
-        """As the agent said them when it started."""
+        """The facts that the agent reported when it started."""
         return self._agent.hello.host
 
     @property
     def agent_version(self) -> str:
-        """As the agent said it when it started."""
+        """The version that the agent reported when it started."""
         return self._agent.hello.agent_version
 
     async def start(self, process: HostProcess) -> Prepared:

@@ -1,4 +1,4 @@
-"""How an agent process is started, and where the agent's binary is. Starts nothing itself."""
+"""The command that starts an agent, and the search for the agent's binary. Starts nothing itself."""
 
 from __future__ import annotations
 
@@ -18,19 +18,20 @@ LOG_VARIABLE = "LEADLINE_LOG"
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """The whole command that starts an agent on a host, and how long its first word may take."""
+    """The command that starts an agent on a host, and the time limit for its `hello`."""
 
     argv: tuple[str, ...]
-    """As in ("nsenter", "--net=/x/ns/gateway", "--", ".../leadline-agent")."""
+    """For example ("nsenter", "--net=/x/ns/gateway", "--", ".../leadline-agent")."""
     hello_within_s: float = 20.0
-    """An agent greets at once, but a machine may start a hundred, and a connection over SSH has to be made first."""
+    """An agent sends `hello` at once, but a machine may start a hundred agents, and SSH must connect first."""
 
 
 def agent_binary() -> Path:
-    """The agent for this machine: $LEADLINE_AGENT, else beside the interpreter, else in PATH, else built in this tree.
+    """The agent for this machine: $LEADLINE_AGENT, else next to the interpreter, else in PATH, else built in this
+    source tree.
 
     Raises:
-        MissingBinary: none of these is there, or $LEADLINE_AGENT names something that cannot be run.
+        MissingBinary: none of these exists, or $LEADLINE_AGENT names a file that cannot be run.
     """
     named = os.environ.get(AGENT_VARIABLE)
     if named:
@@ -50,7 +51,7 @@ def agent_binary() -> Path:
 
 
 def _built_in_tree() -> Path | None:
-    """The newest build where this file lies in a source tree: an old one would answer for code that is gone."""
+    """The newest build if this file is in a source tree. An old build would run outdated code."""
     root = Path(__file__).resolve().parents[3]
     if not (root / "crates" / "agent" / "Cargo.toml").is_file():
         return None

@@ -1,6 +1,6 @@
-"""Files and commands on a host that shares this machine's file system: a lab's host, or the machine itself.
+"""Files and commands on a host that shares this machine's file system: a lab's host, or this machine itself.
 
-A command runs behind the host's prefix, which enters its network namespace. Everything else is the agent's.
+A command runs with the host's prefix, which enters its network namespace. The agent does everything else.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from leadline.dataset.private_files import write_private
 from leadline.errors import MissingBinary, SutFailed
 
 _MORE_FOLDERS = "/usr/local/sbin:/usr/sbin:/sbin"
-"""Daemons live here, and a user's PATH often leaves it out."""
+"""Folders of daemons, which a user's PATH often lacks."""
 
 
 class LocalOps(AgentOps):
-    """A host whose files are this machine's."""
+    """A host that shares the files of this machine."""
 
     def __init__(self, agent: Agent, trial: str, prefix: tuple[str, ...] = ()) -> None:
-        """`prefix` goes before each command, to run it on the host."""
+        """`prefix` is put before each command, to run it on the host."""
         super().__init__(agent, trial)
         self._prefix = prefix
 
@@ -39,7 +39,7 @@ class LocalOps(AgentOps):
         return write_private(path, content, mode=mode)
 
     async def read_file(self, path: Path) -> str:
-        """Read by a process on the host: below /proc, what a file says depends on who reads it."""
+        """Read by a process on the host: the content of files below /proc depends on the reader."""
         done = await self.run("cat", str(path))
         if done.status != 0:
             raise SutFailed(f"{path} on {self.name} cannot be read: {done.output.strip()}")
@@ -54,7 +54,7 @@ class LocalOps(AgentOps):
             return []
 
     async def find_program(self, name: str) -> str | None:
-        """See `HostOps`; the folders of daemons count, too."""
+        """See `HostOps`; also searches the folders of daemons."""
         return shutil.which(name, path=f"{os.environ.get('PATH', '')}:{_MORE_FOLDERS}")
 
     async def run(self, *argv: str, within_s: float = 10.0) -> Completed:
@@ -82,7 +82,7 @@ class LocalOps(AgentOps):
                 await process.wait()
         assert process.returncode is not None
         said = output.decode(errors="replace")
-        # The prefix's program reports what could not be started: nsenter ends with 126 or 127, and says why.
+        # The prefix's program reports the failure: nsenter ends with 126 or 127, and prints the cause.
         unstarted = f"failed to execute {argv[0]}: "
         if self._prefix and process.returncode in (126, 127) and unstarted in said:
             raise MissingBinary(argv[0], hint=f"it cannot be started: {said.partition(unstarted)[2].strip()}")

@@ -1,6 +1,6 @@
-"""Lines to and from an agent: the unions that `contract` leaves open, and the one place where bytes become records.
+"""Lines to and from an agent: the unions that `contract` leaves open, and the conversion between bytes and records.
 
-Refuses what the contract does not know; how that ends is the caller's business (`agent` gives such an agent up).
+Refuses everything that is not in the contract; the caller decides what happens then (`agent` ends such an agent).
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _COMMANDS: TypeAdapter[Command] = TypeAdapter(Annotated[Command, Field(discrimin
 
 
 class MalformedLine(ValueError):
-    """A line that is not of the contract; the text says why, in one line."""
+    """A line that is not in the contract; the text gives the reason in one line."""
 
 
 def parse_event(line: bytes | bytearray | str) -> Event:
@@ -70,7 +70,7 @@ def parse_event(line: bytes | bytearray | str) -> Event:
 
 
 def parse_command(line: bytes | str) -> Command:
-    """Read one line of an agent's stdin: for transcripts.
+    """Parse one line of an agent's stdin; used for transcripts.
 
     Raises:
         MalformedLine: it is not JSON, or not a command of this contract.
@@ -82,7 +82,7 @@ def parse_command(line: bytes | str) -> Command:
 
 
 def encode(command: Command) -> bytes:
-    """The command as a line, its end included."""
+    """The command as a line, including the line end."""
     return command.model_dump_json(by_alias=True).encode() + b"\n"
 
 

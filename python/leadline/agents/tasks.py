@@ -1,4 +1,4 @@
-"""What an agent has said about one task so far, and a way to wait for more. Knows no process and no clock."""
+"""The events of one task so far, and a way to wait for more. Knows no process and no clock."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from leadline.contract.models import ErrorReport, Exited, Failed, Finished, Outp
 
 
 class TaskLog:
-    """The state of one task as its events tell it."""
+    """The state of one task, by its events."""
 
     prepared: Prepared | None
     finished: Finished | None
@@ -28,12 +28,12 @@ class TaskLog:
 
     @property
     def over(self) -> bool:
-        """Whether nothing more is to come of it."""
+        """Whether no more events will come."""
         ends = (self.finished, self.failed, self.exited, self.profiled)
         return any(end is not None for end in ends)
 
     def take(self, event: Prepared | Finished | Failed | Exited | Profiled | OutputLine) -> None:
-        """Note an event of this task and wake who waits for one."""
+        """Store an event of this task, and wake those who wait."""
         match event:
             case Prepared():
                 self.prepared = event
@@ -50,14 +50,14 @@ class TaskLog:
         self.wake()
 
     def how_it_ended(self) -> str:
-        """The process's end in words, with the last line that it reported."""
+        """The end of the process as text, with the last line that it reported."""
         if self.exited is None:
-            return "it runs"
+            return "it is running"
         said = f": {self.lines[-1].line.strip()}" if self.lines else ""
         return f"it {ending(self.exited)}{said}"
 
     async def change(self) -> None:
-        """Wait until something happened."""
+        """Wait for the next event."""
         waiter = asyncio.get_running_loop().create_future()
         self._waiting.append(waiter)
         try:
@@ -67,7 +67,7 @@ class TaskLog:
                 self._waiting.remove(waiter)
 
     def wake(self) -> None:
-        """Let all who wait look again."""
+        """Wake all who wait."""
         waiting, self._waiting = self._waiting, []
         for waiter in waiting:
             if not waiter.done():
@@ -75,7 +75,7 @@ class TaskLog:
 
 
 def ending(exited: Exited) -> str:
-    """How a process ended, as what is said of it."""
+    """How a process ended, as the predicate of a sentence."""
     if exited.signal is not None:
         return f"was ended by signal {exited.signal}"
     return f"exited with {exited.code}" if exited.code is not None else "ended"

@@ -1,9 +1,9 @@
-"""Raw samples, provenance, units: the run folder, its journal, and the tables that are rebuilt from it.
+"""The stored data of a run: its folder, its journal, and the tables that are made from it.
 
-The journal is the only source; every parquet file beside it can be deleted and made again with `rebuild`.
-Figures (what the samples mean) belong to `analysis`, which this package never imports.
+The journal is the only source; every parquet file beside it can be deleted and made again with `rebuild`. Figures
+(the meaning of samples) belong to `analysis`, which this package never imports.
 
-What writes tables is imported when it is first asked for: a journal alone needs no library for columns.
+The modules that write tables are imported on first use: a journal alone needs no library for columns.
 """
 
 from importlib import import_module

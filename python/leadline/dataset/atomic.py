@@ -1,6 +1,6 @@
-"""Whole files or none, also after a power cut: written beside the target, synchronised, then renamed over it.
+"""Writes whole files or none, even after a power cut: to a temporary file, synchronised, then renamed.
 
-The system's words become `DatasetError`.
+System errors become `DatasetError`.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from pathlib import Path
 from leadline.errors import DatasetError
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-# Devices, pipes and some file systems cannot be synchronised, which is no failure of what was written.
+# Devices, pipes and some file systems cannot be synchronised; that is not a failed write.
 _NOT_SYNCHRONISED = {errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.EROFS}
 
 
 def replace(path: Path, write: Callable[[Path], object]) -> None:
-    """Lets `write` make a temporary file in `path`'s folder and renames it to `path`; leaves nothing on failure.
+    """Let `write` create a temporary file in `path`'s folder, then rename it to `path`; leaves nothing on failure.
 
-    Raises `DatasetError` when the disk is full, failing, or the folder cannot be written.
+    Raises `DatasetError` if the disk is full or failing, or the folder is not writable.
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
@@ -38,15 +38,15 @@ def replace(path: Path, write: Callable[[Path], object]) -> None:
 
 
 def sync_folder(path: Path) -> None:
-    """Hand a folder's entries to the disk, so that what was made or renamed in it is there after a power cut.
+    """Synchronise a folder's entries to the disk, so that new and renamed files survive a power cut.
 
-    Raises OSError where the disk fails.
+    Raises OSError if the disk fails.
     """
     _sync_path(path, os.O_RDONLY | os.O_DIRECTORY)
 
 
 def sync(fd: int, *, content_only: bool = False) -> None:
-    """Hand a file to the disk, as far as that is possible where it lies. Raises OSError where the disk fails."""
+    """Synchronise a file to the disk, as far as its file system supports it. Raises OSError if the disk fails."""
     try:
         if content_only:
             os.fdatasync(fd)
@@ -66,12 +66,12 @@ def _sync_path(path: Path, flags: int) -> None:
 
 
 def storage_error(path: Path, error: OSError) -> DatasetError:
-    """The line that a user reads when a write failed: which file, why, and what to do."""
+    """The user's message for a failed write: the file, the cause, and the advice."""
     if error.errno in _FULL:
         cause = {errno.EDQUOT: "the disk quota is used up", errno.EFBIG: "the file size limit is reached"}.get(
             error.errno, "no space left on the device"
         )
-        hint = "free some space or choose another folder with --out; what was written before is whole"
+        hint = "free some space or choose another folder with --out; everything written before is complete"
         return DatasetError(f"cannot write {path}: {cause}", hint=hint)
     if error.errno == errno.EIO:
         return DatasetError(f"cannot write {path}: input/output error", hint="the device or its file system is failing")

@@ -1,8 +1,8 @@
-"""Maps instants of the agents' monotonic clocks to the controller's. Owns the rule and nothing else.
+"""Maps instants of the agents' monotonic clocks to the controller's clock.
 
-A `clock` record says how far an agent's clock is ahead of the controller's; it holds from there on, until the next
-comparison with that host. What arrived before any comparison is placed at its time of receipt, which is late by the
-delivery's delay and right to the order of milliseconds.
+A `clock` record has the offset of an agent's clock to the controller's; it applies from there on, until the next
+comparison with that host. An event before any comparison gets its time of receipt, which is late by the delivery's
+delay, some milliseconds.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class HostClocks:
         self._bounds_ns: dict[str, int] = {}
 
     def note(self, record: Mapping[str, Any]) -> None:
-        """Takes a `clock` record: `host`, `offset_ns` (agent minus controller), `bound_ns`."""
+        """Store a `clock` record: `host`, `offset_ns` (agent minus controller), `bound_ns`."""
         host = record.get("host")
         offset_ns = record.get("offset_ns")
         if not isinstance(host, str) or not isinstance(offset_ns, int):
@@ -32,7 +32,7 @@ class HostClocks:
             self._bounds_ns[host] = bound_ns
 
     def offset_ns(self, entry: Mapping[str, Any]) -> int:
-        """What to subtract from every instant of this entry's event to have it on the controller's clock, ns."""
+        """The offset to subtract from every instant of this entry's event to get the controller's clock, ns."""
         known = self._offsets_ns.get(entry.get("host", ""))
         if known is not None:
             return known
@@ -42,5 +42,5 @@ class HostClocks:
 
     @property
     def bounds_ns(self) -> dict[str, int]:
-        """Half-width of each host's last comparison, ns: no mapped instant is better than that."""
+        """Half-width of each host's last comparison, ns: the precision of mapped instants."""
         return dict(self._bounds_ns)

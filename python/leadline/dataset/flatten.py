@@ -1,4 +1,4 @@
-"""Turns events into rows of `samples`: one number each, named with its unit, told apart by labels. Interprets nothing.
+"""Turns events into rows of `samples`: one number each, named with its unit, distinguished by labels.
 
 | metric | labels | from |
 |---|---|---|
@@ -13,7 +13,7 @@
 | `observer_cpu_s` | | what observing has cost |
 | `flow_{sent,received}_{bytes,units}` | task, flow, side | since the task began |
 
-Counters are cumulative as in the contract; what was not known has no row.
+Counters are cumulative as in the contract; unknown values have no row.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from operator import itemgetter
 from typing import Any, TypeAlias
 
 Part: TypeAlias = tuple["Names", tuple[str | int, ...]]
-"""What a record's numbers are: their names, and the labels that all of them have (key and value in turn)."""
+"""The description of a record's numbers: their names, and their common labels (keys and values in turn)."""
 
 _NO_LABELS = ()
 _ROW_KEYS = frozenset({"cpu", "name", "pid", "flow"})
 
 
 class Names:
-    """The names of a record's numbers. Compared by identity, which is quick."""
+    """The names of a record's numbers. Compared by identity, which is fast."""
 
     __slots__ = ("metrics", "read")
 
@@ -45,9 +45,9 @@ class Names:
 
 
 def observation(event: Mapping[str, Any], values: list[Any]) -> list[Part]:
-    """Adds every number of an `observation` event to `values`; returns what they are, in the same order.
+    """Append every number of an `observation` event to `values`; returns their descriptions, in the same order.
 
-    A number that is not known is None there.
+    An unknown number is None.
     """
     values.append(event["observer_cpu_s"])
     parts: list[Part] = [(_names("", ("observer_cpu_s",)), _NO_LABELS)]
@@ -66,7 +66,7 @@ def observation(event: Mapping[str, Any], values: list[Any]) -> list[Part]:
 
 
 def progress(event: Mapping[str, Any], values: list[Any]) -> list[Part]:
-    """Adds every counter of a `progress` event to `values`; returns what they are, as `observation` does."""
+    """Append every counter of a `progress` event to `values`; returns their descriptions, as `observation` does."""
     parts: list[Part] = []
     side, task = event["side"], event["task"]
     for row in event["flows"]:
@@ -75,7 +75,7 @@ def progress(event: Mapping[str, Any], values: list[Any]) -> list[Part]:
 
 
 def columns(part: Part) -> tuple[tuple[str, ...], str]:
-    """The metrics of a part's numbers, and the labels that all of them have, as a JSON object in a string."""
+    """The metrics of a part's numbers, and their common labels as a JSON object in a string."""
     names, labels = part
     return names.metrics, _labels(*labels)
 
@@ -100,7 +100,7 @@ def _numbers(
     parts.append((names, labels))
 
 
-# A contract has some twenty kinds of records; a garbled journal may have any number.
+# The contract has about twenty kinds of records; a garbled journal may have any number.
 @lru_cache(maxsize=4096)
 def _names(prefix: str, keys: tuple[str, ...]) -> Names:
     return Names(prefix, keys)
@@ -108,5 +108,5 @@ def _names(prefix: str, keys: tuple[str, ...]) -> Names:
 
 @lru_cache(maxsize=65536)
 def _labels(*pairs: str | int) -> str:
-    """Keys and values in turn, as a JSON object with its keys in order."""
+    """Keys and values in turn, as a JSON object with sorted keys."""
     return json.dumps(dict(zip(pairs[::2], pairs[1::2], strict=True)), sort_keys=True, ensure_ascii=False)

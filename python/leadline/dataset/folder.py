@@ -1,4 +1,4 @@
-"""A run's folder and its manifest: names, places, and an atomically written `run.json`. Knows no content of either.
+"""A run's folder: its name, the paths in it, and an atomically written `run.json`. Knows no content of these files.
 
 runs/20261121T195200Z-gateway-3f2a9c/
   run.json journal.ndjson findings.json *.parquet logs/ profiles/ report.html
@@ -24,13 +24,13 @@ _LONGEST_NAME = 60
 
 @dataclass(frozen=True, slots=True)
 class RunFolder:
-    """One run on disk. Appended to and never rewritten, except for what can be derived from its journal."""
+    """One run on disk. Files are only appended to, except those that can be made from its journal."""
 
     path: Path
 
     @classmethod
     def create(cls, base: Path, name: str, *, now: datetime | None = None) -> RunFolder:
-        """Makes `<base>/<UTC time>-<name>-<short id>/` with `logs/`; raises `DatasetError` when that is impossible."""
+        """Create `<base>/<UTC time>-<name>-<short id>/` with `logs/`; raises `DatasetError` if that is impossible."""
         stamp = (now or datetime.now(UTC)).astimezone(UTC).strftime("%Y%m%dT%H%M%SZ")
         for _ in range(_CREATE_ATTEMPTS):
             path = base / f"{stamp}-{_slug(name)}-{secrets.token_hex(3)}"
@@ -51,14 +51,14 @@ class RunFolder:
 
     @classmethod
     def begin(cls, base: Path, name: str, manifest: Callable[[str], dict[str, Any]]) -> RunFolder:
-        """Creates a folder with what is going to be measured; `manifest` makes that of the run's id."""
+        """Create a folder and its manifest; `manifest` makes the manifest from the run's id."""
         folder = cls.create(base, name)
         folder.write_manifest(manifest(folder.run_id))
         return folder
 
     @classmethod
     def open(cls, path: Path) -> RunFolder:
-        """Takes an existing run folder, or a file inside of one; raises `InputError` when it is none."""
+        """Open an existing run folder, also by a file in it; raises `InputError` if it is not one."""
         folder = path if path.is_dir() else path.parent
         if not path.exists():
             raise InputError(f"no run at {path}", hint="give the folder that `leadline run` printed")
@@ -75,41 +75,41 @@ class RunFolder:
 
     @property
     def manifest_path(self) -> Path:
-        """Where plan, cases, order and fingerprints are."""
+        """Path of the manifest: plan, cases, order and fingerprints."""
         return self.path / "run.json"
 
     @property
     def journal_path(self) -> Path:
-        """Where events are appended as they come."""
+        """Path of the journal."""
         return self.path / "journal.ndjson"
 
     @property
     def findings_path(self) -> Path:
-        """Where the analysis goes."""
+        """Path of the analysis."""
         return self.path / "findings.json"
 
     @property
     def logs_path(self) -> Path:
-        """Where daemons' logs go."""
+        """Folder of the daemons' logs."""
         return self.path / "logs"
 
     @property
     def profiles_path(self) -> Path:
-        """Where flame graphs go."""
+        """Folder of the flame graphs."""
         return self.path / "profiles"
 
     @property
     def report_path(self) -> Path:
-        """Where the HTML report goes."""
+        """Path of the HTML report."""
         return self.path / "report.html"
 
     def write_manifest(self, manifest: dict[str, Any]) -> None:
-        """Replaces `run.json` as a whole."""
+        """Replace `run.json`."""
         text = json.dumps(manifest, indent=1, ensure_ascii=False, sort_keys=False) + "\n"
         atomic.replace(self.manifest_path, lambda temporary: _write_text(temporary, text))
 
     def read_manifest(self) -> dict[str, Any]:
-        """What `write_manifest` wrote; an empty record where the run was killed before that."""
+        """The manifest; empty if the run was killed before it was written."""
         try:
             manifest = json.loads(self.manifest_path.read_bytes())
         except FileNotFoundError:
@@ -117,7 +117,7 @@ class RunFolder:
         except (OSError, ValueError) as error:
             raise DatasetError(f"cannot read {self.manifest_path}: {error}") from error
         if not isinstance(manifest, dict):
-            raise DatasetError(f"cannot read {self.manifest_path}: it holds no JSON object")
+            raise DatasetError(f"cannot read {self.manifest_path}: it is not a JSON object")
         return manifest
 
 

@@ -1,9 +1,9 @@
-"""The journal: one JSON object a line, appended as events come, readable after a kill at any moment.
+"""The journal: one JSON object per line, appended as events arrive, readable after a kill at any time.
 
-An append is one `write(2)` on a file opened with O_APPEND, so what was appended is the kernel's to keep: a killed
-controller loses nothing. Each `trial-end` hands everything before it to the disk: a power cut loses the trial at hand.
-A write that fails half way is taken back; where even that fails, the next line begins with a newline, so that a torn
-line never swallows its successor. Reading skips what is torn or garbled and counts it; `analysis` reports the counts.
+An append is one `write(2)` on a file opened with O_APPEND, so a killed controller loses nothing. Each `trial-end`
+synchronises everything before it to the disk, so a power cut loses only the current trial. A write that fails half
+way is undone; if even that fails, the next line begins with a newline, so that a torn line never merges with its
+successor. Reading skips and counts torn and garbled lines; `analysis` reports the counts.
 """
 
 from __future__ import annotations
@@ -21,30 +21,30 @@ from leadline.dataset.atomic import storage_error, sync, sync_folder
 from leadline.errors import DatasetError
 
 Entry = dict[str, Any]
-"""An event as it came, `{"host", "at_ns", "event"}`, or a record of the controller's, `{"record", "at_ns", ...}`."""
+"""An event as it arrived, `{"host", "at_ns", "event"}`, or a record of the controller, `{"record", "at_ns", ...}`."""
 
-# An agent's line is at most 16 MiB (`LINE_LIMIT_BYTES` in crates/wire); twice that holds its envelope with room to
-# spare and bounds what a garbled file can make us hold.
+# An agent's line is at most 16 MiB (`LINE_LIMIT_BYTES` in crates/wire); twice that has room for its envelope,
+# and limits the memory for a garbled file.
 LINE_LIMIT_BYTES = 32 * 1024 * 1024
 
 STRICT_VARIABLE = "LEADLINE_STRICT_JOURNAL"
 
 _BLANK = b"\0 \t\r\n"
-# What was measured until then is on the disk once one of these was appended.
+# Appending one of these synchronises everything before it to the disk.
 _DURABLE = frozenset({"trial-end", "run-end"})
 
 
 def reads_strictly() -> bool:
-    """Whether a line that cannot be read is an error instead of a count. For tests of journals that Leadline wrote
-    itself: there such a line is a defect of the writer or of the reader."""
+    """Whether an unreadable line is an error instead of a count. For tests with journals that Leadline wrote itself:
+    there such a line is a defect of the writer or of the reader."""
     return os.environ.get(STRICT_VARIABLE) == "1"
 
 
 class Journal:
-    """The writing end. One process and one thread append at a time."""
+    """The writing end. Only one process and one thread may append at a time."""
 
     def __init__(self, path: Path) -> None:
-        """Opens `path` for appending and makes it where it is missing; raises `DatasetError` when that fails."""
+        """Open `path` for appending, creating it if needed; raises `DatasetError` if that fails."""
         self._path = path
         is_new = not path.exists()
         try:
@@ -56,28 +56,28 @@ class Journal:
         self._torn = self._ends_torn()
 
     def append(self, entry: Mapping[str, Any]) -> None:
-        """Adds one line. Raises `DatasetError` when the disk is full or failing; the journal stays readable."""
+        """Append one line. Raises `DatasetError` if the disk is full or failing; the journal stays readable."""
         self._write(_encode(entry) + b"\n")
         if entry.get("record") in _DURABLE:
             self._synchronise()
 
     def append_event(self, host: str, at_ns: int, line: bytes) -> None:
-        """Adds an agent's event as the agent wrote it: one JSON object on a line. Raises as `append` does."""
+        """Append an agent's event as the agent wrote it: one JSON object on a line. Raises like `append`."""
         envelope = b'{"host":%b,"at_ns":%d,"event":' % (pydantic_core.to_json(host), at_ns)
         self._write(envelope + line.strip() + b"}\n")
 
     @property
     def size_bytes(self) -> int:
-        """How long the file is: where the next entry begins."""
+        """The size of the file: the start of the next entry."""
         return os.fstat(self._fd).st_size
 
     def close(self) -> None:
-        """Hands the lines to the disk and closes the file; a second call does nothing."""
+        """Synchronise the lines to the disk and close the file; a second call does nothing."""
         if self._fd < 0:
             return
         fd, self._fd = self._fd, -1
         try:
-            # Devices and pipes cannot be synchronised; that they are used as a journal at all is a test's affair.
+            # Devices and pipes cannot be synchronised; only tests use them as a journal.
             with contextlib.suppress(OSError):
                 os.fsync(fd)
         finally:
@@ -108,7 +108,7 @@ class Journal:
             raise storage_error(self._path, error) from error
 
     def _take_back(self, written: int) -> None:
-        """Removes the beginning of a line that did not fit."""
+        """Remove the beginning of a line that was not written completely."""
         if written == 0:
             return
         try:
@@ -117,7 +117,7 @@ class Journal:
             self._torn = True
 
     def _ends_torn(self) -> bool:
-        """Whether the file, as found, ends in the middle of a line."""
+        """Whether the existing file ends in the middle of a line."""
         try:
             size = os.fstat(self._fd).st_size
             return size > 0 and os.pread(self._fd, 1, size - 1) != b"\n"
@@ -126,12 +126,11 @@ class Journal:
 
 
 class JournalReader:
-    """The reading end: iterate for the entries; afterwards `torn` and `damaged` tell what was not readable.
+    """The reading end: iterate for the entries; afterwards `torn` and `damaged` describe the unreadable lines.
 
-    `torn` is the last line where it ends in the middle, as a kill or a power cut leaves it; `damaged` counts lines
-    that hold no JSON object (garbage), or had to be freed from NUL bytes first. While it is iterated, it counts
-    what came before the entry at hand. Each entry goes to the `takers` first: what is made of a journal beside its
-    figures needs no pass of its own.
+    `torn` is whether the last line is incomplete, as after a kill or a power cut; `damaged` counts lines that are not
+    a JSON object, or needed NUL bytes removed. During iteration, the counts are of the lines before the current
+    entry. Each entry goes to the `takers` first, so that tables and figures need only one pass.
     """
 
     def __init__(self, path: Path, begin_byte: int = 0, takers: Sequence[Callable[[Entry], None]] = ()) -> None:
@@ -172,7 +171,7 @@ class JournalReader:
                 yield entry
 
     def _skip_line(self, file: BinaryIO) -> None:
-        """Leaves out a line that is longer than any that is written."""
+        """Skip a line that is longer than any that Leadline writes."""
         self._lines += 1
         self._count_damaged()
         while (rest := file.readline(LINE_LIMIT_BYTES)) and not rest.endswith(b"\n"):
@@ -181,11 +180,11 @@ class JournalReader:
     def _count_damaged(self) -> None:
         self.damaged += 1
         if reads_strictly():
-            raise DatasetError(f"{self.path}: line {self._lines} is no entry of a journal")
+            raise DatasetError(f"{self.path}: line {self._lines} is not an entry of a journal")
 
 
 def read_journal(path: Path, begin_byte: int = 0) -> JournalReader:
-    """The entries of a journal, in order, from the line that begins there on; each iteration reads the file again."""
+    """The entries of a journal, in order, starting at the line at that byte; each iteration reads the file again."""
     return JournalReader(path, begin_byte)
 
 
@@ -193,7 +192,7 @@ def _encode(entry: Mapping[str, Any]) -> bytes:
     try:
         return pydantic_core.to_json(entry, inf_nan_mode="null")
     except pydantic_core.PydanticSerializationError:
-        # Text that is not Unicode (a daemon's output, a file name) has surrogates in it, which UTF-8 cannot say.
+        # Text that is not Unicode (a daemon's output, a file name) contains surrogates, which UTF-8 cannot encode.
         return json.dumps(entry, default=str, separators=(",", ":")).encode("ascii")
 
 

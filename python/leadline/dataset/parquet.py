@@ -1,6 +1,6 @@
-"""One parquet file of any length, written chunk by chunk. Holds a few chunks in memory at most, whatever the length.
+"""Writes one parquet file of any length in chunks, with only a few chunks in memory.
 
-Full chunks go into unnamed files while the caller makes the next one, and from there into the file, which appears whole
+Full chunks are written to unnamed files in the background, and from there to the final file, which appears complete
 or not at all.
 """
 
@@ -19,11 +19,11 @@ import polars as pl
 from leadline.dataset import atomic
 
 CHUNK_ROWS = 200_000
-"""Rows of a table that are held at a time: some 20 MB as columns, some 100 MB as Python objects."""
+"""Number of rows of a table in memory: about 20 MB as columns, 100 MB as Python objects."""
 
 
 class ParquetFile:
-    """Chunks on their way into one parquet file: functions that make their frames, called on a thread of its own."""
+    """Chunks of one parquet file: functions that make their frames, called on a separate thread."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -33,27 +33,27 @@ class ParquetFile:
         self._under_way: Future[None] | None = None
 
     def add(self, make: Callable[[], pl.DataFrame]) -> None:
-        """Have a chunk made and set aside in the background. Raises what the chunk before raised: `DatasetError`."""
+        """Make and store a chunk in the background. Raises the error of the previous chunk: `DatasetError`."""
         if self._writer is None:
             self._writer = self._files.enter_context(ThreadPoolExecutor(1, "parquet"))
         self._settle()
         self._under_way = self._writer.submit(self._set_aside, make)
 
     def write(self, last: Callable[[], pl.DataFrame]) -> None:
-        """Make the file of all chunks and the last rows; nothing is held then. Raises `DatasetError`."""
+        """Write the file from all chunks and the last rows; frees the memory. Raises `DatasetError`."""
         if self._writer is None:
             content = _in_parquet(last())
             atomic.replace(self._path, lambda temporary: _write_bytes(temporary, content))
             return
         self.add(last)
         self._settle()
-        # By their descriptors, as they have no names: a process that is killed leaves none of them behind.
+        # By their descriptors, since they have no names: a killed process leaves no files behind.
         whole = pl.scan_parquet([f"/proc/self/fd/{chunk.fileno()}" for chunk in self._chunks], glob=False)
         atomic.replace(self._path, lambda temporary: _stream(whole, temporary))
         self.close()
 
     def close(self) -> None:
-        """Give up what is set aside."""
+        """Discard the stored chunks."""
         if self._under_way is not None:
             wait((self._under_way,))
         self._files.close()
@@ -61,7 +61,7 @@ class ParquetFile:
         self._writer = self._under_way = None
 
     def _settle(self) -> None:
-        """Wait for the chunk before, so that no more than two are held."""
+        """Wait for the previous chunk, so that at most two are in memory."""
         if self._under_way is not None:
             self._under_way.result()
             self._under_way = None
@@ -78,19 +78,19 @@ class ParquetFile:
 
 
 def _unnamed_file(folder: Path) -> IO[bytes]:
-    """A file that is gone when it is closed, or with the process."""
+    """A file that disappears when it is closed, or with the process."""
     return TemporaryFile(dir=folder)
 
 
 def _in_parquet(frame: pl.DataFrame) -> memoryview:
-    """Through memory: polars words a full disk as a damaged file, the system call as what it is."""
+    """Encode in memory: polars reports a full disk as a damaged file, the system call reports the real error."""
     content = io.BytesIO()
     frame.write_parquet(content, compression="zstd")
     return content.getbuffer()
 
 
 def _stream(rows: pl.LazyFrame, path: Path) -> None:
-    """Chunk by chunk into one file, in their order."""
+    """Write chunk by chunk to one file, in order."""
     with path.open("wb") as file:
         sink = _Sink(file)
         try:
@@ -103,7 +103,7 @@ def _stream(rows: pl.LazyFrame, path: Path) -> None:
 
 
 class _Sink(io.RawIOBase):
-    """Keeps the system's own error of a write that fails."""
+    """Keeps the system's own error of a failed write."""
 
     def __init__(self, file: IO[bytes]) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Files that only their owner may read: keys, and configurations that hold keys."""
+"""Files that only their owner may read: keys, and configurations that contain keys."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from leadline.dataset.atomic import storage_error
 
 
 def private_folder(path: Path) -> Path:
-    """Make the folder with mode 700, and so each folder above it that is not there yet.
+    """Create the folder with mode 700, and each missing folder above it.
 
     Raises:
-        DatasetError: there is no room for it, or no right to it.
+        DatasetError: there is no space, or no permission.
     """
     try:
         for folder in (*reversed(path.parents), path):
@@ -25,10 +25,11 @@ def private_folder(path: Path) -> Path:
 
 
 def write_private(path: Path, content: bytes | str, *, mode: int = 0o600) -> Path:
-    """Write a new file with its mode from its first byte on; an older one of that name is replaced, never reopened.
+    """Write a new file with its mode from the first byte on; replaces an older file of that name, and never reopens
+    it.
 
     Raises:
-        DatasetError: there is no room for it, or no right to it.
+        DatasetError: there is no space, or no permission.
     """
     try:
         path.unlink(missing_ok=True)

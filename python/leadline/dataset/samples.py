@@ -1,7 +1,7 @@
-"""The table of samples, kept in columns from the start: a run has millions of rows, and each would be a Python object.
+"""The table of samples, in columns from the start: a run has millions of rows, and each would be a Python object.
 
-Every event's numbers are one array; what they are (metric and labels) is the same from event to event of a host, and
-is kept once. Only a chunk's columns become strings, all at once.
+Every event's numbers are one array; their description (metric and labels) is the same from event to event of a host,
+and is stored once. Only a chunk's columns become strings, all together.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Codes: TypeAlias = NDArray[np.uint32]
 
 
 class SampleTable:
-    """Samples on their way into one parquet file."""
+    """The samples of one parquet file."""
 
     def __init__(self, path: Path) -> None:
         self._file = ParquetFile(path)
@@ -39,21 +39,22 @@ class SampleTable:
     def append(
         self, host: str, trial: str | None, t_ns: int, parts: Sequence[flatten.Part], values: Sequence[Any]
     ) -> None:
-        """Add an event's numbers, as `flatten` gives them: one row for each that is known.
+        """Add an event's numbers, from `flatten`: one row for each known number.
 
         Raises:
-            TypeError, ValueError: one of them is no number; none of them is added then.
+            TypeError,
+            ValueError: one of them is not a number; none is added then.
         """
         self._chunk.append(host, trial, t_ns, tuple(parts), np.array(values, dtype=np.float64))
         if self._chunk.rows >= parquet.CHUNK_ROWS:
             self._file.add(self._take_chunk())
 
     def write(self) -> None:
-        """Make the file; the table is empty then. Raises `DatasetError`."""
+        """Write the file, which empties the table. Raises `DatasetError`."""
         self._file.write(self._take_chunk())
 
     def close(self) -> None:
-        """Give up what is not in the file yet."""
+        """Discard the rows that are not in the file yet."""
         self._file.close()
 
     def _take_chunk(self) -> Callable[[], pl.DataFrame]:
@@ -62,7 +63,7 @@ class SampleTable:
 
 
 class _Names:
-    """Strings by number, in the order in which they came."""
+    """Strings by number, in order of first use."""
 
     def __init__(self) -> None:
         self._codes: dict[str | None, int] = {}
@@ -71,19 +72,19 @@ class _Names:
         return self._codes.setdefault(name, len(self._codes))
 
     def column(self, codes: Codes) -> pl.Series:
-        """The strings that these numbers stand for."""
+        """The strings of these numbers."""
         return pl.Series(list(self._codes), dtype=pl.String).gather(codes)
 
 
 class _Chunk:
-    """The rows of some events, and the names in them."""
+    """The rows of some events, and their names."""
 
     def __init__(self) -> None:
         self.rows = 0
         self._hosts, self._trials, self._metrics, self._labels = _Names(), _Names(), _Names(), _Names()
-        # What the numbers of an event are, by its parts: the codes of each one's metric and labels.
+        # The description of an event's numbers, by its parts: the codes of each one's metric and labels.
         self._shapes: dict[tuple[flatten.Part, ...], tuple[Codes, Codes]] = {}
-        # Of each event: codes of host and trial, instant, shape, and its numbers.
+        # For each event: codes of host and trial, instant, shape, and its numbers.
         self._events: list[tuple[int, int, int, tuple[Codes, Codes]]] = []
         self._values: list[NDArray[np.float64]] = []
 
@@ -98,7 +99,7 @@ class _Chunk:
         self.rows += len(values)
 
     def frame(self) -> pl.DataFrame:
-        """The rows whose value is known, in the order in which they came."""
+        """The rows with a known value, in order of arrival."""
         if not self._events:
             return pl.DataFrame(schema=SAMPLES_SCHEMA)
         hosts, trials, instants, shapes = zip(*self._events, strict=True)

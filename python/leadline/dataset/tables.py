@@ -1,9 +1,10 @@
-"""The parquet tables of a run, rebuilt from its journal alone: the same way for one that was killed.
+"""The parquet tables of a run, made from its journal alone, also for a killed run.
 
-Instants (`t_ns`, `due_ns`, `start_ns`, `end_ns`) are ns of the controller's monotonic clock. `labels` and `parameters`
-are JSON objects in strings: DuckDB reads them with `labels->>'cpu'`, Polars with `str.json_path_match('$.cpu')`, pandas
-with `json.loads`, and a new label changes no schema. `hdr_v2` is the mergeable histogram as HdrHistogram's tools for
-every language take it. What is not known is null or has no row. See `flatten` for the names of metrics.
+Instants (`t_ns`, `due_ns`, `start_ns`, `end_ns`) are ns of the controller's monotonic clock. `labels` and
+`parameters` are JSON objects in strings: DuckDB reads them with `labels->>'cpu'`, Polars with
+`str.json_path_match('$.cpu')`, pandas with `json.loads`, and a new label changes no schema. `hdr_v2` is the mergeable
+histogram in the format of HdrHistogram's tools for every language. Unknown values are null or have no row. See
+`flatten` for the names of metrics.
 """
 
 from __future__ import annotations
@@ -58,14 +59,14 @@ CLIENTS_SCHEMA: dict[str, Any] = {
     "cause": pl.String,
     "due_ns": pl.Int64,
     "first_due_ns": pl.Int64,
-    # When each step of its first success, else of its last attempt, was done: ns since `due_ns`.
+    # End of each step of its first success, else of its last attempt: ns since `due_ns`.
     "sent_ns": pl.Int64,
     "answered_ns": pl.Int64,
     "tls_ns": pl.Int64,
     "keys_ns": pl.Int64,
     "pushed_ns": pl.Int64,
     "configured_ns": pl.Int64,
-    # When its last attempt or tunnel ended, and when its server was last heard.
+    # End of its last attempt or tunnel, and the last packet from its server.
     "ended_ns": pl.Int64,
     "heard_ns": pl.Int64,
     "attempts": pl.Int64,
@@ -75,7 +76,7 @@ CLIENTS_SCHEMA: dict[str, Any] = {
     "peer_id": pl.Int64,
     "cipher": pl.String,
     "local": pl.String,
-    # Counts of what went through its tunnel, a JSON object.
+    # Counts of the traffic in its tunnel, a JSON object.
     "inside": pl.String,
 }
 ATTEMPTS_SCHEMA: dict[str, Any] = {
@@ -87,7 +88,7 @@ ATTEMPTS_SCHEMA: dict[str, Any] = {
     # `arrival`, `retry` or `reconnect`.
     "occasion": pl.String,
     "due_ns": pl.Int64,
-    # When each step was done, and when the attempt or its tunnel ended: ns since `due_ns`.
+    # End of each step, and end of the attempt or its tunnel: ns since `due_ns`.
     "sent_ns": pl.Int64,
     "answered_ns": pl.Int64,
     "tls_ns": pl.Int64,
@@ -107,14 +108,14 @@ HISTOGRAMS_SCHEMA: dict[str, Any] = {
     "trial": pl.String,
     "task": pl.String,
     "metric": pl.String,
-    # Null for the whole task's histogram; else the end of the interval that this one is of.
+    # Null for the whole task's histogram; else the end of the histogram's interval.
     "interval_end_ns": pl.Int64,
     "count": pl.Int64,
     "hdr_v2": pl.String,
 }
 RESULTS_SCHEMA: dict[str, Any] = {
     "case": pl.String,
-    # Null in a row that sums a case's repeats up; then `low` and `high` bound the mean at 95 %.
+    # Null in a row about all repeats of a case; then `low` and `high` bound the mean at 95 %.
     "trial": pl.String,
     "test": pl.String,
     "kind": pl.String,
@@ -124,7 +125,7 @@ RESULTS_SCHEMA: dict[str, Any] = {
     "unit": pl.String,
     "low": pl.Float64,
     "high": pl.Float64,
-    # Whether the value is a lower bound, as operations were outstanding when observation ended.
+    # Whether the value is a lower bound because operations were outstanding at the end.
     "censored": pl.Boolean,
     "validity": pl.String,
     # Codes of the verdict's reasons, a JSON list.
@@ -135,12 +136,12 @@ _INSTANTS = ("due_ns", "start_ns", "end_ns")
 
 
 def rebuild(run: RunFolder) -> int:
-    """Makes `samples.parquet`, `flows.parquet` and `histograms.parquet` again from the journal; `clients.parquet`, one
-    row per client, and `attempts.parquet`, one per attempt, where it tells of a fleet. Returns how many events lack
-    what their type promises: they have no rows.
+    """Make `samples.parquet`, `flows.parquet` and `histograms.parquet` from the journal; for fleets also
+    `clients.parquet` (one row per client) and `attempts.parquet` (one per attempt). Returns the number of events that
+    lack required fields and thus have no rows.
 
-    Each file is written beside its place and renamed, so that a reader sees the old or the new one, whole.
-    Raises `DatasetError` where the journal cannot be read or a table cannot be written.
+    Each file is written to a temporary file and renamed, so that a reader sees the old or the new file, complete.
+    Raises `DatasetError` if the journal cannot be read or a table cannot be written.
     """
     with TableWriter(run.path) as tables:
         for entry in read_journal(run.journal_path):
@@ -150,9 +151,9 @@ def rebuild(run: RunFolder) -> int:
 
 
 def write_results(run: RunFolder, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Writes `results.parquet` from plain rows that have `RESULTS_SCHEMA`'s columns; absent ones become null.
+    """Write `results.parquet` from plain rows with the columns of `RESULTS_SCHEMA`; missing ones become null.
 
-    `parameters` and `reasons` may be given as objects; they are stored as JSON. Raises `DatasetError`.
+    `parameters` and `reasons` may be objects; they are stored as JSON. Raises `DatasetError`.
     """
     table = _Table(RESULTS_SCHEMA, run.path / "results.parquet")
     plain = _PlainCells()
@@ -163,7 +164,7 @@ def write_results(run: RunFolder, rows: Iterable[Mapping[str, Any]]) -> None:
 
 
 class _PlainCells:
-    """Cells as a table has them. An object that comes again in the next row is written as JSON once."""
+    """Cells in a table's form. An object that repeats in the next row is encoded as JSON once."""
 
     def __init__(self) -> None:
         self._latest: dict[str, tuple[Any, Any]] = {}
@@ -179,7 +180,7 @@ class _PlainCells:
 
 
 class _Table:
-    """Rows on their way into one parquet file."""
+    """The rows of one parquet file."""
 
     def __init__(self, schema: dict[str, Any], path: Path) -> None:
         self._schema = schema
@@ -194,11 +195,11 @@ class _Table:
             self._file.add(self._take_rows())
 
     def write(self) -> None:
-        """Make the file; the table is empty then."""
+        """Write the file, which empties the table."""
         self._file.write(self._take_rows())
 
     def close(self) -> None:
-        """Give up what is not in the file yet."""
+        """Discard the rows that are not in the file yet."""
         self._file.close()
 
     def _take_rows(self) -> Callable[[], pl.DataFrame]:
@@ -207,7 +208,7 @@ class _Table:
 
 
 class TableWriter:
-    """Routes each entry to the table that it belongs to; `write` makes the files."""
+    """Routes each entry to its table; `write` makes the files."""
 
     def __init__(self, folder: Path) -> None:
         self._samples = SampleTable(folder / "samples.parquet")
@@ -218,7 +219,7 @@ class TableWriter:
         self._clocks = HostClocks()
         self._trial: str | None = None
         self.malformed = 0
-        """Events that lack what their type promises: they have no rows."""
+        """Number of events that lack required fields; they have no rows."""
 
     def __enter__(self) -> TableWriter:
         return self
@@ -228,7 +229,7 @@ class TableWriter:
             table.close()
 
     def write(self) -> None:
-        """Make every file, each beside its place and renamed; of clients and attempts only where there are any.
+        """Write every file to a temporary file and rename it; those of clients and attempts only if there are any.
 
         Raises:
             DatasetError: one cannot be written.
@@ -241,7 +242,7 @@ class TableWriter:
                 table.write()
 
     def take(self, entry: Entry) -> None:
-        """An entry that lacks what its type promises is counted and left out."""
+        """Add an entry; one that lacks required fields is counted and left out."""
         record = entry.get("record")
         if record == "clock":
             self._clocks.note(entry)

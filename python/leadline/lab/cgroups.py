@@ -1,8 +1,8 @@
-"""Control groups (v2) in which a lab's hosts run, so that all CPU of a host can be attributed to it.
+"""Control groups (v2) for a lab's hosts, so that all CPU time of a host can be attributed to it.
 
-Owns: finding the group in which this user may make others, making and removing them with what still runs inside.
-Refuses: v1, and switching controllers on: `cpu.stat` is in every v2 group without any. See cgroups(7) and the kernel's
-admin-guide/cgroup-v2.
+Owns: finding the group in which this user may create others; creating groups; removing them with the processes in
+them. Does not use v1, and does not enable controllers: `cpu.stat` is in every v2 group without any. See cgroups(7)
+and the kernel's admin-guide/cgroup-v2.
 """
 
 from __future__ import annotations
@@ -21,18 +21,17 @@ _EMPTY_WITHIN_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class CgroupParent:
-    """Where groups can be made, or why they can't."""
+    """The group in which groups can be created, or the reason why none can."""
 
     path: Path | None
-    reason: str | None  # set when there is no path
+    reason: str | None  # set if there is no path
 
 
 def find_parent(mountinfo: str | None = None, membership: str | None = None) -> CgroupParent:
-    """This process's own v2 group, if children can be made in it and processes moved there.
+    """This process's own v2 group, if children can be created in it and processes moved there.
 
-    A child of one's own group is right everywhere: it needs no more than what systemd or a container delegated, and
-    limits that hold for this process hold for its hosts too. The arguments stand for /proc/self/mountinfo and
-    /proc/self/cgroup.
+    A child of the own group is always right: it needs only what systemd or a container delegated, and the limits of
+    this process hold for its hosts too. The arguments replace /proc/self/mountinfo and /proc/self/cgroup.
     """
     mountinfo = Path("/proc/self/mountinfo").read_text() if mountinfo is None else mountinfo
     membership = Path("/proc/self/cgroup").read_text() if membership is None else membership
@@ -52,9 +51,9 @@ def find_parent(mountinfo: str | None = None, membership: str | None = None) -> 
 
 
 def remove(group: Path) -> None:
-    """Remove a group and its children; what still runs inside is killed. A group that is gone already is no error.
+    """Remove a group and its children; kills the processes in it. A missing group is not an error.
 
-    Raises OSError when it can't be removed.
+    Raises OSError if it cannot be removed.
     """
     children = sorted((entry for entry in group.glob("*/")), reverse=True) if group.is_dir() else []
     for child in children:
@@ -91,12 +90,13 @@ def _kill_all(group: Path) -> None:
         (group / "cgroup.kill").write_text("1")
     except FileNotFoundError:  # before Linux 5.14
         for pid in (group / "cgroup.procs").read_text().split():
-            if int(pid) > 0:  # 0 stands for a process of another pid namespace
+            if int(pid) > 0:  # 0 means a process of another pid namespace
                 os.kill(int(pid), signal.SIGKILL)
 
 
 def _wait_until_empty(group: Path) -> None:
-    """Return when nothing runs inside; the kernel wakes pollers of cgroup.events with POLLPRI on every change."""
+    """Wait until the group has no processes; the kernel wakes pollers of cgroup.events with POLLPRI on every
+    change."""
     deadline = time.monotonic() + _EMPTY_WITHIN_S
     with (group / "cgroup.events").open() as events:
         poll = select.poll()

@@ -1,6 +1,6 @@
-"""What this host has of what a lab needs: found out by trying it, in namespaces that are thrown away at once.
+"""Checks which features that a lab needs this host has, by trying them in temporary namespaces.
 
-Owns the trying. `limits` and `netlink_ops` own the wording of refusals, `cli` what is made of them.
+Owns the trying. `limits` and `netlink_ops` own the wording of refusals, and `cli` presents the results.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ LINK_FACILITIES = ("netem", "tbf", "nftables")
 
 @dataclass(frozen=True, slots=True)
 class Facility:
-    """One thing that a host may have; `has` is None where it could not be found out."""
+    """A feature of the host; `has` is None if it is unknown."""
 
     has: bool | None
     why: str | None = None
-    """What stands in the way."""
+    """The reason why it is missing."""
     mend: str | None = None
-    """What would help, with the command where there is one."""
+    """The fix, with the command if there is one."""
 
 
 def lab() -> Facility:
-    """Whether hosts can be made here."""
+    """Whether hosts can be created here."""
     found = jail.available()
     message, _, hint = (found.reason or "").partition("; ")
     return Facility(found.possible, message or ("without root" if found.rootless else "as root"), hint or None)
@@ -52,7 +52,7 @@ def link_facilities() -> dict[str, Facility]:
 
 
 def _tried() -> dict[str, dict[str, object]]:
-    """Runs in a process of its own, which leaves its namespaces; never raises, as nothing behind it may run."""
+    """Runs in its own process, which changes its namespaces; never raises, since no code after it may run."""
     try:
         is_able = kernel.has_capabilities(kernel.CAP_SYS_ADMIN, kernel.CAP_NET_ADMIN)
         kernel.unshare(kernel.CLONE_NEWNET | (0 if is_able else kernel.CLONE_NEWUSER))

@@ -1,4 +1,4 @@
-"""What a system under test may do on a host of a lab: files and commands as on this machine, the network by the lab."""
+"""The operations on a host of a lab: files and commands as on this machine, the network through the lab."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from leadline.lab.hosts import Lab
 
 
 class LabHostOps(LocalOps):
-    """A lab's host as `leadline.agents.host_ops.HostOps`. A change to its network takes the kernel well under 1 ms."""
+    """A lab's host as `leadline.agents.host_ops.HostOps`. A change to its network takes the kernel well under 1
+    ms."""
 
     def __init__(self, lab: Lab, host: str, agent: Agent, trial: str) -> None:
-        """`trial` labels the processes that are started."""
+        """`trial` is the label of the started processes."""
         super().__init__(agent, trial, lab.launch_prefix(host))
         self._lab = lab
         self._host = host

@@ -1,8 +1,8 @@
-"""A lab: the hosts and links of a layout, made in the jail, and taken away again.
+"""A lab: creates the hosts and links of a layout in the jail, and removes them.
 
-Owns: the order of making and unmaking, and the facts about a host. Refuses: system calls (`kernel`, `netlink_ops`)
-and decisions about addresses or shaping (`topology`). One worker thread does all of it, because it changes namespaces
-while the caller's thread may be running an event loop.
+Owns: the order of creating and removing, and the facts about a host. Leaves system calls to `kernel` and
+`netlink_ops`, and addresses and shaping to `topology`. One worker thread does all the work, because it changes
+namespaces while the caller's thread may be running an event loop.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ class LabHost:
     name: str
     netns: Path
     cgroup: Path | None  # None: see Lab.cgroup_reason
-    addresses: dict[str, dict[int, str]]  # interface -> IP version -> address; a version that the lab lacks is absent
+    addresses: dict[str, dict[int, str]]  # interface -> IP version -> address; versions that the lab lacks are absent
 
 
 class Lab:
-    """Hosts and links; `close` it, or let the jail's end do that."""
+    """Hosts and links; end it with `close`, or let the end of the jail do that."""
 
     def __init__(self, layout: Layout, run_label: str, enclosing_jail: jail.Jail) -> None:
         """Use `build`."""
@@ -57,9 +57,9 @@ class Lab:
 
     @classmethod
     def build(cls, layout: Layout, run_label: str) -> Lab:
-        """Make everything that the layout names; all or nothing.
+        """Create everything in the layout, or nothing.
 
-        Raises EnvironmentLimit where the kernel lacks what the layout needs, LabError otherwise.
+        Raises EnvironmentLimit if the kernel lacks a feature that the layout needs, LabError otherwise.
         """
         lab = cls(layout, run_label, jail.current())
         try:
@@ -67,20 +67,20 @@ class Lab:
                 raise MissingBinary("nsenter", hint="apt-get install util-linux")
             lab._do(lab._make)
         except BaseException:
-            with suppress(LabError):  # the first failure is the one to tell
+            with suppress(LabError):  # the first failure is the one to report
                 lab.close()
             raise
         return lab
 
     def launch_prefix(self, host: str) -> tuple[str, ...]:
-        """What to put before a command to run it on `host`."""
+        """The words before a command that run it on `host`."""
         return (str(self._nsenter), f"--net={self.hosts[host].netns}", "--")
 
     def add_route(self, host: str, destination: str, *, via: str | None = None, dev: str | None = None) -> None:
-        """Have `host` send packets for a network (10.82.0.0/24, fd82::/64) or "0.0.0.0/0", "::/0" to a neighbour or
+        """Route packets of `host` for a network (10.82.0.0/24, fd82::/64) or "0.0.0.0/0", "::/0" to a neighbour or
         device.
 
-        Takes the place of a route to the same network. Raises LabError when the host can't reach `via`.
+        Replaces a route to the same network. Raises LabError if the host cannot reach `via`.
         """
         network = _network(destination)
         if via is None and dev is None:
@@ -88,20 +88,21 @@ class Lab:
         self._do(self._inside, host, netlink_ops.add_route, network, via, dev)
 
     def remove_route(self, host: str, destination: str) -> None:
-        """Remove `host`'s route to a network; does nothing where it has none. Raises LabError where it is refused."""
+        """Remove `host`'s route to a network; does nothing if there is none. Raises LabError if the kernel
+        refuses."""
         self._do(self._inside, host, netlink_ops.remove_route, _network(destination))
 
     def set_sysctl(self, host: str, name: str, value: int | str) -> None:
         """Set a value of `host`'s network by its path below /proc/sys: net/ipv4/ip_forward.
 
-        Raises LabError where the kernel has no such value or refuses this one.
+        Raises LabError if the kernel has no such value or refuses this one.
         """
         self._do(self._inside, host, netlink_ops.set_sysctl, name, value)
 
     def close(self) -> None:
-        """End what still runs on the hosts and remove them; safe to call again.
+        """End all processes on the hosts and remove the hosts; may be called again.
 
-        Raises LabError if something can't be removed, after everything else was.
+        Raises LabError if something cannot be removed, after everything else was.
         """
         if self._worker is None:
             return
@@ -112,7 +113,7 @@ class Lab:
             self._worker = None
             self.hosts = {}
         if failures:
-            raise LabError(f"the lab was not removed whole: {'; '.join(failures)}")
+            raise LabError(f"the lab was not removed completely: {'; '.join(failures)}")
 
     # --- in the worker thread -----------------------------------------------------------------------------------------
 
@@ -196,7 +197,7 @@ def _network(text: str) -> str:
     try:
         return str(ipaddress.ip_network(text))
     except ValueError as error:
-        raise LabError(f"{text} is no network: {error}") from None
+        raise LabError(f"{text} is not a network: {error}") from None
 
 
 def _addresses(
@@ -209,8 +210,8 @@ def _addresses(
 
 
 def _kill_inhabitants(namespaces: list[Path]) -> None:
-    """End every process whose network namespace is one of these, and wait until it has ended: agents go by
-    themselves, so whatever is left was forgotten by something that died.
+    """End every process in one of these network namespaces, and wait for its end. Agents end by themselves, so any
+    process that is left belonged to a program that died.
     """
     inodes = {path.stat().st_ino for path in namespaces}
     doomed: list[int] = []  # pidfds

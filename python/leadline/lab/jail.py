@@ -1,11 +1,11 @@
-"""The jail: a process tree of its own in which a run makes hosts, and which the kernel removes whole when the run ends.
+"""The jail: a separate process tree in which a run creates hosts, and which the kernel removes when the run ends.
 
-Owns: the process outside (the keeper), the process inside (pid 1 of the jail), and the way from one to the other.
-Refuses: hosts and links (`hosts` makes them, inside). Why it is so: docs/decisions/0001-lab-jail.md.
+Owns: the process outside (the keeper), the process inside (pid 1 of the jail, the inmate), and how the jail is
+entered. `hosts` creates hosts and links, inside. docs/decisions/0001-lab-jail.md has the reasons.
 
-The way in takes three processes, since unshare(CLONE_NEWPID) holds for children only: the keeper forks a middle one,
-which leaves the namespaces, forks the inmate and ends; the inmate becomes the keeper's child (it is a subreaper
-meanwhile).
+Entering takes three processes, since unshare(CLONE_NEWPID) applies only to children: the keeper forks a middle
+process, which leaves the namespaces, forks the inmate and ends. The inmate then becomes the keeper's child (the
+keeper is a subreaper during that time).
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ from leadline.errors import EnvironmentLimit, LabError
 from leadline.lab import kernel, sweep
 from leadline.lab.limits import MachineFacts, Refusal, Step, explain
 
-# Passed on to the inmate. SIGQUIT is the keeper's own: it ends everything at once.
+# Signals that are forwarded to the inmate. The keeper handles SIGQUIT itself: it ends everything at once.
 _FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @dataclass(frozen=True, slots=True)
 class Jail:
-    """What the process inside may use."""
+    """The resources of the process inside."""
 
     label: str
     namespaces: Path  # a tmpfs; one file per network namespace
     cgroup: Path | None  # parent of the hosts' groups
-    cgroup_reason: str | None  # why there is none
+    cgroup_reason: str | None  # the reason if there is none
     rootless: bool
 
 
@@ -52,36 +52,36 @@ class Availability:
 
     possible: bool
     rootless: bool
-    reason: str | None  # one line, set when it would not
+    reason: str | None  # one line; set if it would not
 
 
 _current: Jail | None = None
 
 
 def current() -> Jail:
-    """The jail that this process is in. Raises LabError outside of one."""
+    """The jail of this process. Raises LabError outside of a jail."""
     if _current is None:
         raise LabError("hosts can only be made inside a jail", hint="call leadline.lab.jail.enter first")
     return _current
 
 
 def enter(run_label: str) -> Jail:
-    """Go into a new jail. Returns inside only; the caller's process stays outside, waits and exits with the same
+    """Enter a new jail. Returns only inside; the caller's process stays outside, waits, and exits with the same
     status.
 
-    To be called once, by the command line, before threads, event loops or thread pools exist (polars must not have been
-    used yet). `run_label` says in the run's temp folder whose it is. First, what killed runs left is swept away.
+    Must be called once, by the command line, before threads, event loops or thread pools exist (polars must not have
+    been used yet). `run_label` is recorded in the run's temp folder. First, remains of killed runs are removed.
 
-    Inside, this process is pid 1 of the jail, in a session of its own, so that a terminal's Ctrl-C reaches it exactly
-    once: through the keeper, which forwards SIGINT, SIGTERM and SIGHUP. Two rules of pid_namespaces(7) hold for it.
-    Signals without a handler are ignored: SIGTERM and SIGHUP get one here that raises SystemExit(128 + number), SIGINT
-    has Python's KeyboardInterrupt; the command line puts its own in place. And orphans become its children: they stay
-    as zombies until the jail ends, which is soon enough, so nothing here reaps them (waiting for any child,
-    `waitpid(-1)`, would meet them).
+    Inside, this process is pid 1 of the jail, in its own session, so that a terminal's Ctrl-C reaches it exactly
+    once: through the keeper, which forwards SIGINT, SIGTERM and SIGHUP. Two rules of pid_namespaces(7) apply. Signals
+    without a handler are ignored: SIGTERM and SIGHUP get a handler that raises SystemExit(128 + number), SIGINT has
+    Python's KeyboardInterrupt; the command line installs its own later. And orphans become its children: they stay
+    zombies until the jail ends. Nothing here reaps them, and code that waits for any child (`waitpid(-1)`) would
+    receive them.
 
-    Raises EnvironmentLimit, outside, when this machine allows no jail.
+    Raises EnvironmentLimit, outside, if this machine allows no jail.
     """
-    global _current  # noqa: PLW0603 - a process is in one jail at most, and stays there
+    global _current  # noqa: PLW0603 - a process enters at most one jail, and never leaves it
     if _current is not None:
         raise LabError("this process is in a jail already")
     if threading.active_count() > 1:
@@ -101,12 +101,12 @@ def enter(run_label: str) -> Jail:
             return _current
         status = _keep(inmate, signals)
         sweep.erase(trace)
-        # Without interpreter shutdown: whatever was to be flushed or closed was the inmate's.
+        # Without interpreter shutdown: the inmate has flushed and closed everything.
         os._exit(status)
 
 
 def available() -> Availability:
-    """Try a jail out and leave it again at once."""
+    """Try a jail, and leave it at once."""
     rootless = _needs_user_namespace()
     trace = sweep.leave_trace("probe")
     try:
@@ -125,18 +125,17 @@ def _needs_user_namespace() -> bool:
     return not kernel.has_capabilities(kernel.CAP_SYS_ADMIN, kernel.CAP_NET_ADMIN)
 
 
-# --- the way in -------------------------------------------------------------------------------------------------------
+# --- entering -------------------------------------------------------------------------------------------------------
 
 
 def _fork_inside(trace: sweep.Trace, rootless: bool) -> int | None:
-    """Make the jail. Returns the inmate's pid in the keeper, None in the inmate. Raises in the keeper when refused."""
+    """Create the jail. Returns the inmate's pid in the keeper, None in the inmate. Raises in the keeper if
+    refused."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(AttributeError, ValueError, OSError):
             stream.flush()  # or the inmate would write the buffer a second time
     report_in, report_out = os.pipe()
-    life_in, life_out = (
-        os.pipe()
-    )  # the keeper holds its writing end and never writes but once: end of file means it died
+    life_in, life_out = os.pipe()  # the keeper holds the write end and writes only once: end of file means that it died
     kernel.adopt_orphans(True)
     middle = os.fork()
     if middle == 0:
@@ -147,7 +146,7 @@ def _fork_inside(trace: sweep.Trace, rootless: bool) -> int | None:
     try:
         with os.fdopen(report_in) as reports:
             inmate = _expect_report(reports.readline(), rootless, middle)["pid"]
-            os.waitpid(middle, 0)  # from here on the inmate is our own child
+            os.waitpid(middle, 0)  # from here on the inmate is the keeper's child
             kernel.adopt_orphans(False)
             os.write(life_out, b"1")
             _expect_report(reports.readline(), rootless, inmate)
@@ -158,7 +157,8 @@ def _fork_inside(trace: sweep.Trace, rootless: bool) -> int | None:
 
 
 def _expect_report(line: str, rootless: bool, pid: int) -> dict[str, int]:
-    """A report from a process on its way in; when it is a refusal or none, reap that process and raise."""
+    """Read a report of a process that enters the jail; for a refusal or an end of file, reap the process and
+    raise."""
     report = json.loads(line) if line else None
     if report is not None and "step" not in report:
         return dict(report)
@@ -173,7 +173,7 @@ def _go_inside(namespaces: Path, rootless: bool, report: int, life: int, keepers
     """Run in the middle process; returns in the inmate, ready."""
     for descriptor in keepers:
         os.close(descriptor)
-    os.setsid()  # first of all: a Ctrl-C must not reach this group
+    os.setsid()  # first: a Ctrl-C must not reach this group
     try:
         _leave_namespaces(rootless)
         pid = os.fork()
@@ -190,7 +190,7 @@ def _go_inside(namespaces: Path, rootless: bool, report: int, life: int, keepers
 
 
 def _leave_namespaces(rootless: bool) -> None:
-    """One at a time, so that a refusal names the kind."""
+    """Leave one namespace at a time, so that a refusal names the kind."""
     if rootless:
         uid, gid = os.geteuid(), os.getegid()
         with _step(Step.USER):
@@ -207,15 +207,15 @@ def _leave_namespaces(rootless: bool) -> None:
     with _step(Step.NET):
         kernel.unshare(kernel.CLONE_NEWNET)
     with _step(Step.PID):
-        kernel.unshare(kernel.CLONE_NEWPID)  # holds for the next child: that one will be pid 1
+        kernel.unshare(kernel.CLONE_NEWPID)  # applies to the next child, which becomes pid 1
 
 
 def _settle_in(namespaces: Path, life: int) -> None:
-    """Run in the inmate: tie it to the keeper's life, then make the jail habitable."""
+    """Runs in the inmate: tie its life to the keeper's, then prepare the jail."""
     os.setsid()
     if os.read(life, 1) == b"":
         os._exit(1)
-    # Only now is the keeper the parent, so only now does its death mean ours. It may have died since it wrote.
+    # Only now is the keeper the parent, so only now can its death end this process. It may have died since it wrote.
     kernel.die_with_parent(signal.SIGKILL)
     if _hung_up(life):
         os._exit(1)
@@ -255,7 +255,7 @@ def _tell(report: int, message: dict[str, int] | dict[str, int | str]) -> None:
 
 
 def _guard(function: Any, *arguments: Any) -> None:
-    """A forked process must never come back into the caller's code by way of an exception."""
+    """Ensures that a forked process never returns to the caller's code through an exception."""
     try:
         function(*arguments)
     except BaseException:
@@ -267,7 +267,7 @@ def _guard(function: Any, *arguments: Any) -> None:
 
 
 def _keep(inmate: int, signals: _Signals) -> int:
-    """Forward each signal once, wait for the inmate, and return the status to exit with."""
+    """Forward each signal once, wait for the inmate, and return its exit status."""
     while True:
         number = signals.next()
         if number == signal.SIGCHLD:
@@ -282,15 +282,15 @@ def _keep(inmate: int, signals: _Signals) -> int:
 
 
 class _Signals:
-    """The keeper's signals as a queue. Handlers and a pipe rather than sigwait(2): a library's native threads may
-    have the signals unblocked, and a handler catches them on whichever thread they arrive.
+    """The keeper's signals as a queue. Uses handlers and a pipe rather than sigwait(2): a library's native threads
+    may have the signals unblocked, and a handler catches them on any thread.
     """
 
     def __enter__(self) -> _Signals:
-        # What was ignored before (nohup, a shell's background job) stays ignored, for the inmate too.
+        # Signals that were ignored before (nohup, a shell's background job) stay ignored, for the inmate too.
         taken = [s for s in (*_FORWARDED, signal.SIGQUIT) if signal.getsignal(s) is not signal.SIG_IGN]
         self._taken: tuple[signal.Signals, ...] = (*taken, signal.SIGCHLD)
-        # Blocked meanwhile: a child must not run with the keeper's handlers, nor write into its queue.
+        # Blocked during the fork: a child must not run with the keeper's handlers, nor write into its queue.
         self._old_mask = signal.pthread_sigmask(signal.SIG_BLOCK, self._taken)
         self._read, self._write = os.pipe()
         os.set_blocking(self._write, False)
@@ -299,7 +299,7 @@ class _Signals:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Put back what was there before, in the keeper when no jail came about, and in the inmate."""
+        """Restore the previous handlers, in the keeper if no jail was created, and in the inmate."""
         signal.set_wakeup_fd(self._old_descriptor)
         for number, handler in self._old_handlers.items():
             if signal.getsignal(number) is _queue_only:
@@ -314,7 +314,7 @@ class _Signals:
         return os.read(self._read, 1)[0]
 
     def restore_inside(self) -> None:
-        """As pid 1, only a signal with a handler is delivered; `__exit__` puts back the rest."""
+        """Keep handlers for pid 1, which only receives signals with a handler; `__exit__` restores the rest."""
         for number in (signal.SIGTERM, signal.SIGHUP):
             if self._old_handlers.get(number) is signal.SIG_DFL:
                 signal.signal(number, _leave)
@@ -322,7 +322,7 @@ class _Signals:
 
 
 def _queue_only(_number: int, _frame: FrameType | None) -> None:
-    """The byte that the interpreter writes to the wake-up pipe is all that is wanted."""
+    """Does nothing: the byte that the interpreter writes to the wake-up pipe is sufficient."""
 
 
 def _leave(number: int, _frame: FrameType | None) -> NoReturn:

@@ -1,7 +1,7 @@
-"""The few system calls that Python 3.11 lacks: namespaces, mounts, prctl. Thin on purpose; every failure is an OSError.
+"""The system calls that Python 3.11 lacks: namespaces, mounts, prctl. A thin layer; every failure is an OSError.
 
-Owns: the constants and the ctypes declarations. Refuses: deciding anything, and naming a cause (`limits` does that).
-Manual pages: unshare(2), setns(2), mount(2), umount2(2), prctl(2), capabilities(7).
+Owns: the constants and the ctypes declarations. Decides nothing, and explains no failure (`limits` does). Manual
+pages: unshare(2), setns(2), mount(2), umount2(2), prctl(2), capabilities(7).
 """
 
 from __future__ import annotations
@@ -40,14 +40,12 @@ _libc.prctl.argtypes = (ctypes.c_int, ctypes.c_ulong, ctypes.c_ulong, ctypes.c_u
 
 
 def unshare(flags: int) -> None:
-    """Leave the namespaces named by `flags`; CLONE_NEWPID holds for later children only, CLONE_NEWNET for this
-    thread.
-    """
+    """Leave the namespaces in `flags`. CLONE_NEWPID applies only to later children, CLONE_NEWNET to this thread."""
     _check(_libc.unshare(flags), "unshare")
 
 
 def mount(source: str, target: Path, kind: str | None, flags: int, options: str | None = None) -> None:
-    """mount(2). `kind` is a file system's name, or None where the flags make it needless."""
+    """mount(2). `kind` is the type of the file system, or None if the flags need none."""
     result = _libc.mount(
         source.encode(),
         os.fsencode(target),
@@ -59,27 +57,27 @@ def mount(source: str, target: Path, kind: str | None, flags: int, options: str 
 
 
 def detach(target: Path) -> None:
-    """Unmount at once, even where something is still open below."""
+    """Unmount at once, even if files below are still open."""
     _check(_libc.umount2(os.fsencode(target), MNT_DETACH), f"umount {target}")
 
 
 def die_with_parent(signal_number: int) -> None:
-    """Have the kernel send `signal_number` to this process when the *thread* that is its parent ends
+    """Let the kernel send `signal_number` to this process when the *thread* that is its parent ends
     (PR_SET_PDEATHSIG).
     """
     _check(_libc.prctl(_PR_SET_PDEATHSIG, signal_number, 0, 0, 0), "prctl")
 
 
 def adopt_orphans(adopt: bool) -> None:
-    """Be, or stop being, the parent of every descendant whose own parent ends (PR_SET_CHILD_SUBREAPER)."""
+    """Become, or stop being, the parent of every descendant whose own parent ends (PR_SET_CHILD_SUBREAPER)."""
     _check(_libc.prctl(_PR_SET_CHILD_SUBREAPER, int(adopt), 0, 0, 0), "prctl")
 
 
 @contextmanager
 def network_namespace(target: Path) -> Iterator[None]:
-    """Be in another network namespace, this thread alone, and come back whatever happens.
+    """Move this thread to another network namespace for the block, and always back.
 
-    Sockets opened inside stay there. /proc/sys/net and /proc/thread-self/net follow the thread.
+    Sockets opened inside stay in that namespace. /proc/sys/net and /proc/thread-self/net follow the thread.
     """
     home = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -97,7 +95,7 @@ def network_namespace(target: Path) -> Iterator[None]:
 
 
 def create_network_namespace(target: Path) -> None:
-    """Make a network namespace and hold it at `target`, a new file; this thread comes back to where it was."""
+    """Create a network namespace and bind it to `target`, a new file; this thread returns to its own."""
     with network_namespace(Path("/proc/thread-self/ns/net")):
         unshare(CLONE_NEWNET)
         target.touch(mode=0o400, exist_ok=False)
@@ -105,7 +103,7 @@ def create_network_namespace(target: Path) -> None:
 
 
 def has_capabilities(*numbers: int) -> bool:
-    """Whether all of these are in this process's effective set (over its own user namespace)."""
+    """Whether this process has all of these capabilities in its effective set (over its own user namespace)."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith("CapEff:"):
             effective = int(line.split()[1], 16)

@@ -1,6 +1,6 @@
-"""Turns a refusal by the kernel into one line that says what can't be done here and the command that would allow it.
+"""Explains a refusal by the kernel in one line: what is not possible here, and the command that would allow it.
 
-Pure but for `MachineFacts.read`. Owns the wording for Debian, Ubuntu and containers; refuses to try anything out.
+Pure, except `MachineFacts.read`. Owns the wording for Debian, Ubuntu and containers; tries nothing itself.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from leadline.errors import EnvironmentLimit
 
 
 class Step(StrEnum):
-    """The steps of building a jail, in order; the value is what the user reads."""
+    """The steps of building a jail, in order; the user sees the value."""
 
     USER = "make a user namespace"
     USER_MAP = "become root inside a user namespace"
@@ -38,7 +38,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class MachineFacts:
-    """What the machine says about its own rules; None where it has no such rule."""
+    """The machine's settings; None if it has no such setting."""
 
     root: bool  # the user is root (perhaps without its capabilities)
     unprivileged_userns_clone: int | None  # Debian's own switch
@@ -62,19 +62,23 @@ _CONTAINER = "in a container, start it with `--privileged`"
 
 
 def explain(refusal: Refusal, facts: MachineFacts, *, rootless: bool) -> EnvironmentLimit:
-    """The error for a refusal. `rootless`: the attempt went through a user namespace."""
+    """The error for a refusal. `rootless`: the attempt used a user namespace."""
     who = "root here lacks CAP_SYS_ADMIN or CAP_NET_ADMIN" if facts.root else "this is not root"
-    what = f"hosts can't be made on this machine: {who}, and " if rootless else "hosts can't be made on this machine: "
+    what = (
+        f"hosts cannot be created on this machine: {who}, and "
+        if rootless
+        else "hosts cannot be created on this machine:  "
+    )
     otherwise = f"or, {_CONTAINER}" if facts.root else "or run leadline as root"
     cause, command = _cause(refusal, facts, rootless)
     return EnvironmentLimit(what + cause, hint=f"allow it with `{command}`, {otherwise}" if command else _plain(facts))
 
 
 def _cause(refusal: Refusal, facts: MachineFacts, rootless: bool) -> tuple[str, str | None]:
-    """What stands in the way, and the command that removes it if there is one."""
+    """The cause, and the command that fixes it if there is one."""
     kind = _KIND.get(refusal.step)
     if refusal.error == errno.ENOSPC and kind is not None:
-        # user_namespaces(7): "unshare(2) fails with ENOSPC" when a limit of /proc/sys/user would be passed, here or
+        # user_namespaces(7): "unshare(2) fails with ENOSPC" if a limit of /proc/sys/user would be exceeded, here or
         # above.
         limit = facts.max_namespaces.get(kind)
         setting = f"user.max_{kind}_namespaces"
@@ -86,10 +90,10 @@ def _cause(refusal: Refusal, facts: MachineFacts, rootless: bool) -> tuple[str, 
             setting = "kernel.apparmor_restrict_unprivileged_userns"
             return f"{setting} is 1", f"sudo sysctl -w {setting}=0"
     if refusal.step is Step.USER and refusal.error in (errno.EINVAL, errno.ENOSYS):
-        return "the kernel was built without user namespaces", None
+        return "the kernel is built without user namespaces", None
     said = f"the system refused to {refusal.step} ({os.strerror(refusal.error)})"
     if refusal.step is Step.PROC:
-        # A user namespace may mount /proc only where the one that it came from is not partly hidden
+        # A user namespace may mount /proc only if the parent's /proc is not partly hidden
         # (mount_too_revealing).
         return f"{said}, which a container with a masked /proc does", "docker run --security-opt systempaths=unconfined"
     return said, None

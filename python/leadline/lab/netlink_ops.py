@@ -1,7 +1,7 @@
-"""The kernel calls that make one namespace, one link, one qdisc, one packet filter; through pyroute2.
+"""The kernel operations that create one namespace, link, qdisc or packet filter, through pyroute2.
 
-Owns: netlink and /proc/sys. Refuses: deciding what to make (`topology`) and in what order (`hosts`). Every function
-here acts in the calling thread's network namespace; the kernel's refusals become EnvironmentLimit or LabError.
+Owns: netlink and /proc/sys. `topology` decides what to create, `hosts` in what order. Every function acts in the
+calling thread's network namespace; refusals by the kernel become EnvironmentLimit or LabError.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ _NG_RANDOM = 1
 _BYTEORDER_HTON = 1
 _TABLE = "leadline"
 _CHAIN = "loss"
-_RAW_PRIORITY = -300  # before connection tracking, which would put fragments together
+_RAW_PRIORITY = -300  # before connection tracking, which would reassemble fragments
 _RANDOM_RANGE = 2**31 - 1
 
-# New namespaces inherit some of these from the machine (devinet_init_net), so each is set, whatever its default.
+# New namespaces inherit some of these from the machine (devinet_init_net), so each one is set explicitly.
 _HOST_SETTINGS = {
     "ipv4/ip_forward": 0,
-    "ipv4/conf/all/rp_filter": 0,  # replies may come back another way: through a tunnel
+    "ipv4/conf/all/rp_filter": 0,  # replies may return on another path: through a tunnel
     "ipv4/conf/default/rp_filter": 0,
     "ipv6/conf/all/forwarding": 0,
     "ipv6/conf/all/accept_dad": 0,  # addresses work at once
@@ -49,7 +49,7 @@ _HOST_SETTINGS = {
     "ipv6/conf/default/router_solicitations": 0,
 }
 _SWITCH_SETTINGS = {
-    "ipv6/conf/all/disable_ipv6": 1,  # a switch has no addresses and sends nothing by itself
+    "ipv6/conf/all/disable_ipv6": 1,  # a switch has no addresses and sends no packets of its own
     "ipv6/conf/default/disable_ipv6": 1,
     "bridge/bridge-nf-call-iptables": 0,
     "bridge/bridge-nf-call-ip6tables": 0,
@@ -57,35 +57,35 @@ _SWITCH_SETTINGS = {
 
 
 def hold_namespace(path: Path) -> None:
-    """Make a network namespace, held by a file."""
+    """Create a network namespace, and bind it to a file."""
     try:
         kernel.create_network_namespace(path)
     except FileExistsError:
-        raise LabError(f"there is a host {path.name} in this jail already", hint="close the other lab first") from None
+        raise LabError(f"this jail already has a host {path.name}", hint="close the other lab first") from None
     except OSError as error:
         path.unlink(missing_ok=True)
         if error.errno == errno.ENOSPC:
             raise EnvironmentLimit(
-                f"no more hosts than {_namespaces_allowed()} can be made",
+                f"this machine allows at most {_namespaces_allowed()} hosts",
                 hint="allow more with `sudo sysctl -w user.max_net_namespaces=15000`",
             ) from error
-        raise LabError(f"the namespace of {path.name} can't be made: {error.strerror}") from error
+        raise LabError(f"the namespace of {path.name} cannot be created: {error.strerror}") from error
 
 
 def has_ipv6() -> bool:
-    """Whether the kernel runs IPv6 at all (`ipv6.disable=1` takes it away)."""
+    """Whether the kernel runs IPv6 at all (`ipv6.disable=1` disables it)."""
     return Path("/proc/sys/net/ipv6").exists()
 
 
 def prepare_host() -> None:
-    """The settings of a host's namespace, before it has interfaces; and its loopback."""
+    """Apply the settings of a host's namespace before it has interfaces, and bring its loopback up."""
     _set_all(_HOST_SETTINGS)
     with _netlink("bring a loopback interface up") as route:
         route.link("set", index=1, state="up")
 
 
 def make_switch() -> None:
-    """A bridge named "bridge", without spanning tree or multicast snooping: what comes in goes out."""
+    """Create a bridge named "bridge", without spanning tree or multicast snooping."""
     _set_all(_SWITCH_SETTINGS)
     with _netlink("make a bridge", module="bridge") as route:
         route.link("add", ifname="bridge", kind="bridge", br_stp_state=0, br_forward_delay=0, br_mcast_snooping=0)
@@ -93,14 +93,14 @@ def make_switch() -> None:
 
 
 def connect(link: Link, a: Path, b: Path) -> None:
-    """A pair of virtual interfaces with an end in each of two namespaces."""
+    """Create a pair of virtual interfaces with one end in each of two namespaces."""
     with _open_namespace(a) as a_fd, _open_namespace(b) as b_fd, _netlink("make a veth pair", module="veth") as route:
         peer = {"ifname": link.b.interface, "mtu": link.b.mtu, "net_ns_fd": b_fd}
         route.link("add", ifname=link.a.interface, kind="veth", mtu=link.a.mtu, net_ns_fd=a_fd, peer=peer)
 
 
 def set_up_host_port(port: Port, addresses: tuple[Address, ...]) -> None:
-    """A host's end of a link: addresses, limits, losses, and up."""
+    """Configure a host's end of a link: addresses, limits, losses; bring it up."""
     with _netlink(f"set {port.interface} of {port.node} up") as route:
         index = _index(route, port.interface)
         _set_up(route, index, port)
@@ -112,7 +112,7 @@ def set_up_host_port(port: Port, addresses: tuple[Address, ...]) -> None:
 
 
 def set_up_switch_ports(ports: list[Port]) -> None:
-    """The switch's ends of links."""
+    """Configure the switch's ends of links, and bring them up."""
     with _netlink("set a switch up") as route:
         bridge = _index(route, "bridge")
         for port in ports:
@@ -123,7 +123,7 @@ def set_up_switch_ports(ports: list[Port]) -> None:
 
 
 def add_route(destination: str, via: str | None, device: str | None) -> None:
-    """A route, in place of one to the same destination if there is one."""
+    """Set a route; replaces one to the same destination."""
     family = 10 if ":" in destination else 2
     with _netlink(f"set a route to {destination} via {via or device}") as route:
         where: dict[str, Any] = {"gateway": via} if via is not None else {}
@@ -133,7 +133,7 @@ def add_route(destination: str, via: str | None, device: str | None) -> None:
 
 
 def remove_route(destination: str) -> None:
-    """Remove the route to a destination; none to remove is no error."""
+    """Remove the route to a destination; a missing route is not an error."""
     with _netlink(f"remove the route to {destination}") as route:
         try:
             route.route("del", family=10 if ":" in destination else 2, dst=destination)
@@ -143,24 +143,25 @@ def remove_route(destination: str) -> None:
 
 
 def set_sysctl(name: str, value: int | str) -> None:
-    """Write a value below /proc/sys. Only what belongs to a network namespace is a host's own: /proc/sys/net."""
+    """Write a value below /proc/sys. Only /proc/sys/net belongs to a network namespace, so only that is a host's
+    own."""
     path = Path("/proc/sys") / name
     if not name.startswith("net/") or ".." in path.parts:
         raise LabError(f"{name} is not a setting of a host's network", hint="give a path such as net/ipv4/ip_forward")
     try:
         path.write_text(str(value))
     except OSError as error:
-        raise LabError(f"{path} can't be set to {value}: {error.strerror}") from error
+        raise LabError(f"{path} cannot be set to {value}: {error.strerror}") from error
 
 
 def try_kernel() -> dict[str, EnvironmentLimit | LabError | None]:
-    """What keeps links of this network namespace from a delay, a rate and drops, by the part of the kernel that each
-    needs; None where nothing does. Tries each at the loopback interface, of a namespace that is thrown away.
+    """The errors that prevent a delay, a rate and drops on links, by kernel feature; None if a feature works. Tries
+    each on the loopback interface of a temporary namespace.
     """
     with _netlink("set queueing disciplines") as route:
         loopback = _index(route, "lo")
         delay = _refusal("netem", lambda: _delay(route, loopback, 1.0))
-        # As on a link with both: the bucket is below the delay.
+        # As on a link with both: the bucket is the child of the delay.
         parent = 0x1_0001 if delay is None else None
         bucket = Shaper(rate_bps=8_000_000, burst_bytes=15_000, limit_bytes=30_000)
         rate = _refusal("tbf", lambda: _shape(route, loopback, bucket, parent))
@@ -184,18 +185,18 @@ def _set_up(route: IPRoute, index: int, port: Port) -> None:
     if port.delay_ms is not None:
         _delay(route, index, port.delay_ms)
     if port.shaper is not None:
-        # netem keeps what is delayed, and hands it to the bucket below it.
+        # netem holds delayed packets, and passes them to its child, the bucket.
         _shape(route, index, port.shaper, parent=0x1_0001 if port.delay_ms is not None else None)
 
 
 def _shape(route: IPRoute, index: int, shaper: Shaper, parent: int | None) -> None:
     place = {"handle": 0x10_0000, **({"parent": parent} if parent is not None else {})}
-    with _needs("tbf", "links can't have a rate", "lab.link.rate", "sch_tbf"):
+    with _needs("tbf", "links cannot have a rate", "lab.link.rate", "sch_tbf"):
         route.tc(
             "add",
             "tbf",
             index,
-            rate=shaper.rate_bps // 8,  # pyroute2 takes bytes/s where it is given a number
+            rate=shaper.rate_bps // 8,  # pyroute2 takes a number as bytes/s
             burst=shaper.burst_bytes,
             limit=shaper.limit_bytes,
             **place,
@@ -203,13 +204,13 @@ def _shape(route: IPRoute, index: int, shaper: Shaper, parent: int | None) -> No
 
 
 def _delay(route: IPRoute, index: int, delay_ms: float) -> None:
-    with _needs("netem", "links can't have a delay", "lab.link.delay", "sch_netem"):
-        # The queue must hold all that is under way: 1 s of 10 Gbit/s in frames of 1500 bytes is 833,000.
+    with _needs("netem", "links cannot have a delay", "lab.link.delay", "sch_netem"):
+        # The queue must hold all packets in flight: 1 s of 10 Gbit/s in frames of 1500 bytes is 833,000.
         route.tc("add", "netem", index, handle=0x1_0000, delay=round(delay_ms * 1000), limit=1_000_000)
 
 
 def _drop(interface: str, drops: Drops) -> None:
-    """Filter rules on what arrives at `interface`. nft's words for them are in the comments."""
+    """Add filter rules for packets that arrive at `interface`. The comments show nft's syntax."""
     rules = []
     arrives = _meta_equals(Meta.NFT_META_IIFNAME, interface.encode().ljust(16, b"\0"))  # iifname "wan"
     if drops.udp_every is not None:
@@ -236,7 +237,7 @@ def _drop(interface: str, drops: Drops) -> None:
 
 @contextmanager
 def _netfilter() -> Iterator[NFTables]:
-    """A socket for tables that hold for IPv4 and IPv6, in this thread's namespace; pyroute2 waits for each answer."""
+    """A socket for tables of IPv4 and IPv6, in this thread's namespace; pyroute2 waits for each answer."""
     hint = "load what it needs with `sudo modprobe -a nf_tables nft_numgen`, or leave loss and drops out of lab.link"
     try:
         with NFTables(nfgen_family=_NFPROTO_INET) as filters:
@@ -245,19 +246,19 @@ def _netfilter() -> Iterator[NFTables]:
         number = error.code if isinstance(error, NetlinkError) else error.errno
         if number in (errno.EPROTONOSUPPORT, errno.EOPNOTSUPP, errno.EINVAL, errno.ENOENT):
             raise EnvironmentLimit(
-                "links can't lose packets: this kernel lacks nftables or its numgen", hint=hint
+                "links cannot lose packets: this kernel lacks nftables or its numgen", hint=hint
             ) from error
-        raise LabError(f"packet filters can't be set: {os.strerror(number or 0)}") from error
+        raise LabError(f"packet filters cannot be set: {os.strerror(number or 0)}") from error
 
 
 def _every(count: int) -> list[dict[str, Any]]:
-    """numgen inc mod COUNT == COUNT-1: the counter starts at 0, so the COUNTth packet is the first to go."""
+    """numgen inc mod COUNT == COUNT-1: the counter starts at 0, so packet number COUNT is the first to be dropped."""
     number = _numgen(count, _NG_INCREMENTAL)
     return [number, _compare(Cmp.NFT_CMP_EQ, struct.pack("=I", count - 1))]
 
 
 def _at_random(share: float) -> list[dict[str, Any]]:
-    """numgen random mod RANGE < SHARE*RANGE. Registers are compared as bytes, so the number is turned to network
+    """numgen random mod RANGE < SHARE*RANGE. Registers are compared as bytes, so the number is converted to network
     order.
     """
     number = _numgen(_RANDOM_RANGE, _NG_RANDOM)
@@ -281,7 +282,7 @@ def _compare(operator: int, value: bytes) -> dict[str, Any]:
 
 
 def _expression(name: str, prefix: str, attributes: dict[str, Any]) -> dict[str, Any]:
-    """pyroute2's form of one nftables expression. (Its own `genex` can't write numgen, whose prefix is not its
+    """pyroute2's form of one nftables expression. (Its own `genex` cannot write numgen, whose prefix differs from its
     name.)
     """
     data = [(f"NFTA_{prefix}_{key}", value) for key, value in attributes.items()]
@@ -289,7 +290,7 @@ def _expression(name: str, prefix: str, attributes: dict[str, Any]) -> dict[str,
 
 
 def _set_all(settings: dict[str, int]) -> None:
-    """Write below /proc/sys/net. What this kernel does not have needs no setting."""
+    """Write below /proc/sys/net; settings that this kernel lacks are skipped."""
     for name, value in settings.items():
         path = Path("/proc/sys/net") / name
         try:
@@ -297,7 +298,7 @@ def _set_all(settings: dict[str, int]) -> None:
         except FileNotFoundError:
             continue
         except OSError as error:
-            raise LabError(f"{path} can't be set to {value}: {error.strerror}") from error
+            raise LabError(f"{path} cannot be set to {value}: {error.strerror}") from error
 
 
 def _index(route: IPRoute, interface: str) -> int:
@@ -309,7 +310,7 @@ def _index(route: IPRoute, interface: str) -> int:
 
 @contextmanager
 def _open_namespace(path: Path) -> Iterator[int]:
-    """A descriptor of a namespace's file, for the length of a block."""
+    """A descriptor of a namespace's file, open during the block."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         yield descriptor
@@ -319,21 +320,21 @@ def _open_namespace(path: Path) -> Iterator[int]:
 
 @contextmanager
 def _netlink(what: str, module: str | None = None) -> Iterator[IPRoute]:
-    """A socket in this thread's namespace, for the length of a block; refusals are named after `what`."""
+    """A socket in this thread's namespace, open during the block; `what` names the operation in errors."""
     with IPRoute() as route:
         try:
             yield route
         except NetlinkError as error:
             if module is not None and error.code in (errno.EOPNOTSUPP, errno.ENOENT):
                 raise EnvironmentLimit(
-                    f"this kernel can't {what}", hint=f"load what it needs with `sudo modprobe {module}`"
+                    f"this kernel cannot {what}", hint=f"load what it needs with `sudo modprobe {module}`"
                 ) from error
-            raise LabError(f"can't {what}: {os.strerror(error.code)}") from error
+            raise LabError(f"cannot {what}: {os.strerror(error.code)}") from error
 
 
 @contextmanager
 def _needs(qdisc: str, consequence: str, key: str, module: str) -> Iterator[None]:
-    """rtnl answers ENOENT to a queueing discipline that the kernel does not know."""
+    """Convert rtnl's ENOENT for an unknown queueing discipline to an error with advice."""
     try:
         yield
     except NetlinkError as error:

@@ -1,8 +1,8 @@
-"""What a run leaves on the machine outside its jail (a temp folder, cgroups), and how to find and remove it.
+"""The remains of a run outside its jail (a temp folder, cgroups): recorded, found and removed.
 
-Names hold the owner: leadline-<pid>-<start time>-<random>, so that a later start can tell a killed run's leavings from
-a living run's. Everything else of a jail (namespaces, links, mounts, processes) is removed by the kernel; see jail.py.
-Refuses: touching what belongs to another user, to another pid namespace, or to a process that still lives.
+Names contain the owner: leadline-<pid>-<start time>-<random>. A later start can thus distinguish the remains of a
+killed run from a living run. The kernel removes everything else of a jail (namespaces, links, mounts, processes); see
+jail.py. Never touches what belongs to another user, to another pid namespace, or to a living process.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ _FIRST_PID_NAMESPACE = 0xEFFFFFFC
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """What one run keeps outside its jail."""
+    """The resources of one run outside its jail."""
 
     folder: Path  # mode 700; `namespaces` below it is the mount point of the jail's tmpfs
     cgroup: Path | None
-    cgroup_reason: str | None  # why there is none
+    cgroup_reason: str | None  # the reason if there is none
 
     @property
     def namespaces(self) -> Path:
-        """Where the jail's files for network namespaces are, inside the jail only."""
+        """Folder of the jail's files for network namespaces; exists inside the jail only."""
         return self.folder / "ns"
 
 
 def leave_trace(label: str, *, parent: cgroups.CgroupParent | None = None) -> Trace:
-    """Make the folder and, where possible, the cgroup of a run owned by this process.
+    """Create the folder and, if possible, the cgroup of a run owned by this process.
 
-    The record is written before the cgroup is made, so that a kill between the two leaves nothing that is unrecorded.
+    The record is written before the cgroup is created, so that a kill between the two leaves nothing unrecorded.
     """
     pid = os.getpid()
     name = f"leadline-{pid}-{_start_ticks(pid)}-{secrets.token_hex(4)}"
@@ -58,12 +58,12 @@ def leave_trace(label: str, *, parent: cgroups.CgroupParent | None = None) -> Tr
         try:
             cgroup.mkdir()
         except OSError as error:
-            cgroup, reason = None, f"{cgroup} can't be made: {error.strerror}"
+            cgroup, reason = None, f"{cgroup} cannot be created: {error.strerror}"
     return Trace(folder, cgroup, reason)
 
 
 def erase(trace: Trace) -> None:
-    """Remove what a run left; safe to call again. A cgroup that can't be removed keeps its record, for the next
+    """Remove the remains of a run; may be called again. If a cgroup cannot be removed, its record stays for the next
     sweep.
     """
     if trace.cgroup is not None:
@@ -75,7 +75,7 @@ def erase(trace: Trace) -> None:
 
 
 def sweep() -> list[str]:
-    """Remove what runs left whose owner is gone; returns their names. Never raises for what can't be removed."""
+    """Remove the remains of runs whose owner is gone; returns their names. Ignores what cannot be removed."""
     swept = []
     for folder in sorted(Path(tempfile.gettempdir()).glob("leadline-*")):
         if _is_ours(folder) and _is_abandoned(folder.name, _recorded_namespace(folder)):
@@ -85,8 +85,8 @@ def sweep() -> list[str]:
 
 
 def _sweep_unrecorded_cgroups() -> list[str]:
-    """Groups beside which a tidier of temp folders has removed the record. Their names alone say nothing about a pid
-    namespace, hence only from the first one, where every pid can be seen."""
+    """Remove groups whose record is missing because a program cleaned the temp folders. Their names do not contain
+    the pid namespace, so this runs only in the first one, where every pid is visible."""
     parent = cgroups.find_parent()
     if parent.path is None or _pid_namespace() != _FIRST_PID_NAMESPACE:
         return []
@@ -110,7 +110,7 @@ def _is_ours(path: Path) -> bool:
 
 
 def _is_abandoned(name: str, pid_namespace: int) -> bool:
-    """Whether the owner named is gone. From another pid namespace that can't be seen, so the answer is no."""
+    """Whether the owner in the name is gone. From another pid namespace that is unknown, so the answer is no."""
     match = _NAME.fullmatch(name)
     return match is not None and pid_namespace == _pid_namespace() and not _lives(int(match[1]), int(match[2]))
 
@@ -118,7 +118,7 @@ def _is_abandoned(name: str, pid_namespace: int) -> bool:
 def _record(folder: Path) -> dict[str, object]:
     try:
         record = json.loads((folder / _RECORD).read_text())
-    except (OSError, ValueError):  # killed before it was written whole
+    except (OSError, ValueError):  # killed before it was written completely
         return {}
     return record if isinstance(record, dict) else {}
 
@@ -129,7 +129,7 @@ def _recorded_namespace(folder: Path) -> int:
 
 
 def _recorded_cgroup(folder: Path) -> Path | None:
-    """The cgroup of a record, if it can only be that folder's own."""
+    """The cgroup in a record, if it can only be that folder's own."""
     cgroup = _record(folder).get("cgroup")
     return Path(cgroup) if isinstance(cgroup, str) and Path(cgroup).name == folder.name else None
 
@@ -143,12 +143,12 @@ def _lives(pid: int, start_ticks: int) -> bool:
 
 
 def _start_ticks(pid: int) -> int | None:
-    """When a process started, in clock ticks since boot (field 22 of proc_pid_stat(5)); None if it is gone or a
+    """The start of a process in clock ticks since boot (field 22 of proc_pid_stat(5)); None if it is gone or a
     zombie.
     """
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
         return None
-    fields = text[text.rindex(")") + 2 :].split()  # the name before ")" may hold anything
+    fields = text[text.rindex(")") + 2 :].split()  # the name before ")" may contain anything
     return None if fields[0] in "ZX" else int(fields[19])

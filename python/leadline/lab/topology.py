@@ -1,8 +1,8 @@
-"""Which hosts a lab has, how they are wired and what the wires do to packets: pure data, computed from a few numbers.
+"""The layout of a lab: its hosts, their links, and the links' effects on packets. Pure data from a few numbers.
 
-Owns: the address plan, the two topologies, and where on a path rate, MTU, delay and loss apply. Refuses: making any of
-it (`hosts` does). Base layouts give hosts no way around a gateway: routes towards the server are the system under
-test's.
+Owns: the address plan, the two topologies, and where on a path rate, MTU, delay and loss apply. `hosts` creates a
+layout. In base layouts hosts have no route around a gateway: the system under test adds the routes towards the
+server.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ HOST_ON_LAN = 2
 FIRST_CLIENT_ON_WAN = 0x101  # client i: 10.81.1.0 + i; in IPv6 fd81::1:0 + i
 
 MOST_CLIENTS = 1000  # a Linux bridge takes 1023 ports (BR_MAX_PORTS)
-LEAST_MTU_BYTES = 576  # RFC 791: what every IPv4 host must be able to take
+LEAST_MTU_BYTES = 576  # RFC 791: every IPv4 host must accept this size
 # RFC 8200, section 5: "IPv6 requires that every link in the Internet have an MTU of 1280 octets or greater".
 LEAST_IPV6_MTU_BYTES = 1280
 MOST_MTU_BYTES = 65535
 MOST_RATE_BPS = 8 * (2**32 - 1)  # tbf's rate field counts bytes/s in 32 bits
 
-# A bucket of 10 ms: a timer that fires some ms late, as on a busy or virtual machine, must not cost the link its rate.
+# A bucket of 10 ms: a timer that fires some ms late, as on a busy or virtual machine, must not reduce the link's rate.
 _TBF_BURST_S = 0.010
 _TBF_QUEUE_S = 0.050
 _FRAME_HEADER_BYTES = 14  # Ethernet's, which tbf counts
@@ -40,8 +40,8 @@ _FRAME_HEADER_BYTES = 14  # Ethernet's, which tbf counts
 
 @dataclass(frozen=True, slots=True)
 class LinkSpec:
-    """What a plan says about links. Rate and MTU hold for every link, each way; delay and loss for the WAN, each
-    way once.
+    """A plan's link parameters. Rate and MTU hold for every link in each direction; delay and loss apply once per
+    direction, on the WAN.
     """
 
     rate_bps: int | None = None  # of Ethernet frames without preamble, FCS and gap; None: as fast as the kernel goes
@@ -62,7 +62,7 @@ class LinkSpec:
 
 @dataclass(frozen=True, slots=True)
 class Shaper:
-    """A token bucket on what leaves a port."""
+    """A token bucket for packets that leave a port."""
 
     rate_bps: int
     burst_bytes: int
@@ -71,7 +71,7 @@ class Shaper:
 
 @dataclass(frozen=True, slots=True)
 class Drops:
-    """What a host loses of the packets that arrive at a port."""
+    """The packets that a host drops when they arrive at a port."""
 
     share: float | None = None
     every: int | None = None
@@ -86,9 +86,9 @@ class Port:
     interface: str
     mtu: int  # bytes
     shaper: Shaper | None = None
-    delay_ms: float | None = None  # added to what leaves
+    delay_ms: float | None = None  # added to leaving packets
     drops: Drops | None = None
-    single_packets: bool = False  # nothing leaves in bundles (GSO), so that "every Nth packet" means packets
+    single_packets: bool = False  # no bundles (GSO) leave, so that "every Nth packet" counts packets
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ class Interface:
 
 @dataclass(frozen=True, slots=True)
 class HostLayout:
-    """A host before it exists."""
+    """A host to be created."""
 
     name: str
     interfaces: tuple[Interface, ...]
@@ -118,7 +118,7 @@ class HostLayout:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """A whole lab before it exists."""
+    """A whole lab to be created."""
 
     topology: str
     hosts: tuple[HostLayout, ...]
@@ -132,12 +132,12 @@ class Layout:
 
     @property
     def clients(self) -> tuple[str, ...]:
-        """The hosts that start the traffic, in order."""
+        """The hosts that generate load, in order."""
         return tuple(host.name for host in self.hosts if host.name.startswith("client"))
 
 
 def remote_access(clients: int, link: LinkSpec) -> Layout:
-    """N clients on a WAN, a gateway between it and the server's LAN.
+    """N clients on a WAN, and a gateway between it and the server's LAN.
 
     The WAN is a switch even for one client: the number of clients may be an axis, and the path must not change along
     it.
@@ -162,7 +162,7 @@ def remote_access(clients: int, link: LinkSpec) -> Layout:
 
 
 def site_to_site(link: LinkSpec) -> Layout:
-    """A client and a server, each behind a gateway of its own; the gateways meet on the WAN. Four boxes in a line."""
+    """A client and a server, each behind its own gateway; the gateways meet on the WAN. Four hosts in a line."""
     gateway_a = HostLayout(
         "gateway-a",
         (Interface("lan", _pair(CLIENT_LAN, GATEWAY_ON_LAN)), Interface("wan", _pair(WAN, GATEWAY_ON_WAN))),
@@ -181,11 +181,11 @@ def site_to_site(link: LinkSpec) -> Layout:
 
 
 def shaper(rate_bps: int, mtu: int) -> Shaper:
-    """A token bucket that TCP can fill to within 2 % of the rate.
+    """A token bucket that TCP can use up to within 2 % of the rate.
 
-    The burst covers 4 ms: a timer that fires later than that loses tokens, and a burst is what a test gets too much,
-    0.04 % of ten seconds. It is at least two frames, without which tbf drops everything. The queue holds 50 ms, at
-    least 16 frames.
+    The burst is 10 ms of the rate: a timer that fires later loses tokens, and a burst is the error of a test, 0.1 %
+    of ten seconds. It is at least two frames; with less, tbf drops everything. The queue holds 50 ms, at least 16
+    frames.
     """
     frame_bytes = mtu + _FRAME_HEADER_BYTES
     burst = max(2 * frame_bytes, round(rate_bps / 8 * _TBF_BURST_S))
@@ -194,7 +194,7 @@ def shaper(rate_bps: int, mtu: int) -> Shaper:
 
 
 def _host_behind(name: str, networks: tuple[IPv4Network, IPv6Network]) -> HostLayout:
-    """A host that reaches everything by its gateway."""
+    """A host that reaches everything through its gateway."""
     gateways = tuple(address.ip for address in _pair(networks, GATEWAY_ON_LAN))
     return HostLayout(name, (Interface("lan", _pair(networks, HOST_ON_LAN)),), gateways)
 
@@ -214,8 +214,8 @@ def _plain_port(node: str, interface: str, link: LinkSpec) -> Port:
 
 
 def _wan_port(host: str, link: LinkSpec) -> Port:
-    """A host's port on the WAN: packets are delayed when they leave a host and lost when they arrive at one, so
-    that a packet that crosses the WAN meets each exactly once, whether there is a switch between or not.
+    """A host's port on the WAN. Packets are delayed when they leave a host and dropped when they arrive at one, so a
+    packet that crosses the WAN meets each exactly once, with or without a switch.
     """
     drops = _drops(link)
     return Port(
@@ -244,7 +244,7 @@ def _pair(networks: tuple[IPv4Network, IPv6Network], number: int) -> tuple[Addre
 
 
 def _in_v6(number: int) -> int:
-    """Clients have a group of their own in IPv6: fd81::1:7 is client 7; small numbers stay as they are."""
+    """A number in IPv6: clients have their own group, fd81::1:7 is client 7; small numbers are unchanged."""
     return 0x1_0000 + number - (FIRST_CLIENT_ON_WAN - 1) if number >= FIRST_CLIENT_ON_WAN else number
 
 

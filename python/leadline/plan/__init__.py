@@ -1,7 +1,8 @@
-"""What to measure: plans in YAML, expanded to cases and put in order. Pure, but `load_plan` reads the file.
+"""Plans: what to measure, read from YAML, expanded to cases and ordered. Pure, except that `load_plan` reads the
+file.
 
-The model of a whole plan and what reads and describes one are imported on first use: a single-test command needs one
-test's model.
+The model of a whole plan and the modules that read and describe one are imported on first use: a single-test command
+needs only one test's model.
 """
 
 from importlib import import_module
@@ -30,7 +31,7 @@ _WHOLE_PLANS = {
     "plan_schema": "document",
     "load_plan": "load",
 }
-"""What is imported late, and from which module."""
+"""Names that are imported on first use, and their modules."""
 
 __all__ = [
     "BaseSut",

@@ -1,4 +1,4 @@
-"""What every test of a plan has: its name, its clients, its length. Each kind adds what it needs."""
+"""The parameters that every test of a plan has: name, clients, duration. Each kind adds its own."""
 
 from __future__ import annotations
 
@@ -21,88 +21,88 @@ from leadline.plan.field_types import (
 )
 
 RESERVED_NAMES = frozenset({"setup", "build", "bring-up", "tear-down"})
-"""Phases of a trial; a test of the same name could not be distinguished from one in a journal."""
+"""Phases of a trial; a test with such a name could not be distinguished from the phase in a journal."""
 
 
 Conflict = tuple[str, str, str | None]
-"""A key of a test, what is wrong with it, and what would be right."""
+"""A key of a test, the mistake, and the advice."""
 
 
 class BaseTest(PlanModel):
-    """The parameters that every kind of test has. A kind adds its own, and overrides what it does differently."""
+    """The parameters that every kind of test has. A kind adds its own, and overrides what differs."""
 
     if TYPE_CHECKING:
-        kind: str  # A field of each kind's model, behind those of this one.
+        kind: str  # Declared by each kind's model, after the fields of this one.
 
     name: Label
-    """Names the test in tables, targets and `--set tests.NAME.key=value`."""
+    """Name of the test in tables, in targets and in `--set tests.NAME.key=value`."""
     clients: Clients = None
-    """How many clients take part; null or `all` means every one."""
+    """Number of clients that take part; null or `all`: every client."""
     ip: IpVersion = 4
-    """IP version of the load itself, inside the tunnel if there is one."""
+    """IP version of the load itself, in the tunnel if there is one."""
     duration_ms: DurationMs = Field(default=10_000, validation_alias="duration")
-    """How long, warm-up included."""
+    """Length of the test, warm-up included."""
     warmup_ms: DurationOrZeroMs = Field(default=0, validation_alias="warmup")
-    """Leading time whose figures are kept but flagged."""
+    """Time at the start whose samples are kept but not counted."""
     interval_ms: PeriodMs = Field(default=100, validation_alias="interval")
-    """Time between progress figures; the plan's where it is not given."""
+    """Time between progress figures; default: the plan's `interval`."""
     threads: Annotated[int, Field(ge=1, le=256)] = 1
-    """Generating threads per client."""
+    """Number of load threads per client."""
 
     @property
     def expected_ms(self) -> int:
-        """Estimated duration, as far as it is known."""
+        """Estimated duration, as far as it is known in advance."""
         return self.duration_ms
 
     @property
     def longest_ms(self) -> int:
-        """How long it may take."""
+        """Maximum duration."""
         return self.duration_ms
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """Texts that stand in nothing that is kept."""
+        """Texts that must not be written to any file."""
         return ()
 
     @property
     def needs_https(self) -> bool:
-        """Whether the run's server answers this test over TLS."""
+        """Whether the run's server must answer this test over TLS."""
         return False
 
     @property
     def needs_fleet(self) -> bool:
-        """Whether only a fleet's clients can do it."""
+        """Whether only a fleet's clients can run it."""
         return False
 
     def with_fleet(self, clients: int) -> Self:
-        """The test of a fleet of this many clients, where the test itself does not give the number."""
+        """The test for a fleet of this number of clients, unless the test itself has the number."""
         return self
 
     def fleet_conflicts(self, clients: int) -> Iterator[Conflict]:
-        """Keys that a fleet of this many clients cannot obey."""
+        """Keys that a fleet of this number of clients does not support."""
         yield "kind", f"a fleet's clients cannot carry {self.kind} tests", "use tunnel, udp or tcp"
 
     def server_conflicts(self) -> Iterator[Conflict]:
-        """Keys that the run's own server cannot obey."""
+        """Keys that the run's own server does not support."""
         yield from ()
 
     @rule
     def _fits(self) -> Iterator[PydanticCustomError]:
         if self.name in RESERVED_NAMES:
             yield validation_error(
-                f"{self.name!r} is the name of a trial's phase", at=("name",), hint="choose another name"
+                f"{self.name!r} is reserved for a phase of the trial", at=("name",), hint="choose another name"
             )
         if self.warmup_ms >= self.duration_ms:
             yield validation_error(
-                f"{self.warmup_ms} ms of warm-up leave nothing of {self.duration_ms} ms",
+                f"{self.warmup_ms} ms of warm-up leave no time of {self.duration_ms} ms",
                 at=("warmup",),
                 hint="the duration includes the warm-up",
             )
 
 
 def carried_conflicts(test: BaseTest, flows: int) -> Iterator[Conflict]:
-    """Keys of a test with flows that a fleet carries through its tunnels: each client has one flow."""
+    """Conflicts of a test that a fleet carries in its tunnels: each client has one flow."""
     if test.clients is not None:
-        yield "clients", "a fleet's clients all take part", "leave it out"
+        yield "clients", "all clients of a fleet take part", "leave it out"
     if flows != 1:
-        yield "flows", "a fleet's clients have one flow each", "leave it out, and give the fleet more clients"
+        yield "flows", "each client of a fleet has one flow", "leave it out, and give the fleet more clients"

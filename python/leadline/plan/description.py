@@ -1,4 +1,4 @@
-"""A plan as `leadline plan` shows it: plain records, ready for a table or `dataclasses.asdict` and JSON. Pure."""
+"""The description of a plan that `leadline plan` shows: plain records for a table or JSON. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class TestLine:
     name: str
     kind: str
     parameters: dict[str, Any]
-    """All of the model's fields, units in their names."""
+    """All fields of the model, with units in their names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class CaseLine:
     topology: str
     clients: int
     fleet: bool
-    """Whether its clients are machines of one process."""
+    """Whether its clients are a fleet."""
     sut: dict[str, Any]
     link: dict[str, Any] | None
     tests: tuple[TestLine, ...]
@@ -40,7 +40,7 @@ class CaseLine:
 
 @dataclass(frozen=True, slots=True)
 class PlanDescription:
-    """Everything that a reader wants to know before a run."""
+    """The facts about a run that a user wants before it starts."""
 
     name: str
     description: str
@@ -48,7 +48,7 @@ class PlanDescription:
     axes: dict[str, tuple[str, ...]]
     cases: tuple[CaseLine, ...]
     order: tuple[str, ...]
-    """Labels of the trials, c02/1, in the order of the run."""
+    """Labels of the trials (c02/1), in the order of the run."""
     repeat: int
     seed: int
     seed_is_derived: bool
@@ -59,7 +59,7 @@ class PlanDescription:
 
 
 def describe(plan: Plan, cases: list[Case] | None = None) -> PlanDescription:
-    """Describe a plan, or the cases of it that `select` left."""
+    """Describe a plan, or only the cases that `select` chose."""
     chosen = list(plan.cases) if cases is None else cases
     trials: list[Trial] = schedule(chosen, plan.repeat, plan.seed)
     return PlanDescription(

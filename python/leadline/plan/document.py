@@ -1,7 +1,8 @@
-"""The whole plan as one model, and its published JSON Schema.
+"""The model of a whole plan, and its published JSON Schema.
 
-Two halves: `PlanFrame` is what a plan says once, `PointSpec` what can differ between the points of its matrix. A plan
-is checked by halves, the second once per point; their union exists for the schema.
+The model has two halves: `PlanFrame` has the keys of the whole plan, `PointSpec` those that may differ between the
+points of its matrix. A plan is validated by halves, the second one once per point; their union exists only for the
+schema.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from leadline.registry import KINDS, SYSTEMS
 
 
 class Observe(PlanModel):
-    """How hosts are watched."""
+    """How hosts are observed."""
 
     period_ms: PeriodMs = Field(default=100, validation_alias="period")
     """Time between two samples of every counter."""
@@ -38,67 +39,68 @@ def _plan_name(text: str) -> str:
 
 
 class PlanFrame(PlanModel):
-    """What a plan says once."""
+    """The keys of the whole plan."""
 
     name: Annotated[str, AfterValidator(_plan_name)]
-    """Names the run's folder."""
+    """Name of the run's folder."""
     description: str = ""
-    """For people."""
+    """Description for people."""
     extends: str | None = None
-    """Another plan's path, relative to this file: what is not said here is taken from there."""
+    """Path of another plan, relative to this file, whose keys apply where this plan has none."""
     axes: dict[str, SomeItems[Any]] = Field(default={})
-    """Named lists that are crossed: `clients`, a path such as `sut.cipher`, or a free name used as "{name}"."""
+    """Lists to combine: `clients`, a path such as `sut.cipher`, or a free name that is used as "{name}"."""
     include: Items[dict[str, Any]] = ()
-    """Points added to the cross: axis to value."""
+    """Additional points: axis to value."""
     exclude: Items[dict[str, Any]] = ()
-    """Partial points removed from the cross."""
+    """Points to leave out: axis to value, for some of the axes."""
     repeat: Annotated[int, Field(ge=1, le=1000)] = 1
-    """How often each case is tried."""
+    """Number of trials of each case."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] | None = None
-    """Of the order of trials; derived from the plan's content where null."""
+    """Seed of the order of trials; null: derived from the plan's content."""
     targets: Items[str] = ()
     """`METRIC < VALUE` for every test that has it, or `TEST.METRIC < VALUE`; also <= > >= ==."""
     observe: Observe = Observe()
-    """How hosts are watched."""
+    """How hosts are observed."""
     profile: bool = False
-    """Sample the call stacks of the system under test in every test (perf), for flame graphs in the run's folder."""
+    """Whether call stacks of the system under test are sampled in every test (perf), for flame graphs in the run's
+    folder."""
     interval_ms: PeriodMs = Field(default=100, validation_alias="interval")
     """Time between progress figures of every test."""
     limits: Limits = Limits()
-    """Bounds behind the verdicts."""
+    """The limits for verdicts."""
 
 
 class PointSpec(PlanModel):
-    """What can differ between the points of a plan's matrix."""
+    """The keys that may differ between the points of a plan's matrix."""
 
     topology: Topology = "remote-access"
     """remote-access: clients - gateway - server; site-to-site: client - gateway-a - gateway-b - server."""
     clients: PlanClients | None = None
-    """Client hosts; 1, or as many as `hosts` has, where null. A fleet ({fleet: true, count: N}) is N VPN clients on one
-    host."""
+    """Number of client hosts; null: 1, or all clients in `hosts`. A fleet ({fleet: true, count: N}) is N VPN clients
+    on one host."""
     lab: LabSpec | None = None
-    """Hosts made on this machine; the default."""
+    """Hosts that are created on this machine; the default."""
     hosts: Hosts | None = None
-    """Hosts that exist; instead of `lab`."""
+    """Existing hosts, instead of `lab`."""
     sut: AnySut
     """The system under test."""
     tests: SomeItems[AnyTest]
-    """What is measured in every case, in this order."""
+    """The tests of every case, in this order."""
 
     @property
     def client_count(self) -> int:
-        """How many client hosts the point has; a fleet is on one."""
+        """The number of client hosts; a fleet is on one."""
         given = len(self.hosts.clients) if self.hosts else 1
         return self.clients if isinstance(self.clients, int) else given
 
     @property
     def fleet(self) -> int | None:
-        """Clients of the fleet; None where clients are hosts."""
+        """Number of clients of the fleet; None if clients are hosts."""
         return self.clients.count if isinstance(self.clients, FleetClients) else None
 
     @property
     def counted_tests(self) -> tuple[BaseTest, ...]:
-        """The tests, each of a fleet's with how many clients it has: the plan's where the test does not say."""
+        """The tests; tests of a fleet have their number of clients, by default the plan's."""
         fleet = self.fleet
         return tuple(test.with_fleet(fleet) for test in self.tests) if fleet else self.tests
 
@@ -121,20 +123,20 @@ class PointSpec(PlanModel):
 
     @rule
     def _the_system_fits_the_hosts(self) -> Iterator[PydanticCustomError]:
-        """Nothing is brought up on given hosts: any kind but `given` would be a name for what does not run there."""
+        """On given hosts the system must be `given`: any other kind would not be brought up there."""
         kind, is_given = self.sut.kind, system_of(self.sut).on_given_hosts
         if self.hosts is not None and self.lab is None and not is_given:
             yield validation_error(
-                f"given hosts are measured as they are: no {kind} is brought up there",
+                f"given hosts are measured as they are: {kind} cannot be brought up there",
                 at=("sut", "kind"),
                 hint='say what stands there: sut: {kind: given, label: "..."}',
             )
         if self.hosts is None and is_given:
             brought_up = ", ".join(system.name for system in plan_systems() if not system.on_given_hosts)
             yield validation_error(
-                "there is nothing given on the lab's hosts",
+                "the kind given is not possible on the lab's hosts",
                 at=("sut", "kind"),
-                hint=f"name the hosts (hosts), or a system that is brought up: {brought_up}",
+                hint=f"give hosts, or use another kind: {brought_up}",
             )
 
     @rule
@@ -148,7 +150,7 @@ class PointSpec(PlanModel):
             seen.add(test.name)
             if test.clients is not None and test.clients > self.client_count:
                 yield validation_error(
-                    f"{test.clients} is more than there are ({self.client_count})",
+                    f"{test.clients} is more than the {self.client_count} clients",
                     at=("tests", index, "clients"),
                 )
 
@@ -178,7 +180,7 @@ class PointSpec(PlanModel):
 
 
 def _fleet_conflicts(point: PointSpec) -> Iterator[tuple[tuple[str | int, ...], str, str | None]]:
-    """What a fleet cannot do, and what only a fleet can: where, what, and what would be right."""
+    """Conflicts about fleets: the key, the mistake, and the advice."""
     if not isinstance(point.clients, FleetClients):
         for index, test in enumerate(point.tests):
             if test.needs_fleet:
@@ -186,18 +188,18 @@ def _fleet_conflicts(point: PointSpec) -> Iterator[tuple[tuple[str | int, ...], 
                 yield ("tests", index, "kind"), text, "give clients: {fleet: true, count: N}"
         return
     if point.clients.count is None:
-        yield ("clients",), "how many clients the fleet has is not said", "give count, or an axis of clients"
+        yield ("clients",), "the number of the fleet's clients is missing", "give count, or an axis of clients"
     if not system_of(point.sut).carries_fleets:
-        yield ("clients",), "a fleet speaks OpenVPN, and the system under test does not", "use sut: {kind: openvpn}"
+        yield ("clients",), "a fleet needs OpenVPN as the system under test", "use sut: {kind: openvpn}"
     if point.hosts is not None or point.topology != "remote-access":
-        yield ("clients",), "a fleet is in the lab's remote-access topology", "leave out hosts and topology"
+        yield ("clients",), "a fleet needs the lab's remote-access topology", "leave out hosts and topology"
     for index, test in enumerate(point.tests):
         for key, text, hint in test.fleet_conflicts(point.clients.count or MOST_CLIENTS):
             yield ("tests", index, key), text, hint
 
 
 class PlanDocument(PlanFrame, PointSpec):
-    """A whole plan, as the schema shows it."""
+    """A whole plan, for the schema."""
 
 
 FRAME_KEYS = frozenset(field.validation_alias or name for name, field in PlanFrame.model_fields.items())
@@ -207,14 +209,14 @@ POINT_KEYS = frozenset(PointSpec.model_fields)
 
 
 def follow_registries() -> None:
-    """Make the models again where kinds of test or systems were added or removed since they were made."""
+    """Make the models again if kinds of test or systems were added or removed since they were made."""
     if KINDS.version or SYSTEMS.version:
         _rebuild(KINDS.version, SYSTEMS.version)
 
 
 @cache
 def _rebuild(kinds: int, systems: int) -> None:
-    """Once for each version of the registries."""
+    """Make the models once per version of the registries."""
     for model in (PointSpec, PlanDocument):
         model.model_rebuild(force=True)
 
@@ -222,8 +224,8 @@ def _rebuild(kinds: int, systems: int) -> None:
 def plan_schema() -> dict[str, Any]:
     """The JSON Schema (2020-12) of a plan's YAML, for editors and checks.
 
-    A schema cannot see axes: it lets every value of a matrix point be a placeholder, and leaves `sut` and `name` and
-    `tests` to `load_plan` where axes or `extends` may supply them.
+    A schema cannot check axes. It allows a placeholder for every value of a matrix point, and leaves `sut`, `name`
+    and `tests` to `load_plan` if axes or `extends` may supply them.
     """
     follow_registries()
     schema = PlanDocument.model_json_schema(by_alias=True, mode="validation")
@@ -236,7 +238,7 @@ def plan_schema() -> dict[str, Any]:
     definitions["Placeholder"] = {
         "type": "string",
         "pattern": r"\{[A-Za-z_][A-Za-z0-9_.-]*\}",
-        "description": "Replaced by the value of the axis of that name.",
+        "description": "Replaced by the value of the axis with that name.",
     }
     schema["required"] = []
     schema["anyOf"] = [{"required": ["extends"]}, {"required": ["name", "tests"]}]
@@ -246,7 +248,7 @@ def plan_schema() -> dict[str, Any]:
 
 
 def _write_default_as_yaml(value: dict[str, Any]) -> None:
-    """Defaults come out of the models in their inner form; a reader writes units, and fills no sections by hand."""
+    """Convert defaults from the models' internal form to YAML with units; omits the contents of sections."""
     default = value.get("default")
     if isinstance(default, dict):
         del value["default"]

@@ -1,4 +1,4 @@
-"""How long trials will take, and what they need of the machine. Pure: says, does not look."""
+"""Estimates how long trials take, and lists what they need on the machine. Pure: does not inspect the machine."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from leadline.plan.sut import system_of
 
 
 def trial_seconds(case: Case) -> float:
-    """Estimate for one trial of a case: build, bring-up, every test to its full length, and tear-down."""
+    """Estimated duration of one trial of a case: build, bring-up, every test at full length, and tear-down."""
     fixed, per_client = system_of(case.sut).bring_up_seconds(case.sut)
     hosts = case.clients + (3 if case.topology == "site-to-site" else 2)
     tests = sum(test.expected_ms / 1000 + _BETWEEN_TESTS_S for test in case.tests)
@@ -20,12 +20,12 @@ def trial_seconds(case: Case) -> float:
 
 
 def expected_seconds(trials: Iterable[Trial]) -> float:
-    """Estimate for all of the trials, one after another."""
+    """Estimated duration of all trials, one after another."""
     return sum(trial_seconds(trial.case) for trial in trials)
 
 
 def needs(cases: Sequence[Case]) -> list[Need]:
-    """What the cases need, each thing once, with the reason."""
+    """The needs of the cases, each once, with the reason."""
     found: dict[tuple[str, str], Need] = {}
     for case in cases:
         for need in _needs_of(case):
@@ -58,5 +58,5 @@ _PER_HOST_S = 0.08
 _BETWEEN_TESTS_S = 0.7
 _PER_FLEET_CLIENT_S = 0.004
 _BETWEEN_FLEETS_S = 6.0
-"""Until the gateway has forgotten the clients of the test before."""
+"""Pause until the gateway has forgotten the clients of the previous test."""
 _TEAR_DOWN_S = 0.5

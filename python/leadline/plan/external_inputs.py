@@ -1,8 +1,8 @@
-"""What a plan or a command line takes from outside itself: files, and secrets from files or the environment.
+"""External inputs of a plan or a command line: files, and secrets from files or the environment.
 
-Read once, where the plan is read, and carried with the test. Whatever is written down of a test (`model_dump`) shows
-the name that a thing was asked for by, never its content. Pure: the reader is part of the validation's
-context, `leadline.plan.load` for plans.
+They are read once, together with the plan, and carried with the test. When a test is written out (`model_dump`), only
+the name of a file or secret appears, never its content. Pure: the validation's context has the reader, for plans that
+of `leadline.plan.load`.
 """
 
 from __future__ import annotations
@@ -16,32 +16,32 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BeforeValidator, InstanceOf, PlainSerializer, ValidationInfo, WithJsonSchema
 
 HIDDEN = "***"
-"""Stands where a secret was given itself instead of where it is."""
+"""Shown in place of a secret that was given directly."""
 MOST_BYTES = 8 * 2**20
-"""The longest file: whatever a load needs goes to an agent in one message, whose limit is 16 MiB in base64."""
+"""Maximum size of a file: a load's files go to an agent in one message, which is limited to 16 MiB in base64."""
 
 
 class PlanText(str):
-    """Text of a plan that knows the folder which a path in it is relative to."""
+    """Text of a plan, with the folder to which paths in it are relative."""
 
     folder: Path
 
     @classmethod
     def at(cls, text: str, folder: Path) -> PlanText:
-        """The text, as it stands in a file of `folder`."""
+        """The text, in a file of `folder`."""
         written = cls(text)
         written.folder = folder
         return written
 
     @classmethod
     def beside(cls, other: str, text: str) -> PlanText:
-        """A part of another text, from the same folder."""
+        """A part of another text, with the same folder."""
         return cls.at(text, _folder_of(other))
 
 
 @dataclass(frozen=True, slots=True)
 class ExternalReader:
-    """How files and variables are read; both raise ValueError with a line for the user."""
+    """The functions that read files and variables; both raise ValueError with a message for the user."""
 
     file: Callable[[Path], bytes]
     variable: Callable[[str], str]
@@ -49,14 +49,14 @@ class ExternalReader:
 
 @dataclass(frozen=True, slots=True)
 class FileInput:
-    """A file's content."""
+    """The content of a file."""
 
     name: str
-    """As the user wrote it; this is all that is shown."""
+    """The name as the user wrote it; only this is shown."""
     content: bytes = field(repr=False)
 
     def text(self) -> str:
-        """The content as UTF-8; raises ValueError with a line for the user."""
+        """The content as UTF-8; raises ValueError with a message for the user."""
         try:
             return self.content.decode("utf-8")
         except UnicodeDecodeError:
@@ -65,10 +65,10 @@ class FileInput:
 
 @dataclass(frozen=True, slots=True)
 class Secret:
-    """Text that nothing shows."""
+    """A text that is never shown."""
 
     shown: str
-    """Where it is from (`@FILE`, `$NAME`), or `HIDDEN`, with what is no secret around it."""
+    """Its source (`@FILE`, `$NAME`) or `HIDDEN`, with the parts around it that are not secret."""
     value: str = field(repr=False)
 
 
@@ -80,7 +80,7 @@ def read_file_input(value: str, info: ValidationInfo) -> FileInput:
     """
     external = _reader(info)
     if external is None:
-        raise ValueError("no file can be read here")
+        raise ValueError("files cannot be read here")
     return FileInput(str(value), external.file(_folder_of(value) / value))
 
 
@@ -88,11 +88,12 @@ def resolve_secret(value: str, info: ValidationInfo) -> Secret:
     """The secret that `@FILE` or `$NAME` refers to.
 
     Raises:
-        ValueError: it is no reference, or cannot be read; the text itself is not repeated, as it may be the secret.
+        ValueError: it is not a reference, or cannot be read; the message does not repeat the text, which may be the
+            secret.
     """
     external = _reader(info)
     if external is None or len(value) < 2 or value[0] not in "@$":
-        raise ValueError("a secret stands in no plan; write '@FILE', or '$NAME' for a variable of the environment")
+        raise ValueError("a secret must not be in a plan; write '@FILE', or '$NAME' for an environment variable")
     if value[0] == "$":
         return Secret(str(value), one_line(external.variable(value[1:]), value))
     file = read_file_input(PlanText.beside(value, value[1:]), info)
@@ -100,24 +101,24 @@ def resolve_secret(value: str, info: ValidationInfo) -> Secret:
 
 
 def one_line(value: str, name: str) -> str:
-    """A secret without the line break at its end; raises ValueError where that leaves nothing or several lines."""
+    """A secret without the line break at its end; raises ValueError if it is then empty or has several lines."""
     line = value.rstrip("\r\n")
     if not line or any(ord(character) < 32 or ord(character) == 127 for character in line):
-        raise ValueError(f"{name} has to hold one line of text")
+        raise ValueError(f"{name} must contain one line of text")
     return line
 
 
 def redacted(argv: Sequence[str], secrets: Iterable[str]) -> list[str]:
-    """A command line without the secrets that were given on it, nor the credentials in any URL."""
+    """A command line without the secrets in it and without the credentials in any URL."""
     known = sorted({secret for secret in secrets if secret}, key=len, reverse=True)
-    # Credentials last: a secret that holds such a URL is not found any more once its credentials are gone.
+    # Credentials last: a secret that contains such a URL could not be found without them.
     return [_CREDENTIALS.sub(rf"\1{HIDDEN}@", _hidden(argument, known)) for argument in argv]
 
 
 def _hidden(argument: str, secrets: Sequence[str]) -> str:
-    """An argument whose end is a secret: all of it, what follows `--option=`, `-o` or `Name:`.
+    """Hide an argument that ends with a secret: the whole argument, or the part after `--option=`, `-o` or `Name:`.
 
-    Some secrets are taken without the blanks around them, others with them.
+    Some options strip blanks around their secret, others keep them.
     """
     for secret in secrets:
         for text in (argument, argument.rstrip()):
@@ -128,9 +129,9 @@ def _hidden(argument: str, secrets: Sequence[str]) -> str:
 
 
 def from_text(kind: type[object], read: Callable[[str, ValidationInfo], object]) -> BeforeValidator:
-    """A field that a plan writes as text, and code as what `read` makes of it.
+    """A field that a plan writes as text, and code as the result of `read`.
 
-    The error about anything else does not repeat it, as it may be a secret.
+    The error about any other type does not repeat the value, which may be a secret.
     """
 
     def parsed(value: object, info: ValidationInfo) -> object:
@@ -154,13 +155,13 @@ def _reader(info: ValidationInfo) -> ExternalReader | None:
 
 
 def _folder_of(text: str) -> Path:
-    """The file's that says so; the current one on a command line."""
+    """The folder of the text's file; the current folder for a command line."""
     return text.folder if isinstance(text, PlanText) else Path()
 
 
-# A password may have an `@`: the last one ends it.
+# A password may contain `@`; the last one ends it.
 _CREDENTIALS = re.compile(r"(://)[^/]*@")
-# A header's name may have blanks around it, of all kinds that `str.strip` takes away.
+# A header's name may have blanks around it, of all kinds that `str.strip` removes.
 _BEFORE_A_SECRET = re.compile(
     r"(--[a-z-]+=\s*|-[A-Za-z0-9]+\s+|\s*)([!#$%&'*+.^_`|~0-9A-Za-z-]+\s*:\s*)?|-[A-Za-z0-9]+"
 )

@@ -1,8 +1,8 @@
-"""The pieces that every plan model is made of: the base model, and field types that parse units where they come in.
+"""The base model of all plan models, and the types of their fields, which parse units on input.
 
-A field is named with its unit (`duration_ms`), its key in the YAML without (`duration: 10s`). In code, a model is made
-by field names and whole numbers; from a plan, by keys, with `validate_input`. Errors about several fields
-are made by `validation_error`.
+A field's name contains its unit (`duration_ms`), its YAML key does not (`duration: 10s`). Code creates models by
+field names and whole numbers; `validate_input` creates them from a plan, by keys. `validation_error` makes errors
+about several fields.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ Rule = TypeVar("Rule", bound=Callable[[Any], Iterator[PydanticCustomError]])
 
 
 class PlanModel(BaseModel):
-    """Frozen, strict (no text taken for a number), closed to unknown keys; attribute docstrings describe the schema."""
+    """The base model: frozen, strict (text is not a number), without unknown keys; attribute docstrings become the
+    schema."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -59,7 +60,7 @@ class PlanModel(BaseModel):
 def rule(check: Rule) -> Rule:
     """Marks a method of a `PlanModel` that yields an error for each conflict between its fields.
 
-    All rules run, so that the user sees all errors; a validator of pydantic ends at its first.
+    All rules run, so that the user sees all errors; a pydantic validator would end at the first.
     """
     check.__dict__["is_rule"] = True
     return check
@@ -75,29 +76,30 @@ def _rules(model: type[BaseModel]) -> list[Callable[[BaseModel], Iterator[Pydant
 
 
 def validate_input(model: type[Model], data: object, external: ExternalReader | None = None) -> Model:
-    """Parse what a user wrote: only the YAML's keys count, and a duration without a unit is of seconds.
+    """Parse the user's input: only YAML keys are allowed, and a duration without a unit is in seconds.
 
-    Files and secrets that it refers to are read by `external`; without one, it cannot refer to any.
+    `external` reads the files and secrets that it refers to; without it, references are errors.
 
     Raises:
-        pydantic.ValidationError: `leadline.plan.validation_errors` turns it into one line.
+         pydantic.ValidationError: `leadline.plan.validation_errors` converts it to one line.
     """
     context = {**_WRITTEN_BY_A_USER, "external": external}
     return model.model_validate(data, context=context, by_alias=True, by_name=False)
 
 
 def written_by_a_user(info: ValidationInfo) -> bool:
-    """Whether a model is parsed by `validate_input`, and not made in code."""
+    """Whether `validate_input` parses the model, rather than code creating it."""
     return info.context is not None and info.context.get("written_by") == "user"
 
 
 def validation_error(text: str, *, at: tuple[str | int, ...] = (), hint: str | None = None) -> PydanticCustomError:
-    """An error for validators to raise; `at` is the place below the model that complains."""
+    """An error for validators to raise; `at` is the place relative to the model."""
     return PydanticCustomError("plan", "{text}", {"text": text, "at": at, "hint": hint})
 
 
 def within(lowest: float, highest: float, unit: str, why: str = "") -> AfterValidator:
-    """A field's limits, in words of its own since pydantic's know no units; `why` names where they come from."""
+    """The limits of a field, with units in the message, which pydantic's lack; `why` names the source of the
+    limits."""
 
     def check(value: Any) -> Any:
         reason = f" ({why})" if why else ""
@@ -139,7 +141,9 @@ def _as_tuple(value: object) -> object:
 
 def _label(value: str) -> str:
     if "{" in value:
-        raise validation_error("a test's name is the same in every case", hint="tables show the axes beside it")
+        raise validation_error(
+            "the name of a test must be the same in every case", hint="tables show the axes beside it"
+        )
     if _LABEL.fullmatch(value) is None:
         raise ValueError(
             f"{value!r} is not a name; use letters, digits, '-' and '_' (at most 64, a letter or digit first)"
@@ -167,12 +171,12 @@ _LONGEST_MS = 24 * 3600 * 1000
 
 SizeBytes = Annotated[int, _parsed(units.size_bytes), WithJsonSchema(_quantity(_SIZE))]
 SMALLEST_UDP_PAYLOAD_BYTES = 40
-"""The measuring header: session, flow, sequence number, and when the datagram was due and sent."""
+"""Size of the measurement header: session, flow, sequence number, due time and send time."""
 LARGEST_UDP_PAYLOAD_BYTES = 65507
-"""65535 less the headers of IPv4 (20) and UDP (8)."""
+"""65535 minus the headers of IPv4 (20) and UDP (8)."""
 UdpPayload = Annotated[
     SizeBytes,
-    within(SMALLEST_UDP_PAYLOAD_BYTES, LARGEST_UDP_PAYLOAD_BYTES, " bytes", "by the measuring header and by UDP"),
+    within(SMALLEST_UDP_PAYLOAD_BYTES, LARGEST_UDP_PAYLOAD_BYTES, " bytes", "by the measurement header and by UDP"),
 ]
 RateBps = Annotated[
     int,

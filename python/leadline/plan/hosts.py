@@ -1,6 +1,6 @@
-"""Where a plan's hosts come from: made on this machine (`lab`) or given by address (`hosts`).
+"""The hosts of a plan: created on this machine (`lab`) or given by address (`hosts`).
 
-Plain parameters; `lab` has its own layout types and `trial` maps these to them.
+Parameters only; `lab` has its own layout types, and `trial` converts these to them.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ SMALLEST_IPV6_MTU_BYTES = 1280
 
 
 class LinkSpec(PlanModel):
-    """What every link of the lab carries, and what it loses."""
+    """The properties of every link of the lab: rate, MTU, delay, loss."""
 
     rate_bps: RateBps | None = Field(default=None, validation_alias="rate")
-    """Bits per second on the wire, headers included; as fast as the kernel where null."""
+    """Bits per second on the wire, headers included. Null: as fast as the kernel."""
     mtu_bytes: Annotated[int, Field(ge=576, le=65535)] = Field(default=1500, validation_alias="mtu")
     """Largest IP packet, bytes."""
     loss: Share | None = None
-    """Share of packets dropped at random."""
+    """Share of packets that are dropped at random."""
     drop_every: Annotated[int, Field(ge=2, lt=2**31)] | None = None
-    """Drop each Nth packet."""
+    """Drop every Nth packet."""
     drop_udp_every: Annotated[int, Field(ge=2, lt=2**31)] | None = None
-    """Drop each Nth UDP packet."""
+    """Drop every Nth UDP packet."""
     delay_us: DelayUs | None = Field(default=None, validation_alias="delay")
-    """Added to each packet, one way; needs the kernel's netem."""
+    """Delay added to each packet, one way; needs the kernel's netem."""
 
     @model_validator(mode="after")
     def _something_arrives(self) -> Self:
@@ -47,7 +47,7 @@ class LinkSpec(PlanModel):
 
 
 class LabSpec(PlanModel):
-    """Hosts made on this machine, as network namespaces."""
+    """Hosts created on this machine, as network namespaces."""
 
     link: LinkSpec = LinkSpec()
     """The links between them."""
@@ -55,28 +55,30 @@ class LabSpec(PlanModel):
 
 @dataclass(frozen=True, slots=True)
 class HostAddress:
-    """Where an agent is started: on this machine (`local`) or over SSH; user and port are SSH's own where None."""
+    """Where an agent is started: on this machine (`local`) or over SSH. None as user or port means SSH's own
+    default."""
 
     local: bool
     host: str = "localhost"
     user: str | None = None
     port: int | None = None
     addresses: tuple[str, ...] = ()
-    """Its IP addresses on the network that is measured, at most one of each version; not known where empty."""
+    """Its IP addresses on the measured network, at most one per version; empty if unknown."""
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """From `local` or `ssh://[user@]host[:port]`, an IPv6 host in brackets. Raises ValueError for people."""
+        """Parse `local` or `ssh://[user@]host[:port]`, with an IPv6 host in brackets. Raises ValueError with a
+        message for the user."""
         if text == "local":
             return cls(local=True)
         match = _SSH.fullmatch(text)
         if match is None:
             secret = text.startswith("ssh://") and ":" in text.removeprefix("ssh://").partition("@")[0] and "@" in text
-            advice = "a password has no place in a plan; use a key or an SSH agent" if secret else _FORMS
+            advice = "a password must not be in a plan; use a key or an SSH agent" if secret else _FORMS
             raise ValueError(f"{'the address' if secret else repr(text)} is not a host; {advice}")
         user, bracketed, name, port = match.groups()
         if port is not None and not 1 <= int(port) <= 65535:
-            raise ValueError(f"{text!r} has no possible port; 1 to 65535")
+            raise ValueError(f"{text!r} has an invalid port; write 1 to 65535")
         return cls(local=False, host=bracketed or name, user=user, port=int(port) if port else None)
 
 
@@ -86,7 +88,7 @@ def _checked(text: str) -> str:
 
 
 def _with_scheme(value: Any) -> Any:
-    """The key says `ssh` already, so its value may leave the scheme out."""
+    """Add the scheme, which the value of the key `ssh` may omit."""
     plain = isinstance(value, str) and value != "local" and "://" not in value
     return f"ssh://{value}" if plain else value
 
@@ -94,10 +96,10 @@ def _with_scheme(value: Any) -> Any:
 def _addresses(value: Any) -> Any:
     texts = (value,) if isinstance(value, str) else tuple(value) if isinstance(value, list) else value
     if not isinstance(texts, tuple) or not all(isinstance(text, str) for text in texts):
-        raise ValueError("this is neither an IP address nor a list of them")
+        raise ValueError("this is neither an IP address nor a list of IP addresses")
     versions = [_version(text) for text in texts]
     if len(set(versions)) < len(versions):
-        raise ValueError(f"{', '.join(texts)}: there are several of one IP version; give the one that load goes to")
+        raise ValueError(f"{', '.join(texts)}: give only one address per IP version, the one that receives the load")
     return texts
 
 
@@ -107,7 +109,7 @@ def _version(text: str) -> int:
     except ValueError:
         raise ValueError(f"{text!r} is not an IP address, such as 10.0.0.2 or fd00::2") from None
     if address.is_unspecified or address.is_multicast or "%" in text:
-        raise ValueError(f"{text} is not the address of one host; give a unicast address without a zone")
+        raise ValueError(f"{text} is not a unicast address without a zone")
     return address.version
 
 
@@ -118,7 +120,7 @@ _FORMS = "write ssh://[user@]host[:port], or local"
 
 
 class GivenHost(PlanModel):
-    """A host that exists: how an agent is started there, and its address on the network that is measured."""
+    """An existing host: how to start an agent there, and its address on the measured network."""
 
     ssh: Annotated[
         str,
@@ -132,7 +134,7 @@ class GivenHost(PlanModel):
         BeforeValidator(_addresses),
         WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
     ] = Field(default=(), validation_alias="address")
-    """Its IP address on the network that is measured, or a list of an IPv4 and an IPv6 address."""
+    """Its IP address on the measured network, or a list of an IPv4 and an IPv6 address."""
 
     @property
     def at(self) -> HostAddress:
@@ -141,7 +143,7 @@ class GivenHost(PlanModel):
 
 
 def _host(value: Any) -> Any:
-    """A host that is written as text has no address of its own on the network that is measured."""
+    """A host that is written as text; its address on the measured network is unknown."""
     return GivenHost(ssh=_checked(value)) if isinstance(value, str) else value
 
 
@@ -165,7 +167,7 @@ _Host = Annotated[
                                 {"type": "string"},
                                 {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": 2},
                             ],
-                            "description": "Its IP address on the network that is measured, or one of each IP version.",
+                            "description": "Its IP address on the measured network, or one address per IP version.",
                         },
                     },
                     "required": ["ssh"],
@@ -178,22 +180,22 @@ _Host = Annotated[
 
 
 class Hosts(PlanModel):
-    """Hosts that exist: `local`, `ssh://[user@]host[:port]`, or {ssh: ..., address: ...} where the address of the
-    network that is measured is another one than SSH's."""
+    """Existing hosts: `local`, `ssh://[user@]host[:port]`, or {ssh: ..., address: ...} if the address on the measured
+    network differs from SSH's."""
 
     gateway: _Host | None = None
-    """The system under test of a remote-access plan."""
+    """The host of the system under test in a remote-access plan."""
     gateway_a: _Host | None = Field(default=None, validation_alias="gateway-a")
-    """The clients' gateway of a site-to-site plan."""
+    """The clients' gateway in a site-to-site plan."""
     gateway_b: _Host | None = Field(default=None, validation_alias="gateway-b")
-    """The server's gateway of a site-to-site plan."""
+    """The server's gateway in a site-to-site plan."""
     server: _Host
-    """Answers the load, at its `address`."""
+    """The host that answers the load, at its `address`."""
     clients: SomeItems[_Host]
-    """Generate the load."""
+    """The hosts that generate the load."""
 
     def named(self, topology: Topology) -> dict[str, HostAddress]:
-        """Every host by the name that it has in a lab of this topology."""
+        """Every host by its name in a lab of this topology."""
         gateways = {"gateway": self.gateway, "gateway-a": self.gateway_a, "gateway-b": self.gateway_b}
         names = GATEWAYS[topology]
         hosts = {f"client{index}": host for index, host in enumerate(self.clients, 1)}
@@ -201,21 +203,21 @@ class Hosts(PlanModel):
         return {name: host.at for name, host in (hosts | {"server": self.server}).items()}
 
     def validation_errors(self, topology: Topology) -> Iterator[PydanticCustomError]:
-        """What is wrong where the gateways are not those of the topology, or the server cannot be reached."""
+        """Errors if the gateways are not those of the topology, or if clients cannot reach the server."""
         every = ("gateway", "gateway-a", "gateway-b")
         given = [key for key in every if getattr(self, key.replace("-", "_")) is not None]
         foreign = [key for key in given if key not in GATEWAYS[topology]]
         for key in foreign:
             yield validation_error(f"a {topology} plan has no {key}", at=("hosts", key), hint=_has(topology))
         for key in GATEWAYS[topology]:
-            if key not in given and not foreign:  # one of the other topology's stands for it
+            if key not in given and not foreign:  # a gateway of the other topology explains the missing one
                 yield validation_error(f"{key!r} is missing", at=("hosts",), hint=_has(topology))
         elsewhere = next((host.ssh for host in self.clients if not host.at.local), None)
         if self.server.at.local and not self.server.addresses and elsewhere is not None:
             yield validation_error(
                 f"{elsewhere} cannot reach a server that is only called 'local'",
                 at=("hosts", "server"),
-                hint="say where: server: {ssh: local, address: ADDRESS}",
+                hint="write server: {ssh: local, address: ADDRESS}",
             )
 
 

@@ -1,4 +1,4 @@
-"""What a plan needs of a kind of test: its model, and the names of its figures. The kinds register themselves."""
+"""The attributes of a kind of test that plans use: its model, and the names of its figures."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from leadline.registry import KINDS
 
 
 class PlanKind(Protocol):
-    """A kind of test, as plans see it."""
+    """A kind of test, as plans use it."""
 
     @property
     def name(self) -> str:
@@ -23,7 +23,7 @@ class PlanKind(Protocol):
 
     @property
     def metrics(self) -> tuple[MetricSpec, ...]:
-        """Its figures: what can be a target."""
+        """Its figures, which can be targets."""
 
 
 def plan_kinds() -> list[PlanKind]:
@@ -32,7 +32,7 @@ def plan_kinds() -> list[PlanKind]:
 
 
 def metrics_of(kind: str) -> tuple[str, ...]:
-    """The names of a kind's figures; none for a kind that there is not."""
+    """The names of a kind's figures; empty for an unknown kind."""
     if kind not in KINDS:
         return ()
     found: PlanKind = KINDS.get(kind)
@@ -40,4 +40,4 @@ def metrics_of(kind: str) -> tuple[str, ...]:
 
 
 AnyTest = Annotated[BaseTest, OpenUnion(lambda: [kind.model for kind in plan_kinds()])]
-"""A test of any kind, as a field of a plan."""
+"""A test of any kind, as the type of a field."""

@@ -1,4 +1,4 @@
-"""The bounds behind the verdicts, as a plan gives them; `analysis` reads them back from a run's manifest. Pure."""
+"""The limits for verdicts in a plan; `analysis` reads them from a run's manifest. Pure."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from leadline.plan.field_types import PlanModel, Share
 
 
 class StabilityLimit(PlanModel):
-    """When a figure is called unstable."""
+    """When a figure counts as unstable."""
 
     spread: Annotated[Share, Field(gt=0, le=10)] = 0.1
-    """Most that repeats or intervals may differ, as a share of their mean."""
+    """Maximum spread of repeats or intervals, as a share of their mean."""
 
 
 class Limits(PlanModel):
-    """Bounds behind the verdicts."""
+    """The limits for verdicts."""
 
     stability: StabilityLimit = StabilityLimit()
-    """When a figure is called unstable."""
+    """When a figure counts as unstable."""

@@ -1,7 +1,8 @@
-"""A plan's file to a checked `Plan`: inherit, override, expand, check every case. `regular_files` reads.
+"""Reads a plan's file to a validated `Plan`: inherits, overrides, expands, and checks every case. `regular_files`
+does the reading.
 
-Every mistake is reported, each as one line with file and line (or the `--set` argument). Whether keys fit each other
-is checked once each of them is right by itself.
+Every mistake is reported in one line with file and line (or the `--set` argument). Conflicts between keys are checked
+only when each key alone is valid.
 """
 
 from __future__ import annotations
@@ -33,11 +34,11 @@ from leadline.registry import KINDS
 
 
 def load_plan(path: Path, overrides: Sequence[str] = (), targets: Sequence[str] = ()) -> Plan:
-    """Read a plan and everything that it extends, apply `--set` overrides, and check it whole. Targets, where any are
-    given, take the place of the plan's.
+    """Read a plan and everything that it extends, apply `--set` overrides, and validate it. `targets`, if given,
+    replace the plan's.
 
     Raises:
-        PlanError: the first mistake, with file and line, or the override that made it; all further ones in it.
+        PlanError: the first mistake, with file and line or override; it contains all further ones.
     """
     follow_registries()
     problems = Problems()
@@ -48,7 +49,7 @@ def load_plan(path: Path, overrides: Sequence[str] = (), targets: Sequence[str] 
         given = [Node(target, Mark(f"--target {target!r}", None)) for target in targets]
         root = root.with_entry("targets", Node(list(given), Mark("--target", None)))
         overrides = (*overrides, f"targets={json.dumps(list(targets))}")
-    # Each file once, however many cases name it: they share its content.
+    # Each file is read once, even if several cases name it: they share its content.
     external = ExternalReader(cache(read_external_file), _variable)
     frame, specs, matrix = _checked(root, problems, external)
     judged = _targets(root, specs, problems)
@@ -95,7 +96,7 @@ def read_plan_text(path: Path) -> str:
     """The text of a plan's file.
 
     Raises:
-        PlanError: no regular file, too large for a plan, not text.
+        PlanError: it is not a regular file, too large, or not text.
     """
     try:
         return read_regular(path, MOST_PLAN_BYTES).decode("utf-8")
@@ -110,10 +111,11 @@ def read_plan_text(path: Path) -> str:
 
 
 def read_external_file(path: Path, *, may_be_pipe: bool = False) -> bytes:
-    """A file that a plan or a command line refers to; a command line's may be a pipe, as a shell's `<(...)` is.
+    """The content of a file that a plan or a command line refers to; a command line's file may be a pipe, as in a
+    shell's `<(...)`.
 
     Raises:
-        ValueError: it cannot be read, or is larger than an agent can be sent.
+        ValueError: it cannot be read, or is too large to send to an agent.
     """
     try:
         return read_bounded(path, MOST_BYTES) if may_be_pipe else read_regular(path, MOST_BYTES)
@@ -131,7 +133,7 @@ def _variable(name: str) -> str:
 
 
 def _inherited(root: Node, path: Path, below: tuple[Path, ...], problems: Problems) -> Node:
-    """The tree with all that it extends laid under it; `extends` itself is gone then."""
+    """The tree merged over everything that it extends, without `extends` itself."""
     source = root.mapping.get("extends")
     own = Node({key: node for key, node in root.mapping.items() if key != "extends"}, root.mark)
     if source is None or source.value is None:
@@ -145,7 +147,7 @@ def _inherited(root: Node, path: Path, below: tuple[Path, ...], problems: Proble
 
 
 def _base(source: Node, path: Path, below: tuple[Path, ...], problems: Problems) -> Node:
-    """The tree of the plan that the one at `path` extends, as its `extends` says. Raises PlanError."""
+    """The tree of the plan that the plan at `path` extends. Raises PlanError."""
     if not isinstance(source.value, str):
         raise source.mark.error("extends: this is not a path", hint="write it as in 'extends: base.yaml'")
     base_path = path.parent / source.value
@@ -154,7 +156,7 @@ def _base(source: Node, path: Path, below: tuple[Path, ...], problems: Problems)
         circle = " -> ".join(step.name for step in (*chain, base_path))
         raise source.mark.error(f"extends: the plans extend each other in a circle: {circle}")
     if len(chain) > _LONGEST_CHAIN:
-        raise source.mark.error(f"extends: more than {_LONGEST_CHAIN} plans, one upon another", hint="join some")
+        raise source.mark.error(f"extends: a chain of more than {_LONGEST_CHAIN} plans", hint="merge some of them")
     try:
         text = read_plan_text(base_path)
     except PlanError as error:
@@ -163,7 +165,7 @@ def _base(source: Node, path: Path, below: tuple[Path, ...], problems: Problems)
 
 
 def _without_nulls(root: Node) -> Node:
-    """Null at the top, or for an axis, takes away what was inherited or written before."""
+    """Null at the top level, or for an axis, removes an inherited or earlier value."""
     entries = {key: node for key, node in root.mapping.items() if node.value is not None or key not in _KEYS}
     axes = entries.get("axes")
     if axes is not None and axes.mapping:
@@ -173,17 +175,17 @@ def _without_nulls(root: Node) -> Node:
 
 
 def _checked(root: Node, problems: Problems, external: ExternalReader) -> tuple[PlanFrame, list[PointSpec], Matrix]:
-    """The parts of the plan. What is wrong becomes a problem; what is returned is whole where there is none.
+    """Validate the parts of the plan. Mistakes become problems; without problems the result is complete.
 
-    Where a mistake hides what the points of the matrix are, the part that they share is checked for what is wrong
-    at each of them.
+    If a mistake prevents the expansion of the matrix, the part that all points share is checked for mistakes that
+    exist at every point.
     """
     is_read = len(problems) == 0
     unknown = [key for key in root.mapping if key not in _KEYS]
     known = [str(field.validation_alias or name) for name, field in _FIELDS]
     problems.add(root.mapping[key].mark.error(f"unknown key '{key}'", hint=did_you_mean(key, known)) for key in unknown)
     if "extends" in root.mapping:
-        problems.add([root.mapping["extends"].mark.error("extends cannot be set from outside of a plan's file")])
+        problems.add([root.mapping["extends"].mark.error("extends can only be set in a plan's file")])
     meant = [key for word in unknown if (key := nearest(word, known)) is not None]
     frame, wrong = _checked_frame(root, meant, problems, is_partial=not is_read)
     root = Node({key: node for key, node in root.mapping.items() if key not in wrong}, root.mark)
@@ -205,7 +207,7 @@ def _checked(root: Node, problems: Problems, external: ExternalReader) -> tuple[
 
 
 def _checked_frame(root: Node, meant: list[str], problems: Problems, *, is_partial: bool) -> tuple[PlanFrame, set[str]]:
-    """The frame, and the keys whose values are wrong."""
+    """The frame, and the keys with invalid values."""
     frame_root = Node({key: node for key, node in root.mapping.items() if key in FRAME_KEYS}, root.mark)
     try:
         return validate_input(PlanFrame, plain(frame_root)), set()
@@ -216,7 +218,7 @@ def _checked_frame(root: Node, meant: list[str], problems: Problems, *, is_parti
 
 
 def _axes_of_given_systems(root: Node) -> Iterator[PlanError]:
-    """What stands on given hosts stays as it is from case to case, whatever an axis calls it."""
+    """Errors for axes on a given system: it is the same system in every case."""
     if "hosts" not in root.mapping:
         return
     nothing = Node({}, root.mark)
@@ -230,7 +232,7 @@ def _axes_of_given_systems(root: Node) -> Iterator[PlanError]:
 
 
 def _differing_given_systems(root: Node, specs: Sequence[PointSpec]) -> Iterator[PlanError]:
-    """The same where a placeholder in `sut` makes the difference."""
+    """The same for placeholders in `sut`."""
     if any(spec.hosts is not None for spec in specs) and any(spec.sut != specs[0].sut for spec in specs):
         yield root.at(("sut",)).mark.error(
             "sut: it cannot differ between cases: given hosts are measured as they are",
@@ -239,22 +241,22 @@ def _differing_given_systems(root: Node, specs: Sequence[PointSpec]) -> Iterator
 
 
 def _profiles_of_given_systems(root: Node, frame: PlanFrame, specs: Sequence[PointSpec]) -> Iterator[PlanError]:
-    """Which processes on a given host are the system under test, nothing says."""
+    """An error for `profile` on given hosts: it is unknown which processes are the system under test."""
     if any(spec.hosts is not None for spec in specs) and frame.profile:
         yield root.at(("profile",)).mark.error(
-            "profile: nothing is brought up on given hosts whose call stacks could be sampled", hint="leave it out"
+            "profile: on given hosts the processes of the system under test are unknown", hint="leave it out"
         )
 
 
 def _given_label(spec: PointSpec) -> dict[str, str]:
-    """What a plan calls the system on given hosts, among the parameters that every result carries."""
+    """The plan's label of the system on given hosts, which every result carries as a parameter."""
     return {"sut": spec.sut.given_label} if spec.sut.given_label is not None else {}
 
 
 def _checked_point(
     tree: Node, meant: list[str], problems: Problems, external: ExternalReader, *, is_partial: bool = False
 ) -> list[PointSpec]:
-    """The point, alone; nothing where it is wrong."""
+    """The point, in a list; an empty list if it is invalid."""
     try:
         return [validate_input(PointSpec, _as_written(tree), external)]
     except ValidationError as error:
@@ -263,7 +265,7 @@ def _checked_point(
 
 
 def _as_written(node: Node) -> Any:
-    """The tree as plain data, whose texts know the folder of the file that they stand in."""
+    """The tree as plain data; its texts carry the folder of their file."""
     if isinstance(node.value, dict):
         return {key: _as_written(entry) for key, entry in node.value.items()}
     if isinstance(node.value, list):
@@ -284,7 +286,7 @@ def _targets(root: Node, specs: list[PointSpec], problems: Problems) -> tuple[Ta
 
 
 def _kinds_as_written(root: Node) -> dict[str, str]:
-    """The kinds of tests by name, where all of them can be read although something else is wrong; else none."""
+    """The kinds of tests by name, if all of them are readable despite other mistakes; else empty."""
     kinds = {}
     for test in root.at(("tests",)).items:
         name, kind = name_of(test), test.at(("kind",)).value
@@ -303,13 +305,13 @@ def _axes(points: Sequence[Mapping[str, str]]) -> dict[str, tuple[str, ...]]:
 
 
 def _derived_seed(document: dict[str, Any]) -> int:
-    """From the content, so that the same plan has the same order everywhere."""
+    """A seed from the content, so that the same plan has the same order everywhere."""
     content = json.dumps(document, sort_keys=True, ensure_ascii=True)
     return int.from_bytes(hashlib.sha256(content.encode()).digest()[:4], "big")
 
 
 MOST_PLAN_BYTES = 256 * 1024
-"""The longest plan; reading YAML takes seconds at this size."""
+"""Maximum size of a plan; reading YAML of this size takes seconds."""
 _LONGEST_CHAIN = 20
 _OF_THE_MATRIX = frozenset({"axes", "include", "exclude"})
 _KEYS = FRAME_KEYS | POINT_KEYS

@@ -1,8 +1,8 @@
-"""Axes, include and exclude to the points of a matrix, and each point to the plan's tree with its values put in.
+"""Expands axes, include and exclude to the points of a matrix, and inserts each point's values into the plan's tree.
 
-The points are the cross of the axes (the first varies slowest), less those that an `exclude` matches, and then those of
-`include`. An axis is a path into the plan (`clients`, `sut.cipher`, `tests.NAME.duration`) or a free name for "{name}".
-Works on trees, so that a value keeps the line that it came from. Pure.
+The points are the cross product of the axes (the first varies slowest), without those that an `exclude` matches,
+followed by those of `include`. An axis is a path into the plan (`clients`, `sut.cipher`, `tests.NAME.duration`) or a
+free name for "{name}". Works on trees, so that a value keeps the line of its origin. Pure.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ MOST_CASES = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """The points of a plan, in order, and remarks that stop nothing."""
+    """The points of a plan, in order, and notes."""
 
     points: list[Point]
     notes: list[str]
 
 
 def read_matrix(root: Node, problems: Problems) -> Matrix | None:
-    """The points of a plan's tree; None where one of its axes is wrong, which becomes a problem: an axis that is
-    neither a path nor used, a value twice, no point left, too many.
+    """The points of a plan's tree; None if an axis is wrong, which becomes a problem: an axis that is neither a path
+    nor used, a repeated value, no point left, too many points.
     """
     before = len(problems)
     axes = {name: node.items for name, node in root.at(("axes",)).mapping.items()} if "axes" in root.mapping else {}
@@ -45,7 +45,7 @@ def read_matrix(root: Node, problems: Problems) -> Matrix | None:
     removed = _points_of(root, "exclude")
     known = _Names.of(root)
     problems.add(_mistaken_placeholders(root, [*axes, *(name for entry in added for name in entry)]))
-    is_misnamed = len(problems) > before  # then the axis that is meant seems to be used nowhere
+    is_misnamed = len(problems) > before  # then the intended axis appears to be unused
     for name, node in root.mapping["axes"].mapping.items() if axes else ():
         with problems.caught():
             known.check(name, node, needs_use=not is_misnamed)
@@ -68,10 +68,10 @@ def read_matrix(root: Node, problems: Problems) -> Matrix | None:
 
 
 def resolve(root: Node, point: Point) -> Node:
-    """The plan's tree as it is at one point: its axes put in, its placeholders replaced.
+    """The plan's tree at one point: the values of its axes inserted, its placeholders replaced.
 
     Raises:
-        PlanError: a placeholder that no axis of the point answers.
+        PlanError: a placeholder without an axis at this point.
     """
     tree = Node({key: node for key, node in root.mapping.items() if key in _RESOLVED}, root.mark)
     for axis in sorted(point, key=lambda name: name.count(".")):  # `sut` before `sut.cipher`
@@ -85,7 +85,7 @@ def resolve(root: Node, point: Point) -> Node:
 
 
 def _path(tree: Node, axis: str, value: Node) -> Location:
-    """Where an axis' value goes. A number of clients is the fleet's where the plan says that clients are one."""
+    """The place of an axis' value. For a fleet, a number of clients is the fleet's count."""
     clients = tree.mapping.get("clients")
     if axis == "clients" and clients is not None and clients.mapping and not value.mapping:
         return ("clients", "count")
@@ -104,7 +104,7 @@ def labels_of(points: Sequence[Point]) -> list[dict[str, str]]:
 
 @dataclass(frozen=True, slots=True)
 class _Names:
-    """What an axis can be called in one plan."""
+    """The valid names of axes in one plan."""
 
     paths: list[str]
     used: set[str]
@@ -129,7 +129,7 @@ class _Names:
         return cls(list(dict.fromkeys(paths)), used)
 
     def check(self, axis: str, node: Node, *, needs_use: bool) -> None:
-        """Raise PlanError for an axis that means nothing; one without a dot may wait for its use."""
+        """Raise PlanError for an axis without meaning; an axis without a dot may be used later."""
         if not needs_use and "." not in axis:
             return
         if axis in self.paths or axis in self.used:
@@ -161,7 +161,7 @@ def _crossed(
         unknown = next((name for name in partial if name not in axes), None)
         if unknown is not None:
             raise partial[unknown].mark.error(
-                f"exclude names '{unknown}', which is no axis of this plan", hint=did_you_mean(unknown, axes)
+                f"exclude names '{unknown}', which is not an axis of this plan", hint=did_you_mean(unknown, axes)
             )
     hits = [[_matches(point, partial) for partial in removed] for point in points]
     notes = [
@@ -175,7 +175,7 @@ def _matches(point: Point, partial: Point) -> bool:
 
 
 def _within(part: Any, whole: Any) -> bool:
-    """Equal, or a mapping whose every entry is in the other one."""
+    """Whether both are equal, or a mapping's entries are all in the other mapping."""
     if isinstance(part, dict) and isinstance(whole, dict):
         return all(key in whole and _within(value, whole[key]) for key, value in part.items())
     return json.dumps(part, sort_keys=True) == json.dumps(whole, sort_keys=True)
@@ -186,7 +186,7 @@ def _not_repeated(points: list[Point], added: list[Point], notes: list[str]) -> 
     kept = []
     for index, point in enumerate(added, 1):
         if _identity(point) in seen:
-            notes.append(f"include {index} repeats a point that is there already")
+            notes.append(f"include {index} repeats an existing point")
             continue
         seen.add(_identity(point))
         kept.append(point)
@@ -194,7 +194,7 @@ def _not_repeated(points: list[Point], added: list[Point], notes: list[str]) -> 
 
 
 def _mistaken_placeholders(root: Node, axes: list[str]) -> Iterator[PlanError]:
-    names = {id(test.child("name")) for test in root.at(("tests",)).items}  # which are checked to hold none
+    names = {id(test.child("name")) for test in root.at(("tests",)).items}  # which are checked to have no placeholders
     for node in _where_placeholders_may_be(root):
         if id(node) in names:
             continue
@@ -216,7 +216,9 @@ def _refuse_repeated_values(axis: str, node: Node) -> None:
     seen: set[str] = set()
     for value in node.items:
         if _canonical(value) in seen:
-            raise value.mark.error(f"axes.{axis}: {plain(value)!r} is there twice", hint="remove one; 'repeat' repeats")
+            raise value.mark.error(
+                f"axes.{axis}: {plain(value)!r} is given twice", hint="remove one; use 'repeat' for several trials"
+            )
         seen.add(_canonical(value))
 
 
@@ -261,7 +263,7 @@ def _text_for(match: re.Match[str], node: Node, point: Point) -> str:
         return f"{{{match.group('kept')}}}"
     value = _answer(match.group("name"), node, point)
     if isinstance(value.value, dict | list):
-        raise node.mark.error(f"'{{{match.group('name')}}}' stands for more than one value inside of a text")
+        raise node.mark.error(f"'{{{match.group('name')}}}' is a list or mapping and cannot be part of a text")
     return _label(value.value, [])
 
 
@@ -296,7 +298,7 @@ def _label(value: Any, others: list[Any]) -> str:
 
 
 def _named(value: dict[str, Any]) -> str:
-    """A mapping without a kind, alone of its sort: a fleet, a program, or its entries."""
+    """A mapping without a kind as text: a fleet, a program, or its entries."""
     if value.get("fleet") is True:
         return f"fleet of {value['count']}" if value.get("count") is not None else "fleet"
     command = value.get("command")
@@ -315,7 +317,7 @@ def _identity(point: Point) -> str:
 
 _NAME = r"[A-Za-z_][A-Za-z0-9_.-]*"
 _PLACEHOLDER = re.compile(rf"\{{\{{(?P<kept>{_NAME})\}}\}}|\{{(?P<name>{_NAME})\}}", re.ASCII)
-"""`{name}`; `{{name}}` stands for itself in single braces, and other braces (JSON in a body) for themselves."""
+"""`{name}`; `{{name}}` is literal text in single braces; other braces (JSON in a body) are literal too."""
 _NO_AXIS = 'the plan has no axes; write {{name}} for the text "{name}"'
 _ROOTS = frozenset({"clients", "topology", "sut", "lab", "tests"})
 _WITH_PLACEHOLDERS = ("sut", "lab", "tests")

@@ -1,4 +1,4 @@
-"""The figures that a kind of test has: name, unit, which way is better, and what it means. Records only."""
+"""The specification of a figure: its name, its unit, the better direction, and its meaning. Records only."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from enum import StrEnum
 
 
 class Better(StrEnum):
-    """Which way of a figure is better."""
+    """The direction in which a figure is better."""
 
     HIGHER = "higher"
     LOWER = "lower"
@@ -17,7 +17,7 @@ class Better(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class MetricSpec:
-    """One figure of a kind of test. Its name ends in its unit, unless it is a count."""
+    """One figure of a kind of test. Its name ends with its unit, unless it is a count."""
 
     name: str
     better: Better
@@ -25,29 +25,29 @@ class MetricSpec:
 
     @property
     def unit(self) -> str:
-        """The unit, as results have it."""
+        """The unit in results."""
         if "bytes" in self.name.split("_"):
             return "bytes"
         return next((unit for ending, unit in _UNITS.items() if self.name.endswith(ending)), "count")
 
 
 def higher(name: str, explanation: str) -> MetricSpec:
-    """A figure that is better the higher it is."""
+    """A figure for which higher is better."""
     return MetricSpec(name, Better.HIGHER, explanation)
 
 
 def lower(name: str, explanation: str) -> MetricSpec:
-    """A figure that is better the lower it is."""
+    """A figure for which lower is better."""
     return MetricSpec(name, Better.LOWER, explanation)
 
 
 def neither(name: str, explanation: str) -> MetricSpec:
-    """A figure that describes the load."""
+    """A figure that describes the load and is neither better nor worse."""
     return MetricSpec(name, Better.NEITHER, explanation)
 
 
 def times(prefix: str, names: Iterable[str], unit: str, explanation: str) -> tuple[MetricSpec, ...]:
-    """`PREFIX_NAME_UNIT` for each of `min`, `mean`, `stdev`, `max` and percentiles of a time, which is better short."""
+    """`PREFIX_NAME_UNIT` for `min`, `mean`, `stdev`, `max` and percentiles of a time, for which lower is better."""
     return tuple(lower(f"{prefix}_{name}_{unit}", f"{_words(name)} of {explanation}") for name in names)
 
 
@@ -60,4 +60,4 @@ def _words(name: str) -> str:
 
 
 _UNITS = {"_per_s": "1/s", "_bps": "bit/s", "_us": "us", "_ms": "ms", "_s": "s", "_ratio": "ratio"}
-"""The endings of names; the first that fits counts."""
+"""The suffixes of names and their units; the first match counts."""

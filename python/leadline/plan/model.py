@@ -1,4 +1,4 @@
-"""What a plan becomes: cases, their trials in order, and the plan itself. Records only."""
+"""The result of reading a plan: cases, their trials in order, and the plan itself. Records only."""
 
 from __future__ import annotations
 
@@ -15,37 +15,37 @@ from leadline.plan.targets import Target
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One point of the matrix, complete: nothing of the plan is left to look up."""
+    """One point of the matrix, complete: it needs no further lookup in the plan."""
 
     id: str
-    """c01, c02 ... in the order of the expansion."""
+    """c01, c02 ... in the order of expansion."""
     parameters: dict[str, Any]
-    """Axis to value, as the plan writes it (a mapping where an axis is over mappings)."""
+    """Axis to value, as written in the plan (a mapping if the axis has mappings)."""
     labels: dict[str, str]
     """Axis to a short text for tables and `--only`."""
     topology: Topology
     clients: int
-    """Client hosts."""
+    """Number of client hosts."""
     fleet: int | None
-    """VPN clients that the one client host carries; None where each is a host."""
+    """Number of VPN clients on the single client host; None if each client is a host."""
     link: LinkSpec | None
-    """The lab's links; None where `hosts` are given."""
+    """The lab's links; None if `hosts` are given."""
     hosts: Hosts | None
-    """Given hosts; None where the lab makes them."""
+    """Given hosts; None for hosts of the lab."""
     sut: BaseSut
     tests: tuple[BaseTest, ...]
     profile: bool = False
-    """Whether the system under test's call stacks are sampled."""
+    """Whether call stacks of the system under test are sampled."""
 
     @property
     def title(self) -> str:
-        """What sets it apart, in one line; the system's kind where the plan has no axes."""
+        """The parameters that identify it, in one line; the system's kind if the plan has no axes."""
         return " ".join(f"{axis}={label}" for axis, label in self.labels.items()) or self.sut.kind
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One case, tried once."""
+    """One trial of a case."""
 
     case: Case
     repeat: int
@@ -53,17 +53,17 @@ class Trial:
 
     @property
     def label(self) -> str:
-        """Names it in journals: c02/1."""
+        """Its label in journals: c02/1."""
         return f"{self.case.id}/{self.repeat}"
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A plan, checked whole: every case of it is possible as far as can be said without running it."""
+    """A validated plan: every case is possible as far as can be checked without running it."""
 
     path: Path
     text: str
-    """The file as it was read; `document` is what counts."""
+    """The text of the file; only `document` counts."""
     overrides: tuple[str, ...]
     document: dict[str, Any]
     """The plan after `extends` and `--set`, as plain data."""
@@ -80,4 +80,4 @@ class Plan:
     observe_period_ms: int
     limits: Limits
     notes: tuple[str, ...]
-    """Remarks that stop nothing, such as an `exclude` that removes nothing."""
+    """Notes, such as on an `exclude` that removes nothing."""

@@ -1,4 +1,4 @@
-"""What a case needs of the machine that it runs on. A record only."""
+"""A need of a case on its machine. A record only."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """Something that a host must have; `optional` where trials without it are skipped."""
+    """Something that a host must have. With `optional`, trials are skipped if it is missing."""
 
     kind: str
     """program | privilege | device | kernel"""

@@ -1,4 +1,4 @@
-"""A field whose value has one of the registered models: a union that grows with the registry it is made from."""
+"""A union type whose members are the models in a registry."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pydantic_core import CoreSchema
 
 @dataclass(frozen=True, slots=True)
 class OpenUnion:
-    """Metadata of a field: its value has one of the models that `models` returns, told apart by their `kind`.
+    """Metadata of a field: its value has one of the models that `models` returns, distinguished by `kind`.
 
     The union is made with the schema of the model that has the field; `model_rebuild(force=True)` makes it again.
     """

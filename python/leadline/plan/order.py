@@ -1,4 +1,4 @@
-"""Which cases are tried, and in which order. Pure, and the same for the same seed on every Python."""
+"""Selects the cases to run, and orders their trials. Pure; a seed gives the same order with every Python version."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ def expand(plan: Plan) -> list[Case]:
 
 
 def schedule(cases: Sequence[Case], repeat: int, seed: int) -> list[Trial]:
-    """Randomised multiple interleaved trials: every repeat is a round of all cases, each in an order of its own.
+    """Order the trials as randomised multiple interleaved trials: each repeat is a round of all cases in its own
+    order.
 
-    So a slow drift of the machine spreads over all cases instead of favouring some (Abedi and Brecht, "Conducting
-    repeatable experiments in highly variable cloud computing environments", ICPE 2017). A case's place is a hash of
-    seed, round and id: no random generator, and cases left out by `select` do not change the order of the others.
+    A slow drift of the machine thus affects all cases equally (Abedi and Brecht, "Conducting repeatable experiments
+    in highly variable cloud computing environments", ICPE 2017). A case's position is a hash of seed, round and id:
+    there is no random generator, and cases that `select` leaves out do not change the order of the others.
     """
     return [
         Trial(case, round_number)
@@ -32,14 +33,14 @@ def schedule(cases: Sequence[Case], repeat: int, seed: int) -> list[Trial]:
 
 
 def select(cases: Sequence[Case], patterns: Sequence[str]) -> list[Case]:
-    """The cases, and of them the tests, that `--only` patterns name; all without a pattern.
+    """The cases, and of them the tests, that match the `--only` patterns; all without a pattern.
 
     A pattern is a case's id, a test's name or `axis=value`; `*` and `?` match as in file names. Patterns for the same
-    axis, for ids, or for tests are alternatives; beyond that each narrows what the others leave. Besides axes,
-    `clients`, `topology`, `sut` (its kind) and `sut.KEY` can be matched.
+    axis, for ids, or for tests are alternatives; different kinds of patterns must all match. Besides axes, `clients`,
+    `topology`, `sut` (its kind) and `sut.KEY` can be matched.
 
     Raises:
-        InputError: a pattern that matches nothing, or a combination that leaves nothing.
+        InputError: a pattern that matches nothing, or a combination that matches nothing.
     """
     chosen = list(cases)
     by_axis: dict[str, list[str]] = {}
@@ -81,7 +82,7 @@ def _value_matches(case: Case, axis: str, pattern: str) -> bool:
 
 
 def _texts(case: Case, axis: str) -> list[str]:
-    """What a case's value of an axis can be called."""
+    """The texts that match a case's value of an axis."""
     texts = [case.labels[axis]] if axis in case.labels else []
     if axis == "clients":
         texts.append(str(case.fleet or case.clients))

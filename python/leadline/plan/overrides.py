@@ -1,7 +1,7 @@
-"""`--set KEY=VALUE`: changes to a plan's tree from the command line.
+"""`--set KEY=VALUE`: changes a plan's tree from the command line.
 
-KEY is a dotted path; items of a list are addressed by their `name` (`tests.throughput.duration`). Names of axes hold
-dots themselves, so the longest key that exists wins, and below `axes` the rest is one name. VALUE is YAML. Pure.
+KEY is a dotted path; items of a list are addressed by their `name` (`tests.throughput.duration`). Names of axes may
+contain dots, so the longest existing key is used, and below `axes` the rest is one name. VALUE is YAML. Pure.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from leadline.plan.source import Mark, Node, did_you_mean, name_of, parse_value
 
 
 def apply_overrides(root: Node, overrides: Sequence[str], problems: Problems) -> Node:
-    """The tree with every override applied, in order; what they set carries the argument as its origin.
+    """The tree with every override applied, in order; the values have the argument as their origin.
 
-    Those that cannot be applied become problems that name the argument: no `=`, no such list item, a path through a
-    scalar, a value that is not YAML.
+    Overrides that cannot be applied become problems that name the argument: no `=`, no such list item, a path through
+    a scalar, a value that is not YAML.
     """
     for argument in overrides:
         with problems.caught():
@@ -39,7 +39,7 @@ def _put(node: Node, parts: list[str], value: Node, mark: Mark, above: str) -> N
     if isinstance(node.value, list):
         return _put_item(node, parts, value, mark, above)
     if not isinstance(node.value, dict) and node.value is not None:
-        raise mark.error(f"{above} is a single value and has nothing called '{parts[0]}' in it")
+        raise mark.error(f"{above} is a single value without a key '{parts[0]}'")
     taken = _longest_key(node, parts, whole=above == "axes")
     key = ".".join(parts[:taken])
     entry = node.mapping.get(key, Node({} if taken < len(parts) else None, mark))
@@ -57,7 +57,7 @@ def _put_item(node: Node, parts: list[str], value: Node, mark: Mark, above: str)
 
 
 def _longest_key(node: Node, parts: list[str], *, whole: bool) -> int:
-    """How many parts the key takes: as many as an existing key, else all (below `axes`) or one."""
+    """The number of parts that form the key: those of the longest existing key, else all (below `axes`) or one."""
     for taken in range(len(parts), 0, -1):
         if ".".join(parts[:taken]) in node.mapping:
             return taken

@@ -1,8 +1,7 @@
-"""An `.ovpn` file made whole: every file that it refers to becomes an inline block, as OpenVPN itself allows.
+"""Makes an `.ovpn` file self-contained: every file that it refers to becomes an inline block, as OpenVPN allows.
 
-Reads what it needs to find those files and leaves every other line as it is and where it is, so that what is said of a
-line names the user's; the blocks follow the last one. What the options mean is the agent's to judge. Pure: the
-caller reads the files.
+Changes only the lines that name files, and keeps the numbers of all others, so that messages about a line match the
+user's file; the blocks follow the last line. The agent interprets the options. Pure: the caller reads the files.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from dataclasses import dataclass, field
 FILES = frozenset(
     {"ca", "cert", "key", "extra-certs", "tls-auth", "tls-crypt", "tls-crypt-v2", "auth-user-pass"},
 )
-"""Options that a fleet obeys and whose first argument is a file."""
+"""Options that a fleet supports and whose first argument is a file."""
 _REFUSED = {
     "config": "put the other file's lines in its place",
     "pkcs12": "split it: openssl pkcs12 -in FILE -nodes, into ca, cert and key",
@@ -23,7 +22,7 @@ _MOST_BYTES = 1 << 20
 
 
 class ProfileProblem(ValueError):
-    """What is wrong with a profile, with its line; the text is for the user and repeats no file's content."""
+    """A mistake in a profile, with its line; the message is for the user and repeats no file's content."""
 
     def __init__(self, line: int, text: str, hint: str | None = None) -> None:
         super().__init__(f"line {line}: {text}")
@@ -33,7 +32,7 @@ class ProfileProblem(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """A profile in one piece."""
+    """A self-contained profile."""
 
     text: str = field(repr=False)
     has: frozenset[str]
@@ -43,18 +42,18 @@ class Profile:
 
 
 def whole(text: str, read: Callable[[str], str]) -> Profile:
-    """Put every file in its place. `read` gives the text of a file by the name that stands in the profile, and raises
-    ValueError with a line for the user.
+    """Insert every file. `read` returns the text of a file by its name in the profile, and raises ValueError with a
+    message for the user.
 
     Raises:
-        ProfileProblem: a file that cannot be read, a block without its end, or an option that brings in others.
+        ProfileProblem: a file that cannot be read, a block without an end, or an option that includes other files.
     """
     if len(text) > _MOST_BYTES:
         raise ProfileProblem(1, f"{len(text)} characters are too many for a profile", f"at most {_MOST_BYTES}")
     lines: list[str] = []
     has: set[str] = set()
     blocks: dict[str, str] = {}
-    # Of several of one name the last counts: a block that follows a file, too.
+    # The last of several with one name counts, even if it is a block after a file.
     from_files: dict[str, str] = {}
     inside: tuple[str, int] | None = None
     held: list[str] = []
@@ -72,7 +71,7 @@ def whole(text: str, read: Callable[[str], str]) -> Profile:
         if opening is not None:
             has.add(opening[1])
             from_files.pop(opening[1], None)
-            # A `connection` block holds options, none of which names a file.
+            # A `connection` block contains options, none of which names a file.
             inside, held = (opening[1], number), []
             lines.append(line)
             continue
@@ -82,7 +81,7 @@ def whole(text: str, read: Callable[[str], str]) -> Profile:
             continue
         name, file = named
         from_files[name] = blocks[name] = _read(read, file, name, number)
-        # The way in which older versions say that a block follows; tls-auth may name its direction beside it.
+        # The syntax by which older versions announce a block; tls-auth may have its direction after it.
         lines.append(" ".join([name, "[inline]", *(words[2:3] if name == "tls-auth" else ())]))
     if inside is not None:
         raise ProfileProblem(inside[1], f"<{inside[0]}> has no end", f"close it with </{inside[0]}>")
@@ -92,7 +91,7 @@ def whole(text: str, read: Callable[[str], str]) -> Profile:
 
 
 def _lines(text: str) -> list[str]:
-    """The lines as the agent counts them: at line feeds alone."""
+    """The lines as the agent counts them: split at line feeds only."""
     lines = text.removeprefix("\ufeff").split("\n")
     return [line.removesuffix("\r") for line in (lines if lines[-1] else lines[:-1])]
 
@@ -102,13 +101,13 @@ def _closes(line: str, block: str) -> bool:
 
 
 def _file_of(words: list[str], number: int, has: set[str]) -> tuple[str, str] | None:
-    """The option and its file, where a line outside of a block names one."""
+    """The option and its file, if the line is outside of a block and names a file."""
     if not words:
         return None
     name = words[0].removeprefix("--")
     has.add(name)
     if name in _REFUSED:
-        raise ProfileProblem(number, f"{name} brings in another file", _REFUSED[name])
+        raise ProfileProblem(number, f"{name} includes another file", _REFUSED[name])
     if name not in FILES or len(words) < 2 or words[1] == "[inline]":
         return None
     return name, words[1]
@@ -120,18 +119,20 @@ def _read(read: Callable[[str], str], file: str, name: str, number: int) -> str:
     except ValueError as error:
         raise ProfileProblem(number, f"{name}: {error}") from None
     if any(_closes(line, name) for line in _lines(content)):
-        raise ProfileProblem(number, f"{name}: {file} holds the end of an inline block")
+        raise ProfileProblem(number, f"{name}: {file} contains the end of an inline block")
     marker = _PEM.get(name)
     if marker is not None and f"{marker}-----" not in content:
-        raise ProfileProblem(number, f"{name}: {file} holds no {marker} in PEM")
+        raise ProfileProblem(number, f"{name}: {file} contains no {marker} in PEM")
     if name == "key" and "ENCRYPTED" in content:
-        raise ProfileProblem(number, f"{name}: {file} is under a passphrase", "write it without one: openssl pkey")
+        raise ProfileProblem(
+            number, f"{name}: {file} is encrypted with a passphrase", "remove the passphrase: openssl pkey"
+        )
     return content
 
 
 def _words(line: str, number: int) -> list[str]:
-    """A line as OpenVPN splits it: a quote counts where a word begins, a backslash but in single quotes, and # or ;
-    where a word would begin is the end."""
+    """Split a line as OpenVPN does: quotes count at the start of a word, backslashes everywhere except in single
+    quotes, and # or ; at the start of a word begins a comment."""
     words: list[str] = []
     at = 0
     while at < len(line):
@@ -167,5 +168,5 @@ _PEM = {
     **dict.fromkeys(("tls-auth", "tls-crypt"), "OpenVPN Static key V1"),
     "tls-crypt-v2": "OpenVPN tls-crypt-v2 client key",
 }
-"""What a file's section must be called."""
+"""The type of a file's PEM section."""
 _OPENING = re.compile(r"<([a-z][a-z0-9-]*)>", re.ASCII)

@@ -1,4 +1,4 @@
-"""Percentiles by their names in metrics: `p50`, `p1`, and with decimals after two digits: `p999` is 99.9 %. Pure."""
+"""Names of percentiles in metrics: `p50`, `p1`, and `p999` for 99.9 % (decimals follow two digits). Pure."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ _HISTOGRAMS = {"sends_late": "traffic_late"}
 
 @dataclass(frozen=True, slots=True)
 class PercentileMetric:
-    """What a metric such as `latency_p25_us` asks for."""
+    """The percentile that a metric such as `latency_p25_us` names."""
 
     histogram: str
     percentile: float
     unit: str
     sibling: str
-    """The same metric's p99, which every kind of test has of each histogram that it has percentiles of."""
+    """The p99 metric of the same histogram, which every kind of test with percentiles has."""
 
 
 def percentile_of(name: str) -> float:
     """The percentile, 0 to 100.
 
     Raises:
-        ValueError: it is no percentile's name.
+        ValueError: it is not a percentile's name.
     """
     match = _NAME.fullmatch(name)
     if match is None:
-        raise ValueError(f"{name!r} is no percentile; p1 to p99, or with decimals as in p999 for 99.9 %")
+        raise ValueError(f"{name!r} is not a percentile; write p1 to p99, or with decimals as in p999 for 99.9 %")
     digits = match[1]
     return float(f"{digits[:2]}.{digits[2:] or 0}")
 
@@ -47,18 +47,18 @@ def percentile_name(value: object) -> str:
         return text
     number = _NUMBER.fullmatch(text)
     if number is None or isinstance(value, bool):
-        raise ValueError(f"{text!r} is no percentile; as in 99.9 or p999")
+        raise ValueError(f"{text!r} is not a percentile; write it as in 99.9 or p999")
     whole, decimals = number[1].lstrip("0"), (number[2] or "").rstrip("0")
     name = f"p{whole.zfill(2)}{decimals}" if decimals else f"p{whole}"
     if _NAME.fullmatch(name) is None:
         raise ValueError(
-            f"{text!r} is no percentile between 0 and 100 with at most 7 decimals; the ends are min and max"
+            f"{text!r} is not a percentile between 0 and 100 with at most 7 decimals; use min and max for the ends"
         )
     return name
 
 
 def histogram_of(metric: str) -> PercentileMetric | None:
-    """What a metric's name asks for; None where it is no percentile."""
+    """The percentile that a metric names; None if it names none."""
     match = _METRIC.fullmatch(metric)
     if match is None or _NAME.fullmatch(match[2]) is None:
         return None

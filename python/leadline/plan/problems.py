@@ -1,6 +1,6 @@
 """Collects the mistakes of one plan while it is read, so that one run of `leadline plan` shows all of them.
 
-Each mistake is kept once: the points of a matrix repeat what is wrong in the part that they share. Pure.
+Each mistake is stored once: points of a matrix repeat mistakes in the part that they share. Pure.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ class Problems:
         return len(self._found)
 
     def add(self, errors: Iterable[PlanError]) -> None:
-        """Keep these, and what they carry, unless they are known."""
+        """Store these mistakes, and those that they contain, unless they are already known."""
         for error in errors:
             for one in (error, *error.others):
                 self._found.setdefault(str(one), one)
 
     @contextmanager
     def caught(self) -> Iterator[None]:
-        """Keep what the block raises, and go on behind it."""
+        """Store a mistake that the block raises, and go on after the block."""
         try:
             yield
         except PlanError as error:
             self.add([error])
 
     def raise_any(self) -> None:
-        """Raise the first mistake, with the others in it; nothing where there is none.
+        """Raise the first mistake, with the others in it; does nothing without mistakes.
 
-        Files in the order in which they were found wrong, each from its top.
+        Files come in the order of their first mistake, each from its top.
         """
         files = list(dict.fromkeys(error.file for error in self._found.values()))
         ordered = sorted(self._found.values(), key=lambda error: (files.index(error.file), error.line or 0))

@@ -1,6 +1,6 @@
-"""A rate that is kept, or that changes in stages: `1000`, `1000/s`, `0:1000/10s,1000/60s`.
+"""A constant rate, or one that changes in stages: `1000`, `1000/s`, `0:1000/10s,1000/60s`.
 
-Owns how a rate of operations is written and what it adds up to. Pure.
+Owns the syntax of a rate of operations and the sum of its stages. Pure.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ _MOST_STAGES = 1000
 
 
 class RateStage(PlanModel):
-    """A stretch during which the rate changes evenly."""
+    """A stage, in which the rate changes linearly."""
 
     from_per_s: float
     """At its beginning."""
     to_per_s: float
     """At its end."""
     duration_ms: int
-    """How long it lasts."""
+    """Length of the stage."""
 
 
 Stages = tuple[RateStage, ...]
@@ -35,7 +35,7 @@ def read_rate(value: object) -> float | Stages:
     """A number per second, or stages from their text or from a list of such texts.
 
     Raises:
-        ValueError: which part cannot be read, and how it is written.
+        ValueError: the part that cannot be read, and the right syntax.
     """
     if isinstance(value, list | tuple):
         return _checked(tuple(part if isinstance(part, RateStage) else _stage(part) for part in value))
@@ -48,7 +48,7 @@ def read_rate(value: object) -> float | Stages:
 
 
 def total_ms(stages: Stages) -> int:
-    """How long the stages last."""
+    """The total length of the stages."""
     return sum(stage.duration_ms for stage in stages)
 
 

@@ -1,5 +1,5 @@
-"""Reads files that a plan is made of: regular ones, up to a size. A FIFO would keep its reader waiting, and a device
-may have no end.
+"""Reads the files of a plan: only regular files, up to a size limit. A FIFO could block its reader, and a device may
+be endless.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import BinaryIO
 
 
 class NotRegular(OSError):
-    """What is at the path is no regular file, or too long. The text, for the user, begins with 'is'."""
+    """The path is not a regular file, or too large. The text is for the user and begins with 'is'."""
 
 
 def read_regular(path: Path, most_bytes: int) -> bytes:
@@ -21,7 +21,7 @@ def read_regular(path: Path, most_bytes: int) -> bytes:
         NotRegular: a folder, a FIFO, a device or a socket; or more than `most_bytes`.
         OSError: it cannot be opened or read.
     """
-    # A FIFO without a writer opens at once with O_NONBLOCK; regular files do not know the flag.
+    # With O_NONBLOCK, a FIFO without a writer opens at once; regular files ignore the flag.
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     mode = os.fstat(descriptor).st_mode
     if not stat.S_ISREG(mode):
@@ -32,7 +32,7 @@ def read_regular(path: Path, most_bytes: int) -> bytes:
 
 
 def read_bounded(path: Path, most_bytes: int) -> bytes:
-    """The content of a file of any kind, for which the user may have to wait. Raises as `read_regular`."""
+    """The content of a file of any type; may block. Raises like `read_regular`."""
     with path.open("rb") as file:
         return _read(file, most_bytes)
 

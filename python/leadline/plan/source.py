@@ -1,7 +1,8 @@
-"""YAML text to a tree of nodes, each with the file and line (or the argument) that it came from.
+"""Parses YAML text to a tree of nodes, each with the file and line (or the argument) of its origin.
 
-Owns syntax, duplicate keys, inheritance of one tree by another, and changes to a tree. Knows nothing of plans' meaning.
-Pure: text in, tree out. Nodes never change; a change makes new ones, so that every value keeps its own origin.
+Owns syntax, duplicate keys, inheritance of one tree by another, and changes to a tree. Knows nothing about the
+meaning of plans. Pure: text in, tree out. Nodes are immutable; a change creates new nodes, so every value keeps its
+origin.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ Location = tuple[str | int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Where a value was written; `line` is None where `file` is a command line argument."""
+    """The place of a value; `line` is None if `file` is a command line argument."""
 
     file: str
     line: int | None
@@ -41,23 +42,23 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A value and its origin: the key's line for an entry of a mapping, its own for an item of a list."""
+    """A value and its origin: for an entry of a mapping the key's line, for an item of a list its own."""
 
     value: Scalar | dict[str, Node] | list[Node]
     mark: Mark
 
     @property
     def mapping(self) -> dict[str, Node]:
-        """The entries; none where this is not a mapping."""
+        """The entries; empty if this is not a mapping."""
         return self.value if isinstance(self.value, dict) else {}
 
     @property
     def items(self) -> list[Node]:
-        """The items; none where this is not a list."""
+        """The items; empty if this is not a list."""
         return self.value if isinstance(self.value, list) else []
 
     def at(self, location: Location) -> Node:
-        """The node at a place, or the nearest one above it where there is none."""
+        """The node at a place, or its nearest existing ancestor."""
         node = self
         for part in location:
             below = node.child(part)
@@ -92,7 +93,7 @@ def plain(node: Node) -> Any:
 
 
 def walk(node: Node) -> Iterator[Node]:
-    """Every node below and with this one."""
+    """This node and all nodes below it."""
     yield node
     for below in (*node.mapping.values(), *node.items):
         yield from walk(below)
@@ -105,12 +106,12 @@ def name_of(node: Node) -> str | None:
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """The known word that this one was probably meant to be."""
+    """The known word that is most similar to this one."""
     return next(iter(difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)), None)
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """A hint: the nearest of the known words, or what there is."""
+    """A hint: the most similar known word, or the list of known words."""
     options = list(dict.fromkeys(known))
     near = nearest(word, options)
     if near:
@@ -120,10 +121,10 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 
 def parse_plan_text(text: str, file: str, problems: Problems) -> Node:
-    """The tree of a plan's text, a mapping for certain; entries that cannot be read become problems and are left out.
+    """The tree of a plan's text, always a mapping. Entries that cannot be read become problems and are left out.
 
     Raises:
-        PlanError: not YAML, empty, not a mapping.
+        PlanError: it is not YAML, empty, or not a mapping.
     """
     tree = _parse(text, Mark(file, 1), problems, fixed=None)
     if tree is None or (tree.value is None and not text.strip()):
@@ -136,7 +137,7 @@ def parse_plan_text(text: str, file: str, problems: Problems) -> Node:
 
 
 def parse_value(text: str, mark: Mark) -> Node:
-    """The tree of a value that was given as an argument; every node carries the argument's mark. Raises PlanError."""
+    """The tree of a value given as an argument; every node has the argument as its origin. Raises PlanError."""
     problems = Problems()
     value = _parse(text, mark, problems, fixed=mark) or Node(None, mark)
     problems.raise_any()
@@ -144,9 +145,10 @@ def parse_value(text: str, mark: Mark) -> Node:
 
 
 def inherit(base: Node, over: Node) -> Node:
-    """`over` laid upon `base`: mappings merge, items with names merge by name, all else is replaced.
+    """`over` merged over `base`: mappings merge, items with names merge by name, all else is replaced.
 
-    Where both have a `kind` and it differs, nothing is inherited: the keys of one kind mean nothing to another.
+    If both have a `kind` and the kinds differ, nothing is inherited: the keys of one kind have no meaning for
+    another.
     """
     if isinstance(base.value, dict) and isinstance(over.value, dict):
         kinds = (base.mapping.get("kind"), over.mapping.get("kind"))
@@ -159,7 +161,7 @@ def inherit(base: Node, over: Node) -> Node:
     if _all_named(base) and _all_named(over):
         below = {name_of(item): item for item in base.items}
         above = {name_of(item): item for item in over.items}
-        if len(above) == len(over.items):  # a name twice is a mistake that must stay visible
+        if len(above) == len(over.items):  # a repeated name is a mistake that must stay visible
             kept = [inherit(item, above[name]) if name in above else item for name, item in below.items()]
             return Node([*kept, *(item for name, item in above.items() if name not in below)], over.mark)
     return over
@@ -186,11 +188,11 @@ def _parse(text: str, start: Mark, problems: Problems, *, fixed: Mark | None) ->
 
 
 class _TooLarge(PlanError):
-    """Ends the reading, however many places it is met at."""
+    """Ends the reading; raised only once."""
 
 
 class _Reader:
-    """One pass over the library's nodes, with what must not grow without bound counted."""
+    """One pass over the library's nodes, with limits for everything that could grow without bound."""
 
     def __init__(self, file: str, fixed: Mark | None, problems: Problems) -> None:
         self._file = file
@@ -202,7 +204,7 @@ class _Reader:
     def read(self, node: Any, mark: Mark, depth: int = 0) -> Node:
         self._left -= 1
         if self._left < 0 or depth > _DEEPEST:
-            raise _TooLarge(mark.file, mark.line, "too large for a plan, or an alias that contains itself")
+            raise _TooLarge(mark.file, mark.line, "too large for a plan, or has an alias that contains itself")
         if isinstance(node, MappingNode) and node.tag == "tag:yaml.org,2002:map":
             return Node(self._entries(node, depth), mark)
         if isinstance(node, SequenceNode) and node.tag == "tag:yaml.org,2002:seq":
@@ -241,7 +243,7 @@ class _Reader:
 
     @contextmanager
     def _kept(self) -> Iterator[None]:
-        """Go on behind a mistake, so that the next one is found too."""
+        """Continue after a mistake, so that the next one is found too."""
         try:
             yield
         except _TooLarge:
@@ -255,7 +257,7 @@ class _Reader:
         try:
             value: Any = self._scalars.construct_object(node)
         except ValueError:
-            raise mark.error(f"a number of {len(node.value)} characters is no quantity") from None
+            raise mark.error(f"a number of {len(node.value)} characters is not a quantity") from None
         if isinstance(value, float) and not math.isfinite(value):
             raise mark.error(f"{node.value} is not a quantity")
         return value if isinstance(value, bool | int | float) else None
@@ -265,7 +267,7 @@ class _Reader:
 
 
 def _whole_characters(text: str, mark: Mark) -> str:
-    """The text, whose escapes must not stand for halves of characters: no file and no program could hold them."""
+    """The text, checked for escapes that are half characters: no file and no program could contain them."""
     if any("\ud800" <= character <= "\udfff" for character in text):
         raise mark.error("'\\ud800' to '\\udfff' are halves of characters", hint="write the character itself")
     return text

@@ -1,4 +1,4 @@
-"""What a plan needs of a system under test: the parameters that all have, what it needs, how long it takes to come up.
+"""The attributes of a system under test that plans use: parameters, needs, bring-up time.
 
 The systems are modules of `leadline.sut`; `leadline.registry.SYSTEMS` finds them by name.
 """
@@ -14,13 +14,13 @@ from leadline.registry import SYSTEMS
 
 
 class BaseSut(PlanModel):
-    """The parameters that every system under test has. A system adds its own, and overrides what is different."""
+    """The parameters that every system under test has. A system adds its own, and overrides what differs."""
 
     if TYPE_CHECKING:
-        kind: str  # A field of each system's model, behind those of this one.
+        kind: str  # Declared by each system's model, after the fields of this one.
 
     optional: bool = False
-    """Skip the trials of this system, with a note, where its program is missing, instead of failing."""
+    """Skip the trials of this system, with a note, if its program is missing, instead of failing."""
 
     @property
     def uses_ipv6(self) -> bool:
@@ -29,12 +29,12 @@ class BaseSut(PlanModel):
 
     @property
     def given_label(self) -> str | None:
-        """What stands on given hosts, in the plan's words; None for a system that is brought up."""
+        """The plan's label for the system on given hosts; None for a system that is brought up."""
         return None
 
 
 class PlanSystem(Protocol):
-    """A system under test, as plans see it."""
+    """A system under test, as plans use it."""
 
     @property
     def name(self) -> str:
@@ -46,21 +46,21 @@ class PlanSystem(Protocol):
 
     @property
     def on_given_hosts(self) -> bool:
-        """Whether it stands on given hosts already, and is not brought up."""
+        """Whether it already runs on given hosts, so that Leadline does not start it."""
 
     @property
     def carries_fleets(self) -> bool:
         """Whether the VPN clients of a fleet can connect to it."""
 
     def needs(self, parameters: Any, *, fleet: bool) -> list[Need]:
-        """What the system needs of the machine; of a fleet, the clients are the agent's own."""
+        """The system's needs on the machine; with a fleet, the agent runs the clients."""
 
     def bring_up_seconds(self, parameters: Any) -> tuple[float, float]:
-        """Estimate of the time to bring it up: fixed, and for each client."""
+        """Estimated bring-up time: a fixed part, and a part per client."""
 
 
 def system_of(sut: BaseSut) -> PlanSystem:
-    """The system that these are the parameters of."""
+    """The system with these parameters."""
     found: PlanSystem = SYSTEMS.get(sut.kind)
     return found
 
@@ -71,4 +71,4 @@ def plan_systems() -> list[PlanSystem]:
 
 
 AnySut = Annotated[BaseSut, OpenUnion(lambda: [system.model for system in plan_systems()])]
-"""The parameters of a system of any kind, as a field of a plan."""
+"""The parameters of a system of any kind, as the type of a field."""

@@ -1,4 +1,4 @@
-"""How the value of a target is written, by the unit of its metric, and which metric an unknown name probably means.
+"""Parses the value of a target by the unit of its metric, and suggests a metric for an unknown name.
 
 Pure. `leadline.plan.targets` has the names of the metrics.
 """
@@ -18,10 +18,10 @@ _MOST_SHOWN = 14
 
 
 def read_value(written: str, metric: str, known: Sequence[str]) -> float:
-    """A number in the metric's own unit, or with any unit of its kind: `2ms`, `150mbit`, `1%`, `64MiB`, `10k/s`.
+    """A number in the metric's own unit, or with any unit of its dimension: `2ms`, `150mbit`, `1%`, `64MiB`, `10k/s`.
 
     Raises:
-        UnitError: it is none; the message is for the user.
+        UnitError: it is not such a value; the message is for the user.
     """
     if _NUMBER.fullmatch(written) and math.isfinite(float(written)):
         return float(written)
@@ -34,7 +34,7 @@ def read_value(written: str, metric: str, known: Sequence[str]) -> float:
 
 
 def suggestion(word: str, known: Sequence[str]) -> str:
-    """A hint: the metric that was probably meant, or the likely ones first of those that there are."""
+    """A hint: the metric that was probably meant, or the existing ones with the likely ones first."""
     options = list(dict.fromkeys(known))
     meant = _meant(word, options)
     if meant is not None:
@@ -49,7 +49,7 @@ def _meant(word: str, options: Sequence[str]) -> str | None:
     near = difflib.get_close_matches(usual, options, n=1, cutoff=0.75)
     if usual in options or near:
         return usual if usual in options else near[0]
-    # `p99`, or `latency_p97`: any percentile of what has p99, the latency's where nothing is said.
+    # `p99`, or `latency_p97`: any percentile of a metric with p99; by default the latency's.
     for name in (f"{usual}_us", f"latency_{usual}_us", f"{usual}_ms", f"connect_{usual}_ms"):
         asked = histogram_of(name)
         if name in options or (asked is not None and asked.sibling in options):
@@ -90,7 +90,7 @@ _UNITS: tuple[tuple[Callable[[str], bool], Callable[[str], float]], ...] = (
     (_ends_in("_ratio"), units.fraction),
     (lambda metric: "bytes" in _parts(metric), units.size_bytes),
 )
-"""Which metrics have a unit, and what reads a value with one; the first that fits counts."""
+"""The metrics with a unit, and the parsers of their values; the first match counts."""
 _USUAL = {
     "throughput": "throughput_bps",
     "bandwidth": "throughput_bps",
@@ -112,4 +112,4 @@ _USUAL = {
     "rtt": "rtt_mean_us",
     "jitter": "jitter_us",
 }
-"""What other tools call them."""
+"""The names that other tools use."""

@@ -1,6 +1,6 @@
 """Targets of a plan: `TEST.METRIC < VALUE`. The kinds of test have the names of the figures.
 
-A value may carry a unit where the metric's name ends in one. Judging is `analysis`' work. Pure.
+A value may have a unit if the metric's name ends with one. `analysis` judges targets. Pure.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ OPERATORS: Mapping[str, Callable[[float, float], bool]] = {
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One target; `value` is in the metric's own unit, `test` None stands for every test that has the metric."""
+    """One target; `value` is in the metric's own unit, and None as `test` means every test that has the metric."""
 
     text: str
     test: str | None
@@ -37,28 +37,28 @@ class Target:
     value: float
 
     def met_by(self, figure: float) -> bool:
-        """Whether a figure, in the metric's unit, meets it."""
+        """Whether a figure, in the metric's unit, meets the target."""
         return OPERATORS[self.op](figure, self.value)
 
 
 def has_metric(kind: str, metric: str) -> bool:
-    """Whether a kind of test has a figure of this name: one of its metrics, or any percentile of what it has p99 of."""
+    """Whether a kind of test has a figure with this name: a metric, or any percentile of a metric with p99."""
     known = metrics_of(kind)
     asked = histogram_of(metric)
     return metric in known or (asked is not None and asked.sibling in known)
 
 
 def named_metrics(texts: Iterable[str]) -> tuple[str, ...]:
-    """The metrics that these targets name, each once; what is no target is passed over."""
+    """The metrics in these targets, each once; invalid targets are ignored."""
     matches = (_TARGET.fullmatch(str(text).strip()) for text in texts)
     return tuple(dict.fromkeys(match[2] for match in matches if match is not None))
 
 
 def read_target(node: Node, kinds: Mapping[str, str]) -> Target:
-    """Parse one target of a plan whose tests have these kinds, by name.
+    """Parse one target of a plan; `kinds` has the kinds of its tests by name.
 
     Raises:
-        PlanError: not of the form, or a test, metric or value that there is not.
+        PlanError: it does not have the right form, or names an unknown test, metric or value.
     """
     text = str(node.value)
     match = _TARGET.fullmatch(text.strip())
@@ -79,7 +79,7 @@ def read_target(node: Node, kinds: Mapping[str, str]) -> Target:
 
 
 def _error(node: Node, text: str, words: str, hint: str | None) -> PlanError:
-    """An error about one target; an option's place holds its text already."""
+    """An error about one target; the place of an option already contains its text."""
     is_told = node.mark.line is None and node.mark.file.endswith(repr(text))
     return node.mark.error(words if is_told else f"target {text!r}: {words}", hint=hint)
 

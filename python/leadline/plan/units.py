@@ -1,7 +1,7 @@
-"""Text with units to whole numbers, once, at the edge: everything behind it carries the unit in its name.
+"""Converts text with units to whole numbers, once, on input; everywhere else names contain the unit.
 
-Pure. A text that cannot be right raises UnitError, whose message says what would be. Decimal prefixes (k, M, G, T) are
-powers of 1000, binary ones (Ki, Mi, Gi) of 1024, as in IEC 80000-13.
+Pure. An invalid text raises UnitError, whose message shows the right form. Decimal prefixes (k, M, G, T) are powers
+of 1000, binary ones (Ki, Mi, Gi) of 1024, as in IEC 80000-13.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from fractions import Fraction
 
 Number = str | int | float
-"""What YAML makes of a quantity: `1gbit` is text, `1000` and `1e9` are numbers."""
+"""A quantity in YAML: `1gbit` is text, `1000` and `1e9` are numbers."""
 
 
 class UnitError(ValueError):
@@ -30,7 +30,7 @@ def rate_bps(value: Number) -> int:
 
 
 def duration_us(value: Number) -> int:
-    """Microseconds from `10s`, `500ms`, `250us`, `1m`, `1m30s`, `2h`; a number without a unit is of seconds."""
+    """Microseconds from `10s`, `500ms`, `250us`, `1m`, `1m30s`, `2h`; a number without a unit is in seconds."""
     if not isinstance(value, str):
         seconds = Fraction(repr(_finite(value, "a duration")))
         if seconds < 0:
@@ -48,7 +48,7 @@ def duration_us(value: Number) -> int:
 
 
 def duration_ms(value: Number) -> int:
-    """Milliseconds, from the same texts as `duration_us`; a fraction of one is refused rather than rounded away."""
+    """Milliseconds, from the same texts as `duration_us`; fractions are refused, not rounded."""
     whole_us = duration_us(value)
     if whole_us % 1000:
         raise UnitError(f"{value!r} is not a whole number of milliseconds")
@@ -56,7 +56,7 @@ def duration_ms(value: Number) -> int:
 
 
 def size_bytes(value: Number) -> int:
-    """Bytes from `1400`, `1400B`, `128KiB`, `1MB`. A bare `K` is refused, since programs disagree on what it is."""
+    """Bytes from `1400`, `1400B`, `128KiB`, `1MB`. A bare `K` is refused, since programs disagree about it."""
     if not isinstance(value, str):
         return _whole(_finite(value, "a size"), "a size", "bytes")
     match = _SIZE.fullmatch(value.strip())
@@ -94,7 +94,7 @@ def per_second(value: Number) -> float:
 
 
 def cpu_list(value: object) -> tuple[int, ...]:
-    """CPU numbers from `0,2-3`, the kernel's way of writing them, from one number or from a list of numbers."""
+    """CPU numbers from `0,2-3` (the kernel's syntax), from one number or from a list of numbers."""
     if isinstance(value, list | tuple):
         return tuple(cpu for part in value for cpu in cpu_list(part))
     if isinstance(value, int) and not isinstance(value, bool):
@@ -125,12 +125,12 @@ def _whole(value: Fraction | float | int, what: str, unit: str) -> int:
     if value < 0:
         raise UnitError(f"{value} is negative; {what} is not")
     if value != int(value):
-        raise UnitError(f"{what} is a whole number of {unit}, and this is not")
+        raise UnitError(f"{what} must be a whole number of {unit}")
     return int(value)
 
 
 def _plainly(value: object) -> str:
-    """A value as YAML would write it."""
+    """A value as YAML writes it."""
     if isinstance(value, dict | list):
         return "a mapping" if isinstance(value, dict) else "a list"
     if value is None:

@@ -1,7 +1,7 @@
-"""pydantic's findings as lines for the user: which file and line of a plan, what is wrong there, what would be right.
+"""Converts pydantic's errors to lines for the user: file and line of the plan, the mistake, and the advice.
 
-All are reported but those that another one explains: a key that is missing because it was misspelt, a list that is too
-short because its only item is wrong. Pure.
+All errors are reported except those that another one explains: a key that is missing because it is misspelt, a list
+that is too short because its only item is wrong. Pure.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from leadline.plan.source import Location, Mark, Node, did_you_mean, name_of, ne
 def plan_errors(
     error: ValidationError, model: type[BaseModel], root: Node, *, meant: Iterable[str] = (), is_partial: bool = False
 ) -> list[PlanError]:
-    """Everything that a validation of `root` against `model` found wrong, unknown keys first.
+    """All errors of a validation of `root` against `model`, unknown keys first.
 
-    `meant` are keys of the root that the user has misspelt, and that are not missing besides. A partial root may lack
-    keys, and its placeholders stand for values that are not known: only what is wrong whatever these are counts.
+    `meant` are keys of the root that the user has misspelt; they are not reported as missing. A partial root may lack
+    keys, and its placeholders have unknown values, so only errors that do not depend on these are reported.
     """
     findings = [_Finding(details, model, root) for details in error.errors(include_url=False)]
     explained = {((), key) for key in meant} | {(one.path, one.meant) for one in findings}
@@ -40,12 +40,12 @@ def plan_errors(
 
 
 def keys_of(model: type[BaseModel]) -> list[str]:
-    """The keys that a model takes in YAML."""
+    """The YAML keys of a model."""
     return [str(field.validation_alias or name) for name, field in model.model_fields.items()]
 
 
 class _Finding:
-    """One of pydantic's errors, with its place found in the tree and in the models."""
+    """One of pydantic's errors, located in the tree and in the models."""
 
     def __init__(self, details: Any, model: type[BaseModel], root: Node) -> None:
         self.type: str = details["type"]
@@ -60,7 +60,7 @@ class _Finding:
 
     @property
     def place(self) -> Location:
-        """The whole way to what is wrong."""
+        """The full path of the error."""
         return (*self.path, self.key) if self.key is not None else self.path
 
     @property
@@ -70,7 +70,7 @@ class _Finding:
 
     @property
     def needs_the_whole(self) -> bool:
-        """Whether the values that axes supply could make this right."""
+        """Whether values from axes could make this valid."""
         return self.type in _OF_THE_WHOLE or any("{" in str(below.value) for below in walk(self.node))
 
     def as_plan_error(self) -> PlanError:
@@ -87,7 +87,7 @@ class _Finding:
         return mark.error(f"{self.label}: {text}" if self.label else text, hint=hint)
 
     def _words(self) -> tuple[str, str | None]:
-        """What is wrong, and what would be right."""
+        """The mistake and the advice."""
         shown = _shown(self.input)
         options = _options(self.context, self.keys)
         match self.type:
@@ -119,10 +119,10 @@ class _Finding:
 
 
 def _place(location: Location, model: type[BaseModel], root: Node) -> tuple[Location, str | int | None, list[str]]:
-    """Split pydantic's location into the path of the parent and the last key, with the keys that the parent takes.
+    """Split pydantic's location into the path of the parent and the last key, with the keys that the parent accepts.
 
-    pydantic names the chosen member of a union in its locations, which no key of the YAML stands for; following the
-    models beside the tree tells such a part from a key.
+    pydantic's locations contain the chosen member of a union, which is not a key of the YAML. Following the models
+    beside the tree distinguishes such a part from a key.
     """
     path: list[str | int] = []
     known: type[BaseModel] | None = model
@@ -168,12 +168,12 @@ def _models_in(annotation: object) -> list[type[BaseModel]]:
 
 
 def _chosen_from(metadata: Iterable[object]) -> list[type[BaseModel]]:
-    """The models of an open union among what annotates a type; none where there is no such union."""
+    """The models of an open union in a type's metadata; empty without such a union."""
     return next((list(one.models()) for one in metadata if isinstance(one, OpenUnion)), [])
 
 
 def _label(location: Location, root: Node) -> str:
-    """A place in words: keys with dots, items by their name or, counted from 1, by their position."""
+    """A place as text: keys with dots, items by name or, counted from 1, by position."""
     words, node = "", root
     for part in location:
         below = node.child(part)

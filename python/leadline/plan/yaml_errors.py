@@ -1,7 +1,7 @@
-"""What is wrong with a text that is not YAML, in plain words and at the line to mend.
+"""Explains errors in a text that is not YAML, with the line to fix.
 
-Owns the wording for the mistakes that people make: brackets and quotation marks left open, tabs, indentation, colons.
-Everything else keeps the parser's own words. Pure.
+Owns the wording for common mistakes: open brackets and quotation marks, tabs, indentation, colons. Other errors keep
+the parser's own message. Pure.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 @dataclass(frozen=True, slots=True)
 class SyntaxProblem:
-    """One mistake; `line` counts from 1, None where the parser names none."""
+    """One mistake; `line` counts from 1, None if the parser gives none."""
 
     line: int | None
     text: str
@@ -24,7 +24,7 @@ class SyntaxProblem:
 
 
 def explain(error: YAMLError, text: str) -> SyntaxProblem:
-    """The mistake behind a parser's error about `text`."""
+    """The mistake behind a parser's error in `text`."""
     if not isinstance(error, MarkedYAMLError):
         return _unmarked(error, text)
     found, began = _line(error.problem_mark), _line(error.context_mark)
@@ -53,8 +53,8 @@ def _unmarked(error: YAMLError, text: str) -> SyntaxProblem:
 
 
 def _open_bracket(error: MarkedYAMLError, text: str) -> tuple[str, int] | None:
-    """The innermost bracket that is open where the parser gave up, with its line; None where none is, or where the
-    mistake is another one.
+    """The innermost open bracket where the parser failed, with its line; None if there is none, or if the mistake is
+    another one.
     """
     said, mark = f"{error.problem}", error.problem_mark
     if mark is None or not re.search(r"expected ',' or|<stream end>|<document (start|end)>", said):
@@ -70,7 +70,7 @@ def _open_bracket(error: MarkedYAMLError, text: str) -> tuple[str, int] | None:
             elif kind in _CLOSING and opened:
                 opened.pop()
     except YAMLError:
-        pass  # whatever stands before it counts
+        pass  # the text before it counts
     return opened[-1] if opened else None
 
 
@@ -95,20 +95,24 @@ _OPENING = {"FlowSequenceStartToken": "[", "FlowMappingStartToken": "{"}
 _CLOSING = frozenset({"FlowSequenceEndToken", "FlowMappingEndToken"})
 _INDENTED = "the indentation fits none of the lines above"
 _WORDS: tuple[tuple[str, str, str | None], ...] = (
-    (r"found character '\\t'", "a tab stands where YAML has spaces", "indent with spaces"),
+    (r"found character '\\t'", "there is a tab, but YAML needs spaces", "indent with spaces"),
     (r"found character '(.)'", "text cannot begin with '{}'", "put the value in quotation marks"),
     (
         "mapping values are not allowed",
-        "a ':' stands where no key can be",
-        "put text that holds ': ' in quotation marks, and indent keys of one mapping alike",
+        "there is a ':' where a key is not possible",
+        "put text that contains ': ' in quotation marks, and indent keys of one mapping alike",
     ),
-    ("sequence entries are not allowed", "a '- ' stands where no list can begin", "begin the list on the next line"),
-    ("expected <block end>, but found '<scalar>'", "text follows a value that has ended", "put all of it in quotes"),
+    (
+        "sequence entries are not allowed",
+        "there is a '- ' where a list cannot begin",
+        "begin the list on the next line",
+    ),
+    ("expected <block end>, but found '<scalar>'", "text follows a complete value", "put all of it in quotes"),
     ("expected <block end>", _INDENTED, "indent the keys of one mapping, and the items of one list, alike"),
     (r"expected the node content, but found '([\]}}])'", "'{}' closes nothing", "remove it"),
     (r"expected the node content, but found '(.)'", "a value is missing before '{}'", None),
-    (r"found unknown escape character '(.)'", "'\\{}' means nothing in double quotation marks", "use single ones"),
+    (r"found unknown escape character '(.)'", "'\\{}' is not an escape in double quotation marks", "use single ones"),
     (r"found undefined alias '(.*)'", "'*{}' refers to nothing", "put text that begins with '*' in quotation marks"),
     ("but found another document", "a second document begins here ('---' or '...')", "a plan is one document"),
 )
-"""What the parser says, and what we say; what a group matches is put in."""
+"""The parser's message, and the message for the user; `{}` becomes the matched group."""

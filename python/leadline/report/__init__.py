@@ -1,6 +1,6 @@
-"""Text and HTML from what `analysis` found. Draws; never measures, reads no dataset and writes no file.
+"""Text and HTML from the results of `analysis`. Draws only: measures nothing, reads no dataset and writes no file.
 
-The page is imported when it is first asked for: a terminal needs no templates.
+The page is imported on first use: a terminal needs no templates.
 """
 
 from importlib import import_module

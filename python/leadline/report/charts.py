@@ -1,6 +1,6 @@
-"""Prepares what the page's charts draw: plain data, small enough for a page, safe to embed.
+"""Prepares the data of the page's charts: plain, small enough for a page, safe to embed.
 
-Chooses, groups and thins samples; the drawing is `static/report.js`. Nothing is dropped without the page saying so.
+Selects, groups and thins samples; `static/report.js` draws them. The page states everything that is left out.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ Floats: TypeAlias = NDArray[np.float64]
 
 MOST_LINES = 8
 MOST_POINTS = 1200
-"""Of a line, however few there are on a page."""
+"""Maximum number of points of a line."""
 
-# Numbers in all lines of a page; beyond, neighbouring samples are joined. Each takes two bytes of the page, so that a
-# hundred cases of eighteen tests stay under 3 MB.
+# Maximum number of values in all lines of a page; with more, neighbouring samples are merged. Each takes two bytes, so
+# a hundred cases of eighteen tests stay under 3 MB.
 _MOST_NUMBERS = 800_000
 
 # A line's values are multiples of a step; the highest value is at least this many steps: more than a plot has pixels.
@@ -49,20 +49,20 @@ _PLOTS: dict[str, tuple[str, str]] = {
 }
 _ORDER = ("clients", "bit/s", "/s", "%", "B")
 
-# Lines of one unit that differ by more than this are drawn apart, or the lower ones would lie on the axis.
+# Lines of one unit that differ by more than this factor are drawn apart; the lower ones would lie on the axis.
 _MOST_UNEQUAL = 20.0
 
 
 def samples_per_point(tests: Iterable[TestResult]) -> int:
-    """How many samples each point of a line stands for on a page of these tests, at least."""
+    """The minimum number of samples per point of a line on a page of these tests."""
     numbers = sum(2 * len(test.intervals) + sum(len(line.values) for line in test.series) for test in tests)
     return max(1, math.ceil(numbers / _MOST_NUMBERS))
 
 
 def test_charts(test: TestResult, samples: int = 1) -> dict[str, Any]:
-    """Everything to draw of one test: its plots over time on one axis, what was cut off, and its latency curves.
+    """The data of one test's charts: its plots over time on one axis, the cut parts, and its latency curves.
 
-    An axis is its first instant and then the steps, all in ms: neighbouring steps are alike, and pack well.
+    An axis is its first instant followed by the steps, all in ms: neighbouring steps are alike, and compress well.
     """
     lines = [*_interval_lines(test), *test.series]
     by_unit: dict[str, list[Series]] = {}
@@ -88,9 +88,9 @@ def test_charts(test: TestResult, samples: int = 1) -> dict[str, Any]:
 def curve(name: str, percentiles: Percentiles, group: int | None = None) -> dict[str, Any]:
     """A latency curve on an axis of nines: x = -log10(1 - p/100), so 90 is 1, 99 is 2, 99.9 is 3; y in µs.
 
-    p = 100 lies at infinity; it is drawn where the number of values puts the last of them, at log10(count). A time of 0
-    (an answer that came in one piece has no transfer) has no place on a logarithmic axis. Where points are lower
-    bounds, the name says from which percentile on.
+    p = 100 would be at infinity; it is drawn at log10(count), where the number of values puts the last one. A time of
+    0 (an answer in one piece has no transfer) cannot be on a logarithmic axis. If points are lower bounds, the name
+    has the percentile from which on they are.
     """
     points: list[tuple[float, float]] = []
     for percentile, value in percentiles.points:
@@ -111,18 +111,19 @@ def curve(name: str, percentiles: Percentiles, group: int | None = None) -> dict
 
 
 def packed(data: object) -> Markup:
-    """`data` as JSON, deflated, in base64: what a page unpacks when it is needed. NaN and infinity become null."""
+    """`data` as JSON, deflated, in base64; the page unpacks it on use. NaN and infinity become null."""
     return Markup(base64.b64encode(zlib.compress(pydantic_core.to_json(data, inf_nan_mode="null"), 9)).decode("ascii"))
 
 
 def embedded(data: object) -> Markup:
-    """`data` as JSON that cannot end its script element, whatever strings it holds; NaN and infinity become null."""
+    """`data` as JSON that cannot end its script element, whatever strings it contains; NaN and infinity become
+    null."""
     text = json.dumps(_finite(data), ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     return Markup(text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e"))
 
 
 def _place(lead: figures.Figure, unit: str) -> tuple[bool, int, str]:
-    """Where a unit's plot stands: the leading figure's first, then the fixed order."""
+    """The position of a unit's plot: the leading figure's first, then the fixed order."""
     leads = unit == ("/s" if lead.metric.endswith("_per_s") else "bit/s")
     return not leads, _ORDER.index(unit) if unit in _ORDER else len(_ORDER), unit
 
@@ -139,7 +140,8 @@ def _alike(lines: list[Series]) -> list[list[Series]]:
 
 
 def _plot(unit: str, lines: list[Series], axes: list[list[int]], samples: int) -> dict[str, Any]:
-    """One plot; equal time axes are stored once. The lines with the highest peaks are kept where there are too many."""
+    """One plot; equal time axes are stored once. If there are too many lines, those with the highest peaks are
+    kept."""
     kept = sorted(lines, key=_peak, reverse=True)[:MOST_LINES] if len(lines) > MOST_LINES else lines
     factor = max(samples, *(math.ceil(len(line.t_s) / MOST_POINTS) for line in kept))
     notes = []
@@ -160,7 +162,7 @@ def _plot(unit: str, lines: list[Series], axes: list[list[int]], samples: int) -
 
 
 def _interval_lines(test: TestResult) -> list[Series]:
-    """The rates of the test's own intervals, each at its interval's middle."""
+    """The rates of the test's own intervals, each at the middle of its interval."""
     times = tuple((interval.start_s + interval.end_s) / 2 for interval in test.intervals)
     names = dict.fromkeys(name for interval in test.intervals for name in interval.values)
     lines = []
@@ -182,7 +184,7 @@ def _span(lines: Sequence[Series], window: Window | None) -> list[float]:
 
 
 def _cuts(window: Window | None) -> list[dict[str, Any]]:
-    """What lies outside of the steady window, s after the first flow's start."""
+    """The parts outside of the steady window, s after the first flow's start."""
     if window is None:
         return []
     end_s = (window.last_end_ns - window.first_start_ns) / 1e9
@@ -195,7 +197,7 @@ def _cuts(window: Window | None) -> list[dict[str, Any]]:
 
 
 def _spoken(unit: str, lines: list[Series]) -> str:
-    """The plot for those who do not see it."""
+    """The plot as text, for screen readers."""
     write = quantities.memory if unit == "B" else lambda value: quantities.metric(value, unit)
     said = []
     for line in lines:
@@ -210,13 +212,13 @@ def _peak(line: Series) -> float:
 
 
 def _steps(t_s: Sequence[float], factor: int) -> list[int]:
-    """The first instant and the steps from each to the next, ms."""
+    """The first instant, then the steps, ms."""
     steps: list[int] = np.diff(np.rint(_thinned(t_s, factor) * 1000).astype(np.int64), prepend=0).tolist()
     return steps
 
 
 def _thinned(values: Sequence[float | None], factor: int) -> Floats:
-    """Means of `factor` values each; what is unknown (NaN) in all of them stays unknown."""
+    """Means of `factor` values each; if all of them are unknown (NaN), the mean is unknown."""
     numbers = np.array(values, dtype=np.float64)
     if factor <= 1 or not len(numbers):
         return numbers
@@ -228,7 +230,7 @@ def _thinned(values: Sequence[float | None], factor: int) -> Floats:
 
 
 def _counted(values: Floats) -> tuple[float, list[int | None]]:
-    """A step of 1, 2 or 5 in some decade, and each value as a number of steps; what is not finite is None."""
+    """A step of 1, 2 or 5 in some decade, and each value as a number of steps; non-finite values are None."""
     is_known = np.isfinite(values)
     highest = float(np.abs(values[is_known]).max(initial=0.0))
     decade = 10.0 ** math.floor(math.log10(highest / _LEAST_LEVELS)) if highest > 0 else 1.0
@@ -238,7 +240,7 @@ def _counted(values: Floats) -> tuple[float, list[int | None]]:
 
 
 def _rounded(values: Floats | Sequence[float], digits: int) -> list[float | None]:
-    """The values with this many significant digits, as many as the page writes; what is not finite is None."""
+    """The values with the significant digits that the page shows; non-finite values are None."""
     numbers = np.asarray(values, dtype=np.float64)
     with np.errstate(all="ignore"):
         magnitudes = np.floor(np.log10(np.abs(numbers)))

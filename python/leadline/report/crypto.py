@@ -1,6 +1,6 @@
-"""Draws what a VPN's protocol costs, for a terminal of 80 columns: figures, fits, handshakes and the verdict.
+"""Draws the cost of a VPN's protocol for a terminal of 80 columns: figures, fits, handshakes and the verdict.
 
-A rendering only; the figures and whether they may be believed come from `analysis`.
+`analysis` has computed the figures and the verdict.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from leadline.report.text import add_columns, titled_table, verdict_block
 
 
 def crypto_renderables(result: CryptoResult) -> list[RenderableType]:
-    """Everything in reading order; the verdict comes last, where a terminal is read first."""
+    """Everything in reading order; the verdict comes last, where a reader of a terminal looks first."""
     packets = [figure for figure in result.figures if figure.bytes is not None]
     parts = [
         _figures(packets) if packets else None,
@@ -79,5 +79,5 @@ def _handshakes(figures: dict[str, CryptoFigure]) -> RenderableType | None:
     )
 
 
-# What stands in the tables for the contract's names.
+# The words in the tables for the contract's names.
 _WORDS = {"cipher": "bare", "hmac": "hmac"}

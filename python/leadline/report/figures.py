@@ -1,6 +1,6 @@
-"""Which figures stand for a test, and how a case is named: what the table and the page must agree on.
+"""The figures of a test and the name of a case, shared by the tables and the page.
 
-Arranges what `analysis` found; computes no figure of its own.
+Arranges the results of `analysis`; computes no figure.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class FigureTable:
-    """The figures of a kind of test: the one that leads, then the others in order of interest."""
+    """The figures of a kind of test: the leading one, then the others in order of interest."""
 
     title: str
     rate: Figure
@@ -34,14 +34,14 @@ class FigureTable:
 
 
 class TabledKind(Protocol):
-    """What this module needs of a kind of test."""
+    """The attributes of a kind of test that this module uses."""
 
     def table(self, metrics: Mapping[str, Metric]) -> FigureTable:
-        """The figures that tables have columns of."""
+        """The figures that are columns of tables."""
 
 
 def table_of(kind: str, metrics: Mapping[str, Metric]) -> FigureTable:
-    """The figures of a kind; for a kind that is not known here, its metrics in alphabetical order."""
+    """The figures of a kind; for an unknown kind, its metrics in alphabetical order."""
     known: TabledKind = KINDS.find(kind)
     return known.table(metrics) if kind in KINDS else plain_table(kind, metrics)
 
@@ -56,7 +56,7 @@ def plain_table(title: str, metrics: Mapping[str, Metric]) -> FigureTable:
 
 
 def written(figure: Figure, metrics: Mapping[str, Metric]) -> str:
-    """One figure as text, with `≥` before it where the true one is at least that, `≤` where it is at most that."""
+    """One figure as text, with `≥` before it if it is a lower bound, and `≤` if it is an upper bound."""
     found = metrics.get(figure.metric)
     if found is None:
         return figure.write(None)
@@ -77,7 +77,7 @@ def time_cell(found: Distribution, name: str) -> str:
 
 
 def percentile_cell(found: Distribution, percentile: float) -> str:
-    """A distribution's percentile as text; empty where its values do not carry it."""
+    """A distribution's percentile as text; empty if it has too few values."""
     if not found.supports(percentile):
         return ""
     return quantities.at_least(quantities.microseconds(found.percentiles.get(percentile)), found.is_bound(percentile))
@@ -97,13 +97,13 @@ def case_parameters(analysis: RunAnalysis) -> dict[str, dict[str, Any]]:
 
 
 def varying(cases: dict[str, dict[str, Any]]) -> tuple[str, ...]:
-    """The parameters that tell the cases apart, in the order in which they first appear."""
+    """The parameters in which the cases differ, in order of first use."""
     names = dict.fromkeys(name for parameters in cases.values() for name in parameters)
     return tuple(name for name in names if len({repr(parameters.get(name)) for parameters in cases.values()}) > 1)
 
 
 def parameter(value: object) -> str:
-    """A parameter's value as it would be written in the plan."""
+    """A parameter's value as written in a plan."""
     if value is None:
         return quantities.UNKNOWN
     if isinstance(value, bool):
@@ -114,7 +114,7 @@ def parameter(value: object) -> str:
 
 
 def case_label(case: str, cases: dict[str, dict[str, Any]]) -> str:
-    """`c03  sut.kind=openvpn  clients=20`: the id and what sets the case apart."""
+    """`c03  sut.kind=openvpn  clients=20`: the id, and the parameters in which the case differs."""
     parameters = cases.get(case, {})
     return "  ".join([case, *(f"{name}={parameter(parameters.get(name))}" for name in varying(cases))])
 
@@ -127,6 +127,6 @@ def _natural(case: str) -> tuple[str, int]:
 
 
 def latency_figures() -> tuple[Figure, ...]:
-    """The percentiles of the latency that tables have columns of."""
+    """The percentiles of the latency that are columns of tables."""
     percentiles = {"p50": "p50", "p90": "p90", "p99": "p99", "p999": "p99.9"}
     return tuple(Figure(f"latency_{name}_us", title, quantities.microseconds) for name, title in percentiles.items())

@@ -1,8 +1,8 @@
 """Writes a measurement's interval histograms as an HdrHistogram log, format 1.3, from its journal's entries.
 
-One line an interval and metric: latency without a tag, the others tagged with their names (`warmup_*` too). Histograms
-are passed on as the agent encoded them; what came with the final figures alone makes one last interval, so that the
-lines of a metric add up to its total.
+Each interval and metric is one line: latency without a tag, the others tagged with their names (`warmup_*` too).
+Histograms are copied as the agent encoded them. Values that are only in the final figures form one last interval, so
+that the lines of a metric add up to its total.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _DIGITS = 3
 
 @dataclass(slots=True)
 class _Metric:
-    """What has been written of one metric of one host."""
+    """The lines of one metric of one host so far."""
 
     end_ns: int
     written: Histogram = EMPTY
@@ -39,7 +39,7 @@ class _Metric:
 
 
 def hdr_log(entries: Iterable[Mapping[str, Any]], epoch_ns: int) -> str:
-    """The log's text. `epoch_ns` is what has to be added to an instant of the controller's clock for Unix time."""
+    """The text of the log. `epoch_ns` is added to an instant of the controller's clock to get Unix time."""
     start_ns, metrics = _intervals(entries)
     lines = sorted((line for metric in metrics for line in metric.lines), key=lambda line: line[0])
     start_s = (start_ns + epoch_ns) / 1e9
@@ -49,14 +49,14 @@ def hdr_log(entries: Iterable[Mapping[str, Any]], epoch_ns: int) -> str:
         "#[Histogram log format version 1.3]",
         f"#[StartTime: {start_s:.3f} (seconds since epoch), {date}]",
         f"#[BaseTime: {start_s:.3f} (seconds since epoch)]",
-        f"#[Lines without a tag: latency of what was answered; Tag={UNTAGGED}{CENSORED}: ages of what was not]",
+        f"#[Lines without a tag: latency of answered requests; Tag={UNTAGGED}{CENSORED}: ages of unanswered ones]",
         _LEGEND,
     ]
     return "\n".join([*head, *(text for _, text in lines)]) + "\n"
 
 
 def _intervals(entries: Iterable[Mapping[str, Any]]) -> tuple[int, Iterable[_Metric]]:
-    """When the load began, and each metric's lines."""
+    """The start of the load, and each metric's lines."""
     start_ns = 0
     offsets_ns: dict[str, int] = {}
     metrics: dict[tuple[str, str], _Metric] = {}
@@ -80,7 +80,7 @@ def _intervals(entries: Iterable[Mapping[str, Any]]) -> tuple[int, Iterable[_Met
 
 
 def _new(metric: _Metric, report: Mapping[str, Any], end_ns: int, final: bool) -> Iterator[tuple[int, Histogram, str]]:
-    """What a report adds, from when, and encoded; nothing where it cannot be read or holds nothing new."""
+    """The new values of a report, their start, and their encoding; None if it is unreadable or has no new values."""
     try:
         histogram = decode(report)
     except DamagedHistogram:
@@ -103,7 +103,7 @@ def _line(metric: str, start_s: float, length_s: float, histogram: Histogram, en
 
 
 def _encoded(histogram: Histogram) -> str:
-    """The histogram, recorded again bucket by bucket."""
+    """The histogram, encoded again bucket by bucket."""
     made = HdrHistogram(1, _HIGHEST_NS, _DIGITS)
     for low, count in zip(np.minimum(histogram.lows_ns, _HIGHEST_NS), histogram.counts, strict=True):
         made.record_value(int(low), int(count))

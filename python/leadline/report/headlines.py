@@ -1,6 +1,6 @@
-"""One line for a test (the figure that leads, what a reader looks at next, and the verdict), and for an interval of it.
+"""One line for a test (leading figure, figures beside it, verdict), and one for an interval.
 
-Arranges what `analysis` found; computes no figure of its own.
+Arranges the results of `analysis`; computes no figure.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from leadline.report.text import TONES
 
 
 class HeadlinedKind(Protocol):
-    """What this module needs of a kind of test."""
+    """The attributes of a kind of test that this module uses."""
 
     @property
     def headline(self) -> tuple[str, ...]:
-        """The figures that stand beside the leading one."""
+        """The figures beside the leading one."""
 
 
 def test_headline(result: TestResult) -> Text:
@@ -76,7 +76,7 @@ _RATES = ("transactions_per_s", "requests_per_s", "packets_per_s")
 
 
 def directions(metrics: Mapping[str, Metric]) -> str:
-    """`up 1.83 Gbit/s, down 1.75 Gbit/s` of a test whose sides both send; empty for the others."""
+    """`up 1.83 Gbit/s, down 1.75 Gbit/s` for a test in which both sides send; empty for others."""
     names = ("throughput_up_bps", "throughput_down_bps")
     if not all(name in metrics for name in names):
         return ""

@@ -1,7 +1,7 @@
 """Rows of the client, server and bring-up tables: one per case and test, over the repeats.
 
-Means are taken over the repeats that know the value. Percentiles are never averaged: where repeats differ, the range of
-their percentiles is given.
+Means are over the repeats with known values. Percentiles are never averaged: if repeats differ, the range of their
+percentiles is shown.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from leadline.report import figures, quantities
 
 @dataclass(frozen=True, slots=True)
 class ClientRow:
-    """What the clients of one test moved: 10^6 bytes, 10^6 bits per second, 10^6 bytes per second."""
+    """The transfer of one test's clients: 10^6 bytes, 10^6 bits per second, 10^6 bytes per second."""
 
     case: str
     test: str
@@ -38,7 +38,7 @@ class ClientRow:
 
 @dataclass(frozen=True, slots=True)
 class ServerRow:
-    """What the gateway's CPUs did in one test: user, system, softirq, total and wait in percent of one CPU."""
+    """The use of the gateway's CPUs in one test: user, system, softirq, total and wait in percent of one CPU."""
 
     case: str
     test: str
@@ -52,7 +52,7 @@ class ServerRow:
 
 @dataclass(frozen=True, slots=True)
 class BringUpRow:
-    """How a case's clients came up, over its repeats."""
+    """The bring-up of a case's clients, over its repeats."""
 
     case: str
     system: str
@@ -65,7 +65,7 @@ class BringUpRow:
 
 
 def client_rows(analysis: RunAnalysis) -> list[ClientRow]:
-    """One row per case and test whose clients moved payload."""
+    """One row per case and test whose clients transferred payload."""
     return [
         client_row(case, test, [result.clients for result in results if result.clients is not None])
         for (case, test), results in _by_test(analysis).items()
@@ -91,7 +91,7 @@ def client_row(case: str, test: str, repeats: list[ClientStatistics]) -> ClientR
 
 @dataclass(frozen=True, slots=True)
 class FleetRow:
-    """What became of a fleet's clients in one test; counts are means over the repeats."""
+    """The outcome of a fleet's clients in one test; counts are means over the repeats."""
 
     case: str
     test: str
@@ -100,11 +100,11 @@ class FleetRow:
     server_cpu_per_client_ms: float | None
     server_memory_bytes: float | None
     causes: dict[str, int]
-    """Of all repeats together."""
+    """The causes of all repeats together."""
 
 
 def fleet_rows(analysis: RunAnalysis) -> list[FleetRow]:
-    """One row per case and test that was one of a fleet's clients."""
+    """One row per case and test of a fleet's clients."""
     rows = []
     for (case, test), results in _by_test(analysis).items():
         if not any("configured" in metrics_of(result.kind) for result in results):
@@ -131,7 +131,7 @@ def fleet_rows(analysis: RunAnalysis) -> list[FleetRow]:
 
 
 def server_rows(analysis: RunAnalysis) -> list[ServerRow]:
-    """One row per case and test during which the gateway was observed."""
+    """One row per case and test with an observed gateway."""
     return [
         server_row(case, test, [result.server for result in results if result.server is not None])
         for (case, test), results in _by_test(analysis).items()
@@ -140,7 +140,7 @@ def server_rows(analysis: RunAnalysis) -> list[ServerRow]:
 
 
 def server_row(case: str, test: str, repeats: list[ServerStatistics]) -> ServerRow:
-    """The mean of some repeats; memory is the largest of them."""
+    """The mean of some repeats; memory is their maximum."""
     return ServerRow(
         case=case,
         test=test,
@@ -160,16 +160,16 @@ def server_row(case: str, test: str, repeats: list[ServerStatistics]) -> ServerR
 
 
 def sharing_note(rows: Iterable[ServerRow]) -> str | None:
-    """Says so when CPU figures are the whole machine's; None when the gateway has its CPUs to itself."""
+    """A note if CPU figures are of the whole machine; None if the gateway has its own CPUs."""
     shared = [row for row in rows if row.shared]
     if not shared:
         return None
     cpus = max((row.cpus for row in shared if row.cpus is not None), default=None)
-    machine = f"{cpus} CPUs, so {cpus * 100} % at most" if cpus is not None else "how many CPUs is not known"
+    machine = f"{cpus} CPUs, so {cpus * 100} % at most" if cpus is not None else "number of CPUs unknown"
     return (
-        f"All hosts share one machine ({machine}): usr to wait are the whole machine's, "
-        "SUT is what the gateway's own processes took. Total is measured; usr, sys and softirq are sampled by the "
-        "kernel's timer tick and may add up to more or less."
+        f"All hosts share one machine ({machine}): usr to wait are of the whole machine, "
+        "SUT is the CPU time of the gateway's own processes. Total is measured; usr, sys and softirq are sampled by "
+        "the kernel's timer tick and may add up to more or less."
     )
 
 
@@ -185,7 +185,7 @@ def bring_up_rows(analysis: RunAnalysis) -> list[BringUpRow]:
 
 
 def versions_alone(analysis: RunAnalysis) -> list[tuple[str, str]]:
-    """Case and system of the cases that `bring_up_rows` leaves out, those of fleets, where the version is known."""
+    """Case and system of the cases without bring-up rows (those of fleets), if the version is known."""
     listed = {row.case for row in bring_up_rows(analysis)}
     by_case: dict[str, list[TrialResult]] = {}
     for trial in analysis.trials:
@@ -195,7 +195,7 @@ def versions_alone(analysis: RunAnalysis) -> list[tuple[str, str]]:
 
 
 def system_of(trials: Iterable[TrialResult]) -> str:
-    """The system under test with its version, where trials differ each one's."""
+    """The system under test with its version; all versions if trials differ."""
     return ", ".join(dict.fromkeys(f"{trial.sut} {trial.sut_version or ''}".strip() for trial in trials))
 
 
@@ -219,20 +219,20 @@ _STATES = ("clients", "configured", "partial", "failed")
 
 
 def _by_test(analysis: RunAnalysis) -> dict[tuple[str, str], list[TestResult]]:
-    """Every test's repeats, in the order of the cases and then of the tests."""
+    """The repeats of every test, in the order of cases and tests."""
     grouped: dict[tuple[str, str], list[TestResult]] = {}
     for case in figures.case_parameters(analysis):
         for trial in analysis.trials:
             if trial.case == case:
                 for test in trial.tests:
                     grouped.setdefault((case, test.test), []).append(test)
-    # As in the figures: a repeat that did not come to its end counts only where none did.
+    # As in the figures: an incomplete repeat counts only if no repeat completed.
     ended = {key: [test for test in tests if test.status == "done"] for key, tests in grouped.items()}
     return {key: ended[key] or tests for key, tests in grouped.items()}
 
 
 def _range(values: Iterable[float | None]) -> str:
-    """`422 ms`, or `422 to 442 ms` where repeats differ."""
+    """`422 ms`, or `422 to 442 ms` if repeats differ."""
     known = [value for value in values if value is not None]
     if not known:
         return quantities.UNKNOWN

@@ -1,8 +1,8 @@
 """Writes the report of a run: one self-contained HTML file that opens offline and loads nothing.
 
-Templates lay out what `views` prepared; scripts and styles are inlined. Only the two scripts that are part of this
-package may run: the page's content security policy names their hashes, so a string of a plan or a daemon cannot become
-code even if it got past the escaping.
+Templates lay out the data from `views`; scripts and styles are inlined. Only the two scripts of this package may run:
+the page's content security policy has their hashes, so a string from a plan or a daemon cannot become code even if
+the escaping failed.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from leadline.report import charts, figures, quantities, verdicts, views
 from leadline.report.reasons import concerned, limited_by
 
 FlameGraphs = Mapping[str, Sequence[tuple[str, str]]]
-"""By test, as in "c01/1/tcp-up": the host that was sampled, and the picture's place beside the page."""
+"""By test, as in "c01/1/tcp-up": the sampled host, and the picture's path relative to the page."""
 
 _MOST_OPEN_CASES = 4
 
 
 def render_html(analysis: RunAnalysis, flame_graphs: FlameGraphs | None = None) -> str:
-    """The whole report as one HTML document; flame graphs are files beside it, which it links."""
+    """The whole report as one HTML document; it links to flame graphs, which are separate files."""
     sections = views.case_sections(analysis)
     packed = _packed_cases(analysis, sections, flame_graphs or {})
     scripts = _scripts()
@@ -62,11 +62,11 @@ def render_html(analysis: RunAnalysis, flame_graphs: FlameGraphs | None = None) 
 def _packed_cases(
     analysis: RunAnalysis, sections: Sequence[views.CaseSection], flame_graphs: FlameGraphs
 ) -> dict[str, Markup]:
-    """What each case shows when it is opened, by case: its markup, and by trial and test what the charts draw."""
+    """The content of each case, shown when it is opened: its markup, and the charts' data by trial and test."""
     template = _environment().get_template("case.html")
     samples = charts.samples_per_point(test for trial in analysis.trials for test in trial.tests)
     packed: dict[str, Future[Markup]] = {}
-    # Packing lets go of the interpreter: meanwhile the next case is drawn.
+    # Compression releases the interpreter lock, so the next case is drawn in parallel.
     with ThreadPoolExecutor(1, "packing") as pool:
         for section in sections:
             is_first = section is sections[0]
@@ -107,13 +107,13 @@ def _environment() -> Environment:
 
 
 class PagedKind(Protocol):
-    """What this module needs of a kind of test."""
+    """The attributes of a kind of test that this module uses."""
 
     def phase_rows(self, result: TestResult) -> list[tuple[str, tuple[str, ...]]]:
         """Steps or phases of its operations, each with count, mean, p50, p99 and maximum."""
 
     def client_rows(self, result: TestResult) -> list[tuple[str, str]]:
-        """What became of a fleet's clients; an empty name continues the one before."""
+        """The outcome of a fleet's clients; an empty name continues the previous row."""
 
 
 def _phases(test: TestResult) -> list[tuple[str, tuple[str, ...]]]:
@@ -122,7 +122,7 @@ def _phases(test: TestResult) -> list[tuple[str, tuple[str, ...]]]:
 
 
 def _fleet(test: TestResult) -> list[tuple[str, list[str]]]:
-    """What became of a fleet's clients, and why, as the terminal says it: names, each with its lines."""
+    """The outcome of a fleet's clients with causes, as on the terminal: names, each with its lines."""
     kind: PagedKind = KINDS.find(test.kind)
     found: list[tuple[str, list[str]]] = []
     for name, line in kind.client_rows(test):
@@ -145,7 +145,8 @@ def _static(name: str) -> str:
 
 
 def _policy(scripts: tuple[str, ...]) -> str:
-    """Nothing may be loaded; only these scripts may run. Styles are inline, as uPlot's markup needs them."""
+    """The content security policy: no loading, only these scripts. Styles are inline, since uPlot's markup needs
+    them."""
     hashes = (base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts)
     allowed = " ".join(f"'sha256-{digest}'" for digest in hashes)
     return (
@@ -155,5 +156,5 @@ def _policy(scripts: tuple[str, ...]) -> str:
 
 
 def _plan_link(analysis: RunAnalysis) -> str:
-    """The plan as a link that saves it, without asking anybody for it."""
+    """The plan as a link that saves it, without a server."""
     return f"data:text/yaml;base64,{base64.b64encode(analysis.plan_text.encode()).decode()}"

@@ -1,6 +1,6 @@
-"""Draws one measurement for a terminal: what the single-test commands end with.
+"""Draws one measurement for a terminal, as the single-test commands print it.
 
-A rendering only; whether the measurement may be believed was decided by `analysis`.
+`analysis` has decided the verdict.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ _LONGEST_EXAMPLE = 200
 
 
 class SummarisedKind(Protocol):
-    """What this module needs of a kind of test."""
+    """The attributes of a kind of test that this module uses."""
 
     @property
     def operation(self) -> str:
-        """What the generator's CPU time is divided by."""
+        """The divisor of the generator's CPU time."""
 
     def figure_rows(self, result: TestResult) -> list[tuple[str, str]]:
-        """What was measured, but times, as pairs of a name and a line."""
+        """The figures without times, as pairs of a name and a line."""
 
     def failure_rows(self, result: TestResult) -> list[tuple[str, str]]:
-        """What failed, as pairs of a name and a line."""
+        """The failures, as pairs of a name and a line."""
 
     def time_tables(self, result: TestResult) -> list[RenderableType]:
         """The tables of times."""
 
 
 def measurement(result: TestResult) -> RenderableType:
-    """The headline, every other figure, the latency's spread, what generating cost, errors, and the verdict."""
+    """The headline, all other figures, the latency's distribution, the generator's cost, errors, and the verdict."""
     kind: SummarisedKind = KINDS.find(result.kind)
     table = figures.table_of(result.kind, result.metrics)
     verdict = result.validity.verdict
@@ -68,8 +68,8 @@ def measurement(result: TestResult) -> RenderableType:
 
 
 def figure_rows(result: TestResult, names: Mapping[str, str]) -> list[tuple[str, str]]:
-    """The figures of the kind's table first, then whatever else was measured, latencies left to their table. `names`
-    are those of figures in words, where they are not the metrics' own.
+    """The figures of the kind's table first, then all others except latencies, which have their own table. `names`
+    are names in words that differ from the metrics' names.
     """
     kind = figures.table_of(result.kind, result.metrics)
     listed = [figure for figure in kind.others if not figure.metric.startswith("latency_")]
@@ -83,10 +83,10 @@ def figure_rows(result: TestResult, names: Mapping[str, str]) -> list[tuple[str,
 
 def _generator_rows(generator: Generator | None, operation: str) -> list[tuple[str, str]]:
     if generator is None:
-        return [("generator", "what it cost is not known")]
+        return [("generator", "its cost is unknown")]
     cpu = f"{quantities.seconds(generator.cpu_s)} of CPU in {quantities.seconds(generator.wall_s)}"
     if generator.spun_s is not None:
-        cpu += f" ({quantities.seconds(generator.spun_s)} of it awake for the next send)"
+        cpu += f" ({quantities.seconds(generator.spun_s)} of it in busy waiting for the next send)"
     busiest = f"busiest thread {quantities.share(generator.busiest_thread)}"
     late = f"sends late by p99 {quantities.microseconds(generator.late_p99_us)}"
     nanoseconds = generator.cpu_ns_per_unit
@@ -98,13 +98,13 @@ def _generator_rows(generator: Generator | None, operation: str) -> list[tuple[s
 
 
 def latency_tables(result: TestResult) -> list[RenderableType]:
-    """The latency's table, where there is a latency."""
+    """The latency's table; empty without latencies."""
     timed = any(metric.startswith("latency_") for metric in result.metrics)
     return [_latency_table(result.metrics)] if timed else []
 
 
 def engine_rows(generator: Generator | None) -> list[tuple[str, str]]:
-    """How the threads waited for their sockets, and why it was not the faster way."""
+    """How the threads waited for their sockets, and why not by the faster engine."""
     if generator is None or generator.engine is None:
         return []
     why = f": {generator.engine_reason}" if generator.engine_reason else ""
@@ -112,7 +112,7 @@ def engine_rows(generator: Generator | None) -> list[tuple[str, str]]:
 
 
 def error_rows(result: TestResult) -> list[tuple[str, str]]:
-    """Errors by name, the most frequent first, each with the first example where there is one."""
+    """Errors by name, the most frequent first, each with the first example if there is one."""
     if not result.errors:
         return [("errors", "none")]
     named = sorted(result.errors.items(), key=lambda item: -item[1])
@@ -124,12 +124,12 @@ def error_rows(result: TestResult) -> list[tuple[str, str]]:
 
 
 def cut_example(text: str) -> str:
-    """What a failure said, as far as it is worth a line or two."""
+    """The text of a failure, cut to a line or two."""
     return text if len(text) <= _LONGEST_EXAMPLE else f"{text[:_LONGEST_EXAMPLE]}…"
 
 
 def _latency_table(metrics: dict[str, Metric]) -> RenderableType:
-    """How the latency spreads, on one line."""
+    """The distribution of the latency, on one line."""
     shown = [(metrics[name], title) for name, title in _latency_columns(metrics)]
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
     table.add_column("", style="dim")
@@ -141,7 +141,7 @@ def _latency_table(metrics: dict[str, Metric]) -> RenderableType:
 
 
 def _latency_columns(metrics: dict[str, Metric]) -> list[tuple[str, str]]:
-    """The latencies that there are, those that were asked for among them, rising, as metric and title."""
+    """The known latencies and the requested percentiles in ascending order, as metric and title."""
     parsed = {name: found for name in metrics if (found := histogram_of(name)) is not None}
     known = {found.percentile: name for name, found in parsed.items() if found.histogram == "latency"}
     percentiles = [(known[percentile], f"p{percentile:g}") for percentile in sorted(known)]
@@ -166,7 +166,7 @@ def _length(result: TestResult) -> str:
 
 
 def _spoken(metric: str) -> str:
-    """`bytes_received` as `bytes received`; the unit that ends a name goes, since the value states it."""
+    """`bytes_received` as `bytes received`; without the unit at the end, which the value has."""
     for unit in ("_per_s", "_bps", "_us", "_ms", "_ratio"):
         metric = metric.removesuffix(unit)
     return metric.replace("_", " ")

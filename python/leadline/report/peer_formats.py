@@ -1,10 +1,10 @@
-"""Prints an http test in the layout of wrk 4.1 with `--latency` or of ApacheBench 2.3 (httpd 2.4), for scripts
-that parse those.
+"""Prints an http test in the layout of wrk 4.1 with `--latency` or of ApacheBench 2.3 (httpd 2.4), for scripts that
+parse these.
 
-The figures are Leadline's: latencies are not made up after the run, no answer is left out for being slow, and rates are
-those of the steady window. Only the layout is the other program's: wrk's units, the next larger from 85 % of it on, and
-ab's whole milliseconds. The time to connect is ab's too: of each request, 0 where a connection was there already. What
-an engine does not tell (`Server Software`) stays empty. Errors are counted by the kinds that both programs know.
+The figures are Leadline's: latencies are not corrected after the run, slow answers are not omitted, and rates are
+those of the steady window. Only the layout is the other program's: wrk's units, where the next larger unit begins at
+85 %, and ab's whole milliseconds. The connect time is as in ab: per request, 0 if a connection already existed.
+Unknown fields (`Server Software`) stay empty. Errors are counted by the kinds of both programs.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _NOTHING = Distribution("", 0, None, None, None, None, None, {})
 
 @dataclass(frozen=True, slots=True)
 class HttpRequested:
-    """One http load as the command line gave it."""
+    """One http load, as given on the command line."""
 
     url: str
     connections: int
@@ -35,7 +35,7 @@ class HttpRequested:
     keep_alive: bool
     has_body: bool
     paced: bool = False
-    """Whether requests have a rate of their own, instead of following the answers."""
+    """Whether requests have their own rate, instead of following the answers."""
 
     @property
     def parts(self) -> SplitResult:
@@ -45,7 +45,7 @@ class HttpRequested:
 
 @dataclass(frozen=True, slots=True)
 class ErrorKinds:
-    """Failures as wrk and ab tell them apart."""
+    """Failures by the kinds of wrk and ab."""
 
     connect: int
     read: int
@@ -54,7 +54,7 @@ class ErrorKinds:
 
 
 def wrk_text(result: TestResult, asked: HttpRequested) -> str:
-    """Everything that wrk prints; what is not known is 0, as this layout has no other word."""
+    """The whole output of wrk; unknown values are 0, since this layout has no other notation."""
     latency, rates = result.distribution("latency"), result.distribution("thread_rate")
     length_s = (result.window.last_end_ns - result.window.first_start_ns) / 1e9 if result.window is not None else 0.0
     bits_per_s = _value(result, "transfer_bps")
@@ -83,7 +83,7 @@ def wrk_text(result: TestResult, asked: HttpRequested) -> str:
 
 
 def ab_text(result: TestResult, asked: HttpRequested) -> str:
-    """Everything that ab prints on stdout; what is not known is 0, as this layout has no other word."""
+    """The whole stdout output of ab; unknown values are 0, since this layout has no other notation."""
     host = asked.parts.hostname or ""
     lines = [
         f"This is ApacheBench, Version 2.3 <its layout only: measured by Leadline {__version__}>",
@@ -104,7 +104,7 @@ def ab_text(result: TestResult, asked: HttpRequested) -> str:
 
 
 def error_kinds(errors: Mapping[str, int]) -> ErrorKinds:
-    """Each failure in one kind, by its name: what can only fail before a request is out, sends, waits, and the rest."""
+    """The kind of each failure, by its name: failures before the request is out, sends, waits, and others."""
     found = dict.fromkeys(("connect", "read", "write", "timeout"), 0)
     for name, count in errors.items():
         if name.startswith("status_"):
@@ -124,7 +124,7 @@ def _spread(name: str, found: Distribution | None, write: Callable[[float], str]
 
 
 def _padded(text: str, width: int) -> str:
-    """To the right, the letters of a unit outside of the column: numbers stand below one another."""
+    """Right-aligned, with the unit's letters outside of the column, so that numbers are aligned."""
     outside = 2 - sum(letter.isalpha() for letter in text[-2:])
     return text.rjust(width - outside) + " " * outside
 
@@ -203,7 +203,7 @@ def _totals(result: TestResult, asked: HttpRequested) -> list[str]:
     lines.append(_pair("HTML transferred:", f"{_value(result, 'body_bytes'):.0f} bytes"))
     if length_s > 0:
         each_ms = 1e3 / rate if rate else 0.0
-        # By Little's law where every connection has a request under way all the time, which a rate does not promise.
+        # Little's law applies only if every connection always has a request in flight; with a rate that is not certain.
         waited_ms = _value(result, "latency_mean_us") / 1e3 if asked.paced else each_ms * asked.connections
         lines += [
             _pair("Requests per second:", f"{rate:.2f} [#/sec] (mean)"),
@@ -235,7 +235,7 @@ def _connection_times(result: TestResult) -> list[str]:
 
 
 def _connecting(result: TestResult) -> Distribution:
-    """Connection times over all requests: 0 for those that found a connection."""
+    """Connect times over all requests: 0 for those with an existing connection."""
     connect = result.distribution("connect") or _NOTHING
     requests = max(int(_value(result, "requests")), connect.count)
     if not requests or connect.mean is None or connect.stdev is None:
@@ -272,7 +272,7 @@ def _pair(name: str, value: str) -> str:
 
 
 def _ms(us: float | None) -> int:
-    """Whole milliseconds, halves upwards."""
+    """Whole milliseconds, rounded half up."""
     return int(((us or 0.0) + 500) // 1000)
 
 

@@ -1,7 +1,7 @@
-"""Writes quantities for people: bits per second, bytes, times, rates, shares.
+"""Formats quantities for people: bits per second, bytes, times, rates, shares.
 
-The number of significant digits is fixed, so that a column keeps its width and no false precision shows. None, and what
-is not finite, is written as an en dash: a value that is not known is never shown as 0.
+The number of significant digits is fixed, so that a column keeps its width and shows no false precision. None and
+non-finite values become an en dash: an unknown value is never shown as 0.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ def per_second(rate: float | None) -> str:
 
 
 def transfer(octets: float | None) -> str:
-    """Bytes that were moved, in decimal units: `1.18 GB`."""
+    """Transferred bytes, in decimal units: `1.18 GB`."""
     return _engineering(octets, "B", lowest=0)
 
 
 def memory(octets: float | None) -> str:
-    """Bytes that are held, in binary units: `8.00 MiB`."""
+    """Memory in bytes, in binary units: `8.00 MiB`."""
     if not _known(octets):
         return UNKNOWN
     value, step = float(octets), 0
@@ -42,12 +42,12 @@ def memory(octets: float | None) -> str:
 
 
 def microseconds(us: float | None) -> str:
-    """A time that is given in µs: `850 ns`, `21.3 µs`, `4.20 ms`, `1.30 s`."""
+    """A time in µs: `850 ns`, `21.3 µs`, `4.20 ms`, `1.30 s`."""
     return seconds(us / 1e6 if us is not None else None)
 
 
 def seconds(s: float | None) -> str:
-    """A time that is given in s; from 100 s on in minutes and seconds, from an hour on in hours and minutes."""
+    """A time in s; from 100 s on in minutes and seconds, from an hour on in hours and minutes."""
     if not _known(s):
         return UNKNOWN
     if abs(s) < 99.95:
@@ -59,7 +59,7 @@ def seconds(s: float | None) -> str:
 
 
 def percent(value: float | None) -> str:
-    """A figure that is in percent already: `12.5 %`, `198 %`."""
+    """A figure in percent: `12.5 %`, `198 %`."""
     return f"{significant(value)} %" if _known(value) else UNKNOWN
 
 
@@ -79,17 +79,18 @@ def counted(number: int, what: str) -> str:
 
 
 def at_least(text: str, is_bound: bool) -> str:
-    """The text of a quantity with `≥` before it where it is a lower bound."""
+    """The text of a quantity, with `≥` before it if it is a lower bound."""
     return f"≥ {text}" if is_bound and text != UNKNOWN else text
 
 
 def fixed(value: float | None, decimals: int) -> str:
-    """A bare number with the same decimals in every row of a column."""
+    """A bare number with a fixed number of decimals."""
     return f"{value:,.{decimals}f}" if _known(value) else UNKNOWN
 
 
 def significant(value: float, digits: int = 3) -> str:
-    """`value` in positional notation with `digits` significant digits; whole digits are never dropped, 0 stays `0`."""
+    """`value` in positional notation with `digits` significant digits; whole digits are never dropped, 0 stays
+    `0`."""
     if value == 0:
         return "0"
     exponent = _rounded_exponent(value, digits)
@@ -97,7 +98,7 @@ def significant(value: float, digits: int = 3) -> str:
 
 
 def plus_minus(value: float | None, low: float | None, high: float | None) -> str:
-    """Half the width of an interval around `value`, as percent of it: `±1.2 %`; empty where there is no interval."""
+    """Half the width of an interval around `value`, as percent of it: `±1.2 %`; empty without an interval."""
     if not (_known(value) and _known(low) and _known(high)) or value == 0:
         return ""
     half = max(high - value, value - low) / abs(value) * 100
@@ -105,7 +106,7 @@ def plus_minus(value: float | None, low: float | None, high: float | None) -> st
 
 
 def metric(value: float | None, unit: str) -> str:
-    """`value` in the notation that its unit calls for; an unfamiliar unit follows the number as it is."""
+    """`value` in the notation of its unit; an unknown unit follows the number."""
     writers = {
         "bit/s": bit_rate,
         "bps": bit_rate,
@@ -131,7 +132,8 @@ def metric(value: float | None, unit: str) -> str:
 
 
 def _engineering(value: float | None, unit: str, *, lowest: int, digits: int = 3) -> str:
-    """`digits` significant digits and an SI prefix; the prefix is chosen after rounding, so 999.9 k becomes 1.00 M."""
+    """`digits` significant digits with an SI prefix; the prefix is chosen after rounding, so 999.9 k becomes 1.00
+    M."""
     if not _known(value):
         return UNKNOWN
     if value == 0:
@@ -143,7 +145,7 @@ def _engineering(value: float | None, unit: str, *, lowest: int, digits: int = 3
 
 
 def _rounded_exponent(value: float, digits: int) -> int:
-    """The decimal exponent that `value` has once it is rounded to `digits` significant digits."""
+    """The decimal exponent of `value` after rounding to `digits` significant digits."""
     return int(f"{value:.{digits - 1}e}".partition("e")[2])
 
 

@@ -1,6 +1,6 @@
-"""Says in the terminal why each result is not valid: what happened, with the figures, and what to do about it.
+"""Prints why each result is not valid: the cause with its figures, and the advice.
 
-A reason's text is made where its evidence is (`analysis`); here is only the advice, once for each kind of reason.
+`analysis` makes a reason's text; this module has the advice, once per code.
 """
 
 from __future__ import annotations
@@ -14,64 +14,62 @@ from rich.text import Text
 from leadline.analysis.model import Limit, LimitedBy, Reason, RunAnalysis, Summary, Verdict
 from leadline.report import verdicts
 
-# Reasons of a run that only count the results' verdicts, which the headline does.
+# Reasons of a run that only count the results' verdicts, as the headline does.
 _COUNTS = "results-"
 # Figures that a line names.
 _MOST_METRICS = 3
-# A screen or two; of more results the codes are named.
+# One or two screens; for further results only the codes are shown.
 MOST_IN_FULL = 20
 
-_MORE_THREADS = (
-    "give the host that is named more threads (threads) or CPUs, or lower the rate; the figure is a lower bound"
-)
+_MORE_THREADS = "give the named host more threads (threads) or CPUs, or lower the rate; the figure is a lower bound"
 _LESS_RATE = "lower the rate, use more threads or generating hosts, and keep other work off them"
 _QUIET = "keep other work off the hosts, and measure longer (duration, warmup) or more often (repeat)"
-_SPREAD = "; limits.stability.spread sets how much is allowed"
-_ERROR_BELOW = "the error of each trial that failed stands below; mend its cause, and run it again"
-_MORE_TIME = "give the fleet more time (duration, timeout), or let fewer clients come at once"
-_SERVER_SIDE = "use `leadline serve` of this version at the other end; what arrived is counted there"
+_SPREAD = "; limits.stability.spread sets the limit"
+_ERROR_BELOW = "the errors of failed trials are listed below; fix their causes, and run again"
+_MORE_TIME = "give the fleet more time (duration, timeout), or let fewer clients connect at once"
+_SERVER_SIDE = "use `leadline serve` of this version at the other end: it counts what arrives"
 
 ADVICE: dict[str, str] = {
     "change-point": f"see in report.html when the rate changed; {_QUIET}{_SPREAD}",
-    "clients-missing": "the causes stand with the bring-up of clients; mend them, or ask for fewer clients",
+    "clients-missing": "the causes are listed with the bring-up of clients; fix them, or use fewer clients",
     "clients-never-tried": _MORE_TIME,
     "clients-unfinished": _MORE_TIME,
-    "connections-lost": "see in the server's log why it closed or refused connections; ask for fewer (connections)",
-    "ended-early": "run it again to its end; if it failed by itself, mend the cause that the list of errors names",
+    "connections-lost": "see in the server's log why it closed or refused connections; use fewer (connections)",
+    "ended-early": "run it again to its end; if it failed by itself, fix the cause in the list of errors",
     "flows-broken-off": "see in the server's and the gateway's logs why connections ended, and run it again",
-    "flows-not-started": "see whether the clients reach the server's ports 5201 and 8080 through the gateway",
-    "gateway-counters-unknown": "put clients, gateway and server on hosts of their own: only then its counters tell",
+    "flows-not-started": "check whether the clients reach the server's ports 5201 and 8080 through the gateway",
+    "gateway-counters-unknown": "put clients, gateway and server on separate hosts: only then its counters tell",
     "gateway-not-crossed": "check the clients' routes, and give the server's address behind it (hosts.server.address)",
     "hosts-without-figures": "see on that host whether its agent was ended or cut off, and run it again",
     "intervals-disagree": f"see in report.html how the rate went; {_QUIET}{_SPREAD}",
-    "journal-damaged": "check the disk that holds the run's folder, and run the trials that are named again",
-    "machine-saturated": "use hosts of their own, or a rate (rate) below what this machine can carry",
+    "journal-damaged": "check the disk with the run's folder, and run the named trials again",
+    "machine-saturated": "use separate machines, or a rate (rate) below this machine's limit",
     "near-ceiling": "use more threads or generating hosts; the figure is a lower bound",
     "no-clients-reported": "run it again with an agent of this version",
-    "no-generator-figures": "`leadline doctor` on that host says which counters are missing, and why",
+    "no-generator-figures": "`leadline doctor` on that host shows which counters are missing, and why",
     "no-receiver-figures": _SERVER_SIDE,
     "no-repeat-done": _ERROR_BELOW,
-    "no-steady-window": "measure longer (duration), or shorten the warm-up (warmup): all flows have to run at once",
-    "nothing-came-through": "see whether the far end answers at all (to, --echo), and whether the gateway routes to it",
+    "no-steady-window": "measure longer (duration), or shorten the warm-up (warmup): all flows must run together",
+    "nothing-came-through": "check whether the destination answers at all (to, --echo), and the gateway's routes to it",
     "path-mtu-too-small": "send shorter packets (packet), or lower the tunnel's MTU (tun-mtu)",
     "other-work": "stop what else runs on the machine that is named (`top` shows it), and run it again",
     "cpu-stolen": "run it on a machine of its own, or when its neighbours are quiet: a hypervisor shared its CPUs out",
-    "pushback": "lower the rate, or generate from more hosts: the own host's queue was full",
+    "pushback": "lower the rate, or generate from more hosts: the sending host's queue was full",
     "receiver-socket-drops": "lower the rate, use larger packets, or give the answering host more CPUs",
     "repeats-disagree": f"{_QUIET}{_SPREAD}",
     "repeats-failed": _ERROR_BELOW,
     "sender-side-figure": _SERVER_SIDE,
     "sends-late": _LESS_RATE,
     "thread-saturated": _MORE_THREADS,
-    "thread-starved": "other work took the CPUs of the host that is named: stop it, or use fewer threads",
+    "thread-starved": "other work used the CPUs of the named host: stop it, or use fewer threads",
     "unsent": _LESS_RATE,
     "window-too-short": "measure longer (duration, number), or shorten the warm-up (warmup)",
 }
-"""What to do about a reason that takes a result's validity away, by its code."""
+"""Advice for each reason that makes a result not valid, by its code."""
 
 
 def why_not_valid(analysis: RunAnalysis) -> RenderableType | None:
-    """The reasons of each result that is not valid, and what to do about them; None where all are."""
+    """The reasons of each result that is not valid, with advice; None if all are valid."""
     doubted = [summary for summary in analysis.summaries if summary.validity.verdict is not Verdict.VALID]
     if not doubted:
         return None
@@ -89,7 +87,7 @@ def why_not_valid(analysis: RunAnalysis) -> RenderableType | None:
 
 
 def advice_lines(codes: Iterable[str]) -> list[RenderableType]:
-    """What to do about reasons, once for each code that there is advice for."""
+    """The advice for these reasons, once per code."""
     known = [code for code in dict.fromkeys(codes) if code in ADVICE]
     if not known:
         return []
@@ -124,7 +122,7 @@ def concerned(reason: Reason) -> str:
 
 
 def own_reasons(analysis: RunAnalysis) -> list[Reason]:
-    """The run's reasons without those that count the results again."""
+    """The run's reasons without those that count the results."""
     return [reason for reason in analysis.validity.reasons if not reason.code.startswith(_COUNTS)]
 
 

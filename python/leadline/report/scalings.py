@@ -1,4 +1,4 @@
-"""Draws how figures grow with a number: the exponent, its interval, and what they say. The fit is `analysis`' own."""
+"""Draws how figures grow with a number: exponent, interval, and result. `analysis` has fitted them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from leadline.report import quantities
 
 
 def scaling_table(scalings: Sequence[Scaling], what: str, test: str = "") -> RenderableType:
-    """A row for each figure, and below the table what a reader should know of it."""
+    """A row for each figure, and the notes below the table."""
     numbers = ends_of(scalings)
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
     table.add_column("")
@@ -34,7 +34,7 @@ def scaling_table(scalings: Sequence[Scaling], what: str, test: str = "") -> Ren
 
 
 def notes_of(scalings: Sequence[Scaling]) -> dict[str, list[str]]:
-    """Each note once, with the figures that it is about; none are named where it is about all."""
+    """Each note once, with the figures that it is about; without figures if it is about all."""
     found: dict[str, list[str]] = {}
     for one in scalings:
         for note in one.notes:
@@ -43,18 +43,18 @@ def notes_of(scalings: Sequence[Scaling]) -> dict[str, list[str]]:
 
 
 def ends_of(scalings: Sequence[Scaling]) -> tuple[float, ...]:
-    """The smallest and the largest number of all."""
+    """The smallest and the largest number of all figures."""
     numbers = sorted({number for one in scalings for number, _ in one.points})
     return (numbers[0], numbers[-1]) if len(numbers) > 1 else tuple(numbers)
 
 
 def scaling_row(one: Scaling, numbers: Sequence[float]) -> tuple[str, ...]:
-    """The figure, what it is at these numbers (the mean of repeats), exponent, interval, and the answer."""
+    """The figure, its values at these numbers (means of repeats), exponent, interval, and result."""
     at = []
     for number in numbers:
         values = [value for where, value in one.points if where == number]
         mean = sum(values) / len(values) if values else None
-        # Of all figures that are fitted, those in bytes are memory that is held.
+        # Fitted figures in bytes are always memory.
         at.append(quantities.memory(mean) if one.unit == "bytes" else quantities.metric(mean, one.unit))
     exponent = quantities.UNKNOWN if one.exponent is None else f"{one.exponent:.2f}"
     interval = "" if one.low is None or one.high is None else f"{one.low:.2f} to {one.high:.2f}"

@@ -1,6 +1,6 @@
-"""Draws a capacity search for a terminal: each trial with what decided it, and the rate found with its bounds.
+"""Draws a capacity search for a terminal: each trial with its deciding reason, and the rate found with its bounds.
 
-A rendering only; what the bounds mean was decided by `trial.capacity_search`.
+`trial.capacity_search` has decided the bounds.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from leadline.report.text import TONES, verdict_block
 
 
 def found_rate(rate: Metric, reference: tuple[str, Metric], conditions: str, validity: Validity) -> RenderableType:
-    """The headline, the interval, what was reached without a rate (its name first), and the verdict. The trials stand
-    above it: each is drawn when it ends."""
+    """The headline, the interval, the rate reached without a rate (its name first), and the verdict. The trials are
+    printed above, each when it ends."""
     tone = TONES[verdicts.WORDINGS[validity.verdict].tone]
     headline = Text.assemble((_headline(rate, validity), f"bold {tone}"), f"  highest rate with {conditions}")
     facts = Table.grid(padding=(0, 2))
@@ -36,27 +36,27 @@ def found_rate(rate: Metric, reference: tuple[str, Metric], conditions: str, val
 
 
 def interval(rate: Metric) -> str:
-    """Both bounds, each as far as it is known."""
+    """Both bounds, as far as they are known."""
     if rate.low is None and rate.high is None:
-        return "not known"
+        return "unknown"
     low = "no rate that holds" if rate.low is None else f"{_rate(rate.low)}, which holds,"
     high = "no known limit" if rate.high is None else f"{_rate(rate.high)}, which does not"
     return f"{low} and {high}"
 
 
 def trials_head() -> RenderableType:
-    """The titles above the trials."""
+    """The column titles above the trials."""
     return _trials_grid(Text("rate"), Text("for"), Text(""), Text("because"), style="dim")
 
 
 def trial_row(trial: Trial) -> RenderableType:
-    """One trial, in the columns of `trials_head`, to be printed when it ends."""
+    """One trial, in the columns of `trials_head`; printed when it ends."""
     length = quantities.seconds(trial.duration_s)
     return _trials_grid(Text(_rate(trial.rate_per_s)), Text(length), Text(_outcome(trial)), Text(trial.why))
 
 
 def trial_line(number: int, trial: Trial) -> str:
-    """One trial in a line, for those who follow the search."""
+    """One trial as a line of progress."""
     where = f"{_rate(trial.rate_per_s)} for {quantities.seconds(trial.duration_s)}"
     return f"trial {number}: {where} {_outcome(trial)}: {trial.why}"
 
@@ -66,13 +66,13 @@ def _headline(rate: Metric, validity: Validity) -> str:
         if rate.high is None:
             return "unknown"
         return "none" if validity.verdict is Verdict.VALID else f"< {_rate(rate.high)}"
-    # With a bound above missing, or not settled, it is known from below only.
+    # Without a settled upper bound, the rate is a lower bound.
     least = rate.high is None or validity.verdict is not Verdict.VALID
     return f"{'≥ ' if least else ''}{_rate(rate.value)}"
 
 
 def _rate(per_s: float | None) -> str:
-    """In full: bounds lie close together."""
+    """The rate in full: the bounds are close together."""
     if per_s is None:
         return quantities.per_second(None)
     return f"{per_s:,.0f}/s" if per_s >= 1000 else f"{per_s:.4g}/s"
@@ -85,7 +85,7 @@ def _outcome(trial: Trial) -> str:
 
 
 def _trials_grid(rate: Text, length: Text, outcome: Text, why: Text, style: str = "") -> RenderableType:
-    """One line of the trials; its widths are fixed, because the next line is not known yet."""
+    """One line of the trials; its widths are fixed, because the following lines are unknown."""
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(justify="right", no_wrap=True, min_width=_RATE_WIDTH, style=style)
     table.add_column(justify="right", no_wrap=True, min_width=_LENGTH_WIDTH, style=style)

@@ -1,7 +1,7 @@
 """Draws a run's tables for a terminal of 80 columns or more.
 
-Returns renderables of rich and prints nothing, so that the caller decides where they go. Text that comes from a plan, a
-daemon or a host never passes as markup.
+Returns rich renderables and prints nothing; the caller decides where they go. Text from a plan, a daemon or a host is
+never interpreted as markup.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TONES = verdicts.TONES
 
 
 def run_renderables(analysis: RunAnalysis) -> list[RenderableType]:
-    """Everything about a run in reading order; the verdict comes last, where a terminal is read first."""
+    """Everything about a run in reading order; the verdict comes last, where a reader of a terminal looks first."""
     parts = [
         figures_table(analysis),
         given_system(analysis),
@@ -44,20 +44,20 @@ def run_renderables(analysis: RunAnalysis) -> list[RenderableType]:
 
 
 def figures_table(analysis: RunAnalysis) -> RenderableType:
-    """The headline figures per case and test; parameters get columns of their own where the width allows it."""
+    """The headline figures per case and test; parameters get their own columns if the width allows it."""
     return _FiguresTable(analysis)
 
 
 def given_system(analysis: RunAnalysis) -> RenderableType | None:
-    """What the plan says stands on given hosts; None where the run brought its systems up itself."""
+    """The plan's label for the system on given hosts; None if the run brought its systems up itself."""
     labels = dict.fromkeys(trial.sut_version for trial in analysis.trials if trial.on_given_hosts and trial.sut_version)
     if not labels:
         return None
-    return Text(f"System under test, as given and not brought up by this run: {', '.join(map(str, labels))}")
+    return Text(f"System under test on given hosts, not brought up by this run: {', '.join(map(str, labels))}")
 
 
 def client_table(analysis: RunAnalysis) -> RenderableType | None:
-    """What the clients moved and how fast, per case and test; None where no test moved payload."""
+    """The clients' transfer and rates, per case and test; None if no test transferred payload."""
     rows = host_statistics.client_rows(analysis)
     if not rows:
         return None
@@ -79,7 +79,7 @@ def client_table(analysis: RunAnalysis) -> RenderableType | None:
 
 
 def server_table(analysis: RunAnalysis) -> RenderableType | None:
-    """What the gateway's CPUs did, per case and test; None where nothing was observed."""
+    """The use of the gateway's CPUs, per case and test; None if nothing was observed."""
     rows = host_statistics.server_rows(analysis)
     if not rows:
         return None
@@ -103,7 +103,7 @@ def server_table(analysis: RunAnalysis) -> RenderableType | None:
 
 
 def bring_up_table(analysis: RunAnalysis) -> RenderableType | None:
-    """How the clients of each case came up, and what each system under test is; None where no case has either."""
+    """The bring-up of each case's clients, and the version of each system under test; None if no case has either."""
     rows = host_statistics.bring_up_rows(analysis)
     alone = [Text(f"{case}: {system}", style="dim") for case, system in host_statistics.versions_alone(analysis)]
     if not rows:
@@ -128,7 +128,7 @@ def bring_up_table(analysis: RunAnalysis) -> RenderableType | None:
 
 
 def fleet_table(analysis: RunAnalysis) -> RenderableType | None:
-    """What became of the VPN clients of each case and test; None where no test was about them."""
+    """The outcome of the VPN clients of each case and test; None without such tests."""
     rows = host_statistics.fleet_rows(analysis)
     if not rows:
         return None
@@ -155,7 +155,7 @@ def fleet_table(analysis: RunAnalysis) -> RenderableType | None:
 
 
 def troubles(analysis: RunAnalysis) -> RenderableType | None:
-    """The trials that did not reach their end, each with its error; None where all did."""
+    """The trials that did not complete, each with its error; None if all did."""
     lines: list[Text] = []
     for trial in verdicts.troubled_trials(analysis):
         if trial.status != "done":
@@ -168,12 +168,12 @@ def troubles(analysis: RunAnalysis) -> RenderableType | None:
     if not lines:
         return None
     return Group(
-        _heading("Trials that did not reach their end"), *(Padding(line, (0, 0, 0, 1), expand=False) for line in lines)
+        _heading("Trials that did not complete"), *(Padding(line, (0, 0, 0, 1), expand=False) for line in lines)
     )
 
 
 def targets_table(analysis: RunAnalysis) -> RenderableType | None:
-    """Each target with its outcome; None where the plan has none."""
+    """Each target with its outcome; None if the plan has none."""
     if not analysis.targets:
         return None
     table = titled_table("Targets", verdicts.target_tally(analysis))
@@ -193,7 +193,7 @@ def targets_table(analysis: RunAnalysis) -> RenderableType | None:
 
 
 def verdict_lines(analysis: RunAnalysis) -> RenderableType:
-    """The run's verdict with its reasons and notes, and how many trials and results stand behind it."""
+    """The run's verdict with its reasons and notes, and the counts of trials and results."""
     tally = [verdicts.trial_tally(analysis), f"results: {verdicts.result_tally(analysis)}"]
     if analysis.targets:
         tally.append(f"targets: {verdicts.target_tally(analysis)}")
@@ -207,8 +207,13 @@ def verdict_lines(analysis: RunAnalysis) -> RenderableType:
     return Group(*lines, Text("; ".join(tally) + ".", style="dim"))
 
 
+<<<<<<< HEAD
 def verdict_block(validity: Validity, limit: Limit | None = None) -> RenderableType:
     """A verdict and, indented below it, its reasons."""
+=======
+def verdict_block(validity: Validity) -> RenderableType:
+    """A verdict with its reasons indented below it."""
+>>>>>>> 181cd33 (Say plainly in plan, trial, sut, lab, agents, dataset and report what each item is)
     wording = verdicts.WORDINGS[validity.verdict]
     head = Text.assemble(
         (f"{wording.mark} {validity.verdict.value}", f"bold {TONES[wording.tone]}"), f": {wording.sentence}"
@@ -220,7 +225,7 @@ def verdict_block(validity: Validity, limit: Limit | None = None) -> RenderableT
 
 @dataclass(frozen=True, slots=True)
 class _FiguresTable:
-    """Chooses between its two layouts when the width is known."""
+    """Chooses one of its two layouts when the width is known."""
 
     analysis: RunAnalysis
 
@@ -230,7 +235,7 @@ class _FiguresTable:
         yield wide if needed <= options.max_width else self._narrow()
 
     def _wide(self) -> Table:
-        """Every parameter that varies in a column of its own."""
+        """The wide layout: every varying parameter has its own column."""
         cases = figures.case_parameters(self.analysis)
         names = figures.varying(cases)
         table = titled_table(_FIGURES_TITLE, _FIGURES_NOTE)
@@ -246,7 +251,8 @@ class _FiguresTable:
         return table
 
     def _narrow(self) -> Group:
-        """A line for the case, its tests below it; rich's tables know no cell that spans columns."""
+        """The narrow layout: a line for the case, its tests below it; rich's tables have no cells that span
+        columns."""
         cases = figures.case_parameters(self.analysis)
         head = [Text(title, style="bold") for title in ("test", "rate", "lost", "p50", "p99", "verdict")]
         blocks = {case: [row[:2] + row[3:] for row in self._rows(case)] for case in cases}
@@ -259,7 +265,7 @@ class _FiguresTable:
         return Group(*lines)
 
     def _rows(self, case: str) -> list[list[Text]]:
-        """test, rate, interval, lost, p50, p99, verdict of each test of a case; a case without any says why."""
+        """test, rate, interval, lost, p50, p99, verdict of each test of a case; a case without results shows why."""
         rows = [_figure_cells(summary) for summary in self.analysis.summaries if summary.case == case]
         if rows:
             return rows
@@ -286,7 +292,7 @@ def _figure_cells(summary: Summary) -> list[Text]:
 
 
 def _aligned(cells: list[Text], widths: list[int]) -> Text:
-    """One line: the first and the last cell to the left, figures to the right."""
+    """One line: the first and the last cell left-aligned, figures right-aligned."""
     line = Text(" ", no_wrap=True, overflow="ellipsis")
     for position, (cell, width) in enumerate(zip(cells, widths, strict=True)):
         padding = " " * (width - cell.cell_len)
@@ -313,7 +319,7 @@ def titled_table(title: str, note: str) -> Table:
 
 
 def add_columns(table: Table, *, left: Sequence[str], right: Sequence[str]) -> None:
-    """Columns of words, then columns of numbers."""
+    """Add columns of words, then columns of numbers."""
     for title in left:
         table.add_column(Text(title), no_wrap=True)
     for title in right:

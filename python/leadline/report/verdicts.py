@@ -1,4 +1,4 @@
-"""Says in words what a verdict, a target and a trial's end mean; the terminal and the page use the same words."""
+"""The wording of verdicts, targets and outcomes, shared by the terminal and the page."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from leadline.analysis.model import RunAnalysis, TargetResult, TrialResult, Verd
 
 @dataclass(frozen=True, slots=True)
 class Wording:
-    """A verdict for people: a sentence, a mark that needs no colour, and a tone from `good` to `bad`."""
+    """The wording of a verdict: a sentence, a mark that needs no colour, and a tone from `good` to `bad`."""
 
     sentence: str
     mark: str
@@ -20,10 +20,10 @@ class Wording:
 WORDINGS: dict[Verdict, Wording] = {
     Verdict.VALID: Wording("These figures can be believed.", "✓", "good"),
     Verdict.GENERATOR_LIMITED: Wording(
-        "The load generator was the limit: what was measured could do at least this.", "≥", "bounded"
+        "The load generator was the limit: the measured system can do at least this.", "≥", "bounded"
     ),
     Verdict.RECEIVER_LIMITED: Wording(
-        "The answering side was the limit, not what stands between it and the generator.", "≥", "bounded"
+        "The answering side was the limit, not the system between it and the generator.", "≥", "bounded"
     ),
     Verdict.DISTURBED: Wording(
         "Something else used the machine meanwhile: on a quiet one the figure may be better.", "!", "doubtful"
@@ -36,7 +36,7 @@ WORDINGS: dict[Verdict, Wording] = {
 }
 
 TONES = {"good": "green", "bounded": "yellow", "doubtful": "yellow", "bad": "red"}
-"""A tone's colour in a terminal."""
+"""The colour of each tone in a terminal."""
 
 OUTCOMES: dict[str, Wording] = {
     "met": Wording("met", "✓", "good"),
@@ -45,36 +45,36 @@ OUTCOMES: dict[str, Wording] = {
 }
 
 _ENDINGS = {
-    "done": "ran to its end",
+    "done": "completed",
     "failed": "failed",
-    "interrupted": "was interrupted; what was measured until then is kept",
-    "killed": "was killed; what had arrived until then is kept",
+    "interrupted": "was interrupted; the results until then are kept",
+    "killed": "was killed; the results until then are kept",
 }
 
 
 def why_ended(status: str, error: str | None) -> str:
-    """Why a trial or a test did not reach its end: its error, or what its status means."""
+    """Why a trial or a test did not complete: its error, or the meaning of its status."""
     return error or _WITHOUT_ERROR.get(status, _WITHOUT_ERROR["failed"])
 
 
 _WITHOUT_ERROR = {
-    "interrupted": "stopped on request; what was measured until then is kept",
-    "killed": "its run was killed; what had arrived until then is kept",
-    "failed": "it left no error; the run's journal and logs/ have what came before",
-    "skipped": "left out as the plan allows",
+    "interrupted": "stopped on request; the results until then are kept",
+    "killed": "its run was killed; the results until then are kept",
+    "failed": "no error was recorded; see the run's journal and logs/",
+    "skipped": "skipped as the plan allows",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Headline:
-    """What a run comes to: a few words, and how they are said."""
+    """The headline of a run, and its wording."""
 
     title: str
     wording: Wording
 
 
 def headline(analysis: RunAnalysis) -> Headline:
-    """The run's verdict; where its results have different ones, how many of them can be believed."""
+    """The run's verdict; if its results have different ones, the number of valid ones."""
     found = Counter(summary.validity.verdict for summary in analysis.summaries)
     worst = WORDINGS[analysis.validity.verdict]
     whole = analysis.status == "done" and all(trial.status in ("done", "skipped") for trial in analysis.trials)
@@ -85,12 +85,12 @@ def headline(analysis: RunAnalysis) -> Headline:
     )
     tone = worst.tone if worst.tone == "bad" else "doubtful"
     title = f"{found[Verdict.VALID]} of {_plural(found.total(), 'result')} can be believed"
-    # A mark of its own: one of a single verdict, such as ≥, would be read with the number.
+    # A separate mark: one of a single verdict, such as ≥, would be read with the number.
     return Headline(title, Wording(f"The others: {others}.", "◐", tone))
 
 
 def outcome_wording(target: TargetResult) -> Wording:
-    """The wording of a target's outcome; one that is not known here counts as undecided."""
+    """The wording of a target's outcome; an unknown outcome counts as undecided."""
     return OUTCOMES.get(target.outcome, OUTCOMES["undecided"])
 
 
@@ -107,19 +107,19 @@ def trial_tally(analysis: RunAnalysis) -> str:
 
 
 def result_tally(analysis: RunAnalysis) -> str:
-    """`14 valid, 2 generator-limited`: the summaries' verdicts, the commonest first."""
+    """`14 valid, 2 generator-limited`: the summaries' verdicts, the most frequent first."""
     verdicts = Counter(summary.validity.verdict.value for summary in analysis.summaries)
     return ", ".join(f"{number} {verdict}" for verdict, number in verdicts.most_common()) or "no results"
 
 
 def target_tally(analysis: RunAnalysis) -> str:
-    """`2 met, 1 missed`; empty where the plan has no targets."""
+    """`2 met, 1 missed`; empty if the plan has no targets."""
     outcomes = Counter(target.outcome for target in analysis.targets)
     return ", ".join(f"{outcomes[name]} {name}" for name in OUTCOMES if outcomes[name])
 
 
 def troubled_trials(analysis: RunAnalysis) -> tuple[TrialResult, ...]:
-    """The trials that did not reach their end, or in which a test did not."""
+    """The trials that did not complete, or in which a test did not."""
     return tuple(
         trial
         for trial in analysis.trials

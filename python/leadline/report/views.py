@@ -1,4 +1,4 @@
-"""Turns a run's analysis into the rows and sections that the page's templates lay out: text, never markup."""
+"""Converts a run's analysis to the rows and sections of the page's templates: text, never markup."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from leadline.report.measurement import engine_rows
 
 MOST_COMPARED_CASES = 7
 
-# Facts that are lists and get tables of their own.
+# Facts that are lists and get separate tables.
 _OWN_LISTS = ("interfaces", "capabilities")
 
 _ACRONYMS = {
@@ -40,7 +40,7 @@ _ACRONYMS = {
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A figure's length beside its neighbours', and its interval, in percent of the longest."""
+    """The length of a figure's bar relative to the longest, and its interval, in percent."""
 
     length: float
     low: float | None
@@ -77,7 +77,8 @@ class FigureTable:
 
 @dataclass(frozen=True, slots=True)
 class ScalingTable:
-    """How one test's figures grow with the number of clients: figure, its ends, exponent, interval, answer."""
+    """How one test's figures grow with the number of clients: figure, smallest and largest value, exponent, interval,
+    result."""
 
     title: str
     numbers: tuple[str, ...]
@@ -87,7 +88,7 @@ class ScalingTable:
 
 @dataclass(frozen=True, slots=True)
 class CaseSection:
-    """Everything of one case."""
+    """The section of one case."""
 
     case: str
     label: str
@@ -101,7 +102,7 @@ class CaseSection:
 
 @dataclass(frozen=True, slots=True)
 class HostGroup:
-    """Hosts whose facts are the same, as namespaces of one machine are."""
+    """Hosts with equal facts, such as the namespaces of one machine."""
 
     hosts: tuple[str, ...]
     facts: dict[str, str]
@@ -130,7 +131,7 @@ def figure_tables(analysis: RunAnalysis) -> list[FigureTable]:
 
 
 def scaling_tables(analysis: RunAnalysis) -> list[ScalingTable]:
-    """One table per test that was done with several numbers of clients."""
+    """One table per test that ran with several numbers of clients."""
     return [
         ScalingTable(
             title,
@@ -160,12 +161,12 @@ def host_groups(analysis: RunAnalysis) -> list[HostGroup]:
 
 
 def observer_costs(analysis: RunAnalysis) -> list[tuple[str, str]]:
-    """What observing took of one CPU, host by host."""
+    """The cost of observing as a share of one CPU, per host."""
     return [(host, quantities.share(cost)) for host, cost in sorted(analysis.observer_cpu_share.items())]
 
 
 def reasons_of_results(analysis: RunAnalysis) -> list[tuple[str, Reason]]:
-    """The reasons of results that are not valid, with where each was given; what the run says itself is left out."""
+    """The reasons of results that are not valid, with their results; the run's own reasons are left out."""
     said = {reason.code for reason in (*analysis.validity.reasons, *analysis.notes)}
     return [
         (f"{summary.case} {summary.test}", reason)
@@ -176,7 +177,7 @@ def reasons_of_results(analysis: RunAnalysis) -> list[tuple[str, Reason]]:
 
 
 def started(analysis: RunAnalysis) -> str:
-    """`12 April 2026, 09:15:00 UTC`; what is no ISO 8601 date stays as it is."""
+    """`12 April 2026, 09:15:00 UTC`; a text that is not an ISO 8601 date stays as it is."""
     try:
         at = datetime.fromisoformat(analysis.started_at)
     except ValueError:
@@ -186,13 +187,13 @@ def started(analysis: RunAnalysis) -> str:
 
 
 def headline(test: TestResult) -> str:
-    """A test's leading figure with what it counts: `18.4 Gbit/s throughput`."""
+    """A test's leading figure with its name: `18.4 Gbit/s throughput`."""
     kind = figures.table_of(test.kind, test.metrics)
     return f"{figures.written(kind.rate, test.metrics)} {kind.rate.title}"
 
 
 def circumstances(test: TestResult) -> list[str]:
-    """What surrounds a test's figures: its steady window, what generating cost, and its errors."""
+    """The context of a test's figures: its steady window, the cost of generating, and its errors."""
     said = []
     if test.window is not None:
         cut = quantities.share(test.window.cut_share)
@@ -242,7 +243,7 @@ def _longest(summaries: list[Summary], metric: str) -> float:
 
 
 def _compared(analysis: RunAnalysis, test: str, cases: Mapping[str, dict[str, Any]]) -> tuple[dict[str, Any], ...]:
-    """Every trial's latency curve of a test, one group per case; none where they would be too many to tell apart."""
+    """Every trial's latency curve of a test, one group per case; none if they would be too many to distinguish."""
     if not 1 < len(cases) <= MOST_COMPARED_CASES:
         return ()
     found = []
@@ -288,7 +289,7 @@ def _host_group(analysis: RunAnalysis, hosts: list[str]) -> HostGroup:
     if _clock(facts):
         plain["clock"] = {name: _worst([clock.get(name) for clock in clocks]) for name in _clock(facts)}
     missing = {
-        (str(capability.get("name")), str(capability.get("reason") or "no reason given"))
+        (str(capability.get("name")), str(capability.get("reason") or "unknown reason"))
         for host in hosts
         for capability in _records(analysis.hosts[host].get("capabilities"))
         if capability.get("available") is False
@@ -306,7 +307,8 @@ def _clock(facts: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _worst(values: list[Any]) -> Any:
-    """Of what hosts of one machine measured apart: the coarsest step, the largest error; else the first one's word."""
+    """The common value of facts that hosts of one machine measured separately: the coarsest step, the largest error;
+    else the first one's."""
     numbers = [value for value in values if isinstance(value, int | float) and not isinstance(value, bool)]
     return max(numbers) if numbers else values[0]
 
@@ -324,14 +326,14 @@ def _records(value: object) -> list[dict[str, Any]]:
 
 
 def _flat(facts: Mapping[str, Any], prefix: str) -> dict[str, str]:
-    """Nested facts as `clock source: tsc`; the unit that ends a name is applied to the value."""
+    """Nested facts as `clock source: tsc`; the unit at the end of a name is applied to the value."""
     found: dict[str, str] = {}
     for name, value in facts.items():
         spoken = f"{prefix}{_spoken(name)}"
         if isinstance(value, Mapping):
             found |= _flat(value, f"{spoken} ")
         elif value is None:
-            found[spoken] = "not known"
+            found[spoken] = "unknown"
         elif name.endswith("_bytes") and isinstance(value, int | float):
             found[spoken] = quantities.memory(value)
         elif name.endswith("_us") and isinstance(value, int | float):
@@ -344,7 +346,7 @@ def _flat(facts: Mapping[str, Any], prefix: str) -> dict[str, str]:
 
 
 def _spoken(name: str) -> str:
-    """`cpu_model` as `CPU model`; the unit that ends a name goes, since the value states it."""
+    """`cpu_model` as `CPU model`; without the unit at the end, which the value has."""
     words = name.split("_")
     if len(words) > 1 and words[-1] in ("bytes", "us", "ns"):
         words.pop()
@@ -352,5 +354,5 @@ def _spoken(name: str) -> str:
 
 
 def wording(validity: Validity) -> verdicts.Wording:
-    """The words for a verdict."""
+    """The wording of a verdict."""
     return verdicts.WORDINGS[validity.verdict]

@@ -1,7 +1,7 @@
-"""Systems under test: what is brought up between the clients and the server, and checked by traffic.
+"""Systems under test: programs between the clients and the server that are brought up and verified by traffic.
 
-Each is one module, or a small package, with its `SYSTEM`: its parameters, what it needs, how it is brought up. Nothing
-imports these modules; they are found in `leadline.registry.SYSTEMS`. The other modules here are what systems share.
+Each is one module, or a small package, with a `SYSTEM` object: its parameters, its needs, its bring-up. Nothing
+imports these modules; `leadline.registry.SYSTEMS` finds them. The other modules here are shared by systems.
 """
 
 NAMES = ("route", "wireguard", "openvpn", "given")

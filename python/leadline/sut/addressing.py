@@ -1,6 +1,6 @@
-"""Where a tunnel lies in a trial's topology: its ends, the networks behind them, the addresses that it may use. Pure.
+"""The addresses of a tunnel in a trial's topology: its ends, the networks behind them, its pool. Pure.
 
-`trial` makes it from what it knows of the hosts.
+`trial` makes it from the hosts of the trial.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from leadline.errors import EnvironmentLimit
 Network = IPv4Network | IPv6Network
 
 GATEWAY_NUMBER = 1
-"""A network's gateway has its first address, in the lab and in the tunnels."""
+"""The gateway of a network has its first address, in the lab and in the tunnels."""
 _FIRST_CLIENT: dict[int, int] = {4: 0x100, 6: 0x10000}
-"""Addresses of fixed tunnel clients are counted from here, as on the WAN: 10.83.1.0 and fd83::1:0."""
+"""First address of fixed tunnel clients, as on the WAN: 10.83.1.0 and fd83::1:0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,39 +24,39 @@ class TunnelClient:
     """One client's end of the tunnel."""
 
     client: str
-    """The host that sends the load."""
+    """The host that generates load."""
     host: str
-    """The host that holds the tunnel's end: the client itself, or its site's gateway."""
+    """The host at the tunnel's end: the client itself, or its site's gateway."""
     number: int
     """From 1."""
     outer: Mapping[int, str] = field(default_factory=dict)
-    """The holding host's address on the WAN by IP version."""
+    """WAN address of the host at the tunnel's end, by IP version."""
 
     @property
     def behind(self) -> bool:
-        """Whether a network of its own lies behind this end."""
+        """Whether there is a network behind this end."""
         return self.client != self.host
 
 
 @dataclass(frozen=True, slots=True)
 class Addressing:
-    """The tunnel in this topology. A network of an IP version that the hosts lack is absent."""
+    """The tunnel in this topology. Networks of IP versions that the hosts lack are absent."""
 
     gateway: str
-    """The host that holds the tunnel's server end, next to the load's server."""
+    """The host at the tunnel's server end, next to the load's server."""
     outer: Mapping[int, str]
     """The gateway's address on the WAN by IP version."""
     clients: tuple[TunnelClient, ...]
     forwarding: tuple[str, ...]
-    """The hosts that have to forward."""
+    """The hosts that must forward packets."""
     pool: Mapping[int, Network]
-    """Networks inside of the tunnel."""
+    """Networks in the tunnel."""
     server_lan: Mapping[int, Network]
     """The networks of the load's server."""
     client_lan: Mapping[int, Network]
     """The networks behind the client's end of a site-to-site tunnel."""
     link_mtu_bytes: int
-    """The smallest MTU on the way."""
+    """The smallest MTU on the path."""
 
     @property
     def versions(self) -> tuple[int, ...]:
@@ -69,7 +69,7 @@ class Addressing:
         return any(client.behind for client in self.clients)
 
     def client_address(self, client: TunnelClient, version: int) -> str:
-        """A client's address in the pool where the tunnel's kind has fixed ones."""
+        """A client's address in the pool, for tunnels with fixed addresses."""
         return str(self.pool[version][_FIRST_CLIENT[version] + client.number])
 
 

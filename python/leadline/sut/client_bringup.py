@@ -1,6 +1,6 @@
-"""Bringing tunnel clients up together: start all, wait for each one's word, look at its host, then send traffic.
+"""Brings tunnel clients up together: starts all, waits until each is ready, checks its host, then sends traffic.
 
-Common to every tunnel; what differs comes in as a `ClientPlan` and two functions. States are counted, never assumed.
+Shared by all tunnels; a `ClientPlan` and two functions have the differences. States are verified, never assumed.
 """
 
 from __future__ import annotations
@@ -23,40 +23,40 @@ T = TypeVar("T")
 
 CONNECT_WITHIN_S = 60.0
 _AT_ONCE = 64
-"""Clients that are looked at or probed at one moment: the controller's pipes and the server's backlog are finite."""
+"""Number of clients that are checked or probed at the same time: pipes and the server's backlog are limited."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClientPlan:
-    """One client: who sends the load, what runs for it, and what must be there afterwards."""
+    """One client: its host, its process, and the expected state afterwards."""
 
     client: str
     daemon: Daemon
     ready: str
-    """What the process says when it takes itself for connected."""
+    """The line that the process prints when it considers itself connected."""
     expected: Expectation
     settles_s: float = 0.0
-    """How long after its word addresses and routes may still be on their way."""
+    """How long after that line addresses and routes may still change."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hooks:
-    """What one kind of tunnel adds."""
+    """The functions that one kind of tunnel adds."""
 
     explain: Callable[[ClientPlan], str | None]
-    """Why this client is not (wholly) connected, from what the daemons said."""
+    """Why this client is not (fully) connected, from the daemons' output."""
     configure: Callable[[ClientPlan], Awaitable[None]] | None = None
-    """What the process leaves to others once it is ready: routes."""
+    """Sets what the process leaves to others once it is ready: routes."""
 
 
 async def connect(
     site: Site, daemons: Daemons, plans: Sequence[ClientPlan], hooks: Hooks, *, within_s: float = CONNECT_WITHIN_S
 ) -> list[ClientState]:
-    """Bring all clients up at once; the time limit holds for all together.
+    """Bring all clients up at the same time; the time limit is for all together.
 
     Raises:
-        NoClientConnected: no client got traffic through.
-        AgentLost: an agent went away.
+        NoClientConnected: no client could send traffic.
+        AgentLost: an agent is gone.
     """
     deadline = time.monotonic() + within_s
 
@@ -76,11 +76,11 @@ async def connect(
 
 
 async def confirm(site: Site, states: Sequence[ClientState]) -> list[ClientState]:
-    """Probe every client that seems connected.
+    """Probe every client that appears connected.
 
     Raises:
-        NoClientConnected: no client got traffic through.
-        AgentLost: an agent went away.
+        NoClientConnected: no client could send traffic.
+        AgentLost: an agent is gone.
     """
     gate = asyncio.Semaphore(_AT_ONCE)
 
@@ -102,16 +102,17 @@ async def confirm(site: Site, states: Sequence[ClientState]) -> list[ClientState
 
 
 async def unless_dead(daemons: Daemons, gateway: Daemon, work: Coroutine[Any, Any, T]) -> T:
-    """Do the work while the gateway's process lives.
+    """Do the work while the gateway's process is running.
 
     Raises:
-        SutFailed, AgentLost: the gateway ended first.
+        SutFailed,
+        AgentLost: the gateway ended first.
     """
     return await unless(work, daemons.failure(only=[gateway]))
 
 
 async def together(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """Do all at once; the first error cancels the rest and is raised as itself."""
+    """Run all at the same time; the first error cancels the rest and is raised."""
     tasks = [asyncio.ensure_future(item) for item in work]
     try:
         return list(await asyncio.gather(*tasks))
@@ -123,7 +124,7 @@ async def together(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
 async def _connect_one(
     site: Site, daemons: Daemons, plan: ClientPlan, hooks: Hooks, within_s: float
 ) -> tuple[ClientState, dict[int, str]]:
-    """One client's state before any traffic, and the addresses that it holds in the tunnel."""
+    """One client's state before any traffic, and its addresses in the tunnel."""
     host = site.hosts[plan.daemon.host]
     try:
         started = await daemons.start(plan.daemon)
@@ -134,7 +135,7 @@ async def _connect_one(
         known = hooks.explain(plan)
         cause = f"no answer in {within_s:.0f} s" if error.code == "timeout" else error.message
         cause = f"{cause}{await daemons.last_words(plan.daemon)}"
-        # It would go on trying, and load the gateway, while others are measured.
+        # It would retry, and load the gateway, while others are measured.
         await daemons.stop(plan.daemon)
         return ClientState(plan.client, "failed", None, cause=known or cause), {}
     time_s = (line.t_ns - started.t_ns) / 1e9

@@ -1,6 +1,6 @@
-"""The processes of a system under test on its hosts: started, watched, read, stopped.
+"""The processes of a system under test on its hosts: starts, watches, reads and stops them.
 
-Knows no particular daemon, and acts through `HostOps` alone.
+Knows no particular daemon; acts only through `HostOps`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from leadline.sut.model import Site
 
 _TAIL_LINES = 4
 _WORDS_LINES = 40
-"""How far back a line that names an error is looked for: a stack trace may follow it."""
+"""Number of log lines that are searched for an error: a stack trace may follow it."""
 _WORDS_CHARACTERS = 200
 _NAMES_AN_ERROR = re.compile(r"panic|fatal|error|exception|cannot|unknown|invalid", re.IGNORECASE)
 
@@ -29,11 +29,11 @@ class Daemon(HostProcess):
     """One process of a system under test."""
 
     host: str
-    """Where it runs."""
+    """The host on which it runs."""
 
 
 class Daemons:
-    """What one system under test has running."""
+    """The running processes of one system under test."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
@@ -53,10 +53,10 @@ class Daemons:
             raise SutFailed(str(error)) from error
 
     async def wait_for_output(self, daemon: Daemon, text: str, timeout_s: float) -> int:
-        """When the process said `text`, ns, by its host's clock.
+        """Wait until the process prints `text`; returns the time, ns, by its host's clock.
 
         Raises:
-            SutFailed: it ended before, or did not say it in time; with the end of its log.
+            SutFailed: it ended before, or did not print it in time; with the end of its log.
             AgentLost: the host's agent is gone.
         """
         try:
@@ -70,19 +70,21 @@ class Daemons:
         return self._site.hosts[daemon.host].lines(daemon.name)
 
     async def log_end(self, daemon: Daemon) -> str:
-        """The last lines of its log, to be put after a message; of what it reported, where the log cannot be read."""
+        """The last lines of its log, as the end of a message; if the log cannot be read, the lines that it
+        reported."""
         lines = await self._log_lines(daemon, _TAIL_LINES) or self.reported(daemon)[-_TAIL_LINES:]
         return f"; its log ends: {' | '.join(line.strip() for line in lines)}" if lines else "; it logged nothing"
 
     async def last_words(self, daemon: Daemon) -> str:
-        """The last line of its log that names an error, else its last line, to be put after a message."""
+        """The last log line that names an error, else the last line, as the end of a message."""
         lines = await self._log_lines(daemon, _WORDS_LINES) or self.reported(daemon)
         words = next((line for line in reversed(lines) if _NAMES_AN_ERROR.search(line)), lines[-1] if lines else "")
         shown = "".join(character for character in words if character.isprintable()).strip()
         return f"; it said: {shown[:_WORDS_CHARACTERS]}" if shown else ""
 
     async def failure(self, only: Sequence[Daemon] | None = None) -> LeadlineError:
-        """Wait until a process ends unasked or its agent is lost, and say so; waits for ever where none runs."""
+        """Wait until a process ends unexpectedly or its agent is lost, and return the error; waits forever without a
+        process."""
         daemons = list(self._running.values()) if only is None else only
         watches = [asyncio.create_task(self._ended_unasked(daemon)) for daemon in daemons]
         try:
@@ -96,7 +98,7 @@ class Daemons:
             await asyncio.gather(*watches, return_exceptions=True)
 
     async def stop(self, daemon: Daemon) -> None:
-        """Stop one process and wait for its end; one that is gone, or whose agent is, is none of our business."""
+        """Stop one process and wait for its end; ignores a process or an agent that is already gone."""
         if self._running.pop((daemon.host, daemon.name), None) is None:
             return
         host = self._site.hosts[daemon.host]
@@ -105,7 +107,7 @@ class Daemons:
             await host.exited(daemon.name, 2 * GRACE_MS / 1000)
 
     async def stop_all(self) -> None:
-        """Stop every process at once, and wait for all."""
+        """Stop all processes at the same time, and wait for all."""
         await asyncio.gather(*(self.stop(daemon) for daemon in list(self._running.values())))
 
     async def _ended_unasked(self, daemon: Daemon) -> LeadlineError:

@@ -1,6 +1,6 @@
-"""What a tunnel client's host must show to count as connected, and what of it a `NetworkView` lacks. Pure.
+"""The expected state of a tunnel client's host, and what a `NetworkView` lacks of it. Pure.
 
-A client's own word for success is no evidence: OpenVPN says "Initialization Sequence Completed" without an address when
+The client's own message is not sufficient: OpenVPN prints "Initialization Sequence Completed" without an address if
 the pool is empty.
 """
 
@@ -16,7 +16,7 @@ from leadline.sut.addressing import Network
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """The interface, an address of it in each of these networks, and routes that leave by it."""
+    """An interface, with an address in each of these networks, and routes through it."""
 
     interface: str
     pools: Mapping[int, Network]
@@ -24,7 +24,7 @@ class Expectation:
 
 
 def missing(view: NetworkView, expected: Expectation) -> tuple[str, ...]:
-    """What is not there, in the words of `ClientState.missing`."""
+    """What is missing, in the terms of `ClientState.missing`."""
     found = addresses(view, expected)
     lacking = [f"ipv{version} address" for version in expected.pools if version not in found]
     present = {ip_network(route.destination) for route in view.routes if route.interface == expected.interface}
@@ -45,12 +45,12 @@ def addresses(view: NetworkView, expected: Expectation) -> dict[int, str]:
 
 
 def shared(found: Mapping[str, Mapping[int, str]]) -> dict[str, str]:
-    """Hosts that hold an address of an earlier host, each with a sentence that says whose."""
+    """Hosts that have an address of an earlier host, each with a sentence that names that host."""
     owner: dict[str, str] = {}
     doubles: dict[str, str] = {}
     for host, held in found.items():
         for address in held.values():
             first = owner.setdefault(str(ip_address(address)), host)
             if first != host:
-                doubles.setdefault(host, f"{address} is {first}'s too")
+                doubles.setdefault(host, f"{first} has the same address, {address}")
     return doubles

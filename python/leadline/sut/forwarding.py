@@ -1,4 +1,4 @@
-"""Has the gateways of a trial pass packets on."""
+"""Enables forwarding on the gateways of a trial."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _FORWARDING = {4: "net/ipv4/ip_forward", 6: "net/ipv6/conf/all/forwarding"}
 
 
 async def forward(site: Site) -> None:
-    """Have each host that must forward do so, in every IP version that the hosts have."""
+    """Enable forwarding on each host that must forward, in every IP version that the hosts have."""
     for host in site.addressing.forwarding:
         for version in site.addressing.versions:
             await site.hosts[host].set_sysctl(_FORWARDING[version], 1)

@@ -1,4 +1,4 @@
-"""The system on given hosts: measured as it is; Leadline neither brings it up nor configures it."""
+"""The system `given`, on given hosts: measured as it is; Leadline neither starts nor configures it."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ _LONGEST_LABEL = 100
 
 def _one_line(text: str) -> str:
     if not text.strip() or not text.isprintable() or len(text) > _LONGEST_LABEL:
-        raise ValueError(f"a label is one line of text, at most {_LONGEST_LABEL} characters long")
+        raise ValueError(f"a label must be one line of at most {_LONGEST_LABEL} characters")
     return text.strip()
 
 
 class GivenSut(BaseSut):
-    """The system on given hosts: measured as it is; Leadline neither brings it up nor configures it."""
+    """The system on given hosts: measured as it is; Leadline neither starts nor configures it."""
 
     kind: Literal["given"] = "given"
     label: Annotated[str, AfterValidator(_one_line)]
-    """What stands there, in your words: product, version, what was configured. Every result carries it."""
+    """Name of the system, in your words: product, version, configuration. Every result contains it."""
 
     @property
     def given_label(self) -> str:
@@ -36,14 +36,14 @@ class GivenSut(BaseSut):
 
 
 class Given(System[GivenSut]):
-    """Nothing is started, and nothing on the hosts is changed."""
+    """A system that Leadline does not start, on hosts that it does not change."""
 
     name = "given"
     model = GivenSut
     on_given_hosts = True
 
     async def bring_up(self, parameters: GivenSut, site: Site, daemons: Daemons) -> BringUp:
-        """It is up already; its label stands for a version."""
+        """Nothing to start; the label takes the place of the version."""
         from leadline.sut.model import BringUp
 
         return BringUp(parameters.label, [], dict(site.server_address), ())

@@ -1,4 +1,4 @@
-"""What every system under test is given, and what it says when it is up. Brings nothing up itself."""
+"""The input of a system under test, and its description when it is up. Starts nothing itself."""
 
 from __future__ import annotations
 
@@ -17,40 +17,40 @@ Connection = Literal["connected", "partial", "failed"]
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """The hosts of one trial and where its files go."""
+    """The hosts of one trial, and the folders for its files."""
 
     hosts: Mapping[str, HostOps]
-    """Each host by name: what can be done on it."""
+    """The operations on each host, by name."""
     agents: Mapping[str, Agent]
-    """Each host's agent, which sends the traffic that proves a client connected."""
+    """Each host's agent, which sends the traffic that verifies a client's connection."""
     addressing: Addressing
-    """Where a tunnel lies between the hosts."""
+    """The addresses of the tunnel between the hosts."""
     folder: Path
-    """For keys and configurations, mode 700."""
+    """Folder for keys and configurations, mode 700."""
     label: str
     """The trial, as in "c01/1"."""
     clients: tuple[str, ...]
-    """The hosts that will send the load."""
+    """The hosts that generate load."""
     serve_port: int
     """Session port of the `serve` task on the server host."""
     server_address: Mapping[int, str]
-    """The server's address by IP version (4, 6): where the load goes, and the probe before it."""
+    """The server's address by IP version (4, 6), for the load and for the probe before it."""
     logs: Path | None = None
     """Folder for the daemons' logs; `folder` where None."""
     fleet: int | None = None
-    """VPN clients that the one client host is to carry as machines; None where each client host is one."""
+    """Number of VPN clients that the single client host runs as a fleet; None if each client host is one client."""
 
     @property
     def setup(self) -> str:
-        """The label of the processes' own trial."""
+        """The label of the processes in observations."""
         return setup_label(self.label)
 
     def files(self, kind: str) -> Path:
-        """This trial's folder for the keys and configurations of a system, made with mode 700."""
+        """The folder of this trial for the keys and configurations of a system, created with mode 700."""
         return private_folder(self.folder / self._file_label / kind)
 
     def log_file(self, name: str, host: str) -> Path:
-        """Where a process's output goes: one file for each trial, process and host."""
+        """The path of a process's output: one file for each trial, process and host."""
         folder = self.logs or self.folder
         folder.mkdir(parents=True, exist_ok=True)
         return folder / f"{self._file_label}-{name}-{host}.log"
@@ -61,19 +61,19 @@ class Site:
 
 
 def setup_label(trial: str) -> str:
-    """The label of what a trial has running besides its tests."""
+    """The label of a trial's processes other than its tests."""
     return f"{trial}/setup"
 
 
 @dataclass(frozen=True, slots=True)
 class ClientState:
-    """How far one client came."""
+    """The state of one client."""
 
     host: str
-    """The host that sends the load; behind a site-to-site tunnel it is not the one that holds the tunnel."""
+    """The host that generates load; with a site-to-site tunnel, it is not the host at the tunnel's end."""
     state: Connection
     time_s: float | None
-    """From its process's start until the process called itself connected, by the host's clock."""
+    """Time from the start of its process until it reported itself connected, by the host's clock."""
     missing: tuple[str, ...] = ()
     """`ipv4 address`, `ipv6 address`, `unique address`, `route 10.82.0.0/24` ..., `traffic`."""
     cause: str | None = None
@@ -81,21 +81,21 @@ class ClientState:
 
 @dataclass(frozen=True, slots=True)
 class FleetAccess:
-    """What a fleet needs to connect; none of it is written anywhere but into the agent that runs it."""
+    """What a fleet needs to connect. It is passed only to the agent that runs the fleet."""
 
     profile: str = field(repr=False)
-    """An `.ovpn` file's text, whole."""
+    """Text of an `.ovpn` file, with all files inline."""
     authority_pem: str = field(repr=False)
     authority_key_pem: str = field(repr=False)
     pools: tuple[str, ...] = ()
-    """Networks that its addresses come from."""
+    """Networks of its addresses."""
     routes: tuple[str, ...] = ()
     """Networks that are pushed to it."""
 
 
 @dataclass(frozen=True, slots=True)
 class BringUp:
-    """A system that is up: traffic has gone through it from every client that is `connected`."""
+    """A system that is up: every client that is `connected` has sent traffic through it."""
 
     version: str
     clients: list[ClientState]
@@ -104,4 +104,4 @@ class BringUp:
     processes: tuple[str, ...]
     """The names under which observations show the system's processes."""
     fleet: FleetAccess | None = None
-    """How a fleet connects, where the site has one."""
+    """How a fleet connects; None without a fleet."""

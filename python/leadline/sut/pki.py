@@ -1,6 +1,6 @@
-"""A certificate authority that lives for one run: ECDSA P-256, a server certificate, one certificate for each client.
+"""A certificate authority for one run: ECDSA P-256, a server certificate, one certificate per client.
 
-P-256 because a gateway under test should spend its time on the tunnel: 2 ms of its CPU for a handshake, measured.
+P-256, so that the gateway under test spends its time on the tunnel: a handshake takes 2 ms of its CPU, measured.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from leadline.dataset.private_files import private_folder, write_private
 
-# Generous both ways: the measured hosts' wall clocks may differ by hours, and a run may last days.
+# Long in both directions: the hosts' wall clocks may differ by hours, and a run may last days.
 _BEFORE = datetime.timedelta(days=2)
 _AFTER = datetime.timedelta(days=3650)
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """A certificate with its key, as files."""
+    """A certificate and its key, as files."""
 
     certificate: Path
     key: Path
@@ -38,11 +38,11 @@ class Pki:
     server: Identity
     clients: dict[str, Identity]
     authority_key_pem: str = field(repr=False)
-    """For who makes more certificates while the run lasts."""
+    """Key of the CA, to make more certificates during the run."""
 
 
 def issue(folder: Path, server: str, clients: Sequence[str], *, now: datetime.datetime) -> Pki:
-    """Make everything new; common names and DNS names are the host names.
+    """Make all keys and certificates; common names and DNS names are the host names.
 
     Raises:
         OSError: the folder cannot be written.

@@ -1,4 +1,4 @@
-"""One transaction from a client to the server, over every IP version: the only proof that a client is connected."""
+"""Verifies a client's connection by one transaction with the server over every IP version."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from leadline.contract.models import RrWorkload, Target
 from leadline.errors import AgentLost, TaskFailed
 from leadline.sut.model import Site
 
-# An IPv6 address that was just added is "tentative" for a moment (RFC 4862, 2), and is no source address meanwhile: a
-# connection that is opened in that moment leaves with another one and never comes about. Hence a new attempt, soon.
+# A new IPv6 address is "tentative" for a moment (RFC 4862, 2) and cannot be a source address. A connection that is
+# opened in that moment uses another source address and never succeeds. Hence several attempts.
 _ATTEMPTS_S = (1.0, 3.0, 6.0)
 _ANSWER_WITHIN_MS = 5000
 
 
 async def probe(site: Site, client: str) -> str | None:
-    """Why no traffic goes from the client to the server; None where it does.
+    """Why no traffic passes from the client to the server; None if it does.
 
     Raises:
         AgentLost: the client's agent is gone.
@@ -44,7 +44,7 @@ async def _reach(site: Site, client: str, version: int) -> str | None:
 
 async def _exchange(agent: Agent, site: Site, task: str, version: int, *, within_s: float) -> str | None:
     prepared = await agent.prepare(site.setup, task, _one_transaction(site, version), within_s)
-    # Due now, by the agent's own clock: nothing has to start together here.
+    # Due now, by the agent's own clock: only one host starts here.
     await agent.begin(site.setup, prepared.t_ns)
     finished = await agent.finished(site.setup, task, 2 * _ANSWER_WITHIN_MS / 1000)
     if any(flow.received_units for flow in finished.outcome.flows):

@@ -1,4 +1,4 @@
-"""The kernel forwards: no tunnel, no process. The baseline that every other system is compared with."""
+"""The system `route`: the kernel forwards, without tunnel and process. It is the baseline for every other system."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ if TYPE_CHECKING:
 
 
 class RouteSut(BaseSut):
-    """The kernel forwards: the baseline that every other system is compared with."""
+    """Forwarding by the kernel: the baseline for every other system."""
 
     kind: Literal["route"] = "route"
 
 
 class Route(System[RouteSut]):
-    """Plain routes from the clients to the server's network. They go with the trial's hosts."""
+    """Plain routes from the clients to the server's network. They disappear with the trial's hosts."""
 
     name = "route"
     model = RouteSut
 
     def bring_up_seconds(self, parameters: RouteSut) -> tuple[float, float]:
-        """Most of it is the traffic that proves the clients connected."""
+        """Most of the time is the traffic that verifies the clients' connections."""
         return 0.3, 0.02
 
     async def bring_up(self, parameters: RouteSut, site: Site, daemons: Daemons) -> BringUp:
-        """Forward on the gateways, route on the clients, and see traffic through."""
+        """Forward on the gateways, add routes on the clients, and verify by traffic."""
         return await route_and_confirm(site)
 
 
 async def route_and_confirm(site: Site) -> BringUp:
-    """Have the kernel forward between the clients and the server's network, and see traffic through."""
+    """Let the kernel forward between the clients and the server's network, and verify by traffic."""
     from leadline.sut.client_bringup import confirm
     from leadline.sut.forwarding import forward
     from leadline.sut.model import BringUp, ClientState

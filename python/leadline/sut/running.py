@@ -1,4 +1,4 @@
-"""A system under test in one trial: brought up, watched while it is measured, taken down."""
+"""A system under test in one trial: brought up, watched during the tests, taken down."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from leadline.sut.model import BringUp, Site
 
 
 class BroughtUpSystem(Protocol):
-    """A system under test, as a trial sees it. `leadline.sut.system.System` says what each method does."""
+    """A system under test, as a trial uses it. `leadline.sut.system.System` documents the methods."""
 
     async def bring_up(self, parameters: Any, site: Site, daemons: Daemons) -> BringUp:
-        """Start it, connect the clients together, and see traffic through it."""
+        """Start it, connect all clients, and verify by traffic."""
 
     async def take_down(self, parameters: Any, site: Site) -> None:
-        """Undo what neither ends with the processes nor goes with the trial's hosts."""
+        """Undo what neither ends with the processes nor disappears with the trial's hosts."""
 
 
 class SystemUnderTest:
@@ -31,20 +31,21 @@ class SystemUnderTest:
         self._daemons = Daemons(site)
 
     async def bring_up(self) -> BringUp:
-        """Start it, connect the clients together, and see traffic through it.
+        """Start it, connect all clients, and verify by traffic.
 
         Raises:
-            MissingBinary: its program is not here.
-            SutFailed: it did not come up, or no client could connect (`NoClientConnected`); with the end of its log.
-            AgentLost: an agent went away meanwhile.
+            MissingBinary: its program is missing here.
+            SutFailed: it did not start, or no client could connect (`NoClientConnected`); with the end of its log.
+            AgentLost: an agent is gone.
         """
         return await self._system.bring_up(self._parameters, self._site, self._daemons)
 
     async def failure(self) -> LeadlineError:
-        """Wait until one of its processes ends unasked, or its host's agent is lost; then say so. May wait for ever."""
+        """Wait until one of its processes ends unexpectedly or its host's agent is lost, and return the error. May
+        wait forever."""
         return await self._daemons.failure()
 
     async def take_down(self) -> None:
-        """Stop what runs, also after a bring-up that failed; never raises for what is gone already."""
+        """Stop everything that runs, also after a failed bring-up; ignores what is already gone."""
         await self._daemons.stop_all()
         await self._system.take_down(self._parameters, self._site)

@@ -1,8 +1,8 @@
-"""What a system under test is made of, with what most systems have in common as the default.
+"""The base class of a system under test, with the defaults that most systems share.
 
-A system gives its name, its parameters and how it is brought up, and overrides what is different. It keeps nothing:
-what runs in a trial is `leadline.sut.running.SystemUnderTest`. Modules that act on hosts are imported where they are
-used: a plan is read without them.
+A system gives its name, its parameters and its bring-up, and overrides what differs. It is stateless:
+`leadline.sut.running.SystemUnderTest` has the state of a trial. Modules that act on hosts are imported where they are
+used: reading a plan does not need them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from leadline.sut.running import BroughtUpSystem
 
     def _in_other_modules(system: System[BaseSut]) -> tuple[PlanSystem, BroughtUpSystem]:
-        """mypy compares a system with what each module needs of one."""
+        """For mypy: checks a system against the protocol of each module that uses one."""
         return system, system
 
 
@@ -34,36 +34,36 @@ class System(Generic[Parameters]):
     model: type[Parameters]
     """Its parameters."""
     on_given_hosts: bool = False
-    """Whether it stands on given hosts already, and is not brought up."""
+    """Whether it already runs on given hosts, so that Leadline does not start it."""
     carries_fleets: bool = False
     """Whether the VPN clients of a fleet can connect to it."""
 
     def needs(self, parameters: Parameters, *, fleet: bool) -> list[Need]:
-        """What it needs of the machine beside what every trial needs; of a fleet, the clients are the agent's own."""
+        """What it needs on the machine, in addition to the needs of every trial. With a fleet, the agent runs the
+        clients."""
         return []
 
     def bring_up_seconds(self, parameters: Parameters) -> tuple[float, float]:
-        """Estimate of the time to bring it up: fixed, and for each client."""
+        """Estimated bring-up time: a fixed part, and a part per client."""
         return 0.0, 0.0
 
     async def bring_up(self, parameters: Parameters, site: Site, daemons: Daemons) -> BringUp:
-        """Start it, connect the clients together, and see traffic through it.
+        """Start it, connect all clients, and verify by traffic.
 
-        What is started through `daemons` is watched, and stopped at the end.
+        Processes that are started through `daemons` are watched, and stopped at the end.
 
         Raises:
-            MissingBinary: its program is not here.
-            SutFailed: it did not come up, or no client could connect (`NoClientConnected`); with the end of its log.
-            AgentLost: an agent went away meanwhile.
+            MissingBinary: its program is missing here.
+            SutFailed: it did not start, or no client could connect (`NoClientConnected`); with the end of its log.
+            AgentLost: an agent is gone.
         """
         raise NotImplementedError
 
     async def take_down(self, parameters: Parameters, site: Site) -> None:
-        """Undo what neither ends with the processes nor goes with the trial's hosts; never raises for what is gone."""
+        """Undo what neither ends with the processes nor disappears with the trial's hosts; ignores what is already
+        gone."""
 
 
 def tun_device(parameters: BaseSut) -> Need:
-    """What a tunnel over a TUN device needs."""
-    return Need(
-        "device", "/dev/net/tun", f"{parameters.kind} carries its tunnel over a TUN device", parameters.optional
-    )
+    """The need of a tunnel over a TUN device."""
+    return Need("device", "/dev/net/tun", f"{parameters.kind} uses a TUN device for its tunnel", parameters.optional)

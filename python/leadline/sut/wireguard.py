@@ -1,7 +1,7 @@
-"""Embedded WireGuard: `leadline-agent wireguard` at both ends, one process a peer, a key pair each, nothing to install.
+"""The system `wireguard`: `leadline-agent wireguard` at both ends, one process per peer, nothing to install.
 
-It has no session before its first packet, so that a client's time is that of its process being ready; the handshake is
-part of the probe that follows.
+WireGuard has no session before its first packet. A client's time is therefore the time until its process is ready;
+the handshake is part of the probe that follows.
 """
 
 from __future__ import annotations
@@ -31,25 +31,25 @@ _OVERHEAD_BYTES = {4: 60, 6: 80}
 """Outer IP header, UDP header, WireGuard's own 16 bytes and its 16-byte tag (whitepaper, 5.4.6)."""
 
 _LEAST_MTU_BYTES = 1280
-"""RFC 8200, section 5: IPv6 needs this much; on a narrower link the outer packets are fragmented."""
+"""RFC 8200, section 5: IPv6 needs this MTU. On a narrower link the outer packets are fragmented."""
 
 
 class WireguardSut(BaseSut):
-    """Embedded WireGuard; nothing needs to be installed."""
+    """Embedded WireGuard; no installation needed."""
 
     kind: Literal["wireguard"] = "wireguard"
     ip: IpVersion = 4
-    """IP version that carries the tunnel."""
+    """IP version of the tunnel's transport."""
 
     @property
     def uses_ipv6(self) -> bool:
-        """Where the tunnel is carried over it."""
+        """Whether the tunnel's transport uses IPv6."""
         return self.ip == 6
 
 
 @dataclass(frozen=True, slots=True)
 class KeyPair:
-    """Base64, as WireGuard writes them."""
+    """A key pair in base64, as WireGuard writes it."""
 
     private: str
     public: str
@@ -68,7 +68,7 @@ class KeyPair:
 
 
 class Wireguard(System[WireguardSut]):
-    """WireGuard between the clients and the gateway. Its routes go with its interfaces."""
+    """WireGuard between the clients and the gateway. Its routes disappear with its interfaces."""
 
     name = "wireguard"
     model = WireguardSut
@@ -82,7 +82,7 @@ class Wireguard(System[WireguardSut]):
         return 1.0, 0.05
 
     async def bring_up(self, parameters: WireguardSut, site: Site, daemons: Daemons) -> BringUp:
-        """Start the gateway's end, then all clients' at once."""
+        """Start the gateway's end, then all clients' ends at the same time."""
         from leadline.sut.client_bringup import ClientPlan, Hooks, connect, unless_dead
         from leadline.sut.expectation import Expectation
         from leadline.sut.forwarding import forward
@@ -117,7 +117,7 @@ class Wireguard(System[WireguardSut]):
 def gateway_config(
     addressing: Addressing, own: KeyPair, clients: dict[str, KeyPair], outer: str, mtu_bytes: int
 ) -> dict[str, object]:
-    """The gateway's end: a peer for each client, which may send from its own address and the network behind it."""
+    """The gateway's end: one peer per client, which may send from its own address and the network behind it."""
     peers = [
         {
             "public_key": clients[end.host].public,
@@ -147,7 +147,7 @@ def gateway_config(
 def client_config(
     addressing: Addressing, end: TunnelClient, own: KeyPair, gateway: KeyPair, *, outer: str, mtu_bytes: int
 ) -> dict[str, object]:
-    """A client's end: everything in the pool and in the server's network goes to the gateway."""
+    """A client's end: traffic for the pool and the server's network goes to the gateway."""
     return {
         "interface": INTERFACE,
         "mtu": mtu_bytes,

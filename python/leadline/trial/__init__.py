@@ -1,10 +1,10 @@
-"""One case on real hosts: set up, start together, collect, tear down; and a run, which is many of these in order.
+"""Trials and runs: sets up hosts, starts all load at one instant, collects the results, tears down.
 
-`Campaign` is a plan's whole run, `measure` a single measurement from this host. Both send `notifications`; progress
-bars, journals and JSON subscribe to them.
+`Campaign` is the run of a whole plan, `measure` a single measurement from this host. Both send `notifications`;
+progress bars, journals and JSON subscribe to them.
 
-What belongs to a whole run is imported when it is first asked for: a single measurement needs no lab, no gateways and
-no tables, and starts in a fraction of the time. `conclude` and `read_findings` need no lab and no gateways either.
+The modules of a whole run are imported on first use: a single measurement needs no lab, no gateways and no tables,
+and starts faster without them. `conclude` and `read_findings` need no lab and no gateways either.
 """
 
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""A run: its folder, its trials in order, and the findings at the end, whatever happened on the way."""
+"""A run: its folder, its trials in order, and the findings at the end, even if trials fail."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from leadline.trial.unforeseen import unforeseen
 
 @dataclass(frozen=True, slots=True)
 class Campaign:
-    """A plan's cases, to be run into a folder."""
+    """A run of a plan's cases into a folder."""
 
     plan: Plan
     cases: Sequence[Case]
     out: Path
     argv: Sequence[str]
-    """The command line, for "run it again"."""
+    """The command line, with which to run it again."""
 
     async def run(self, folder: RunFolder, interrupt: Interrupt, observers: tuple[Observer, ...]) -> tuple[str, ...]:
-        """Every trial in order; returns what kept the journal from being whole, if anything did."""
+        """Run every trial in order; returns the error that left the journal incomplete, if any."""
         trials = schedule(self.cases, self.plan.repeat, self.plan.seed)
         problems: list[str] = []
         status = "done"
@@ -54,10 +54,10 @@ class Campaign:
                     begin_byte = journal.size_bytes
                     ended = await run_trial(trial, number, context)
                     try:
-                        # From the disk: a trial's entries may take more memory than all of its figures.
+                        # Read from disk: a trial's entries may take more memory than all its figures.
                         entries = read_journal(folder.journal_path, begin_byte)
                         event_log.notify(TrialMeasured(trial.label, self._results(entries)))
-                    except Exception as error:  # what is shown on the way ends no run
+                    except Exception as error:  # a failed display does not end the run
                         tell_failure(error)
                     if ended == "interrupted" or interrupt.asked.is_set():
                         status = "interrupted"
@@ -74,14 +74,14 @@ class Campaign:
         return tuple(problems)
 
     def _results(self, entries: Iterable[dict[str, Any]]) -> tuple[TestResult, ...]:
-        """What the tests of the trial with these entries came to."""
+        """The results of the trial with these entries."""
         manifest = {"plan": self.plan.document, "cases": [_case_record(case) for case in self.cases]}
         return tuple(test for trial in analyse(manifest, entries).trials for test in trial.tests)
 
     def prepare(self) -> RunFolder:
-        """The run's folder with its manifest. Raises DatasetError where there is no room for one."""
+        """Create the run's folder with its manifest. Raises DatasetError if there is no space."""
         folder = RunFolder.create(self.out, self.plan.name)
-        # The journal first: a run that is killed in here is still one that can be opened.
+        # The journal first: a run that is killed right here can still be opened.
         with Journal(folder.journal_path):
             folder.write_manifest(self._manifest(folder))
         return folder
@@ -106,7 +106,7 @@ class Campaign:
 
 
 def _case_record(case: Case) -> dict[str, Any]:
-    """A case as the manifest has it."""
+    """A case as the manifest stores it."""
     return {
         "id": case.id,
         "title": case.title,

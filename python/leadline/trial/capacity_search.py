@@ -1,7 +1,8 @@
-"""Which rates a capacity search tries, and what it is sure of: MLRsearch's controller between two callables.
+"""Chooses the rates that a capacity search tries, and derives the bounds: MLRsearch's controller between two
+callables.
 
-Owns the goal (durations, width, majority) and what the bounds mean. Knows no agent and no clock: a trial is a function
-of rate and duration, so that tests give it a server whose capacity is known. Read docs/search.md first.
+Owns the goal (durations, width, majority) and the meaning of the bounds. Knows no agent and no clock: a trial is a
+function of rate and duration, so tests can use a server with a known capacity. Read docs/search.md first.
 """
 
 from __future__ import annotations
@@ -16,41 +17,41 @@ from MLRsearch import AbstractMeasurer, Config, MeasurementResult, MultipleLossR
 from leadline.analysis.capacity import Trial
 
 WIDTH = 0.02
-"""How far the bounds may be apart at the end, as a share of the upper one."""
+"""The maximum distance of the bounds at the end, as a share of the upper one."""
 MAJORITY_OF = 3
-"""Trials of the final duration that a bound would take if they disagreed; two that agree settle it."""
+"""Number of trials of the final duration per bound if they disagree; two that agree are enough."""
 INITIAL_S = 1.0
-"""Shortest trials, which find the neighbourhood."""
+"""Length of the shortest trials, which find the approximate rate."""
 HEADROOM = 2.0
-"""The highest rate that is tried, in terms of what a closed loop over the same connections reaches. At no rate more
-requests are under way than in the closed loop, so more than noise above it cannot be answered."""
+"""The highest rate to try, as a multiple of the rate of a closed loop over the same connections. At a rate, never
+more requests are in flight than in the closed loop, so the server cannot answer a rate far above it."""
 RANGE = 1000.0
-"""From the lowest to the highest rate."""
+"""The ratio of the highest to the lowest rate."""
 BUDGET_TRIALS = 30
-"""Trials of either duration that a search may take; one of a quiet server takes a third."""
+"""Maximum number of trials of a search; a search of a stable server needs a third."""
 
-# Coarser goals that come before the final one: each has twice the width and a fraction of the time.
+# Number of coarser goals before the final one: each has twice the width and a fraction of the time.
 _PRECEDING = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Where a search looks, how long a trial is, and when it gives up. Rates are requests per second."""
+    """The range of a search, the length of its trials, and when it gives up. Rates are requests per second."""
 
     lowest_per_s: float
     highest_per_s: float
     initial_s: float
     final_s: float
     budget_s: float
-    """The sum of all trials' durations after which no further one is begun."""
+    """When the sum of all trials' durations exceeds this, no further trial begins."""
     width: float = WIDTH
 
     @classmethod
     def around(cls, reached_per_s: float, final_s: float, headroom: float = HEADROOM) -> Limits:
-        """From the rate that the load reached without one, and the duration of the trials that decide."""
+        """The limits for the rate that the load reached without a rate, and the duration of the deciding trials."""
         highest = headroom * reached_per_s
         initial_s = min(INITIAL_S, final_s)
-        # A trial without a single request would say nothing.
+        # A trial without any request gives no information.
         lowest = min(max(highest / RANGE, 1.0 / initial_s), highest / 10)
         return cls(lowest, highest, initial_s, final_s, BUDGET_TRIALS * (initial_s + final_s))
 
@@ -69,21 +70,21 @@ class Ending(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """What is known at the end, requests per second."""
+    """The result of a search, requests per second."""
 
     ending: Ending
     low_per_s: float | None
-    """The highest rate below every one that failed at which the conditions held."""
+    """The highest rate at which the conditions held, below every rate that failed."""
     high_per_s: float | None
-    """The lowest rate at which they did not, by the server's doing; None where that is not known. With
-    `GENERATOR_LIMITED` the rates between the bounds are those that the generator could not offer."""
+    """The lowest rate at which the conditions failed because of the server; None if it is unknown. With
+    `GENERATOR_LIMITED`, the generator could not offer the rates between the bounds."""
     decided_s: float | None
-    """Duration of the trials that both bounds rest on: shorter than the final one where the search was cut short, or
-    where only a short trial bounds the rate from above."""
+    """Duration of the trials behind both bounds. It is shorter than the final one if the search was interrupted, or
+    if only a short trial gives the upper bound."""
 
 
 class Stopped(Exception):
-    """Raised by a trial to end the search with what is known."""
+    """Raised by a trial to end the search with the current result."""
 
     def __init__(self, ending: Ending) -> None:
         super().__init__(ending.value)
@@ -93,8 +94,9 @@ class Stopped(Exception):
 def search(measure: Callable[[float, float], Trial], limits: Limits) -> SearchResult:
     """Find the highest rate that holds. `measure` takes a rate per second and a duration in seconds.
 
-    A rate holds where the majority of its trials does; one that fails below another that held counts, so the figure is
-    the careful one. What `measure` raises ends it; `Stopped` ends it with what is known.
+    A rate holds if the majority of its trials hold. If a lower rate fails, higher rates that held do not count, so
+    the result is conservative. An exception from `measure` ends the search; `Stopped` ends it with the current
+    result.
     """
     goal = SearchGoal(
         loss_ratio=0.0,
@@ -110,7 +112,7 @@ def search(measure: Callable[[float, float], Trial], limits: Limits) -> SearchRe
         goals=[goal],
         min_load=limits.lowest_per_s,
         max_load=limits.highest_per_s,
-        # Its own limit is one of the clock's time; ours is in `_Measurer`.
+        # The controller's limit is wall-clock time; `_Measurer` has the limit that is used here.
         search_duration_max=math.inf,
         warmup_duration=None,
     )
@@ -126,13 +128,13 @@ def search(measure: Callable[[float, float], Trial], limits: Limits) -> SearchRe
 
 @dataclass
 class _Measurer(AbstractMeasurer):  # type: ignore[misc]  # the library is not typed
-    """Takes a trial for each that the controller asks for, within the budget, and keeps what it said."""
+    """Runs a trial for each request of the controller, within the budget, and keeps the results."""
 
     take: Callable[[float, float], Trial]
     limits: Limits
     spent_s: float = 0.0
     trials: list[tuple[float, Trial]] = field(default_factory=list)
-    """Each with the load as the controller calls it."""
+    """Each trial, with the load as the controller names it."""
 
     def measure(self, intended_duration: float, intended_load: float) -> MeasurementResult:
         if self.spent_s + intended_duration > self.limits.budget_s:
@@ -140,8 +142,8 @@ class _Measurer(AbstractMeasurer):  # type: ignore[misc]  # the library is not t
         trial = self.take(intended_load, intended_duration)
         self.spent_s += intended_duration
         self.trials.append((intended_load, trial))
-        # A trial that holds has no loss, one that does not has some, be all answered: that is what decides. How much is
-        # a hint at the next rate: what an overloaded server has answered is about what it can.
+        # A trial that holds has no loss. One that does not hold has some, even if all requests were answered. The
+        # amount is a hint at the next rate: an overloaded server answers about as much as it can.
         offered = max(1, round(intended_load * intended_duration))
         lost = 0 if trial.holds else max(1, offered - math.floor(trial.answered_share * offered))
         return MeasurementResult(
@@ -168,11 +170,11 @@ def _conclude(
 
 
 def _bounds(controller: MultipleLossRatioSearch, goal: SearchGoal) -> tuple[float | None, float | None, float | None]:
-    """The bounds by the final trials, or by the longest that there were of each; and how long the shorter lasted."""
+    """The bounds by the final trials, or by the longest ones for each bound; and the length of the shorter ones."""
     low: float | None = None
     high: float | None = None
     decided_s: float | None = None
-    # Both are there from the first trial on, which `search` of the controller is asked for before anything can stop it.
+    # Both exist after the first trial, which the controller's `search` requests before anything can stop it.
     target = controller.scaling.goal_to_final_target[goal]
     while target is not None and (low is None or high is None):
         bounds = controller.database.get_relevant_bounds(target=target)
@@ -185,8 +187,8 @@ def _bounds(controller: MultipleLossRatioSearch, goal: SearchGoal) -> tuple[floa
 
 
 def _next_limit(measurer: _Measurer, above: float) -> float | None:
-    """The lowest rate above one that the generator could not offer at which most of the time failed by the server's
-    doing, in trials of any length."""
+    """The lowest rate above one that the generator could not offer at which the server caused most of the failed
+    time, in trials of any length."""
     for load in sorted({load for load, _ in measurer.trials if load > above}):
         trials = [trial for asked, trial in measurer.trials if asked == load]
         failed_s = sum(trial.duration_s for trial in trials if not trial.holds and not trial.generator_limited)
@@ -196,7 +198,7 @@ def _next_limit(measurer: _Measurer, above: float) -> float | None:
 
 
 def _servers_doing(measurer: _Measurer, load: float) -> bool:
-    """Whether more of the time that failed at a rate failed with a generator that kept up."""
+    """Whether the generator kept up in most of the time that failed at a rate."""
     failed = [trial for asked, trial in measurer.trials if asked == load and not trial.holds]
     limited_s = sum(trial.duration_s for trial in failed if trial.generator_limited)
     return sum(trial.duration_s for trial in failed) > 2 * limited_s

@@ -1,7 +1,9 @@
-"""The most that a generator here can do with requests of one shape: a second of closed loop against a null responder.
+"""Measures the ceiling of a generator: the maximum rate of requests of one shape, in a second of closed loop against
+a null responder.
 
-Owns how the shape of a load becomes such a calibration, and what its figures mean; `ceiling_cache` keeps the answers.
-Runs before a measurement, never during one, and touches no server but its own; docs/decisions/0005-ceiling.md has why.
+Owns the conversion of a load to such a calibration, and the meaning of its figures; `ceiling_cache` stores the
+results. Runs before a measurement, never during one, and contacts only its own server; docs/decisions/0005-ceiling.md
+has the reasons.
 """
 
 from __future__ import annotations
@@ -33,18 +35,19 @@ from leadline.trial.workloads import PLAIN_ANSWER
 
 CALIBRATION_MS = 1000
 MOST_CONNECTIONS = 1024
-"""More are not opened for a calibration: they take longer to open than it lasts, and change little of its figure."""
+"""Maximum number of connections of a calibration. More would take longer to open than it lasts, and hardly change the
+result."""
 LEAST_BUSY = 0.2
-"""Generating threads that had this little to do say nothing about what they could."""
+"""Below this busy share, generating threads say nothing about their maximum."""
 LARGEST_ANSWER_BYTES = 1 << 20
 IO_URING_SETTING = Path("/proc/sys/kernel/io_uring_disabled")
-"""Whether the kernel has the faster engine; older kernels lack the file."""
+"""The kernel's switch for the faster engine; older kernels lack the file."""
 
 _TRIAL, _TEST = "c01/1", "c01/1/http"
 _GENERATOR, _RESPONDER = "this host", "null responder"
 _ENGINE_VARIABLE = "LEADLINE_HTTP_ENGINE"
-# What a script says that chooses its own addresses, or does more than to make requests: load that is meant for the
-# null responder must not reach others, and what a script does to files or programs must not be done twice.
+# Functions by which a script chooses its own addresses, or does more than make requests. Load for the null responder
+# must not reach other servers, and what a script does to files or programs must not happen twice.
 _MORE_THAN_REQUESTS = (
     *("addr", "lookup", "connect"),
     *("require", "dofile", "loadfile", "loadstring", "io.open", "io.popen", "os."),
@@ -54,9 +57,9 @@ _MORE_THAN_REQUESTS = (
 async def ceiling_for(
     load: HttpWorkload, interrupt: Interrupt, began: Callable[[], None], say: Callable[[str], None]
 ) -> Ceiling | None:
-    """The ceiling of a generator here for such a load, from the cache or measured now; None where it cannot be known.
+    """The ceiling of a generator here for such a load, from the cache or measured now; None if it cannot be measured.
 
-    `began` is called where it has to be measured, which takes between one and two seconds; `say` with what went wrong.
+    `began` is called if it must be measured, which takes one to two seconds; `say` is called with errors.
     """
     if not _can_be_calibrated(load):
         return None
@@ -71,7 +74,7 @@ async def ceiling_for(
     try:
         result = await calibrate(load, interrupt)
     except LeadlineError as error:
-        say(f"the generator's own ceiling is not known: {error}")
+        say(f"the generator's own ceiling is unknown: {error}")
         return None
     if result is None or interrupt.asked.is_set():
         return None
@@ -82,10 +85,10 @@ async def ceiling_for(
 
 
 def ceiling_of(result: TestResult, threads: int, cpus: int) -> Ceiling | None:
-    """What the generating threads would do if they could run all the time.
+    """The rate of the generating threads if they could run all the time.
 
-    A generator that was at its limit has shown it. Otherwise the null responder was the limit, or took the CPUs: the
-    rate is raised to what the same cost per request would allow.
+    If the generator was at its limit, the measured rate is the ceiling. Otherwise the null responder was the limit,
+    or took the CPUs; the rate is then extrapolated at the same cost per request.
     """
     rate, cost = result.metrics["requests_per_s"].value, result.generator
     if not rate or cost is None or cost.cpu_s is None or not cost.wall_s or result.status != "done":
@@ -100,12 +103,12 @@ def ceiling_of(result: TestResult, threads: int, cpus: int) -> Ceiling | None:
 
 
 async def calibrate(load: HttpWorkload, interrupt: Interrupt) -> TestResult | None:
-    """One second of the load's shape against a null responder on loopback; None where that cannot answer it.
+    """Run one second of the load's shape against a null responder on loopback; None if that cannot answer it.
 
-    A script's output is discarded.
+    The output of a script is discarded.
 
     Raises:
-        LeadlineError: an agent could not be started, or the load broke off.
+        LeadlineError: an agent could not be started, or the load failed.
     """
     entries: list[dict[str, Any]] = []
     event_log = EventLog(EntryList(entries))
@@ -132,7 +135,8 @@ async def calibrate(load: HttpWorkload, interrupt: Interrupt) -> TestResult | No
 
 
 def aimed_at(load: HttpWorkload, port: int, secure: bool) -> HttpWorkload:
-    """The same load as a closed loop on the null responder: as many bytes, threads and connections, another address."""
+    """The same load as a closed loop on the null responder: the same bytes, threads and connections, another
+    address."""
     tls = load.tls
     if tls is not None:
         tls = tls.model_copy(update={"verify": False, "ca_pem": None, "identity": None, "server_name": None})
@@ -157,7 +161,8 @@ def aimed_at(load: HttpWorkload, port: int, secure: bool) -> HttpWorkload:
 
 
 def shape_of(load: HttpWorkload) -> dict[str, Any]:
-    """What the cost of a request depends on. Sizes and digests: no address, no header's value, no secret."""
+    """The parameters that determine the cost of a request. Sizes and digests: no address, no header value, no
+    secret."""
     tls = load.tls
     return {
         "requests": [
@@ -187,7 +192,7 @@ def shape_of(load: HttpWorkload) -> dict[str, Any]:
 
 
 def host_fingerprint() -> dict[str, Any]:
-    """What a ceiling depends on besides the shape: processor, kernel and which engine it allows, agent."""
+    """The properties of the host that determine a ceiling: processor, kernel, allowed engine, agent."""
     agent = agent_binary().stat()
     return {
         "cpu": _cpu_model(),
@@ -200,7 +205,7 @@ def host_fingerprint() -> dict[str, Any]:
 
 
 def key_of(fingerprint: dict[str, Any], shape: dict[str, Any]) -> str:
-    """What a ceiling is kept under."""
+    """The key of a ceiling in the cache."""
     return _digest([fingerprint, shape])
 
 
@@ -216,10 +221,10 @@ def _serve(load: HttpWorkload, secure: bool) -> ServeWorkload:
 
 
 def _can_be_calibrated(load: HttpWorkload) -> bool:
-    """Whether a calibration would be of this load and do no harm.
+    """Whether a calibration is representative of this load and harmless.
 
-    The null responder has no Unix socket, no proxy before it and no name that could be asked for: loads that use these
-    have costs which it does not see.
+    The null responder has no Unix socket, no proxy and no name to resolve. Loads that use these have costs that it
+    does not measure.
     """
     route = load.route
     if route.unix_socket is not None or route.proxy is not None or route.dns == "connection":
@@ -228,7 +233,7 @@ def _can_be_calibrated(load: HttpWorkload) -> bool:
 
 
 async def _is_found(load: HttpWorkload) -> bool:
-    """Whether the load's host has an address: one that has none fails at once, and need not wait for a calibration."""
+    """Whether the load's host has an address. A load without one fails at once, and needs no calibration."""
     parts = urlsplit(load.requests[0].url)
     host = parts.hostname or ""
     if any(one.host.casefold() == host.casefold() for one in load.route.resolve):
@@ -241,13 +246,13 @@ async def _is_found(load: HttpWorkload) -> bool:
 
 
 def _answer_bytes(load: HttpWorkload) -> int:
-    """The body of an answer on average: the null responder has one for all requests."""
+    """The average size of a response body: the null responder has one size for all requests."""
     weighted = sum(request.weight * _answer_bytes_to(request) for request in load.requests)
     return round(weighted / sum(request.weight for request in load.requests))
 
 
 def _answer_bytes_to(request: HttpRequest) -> int:
-    """What `leadline serve` was asked for; other servers' answers are not known before they came."""
+    """The size requested from `leadline serve`; the sizes of other servers' responses are unknown in advance."""
     for text in parse_qs(urlsplit(request.url).query).get("size", []):
         if text.isascii() and text.isdecimal():
             return min(int(text), LARGEST_ANSWER_BYTES)
@@ -260,7 +265,7 @@ def _target(request: HttpRequest) -> str:
 
 
 def _padded(request: HttpRequest) -> str:
-    """A target as long as the request's, without what the null responder would obey in its query."""
+    """A request target of the same length, without query parameters that the null responder would obey."""
     return "/".ljust(len(_target(request)), "x")
 
 

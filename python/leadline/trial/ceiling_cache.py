@@ -1,6 +1,6 @@
-"""Ceilings that were measured before, in `$XDG_CACHE_HOME/leadline/ceilings.json`: found again, kept whole, forgotten.
+"""The cache of measured ceilings, in `$XDG_CACHE_HOME/leadline/ceilings.json`.
 
-Nothing depends on it: a file that is damaged, from another version, or cannot be written costs a second's calibration.
+Nothing depends on it: if the file is damaged, of another version or not writable, a calibration takes one second.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from leadline.errors import DatasetError
 
 SCHEMA = "leadline.ceilings/1"
 OLDEST_S = 30 * 86_400
-"""A ceiling older than this is measured again: firmware, cooling and neighbours change."""
+"""Maximum age of a ceiling: firmware, cooling and neighbours change."""
 MOST_ENTRIES = 200
 LARGEST_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class CeilingCache:
-    """The file, and the callback for a warning if it is damaged. Without a path nothing is found or stored."""
+    """The file, and a callback for warnings. Without a path nothing is found or stored."""
 
     path: Path | None
     say: Callable[[str], None]
@@ -35,7 +35,7 @@ class CeilingCache:
 
     @classmethod
     def here(cls, say: Callable[[str], None]) -> CeilingCache:
-        """The user's own, by the XDG base directory specification: a relative path there is to be ignored."""
+        """The user's own cache, by the XDG base directory specification, which ignores relative paths."""
         named = os.environ.get("XDG_CACHE_HOME", "")
         if Path(named).is_absolute():
             return cls(Path(named) / "leadline" / "ceilings.json", say)
@@ -50,7 +50,7 @@ class CeilingCache:
         return Ceiling(row["per_s"], row["extrapolated"], row.get("engine")) if row is not None else None
 
     def keep(self, key: str, ceiling: Ceiling) -> None:
-        """Put a ceiling under a key; the oldest go where there are too many."""
+        """Store a ceiling under a key; removes the oldest entries if there are too many."""
         if self.path is None:
             return
         row = {"per_s": ceiling.per_s, "extrapolated": ceiling.extrapolated, "engine": ceiling.engine}
@@ -61,10 +61,10 @@ class CeilingCache:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             replace(self.path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
         except (OSError, DatasetError) as error:
-            self.say(f"the generator's ceiling is not kept: {error}")
+            self.say(f"the generator's ceiling is not stored: {error}")
 
     def _rows(self) -> dict[str, dict[str, Any]]:
-        """Every entry that is whole and not too old."""
+        """Every entry that is valid and not too old."""
         if self.path is None:
             return {}
         try:
@@ -96,5 +96,5 @@ class CeilingCache:
 
 
 def _number(value: Any) -> float:
-    """A finite number as it stands, anything else as not a number, which no comparison holds for."""
+    """A finite number, or NaN for anything else, for which no comparison holds."""
     return value if isinstance(value, float) and math.isfinite(value) else math.nan

@@ -1,7 +1,7 @@
-"""From a run's journal to everything else in its folder, in one pass: findings.json, tables, flame graphs, page.
+"""Makes everything else in a run's folder from its journal, in one pass: findings.json, tables, flame graphs, page.
 
-A finished run, a killed one and a re-made report go through `conclude`. It needs no lab and no system under test; where
-only findings.json is left of a run, it draws the page from that.
+A finished run, a killed run and a report that is made again all go through `conclude`. It needs no lab and no system
+under test. If only findings.json is left of a run, it draws the page from that.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from leadline.trial.unforeseen import unforeseen
 
 @dataclass(frozen=True, slots=True)
 class RunOutcome:
-    """What is left of a run: its folder, its findings, and what could not be written."""
+    """The result of a run: its folder, its findings, and the problems of writing them."""
 
     folder: RunFolder
     analysis: RunAnalysis
@@ -36,12 +36,12 @@ class RunOutcome:
 
 
 def conclude(folder: RunFolder) -> RunOutcome:
-    """Findings of a run, finished or not, from its journal; the tables and the report are written beside it.
+    """Analyse a run, finished or not, from its journal; writes the tables and the report beside it.
 
-    A disk that is full, or a defect, keeps them from being written, not from being found: that is among the problems.
+    A full disk or a defect prevents writing, but not the analysis: such problems are in the result.
 
     Raises:
-        DatasetError: the journal cannot be read, or is gone and findings.json is none of this version.
+        DatasetError: the journal cannot be read, or it is missing and findings.json is not of this version.
     """
     attempts = _Attempts(folder)
     with _collector_paused():
@@ -59,7 +59,8 @@ def _conclude(folder: RunFolder, attempts: _Attempts) -> RunAnalysis:
 
 @contextmanager
 def _collector_paused() -> Iterator[None]:
-    """No search for cycles meanwhile: entries and results have none, and each search walks through all results."""
+    """Pause the garbage collector: entries and results have no cycles, and each collection walks through all
+    results."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -70,10 +71,10 @@ def _collector_paused() -> Iterator[None]:
 
 
 def read_findings(folder: RunFolder) -> RunAnalysis:
-    """A run's findings: from findings.json where this version wrote it of the journal as it is, else from the journal.
+    """A run's findings: from findings.json if this version wrote it for the current journal, else from the journal.
 
     Raises:
-        DatasetError: the journal cannot be read, or is gone and findings.json is none of this version.
+        DatasetError: the journal cannot be read, or it is missing and findings.json is not of this version.
     """
     if not folder.journal_path.exists() and folder.findings_path.exists():
         return _read_document(folder).run
@@ -85,27 +86,27 @@ def read_findings(folder: RunFolder) -> RunAnalysis:
 
 
 class _Attempts:
-    """Runs what may fail without harm to the rest, and keeps what the failures say."""
+    """Runs work whose failure does not affect the rest, and collects the errors."""
 
     def __init__(self, folder: RunFolder) -> None:
         self._log = folder.logs_path / "report-traceback.log"
         self.problems: list[str] = []
 
     def run(self, work: Callable[[], object]) -> None:
-        """Do the work; a failure is a problem."""
+        """Do the work; a failure becomes a problem."""
         try:
             work()
         except Exception as error:
             self.note(error)
 
     def note(self, error: Exception) -> None:
-        """Keep what a failure says."""
+        """Store the message of a failure."""
         told = error if isinstance(error, DatasetError) else unforeseen(error, self._log)
         self.problems.append(str(told))
 
 
 class _Taker:
-    """Takes entries of the journal until taking one fails."""
+    """Passes on entries of the journal until one fails."""
 
     def __init__(self, take: Callable[[Entry], None], attempts: _Attempts) -> None:
         self._take = take
@@ -123,7 +124,7 @@ class _Taker:
 
 
 def _conclude_journal(folder: RunFolder, attempts: _Attempts) -> RunAnalysis:
-    """The analysis, and on the same pass over the journal the tables and the flame graphs; then what is drawn of it."""
+    """The analysis, and in the same pass over the journal the tables and the flame graphs; then the page."""
     journal_bytes = _journal_bytes(folder)
     with TableWriter(folder.path) as tables, ThreadPoolExecutor(1, "tables") as background:
         into_tables = _Taker(tables.take, attempts)
@@ -131,7 +132,7 @@ def _conclude_journal(folder: RunFolder, attempts: _Attempts) -> RunAnalysis:
         reader = JournalReader(folder.journal_path, takers=(into_tables, into_pictures))
         analysis = analyse(folder.read_manifest(), reader)
         if tables.malformed > analysis.journal.malformed:
-            said = f"{tables.malformed} events of the journal have no rows: they lack what their type promises"
+            said = f"{tables.malformed} events of the journal have no rows: they lack required fields"
             attempts.problems.append(said)
         if not into_tables.is_failed:
             background.submit(attempts.run, tables.write)
@@ -147,7 +148,7 @@ def _write_results_and_report(folder: RunFolder, analysis: RunAnalysis, attempts
 
 
 def _complete_manifest(folder: RunFolder, analysis: RunAnalysis) -> None:
-    """Adds the hosts' fingerprints, which only the agents could tell."""
+    """Add the hosts' fingerprints, which only the agents know."""
     manifest = folder.read_manifest()
     if manifest and analysis.hosts and manifest.get("hosts") != analysis.hosts:
         folder.write_manifest({**manifest, "hosts": analysis.hosts})

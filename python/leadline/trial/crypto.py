@@ -21,16 +21,16 @@ from leadline.trial.interrupt import Interrupt
 
 HERE = "this host"
 _TRIAL, _TASK, _PROFILE = "c01/1", "crypto", "profile"
-# Its own name among an agent's processes.
+# The agent's own name among its processes.
 _AGENT = "agent"
-# Not a divisor of anything that recurs in round numbers.
+# A prime, so that it does not align with periodic work.
 PROFILE_HZ = 499
-# perf resolves its samples after the end.
+# perf resolves the symbols of its samples after the end.
 _PROFILED_WITHIN_S = 120.0
 _OBSERVE_PERIOD_MS = 250
 # Handshakes need certificates, which take a few milliseconds; a busy host takes longer.
 _READY_WITHIN_S = 30.0
-# A figure is measured for its time, and before it opens packets as many are sealed; 3DES is slow on large memory.
+# Each figure takes its time; before opening packets, as many are sealed. 3DES is slow on large memory.
 _SLOWER = 10
 _END_WITHIN_S = 60.0
 
@@ -38,13 +38,13 @@ _END_WITHIN_S = 60.0
 async def measure_crypto(
     workload: CryptoWorkload, figures: int, interrupt: Interrupt, done: Callable[[int], None], *, profile: bool = False
 ) -> tuple[CryptoResult, str | None]:
-    """Measure `figures` figures; `done` is called for each. An interrupted measurement gives what it has.
+    """Measure `figures` figures; calls `done` after each. An interrupted measurement returns what it has.
 
-    With `profile`, the agent's call stacks are sampled meanwhile; the folded ones are the second of the pair.
+    With `profile`, the agent's call stacks are sampled; the second result is the folded stacks.
 
     Raises:
         TaskFailed: the agent could not measure it.
-        AgentLost: it went away.
+        AgentLost: the agent is gone.
     """
     machine: list[MachineSample] = []
 
@@ -79,7 +79,7 @@ async def measure_crypto(
 
 
 def result_of(outcome: Outcome, machine: list[MachineSample], *, whole: bool, profiled: bool = False) -> CryptoResult:
-    """The agent's figures, judged by what its thread and the machine tell."""
+    """The agent's figures, with a verdict from the data of its thread and the machine."""
     found = [
         CryptoFigure(one.what, one.algorithm, one.bytes, one.operations, one.cpu_ns, one.wall_ns)
         for one in outcome.crypto or []

@@ -1,6 +1,6 @@
-"""Where a trial happens: hosts with an agent each, made by the lab or given by the plan, compared clocks, a server.
+"""The environment of a trial: hosts (from the lab or the plan) with one agent each, compared clocks, and a server.
 
-Owns the order of setting up and of giving back. Knows nothing of systems under test or loads.
+Owns the order of setup and teardown. Knows nothing of systems under test or loads.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ from leadline.trial.workloads import SESSION_PORT, serve_everything
 
 SERVER = "server"
 SERVE_TASK = "serve"
-# Watching costs about 0.2 % of a core per host and 10 samples a second; many clients on one machine share what four
-# would use, so that watching a hundred does not become a load of its own.
+# Watching costs about 0.2 % of a core per host and 10 samples a second; many clients on one machine share the cost
+# of four hosts, so that watching a hundred does not become a load of its own.
 _CLIENTS_AT_FULL_RATE = 4
-# How long the last reading of the gateways' counters may be on its way.
+# Time limit for the last reading of the gateways' counters.
 _LAST_LOOK_S = 5.0
-# Time limit of the transaction that proves a client connected.
+# Time limit of the transaction that verifies a client's connection.
 _PROBE_MS = 10_000
 
 
 @dataclass(slots=True)
 class Environment:
-    """Hosts that are ready to measure. `aclose` it whatever happens."""
+    """Hosts that are ready to measure. Always close it with `aclose`."""
 
     case: Case
     label: str
@@ -50,16 +50,16 @@ class Environment:
     clocks: dict[str, ClockComparison] = field(default_factory=dict)
     server_address: dict[int, str] = field(default_factory=dict)
     key: str | None = field(default=None, repr=False)
-    """What the server of given hosts asks for: random, of this trial alone, and kept nowhere."""
+    """The key of the server on given hosts: random, for this trial only, stored nowhere."""
 
     @property
     def clients(self) -> tuple[str, ...]:
-        """The hosts that send the load."""
+        """The hosts that generate load."""
         return tuple(f"client{number}" for number in range(1, self.case.clients + 1))
 
     @property
     def gateways(self) -> tuple[str, ...]:
-        """The hosts that the system under test runs on, the clients' side first."""
+        """The hosts of the system under test, the clients' side first."""
         return GATEWAYS[self.case.topology]
 
     def site(self, folder: Path, logs: Path) -> Site:
@@ -87,7 +87,7 @@ class Environment:
         )
 
     async def failure(self) -> Exception:
-        """Wait until an agent is lost, and say so; waits for ever while all is well."""
+        """Wait until an agent is lost, and return the error; waits forever otherwise."""
         watches = [asyncio.create_task(agent.failure()) for agent in self.agents.values()]
         try:
             done, _ = await asyncio.wait(watches, return_when=asyncio.FIRST_COMPLETED)
@@ -97,7 +97,7 @@ class Environment:
                 watch.cancel()
 
     async def sync_agents(self) -> None:
-        """Hear from every agent once: what they said before has been taken in by then.
+        """Wait for one answer of every agent: all its earlier events have been processed then.
 
         Raises:
             AgentLost: one is gone.
@@ -105,17 +105,17 @@ class Environment:
         await asyncio.gather(*(agent.compare_clocks(1) for agent in self.agents.values()))
 
     async def aclose(self) -> None:
-        """End every agent, then remove the lab; what fails is raised after all was tried. May be called again."""
+        """End every agent, then remove the lab; errors are raised after everything was tried. May be called again."""
         await asyncio.gather(*(agent.close() for agent in self.agents.values()), return_exceptions=True)
         if self.lab is not None:
             await asyncio.to_thread(self.lab.close)
 
 
 async def build(case: Case, label: str, event_log: EventLog, logs: Path) -> Environment:
-    """Hosts, agents, clocks, and the server answering; nothing is left behind when it fails. `logs`: see `Agent.start`.
+    """Set up hosts, agents, clocks and the server; leaves nothing behind if it fails. `logs`: see `Agent.start`.
 
     Raises:
-        LeadlineError: what could not be set up, by name.
+        LeadlineError: what could not be set up.
     """
     env = Environment(case, label, None)
     try:
@@ -146,7 +146,8 @@ async def build(case: Case, label: str, event_log: EventLog, logs: Path) -> Envi
 
 
 def _given_addresses(server: HostAddress) -> dict[int, str]:
-    """Where clients reach a given server, by IP version; that a local one has local clients, the plan has checked."""
+    """The addresses of a given server for clients, by IP version. The plan has checked that a local server has local
+    clients."""
     if server.addresses:
         return {ip_address(address).version: address for address in server.addresses}
     if server.local:
@@ -154,7 +155,7 @@ def _given_addresses(server: HostAddress) -> dict[int, str]:
     try:
         found = socket.getaddrinfo(server.host, None, type=socket.SOCK_STREAM)
     except (socket.gaierror, UnicodeError):
-        # A name of the SSH configuration alone, which need not even be possible in DNS: the clients may still know it.
+        # The name may exist only in the SSH configuration, and may be invalid in DNS; the clients may still resolve it.
         return dict.fromkeys((4, 6), server.host)
     families = {socket.AF_INET: 4, socket.AF_INET6: 6}
     return {families[family]: str(address[0]) for family, *_, address in reversed(found) if family in families}
@@ -166,9 +167,9 @@ async def _own_addresses(agent: Agent) -> frozenset[str]:
 
 
 def _check_addresses(named: Mapping[str, HostAddress], own: Mapping[str, frozenset[str]]) -> None:
-    """A client or a gateway that lacks the address that the plan gives it is not the host that the plan means.
+    """Check that clients and gateways have the addresses that the plan gives them; otherwise they are other hosts.
 
-    The server is not asked: its address may be a translated one.
+    The server is not checked: its address may be a translated one.
 
     Raises:
         LeadlineError: the first such host.
@@ -180,13 +181,13 @@ def _check_addresses(named: Mapping[str, HostAddress], own: Mapping[str, frozens
             has = ", ".join(sorted(own[name])) or "none"
             raise LeadlineError(
                 f"{name} has no address {sorted(missing)[0]}; its addresses: {has}",
-                hint=f"mend hosts.{name.rstrip('0123456789')}: its ssh or its address is another host's",
+                hint=f"fix hosts.{name.rstrip('0123456789')}: its ssh or its address belongs to another host",
             )
 
 
 def _on_one_stack(env: Environment, own: Mapping[str, frozenset[str]]) -> dict[str, list[str]]:
-    """Each gateway, and the clients and server whose interfaces are its own: their traffic is all counted there,
-    whichever way it goes."""
+    """Each gateway, with the clients and servers on the same interfaces: all their traffic is counted there,
+    whichever path it takes."""
     ends = (*env.clients, SERVER)
 
     def same(one: str, other: str) -> bool:
@@ -197,15 +198,16 @@ def _on_one_stack(env: Environment, own: Mapping[str, frozenset[str]]) -> dict[s
 
 
 def _bind(env: Environment, own: frozenset[str]) -> list[str]:
-    """The addresses that the clients use and the server has; every one only where it is reached by another (NAT)."""
+    """The addresses that the server binds to: those that the clients use; all if the clients use another one
+    (NAT)."""
     return sorted(set(env.server_address.values()) & own) or ["0.0.0.0", "::"]
 
 
 async def observe(env: Environment, trial: str | None, period_ms: int, event_log: EventLog) -> None:
-    """Watch every host from now on, its samples labelled `trial`; what hosts on one machine share is read once."""
+    """Observe every host from now on, with samples labelled `trial`; hosts on one machine share one reading of it."""
     seen_boots: set[str | None] = set()
     crowd = math.ceil(len(env.clients) / _CLIENTS_AT_FULL_RATE) if env.lab is not None else 1
-    # Gateways first: where hosts share a machine, the host under measurement reports its CPUs.
+    # Gateways first: if hosts share a machine, the measured host reports its CPUs.
     for name in (*env.gateways, SERVER, *env.clients):
         agent = env.agents[name]
         boot = agent.hello.host.boot_id
@@ -216,8 +218,8 @@ async def observe(env: Environment, trial: str | None, period_ms: int, event_log
 
 
 async def observe_afterwards(env: Environment, trial: str, period_ms: int, event_log: EventLog) -> None:
-    """Watch on under another label, so that what comes after a test does not count as its own. What stands on given
-    hosts is not taken down: there the gateways' counters are read once more.
+    """Observe on under another label, so that the time after a test does not count as the test's. Given hosts are not
+    taken down: the gateways' counters there are read once more.
     """
     if env.lab is None:
         await observe_once_more(env, trial, period_ms, event_log)
@@ -226,7 +228,7 @@ async def observe_afterwards(env: Environment, trial: str, period_ms: int, event
 
 
 async def observe_once_more(env: Environment, trial: str, period_ms: int, event_log: EventLog) -> None:
-    """Have every gateway's counters read after a test's end; one that does not answer in time is not waited for."""
+    """Read every gateway's counters after a test's end; a gateway that does not answer in time is skipped."""
     waiting = set(env.gateways)
     heard = asyncio.Event()
 

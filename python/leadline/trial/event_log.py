@@ -1,8 +1,8 @@
-"""Where everything that happens is written down: events of agents as they come, and the controller's own records.
+"""Records everything that happens: agents' events as they arrive, and the controller's own records.
 
-One `EventLog` per run. It stamps what it is given, appends it to a journal (a file, or a list for a measurement that
-that are not wanted) and passes it on to those who watch. What cannot be written ends the run: a figure whose
-samples are lost is no figure.
+There is one `EventLog` per run. It adds a time to each entry, appends it to a journal (a file, or a list for a
+measurement whose samples are not kept) and passes it to listeners and observers. A failed write ends the run: a
+figure whose samples are lost is invalid.
 """
 
 from __future__ import annotations
@@ -20,30 +20,30 @@ from leadline.trial.notifications import Notification, Observer
 
 
 class EventSink(Protocol):
-    """A journal, or a list."""
+    """The target of entries: a journal, or a list."""
 
     def append(self, entry: dict[str, Any], /) -> None:
-        """Take one entry."""
+        """Append one entry."""
 
     def append_event(self, host: str, at_ns: int, line: bytes, /) -> None:
-        """Take an agent's event as the line that the agent wrote."""
+        """Append an agent's event, as the line that the agent wrote."""
 
 
 @dataclass(frozen=True, slots=True)
 class EntryList:
-    """A list that takes entries, and passes each on to a journal where there is one."""
+    """A list of entries, which also passes each entry to a journal if there is one."""
 
     entries: list[dict[str, Any]]
     journal: EventSink | None = None
 
     def append(self, entry: dict[str, Any], /) -> None:
-        """Take one entry."""
+        """Append one entry."""
         if self.journal is not None:
             self.journal.append(entry)
         self.entries.append(entry)
 
     def append_event(self, host: str, at_ns: int, line: bytes, /) -> None:
-        """Take an agent's event, as an entry that a journal would give back."""
+        """Append an agent's event, in the form in which a journal returns it."""
         if self.journal is not None:
             self.journal.append_event(host, at_ns, line)
         self.entries.append({"host": host, "at_ns": at_ns, "event": pydantic_core.from_json(line)})
@@ -58,7 +58,8 @@ class EventLog:
         observers: tuple[Observer, ...] = (),
         on_failed_observer: Callable[[Exception], None] | None = None,
     ) -> None:
-        """A failed observer gets no more notifications; its exception goes to `on_failed_observer`, or is raised."""
+        """An observer that fails gets no more notifications; its exception goes to `on_failed_observer`, or is
+        raised."""
         self._sink = sink
         self._observers = list(observers)
         self._on_failed_observer = on_failed_observer
@@ -69,15 +70,15 @@ class EventLog:
         self._sink.append({"record": record, "at_ns": time.monotonic_ns(), **fields})
 
     def on_event(self, host: str, event: Event, line: bytes) -> None:
-        """Append one event of an agent to the journal, as its `line` came, then pass it to the listeners."""
-        # A heartbeat says "alive" to the fleet, and nothing to a reader of figures.
+        """Append one event of an agent to the journal, as its original `line`, then pass it to the listeners."""
+        # A heartbeat only shows that the agent is alive; figures do not need it.
         if not isinstance(event, Heartbeat):
             self._sink.append_event(host, time.monotonic_ns(), line)
         for listener in self._listeners:
             listener(host, event)
 
     def listen(self, listener: Callable[[str, Event], None]) -> Callable[[], None]:
-        """Have `listener` called with every event; returns what ends that."""
+        """Call `listener` with every event; returns a function that ends this."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 

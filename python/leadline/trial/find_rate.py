@@ -1,8 +1,9 @@
-"""A capacity search on a real server: once without a rate, then trials at the rates that `capacity_search` asks for.
+"""Runs a capacity search on a real server: first without a rate, then trials at the rates that `capacity_search`
+chooses.
 
-Owns what is kept of a trial, and what the search as a whole is worth; a `SearchTarget` is the load whose rate is looked
-for, which its kind of test has. The search itself is synchronous: it runs in a thread
-of its own and hands each trial to the event loop, where agents are talked to.
+Owns the records of each trial and the verdict on the search. A `SearchTarget` is the load whose rate is searched; its
+kind of test provides it. The search is synchronous: it runs in its own thread and passes each trial to the event
+loop, which talks to the agents.
 """
 
 from __future__ import annotations
@@ -32,73 +33,73 @@ _CLOSED_LOOP_MS = 1000
 
 
 class SearchTarget(Protocol):
-    """A load whose rate is looked for, and what has to hold."""
+    """A load whose highest rate is searched, and its conditions."""
 
     @property
     def conditions(self) -> Conditions:
-        """What has to hold at a rate."""
+        """The conditions at a rate."""
 
     @property
     def test(self) -> BaseTest:
-        """The test whose rate is looked for."""
+        """The test whose rate is searched."""
 
     @property
     def workload(self) -> LoadWorkload:
         """Its load, without a rate."""
 
     def with_ceiling(self, ceiling: Ceiling | None) -> SearchTarget:
-        """The same, where the generator can do this at most; None where that is not known."""
+        """The same target with this ceiling of the generator; None if it is unknown."""
 
     @property
     def reference(self) -> str:
-        """What the load without a rate is called in the answer, as in `closed_loop_per_s`."""
+        """The name of the figure for the load without a rate, such as `closed_loop_per_s`."""
 
     def limits(self, reached_per_s: float) -> Limits:
-        """Where to look, and for how long, after what was reached without a rate."""
+        """The range and duration of the search, given the rate that was reached without a rate."""
 
     def manifest(self, run_id: str) -> dict[str, Any]:
-        """The search as a run whose cases are not known yet; its journal has them."""
+        """The search as a run's manifest. Its cases are not known yet; the journal has them."""
 
     def single(self, case: str, rate_per_s: float | None, steady_s: float | None) -> Single:
-        """Measures once at a rate for this long, or without a rate: a separate case."""
+        """One measurement at a rate for this time, or without a rate; a separate case."""
 
     def reached_per_s(self, result: TestResult) -> float | None:
-        """What the load without a rate came to; None where there is nothing to search."""
+        """The rate that the load reached without a rate; None if it reached nothing."""
 
     def rest_s(self, result: TestResult) -> float:
-        """How long the server needs after this until the next trial finds it as it was."""
+        """The pause that the server needs before the next trial."""
 
     def failure_message(self, result: TestResult) -> str:
-        """What to say where the load without a rate came to nothing."""
+        """The error message if the load without a rate reached nothing."""
 
     def initial_result(self, result: TestResult) -> SearchResult | None:
-        """What the load without a rate has found already, if it has."""
+        """The result of the search if the load without a rate already decides it, else None."""
 
     def judge(self, result: TestResult, rate_per_s: float, duration_s: float) -> Trial:
-        """What the result of a trial says."""
+        """Judge the result of a trial."""
 
     def validity(self, found: SearchResult, trials: Sequence[Trial], error: str | None) -> Validity:
-        """What the whole search is worth; `error` broke a trial off."""
+        """The verdict on the whole search; `error` is set if a trial was aborted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a search found."""
+    """The answer of a search."""
 
     found: SearchResult
     first: TestResult
     """The load without a rate, before the first trial."""
     reference: Metric
-    """The rate that it came to."""
+    """The rate that it reached."""
     reference_name: str
     trials: tuple[Trial, ...]
     validity: Validity
     error: str | None
-    """What broke the search off, where something did."""
+    """The error that ended the search early, if any."""
 
     @property
     def metrics(self) -> dict[str, Metric]:
-        """The rate found, bounded by what the search is sure of, and what was reached without a rate."""
+        """The rate found, with its bounds, and the rate reached without a rate."""
         found = self.found
         return {
             "found_rate_per_s": Metric(found.low_per_s, "1/s", found.low_per_s, found.high_per_s),
@@ -113,11 +114,11 @@ class Search:
     search_target: SearchTarget
     interrupt: Interrupt
     sink: EventSink | None
-    """Where everything that is measured is kept, if it is."""
+    """Where all samples are stored, if they are kept."""
     logs: Path | None = None
     """See `Single.logs`."""
     on_trial: Callable[[Trial], None] = lambda _: None
-    """Called with each trial that was taken."""
+    """Called after each trial."""
     watching: Watching = lambda: nullcontext(())
     _trials: list[Trial] = field(default_factory=list)
     _begun: int = 0
@@ -125,10 +126,10 @@ class Search:
     _error: str | None = None
 
     async def run(self) -> Answer:
-        """Search until the bounds are close, the budget is used up, or someone interrupts.
+        """Search until the bounds are close, the budget is used up, or the user interrupts.
 
         Raises:
-            LeadlineError: the load without a rate failed, or came to nothing: there is nothing to search.
+            LeadlineError: the load without a rate failed or reached nothing, so there is nothing to search.
         """
         event_log = EventLog(self.sink if self.sink is not None else EntryList([]))
         event_log.record("run-begin", find_rate=self.search_target.conditions.text)
@@ -179,7 +180,7 @@ class Search:
         return trial
 
     async def _measure(self, rate_per_s: float | None, steady_s: float | None) -> TestResult:
-        """One measurement; a case of its own in the folder."""
+        """One measurement; it is a case of its own in the folder."""
         self._begun += 1
         single = replace(self.search_target.single(f"c{self._begun:02}", rate_per_s, steady_s), logs=self.logs)
         entries: list[dict[str, Any]] = []
@@ -195,7 +196,7 @@ class Search:
 
 
 def verdict_of(found: SearchResult, trials: Sequence[Trial], error: str | None) -> Validity:
-    """A bound that is missing, and why."""
+    """The verdict: the bound that is missing, and the reason."""
     match found.ending:
         case Ending.FOUND | Ending.NONE_HELD:
             return Validity(Verdict.VALID)
@@ -206,18 +207,18 @@ def verdict_of(found: SearchResult, trials: Sequence[Trial], error: str | None) 
                 for trial in trials
                 if trial.generator_limited and not trial.holds and trial.rate_per_s > known
             )
-            text = f"from {lowest:.6g}/s on the generator was at its limit or late: what the server does is not known"
+            text = f"from {lowest:.6g}/s on the generator was at its limit or late: the server's limit is unknown"
             if found.high_per_s is not None:
                 text = (
                     f"at {lowest:.6g}/s the generator was at its limit or late, at {found.high_per_s:.6g}/s the server "
-                    "failed: what it does between the bounds is not known"
+                    "failed: the server's limit between the bounds is unknown"
                 )
             return Validity(Verdict.GENERATOR_LIMITED, (Reason("generator-limited-trials", text),))
         case Ending.ALL_HELD:
-            text = "the highest rate that was tried holds, a multiple of what the load without a rate reaches"
+            text = "the highest rate tried holds: a multiple of the rate that the load reaches without a rate"
             return Validity(Verdict.UNDETERMINED, (Reason("highest-rate-held", text),))
         case Ending.BUDGET:
-            text = "the trials went on to disagree until the time for them was used up: the bounds are the last ones"
+            text = "the trials disagreed until the time budget was used up: the bounds are the last ones"
             return Validity(Verdict.INCOMPLETE, (Reason("search-budget", text),))
         case Ending.INTERRUPTED:
             return Validity(Verdict.INCOMPLETE, (Reason("ended-early", "the search was interrupted"),))

@@ -1,4 +1,4 @@
-"""Flame graphs in a run's folder: drawn from the journal's profiles, and found again for the page's links."""
+"""Flame graphs in a run's folder: draws them from the journal's profiles, and lists them for the page's links."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from leadline.errors import DatasetError, LeadlineError
 
 
 def draw_flame_graph(folder: RunFolder, entry: Entry) -> None:
-    """Draw the profile in this entry of the journal, if it is one and is not drawn yet.
+    """Draw the profile in this entry of the journal, unless it is not a profile or already drawn.
 
     Raises:
         DatasetError: it cannot be drawn or written.
@@ -34,7 +34,7 @@ def draw_flame_graph(folder: RunFolder, entry: Entry) -> None:
 
 
 def drawn_flame_graphs(folder: RunFolder, analysis: RunAnalysis) -> dict[str, list[tuple[str, str]]]:
-    """By test, as in "c01/1/tcp-up": each host that has a picture, and the picture's place in the folder."""
+    """By test, as in "c01/1/tcp-up": each host with a picture, and the picture's path in the folder."""
     if not folder.profiles_path.is_dir():
         return {}
     tests = [f"{trial.trial}/{test.test}" for trial in analysis.trials for test in trial.tests]

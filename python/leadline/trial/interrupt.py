@@ -1,4 +1,4 @@
-"""Ctrl-C: the first asks for an orderly end that keeps what was measured, the second ends at once."""
+"""Handles Ctrl-C: the first requests an orderly end that keeps the results, the second ends at once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _ASKING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Interrupt:
-    """Whether an end was asked for, and why where it was not the user. Make one inside the event loop."""
+    """Whether an end was requested, and the reason if it was not the user. Create it inside the event loop."""
 
     def __init__(
         self, on_first: Callable[[], None] = lambda: None, on_second: Callable[[], None] = lambda: None
@@ -31,9 +31,9 @@ class Interrupt:
 
     @contextmanager
     def signals_caught(self) -> Iterator[None]:
-        """Meanwhile SIGINT, SIGTERM and SIGHUP request the end; a second signal ends at once.
+        """While the block runs, SIGINT, SIGTERM and SIGHUP request the end; a second signal ends at once.
 
-        What was ignored before (nohup) stays ignored, and what handled these before does so again afterwards.
+        Signals that were ignored before (nohup) stay ignored, and previous handlers are restored afterwards.
         """
         loop = asyncio.get_running_loop()
         before = {number: signal.getsignal(number) for number in _ASKING}
@@ -48,14 +48,14 @@ class Interrupt:
                 signal.signal(number, before[number])
 
     def ask(self, why: str) -> None:
-        """Ask for the end for a reason of our own; the first Ctrl-C after that is still the first."""
+        """Request the end for a reason of our own; the first Ctrl-C after that still counts as the first."""
         self.why = why
         self.asked.set()
 
     def _ask(self) -> None:
         if self._signalled:
             self._on_second()
-            # In a jail we are its first process, so the kernel ends every other one; elsewhere the agents end with
+            # In a jail this is the first process, so the kernel ends all others with it; elsewhere the agents end with
             # their stdin. The journal is on disk up to the last event.
             os._exit(EXIT_CODE)
         self._signalled = True

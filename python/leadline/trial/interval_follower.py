@@ -1,4 +1,4 @@
-"""Tells each interval of a running load when it is over: what `--interval` prints. Measures nothing."""
+"""Reports each interval of a running load when it has ended, for `--interval`. Measures nothing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from leadline.trial.notifications import IntervalEnded
 
 
 class IntervalFollower:
-    """Over all clients of one load; it ends with the last of them."""
+    """The intervals of all clients of one load; it ends with the last client."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class IntervalFollower:
         self._end_ns = start_at_ns
 
     def on_event(self, host: str, event: Event) -> None:
-        """Take an event; what concerns no counter is passed over."""
+        """Process an event; events without counters are ignored."""
         if not isinstance(event, Progress | Finished) or event.trial != self._label:
             return
         offset_ns = self._offsets_ns.get(host, 0)

@@ -1,5 +1,5 @@
-"""Live figures of a running load, from the events that come anyway: rates since the figures before, latencies of the
-last second, errors, connections, and how the generator is. Sends them as notifications; measures and keeps nothing.
+"""Computes live figures of a running load from its events: rates since the previous figures, latencies of the last
+second, errors, connections, and the generator's state. Sends them as notifications; measures and stores nothing.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from leadline.trial.notifications import LiveFigures, Waiting
 
 _PERIOD_S = 0.5
 _SHOWN = ("latency", f"latency{CENSORED}", "late")
-# Threads hand their histograms over once a second, each at a moment of its own.
+# Threads report their histograms once a second, each at its own time.
 _RECENT_NS = 1_100_000_000
-# Reading a histogram takes some 0.3 ms: of more hosts than these the rates alone are live.
+# Reading a histogram takes about 0.3 ms. With more hosts than this, only rates are live.
 _MOST_HOSTS_READ = 4
-# A share of less time than this says more of how a thread began than of its load.
+# A share over a shorter time shows the start of a thread rather than its load.
 _SHORTEST_ACCOUNT_S = 0.1
 
 
 class LiveMetrics:
-    """Over all clients of one load."""
+    """The live figures of all clients of one load."""
 
     def __init__(self, label: str, start_at_ns: int, hosts: int, event_log: EventLog, longest_s: float) -> None:
         self._label = label
@@ -36,7 +36,7 @@ class LiveMetrics:
         self._event_log = event_log
         self._longest_s = longest_s
         self._latest: dict[tuple[str, int, str], FlowProgress] = {}
-        # By host, whose clock is its own, and metric.
+        # By host (each has its own clock) and metric.
         self._recent: dict[tuple[str, str], deque[tuple[int, Histogram]]] = {}
         self._standings: dict[str, Standing] = {}
         self._threads = BusyThreads()
@@ -44,7 +44,7 @@ class LiveMetrics:
         self._before: tuple[int, int] = (0, 0)
 
     def on_event(self, host: str, event: Event) -> None:
-        """Take a progress event; tells the figures twice a second."""
+        """Process a progress event; sends the figures twice a second."""
         if not isinstance(event, Progress) or event.trial != self._label:
             return
         for flow in event.flows:
@@ -60,14 +60,14 @@ class LiveMetrics:
             self._publish(elapsed_s, since_s)
 
     def _read(self, host: str, event: Progress) -> None:
-        """Take what the event hands over, and forget what is old by its time, be there anything new or not."""
+        """Store the histograms of an event, and drop those that are too old at its time."""
         for report in event.histograms:
             if report.metric not in _SHOWN:
                 continue
             try:
                 made = decode(report.model_dump())
             except DamagedHistogram:
-                continue  # counted where the whole test's histograms are read
+                continue  # counted when the whole test's histograms are read
             self._recent.setdefault((host, report.metric), deque()).append((event.t_ns, made))
         for metric in _SHOWN:
             kept = self._recent.get((host, metric))
@@ -75,11 +75,11 @@ class LiveMetrics:
                 kept.popleft()
 
     def _merged(self, metric: str) -> Histogram:
-        """The last second's, of all hosts."""
+        """The histogram of the last second, over all hosts."""
         return merge(one for (_, name), kept in self._recent.items() if name == metric for _, one in kept)
 
     def _publish(self, elapsed_s: float, since_s: float) -> None:
-        # A flow's bytes are received on one side only, requests' answers on the client's.
+        # A flow's bytes are received on one side only; answers to requests on the client's side.
         totals = [0, 0]
         for host, flow in {key[:2] for key in self._latest}:
             sides = [row for side in ("local", "peer") if (row := self._latest.get((host, flow, side))) is not None]
@@ -118,7 +118,7 @@ class LiveMetrics:
         )
 
     def _known(self, name: str) -> list[int]:
-        """A counter of the flows' sides that tell it."""
+        """The values of a counter, from the flows' sides that report it."""
         found = (getattr(row, name) for row in self._latest.values())
         return [value for value in found if value is not None]
 
@@ -137,7 +137,7 @@ class LiveMetrics:
 
 
 def _clients(fleets: Sequence[TunnelCounts]) -> dict[str, int] | None:
-    """Clients by their state; None where no fleet runs."""
+    """Number of clients by state; None if no fleet is running."""
     if not fleets:
         return None
     return {
@@ -149,14 +149,15 @@ def _clients(fleets: Sequence[TunnelCounts]) -> dict[str, int] | None:
 
 
 class BusyThreads:
-    """How busy each generating thread was between its last two accounts, which each gives at a moment of its own."""
+    """The busy share of each generating thread between its last two reports, which each thread sends at its own
+    time."""
 
     def __init__(self) -> None:
         self._accounts: dict[tuple[str, str], tuple[float, float]] = {}
         self._shares: dict[tuple[str, str], float] = {}
 
     def take(self, host: str, standing: Standing) -> None:
-        """Note what the threads of a host have cost so far."""
+        """Store the CPU time of a host's threads so far."""
         for thread in standing.threads:
             key = (host, thread.name)
             used_s, wall_s = self._accounts.get(key, (0.0, 0.0))
@@ -166,5 +167,5 @@ class BusyThreads:
                 self._accounts[key] = (now_s, thread.wall_s)
 
     def busiest(self) -> float | None:
-        """The share of its time that the busiest thread was on a CPU; None where none has told."""
+        """The busy share of the busiest thread; None if no thread has reported."""
         return max(self._shares.values(), default=None)

@@ -1,4 +1,4 @@
-"""One test: every client's load prepared, started at one instant, followed to its end, and stopped when asked to."""
+"""Runs one test: prepares every client's load, starts all at one instant, waits for the end, stops on request."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from leadline.trial.watch import Follower, TargetWatch
 from leadline.trial.workloads import LoadWorkload, kind_of
 
 TASK = "load"
-# After its duration a load still drains what is under way (the agents give up after 5 s) and reports.
+# After its duration a load drains what is in flight (the agents give up after 5 s), and reports.
 _REPORT_WITHIN_S = 30.0
 _PREPARE_S = 30.0
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
@@ -32,18 +32,18 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """The load to run, and the agents that run it."""
+    """A load to run, and the agents that run it."""
 
     label: str
-    """The test's, as in "c01/1/tcp-up"."""
+    """The test's label, as in "c01/1/tcp-up"."""
     test: dict[str, object]
     """The plan's test as data, for the journal."""
     workloads: Mapping[str, LoadWorkload]
     """By client host."""
     watch: TargetWatch | None = None
-    """What looks at the figures each second and may end it."""
+    """Checks the figures each second, and may end the load."""
     interval_ms: int | None = None
-    """Length of the intervals that are reported while it runs; None for none."""
+    """Length of the intervals that are reported while the load runs; None for none."""
 
 
 async def run(
@@ -53,11 +53,11 @@ async def run(
     event_log: EventLog,
     interrupt: Interrupt,
 ) -> None:
-    """Run it to its end. Clients that cannot begin are left out and named; the verdict tells that they are missing.
+    """Run the load to its end. Clients that cannot begin are left out and named; the verdict reports them as missing.
 
     Raises:
-        TaskFailed: no client could begin, or one broke off.
-        AgentLost: an agent went away.
+        TaskFailed: no client could begin, or one failed.
+        AgentLost: an agent is gone.
     """
     with ExitStack() as stack:
         stack.callback(event_log.listen(partial(_pass_on, load.label, event_log)))
@@ -109,7 +109,7 @@ def _boot_id() -> str | None:
 
 
 async def stop(label: str, hosts: Sequence[str], agents: Mapping[str, Agent]) -> None:
-    """Ask the loads to end; those whose agent has gone need not be asked."""
+    """Ask the loads to end, except those whose agent is gone."""
     for host in hosts:
         with suppress(AgentLost):
             await agents[host].stop(label)
@@ -135,7 +135,7 @@ async def _prepare(load: Load, agents: Mapping[str, Agent]) -> list[str]:
 
 
 def _pass_on(label: str, event_log: EventLog, host: str, event: Event) -> None:
-    """What a script prints, while it is prepared too."""
+    """Pass on the output of a script, including output during preparation."""
     if isinstance(event, OutputLine) and (event.trial, event.task) == (label, TASK):
         event_log.notify(ScriptOutput(label, event.line))
 
@@ -146,6 +146,6 @@ async def _stop_when_asked(label: str, hosts: Sequence[str], agents: Mapping[str
 
 
 def _first(failures: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The failure that a reader should see: ours before a cancellation."""
+    """The failure to show: one of Leadline's own before a cancellation."""
     found = list(each_failure(failures))
     return next((failure for failure in found if isinstance(failure, LeadlineError)), found[0])

@@ -1,4 +1,4 @@
-"""Notifications of a run to its subscribers. Records only; no subscriber can change what is measured."""
+"""Notifications of a run to its subscribers. Records only; no subscriber can change the measurement."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RunBegan:
-    """Before the first trial."""
+    """The run begins, before the first trial."""
 
     trials: int
     expected_s: float
@@ -22,7 +22,7 @@ class RunBegan:
 
 @dataclass(frozen=True, slots=True)
 class TrialBegan:
-    """A trial, the `number`th of the run (from 1)."""
+    """A trial begins: the `number`th of the run, from 1."""
 
     label: str
     number: int
@@ -32,7 +32,7 @@ class TrialBegan:
 
 @dataclass(frozen=True, slots=True)
 class PhaseBegan:
-    """`build`, `bring-up`, a test's name or `tear-down`."""
+    """A phase begins: `build`, `bring-up`, a test's name or `tear-down`."""
 
     label: str
     phase: str
@@ -40,7 +40,7 @@ class PhaseBegan:
 
 @dataclass(frozen=True, slots=True)
 class TestBegan:
-    """A test's load begins in a moment."""
+    """A test's load is about to begin."""
 
     __test__ = False
 
@@ -52,54 +52,54 @@ class TestBegan:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """Clients of a fleet that are on their way up."""
+    """The clients of a fleet that are still connecting."""
 
     unanswered: int
-    """The server has not answered them at all."""
+    """Clients that the server has not answered yet."""
     others: int
-    """It has, and they are not up yet."""
+    """Clients that the server has answered, but that are not configured yet."""
     resting: int
-    """They failed, and will try again."""
+    """Clients that failed, and will retry."""
     most_s: float
-    """When the fleet ends at the latest, be they up or not: from now."""
+    """Time from now until the fleet ends, even if clients are still connecting."""
 
 
 @dataclass(frozen=True, slots=True)
 class LiveFigures:
-    """How far a test has come: rates since the figures before, over all clients. None where nothing is known yet."""
+    """The progress of a test: rates since the previous figures, over all clients. None if unknown."""
 
     label: str
     elapsed_s: float
     bits_per_s: float | None
     units_per_s: float | None
     latency_p50_us: float | None = None
-    """Of the last second, as are p99 and the lateness."""
+    """p50 of the last second; p99 and lateness are of the last second too."""
     latency_p99_us: float | None = None
     latency_p50_censored: bool = False
-    """Whether it is a lower bound, as requests had no answer; as is said of p99."""
+    """Whether it is a lower bound because requests had no answer; the same field exists for p99."""
     latency_p99_censored: bool = False
     late_p99_us: float | None = None
     errors: int | None = None
     """Failed operations so far."""
     retransmits: int | None = None
-    """TCP segments sent again so far, all flows added up."""
+    """Retransmitted TCP segments so far, summed over all flows."""
     rtt_us: float | None = None
-    """Mean over the flows of the kernels' smoothed round-trip times."""
+    """Mean over the flows of the smoothed round-trip times that the kernels report."""
     lost_ratio: float | None = None
-    """Datagrams that are missing so far, of those that should have arrived."""
+    """Share of the datagrams missing so far, of those that should have arrived."""
     connections: int | None = None
-    """Connections that are open."""
+    """Number of open connections."""
     busiest_thread: float | None = None
-    """Share of the last second that the busiest generating thread was on a CPU."""
+    """Share of the last second in which the busiest generating thread was on a CPU."""
     clients: dict[str, int] | None = None
-    """A fleet's clients by their state; None of other loads."""
+    """Number of a fleet's clients by state; None for other loads."""
     waiting: Waiting | None = None
     """The clients that a fleet waits for; None if it waits for none."""
 
 
 @dataclass(frozen=True, slots=True)
 class IntervalEnded:
-    """An interval of a load, on request, counted from `start_ns` on the controller's clock."""
+    """An interval of a load has ended (on request), counted from `start_ns` on the controller's clock."""
 
     label: str
     start_ns: int
@@ -116,7 +116,7 @@ class ScriptOutput:
 
 @dataclass(frozen=True, slots=True)
 class TestEnded:
-    """`done`, `failed` or `interrupted`."""
+    """A test ended: `done`, `failed` or `interrupted`."""
 
     __test__ = False
 
@@ -128,7 +128,7 @@ class TestEnded:
 
 @dataclass(frozen=True, slots=True)
 class TrialEnded:
-    """`done`, `failed`, `skipped` or `interrupted`."""
+    """A trial ended: `done`, `failed`, `skipped` or `interrupted`."""
 
     label: str
     status: str
@@ -137,7 +137,7 @@ class TrialEnded:
 
 @dataclass(frozen=True, slots=True)
 class TrialMeasured:
-    """What the tests of a trial that has ended came to; follows its `TrialEnded`."""
+    """The results of a trial's tests; follows its `TrialEnded`."""
 
     label: str
     results: tuple[TestResult, ...]
@@ -145,7 +145,7 @@ class TrialMeasured:
 
 @dataclass(frozen=True, slots=True)
 class RunEnded:
-    """After the last trial, before the findings."""
+    """The run ended, after the last trial and before the findings."""
 
     status: str
 

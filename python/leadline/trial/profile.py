@@ -1,6 +1,6 @@
-"""Call stacks of a system under test while a test runs; `flame_graphs` draws them.
+"""Samples the call stacks of a system under test while a test runs; `flame_graphs` draws them.
 
-Who is profiled runs slower for it; the figures of a profiled run are for comparing it with itself.
+Profiling slows the processes down; compare the figures of a profiled run only with those of profiled runs.
 """
 
 from __future__ import annotations
@@ -14,17 +14,18 @@ from leadline.errors import AgentError, TaskFailed
 from leadline.trial.environment import Environment
 
 TASK = "profile"
-# Not a divisor of anything that recurs in round numbers; each sample keeps 16 KiB of stack.
+# A prime, so that it does not align with periodic work; each sample keeps 16 KiB of stack.
 _HZ = 199
 _READY_WITHIN_S = 30.0
-# perf resolves its samples after the end, some thousand a second.
+# perf resolves the symbols of its samples after the end, some thousand per second.
 _RESOLVED_WITHIN_S = 300.0
 _NO_PROCESS = "no_such_process"
 
 
 @asynccontextmanager
 async def profiled(label: str, processes: Sequence[str], env: Environment) -> AsyncIterator[None]:
-    """Meanwhile the processes are sampled, on each gateway that runs one; what was found is in the journal afterwards.
+    """Sample the processes while the block runs, on each gateway that runs one; the results are in the journal
+    afterwards.
 
     Raises:
         TaskFailed: a gateway cannot sample.
@@ -52,5 +53,5 @@ async def _end(label: str, agent: Agent) -> None:
         await agent.stop(label, TASK)
         await agent.profiled(label, TASK, _RESOLVED_WITHIN_S)
     except AgentError:
-        # The test's own end says what became of it; a picture is missing, no figure is.
+        # The test's own result reports its outcome; only the picture is missing.
         return

@@ -1,6 +1,6 @@
-"""What a server's process on this host costs while a fleet connects to it: CPU time and resident memory.
+"""Records the cost of a server's process on this host while a fleet connects: CPU time and resident memory.
 
-Writes a `server-process` record ten times a second; reads no /proc itself, and judges nothing.
+Writes a `server-process` record ten times a second. `agents.process_usage` reads /proc.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ _PERIOD_S = 0.1
 
 @contextmanager
 def watched(pid: int | None, event_log: EventLog, label: str) -> Iterator[None]:
-    """Write down what the process costs until the block ends; nothing where there is no process.
+    """Record the cost of the process until the block ends; does nothing without a process.
 
     Raises:
-        InputError: there is no such process, or it may not be read.
+        InputError: there is no such process, or reading it is not allowed.
     """
     if pid is None:
         yield
         return
     if process_usage(pid) is None:
-        raise InputError(f"--server-pid {pid}: there is no such process here", hint="give a process that runs")
+        raise InputError(f"--server-pid {pid}: there is no such process here", hint="give the id of a running process")
     watching = asyncio.ensure_future(_watch(pid, event_log, label))
-    # Where there is nothing to write to, the last note says so.
+    # If the journal cannot be written, the last note says so.
     watching.add_done_callback(lambda done: done.cancelled() or done.exception())
     try:
         yield

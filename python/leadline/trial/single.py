@@ -1,6 +1,6 @@
-"""One measurement from this host against a server that is there: what the single-test commands do.
+"""One measurement from this host against an existing server, for the single-test commands.
 
-The same journal entries as in a run, the same analysis; they are kept in a run folder where the user asks for one.
+Uses the same journal entries and the same analysis as a run; the user may have them kept in a run folder.
 """
 
 from __future__ import annotations
@@ -33,32 +33,32 @@ HERE = "this host"
 
 @dataclass(frozen=True, slots=True)
 class Single:
-    """What is to be measured."""
+    """One measurement to run."""
 
     test: BaseTest
     workload: LoadWorkload
     argv: Sequence[str]
     watch: TargetWatch | None = None
-    """What ends it before its time."""
+    """Checks that may end it early."""
     ceiling: Ceiling | None = None
-    """What the generator could do at most, where that was measured."""
+    """The generator's ceiling, if it was measured."""
     case: str = "c01"
-    """Its case in the run that it is kept in; each of several measurements in one folder has its own."""
+    """Its case in the run folder; each of several measurements in one folder has its own."""
     parameters: Mapping[str, Any] = field(default_factory=dict)
-    """What sets its case apart from the run's others."""
+    """The parameters in which its case differs from the run's others."""
     alone: bool = True
-    """Whether the run ends with it."""
+    """Whether the run ends with this measurement."""
     server_pid: int | None = None
-    """A server's process on this host, whose cost is written down too."""
+    """Process of a server on this host whose cost is recorded."""
     interval_ms: int | None = None
     """Length of the intervals that are reported while it runs; None for none."""
     logs: Path | None = None
     """Folder for the agent's log; without one, what `LEADLINE_LOG` asks for goes to stderr."""
     asked: Sequence[str] = ()
-    """Metrics beside those that its kind has: percentiles."""
+    """Metrics in addition to those of its kind: percentiles."""
 
     def manifest(self, run_id: str = "") -> dict[str, Any]:
-        """The measurement as a plan of one case, without the secrets that it was given."""
+        """The measurement as a plan of one case, without its secrets."""
         secrets = self.test.secrets
         return {
             "schema": "leadline.run/1",
@@ -79,10 +79,10 @@ async def measure(
     interrupt: Interrupt,
     observers: tuple[Observer, ...],
 ) -> TestResult:
-    """Run it; what happens goes to `entries`, and to `sink` where there is one.
+    """Run the measurement; entries go to `entries`, and to `sink` if there is one.
 
     Raises:
-        LeadlineError: it could not be begun, or broke off; an interrupted one gives what it had.
+        LeadlineError: it could not begin, or failed; an interrupted measurement returns what it has.
     """
     event_log = EventLog(EntryList(entries, sink), observers)
     trial, test = f"{single.case}/1", single.test

@@ -1,6 +1,6 @@
-"""A trial's hosts as a system under test sees them: what it may do on each, and where a tunnel lies between them.
+"""A trial's hosts for a system under test: the operations on each, and the addresses of the tunnel between them.
 
-Only names and addresses are read here; nothing is changed.
+Reads names and addresses only; changes nothing.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def given_site(
     server_address: Mapping[int, str],
     folder: Path,
 ) -> Site:
-    """The site of a trial on given hosts: they are measured as they are, so that nothing can be done on them."""
+    """The site of a trial on given hosts: they are measured as they are, so there are no operations on them."""
     nowhere = Addressing(
         gateway=gateway, outer={}, clients=(), forwarding=(), pool={}, server_lan={}, client_lan={}, link_mtu_bytes=0
     )
@@ -61,7 +61,7 @@ def given_site(
 
 
 def addressing_of(lab: Lab, clients: Sequence[str]) -> Addressing:
-    """Where a tunnel lies, by the lab's layout."""
+    """The addresses of the tunnel, by the lab's layout."""
     site_to_site = lab.layout.topology == "site-to-site"
     gateway = "gateway-b" if site_to_site else "gateway"
     outer = lab.hosts[gateway].addresses["wan"]
@@ -82,5 +82,5 @@ def addressing_of(lab: Lab, clients: Sequence[str]) -> Addressing:
 
 
 def _known(networks: Sequence[Network], outer: Mapping[int, str]) -> dict[int, Network]:
-    """Of the networks, those of the versions that the hosts have."""
+    """The networks of the IP versions that the hosts have."""
     return {network.version: network for network in networks if network.version in outer}

@@ -1,4 +1,4 @@
-"""One trial from build to tear-down: what happens in which order, and what is written down of it."""
+"""Runs one trial from build to tear-down: the order of its phases, and its records."""
 
 from __future__ import annotations
 
@@ -37,22 +37,22 @@ from leadline.trial.workloads import FORGOTTEN_S, LoadWorkload, Server, fleet_wo
 
 @dataclass(frozen=True, slots=True)
 class RunContext:
-    """What all trials of a run share."""
+    """The parts that all trials of a run share."""
 
     event_log: EventLog
     interrupt: Interrupt
     private: Path
-    """Keys and configurations, mode 700."""
+    """Folder for keys and configurations, mode 700."""
     logs: Path
     observe_period_ms: int
 
 
 async def run_trial(trial: Trial, number: int, context: RunContext) -> str:
-    """Run one trial; returns `done`, `failed`, `skipped` or `interrupted`. A trial's failure is its own, also one that
-    nothing here foresees: it is named, written down, and the run goes on.
+    """Run one trial; returns `done`, `failed`, `skipped` or `interrupted`. A failure, even an unexpected one, ends
+    only this trial: it is recorded, and the run goes on.
 
     Raises:
-        DatasetError: the journal cannot be written, so that nothing more can be kept.
+        DatasetError: the journal cannot be written, so nothing more can be kept.
     """
     event_log, case = context.event_log, trial.case
     parameters = {
@@ -82,12 +82,12 @@ async def run_trial(trial: Trial, number: int, context: RunContext) -> str:
 
 
 async def _stages(trial: Trial, context: RunContext) -> None:
-    """Build, bring up, test, and tear down in any case."""
+    """Build, bring up, test, and always tear down."""
     event_log, label = context.event_log, trial.label
     async with _phase(event_log, label, "build"):
         built = environment.build(trial.case, label, event_log, context.logs)
         env = await unless(built, _stop_requested(context.interrupt))
-    # Closing again does nothing: this one is for a journal that can no longer take the phase's beginning.
+    # Closing twice does nothing: this close is for a journal that cannot store the phase's beginning.
     async with aclosing(env):
         try:
             await environment.observe(env, f"{label}/bring-up", context.observe_period_ms, event_log)
@@ -112,12 +112,12 @@ class _Up:
     profiled: tuple[str, ...] = ()
     """Processes whose call stacks are sampled during tests."""
     fleet: FleetAccess | None = None
-    """How the case's fleet connects, where it has one."""
+    """How the case's fleet connects; None without a fleet."""
 
 
 @asynccontextmanager
 async def _brought_up(trial: Trial, env: Environment, context: RunContext) -> AsyncIterator[_Up]:
-    """Bring it up, and take it down in any case."""
+    """Bring the system up, and always take it down."""
     event_log, label = context.event_log, trial.label
     sut = SystemUnderTest(trial.case.sut, env.site(context.private, context.logs))
     try:
@@ -129,19 +129,19 @@ async def _brought_up(trial: Trial, env: Environment, context: RunContext) -> As
                 raise
             _tell_bring_up(event_log, trial, up)
         connected = [client.host for client in up.clients if client.state == "connected"]
-        # A system without clients of its own (a route) counts none.
+        # A system without clients of its own (a route) has no count of them.
         profiled_processes = up.processes if trial.case.profile else ()
         able = connected if up.clients else list(env.clients)
         yield _Up(able, sut, profiled_processes, up.fleet)
     finally:
-        # What a take-down costs is not the last test's. A lost agent has been reported already.
+        # The cost of the take-down must not count for the last test. A lost agent has been reported already.
         with suppress(AgentError):
             await environment.observe_afterwards(env, f"{label}/tear-down", context.observe_period_ms, event_log)
         await sut.take_down()
 
 
 async def _test(test: BaseTest, label: str, up: _Up, env: Environment, context: RunContext) -> None:
-    """One test on the clients that came up; a failure of it is a failure of the trial."""
+    """Run one test on the connected clients; its failure is a failure of the trial."""
     event_log, name = context.event_log, f"{label}/{test.name}"
     wanted = list(env.clients)[: test.clients] if test.clients else list(env.clients)
     able = [client for client in wanted if client in up.clients]
@@ -178,24 +178,24 @@ async def _test(test: BaseTest, label: str, up: _Up, env: Environment, context: 
 
 
 async def _watched(course: Coroutine[Any, Any, None], up: _Up, env: Environment, interrupt: Interrupt) -> None:
-    """The course's own end, or the failure of what it runs on."""
+    """The result of the coroutine, or the failure of an agent or of the system under test."""
     troubles = [_overdue(interrupt), env.failure(), up.sut.failure()]
     try:
         await unless(course, *troubles)
     except TaskFailed:
-        # A client hears of its server's end sooner than we do, and does not know the cause.
+        # A client notices its server's end before this process does, and does not know the cause.
         await env.sync_agents()
         raise
 
 
 async def _stop_requested(interrupt: Interrupt) -> LeadlineError:
-    """What comes before a test is broken off when the user asks for the end."""
+    """Wait for the user's request to stop, then for the time limit of an orderly end."""
     await interrupt.asked.wait()
     return Interrupted("stopped by the user")
 
 
 async def _overdue(interrupt: Interrupt) -> LeadlineError:
-    """A test is stopped by `load` and reports what it has; it is broken off only when that takes too long."""
+    """`load` stops a test, which reports what it has; the test is aborted only if that takes too long."""
     await interrupt.asked.wait()
     await asyncio.sleep(_ORDERLY_END_S)
     return Interrupted("stopped by the user")
@@ -228,7 +228,7 @@ def _tell_bring_up(event_log: EventLog, trial: Trial, up: BringUp) -> None:
 
 
 def _named(failure: Exception, trial: Trial, logs: Path) -> LeadlineError:
-    """The first failure of ours in a group; anything that is not ours is a defect, whose traceback is kept.
+    """The first failure of Leadline's own in a group; anything else is a defect, whose traceback is kept.
 
     Raises:
         DatasetError: the group has one.

@@ -1,4 +1,4 @@
-"""Keeps the traceback of an exception that nothing here expects, so that a run goes on and its cause can be found."""
+"""Writes the traceback of an unexpected exception to a log, so that the run can go on and the cause can be found."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from leadline.errors import Unforeseen
 from leadline.plan.external_inputs import HIDDEN
 
 _LONGEST_SAID = 300
-# Shorter texts are in every traceback, and protect nothing.
+# Shorter secrets occur in every traceback by chance, and protect nothing.
 _SHORTEST_SECRET = 4
 
 
 def unforeseen(
     failure: BaseException, log: Path, *, cause: BaseException | None = None, secrets: Iterable[str] = ()
 ) -> Unforeseen:
-    """Name `failure`, by its `cause` where it is a group, and append its traceback to `log`; neither shows a secret."""
+    """Name `failure` (for a group, its `cause`) and append its traceback to `log`, both without secrets."""
     written = {form for secret in secrets if len(secret) >= _SHORTEST_SECRET for form in _forms(secret)}
     hidden = sorted(written, key=len, reverse=True)
     where = f"its traceback is in logs/{log.name}"
@@ -28,18 +28,18 @@ def unforeseen(
     except OSError as error:
         where = f"its traceback could not be written ({error.strerror or error})"
     cause = cause or failure
-    # Hidden first: a secret may hold white space that one line does not keep.
+    # Hide secrets first: one may contain white space that the single line does not keep.
     said = " ".join(_without(hidden, str(cause)).split())
     said = f"{said[:_LONGEST_SAID]}..." if len(said) > _LONGEST_SAID else said
     return Unforeseen(
-        f"leadline failed in a way that it does not foresee: {type(cause).__name__}{f': {said}' if said else ''}",
+        f"leadline failed unexpectedly: {type(cause).__name__}{f': {said}' if said else ''}",
         hint=f"{where}; this is a defect of leadline: please report it",
     )
 
 
 def _forms(secret: str) -> set[str]:
     """A secret as it is, and as Python and JSON write it between quotes."""
-    # Python escapes single quotes where the text has both kinds: these two are put before it, and cut off again.
+    # Python escapes single quotes if the text has both kinds, so both are put before it and removed again.
     between_quotes = (repr(secret)[1:-1], repr(f"'\"{secret}")[4:-1], ascii(secret)[1:-1])
     return {secret, *between_quotes, json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1]}
 

@@ -1,7 +1,7 @@
-"""Stops a load whose target is missed: the figures so far, made as those at the end are, against the targets.
+"""Stops a load when a target is missed: compares the figures so far, computed as those at the end, with the targets.
 
-Looks each second, first after two seconds of figures (the warm-up aside), as the mean of a moment decides nothing.
-What may still be met at the end stops nothing (`analysis.targets.missed_so_far`).
+Checks each second, first after two seconds of figures (without warm-up), since the mean of a short time decides
+nothing. A target that may still be met at the end stops nothing (`analysis.targets.missed_so_far`).
 """
 
 from __future__ import annotations
@@ -35,14 +35,16 @@ class TargetWatch:
     missed: list[TargetResult] = field(default_factory=list)
 
     def check(self, metrics: Mapping[str, Metric], generator_limited: bool, steady: bool = True) -> bool:
-        """Whether one is missed; all that are, are kept. While a load is not to go at one speed, no rate is."""
+        """Whether a target is missed; stores all that are. If the load's speed changes by plan, targets for rates are
+        not checked."""
         found = (missed_so_far(target, self.test, metrics, generator_limited, steady) for target in self.targets)
         self.missed = [result for result in found if result is not None]
         return bool(self.missed)
 
 
 class Follower:
-    """Hears a load's events, keeps what its figures so far are made of, and asks for the end when the watch says so."""
+    """Receives a load's events, keeps the data for its figures so far, and requests the end when a target is
+    missed."""
 
     def __init__(
         self,
@@ -63,7 +65,7 @@ class Follower:
         self._next_look_ns: int | None = None
 
     def on_event(self, host: str, event: Event) -> None:
-        """Take an event; what concerns no figure is passed over."""
+        """Process an event; events that no figure needs are ignored."""
         if not isinstance(event, Started | Progress | Finished) or event.trial != self._label:
             return
         offset_ns = self._offsets_ns.get(host, 0)
@@ -86,7 +88,7 @@ class Follower:
         self._next_look_ns = t_ns + self._data.spec.warmup_ns + round(GRACE_S * 1e9)
 
     def _take_histograms(self) -> None:
-        """Read once, added up, and forgotten."""
+        """Decode the new histograms, add them up, and drop the encoded ones."""
         for part in self._data.interval_histograms:
             name = str(part.report["metric"])
             self._histograms[name] = merge((self._histograms.get(name, EMPTY), *_readable([part.report])))
@@ -97,10 +99,10 @@ class Follower:
         if self._watch.check(metrics, self._generator_limited(), self._data.spec.steady):
             after_s = (t_ns - (self._data.start_at_ns or t_ns)) / 1e9
             said = "; ".join(f"{missed.target} ({missed.reason})" for missed in self._watch.missed)
-            self._interrupt.ask(f"stopped after {after_s:.1f} s, as a target was missed: {said}")
+            self._interrupt.ask(f"stopped after {after_s:.1f} s because a target was missed: {said}")
 
     def _generator_limited(self) -> bool:
-        """Whether a thread is busy all the time, or paced sends are late by more than the end would allow."""
+        """Whether a thread is busy all the time, or paced sends are too late."""
         if (self._threads.busiest() or 0.0) >= SATURATED_BUSY:
             return True
         spec = self._data.spec
@@ -113,4 +115,4 @@ def _readable(reports: Iterable[Mapping[str, Any]]) -> Iterable[Histogram]:
         try:
             yield decode(report)
         except DamagedHistogram:
-            continue  # counted where the whole test's histograms are read
+            continue  # counted when the whole test's histograms are read

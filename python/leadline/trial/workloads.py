@@ -1,4 +1,4 @@
-"""A plan's test as what an agent runs, through its kind. Pure."""
+"""Converts a plan's test to an agent's workload, through its kind. Pure."""
 
 from __future__ import annotations
 
@@ -37,21 +37,21 @@ PLAIN_ANSWER = HttpAnswer(
     error_ratio=0.0,
     stall_ms=0,
 )
-"""What a responder says that nobody told anything else."""
+"""The responder's default response."""
 
 OWN_CLIENTS = PeerLimits(sessions=1024, flows=1_000_000, connections=65_536, idle_ms=30_000)
-"""What a server of ours leaves to each of our own clients, who may all come from one address: all that there is."""
+"""The limits of a run's own server per client: the maximum, since all clients may have one address."""
 
 FORGOTTEN_S = 6.0
-"""Pause between fleets. OpenVPN 2.6 keeps a client that leaves for 5 s: its address of the pool, which no other client
-gets meanwhile, its memory, and its source port, from which another client is rejected."""
+"""Pause between fleets. OpenVPN 2.6 keeps a client that leaves for 5 s: its address in the pool, its memory, and its
+source port, from which it rejects another client."""
 
 LoadWorkload = TcpWorkload | UdpWorkload | RrWorkload | HttpWorkload | TunnelWorkload
 
 
 def serve_everything(bind: list[str], longest_ms: int, *, https: bool = False, key: str | None = None) -> ServeWorkload:
-    """The server of a run: answers every test, for as long as the longest may take; over TLS where one asks for it.
-    With a key (base64) its sessions are for those who know it.
+    """The server of a run: answers every test, for the longest possible duration; with TLS if a test needs it. With a
+    key (base64) its sessions require that key.
     """
     return ServeWorkload(
         bind=bind,
@@ -68,45 +68,45 @@ def serve_everything(bind: list[str], longest_ms: int, *, https: bool = False, k
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """Where the server of a run or of a command is, as a client reaches it."""
+    """The address of a run's or a command's server, as a client reaches it."""
 
     host: str
-    """An address or a name."""
+    """Address or name."""
     port: int = SESSION_PORT
-    """Of the control session."""
+    """Port of the control session."""
     key: str | None = field(default=None, repr=False)
-    """In base64, where the server asks for one."""
+    """Key in base64; None if the server requires none."""
 
     bind: str | None = None
-    """The client's own address; the host's choice where None."""
+    """The client's local address; None for the host's choice."""
     family: Literal["v4", "v6", "any"] | None = None
-    """How the name is resolved: to the first address of whichever version with `any`; as the test says where None."""
+    """Address family for resolving the name: `any` takes the first address; None takes that of the test."""
 
     def target(self, ip: int) -> Target:
-        """The server for a load over this version of IP."""
+        """The server as the target of a load over this IP version."""
         version = ip_version(ip) if self.family is None else None if self.family == "any" else self.family
         return Target(host=self.host, port=self.port, ip_version=version, key=self.key)
 
 
 def ip_version(ip: int) -> Literal["v4", "v6"]:
-    """A plan's version of IP in an agent's words."""
+    """A plan's IP version in an agent's terms."""
     return "v6" if ip == 6 else "v4"
 
 
 class LoadKind(Protocol):
-    """What this package needs of a kind of test."""
+    """The attributes of a kind of test that this package uses."""
 
     def workload(self, test: Any, server: Server) -> LoadWorkload:
-        """What one client does in a test against a server."""
+        """The workload of one client in a test against a server."""
 
     def fleet_workload(self, test: Any, access: FleetAccess, clients: int, server: str) -> TunnelWorkload:
-        """What a fleet of this many clients does in a test; its load goes to the run's server."""
+        """The workload of a fleet of this number of clients; its traffic goes to the run's server."""
 
     def preparation_s(self, workload: Any) -> float:
-        """How long an agent may take beyond the usual time until it is ready."""
+        """The time beyond the usual one that an agent may take until it is ready."""
 
     def longest_ms(self, workload: Any) -> int:
-        """How long a load may take in all."""
+        """The maximum length of a load."""
 
 
 def kind_of(test: BaseTest | LoadWorkload) -> LoadKind:
@@ -116,18 +116,18 @@ def kind_of(test: BaseTest | LoadWorkload) -> LoadKind:
 
 
 def workload(test: BaseTest, server: Server) -> LoadWorkload:
-    """What one client does in a test against a server.
+    """The workload of one client in a test against a server.
 
     Raises:
-        LeadlineError: a client by itself cannot do it.
+        LeadlineError: a single client cannot run it.
     """
     return kind_of(test).workload(test, server)
 
 
 def fleet_workload(test: BaseTest, access: FleetAccess, clients: int, server: str) -> TunnelWorkload:
-    """What a fleet does in a test; its load goes to the run's server.
+    """The workload of a fleet in a test; its traffic goes to the run's server.
 
     Raises:
-        LeadlineError: a kind of test that a fleet cannot do, which no plan holds.
+        LeadlineError: a fleet cannot run this kind of test; no plan contains one.
     """
     return kind_of(test).fleet_workload(test, access, clients, server)

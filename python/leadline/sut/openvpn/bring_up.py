@@ -1,6 +1,6 @@
-"""The real OpenVPN daemon at both ends: keys for this run, a server on the gateway, a process for each client.
+"""Brings OpenVPN up: keys for this run, a server on the gateway, a process for each client.
 
-Owns the order of things; `config` renders the files, `log` reads the logs, `client_bringup` counts.
+Owns the order of steps; `config` writes the files, `log` reads the logs, `client_bringup` verifies the clients.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from leadline.sut.pki import Pki, issue
 
 SERVER_NAME, CLIENT_NAME = "openvpn-server", "openvpn-client"
 _SERVER_WITHIN_S = 15.0
-# OpenVPN says that it is ready when its device is; others say so before.
+# OpenVPN reports ready when its device is ready; other clients report it before.
 _SETTLES_S = 2.0
 
 
 async def bring_up(parameters: OpenvpnSut, site: Site, daemons: Daemons) -> BringUp:
-    """Make the keys, start the server, then all clients at once."""
+    """Make the keys, start the server, then all clients at the same time."""
     gateway = site.hosts[site.addressing.gateway]
     program = await programs.find(gateway, parameters.binary)
     await forward(site)
@@ -51,7 +51,7 @@ async def bring_up(parameters: OpenvpnSut, site: Site, daemons: Daemons) -> Brin
     except SutFailed as error:
         raise await _named(daemons, server, error) from error
     if site.fleet is not None:
-        # Whether its clients can connect is what the tests measure; no process of OpenVPN is started for them.
+        # The tests measure whether its clients can connect; no OpenVPN process is started for them.
         return BringUp(program.version, [], dict(site.server_address), (SERVER_NAME,), access)
     hooks = Hooks(
         explain=lambda plan: _explain(daemons, server, plan),
@@ -72,7 +72,7 @@ async def bring_up(parameters: OpenvpnSut, site: Site, daemons: Daemons) -> Brin
 async def _write_files(
     parameters: OpenvpnSut, site: Site, program: OpenvpnProgram
 ) -> tuple[Daemon, list[ClientPlan], FleetAccess | None]:
-    """Keys and configurations of all ends; nothing runs yet."""
+    """The keys and configurations of all ends; nothing is running yet."""
     addressing, folder = site.addressing, site.files("openvpn")
     gateway = site.hosts[addressing.gateway]
     hosts = [end.host for end in addressing.clients]
@@ -132,7 +132,7 @@ async def _control_keys(
 
 
 def _fleet_access(config: str, pki: Pki, networks: Networks) -> FleetAccess:
-    """The profile with its files in it, the authority, and what the server gives to each client."""
+    """The profile with its files inline, the CA, and the configuration that the server gives to each client."""
     return FleetAccess(
         _whole(config).text,
         pki.authority.read_text(encoding="ascii"),
@@ -149,10 +149,10 @@ async def _daemon(site: Site, program: OpenvpnProgram, host: str, name: str, con
 
 
 async def _foreign(site: Site, client: OpenvpnClient, host: str, config: str) -> Daemon:
-    """Another implementation: its configuration is one file, without what it does not know.
+    """Another implementation: its configuration is one file, without options that it does not know.
 
     Raises:
-        MissingBinary: its program is not here.
+        MissingBinary: its program is missing here.
     """
     program = await site.hosts[host].find_program(client.command[0])
     if program is None:
@@ -164,12 +164,12 @@ async def _foreign(site: Site, client: OpenvpnClient, host: str, config: str) ->
 
 
 def _whole(config: str) -> ovpn.Profile:
-    """A configuration with its files in it."""
+    """A configuration with its files inline."""
     return ovpn.whole(config, lambda name: Path(name).read_text(encoding="ascii"))
 
 
 async def _route_site(site: Site, plan: ClientPlan) -> None:
-    """The daemon routes its own host; a client behind it needs a route to its gateway."""
+    """The daemon sets the routes of its own host; a client behind it needs a route to its gateway."""
     if plan.daemon.host == plan.client:
         return
     for version, network in site.addressing.server_lan.items():
@@ -178,9 +178,9 @@ async def _route_site(site: Site, plan: ClientPlan) -> None:
 
 
 def _explain(daemons: Daemons, server: Daemon, plan: ClientPlan) -> str | None:
-    """What the server said of this client, else what the client itself said.
+    """The cause that the server logged for this client, else the one that the client logged.
 
-    A client that got no answer cannot know why; then what the server said of refusing clients in general counts.
+    A client without an answer cannot know the cause; then the server's general refusals count.
     """
     said, own = daemons.reported(server), daemons.reported(plan.daemon)
     refusals = [line for line in said if log.refuses_unnamed(line)]
@@ -190,6 +190,6 @@ def _explain(daemons: Daemons, server: Daemon, plan: ClientPlan) -> str | None:
 
 
 async def _named(daemons: Daemons, server: Daemon, error: SutFailed) -> SutFailed:
-    """The error of a server that did not come up, with its cause in front where the log tells."""
+    """The error of a server that did not start, with its cause in front if the log has one."""
     cause = log.cause(daemons.reported(server))
     return SutFailed(f"{server.name} on {server.host}: {cause}{await daemons.log_end(server)}") if cause else error

@@ -1,7 +1,7 @@
-"""Names of OpenVPN's data ciphers, to tell a misspelt one from one that only some builds know. Pure.
+"""Names of OpenVPN's data ciphers, used to detect a misspelt name. Pure.
 
-The daemon judges a cipher, since every build and TLS library knows other ones. A name that resembles a usual one and is
-none is a slip of the hand.
+The daemon decides whether it has a cipher, since builds and TLS libraries differ. A name that resembles a usual one
+but is not one is a typing mistake.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _RESEMBLES = 0.75
 
 
 def misspelt(name: str) -> str | None:
-    """The usual cipher that an unusual name was probably meant to be; OpenVPN takes names in any case."""
+    """The usual cipher that an unusual name was probably meant to be; OpenVPN ignores case."""
     written = name.upper()
     if written in KNOWN_CIPHERS:
         return None

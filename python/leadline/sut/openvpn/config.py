@@ -1,7 +1,7 @@
-"""OpenVPN's configuration files, rendered from parameters: pure text, each line of a purpose.
+"""Renders OpenVPN's configuration files from parameters. Pure.
 
-Only what the parameters ask for differs from the daemon's own defaults: what is measured is OpenVPN as it comes.
-Options that a build does not know are left out, and their place is taken by what older versions called them.
+Options other than those of the parameters keep the daemon's defaults: OpenVPN is measured as it ships. Options that a
+build does not know are omitted or replaced by their older names.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ DEFAULT_MAX_CLIENTS = 1024
 INITIAL_RATE = (100, 10)
 """OpenVPN 2.6's default `connect-freq-initial`: responses to first packets, and the period in seconds."""
 _LEGACY_CIPHERS = ("BF-", "CAST5-", "DES-CBC", "IDEA-", "RC2-", "SEED-")
-"""OpenSSL 3 keeps these in its legacy provider."""
+"""Ciphers in OpenSSL 3's legacy provider."""
 
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """One end's files."""
+    """The files of one end."""
 
     authority: Path
     identity: Identity
     control: Path | None
-    """Key of the control channel's protection; None where `control` is none."""
+    """Key that protects the control channel; None if `control` is none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Networks:
-    """What the server says of networks, by IP version; a version that the hosts lack is absent."""
+    """The networks in the server's configuration, by IP version; versions that the hosts lack are absent."""
 
     pool: Mapping[int, Network]
     pushed: Sequence[Network]
@@ -56,7 +56,8 @@ def server_config(
     clients: int,
     folder: Path,
 ) -> str:
-    """The gateway's file. `listen` is its WAN address, `clients` how many will come, `folder` is for its status."""
+    """The gateway's file. `listen` is its WAN address, `clients` the number of expected clients, `folder` for its
+    status file."""
     lines = [
         f"dev {INTERFACE}",
         f"proto {_server_proto(parameters)}",
@@ -80,11 +81,11 @@ def server_config(
 
 
 def client_config(parameters: OpenvpnSut, program: OpenvpnProgram, keys: Keys, *, remote: str) -> str:
-    """A client's file. `remote` is the gateway's WAN address."""
+    """The file of a client. `remote` is the gateway's WAN address."""
     lines = [
         "client",
         f"dev {INTERFACE}",
-        # Without the IP version, which the remote's address tells: not every client knows `udp4`.
+        # Without the IP version, which follows from the remote's address: not every client knows `udp4`.
         "proto udp" if parameters.transport == "udp" else "proto tcp-client",
         f"remote {remote} {PORT}",
         "nobind",
@@ -98,7 +99,7 @@ def client_config(parameters: OpenvpnSut, program: OpenvpnProgram, keys: Keys, *
 
 
 def client_directory_entry(networks: Networks) -> str:
-    """What the server's client-config-dir says of the client that has networks behind it."""
+    """The entry in the server's client-config-dir for the client with networks behind it."""
     return _text([f"i{_route(network)}" for network in networks.behind_client])
 
 
@@ -110,7 +111,8 @@ def pool_range(parameters: OpenvpnSut, pool: Network) -> tuple[str, str]:
 
 
 def _addressing(parameters: OpenvpnSut, pool: Mapping[int, Network]) -> list[str]:
-    """`server` and `server-ipv6`; with a pool of a given size, what these two macros stand for (openvpn(8))."""
+    """`server` and `server-ipv6`; with a given pool size, the options that these two macros stand for
+    (openvpn(8))."""
     v4, v6 = pool[4], pool.get(6)
     if parameters.pool_size is None:
         return [f"server {_masked(v4)}", *([f"server-ipv6 {v6}"] if v6 else [])]
@@ -152,7 +154,7 @@ def _common(parameters: OpenvpnSut, program: OpenvpnProgram, keys: Keys, end: st
     if parameters.tun_mtu is not None:
         lines.append(f"tun-mtu {parameters.tun_mtu}")
     if program.knows("disable-dco"):
-        # The data path must not depend on which kernel the host happens to have.
+        # The data path must not depend on the host's kernel.
         lines.append("disable-dco")
     return [*lines, "verb 3"]
 
@@ -174,12 +176,12 @@ def _cipher(cipher: str, program: OpenvpnProgram) -> list[str]:
 
 
 def _initial_rate(parameters: OpenvpnSut, program: OpenvpnProgram, clients: int) -> list[str]:
-    """The limit that was asked for; else one that clients who come together do not meet: each may have to ask more than
-    once."""
+    """The given limit; by default one that clients which connect at the same time do not reach: each may need several
+    requests."""
     wanted, seconds = 4 * clients, INITIAL_RATE[1]
     asked = parameters.connect_freq_initial
     if asked is not None and parameters.transport == "udp":
-        # A build that does not know it says so: what was asked for is not left out in silence.
+        # A build that does not know the option reports an error: a given limit is never silently omitted.
         return [] if asked == DEFAULT_INITIAL_RATE else [f"connect-freq-initial {asked} {seconds}"]
     if parameters.transport != "udp" or not program.knows("connect-freq-initial") or wanted <= INITIAL_RATE[0]:
         return []
@@ -191,7 +193,8 @@ def _server_proto(parameters: OpenvpnSut) -> str:
 
 
 def route_networks(parameters: OpenvpnSut, server_lan: Sequence[Network]) -> list[Network]:
-    """What is pushed: the server's network always, then the plan's; a network twice would be an error to the client."""
+    """The pushed networks: the server's always, then the plan's; a repeated network would be an error for the
+    client."""
     return list(dict.fromkeys([*server_lan, *(ip_network(text) for text in parameters.push_routes)]))
 
 

@@ -1,4 +1,4 @@
-"""OpenVPN's parameters in a plan."""
+"""The parameters of OpenVPN in a plan."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from leadline.plan.sut import BaseSut
 from leadline.sut.openvpn.ciphers import misspelt
 
 DEFAULT_INITIAL_RATE = "default"
-"""The daemon's own `connect-freq-initial`."""
+"""The daemon's own default of `connect-freq-initial`."""
 
 
 def _network(text: str) -> str:
-    """A CIDR, refused where host bits are set, as OpenVPN itself would warn and mask them."""
+    """A CIDR; refused if host bits are set, since OpenVPN would only warn and mask them."""
     try:
         return str(ip_network(text))
     except ValueError as error:
@@ -32,7 +32,7 @@ def _word(text: str) -> str:
 def _cipher(name: str) -> str:
     meant = misspelt(name)
     if meant is not None:
-        raise validation_error(f"{name!r} is no cipher of OpenVPN", hint=f"did you mean '{meant}'?")
+        raise validation_error(f"{name!r} is not a cipher of OpenVPN", hint=f"did you mean '{meant}'?")
     return name
 
 
@@ -55,15 +55,14 @@ def _initial_rate(value: Any) -> Any:
 
 
 class OpenvpnClient(PlanModel):
-    """An OpenVPN-compatible client by its command line, instead of the server's own program."""
+    """An OpenVPN-compatible client, by its command line, instead of the server's own program."""
 
     command: Annotated[SomeItems[str], AfterValidator(_with_config)]
-    """Program and arguments; `{config}`, which a plan writes as "{{config}}", is the path of a configuration in one
-    file."""
+    """Program and arguments. `{config}` (in a plan: "{{config}}") is the path of a configuration in one file."""
     ready: Annotated[str, AfterValidator(_path)] = "Initialization Sequence Completed"
-    """What it prints once its tunnel is up."""
+    """Text that the client prints once its tunnel is up."""
     without: Items[Annotated[str, AfterValidator(_word)]] = ()
-    """Options of OpenVPN's that it does not know: they are left out of its configuration."""
+    """OpenVPN options that the client does not know: they are omitted from its configuration."""
 
 
 InitialRate = Annotated[
@@ -78,35 +77,35 @@ class OpenvpnSut(BaseSut):
 
     kind: Literal["openvpn"] = "openvpn"
     binary: Annotated[str, AfterValidator(_path)] = "openvpn"
-    """Program, by name (looked up in PATH) or by path, so that versions and TLS libraries can be an axis."""
+    """Program, by name (looked up in PATH) or by path. Versions and TLS libraries can thus be an axis."""
     client: OpenvpnClient | None = None
-    """What the clients run; the same program as the server where null."""
+    """Program of the clients; null: the same as the server's."""
     transport: Literal["udp", "tcp"] = "udp"
-    """Protocol that carries the tunnel."""
+    """Transport protocol of the tunnel."""
     ip: IpVersion = 4
-    """IP version that carries the tunnel."""
+    """IP version of the tunnel's transport."""
     cipher: Annotated[str, AfterValidator(_word), AfterValidator(_cipher)] = "AES-256-GCM"
-    """Data cipher by OpenVPN's name; the daemon judges it, since every build knows other ones. Misspelt names of the
-    usual ones are refused."""
+    """Data cipher, by OpenVPN's name. The daemon decides whether it has the cipher, since builds differ. Misspelt
+    names of usual ciphers are refused."""
     compression: Literal["stub", "stub-v2", "lzo", "lz4", "lz4-v2"] | None = None
-    """Compression framing; none where null."""
+    """Compression framing; null: none."""
     control: Literal["none", "tls-auth", "tls-crypt", "tls-crypt-v2"] = "tls-crypt"
-    """How the control channel is protected besides TLS."""
+    """Protection of the control channel, in addition to TLS."""
     topology: Literal["subnet", "net30", "p2p"] = "subnet"
-    """How addresses are given to clients."""
+    """How clients get addresses."""
     push_routes: Items[Annotated[str, AfterValidator(_network)]] = ()
-    """Networks pushed to the clients besides the server's, which always is."""
+    """Networks to push to the clients, in addition to the server's network, which is always pushed."""
     pool_size: Count | None = None
-    """Addresses in the pool; enough for all clients where null. Fewer make partly configured clients."""
+    """Number of addresses in the pool; null: enough for all clients. With fewer, some clients stay partial."""
     max_clients: Count | None = None
-    """The daemon's own limit of clients; its default where null."""
+    """Limit of clients in the daemon (max-clients); null: its default."""
     connect_freq_initial: InitialRate | None = None
-    """First packets that it answers in 10 s (over UDP, OpenVPN 2.6 on), or `default` for its own limit of 100; four
-    times the clients where null, so that who comes at once is not turned away."""
+    """Number of first packets that the daemon answers in 10 s (UDP, OpenVPN 2.6 or newer), or `default` for its own
+    limit of 100. Null: four times the clients, so that clients that connect at the same time are not rejected."""
     tun_mtu: Annotated[int, Field(ge=576, le=65535)] | None = None
-    """MTU of the tunnel device; the daemon's default where null."""
+    """MTU of the tunnel device; null: the daemon's default."""
 
     @property
     def uses_ipv6(self) -> bool:
-        """Where the tunnel is carried over it."""
+        """Whether the tunnel's transport uses IPv6."""
         return self.ip == 6

@@ -1,6 +1,6 @@
-"""An OpenVPN program as found: its version, the options that it knows, and the keys that only it can make.
+"""An OpenVPN program: its version, its options, and the keys that only it can make.
 
-Options are asked of the program itself rather than concluded from its version, since builds differ.
+The options are read from the program itself, since builds of one version differ.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ _VERSION_CHARACTERS = 100
 
 @dataclass(frozen=True, slots=True)
 class OpenvpnProgram:
-    """A program that answered like OpenVPN."""
+    """A program that identified itself as OpenVPN."""
 
     path: str
     version: str
-    """Its first line and that of its libraries."""
+    """Its first version line, and the line of its libraries."""
     options: frozenset[str]
-    """What its help lists, without dashes."""
+    """The options in its help, without dashes."""
 
     def knows(self, option: str) -> bool:
         """Whether its help lists the option."""
@@ -36,48 +36,48 @@ class OpenvpnProgram:
 
 
 async def find(host: HostOps, binary: str) -> OpenvpnProgram:
-    """Look the program up on a host, and ask it for its version and its options.
+    """Find the program on a host, and read its version and its options.
 
     Raises:
-        MissingBinary: it is not there or not executable.
-        SutFailed: it is there, and is not OpenVPN or does not answer.
+        MissingBinary: it does not exist or is not executable.
+        SutFailed: it exists, but is not OpenVPN or does not answer.
     """
     path = await host.find_program(binary)
     if path is None:
         raise MissingBinary(
             binary, hint="install OpenVPN (apt-get install openvpn), or let sut.binary name its program"
         )
-    # Both exit with 1 in some versions; what they print is what counts.
+    # Both exit with 1 in some versions, so only their output counts.
     version = await host.run(path, "--version")
     usage = await host.run(path, "--help")
     return OpenvpnProgram(path, read_version(path, version.output), read_options(usage.output))
 
 
 async def describe_client(host: HostOps, command: str) -> str:
-    """A client program of any kind in words: its name, and the first line of its answer to `--version`, if any."""
+    """A client program of any kind as text: its name, and the first line of its answer to `--version`, if any."""
     name = Path(command).name
     try:
         answer = await host.run(command, "--version")
     except (MissingBinary, SutFailed):
-        return f"{name} (it does not tell its version)"
+        return f"{name} (unknown version)"
     lines = [line.strip() for line in answer.output.splitlines() if line.strip()]
     # OpenVPN itself exits with 1 in some versions.
     if not lines or (answer.status != 0 and not re.match(r"OpenVPN \d+\.", lines[0])):
-        return f"{name} (it does not tell its version)"
+        return f"{name} (unknown version)"
     shown = "".join(character for character in lines[0] if character.isprintable())
     return f"{name}, {shown[:_VERSION_CHARACTERS]}"
 
 
 def read_version(path: str, text: str) -> str:
-    """The version in words, from what `--version` printed.
+    """The version as text, from the output of `--version`.
 
     Raises:
-        SutFailed: that is not how OpenVPN answers.
+        SutFailed: it is not the output of OpenVPN.
     """
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if not lines or not re.match(r"OpenVPN \d+\.", lines[0]):
-        said = f"it says {lines[0]!r}" if lines else "it says nothing"
-        raise SutFailed(f"{path} is not OpenVPN: asked for its version, {said}")
+        said = f"it prints {lines[0]!r}" if lines else "it prints nothing"
+        raise SutFailed(f"{path} is not OpenVPN: with --version, {said}")
     libraries = [line for line in lines[1:] if line.startswith("library versions:")]
     return "; ".join([lines[0], *libraries])
 
@@ -101,7 +101,7 @@ async def wrapped_keys(
     """A new tls-crypt-v2 server key, and for each client a key that is wrapped with it.
 
     Raises:
-        SutFailed: the program cannot make them; tls-crypt-v2 came with 2.5.
+        SutFailed: the program cannot make them; tls-crypt-v2 exists since 2.5.
     """
     server = folder / "control-server.key"
     await _generate(host, program, "--genkey", "tls-crypt-v2-server", str(server))
@@ -119,7 +119,7 @@ async def wrapped_keys(
 
 
 async def _generate(host: HostOps, program: OpenvpnProgram, *options: str) -> None:
-    """The file's mode is OpenVPN's own doing: 600."""
+    """Make a key with OpenVPN, which gives the file mode 600."""
     done = await host.run(program.path, *options)
     if done.status != 0:
         why = " ".join(done.output.split()) or f"exit {done.status}"
