@@ -207,13 +207,8 @@ def verdict_lines(analysis: RunAnalysis) -> RenderableType:
     return Group(*lines, Text("; ".join(tally) + ".", style="dim"))
 
 
-<<<<<<< HEAD
 def verdict_block(validity: Validity, limit: Limit | None = None) -> RenderableType:
-    """A verdict and, indented below it, its reasons."""
-=======
-def verdict_block(validity: Validity) -> RenderableType:
     """A verdict with its reasons indented below it."""
->>>>>>> 181cd33 (Say plainly in plan, trial, sut, lab, agents, dataset and report what each item is)
     wording = verdicts.WORDINGS[validity.verdict]
     head = Text.assemble(
         (f"{wording.mark} {validity.verdict.value}", f"bold {TONES[wording.tone]}"), f": {wording.sentence}"
