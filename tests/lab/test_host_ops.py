@@ -24,7 +24,7 @@ def test_changes_and_readings_are_of_the_host_itself() -> None:
     assert [str(one["refused"]).partition(";")[0] for one in said[1:4]] == [
         "kernel/hostname is not a setting of a host's network",
         "net/../kernel/hostname is not a setting of a host's network",
-        "/proc/sys/net/ipv4/no_such_setting can't be set to x: No such file or directory",
+        "/proc/sys/net/ipv4/no_such_setting cannot be set to x: No such file or directory",
     ]
     assert said[4]["routes"][:4] == ["10.82.0.0/24", "via", "10.81.0.1", "dev"]
     assert said[5] == {"routes": []}

@@ -94,7 +94,7 @@ def test_delay_works_or_is_said_to_be_impossible_and_nothing_stays(who: JailUser
     else:
         assert said == [
             {
-                "error": "links can't have a delay: this kernel has no netem; load it with `sudo modprobe sch_netem`, "
+                "error": "links cannot have a delay: this kernel has no netem; load it with `sudo modprobe sch_netem`, "
                 "or leave lab.link.delay out of the plan",
                 "status": 2,
                 "left": [],
@@ -109,7 +109,7 @@ def test_closing_ends_what_runs_and_removes_everything(who: JailUser) -> None:
 
 def test_a_second_lab_in_one_jail_is_refused_and_leaves_the_first_alone(anyone: JailUser) -> None:
     [said] = anyone.run(programs.second_lab)
-    assert said == {"error": "there is a host switch in this jail already; close the other lab first", "got": "there"}
+    assert said == {"error": "this jail already has a host switch; close the other lab first", "got": "there"}
 
 
 def test_one_lab_after_another_in_an_event_loop(anyone: JailUser) -> None:
@@ -122,7 +122,7 @@ def test_errors_name_the_route(anyone: JailUser) -> None:
     said = anyone.run(programs.impossible_routes)
     assert [line["error"] for line in said] == [
         "can't set a route to 10.9.0.0/16 via 10.99.0.1: Network is unreachable",
-        "nonsense is no network: 'nonsense' does not appear to be an IPv4 or IPv6 network",
+        "nonsense is not a network: 'nonsense' does not appear to be an IPv4 or IPv6 network",
         "there is no interface tun7",
         "a route to 10.9.0.0/16 needs a neighbour or a device",
     ]

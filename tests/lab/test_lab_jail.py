@@ -188,7 +188,7 @@ def test_no_root_and_no_user_namespaces(anyone: JailUser) -> None:
     out, err, code = anyone.start("enter(); say(never=True)", wrap=wrap).finish()
     assert (out, code) == ("", 2)
     assert err == (
-        "hosts can't be made on this machine: root here lacks CAP_SYS_ADMIN or CAP_NET_ADMIN, and "
+        "hosts cannot be created on this machine: root here lacks CAP_SYS_ADMIN or CAP_NET_ADMIN, and "
         "user.max_user_namespaces is 0; allow it with `sudo sysctl -w user.max_user_namespaces=15000`, "
         "or, in a container, start it with `--privileged`\n"
     )

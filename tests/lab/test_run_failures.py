@@ -237,7 +237,7 @@ def test_no_root_and_no_user_namespaces(sandbox: CliSandbox) -> None:
     wrap = ("unshare", "-Ur", "sh", "-c", forbid, "sh", "setpriv", "--bounding-set=-all", "--inh-caps=-all")
     ended = sandbox.run(write_plan(sandbox.folder, [ROUTE], [SHORT]), wrap=wrap).finish()
     assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
-    assert ended.err.startswith("leadline: hosts can't be made on this machine: ")
+    assert ended.err.startswith("leadline: hosts cannot be created on this machine: ")
     assert "allow it with `sudo sysctl -w user.max_user_namespaces=" in ended.err
     assert (sandbox.folders(), sandbox.left_behind()) == ([], [])
 

@@ -67,7 +67,7 @@ def explain(refusal: Refusal, facts: MachineFacts, *, rootless: bool) -> Environ
     what = (
         f"hosts cannot be created on this machine: {who}, and "
         if rootless
-        else "hosts cannot be created on this machine:  "
+        else "hosts cannot be created on this machine: "
     )
     otherwise = f"or, {_CONTAINER}" if facts.root else "or run leadline as root"
     cause, command = _cause(refusal, facts, rootless)

@@ -144,7 +144,7 @@ async def test_failure_waits_for_the_loss(play: Play) -> None:
 @pytest.mark.parametrize(
     ("part", "reason"),
     [
-        ("stillborn", "exited with 3; its last words: no such namespace | sorry"),
+        ("stillborn", "exited with 3; its last stderr lines: no such namespace | sorry"),
         ("rude", "`heartbeat` came before `hello`"),
         ("newer", "speaks protocol 9, this leadline speaks 1"),
     ],
@@ -169,7 +169,7 @@ async def test_missing_agent_binary_is_named() -> None:
 @pytest.mark.parametrize(
     ("part", "reason"),
     [
-        ("mortal", "ended by SIGKILL; its last words: out of memory"),
+        ("mortal", "ended by SIGKILL; its last stderr lines: out of memory"),
         ("babbling", "not in the contract: Invalid JSON"),
     ],
 )

@@ -24,14 +24,14 @@ async def run(*lines: str, log: Path | None) -> str:
 
 async def test_stderr_is_appended_to_the_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log = tmp_path / "agent-gateway.log"
-    assert await run(EVENT, COMPLAINT, log=log) == f"gone; its last words: {COMPLAINT}"
+    assert await run(EVENT, COMPLAINT, log=log) == f"gone; its last stderr lines: {COMPLAINT}"
     assert await run(EVENT, log=log) == "gone", "an event is no last word"
     assert log.read_text() == f"{EVENT}\n{COMPLAINT}\n{EVENT}\n"
     assert capsys.readouterr().err == ""
 
 
 async def test_without_a_log_events_go_to_our_stderr(capsys: pytest.CaptureFixture[str]) -> None:
-    assert await run(EVENT, COMPLAINT, log=None) == f"gone; its last words: {COMPLAINT}"
+    assert await run(EVENT, COMPLAINT, log=None) == f"gone; its last stderr lines: {COMPLAINT}"
     assert capsys.readouterr().err == f"{EVENT}\n"
 
 
@@ -41,4 +41,4 @@ async def test_a_silent_process_has_no_log(tmp_path: Path) -> None:
 
 
 async def test_a_log_that_cannot_be_written_is_given_up(tmp_path: Path) -> None:
-    assert await run(COMPLAINT, log=tmp_path / "missing" / "agent.log") == f"gone; its last words: {COMPLAINT}"
+    assert await run(COMPLAINT, log=tmp_path / "missing" / "agent.log") == f"gone; its last stderr lines: {COMPLAINT}"

@@ -77,7 +77,7 @@ def test_a_clock_that_nothing_disciplines_has_no_known_error(clock: ClockQuality
 
 
 def test_kernel_check_reports_what_trying_it_found() -> None:
-    lab = {"netem": Check("netem", False, "delays", "links can't have a delay", "sudo modprobe sch_netem")}
+    lab = {"netem": Check("netem", False, "delays", "links cannot have a delay", "sudo modprobe sch_netem")}
     assert is_here(Need("kernel", "netem", "lab.link.delay delays packets"), lab) is lab["netem"]
 
 

@@ -233,7 +233,7 @@ REFUSALS = [
     ([URL, "--rate", "0/3s"], "--rate: a rate must be above 0 in some stage"),
     ([URL, "--rate", "1:2/3x"], "--rate: '3x' is not a duration; write 10s, 500ms or 1m"),
     ([URL, "--rate", "1:2/3s", "-d", "3s"], "--duration: the rate's stages last 3 s: the duration must be the same"),
-    ([URL, "--rate", "9/1s", "--warmup", "2s"], "--warmup: 2000 ms of warm-up leave nothing of 1000 ms"),
+    ([URL, "--rate", "9/1s", "--warmup", "2s"], "--warmup: 2000 ms of warm-up leave no time of 1000 ms"),
     ([URL, "-d", "5x"], "--duration: '5x' is not a duration; write 10s, 500ms or 1m"),
     ([URL, "-t", "3", "-c", "2"], "--threads: 3 threads for 2 connections; use at least one connection per thread"),
     ([URL, "--cpus", "3-1"], "--cpus: '3-1' is not a list of CPUs; write 0,2-3"),

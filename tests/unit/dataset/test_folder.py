@@ -58,7 +58,7 @@ def test_a_garbled_manifest_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match=r"run\.json"):
         run.read_manifest()
     run.manifest_path.write_text("[1]")
-    with pytest.raises(DatasetError, match="no JSON object"):
+    with pytest.raises(DatasetError, match="not a JSON object"):
         run.read_manifest()
 
 

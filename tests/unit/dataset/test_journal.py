@@ -191,7 +191,7 @@ def test_a_missing_journal_is_named(tmp_path: Path) -> None:
 def test_a_garbled_line_of_our_own_journal_is_an_error(tmp_path: Path) -> None:
     """As all tests read: see `damaged_journals`."""
     (tmp_path / "j").write_bytes(b'{"record": "phase"}\n{"record"; "phase"}\n')
-    with pytest.raises(DatasetError, match="line 2 is no entry"):
+    with pytest.raises(DatasetError, match="line 2 is not an entry"):
         list(read_journal(tmp_path / "j"))
 
 

@@ -8,7 +8,7 @@ from leadline.lab.limits import MachineFacts, Refusal, Step, explain
 
 USER = {"root": False, "unprivileged_userns_clone": None, "apparmor_restrict_userns": None}
 PLENTY = {"user": 96000, "mnt": 96000, "net": 96000, "pid": 96000}
-HEAD = "hosts can't be made on this machine: this is not root, and "
+HEAD = "hosts cannot be created on this machine: this is not root, and "
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ HEAD = "hosts can't be made on this machine: this is not root, and "
         (
             Refusal(Step.USER, errno.EINVAL),
             {},
-            "the kernel was built without user namespaces; run leadline as root (`sudo leadline ...`); "
+            "the kernel is built without user namespaces; run leadline as root (`sudo leadline ...`); "
             "in a container, start it with `--privileged`",
         ),
         (
@@ -69,7 +69,7 @@ def test_root_in_a_container_is_told_about_the_container() -> None:
     facts = MachineFacts(True, None, None, PLENTY)
     error = explain(Refusal(Step.USER, errno.EPERM), facts, rootless=True)
     assert str(error) == (
-        "hosts can't be made on this machine: root here lacks CAP_SYS_ADMIN or CAP_NET_ADMIN, and the system "
+        "hosts cannot be created on this machine: root here lacks CAP_SYS_ADMIN or CAP_NET_ADMIN, and the system "
         "refused to make a user namespace (Operation not permitted); in a container, start it with `--privileged`"
     )
 
@@ -77,7 +77,7 @@ def test_root_in_a_container_is_told_about_the_container() -> None:
 def test_true_root_is_not_told_that_it_lacks_anything() -> None:
     error = explain(Refusal(Step.NET, errno.ENOSPC), MachineFacts(True, 0, 1, {**PLENTY, "net": 0}), rootless=False)
     assert str(error) == (
-        "hosts can't be made on this machine: user.max_net_namespaces is 0; allow it with "
+        "hosts cannot be created on this machine: user.max_net_namespaces is 0; allow it with "
         "`sudo sysctl -w user.max_net_namespaces=15000`, or, in a container, start it with `--privileged`"
     )
 

@@ -52,7 +52,7 @@ def test_a_trace_can_be_erased_twice(tmp_path: Path) -> None:
 def test_a_group_that_cannot_be_made_is_a_reason_not_an_error(tmp_path: Path) -> None:
     trace = sweep.leave_trace("c01", parent=cgroups.CgroupParent(tmp_path / "absent", None))
     assert trace.cgroup is None
-    assert "can't be made: No such file or directory" in (trace.cgroup_reason or "")
+    assert "cannot be created: No such file or directory" in (trace.cgroup_reason or "")
 
 
 def test_a_living_owners_leavings_stay(tmp_path: Path) -> None:

@@ -50,8 +50,11 @@ def test_override_turns_hosts_into_a_fleet(load: Callable[..., Plan]) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ("{fleet: true}", "3: clients: how many clients the fleet has is not said; give count, or an axis of clients"),
-        ("{fleet: false, count: 3}", "3: clients.fleet: false makes no fleet; for client hosts write clients: N"),
+        (
+            "{fleet: true}",
+            "3: clients: the number of the fleet's clients is missing; give count, or an axis of clients",
+        ),
+        ("{fleet: false, count: 3}", "3: clients.fleet: fleet must be true; for client hosts write clients: N"),
         ("{fleet: true, count: 0}", "3: clients.count: 0 clients is too small; at least 1 clients"),
         ("{fleet: true, cuont: 3}", "3: unknown key 'cuont' in clients; did you mean 'count'?"),
         ("many", "3: clients: 'many' is not a whole number"),
@@ -67,10 +70,10 @@ def test_clients_that_are_neither_hosts_nor_a_fleet_are_refused(
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("{kind: openvpn}", "{kind: wireguard}", "a fleet speaks OpenVPN, and the system under test does not"),
-        ("name: fleet", "name: fleet\ntopology: site-to-site", "in the lab's remote-access topology"),
+        ("{kind: openvpn}", "{kind: wireguard}", "a fleet needs OpenVPN as the system under test"),
+        ("name: fleet", "name: fleet\ntopology: site-to-site", "needs the lab's remote-access topology"),
         ("kind: udp, rate: 1mbit", "kind: rr", "tests.load.kind: a fleet's clients cannot carry rr tests"),
-        ("kind: udp, rate: 1mbit", "kind: udp, flows: 2", "tests.load.flows: a fleet's clients have one flow each"),
+        ("kind: udp, rate: 1mbit", "kind: udp, flows: 2", "tests.load.flows: each client of a fleet has one flow"),
         ("kind: udp, rate: 1mbit", "kind: tcp, rate: 1mbit", "tests.load.rate: TCP in a fleet's tunnels"),
         ("rate: 100/s", "number: 31", "tests.storm.number: 31 is more than the fleet's 30 clients"),
         ("rate: 100/s", "settled: 30", "tests.storm.settled: 30 settled clients of 30 leave no client to arrive"),

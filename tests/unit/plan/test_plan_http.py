@@ -156,7 +156,7 @@ MISTAKES = [
     ("rate: [1:2/3s, fast]", "plan.yaml:6: tests.load.rate: 'fast' is not a stage; write 0:1000/10s"),
     ("rate: 0", "plan.yaml:6: tests.load.rate: a rate must be above 0"),
     ("rate: 1:2/2000m", "tests.load.duration: 120000000 ms is too large; at most 86400000 ms (one day)"),
-    ("warmup: 1s\n    rate: 5/1s", "tests.load.warmup: 1000 ms of warm-up leave nothing of 1000 ms"),
+    ("warmup: 1s\n    rate: 5/1s", "tests.load.warmup: 1000 ms of warm-up leave no time of 1000 ms"),
     ("scheme: https", "plan.yaml:6: tests.load.scheme: the certificate of the run's server is made for the run"),
     (
         "tls: {verify: false}",
@@ -173,7 +173,7 @@ MISTAKES = [
         "urls: [/]\n    path: /x",
         "tests.load.urls: not possible together with path; every line of urls has its own path",
     ),
-    ("basic: hunter2:x", "tests.load.basic: a secret stands in no plan; write '@FILE', or '$NAME' for a variable"),
+    ("basic: hunter2:x", "tests.load.basic: a secret must not be in a plan; write '@FILE', or '$NAME' for an env"),
     ("basic: 1234", "plan.yaml:6: tests.load.basic: this is not text"),
     ("script: [x]", "tests.load.script: this is not text"),
     ("urls: [{path: /}]", "tests.load.urls[1]: this is not text"),

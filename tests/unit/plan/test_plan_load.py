@@ -163,11 +163,12 @@ MISTAKES = [
     # Impossible values
     (
         changed("packet: 100", "packet: 39"),
-        "plan.yaml:4: tests.load.packet: 39 bytes is too small; at least 40 bytes (by the measuring header and by UDP)",
+        "plan.yaml:4: tests.load.packet: 39 bytes is too small; at least 40 bytes (by the measurement "
+        "header and by UDP)",
     ),
     (
         changed("packet: 100", "packet: 65508"),
-        "plan.yaml:4: tests.load.packet: 65508 bytes is too large; at most 65507 bytes (by the measuring header...",
+        "plan.yaml:4: tests.load.packet: 65508 bytes is too large; at most 65507 bytes (by the measurement header...",
     ),
     (
         changed("packet: 100, duration: 1s", "duration: -1s"),
@@ -183,7 +184,7 @@ MISTAKES = [
     ),
     (
         changed("packet: 100", "warmup: 1s"),
-        "plan.yaml:4: tests.load.warmup: 1000 ms of warm-up leave nothing of 1000 ms; the duration includes the...",
+        "plan.yaml:4: tests.load.warmup: 1000 ms of warm-up leave no time of 1000 ms; the duration includes the...",
     ),
     (changed("packet: 100", "rate: 0"), "plan.yaml:4: tests.load.rate: a rate must be above 0"),
     (
@@ -191,7 +192,7 @@ MISTAKES = [
         "plan.yaml:4: tests.load.rate: '3furlong' is not a rate; write 20mbit, 1gbit or a number of bit/s",
     ),
     (changed("packet: 100", "flows: 0"), "plan.yaml:4: tests.load.flows: 0 is not possible; at least 1"),
-    (changed("packet: 100", "clients: 2"), "plan.yaml:4: tests.load.clients: 2 is more than there are (1)"),
+    (changed("packet: 100", "clients: 2"), "plan.yaml:4: tests.load.clients: 2 is more than the 1 clients"),
     (
         changed("kind: udp, packet: 100", "kind: rr, protocol: udp, request: 70kB"),
         "plan.yaml:4: tests.load.request: 70000 is too large for a datagram; at most 65507 bytes",
@@ -240,11 +241,11 @@ MISTAKES = [
     (changed("openvpn", "openvpn, optional: 1"), "plan.yaml:2: sut.optional: 1 is not true or false"),
     (
         changed("openvpn", "openvpn, cipher: AES-256-GMC"),
-        "plan.yaml:2: sut.cipher: 'AES-256-GMC' is no cipher of OpenVPN; did you mean 'AES-256-GCM'?",
+        "plan.yaml:2: sut.cipher: 'AES-256-GMC' is not a cipher of OpenVPN; did you mean 'AES-256-GCM'?",
     ),
     (
         changed("openvpn", "openvpn, cipher: chacha-poly1305"),
-        "plan.yaml:2: sut.cipher: 'chacha-poly1305' is no cipher of OpenVPN; did you mean 'CHACHA20-POLY1305'?",
+        "plan.yaml:2: sut.cipher: 'chacha-poly1305' is not a cipher of OpenVPN; did you mean 'CHACHA20-POLY1305'?",
     ),
     (changed("openvpn", "openvpn, cipher: ''"), "plan.yaml:2: sut.cipher: '' is not one word"),
     (
@@ -259,7 +260,7 @@ MISTAKES = [
     (changed("name: bulk", "name: load"), "plan.yaml:5: tests.load.name: two tests are called 'load'; rename one"),
     (
         changed("name: bulk", "name: tear-down"),
-        "plan.yaml:5: tests.tear-down.name: 'tear-down' is the name of a trial's phase; choose another name",
+        "plan.yaml:5: tests.tear-down.name: 'tear-down' is reserved for a phase of the trial; choose another name",
     ),
     (
         changed("name: bulk", "name: a.b"),
@@ -267,7 +268,7 @@ MISTAKES = [
     ),
     (
         changed("name: bulk", "name: 'u{packet}'"),
-        "plan.yaml:5: tests.u{packet}.name: a test's name is the same in every case; tables show the axes...",
+        "plan.yaml:5: tests.u{packet}.name: the name of a test must be the same in every case; tables show the axes...",
     ),
     # Hosts
     (
@@ -280,11 +281,11 @@ MISTAKES = [
     ),
     (
         SMALL + "hosts: {gateway: 'ssh://me:word@gw', server: local, clients: [local]}",
-        "plan.yaml:6: hosts.gateway: the address is not a host; a password has no place in a plan; use a key or...",
+        "plan.yaml:6: hosts.gateway: the address is not a host; a password must not be in a plan; use a key or...",
     ),
     (
         SMALL + "hosts: {gateway: 'ssh://gw:99999', server: local, clients: [local]}",
-        "plan.yaml:6: hosts.gateway: 'ssh://gw:99999' has no possible port; 1 to 65535",
+        "plan.yaml:6: hosts.gateway: 'ssh://gw:99999' has an invalid port; write 1 to 65535",
     ),
     (
         GIVEN + "hosts: {server: local, clients: [local]}",
@@ -300,11 +301,13 @@ MISTAKES = [
     ),
     (
         SMALL + LOCAL_HOSTS,
-        "plan.yaml:2: sut.kind: given hosts are measured as they are: no openvpn is brought up there; say what s...",
+        "plan.yaml:2: sut.kind: given hosts are measured as they "
+        "are: openvpn cannot be brought up there; say what s...",
     ),
     (
         SMALL.replace("openvpn", "route") + LOCAL_HOSTS,
-        "plan.yaml:2: sut.kind: given hosts are measured as they are: no route is brought up there; say what sta...",
+        "plan.yaml:2: sut.kind: given hosts are measured as they "
+        "are: route cannot be brought up there; say what sta...",
     ),
     (
         SMALL.replace("kind: openvpn", "kind: given") + LOCAL_HOSTS,
@@ -312,11 +315,11 @@ MISTAKES = [
     ),
     (
         SMALL.replace("kind: openvpn", "kind: given, label: ' '") + LOCAL_HOSTS,
-        "plan.yaml:2: sut.label: a label is one line of text, at most 100 characters long",
+        "plan.yaml:2: sut.label: a label must be one line of at most 100 characters",
     ),
     (
         GIVEN,
-        "plan.yaml:2: sut.kind: there is nothing given on the lab's hosts; name the hosts (hosts), or a system t...",
+        "plan.yaml:2: sut.kind: the kind given is not possible on the lab's hosts; give hosts, or u...",
     ),
     (
         GIVEN + LOCAL_HOSTS + "axes:\n  clients: [1]\n  sut.cipher: [AES-256-GCM, CHACHA20-POLY1305]",
@@ -336,7 +339,7 @@ MISTAKES = [
     ),
     (
         GIVEN + LOCAL_HOSTS + "profile: true",
-        "plan.yaml:7: profile: nothing is brought up on given hosts whose call stacks could be sampled; leave it out",
+        "plan.yaml:7: profile: on given hosts the processes of the system under test are unknown; leave it out",
     ),
     (
         GIVEN + "hosts: {gateway: local, server: {ssh: srv, address: srv.example}, clients: [local]}",
@@ -344,11 +347,11 @@ MISTAKES = [
     ),
     (
         GIVEN + "hosts: {gateway: local, server: {ssh: srv, address: 0.0.0.0}, clients: [local]}",
-        "plan.yaml:6: hosts.server.address: 0.0.0.0 is not the address of one host; give a unicast address witho...",
+        "plan.yaml:6: hosts.server.address: 0.0.0.0 is not a unicast address without a zone...",
     ),
     (
         GIVEN + "hosts: {gateway: local, server: {ssh: srv, address: [10.0.0.1, 10.0.0.2]}, clients: [local]}",
-        "plan.yaml:6: hosts.server.address: 10.0.0.1, 10.0.0.2: there are several of one IP version; give the on...",
+        "plan.yaml:6: hosts.server.address: 10.0.0.1, 10.0.0.2: give only one address per IP version...",
     ),
     (
         GIVEN + "hosts: {gateway: local, server: {ssh: srv, adress: 10.0.0.1}, clients: [local]}",
@@ -360,7 +363,7 @@ MISTAKES = [
     ),
     (
         GIVEN + "hosts: {gateway: local, server: local, clients: ['ssh://c1']}",
-        "plan.yaml:6: hosts.server: ssh://c1 cannot reach a server that is only called 'local'; say where: serve...",
+        "plan.yaml:6: hosts.server: ssh://c1 cannot reach a server that is only called 'local'; write server: {...",
     ),
     # Targets
     (
@@ -402,9 +405,12 @@ MISTAKES = [
         SMALL + "lab: {link: {rate: 1mbit, rate: 2mbit}}",
         "plan.yaml:6: the key 'rate' is here twice (first in line 6); remove one",
     ),
-    ("name: a: b\n", "plan.yaml:1: a ':' stands where no key can be; put text that holds ': ' in quotation marks..."),
-    ("name: a\n sut: b\n", "plan.yaml:2: a ':' stands where no key can be; ..."),
-    ("name: a\ntests:\n\t- 1\n", "plan.yaml:3: a tab stands where YAML has spaces; indent with spaces"),
+    (
+        "name: a: b\n",
+        "plan.yaml:1: there is a ':' where a key is not possible; put text that contains ': ' in quotation marks...",
+    ),
+    ("name: a\n sut: b\n", "plan.yaml:2: there is a ':' where a key is not possible; ..."),
+    ("name: a\ntests:\n\t- 1\n", "plan.yaml:3: there is a tab, but YAML needs spaces; indent with spaces"),
     ("name: a\n---\nname: b\n", "plan.yaml:2: a second document begins here ('---' or '...'); a plan is one document"),
     ("name: a\nb: \x01\n", "plan.yaml:2: a character that text cannot hold (U+0001); remove it"),
     (
@@ -429,15 +435,15 @@ MISTAKES = [
     ("tests:\n  - a: x\n   b: y\n", "plan.yaml:3: the indentation fits none of the lines above; ..."),
     ("tests:\n  - a: x\n    b: y\n  c: z\n", "plan.yaml:4: the indentation fits none of the lines above; ..."),
     ("name: @x\n", "plan.yaml:1: text cannot begin with '@'; put the value in quotation marks"),
-    ("name: 'x' y\n", "plan.yaml:1: text follows a value that has ended; put all of it in quotes"),
-    ('name: "\\q"\n', "plan.yaml:1: '\\q' means nothing in double quotation marks; use single ones"),
-    ("name: x\nsut: &a [*a]\n", "plan.yaml:2: too large for a plan, or an alias that contains itself"),
+    ("name: 'x' y\n", "plan.yaml:1: text follows a complete value; put all of it in quotes"),
+    ('name: "\\q"\n', "plan.yaml:1: '\\q' is not an escape in double quotation marks; use single ones"),
+    ("name: x\nsut: &a [*a]\n", "plan.yaml:2: too large for a plan, or has an alias that contains itself"),
     ("name: " + "[" * 1500, "plan.yaml:1: nested too deeply for a plan"),
     ("name: x\nsut: !!set {a}\n", "plan.yaml:2: the tag tag:yaml.org,2002:set has no meaning in a plan; remove it"),
     ("name: &a {b: 1}\nsut:\n  <<: *a\n", "plan.yaml:3: '<<' has no meaning in a plan; use 'extends: FILE' to inherit"),
     ("[a]: 1\n", "plan.yaml:1: a key is not text; write 'key: value'..."),
     (SMALL + "clients: .inf\n", "plan.yaml:6: .inf is not a quantity"),
-    (SMALL + f"clients: {'9' * 5000}\n", "plan.yaml:6: a number of 5000 characters is no quantity"),
+    (SMALL + f"clients: {'9' * 5000}\n", "plan.yaml:6: a number of 5000 characters is not a quantity"),
     (SMALL + f"interval: {'9' * 50}s\n", f"plan.yaml:6: interval: {'9' * 50}000 ms is too large; at most 60000 ms"),
 ]
 

@@ -101,7 +101,7 @@ include: [{packet: 1400, sut.cipher: B}, {clients: 1, packet: 64}]
         "clients=2 packet=128",
         "packet=1400 sut.cipher=B",
     ]
-    assert plan.notes == ("exclude 2 removes nothing", "include 2 repeats a point that is there already")
+    assert plan.notes == ("exclude 2 removes nothing", "include 2 repeats an existing point")
 
 
 def test_exclude_matches_systems_by_a_part_of_them(load: Load) -> None:
@@ -137,7 +137,10 @@ MISTAKES = [
     ),
     (USED + "axes: {packet: ['{packet}']}", "6: axis 'packet' stands for itself"),
     (USED + "axes:\n  packet:\n    - 64\n    - 10", "9: tests.load.packet: 10 bytes is too small; at least 40 bytes"),
-    (USED + "axes: {packet: [64, 65, 64]}", "6: axes.packet: 64 is there twice; remove one; 'repeat' repeats"),
+    (
+        USED + "axes: {packet: [64, 65, 64]}",
+        "6: axes.packet: 64 is given twice; remove one; use 'repeat' for several trials",
+    ),
     (SMALL + "axes: {clients: 5}", "6: axes.clients: 5 is not a list; write [5]"),
     (SMALL + "axes: {clients: []}", "6: axes.clients: the list is empty"),
     (SMALL + "axes: [clients]", "6: axes: a list is not a mapping"),
@@ -152,7 +155,7 @@ MISTAKES = [
     ),
     (
         SMALL + "axes: {clients: [1]}\nexclude: [{sut.ip: 4}]",
-        "7: exclude names 'sut.ip', which is no axis of this plan",
+        "7: exclude names 'sut.ip', which is not an axis of this plan",
     ),
     (SMALL + "axes: {clients: [1]}\ninclude: [{cleints: 4}]", "7: unknown axis 'cleints'; did you mean 'clients'?"),
     (SMALL + "axes: {clients: [1]}\ninclude: {clients: 4}", "7: include: a mapping is not a list"),
@@ -162,7 +165,7 @@ MISTAKES = [
     ),
     (
         SMALL.replace("kind: udp, packet: 100", "kind: http, path: '/{s}'") + "axes: {s: [[1, 2]]}",
-        "4: '{s}' stands for more than one value inside of a text",
+        "4: '{s}' is a list or mapping and cannot be part of a text",
     ),
 ]
 

@@ -68,8 +68,8 @@ def test_a_whole_list_can_be_set(load: Load) -> None:
         ("axes.clients=5", "axes.clients: 5 is not a list; write [5]"),
         ("axes.clients=[5, 0]", "clients: 0 is not possible; at least 1"),
         ("axes.sut.cihper=[A]", "unknown axis 'sut.cihper'; did you mean 'sut.cipher'?"),
-        ("name.x=3", "name is a single value and has nothing called 'x' in it"),
-        ("extends=x.yaml", "extends cannot be set from outside of a plan's file"),
+        ("name.x=3", "name is a single value without a key 'x'"),
+        ("extends=x.yaml", "extends can only be set in a plan's file"),
         ("targets=[bulk.lost < 1]", "target 'bulk.lost < 1': unknown metric 'lost' of a tcp test; there is"),
     ],
 )

@@ -116,12 +116,12 @@ tests:
   - {name: b, kind: tunnel}
 """
     assert [line.partition(";")[0] for line in mistakes(load, text)] == [
-        "6: tests.a.warmup: 20000 ms of warm-up leave nothing of 10000 ms",
+        "6: tests.a.warmup: 20000 ms of warm-up leave no time of 10000 ms",
     ]
     assert [line.partition(";")[0] for line in mistakes(load, text.replace(", warmup: 20s", ""))] == [
         "4: clients: a site-to-site plan has one client",
-        "6: tests.a.clients: 3 is more than there are (2)",
-        "7: tests.b.clients: 4 is more than there are (2)",
+        "6: tests.a.clients: 3 is more than the 2 clients",
+        "7: tests.b.clients: 4 is more than the 2 clients",
         "8: tests.b.name: two tests are called 'b'",
         "8: tests.b.kind: a tunnel test needs a fleet",
     ]

@@ -12,9 +12,9 @@ from leadline.report.verdicts import why_ended
     ("status", "error", "said"),
     [
         ("failed", "connecting to 192.0.2.1: timeout", "connecting to 192.0.2.1: timeout"),
-        ("interrupted", None, "stopped on request; what was measured until then is kept"),
-        ("killed", None, "its run was killed; what had arrived until then is kept"),
-        ("failed", None, "it left no error; the run's journal and logs/ have what came before"),
+        ("interrupted", None, "stopped on request; the results until then are kept"),
+        ("killed", None, "its run was killed; the results until then are kept"),
+        ("failed", None, "no error was recorded; see the run's journal and logs/"),
     ],
 )
 def test_an_end_without_an_error_is_told_by_its_status(status: str, error: str | None, said: str) -> None:

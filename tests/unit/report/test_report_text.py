@@ -156,7 +156,7 @@ def test_a_failed_measurement_names_its_error() -> None:
     text = shown(measurement(replace(failed, errors={"refused": 3}, validity=VALID)))
     assert "failed: connection refused" in text
     assert "3 × refused" in text
-    assert "what it cost is not known" in text
+    assert "its cost is unknown" in text
 
 
 def test_a_kind_without_a_table_shows_its_metrics() -> None:
@@ -177,4 +177,4 @@ def test_a_given_system_is_called_by_its_label() -> None:
     assert "not brought up by this run" not in shown(*run_renderables(run))
     given = tuple(replace(trial, sut="given", sut_version="pfSense [2.7]", on_given_hosts=True) for trial in run.trials)
     text = shown(*run_renderables(replace(run, trials=given)))
-    assert text.count("System under test, as given and not brought up by this run: pfSense [2.7]") == 1
+    assert text.count("System under test on given hosts, not brought up by this run: pfSense [2.7]") == 1

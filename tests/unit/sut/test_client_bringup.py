@@ -131,7 +131,7 @@ async def test_each_client_counts_for_itself(tmp_path: Path) -> None:
         ("failed", (), "no answer in 60 s"),
         ("failed", (), "client on client4: it exited with 1"),
         ("failed", (), "client on client5: no such file"),
-        ("partial", ("unique address",), "10.83.0.2 is client1's too"),
+        ("partial", ("unique address",), "client1 has the same address, 10.83.0.2"),
         ("partial", ("traffic",), "over IPv4 to 10.82.0.2: no answer"),
         ("connected", (), None),
     ]

@@ -45,4 +45,4 @@ def test_an_interface_that_is_down_or_absent_has_nothing() -> None:
 
 def test_an_address_that_two_hold_is_told_of_the_second() -> None:
     held = {"client1": {4: "10.83.0.2"}, "client2": {4: "10.83.0.2", 6: "fd83::3"}, "client3": {6: "fd83::4"}}
-    assert shared(held) == {"client2": "10.83.0.2 is client1's too"}
+    assert shared(held) == {"client2": "client1 has the same address, 10.83.0.2"}

@@ -28,7 +28,7 @@ FULL = T + "10.81.1.9:1194 MULTI: new incoming connection would exceed maximum n
         (
             T
             + "TCP/UDP: Socket bind failed on local address [AF_INET]10.81.0.1:1194: Address already in use (errno=98)",
-            "its port is taken: TCP/UDP",
+            "its port is in use: TCP/UDP",
         ),
     ],
 )

@@ -31,7 +31,7 @@ def test_the_version_has_the_librarys_line() -> None:
     )
 
 
-@pytest.mark.parametrize(("said", "quoted"), [("true (GNU coreutils) 9.1\n", "true (GNU"), ("", "it says nothing")])
+@pytest.mark.parametrize(("said", "quoted"), [("true (GNU coreutils) 9.1\n", "true (GNU"), ("", "it prints nothing")])
 def test_another_program_is_not_openvpn(said: str, quoted: str) -> None:
     with pytest.raises(SutFailed, match=re.escape(quoted)):
         read_version("/bin/true", said)
@@ -62,8 +62,8 @@ async def test_a_client_program_is_described_by_what_it_says_of_its_version(tmp_
     assert await described("echo; echo 'vpn-client 1.2'; echo more") == "vpn-client, vpn-client 1.2"
     assert await described("echo 'OpenVPN 2.4.12 x86_64'; exit 1") == "vpn-client, OpenVPN 2.4.12 x86_64"
     for script in ("echo 'unknown flag --version'; exit 2", "exit 0"):
-        assert await described(script) == "vpn-client (it does not tell its version)"
-    assert await programs.describe_client(HOST, "/nonexistent/vpn") == "vpn (it does not tell its version)"
+        assert await described(script) == "vpn-client (unknown version)"
+    assert await programs.describe_client(HOST, "/nonexistent/vpn") == "vpn (unknown version)"
 
 
 def test_a_static_key_has_2048_bits_in_openvpns_format(tmp_path: Path) -> None:

@@ -403,7 +403,7 @@ async def test_what_cannot_be_run_is_told_and_unknown(asked: Callable[[HttpWorkl
     broken.requests[0].method = "NOT A METHOD"
     found, times, said = await asked(broken)
     assert (found, times) == (None, 1)
-    assert len(said) == 1 and "ceiling is not known" in said[0]
+    assert len(said) == 1 and "ceiling is unknown" in said[0]
 
 
 @pytest.mark.agent

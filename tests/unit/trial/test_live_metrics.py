@@ -214,7 +214,7 @@ async def test_a_missed_target_asks_for_the_end_and_says_why() -> None:
     assert [missed.target for missed in watch.missed] == ["latency_p99_us < 2000"]
     assert interrupt.asked.is_set()
     assert interrupt.why is not None
-    assert interrupt.why.startswith("stopped after 2.0 s, as a target was missed: latency_p99_us < 2000 (")
+    assert interrupt.why.startswith("stopped after 2.0 s because a target was missed: latency_p99_us < 2000 (")
 
 
 async def test_the_first_two_seconds_and_the_warm_up_decide_nothing() -> None:
