@@ -317,11 +317,11 @@ class Agent:
             case Prepared() | Finished() | Exited() | Profiled() | OutputLine():
                 self._log(event.trial, event.task).take(event)
             case Failed():
-                self._hear_failure(event)
+                self._on_failure(event)
             case _:
                 pass
 
-    def _hear_failure(self, event: Failed) -> None:
+    def _on_failure(self, event: Failed) -> None:
         """Handle a failure. Without a task it concerns the whole trial; without a trial it is an error about a
         command."""
         if event.trial is None:

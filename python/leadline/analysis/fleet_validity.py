@@ -15,7 +15,7 @@ from leadline.analysis.metrics import Histograms, counter
 from leadline.analysis.metrics import busy_s as worked_s
 from leadline.analysis.model import Reason, Verdict
 from leadline.analysis.test_data import TestData
-from leadline.analysis.tunnels import came_up_ns, client_rows, server_readings
+from leadline.analysis.tunnels import client_rows, connected_at_ns, server_readings
 from leadline.contract import records
 
 Account = tuple[int, records.ThreadReport]
@@ -129,7 +129,7 @@ def _stretches(data: TestData) -> list[tuple[float, float]]:
     """Share of CPU time, and share of waiting for a CPU, of each thread between two reports, while clients
     connected."""
     rows = list(client_rows(data))
-    ends = [came_up_ns(row) for row in rows if row.get("configured_ns") is not None]
+    ends = [connected_at_ns(row) for row in rows if row.get("configured_ns") is not None]
     storm = (min(row["due_ns"] for row in rows), max(ends)) if ends else None
     found = []
     for accounts in _accounts(data).values():
@@ -173,8 +173,8 @@ def _accounts(data: TestData) -> dict[tuple[str, str, str], list[Account]]:
     """Each thread's reports in order, from zero at its start to the last."""
     nothing: records.ThreadReport = {"name": "", "user_s": 0.0, "system_s": 0.0, "runnable_wait_s": 0.0, "wall_s": 0.0}
     found: dict[tuple[str, str, str], list[Account]] = {}
-    for (host, task), told in data.accounts_told.items():
-        for t_ns, threads in told:
+    for (host, task), reports in data.thread_accounts.items():
+        for t_ns, threads in reports:
             for thread in threads:
                 began = (data.started_ns.get((host, task), data.start_at_ns or t_ns), nothing)
                 found.setdefault((host, task, thread["name"]), [began]).append((t_ns, thread))

@@ -64,8 +64,8 @@ def of_run(analysis: RunAnalysis) -> dict[str, tuple[Scaling, ...]]:
             if axis is None or test.status != "done":
                 continue
             others = [name for name in test.parameters if name != axis and len(values.get(name, ())) > 1]
-            told = ", ".join(f"{name}={test.parameters[name]}" for name in others)
-            key = f"{test.test} ({told})" if told else test.test
+            varying = ", ".join(f"{name}={test.parameters[name]}" for name in others)
+            key = f"{test.test} ({varying})" if varying else test.test
             point = Point(test.parameters[axis], test.metrics, test.validity)
             groups.setdefault(key, []).append((test.kind, point))
     found = {}
@@ -103,12 +103,12 @@ def fit(metric: str, unit: str, points: Sequence[tuple[float, float | None]], no
 
 def _fits(figures: Iterable[tuple[str, str]], measured: Sequence[Point]) -> tuple[Scaling, ...]:
     """Omits figures that were not measured, and points that do not describe the server."""
-    told = [point for point in measured if _doubt(point) is None]
+    usable = [point for point in measured if _doubt(point) is None]
     notes = tuple(_point_notes(sorted(measured, key=lambda point: point.number)))
     found = []
     for name, unit in figures:
-        bounds = [point for point in told if _is_bound(point.metrics, name)]
-        values = [(float(point.number), None if point in bounds else _value(point.metrics, name)) for point in told]
+        bounds = [point for point in usable if _is_bound(point.metrics, name)]
+        values = [(float(point.number), None if point in bounds else _value(point.metrics, name)) for point in usable]
         if any(_value(point.metrics, name) is not None for point in measured):
             said = [f"left out, because only a bound is known: at {point.number}" for point in bounds]
             found.append(fit(name, unit, values, (*notes, *([_some(said)] if said else []))))
@@ -177,9 +177,12 @@ def _fit_notes(law: PowerLaw, missing: int) -> Iterator[str]:
 
 
 def _few(known: Sequence[tuple[float, float]], missing: int) -> tuple[str, ...]:
-    lacking = (f"{missing} points have no figure and are left out",) if missing else ()
+    without_figure = (f"{missing} points have no figure and are left out",) if missing else ()
     few = f"{len(known)} points of one number say" if len(known) > 1 else "1 point says" if known else "no point says"
-    return (*lacking, f"{few} nothing about growth" if known else "no point is left to say anything about growth")
+    return (
+        *without_figure,
+        f"{few} nothing about growth" if known else "no point is left to say anything about growth",
+    )
 
 
 _MOST_NAMED = 5

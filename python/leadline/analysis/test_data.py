@@ -180,7 +180,9 @@ class TestData:
     # The latest `Standing` of each task, by host and task.
     standings: dict[tuple[str, str], records.Standing] = field(default_factory=dict)
     # The thread reports of a fleet at each `Standing`, with its instant, by host and task.
-    accounts_told: dict[tuple[str, str], list[tuple[int, Sequence[records.ThreadReport]]]] = field(default_factory=dict)
+    thread_accounts: dict[tuple[str, str], list[tuple[int, Sequence[records.ThreadReport]]]] = field(
+        default_factory=dict
+    )
     server_readings: list[ServerReading] = field(default_factory=list)
     # Gateways that a plan gave by address, each with the clients and the server that share its interfaces: their
     # counters must show that the payload went through.
@@ -245,7 +247,7 @@ class TestData:
         if standing is not None:
             self.standings[(host, event["task"])] = standing
             if self.spec.connects_clients:
-                told = self.accounts_told.setdefault((host, event["task"]), [])
-                told.append((t_ns, standing["threads"]))
+                accounts_of_task = self.thread_accounts.setdefault((host, event["task"]), [])
+                accounts_of_task.append((t_ns, standing["threads"]))
         for report in event["histograms"]:
             self.interval_histograms.append(IntervalHistogram(host, t_ns, report))

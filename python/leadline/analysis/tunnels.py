@@ -79,11 +79,11 @@ def tunnel_figures(
         **{name: one for step in steps for name, one in in_ms(step)},
         "attempts": Metric(sum(row["attempts"] for row in rows) if rows else None, "count"),
         "retransmits": Metric(sum(row["retransmits"] for row in rows) if rows else None, "count"),
-        "recovered": Metric(_told(data, "recovered", _came_back(rows) if rows else None), "count"),
-        "tunnels_lost": Metric(_told(data, "lost", 0 if rows else None), "count"),
-        **{name: Metric(_told(data, name, 0 if rows else None), "count") for name in _RARE},
+        "recovered": Metric(_reported_count(data, "recovered", _came_back(rows) if rows else None), "count"),
+        "tunnels_lost": Metric(_reported_count(data, "lost", 0 if rows else None), "count"),
+        **{name: Metric(_reported_count(data, name, 0 if rows else None), "count") for name in _RARE},
         "returned": Metric(histograms.named("reconnect").count if rows else None, "count"),
-        "renegotiated": Metric(_told(data, "renegotiated", 0 if rows else None), "count"),
+        "renegotiated": Metric(_reported_count(data, "renegotiated", 0 if rows else None), "count"),
         **{f"pings_lost_{when}": Metric(_pings_lost(data, when), "count") for when in _PING_COUNTS},
         **times("late", histograms.sample("late"), _LATE),
         **{name: one for ping in PINGS for name, one in in_ms(times(ping, histograms.sample(ping), _SPREAD))},
@@ -106,7 +106,7 @@ def findings(data: TestData) -> FleetFindings | None:
         failed=_misfortunes(rows, "failed"),
         partial=_misfortunes(rows, "partial"),
         waiting=sum(row["state"] == "waiting" for row in rows),
-        recovered=_told(data, "recovered", _came_back(rows)) or 0,
+        recovered=_reported_count(data, "recovered", _came_back(rows)) or 0,
         ciphers=dict(Counter(str(row["cipher"]) for row in rows if row.get("cipher")).most_common()),
         ignored_options=tuple(ignored),
         overload=overload(rows),
@@ -159,7 +159,7 @@ def arrivals(data: TestData) -> tuple[Series, ...]:
     begin_ns, _ = _storm(arrived)
     # Whole ns since then: as floats, instants of the clock would have an error of hundreds of ns.
     due_ns = np.sort([row["first_due_ns"] - begin_ns for row in rows])
-    up_ns = np.sort([came_up_ns(row) - begin_ns for row in arrived])
+    up_ns = np.sort([connected_at_ns(row) - begin_ns for row in arrived])
     t_ns = np.linspace(due_ns[0], max(due_ns[-1], up_ns[-1]), _POINTS)
     t_s = tuple(float(t) for t in t_ns / _NS_PER_S)
     return tuple(
@@ -178,10 +178,10 @@ def _arrived(data: TestData, rows: Iterable[records.TunnelClientReport]) -> list
 def _storm(arrived: Sequence[records.TunnelClientReport]) -> tuple[int, int]:
     """The first due time, and the last connect, ns."""
     first_ns = min(row["first_due_ns"] for row in arrived)
-    return first_ns, max(came_up_ns(row) for row in arrived)
+    return first_ns, max(connected_at_ns(row) for row in arrived)
 
 
-def came_up_ns(row: records.TunnelClientReport) -> int:
+def connected_at_ns(row: records.TunnelClientReport) -> int:
     """When a client was configured or partial, ns."""
     return row["due_ns"] + (row.get("configured_ns") or 0)
 
@@ -222,7 +222,7 @@ def _came_back(rows: Sequence[records.TunnelClientReport]) -> int:
     return sum(row["state"] == "configured" and row["attempts"] > 1 for row in rows)
 
 
-def _told(data: TestData, name: records.CountName, otherwise: int | None) -> int | None:
+def _reported_count(data: TestData, name: records.CountName, otherwise: int | None) -> int | None:
     """A count from the agent, else from its rows; agents omit rare counts that are 0."""
     count = counter(data, name)
     return otherwise if count is None else count
@@ -236,8 +236,8 @@ def _pings_lost(data: TestData, when: str) -> int | None:
 
 def _inside(rows: Sequence[records.TunnelClientReport], name: str) -> int | None:
     """The sum of a count over the clients' tunnels; None if no client counts it."""
-    told = [row["inside"][name] for row in rows if name in row["inside"]]
-    return sum(told) if told else None
+    counts = [row["inside"][name] for row in rows if name in row["inside"]]
+    return sum(counts) if counts else None
 
 
 def _lost_pings(rows: Sequence[records.TunnelClientReport]) -> int | None:

@@ -102,8 +102,8 @@ def _usage(error: BaseException) -> str:
     """A usage error in one line: what is wrong, and which command prints help."""
     context = getattr(error, "ctx", None)
     where = context.command_path if context is not None else "leadline"
-    told: str = getattr(error, "format_message", error.__str__)()
-    text = " ".join(told.split()).rstrip(".")
+    message: str = getattr(error, "format_message", error.__str__)()
+    text = " ".join(message.split()).rstrip(".")
     return f"{text}; see `{where} --help`"
 
 

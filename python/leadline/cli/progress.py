@@ -178,8 +178,8 @@ def _whole(seconds: float) -> str:
 def _figures(figures: LiveFigures) -> str:
     parts = []
     if figures.clients is not None:
-        told = [f"{count:,} {state}" for state, count in figures.clients.items() if count or state == "configured"]
-        parts.append(", ".join(told))
+        states = [f"{count:,} {state}" for state, count in figures.clients.items() if count or state == "configured"]
+        parts.append(", ".join(states))
     if figures.units_per_s is not None:
         parts.append(quantities.per_second(figures.units_per_s))
     if figures.bits_per_s is not None and (figures.bits_per_s or figures.clients is None):
@@ -197,8 +197,8 @@ def _figures(figures: LiveFigures) -> str:
 
 def _waiting(waiting: Waiting) -> str:
     """The clients that a fleet waits for, and for how long at most."""
-    told = ((waiting.unanswered, "unanswered"), (waiting.others, "not up yet"), (waiting.resting, "to try again"))
-    (first, what), *more = [(count, what) for count, what in told if count]
+    states = ((waiting.unanswered, "unanswered"), (waiting.others, "not up yet"), (waiting.resting, "to try again"))
+    (first, what), *more = [(count, what) for count, what in states if count]
     clients = "client" if first == 1 else "clients"
     parts = [f"{first:,} {clients} {what}", *(f"{count:,} {what}" for count, what in more)]
     return f"waiting up to {_whole(waiting.most_s)} more: {', '.join(parts)}"

@@ -54,10 +54,10 @@ def run(test: BaseTest, workload: LoadWorkload, output: OutputOptions) -> int:
     asked = tuple(target.metric for target in targets)
     single = Single(test, workload, ["leadline", *sys.argv[1:]], watch, server_pid=output.server_pid, asked=asked)
     single = replace(single, interval_ms=output.interval_ms)
-    told: list[IntervalEnded] = []
-    result, folder = asyncio.run(_measured(single, output, told))
+    ended_intervals: list[IntervalEnded] = []
+    result, folder = asyncio.run(_measured(single, output, ended_intervals))
     if output.interval_ms is not None:
-        result = replace(result, intervals=tuple(_judged(one, result) for one in told))
+        result = replace(result, intervals=tuple(_judged(one, result) for one in ended_intervals))
     missed = {} if watch is None else {one.target: one for one in watch.missed}
     judged = [missed.get(target.text) or judge(target, "c01", [result]) for target in targets]
     if output.json:
@@ -88,20 +88,20 @@ def _print(result: TestResult, load: LoadWorkload, output: OutputOptions) -> Non
         print_note(f"{validity.verdict.value}: {'; '.join(reason.text for reason in validity.reasons)}")
 
 
-def _judged(told: IntervalEnded, result: TestResult) -> Interval:
+def _judged(ended: IntervalEnded, result: TestResult) -> Interval:
     """An interval that was reported while the load ran, judged by the window that is known now."""
-    return replace(told.interval, in_window=in_window(told.interval, told.start_ns, result.window))
+    return replace(ended.interval, in_window=in_window(ended.interval, ended.start_ns, result.window))
 
 
 async def _measured(
-    single: Single, output: OutputOptions, told: list[IntervalEnded]
+    single: Single, output: OutputOptions, ended_intervals: list[IntervalEnded]
 ) -> tuple[TestResult, RunFolder | None]:
     with watched(output.json) as (progress, interrupt):
         entries: list[dict[str, Any]] = []
         observers = (
             progress,
             partial(_print_script_output, progress, output.json),
-            partial(_tell_interval, progress, output.json, told),
+            partial(_show_interval, progress, output.json, ended_intervals),
         )
         ceiling = await calibrated(single.workload, output.calibrate, interrupt, progress)
         single = replace(single, ceiling=ceiling)
@@ -119,10 +119,12 @@ async def _measured(
     return result, folder
 
 
-def _tell_interval(progress: Progress, json: bool, told: list[IntervalEnded], notification: Notification) -> None:
+def _show_interval(
+    progress: Progress, json: bool, ended_intervals: list[IntervalEnded], notification: Notification
+) -> None:
     """Show an interval that has ended: as a line on stderr, or as a row of the document."""
     if isinstance(notification, IntervalEnded):
-        told.append(notification)
+        ended_intervals.append(notification)
         if not json:
             progress.note(interval_line(notification.interval))
 

@@ -142,10 +142,10 @@ class Lab:
                 for gateway in host.gateways:
                     if gateway.version == 4 or ipv6:
                         netlink_ops.add_route("::/0" if gateway.version == 6 else "0.0.0.0/0", str(gateway), None)
-            told: dict[str, dict[int, str]] = {
+            by_version: dict[str, dict[int, str]] = {
                 name: {a.version: str(a.ip) for a in found} for name, found in addresses.items()
             }
-            self.hosts[host.name] = LabHost(host.name, self._file(host.name), self._group(host.name), told)
+            self.hosts[host.name] = LabHost(host.name, self._file(host.name), self._group(host.name), by_version)
 
     def _hold(self, node: str) -> None:
         netlink_ops.hold_namespace(self._file(node))

@@ -287,8 +287,10 @@ def _label(value: Any, others: list[Any]) -> str:
     if isinstance(value, dict):
         kind = value.get("kind")
         alike = [other for other in others if isinstance(other, dict) and other.get("kind") == kind]
-        told = {key: part for key, part in value.items() if key != "kind" and any(o.get(key) != part for o in alike)}
-        details = ",".join(f"{key}={_label(part, [])}" for key, part in told.items())
+        differing = {
+            key: part for key, part in value.items() if key != "kind" and any(o.get(key) != part for o in alike)
+        }
+        details = ",".join(f"{key}={_label(part, [])}" for key, part in differing.items())
         return f"{kind}({details})" if kind and details else str(kind or details or _named(value))
     if isinstance(value, list):
         return ",".join(_label(part, []) for part in value) or "none"

@@ -80,8 +80,8 @@ def read_target(node: Node, kinds: Mapping[str, str]) -> Target:
 
 def _error(node: Node, text: str, words: str, hint: str | None) -> PlanError:
     """An error about one target; the place of an option already contains its text."""
-    is_told = node.mark.line is None and node.mark.file.endswith(repr(text))
-    return node.mark.error(words if is_told else f"target {text!r}: {words}", hint=hint)
+    names_target = node.mark.line is None and node.mark.file.endswith(repr(text))
+    return node.mark.error(words if names_target else f"target {text!r}: {words}", hint=hint)
 
 
 _TARGET = re.compile(r"(?:([A-Za-z0-9][\w-]*)\s*\.\s*)?([a-z][a-z0-9_]*)\s*(<=|>=|==|<|>)\s*([^\s<>=].*?)", re.ASCII)

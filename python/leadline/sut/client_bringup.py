@@ -94,9 +94,9 @@ async def confirm(site: Site, states: Sequence[ClientState]) -> list[ClientState
     confirmed = await together(one(state) for state in states)
     if not any(state.state == "connected" for state in confirmed):
         first = confirmed[0]
-        lacking = f", {' and '.join(first.missing)} missing" if first.missing else ""
+        gaps = f", {' and '.join(first.missing)} missing" if first.missing else ""
         why = f": {first.cause}" if first.cause else ""
-        message = f"none of {len(confirmed)} clients is connected: {first.host} {first.state}{lacking}{why}"
+        message = f"none of {len(confirmed)} clients is connected: {first.host} {first.state}{gaps}{why}"
         raise NoClientConnected(message, confirmed)
     return confirmed
 
@@ -146,7 +146,7 @@ async def _connect_one(
     while expectation.missing(view, plan.expected) and time.monotonic() < settled_by:
         view = await host.network()
     held = expectation.addresses(view, plan.expected)
-    lacking = expectation.missing(view, plan.expected)
-    if lacking:
-        return ClientState(plan.client, "partial", time_s, lacking, hooks.explain(plan)), held
+    gaps = expectation.missing(view, plan.expected)
+    if gaps:
+        return ClientState(plan.client, "partial", time_s, gaps, hooks.explain(plan)), held
     return ClientState(plan.client, "connected", time_s), held

@@ -26,10 +26,10 @@ class Expectation:
 def missing(view: NetworkView, expected: Expectation) -> tuple[str, ...]:
     """What is missing, in the terms of `ClientState.missing`."""
     found = addresses(view, expected)
-    lacking = [f"ipv{version} address" for version in expected.pools if version not in found]
+    absent = [f"ipv{version} address" for version in expected.pools if version not in found]
     present = {ip_network(route.destination) for route in view.routes if route.interface == expected.interface}
-    lacking += [f"route {route}" for route in expected.routes if route not in present]
-    return tuple(lacking)
+    absent += [f"route {route}" for route in expected.routes if route not in present]
+    return tuple(absent)
 
 
 def addresses(view: NetworkView, expected: Expectation) -> dict[int, str]:

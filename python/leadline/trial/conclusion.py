@@ -101,8 +101,8 @@ class _Attempts:
 
     def note(self, error: Exception) -> None:
         """Store the message of a failure."""
-        told = error if isinstance(error, DatasetError) else unforeseen(error, self._log)
-        self.problems.append(str(told))
+        shown = error if isinstance(error, DatasetError) else unforeseen(error, self._log)
+        self.problems.append(str(shown))
 
 
 class _Taker:

@@ -40,7 +40,7 @@ class LiveMetrics:
         self._recent: dict[tuple[str, str], deque[tuple[int, Histogram]]] = {}
         self._standings: dict[str, Standing] = {}
         self._threads = BusyThreads()
-        self._told_s = 0.0
+        self._sent_s = 0.0
         self._before: tuple[int, int] = (0, 0)
 
     def on_event(self, host: str, event: Event) -> None:
@@ -55,7 +55,7 @@ class LiveMetrics:
             self._standings[host] = event.standing
             self._threads.take(host, event.standing)
         elapsed_s = (time.monotonic_ns() - self._start_at_ns) / 1e9
-        since_s = elapsed_s - self._told_s
+        since_s = elapsed_s - self._sent_s
         if since_s >= _PERIOD_S:
             self._publish(elapsed_s, since_s)
 
@@ -87,7 +87,7 @@ class LiveMetrics:
             totals[1] += max(row.received_units or 0 for row in sides)
         bits = (totals[0] - self._before[0]) * 8 / since_s
         units = (totals[1] - self._before[1]) / since_s
-        self._before, self._told_s = (totals[0], totals[1]), elapsed_s
+        self._before, self._sent_s = (totals[0], totals[1]), elapsed_s
         completed, ages, late = (self._merged(metric) for metric in _SHOWN)
         latency = Sample(completed, ages)
         p50, p99 = latency.percentile(50.0), latency.percentile(99.0)

@@ -86,8 +86,8 @@ async def run(
             offsets_ns = {host: clocks[host].offset_ns for host in ready}
             spec = TestSpec.read(load.test)
             intervals = RunningIntervals(spec, start_at_ns, load.interval_ms * 1_000_000)
-            told = IntervalFollower(load.label, intervals, start_at_ns, offsets_ns, event_log)
-            stack.callback(event_log.listen(told.on_event))
+            follower = IntervalFollower(load.label, intervals, start_at_ns, offsets_ns, event_log)
+            stack.callback(event_log.listen(follower.on_event))
         stopper = asyncio.create_task(_stop_when_asked(load.label, ready, agents, interrupt))
         stack.callback(stopper.cancel)
         try:

@@ -70,7 +70,7 @@ def live_figures(*events: Progress, hosts: int = 1) -> LiveFigures:
     told: list[Notification] = []
     live = LiveMetrics(LABEL, time.monotonic_ns() - 3600 * S, hosts, EventLog(EntryList([]), (told.append,)), 3700.0)
     for event in events:
-        live._told_s = 0.0
+        live._sent_s = 0.0
         live.on_event("here", event)
     (*_, last) = told
     assert isinstance(last, LiveFigures)
@@ -107,7 +107,7 @@ def test_each_hosts_latencies_are_recent_by_its_own_clock() -> None:
     told: list[Notification] = []
     live = LiveMetrics(LABEL, time.monotonic_ns() - 3600 * S, 2, EventLog(EntryList([]), (told.append,)), 3700.0)
     live.on_event("here", progress(BEGAN_NS, 100, histogram("latency", [1_000_000])))
-    live._told_s = 0.0
+    live._sent_s = 0.0
     live.on_event("there", progress(BEGAN_NS + 900 * S, 100, histogram("latency", [3_000_000])))
     (*_, last) = told
     assert isinstance(last, LiveFigures)

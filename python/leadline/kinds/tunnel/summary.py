@@ -122,8 +122,8 @@ def other_errors(result: TestResult) -> list[tuple[str, str]]:
     """Errors that the clients' causes do not already show: those of repeated attempts, and of traffic. Without any
     error, a row says so."""
     fleet = result.fleet
-    told = {one.cause: one.clients for one in (*fleet.failed, *fleet.partial)} if fleet is not None else {}
-    left = {name: count for name, count in result.errors.items() if told.get(name) != count}
+    by_cause = {one.cause: one.clients for one in (*fleet.failed, *fleet.partial)} if fleet is not None else {}
+    left = {name: count for name, count in result.errors.items() if by_cause.get(name) != count}
     return error_rows(replace(result, errors=left)) if left or not result.errors else []
 
 
