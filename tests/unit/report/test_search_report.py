@@ -36,7 +36,7 @@ def shown(low: float | None, high: float | None, validity: Validity) -> list[str
         (1000.0, None, LIMITED, "≥ 1,000/s", "1,000/s, which holds, and no known limit"),
         (1000.0, 1300.0, CUT, "≥ 1,000/s", "1,000/s, which holds, and 1,300/s, which does not"),
         (None, 2.0, VALID, "none", "no rate that holds and 2/s, which does not"),
-        (None, None, CUT, "unknown", "not known"),
+        (None, None, CUT, "unknown", "unknown"),
         (1000.0, 1300.0, LIMITED, "≥ 1,000/s", "1,000/s, which holds, and 1,300/s, which does not"),
         (None, 1300.0, LIMITED, "< 1,300/s", "no rate that holds and 1,300/s, which does not"),
         (None, 1300.0, CUT, "< 1,300/s", "no rate that holds and 1,300/s, which does not"),
