@@ -95,7 +95,7 @@ async def test_a_failed_task_keeps_its_code(play: Play) -> None:
 
 async def test_no_answer_in_time_is_a_failure_of_the_task(play: Play) -> None:
     agent = await play("obedient")
-    with pytest.raises(TaskFailed, match="waited 0.01 s") as caught:
+    with pytest.raises(TaskFailed, match=r"waited 0\.01 s") as caught:
         await agent.prepare("t", "slow", SERVE, timeout_s=0.01)
     assert caught.value.code == "timeout"
 
