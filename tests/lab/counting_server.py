@@ -100,7 +100,7 @@ class Server:
         self.keeps = keeps
         self.has_begun = False
         self.open = 0
-        self.nobody = asyncio.Event()
+        self.no_connections = asyncio.Event()
         """Set where no connection is open."""
         self.last: tuple[str, int] | None = None
         """Who comes last, as far as counts go."""
@@ -146,7 +146,7 @@ class Connection(asyncio.Protocol):
         self.account.connections += 1
         self.number = self.account.connections
         self.server.open += 1
-        self.server.nobody.clear()
+        self.server.no_connections.clear()
         if transport.get_extra_info("peername") == self.server.last:
             self.server.all_in.set()
 
@@ -154,7 +154,7 @@ class Connection(asyncio.Protocol):
         self.account.hung_up_s = time.monotonic()
         self.server.open -= 1
         if not self.server.open:
-            self.server.nobody.set()
+            self.server.no_connections.set()
 
     def data_received(self, data: bytes) -> None:
         now_s = time.monotonic()
@@ -238,7 +238,7 @@ async def main() -> Account:
     with socket.create_connection(("127.0.0.1", port)) as last:
         server.last = last.getsockname()
         await server.all_in.wait()
-    await server.nobody.wait()
+    await server.no_connections.wait()
     return server.account
 
 

@@ -67,7 +67,7 @@ def remote_access() -> None:
         reach(lab, client, address, within_s=60) for client in ("client1", "client2") for address in (SERVER, SERVER_V6)
     ]
     say(routed=reached)
-    say(told=lab.hosts["client2"].addresses, gateway=lab.hosts["gateway"].addresses)
+    say(reported=lab.hosts["client2"].addresses, gateway=lab.hosts["gateway"].addresses)
 
 
 def reach(lab: Lab, client: str, address: str, within_s: float) -> list[str] | str:

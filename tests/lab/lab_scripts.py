@@ -30,9 +30,9 @@ from waiting import WITHIN_S
 
 FOLDER = Path(__file__).resolve().parent
 ROOT = FOLDER.parents[1]
-NOBODY = 65534
+UNPRIVILEGED_UID = 65534
 # `env` after it, because setpriv itself still starts the next program with root's right to read everything.
-DROP = ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "env")
+DROP = ("setpriv", f"--reuid={UNPRIVILEGED_UID}", f"--regid={UNPRIVILEGED_UID}", "--clear-groups", "env")
 # What a program begins with that is given as a text.
 PROLOGUE = """
 import json, os, signal, socket, subprocess, sys, time
@@ -102,7 +102,7 @@ class Program:
     process: subprocess.Popen[str]
     tag: str
 
-    def hear(self) -> dict[str, Any]:
+    def next_message(self) -> dict[str, Any]:
         """The next line that it says; waits for it."""
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
@@ -189,7 +189,7 @@ def _jail_user(name: str, scratch: Path) -> JailUser:
         return JailUser(name, (), sys.executable, os.pathsep.join(library), scratch)
     if shutil.which("setpriv") is None:
         pytest.skip("setpriv is not installed, so root can't run as another user")
-    os.chown(scratch, NOBODY, NOBODY)
+    os.chown(scratch, UNPRIVILEGED_UID, UNPRIVILEGED_UID)
     for interpreter in (sys.executable, "/usr/bin/python3"):
         asked = [*DROP, interpreter, "-c", "import sys; sys.exit(sys.version_info < (3, 11))"]
         if subprocess.run(asked, capture_output=True, cwd="/", check=False).returncode == 0:

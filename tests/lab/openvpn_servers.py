@@ -89,7 +89,7 @@ def inside(folder: Path) -> Iterator[Inside]:
             "made = enter(); subprocess.run(['ip', 'link', 'set', 'lo', 'up'], check=True);"
             "say(rootless=made.rootless); wait()"
         )
-        said = program.hear()
+        said = program.next_message()
         try:
             yield Inside(program.inmate(), said["rootless"], folder)
         finally:
@@ -411,8 +411,8 @@ class Fleet:
     def recorded(self) -> Iterator[Counter[str]]:
         """How many values of what were recorded, of one moment after another."""
         for event in self._events():
-            told = event.get("histograms") or (event.get("outcome") or {}).get("histograms") or ()
-            yield Counter({one["metric"]: one["count"] for one in told})
+            begun = event.get("histograms") or (event.get("outcome") or {}).get("histograms") or ()
+            yield Counter({one["metric"]: one["count"] for one in begun})
 
     def _events(self) -> Iterator[dict[str, Any]]:
         """What its agent said, out of the journal."""
@@ -440,8 +440,8 @@ class Moment:
         """Whether each client had been told to connect anew or passed over, and all of them were connected."""
         return self._have_had_their_turn(self.counts["reconnects_begun"]) and self.counts["configured"] == self._clients
 
-    def _have_had_their_turn(self, told: int) -> bool:
-        return told > 0 and told + self.counts["actions_skipped"] == self._clients
+    def _have_had_their_turn(self, begun: int) -> bool:
+        return begun > 0 and begun + self.counts["actions_skipped"] == self._clients
 
     @property
     def _clients(self) -> int:

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lab_scripts import NOBODY, cgroups_of, jail_user
+from lab_scripts import UNPRIVILEGED_UID, cgroups_of, jail_user
 
 from waiting import WITHIN_S
 
@@ -245,7 +245,7 @@ def unprivileged_sandbox(folder: Path) -> Iterator[CliSandbox]:
         (scratch / name).mkdir()
     (scratch / "tmp").mkdir()
     for path in (scratch, scratch / "tmp"):
-        os.chown(path, NOBODY, NOBODY)
+        os.chown(path, UNPRIVILEGED_UID, UNPRIVILEGED_UID)
     # TUN devices are open to every user where udev makes their node (mode 0666); a bare machine's node may be root's.
     tun = scratch / "tun"
     os.mknod(tun, stat.S_IFCHR | 0o666, os.makedev(10, 200))
@@ -261,7 +261,7 @@ def unprivileged_sandbox(folder: Path) -> Iterator[CliSandbox]:
     interpreter = scratch / "python" / Path(sys.executable).resolve().relative_to(sys.base_prefix)
     command = (
         *("unshare", "--mount", "--propagation", "private", "sh", "-c", f'{binds} && exec "$@"', "sh"),
-        *("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "env"),
+        *("setpriv", f"--reuid={UNPRIVILEGED_UID}", f"--regid={UNPRIVILEGED_UID}", "--clear-groups", "env"),
         *(str(interpreter), "-c", "from leadline.cli import main; main()"),
     )
     environment = {
@@ -273,7 +273,7 @@ def unprivileged_sandbox(folder: Path) -> Iterator[CliSandbox]:
     }
     work = scratch / "work"
     work.mkdir()
-    os.chown(work, NOBODY, NOBODY)
+    os.chown(work, UNPRIVILEGED_UID, UNPRIVILEGED_UID)
     sandbox = CliSandbox(work, scratch / "tmp", command, environment)
     try:
         yield sandbox

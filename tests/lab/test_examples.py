@@ -110,9 +110,9 @@ def test_twenty_openvpn_clients_and_every_row_measured(tmp_path: Path) -> None:
     document = run.report()
     for trial in document["trials"]:
         clients = {"c01": 5, "c02": 20}[trial["case"]]
-        came_up = trial["bring_up"]
-        assert (came_up["connected"], came_up["partial"], came_up["failed"]) == (clients, 0, 0), trial["trial"]
-        assert 0 < came_up["time_p50_s"] <= came_up["time_max_s"]
+        bring_up = trial["bring_up"]
+        assert (bring_up["connected"], bring_up["partial"], bring_up["failed"]) == (clients, 0, 0), trial["trial"]
+        assert 0 < bring_up["time_p50_s"] <= bring_up["time_max_s"]
         assert trial["sut_version"].startswith("OpenVPN")
         for test in trial["tests"]:
             assert test["clients"]["clients"] == clients

@@ -18,10 +18,10 @@ pytestmark = pytest.mark.skipif(not cli.LEADLINE.exists(), reason="the leadline 
 
 
 def test_closed_port_counts_connections_refused() -> None:
-    nobody = f"http://127.0.0.1:{free_port()}/"
+    unused = f"http://127.0.0.1:{free_port()}/"
     for load in (
-        *cli.load_over_both("closed", nobody, "-c", "3", "-d", "1s"),
-        *cli.load_over_both("open", nobody, "-c", "3", "--rate", "100", "-d", "1s"),
+        *cli.load_over_both("closed", unused, "-c", "3", "-d", "1s"),
+        *cli.load_over_both("open", unused, "-c", "3", "--rate", "100", "-d", "1s"),
     ):
         assert (load.code, load.document["error"]["code"]) == (1, "connection_refused")
         assert re.fullmatch(r"leadline: .*127\.0\.0\.1:\d+.*refused.*\n", load.err), load.err

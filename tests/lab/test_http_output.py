@@ -205,7 +205,7 @@ def test_an_interrupted_load_leaves_its_log(nginx: str, tmp_path: Path) -> None:
     check_log(log, json.loads(out)["metrics"])
 
 
-def test_a_log_that_cannot_be_written_is_told_before_the_load(nginx: str, tmp_path: Path) -> None:
+def test_an_unwritable_log_is_reported_before_the_load(nginx: str, tmp_path: Path) -> None:
     done = leadline("http", nginx + "/", "-d", "600s", "--hdr", str(tmp_path / "none" / "out.hlog"))
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert "--hdr" in done.stderr and "No such file" in done.stderr

@@ -80,7 +80,7 @@ def test_closed_loop_for_a_time(nginx: servers.Nginx) -> None:
 
 
 @pytest.mark.parametrize(("options", "each"), [(["--no-keep-alive"], 1), (["--requests-per-connection", "10"], 10)])
-def test_connections_that_are_opened_anew(nginx: servers.Nginx, options: list[str], each: int) -> None:
+def test_connections_without_keep_alive_are_reopened(nginx: servers.Nginx, options: list[str], each: int) -> None:
     for load in cli.load_over_both(f"each-{each}", nginx.url("/chunked"), "-n", "400", "-c", "4", *options):
         check_all_answered(load, 400)
         lines = nginx.lines(load.run)
@@ -185,7 +185,7 @@ def test_apache_counts_the_same_requests(tmp_path: Path) -> None:
         page = server.url("/page")
         (tmp_path / "urls").write_text(f"weight=3 {page}\nHEAD {page}\n{server.url('/none')}\n")
         loads = cli.load_over_both("apache", server.url("/"), "-n", "500", "--urls", tmp_path / "urls")
-        anew = cli.load("anew", page, "-n", "100", "--no-keep-alive")
+        reopened = cli.load("anew", page, "-n", "100", "--no-keep-alive")
         timed = cli.load("timed", page, "-d", "200ms", "-c", "20", "-X", "OPTIONS")
         # What was under way at the load's end is still read; one that ends would hang up instead.
         until(lambda: len(server.said(timed.run)) >= timed.count("requests_sent"), server.log.read_text)
@@ -194,9 +194,9 @@ def test_apache_counts_the_same_requests(tmp_path: Path) -> None:
     for load in loads:
         check_all_answered(load, 500)
         assert load.statuses == {"2xx": 400, "4xx": 100}
-    check_all_answered(anew, 100)
+    check_all_answered(reopened, 100)
     logged = {run: [line for line in lines if line[0] == run] for run in {line[0] for line in lines}}
-    for load in (*loads, anew, timed):
+    for load in (*loads, reopened, timed):
         own = logged[load.run]
         assert len(own) == load.count("requests_sent")
         # Its own count of bytes in has those twice that it has looked ahead at.

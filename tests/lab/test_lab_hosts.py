@@ -40,7 +40,7 @@ def test_remote_access_reaches_the_server_through_the_gateway_only(who: JailUser
         ["there", "back", "fd81::1:2"],
     ]
     assert said[3] == {
-        "told": {"wan": {"4": "10.81.1.2", "6": "fd81::1:2"}},
+        "reported": {"wan": {"4": "10.81.1.2", "6": "fd81::1:2"}},
         "gateway": {"wan": {"4": "10.81.0.1", "6": "fd81::1"}, "lan": {"4": "10.82.0.1", "6": "fd82::1"}},
     }
 

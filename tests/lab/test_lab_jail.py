@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from lab_scripts import NOBODY, JailUser, await_death, jail_user, network_names
+from lab_scripts import UNPRIVILEGED_UID, JailUser, await_death, jail_user, network_names
 
 pytestmark = pytest.mark.lab
 
@@ -70,7 +70,7 @@ say(pid=os.getpid(), uid=os.getuid(), session=os.getsid(0), pids=pids, links=lin
 def test_the_status_is_the_insides_and_nothing_is_left(who: JailUser, ending: str, status: int) -> None:
     before = network_names()
     program = who.start(BUSY + ending)
-    program.hear()
+    program.next_message()
     _, _, code = program.finish()
     assert code == status
     assert (program.processes(), who.left_behind(), network_names()) == (set(), [], before)
@@ -81,7 +81,7 @@ def test_the_status_is_the_insides_and_nothing_is_left(who: JailUser, ending: st
 )
 def test_signals_to_the_outside_end_everything(who: JailUser, number: signal.Signals, status: int) -> None:
     program = who.start(BUSY + "wait()")
-    program.hear()
+    program.next_message()
     program.process.send_signal(number)
     _, _, code = program.finish()
     assert code == status
@@ -101,12 +101,12 @@ wait()
 """,
         start_new_session=True,
     )
-    program.hear()
+    program.next_message()
     for times in (1, 2):
         os.killpg(program.process.pid, signal.SIGINT)
-        assert program.hear() == {"so_far": times}
+        assert program.next_message() == {"so_far": times}
     program.process.send_signal(signal.SIGTERM)
-    assert program.hear() == {"seen": 2}
+    assert program.next_message() == {"seen": 2}
     assert program.finish()[2] == 5
 
 
@@ -115,7 +115,7 @@ def test_a_hangup_that_was_ignored_before_stays_ignored(anyone: JailUser) -> Non
         "enter(); say(ready=True); wait()",
         wrap=["sh", "-c", 'trap "" HUP; exec "$@"', "sh"],
     )
-    program.hear()
+    program.next_message()
     program.process.send_signal(signal.SIGHUP)
     program.process.send_signal(signal.SIGTERM)
     assert program.finish()[2] == 143
@@ -124,7 +124,7 @@ def test_a_hangup_that_was_ignored_before_stays_ignored(anyone: JailUser) -> Non
 def test_killing_the_outside_ends_the_inside_and_the_next_start_sweeps(who: JailUser) -> None:
     before = network_names()
     program = who.start(BUSY + "wait()")
-    said = program.hear()
+    said = program.next_message()
     everyone = program.processes()
     assert len(everyone) == 3  # keeper, inmate, worker
     program.process.kill()
@@ -138,7 +138,7 @@ def test_killing_the_outside_ends_the_inside_and_the_next_start_sweeps(who: Jail
 
 def test_killing_the_inside_ends_the_outside_which_cleans_up(who: JailUser) -> None:
     program = who.start(BUSY + "wait()")
-    program.hear()
+    program.next_message()
     os.kill(program.inmate(), signal.SIGKILL)
     _, _, code = program.finish()
     assert code == 137
@@ -147,7 +147,7 @@ def test_killing_the_inside_ends_the_outside_which_cleans_up(who: JailUser) -> N
 
 def test_a_start_leaves_a_living_run_alone(who: JailUser) -> None:
     first = who.start(BUSY + "wait()")
-    first.hear()
+    first.next_message()
     there = who.left_behind()
     assert there
     who.run("enter()")
@@ -159,7 +159,7 @@ def test_a_start_leaves_a_living_run_alone(who: JailUser) -> None:
 
 def test_two_runs_at_once_do_not_collide(who: JailUser) -> None:
     runs = [who.start(BUSY + "wait()") for _ in range(2)]
-    assert [run.hear()["pid"] for run in runs] == [1, 1]
+    assert [run.next_message()["pid"] for run in runs] == [1, 1]
     for run in runs:
         run.process.send_signal(signal.SIGTERM)
     assert [run.finish()[2] for run in runs] == [143, 143]
@@ -175,7 +175,7 @@ subprocess.run([sys.executable, "-c", {nested!r}], check=True)
 say(ended=True)
 wait()
 """)
-    assert [outer.hear(), outer.hear()] == [{"pid": 1}, {"ended": True}]
+    assert [outer.next_message(), outer.next_message()] == [{"pid": 1}, {"ended": True}]
     assert [name for name in anyone.left_behind() if name.startswith(f"leadline-{outer.process.pid}-")]
     outer.process.send_signal(signal.SIGTERM)
     assert outer.finish()[2] == 143
@@ -241,11 +241,11 @@ def test_a_user_may_use_a_group_that_was_delegated(anyone: JailUser) -> None:
     delegated.mkdir()
     try:
         for path in (delegated, delegated / "cgroup.procs"):
-            os.chown(path, NOBODY, NOBODY)
+            os.chown(path, UNPRIVILEGED_UID, UNPRIVILEGED_UID)
         join = f'echo $$ > {delegated}/cgroup.procs; exec "$@"'
         with jail_user("nobody") as user:
             program = user.start(BUSY + "wait()", wrap=["sh", "-c", join, "sh"])
-            said = program.hear()
+            said = program.next_message()
             assert said["cgroup"].startswith(f"{delegated}/leadline-"), said["reason"]
             assert "populated 1" in (Path(said["cgroup"]) / "server" / "cgroup.events").read_text()
             program.process.send_signal(signal.SIGTERM)

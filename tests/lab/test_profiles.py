@@ -77,21 +77,21 @@ tests:
     assert picture.read_bytes() == before
 
 
-def test_a_host_without_perf_is_told_before_the_run(tmp_path: Path) -> None:
+def test_a_host_without_perf_is_reported_before_the_run(tmp_path: Path) -> None:
     cli.skip_unless_possible()
     plan = tmp_path / "plan.yaml"
     plan.write_text(
         "name: p\nprofile: true\nsut: {kind: route}\ntests: [{name: t, kind: tcp, duration: 1s}]\n", encoding="utf-8"
     )
-    lacking = tmp_path / "bin"
-    lacking.mkdir()
+    programs = tmp_path / "bin"
+    programs.mkdir()
     done = subprocess.run(
         [cli.LEADLINE, "run", plan, "--out", tmp_path / "runs"],
         capture_output=True,
         text=True,
         timeout=cli.WITHIN_S,
         check=False,
-        env={**cli.environment(), "PATH": str(lacking)},
+        env={**cli.environment(), "PATH": str(programs)},
     )
     assert done.returncode == 2, done.stderr
     assert "perf" in done.stderr

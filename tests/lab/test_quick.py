@@ -222,17 +222,17 @@ def fails(code: int, *command: str) -> str:
     done = leadline(*command, "--json")
     assert done.returncode == code, (command, done.returncode, done.stderr)
     (line,) = done.stderr.splitlines()
-    told = json.loads(done.stdout)
-    assert told["schema"] == "leadline.error/1"
-    assert line == f"leadline: {told['error']['message']}"
+    error_document = json.loads(done.stdout)
+    assert error_document["schema"] == "leadline.error/1"
+    assert line == f"leadline: {error_document['error']['message']}"
     return line
 
 
 @pytest.mark.parametrize("kind", ["tcp", "udp", "rr", "http"])
 def test_closed_port_fails_and_is_named(kind: str) -> None:
-    nobody = cli.Server(free_port(), free_port())
-    line = fails(1, *arguments(nobody, kind), "-d", "1s")
-    port = nobody.http_port if kind == "http" else nobody.port
+    absent = cli.Server(free_port(), free_port())
+    line = fails(1, *arguments(absent, kind), "-d", "1s")
+    port = absent.http_port if kind == "http" else absent.port
     assert "refused" in line and f"127.0.0.1:{port}" in line
     assert ("is `leadline serve` running there" in line) == (kind != "http")
 

@@ -81,7 +81,7 @@ def test_a_gateway_that_never_comes_up(sandbox: CliSandbox, sut: dict[str, Any],
     assert sandbox.left_behind() == []
 
 
-def test_a_binary_that_is_missing_is_told_before_anything_is_built(sandbox: CliSandbox) -> None:
+def test_a_missing_binary_is_reported_before_anything_is_built(sandbox: CliSandbox) -> None:
     plan = write_plan(sandbox.folder, [ROUTE, OPENVPN | {"binary": "/no/such"}], [SHORT])
     ended = sandbox.run(plan).finish()
     assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
@@ -208,11 +208,11 @@ def test_full_disk_ends_the_run_and_is_named(sandbox: CliSandbox) -> None:
     sandbox.environment |= {"OUT": str(sandbox.out), "KEPT": str(kept), "LEADLINE": sandbox.command[0]}
     wrap = ("unshare", "--mount", "--propagation", "private", "sh", "-c", ON_A_SMALL_DISK, "sh")
     assert sandbox.run(plan, "--json", wrap=wrap).finish().code == 0
-    told = (kept / "run.err").read_text()
-    assert (kept / "run.code").read_text() == "1\n", told
-    assert "journal.ndjson: no space left on the device; free some space" in told
-    assert "Traceback" not in told
-    assert "report:" not in told  # there was no room for one, and no half of one stands there
+    stderr = (kept / "run.err").read_text()
+    assert (kept / "run.code").read_text() == "1\n", stderr
+    assert "journal.ndjson: no space left on the device; free some space" in stderr
+    assert "Traceback" not in stderr
+    assert "report:" not in stderr  # there was no room for one, and no half of one stands there
     assert json.loads((kept / "run.out").read_text())["problems"]
     assert (kept / "results.code").read_text() == "0\n"
     rows = json.loads((kept / "results.json").read_text())["rows"]

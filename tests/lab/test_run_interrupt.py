@@ -52,9 +52,9 @@ def check_what_was_measured(sandbox: CliSandbox, run: Run, status: str, tests: l
     [folder] = sandbox.folders()
     entries = run.journal()
     assert [test["status"] for test in records(entries, "test-end")] == tests
-    told = figures(sandbox, folder)
-    assert told["c01/1", "short", "transactions"] > 0
-    assert told["c01/1", "long", "received_bytes"] > 0
+    kept_figures = figures(sandbox, folder)
+    assert kept_figures["c01/1", "short", "transactions"] > 0
+    assert kept_figures["c01/1", "long", "received_bytes"] > 0
     document, page = report(sandbox, folder)
     assert document["status"] == status
     [trial] = document["trials"]
@@ -224,14 +224,14 @@ def test_killed_run_leaves_nothing_behind(sandbox: CliSandbox, moment: str) -> N
     assert sandbox.processes() == set()
     assert network_names() == names
     [folder] = sandbox.folders()
-    told = figures(sandbox, folder)
+    kept_figures = figures(sandbox, folder)
     document, page = report(sandbox, folder)
     assert document["status"] == "killed"
     assert "run was killed" in page
     assert [trial["status"] for trial in document["trials"]] == ["interrupted"]
     if moment == "test":
-        assert told["c01/1", "short", "transactions"] > 0
-        assert told["c01/1", "long", "received_bytes"] > 0
+        assert kept_figures["c01/1", "short", "transactions"] > 0
+        assert kept_figures["c01/1", "long", "received_bytes"] > 0
     # A folder (and a cgroup, where there can be one) waits for the next start.
     assert sandbox.left_behind() != []
     assert sandbox.run(plan, "--only", "short").finish().code == 0

@@ -130,7 +130,7 @@ def test_pushed_routes_arrive(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["wireguard", pytest.param("openvpn", marks=needs_openvpn)])
-def test_keys_are_for_the_owner_alone_and_are_never_told(tmp_path: Path, kind: str) -> None:
+def test_keys_are_readable_by_their_owner_only_and_never_printed(tmp_path: Path, kind: str) -> None:
     run(tmp_path, topology="remote-access", clients=1, kind=kind)
     trial = tmp_path / "c01-1"
     files = [path for path in trial.rglob("*") if path.is_file() and path.name != "status"]
@@ -143,13 +143,13 @@ def test_keys_are_for_the_owner_alone_and_are_never_told(tmp_path: Path, kind: s
 
 
 @needs_openvpn
-def test_a_daemon_that_dies_is_told_of(tmp_path: Path) -> None:
+def test_a_daemon_that_dies_is_reported(tmp_path: Path) -> None:
     spec: dict[str, Any] = {"topology": "remote-access", "clients": 1, "kind": "openvpn"}
     said = run(tmp_path, **spec, kill=["gateway", "openvpn-server"])
     assert said["failure"].startswith("openvpn-server on gateway was ended by signal 9; its log ends:")
 
 
-def test_a_client_process_that_dies_is_told_of(tmp_path: Path) -> None:
+def test_a_client_process_that_dies_is_reported(tmp_path: Path) -> None:
     spec: dict[str, Any] = {"topology": "remote-access", "clients": 2, "kind": "wireguard"}
     said = run(tmp_path, **spec, kill=["client2", "wireguard-client"])
     assert said["failure"].startswith("wireguard-client on client2 was ended by signal 9")

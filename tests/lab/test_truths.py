@@ -486,7 +486,7 @@ def check_watching(run: cli.Run, period_ns: int) -> None:
 @needs_lab
 @needs_openvpn
 @pytest.mark.lab
-def test_clients_without_an_address_are_told_apart_and_the_result_is_incomplete(tmp_path: Path) -> None:
+def test_clients_without_an_address_are_partial_and_the_result_is_incomplete(tmp_path: Path) -> None:
     plan = """
         name: partial
         clients: 5

@@ -181,8 +181,8 @@ class Combined:
         keys, and its servers have told that they read and wrote these packets in the names of these clients.
         """
         rows = [seen[name] for name in self.names() if name in seen]
-        told = [row for row in rows if min(int(row["Bytes Received"]), int(row["Bytes Sent"])) >= FAR_MORE]
-        if self.is_ending or len(told) < self.clients:
+        reported = [row for row in rows if min(int(row["Bytes Received"]), int(row["Bytes Sent"])) >= FAR_MORE]
+        if self.is_ending or len(reported) < self.clients:
             return
         if self.running.has_carried(EACH, 10 * len(self.servers), renewed=True):
             servers.interrupt(self.running.process)
@@ -197,11 +197,11 @@ def prove(fleets: list[Combined]) -> None:
     for server in used.values():
         server.until(server.is_empty)
     logs = "".join(server.log() for server in used.values())
-    told = Counter(re.findall(r"SENT CONTROL|Control Channel: TLSv1.3|CC-EEN exit message received", logs))
+    reported = Counter(re.findall(r"SENT CONTROL|Control Channel: TLSv1.3|CC-EEN exit message received", logs))
     clients = sum(one.clients for one in fleets)
-    assert told["SENT CONTROL"] == clients
-    assert told["Control Channel: TLSv1.3"] == clients + renewed
-    assert told["CC-EEN exit message received"] == clients
+    assert reported["SENT CONTROL"] == clients
+    assert reported["Control Channel: TLSv1.3"] == clients + renewed
+    assert reported["CC-EEN exit message received"] == clients
 
 
 def run(fleets: list[Combined], used: list[Server]) -> Seen:

@@ -58,8 +58,8 @@ def test_clients_of_a_stopped_server_are_lost_with_one_cause(
     place: Inside, keys: Keys, transport: str, cause: str
 ) -> None:
     """Over UDP it tells its clients (`explicit-exit-notify`). Without retries each is lost, by one cause."""
-    told = ("explicit-exit-notify 1",) if transport == "udp" else ()
-    with servers.server(place, keys, Setting(transport=transport, more=told)) as server:
+    exit_options = ("explicit-exit-notify 1",) if transport == "udp" else ()
+    with servers.server(place, keys, Setting(transport=transport, more=exit_options)) as server:
         running = servers.start_fleet(place, server.profile("lost"), *STAY, *servers.issued(server))
         until_all_carry(server, running)
         server.end()
@@ -85,10 +85,10 @@ def test_a_server_that_falls_silent(place: Inside, keys: Keys) -> None:
 
 
 @pytest.mark.parametrize("transport", ["udp", "tcp"])
-def test_a_server_that_is_started_anew(place: Inside, keys: Keys, transport: str) -> None:
+def test_a_restarted_server_gets_all_clients_back(place: Inside, keys: Keys, transport: str) -> None:
     """All its clients come back to it, and are answered inside again."""
-    told = ("explicit-exit-notify 1",) if transport == "udp" else ()
-    with servers.server(place, keys, Setting(transport=transport, more=told)) as server:
+    exit_options = ("explicit-exit-notify 1",) if transport == "udp" else ()
+    with servers.server(place, keys, Setting(transport=transport, more=exit_options)) as server:
         patience = ("--attempt-timeout", "5s", "--retries", "50")
         running = servers.start_fleet(place, server.profile("again"), *STAY, *patience, *servers.issued(server))
         until_all_carry(server, running)

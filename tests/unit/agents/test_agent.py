@@ -187,7 +187,7 @@ async def test_a_loss_reaches_all_who_wait_and_all_who_come_later(play: Play, pa
         await agent.begin("t", 1)
 
 
-async def test_what_was_heard_before_the_loss_is_still_told(play: Play) -> None:
+async def test_lines_before_the_loss_are_still_returned(play: Play) -> None:
     agent = await play("obedient")
     await agent.prepare("t", "crash", DAEMON)
     exited = await agent.exited("t", "crash")

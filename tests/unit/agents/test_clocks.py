@@ -50,7 +50,7 @@ def test_equal_delays_give_the_exact_offset() -> None:
     assert (found.offset_ns, found.bound_ns, found.longest_round_trip_ns) == (-250, 100, 800)
 
 
-def test_a_stepped_clock_is_told_and_the_tightest_exchange_counts() -> None:
+def test_a_stepped_clock_is_reported_and_the_tightest_exchange_counts() -> None:
     found = compare("h", [exchange(0, 10, 0, 10, 0), exchange(0, 4, 0, 4, 1000)], same_boot=True)
     assert not found.steady
     assert (found.offset_ns, found.bound_ns, found.same_clock) == (1000, 4, False)

@@ -157,7 +157,7 @@ def test_an_undetermined_trial_neither_holds_nor_is_the_servers_failure() -> Non
     assert trial.why == "no thread figures"
 
 
-def test_requests_that_waited_for_a_connection_are_told() -> None:
+def test_requests_that_waited_for_a_connection_are_reported() -> None:
     made = result(latency_p99_us=9000.0)
     note = Reason("connections-busy", "no connection was free when 400 of 10000 requests fell due")
     assert judged(replace(made, validity=Validity(Verdict.VALID, (), (note,)))).connections_busy

@@ -15,7 +15,7 @@ def figure(size: int | None, ns: int, what: str = "seal", wall_ns: int | None = 
     return CryptoFigure(what, "AES-256-GCM", size, 1000, ns * 1000, wall_ns or ns * 1000)
 
 
-def test_a_figure_is_told_per_operation_second_and_byte() -> None:
+def test_a_figure_is_given_per_operation_second_and_byte() -> None:
     one = figure(1400, 700)
     assert (one.ns_each, one.per_s, one.bytes_per_s) == (700, pytest.approx(1e9 / 700), pytest.approx(2e9))
     nothing = CryptoFigure("seal", "AES-256-GCM", 64, 0, 0, 0)

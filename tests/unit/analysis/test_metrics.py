@@ -70,7 +70,7 @@ def test_tcp_down_is_counted_here() -> None:
 
 
 @pytest.mark.parametrize("numbers", [(0, 1), (0, 0)])
-def test_tcp_both_ways_adds_up_and_is_told_apart(numbers: tuple[int, int]) -> None:
+def test_tcp_in_both_directions_has_a_sum_and_a_rate_per_direction(numbers: tuple[int, int]) -> None:
     up, down = numbers
     data = test_data(direction="both")
     for step in range(1, 101):

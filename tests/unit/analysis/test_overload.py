@@ -52,7 +52,7 @@ def test_no_address_beside_given_ones_is_an_exhausted_pool() -> None:
 
 
 @pytest.mark.parametrize("cause", ["reset_unanswered", "silence_after_reset"])
-def test_a_server_that_serves_nobody_shows_no_limit(cause: str) -> None:
+def test_a_server_that_serves_no_client_shows_no_limit(cause: str) -> None:
     assert overload_of(failed(range(50), cause, **UNHEARD)) == ()
 
 

@@ -200,7 +200,7 @@ def test_a_mean_of_repeats_with_a_lower_bound_is_one() -> None:
     assert found == Metric(2.0, "us", censored=True, unbounded="some repeats are lower bounds")
 
 
-def test_a_target_of_every_test_is_as_bad_as_the_worst() -> None:
+def test_a_target_without_a_test_takes_the_worst_result() -> None:
     (parsed,) = parse_targets(["throughput_bps > 100mbit"], {"bulk": "tcp", "more": "tcp"})
     good, bad = result(2e8), result(1e6, test="more")
     open_ = result(None, test="more")

@@ -217,7 +217,7 @@ def test_a_test_of_our_own_that_cannot_be_analysed_is_an_error() -> None:
 
 
 @pytest.mark.usefixtures("damaged_journals")
-def test_garbled_and_torn_lines_are_told_of_with_the_trial_that_lost_them(tmp_path: Path) -> None:
+def test_garbled_and_torn_lines_are_reported_with_their_trial(tmp_path: Path) -> None:
     lines = [json.dumps(entry).encode() for entry in whole_run().entries]
     second = [index for index, line in enumerate(lines) if b"trial-begin" in line][1]
     for index in range(second + 20, second + 30):

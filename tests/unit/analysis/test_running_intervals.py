@@ -23,7 +23,7 @@ def row(t_ms: int, side: str, **counters: int) -> tuple[int, Mapping[str, Any]]:
     return t_ns, made.progress(t_ns, [flow], side=side, histograms=histograms)  # type: ignore[arg-type]
 
 
-def told(kind: str, *rows: tuple[int, Mapping[str, Any]], end_ms: int, direction: str = "up") -> list[Interval]:
+def intervals_of(kind: str, *rows: tuple[int, Mapping[str, Any]], end_ms: int, direction: str = "up") -> list[Interval]:
     """The intervals of 1 s of a load with these rows."""
     spec = TestSpec.read({"name": "t", "kind": kind, "direction": direction, "interval_ms": 100})
     running = RunningIntervals(spec, START_NS, S)
@@ -46,20 +46,20 @@ def tcp_rows(until_ms: int, step_ms: int = 100) -> list[tuple[int, Mapping[str, 
 
 
 def test_counters_grow_by_what_came_in_each_interval() -> None:
-    first, second = told("tcp", *tcp_rows(2000), end_ms=2000)
+    first, second = intervals_of("tcp", *tcp_rows(2000), end_ms=2000)
     assert spans([first, second]) == [(0.0, 1.0), (1.0, 2.0)]
     assert first.values == {"throughput_bps": 8e6, "retransmits": 1.0, "rtt_mean_us": 1000.0}
     assert second.values == {"throughput_bps": 24e6, "retransmits": 1.0, "rtt_mean_us": 2000.0}
 
 
 def test_readings_between_two_edges_are_interpolated() -> None:
-    first, second = told("tcp", *tcp_rows(2100, step_ms=300), end_ms=2000)
+    first, second = intervals_of("tcp", *tcp_rows(2100, step_ms=300), end_ms=2000)
     # Between 0.9 s and 1.2 s the counter is taken to grow evenly: 500 kB until the edge, and 1 MB after it.
     assert first.values["throughput_bps"] == pytest.approx(8 * (900_000 + 700_000 / 3))
     assert second.values["throughput_bps"] == pytest.approx(8 * (700_000 * 2 / 3 + 2_400_000))
 
 
-def test_interval_is_told_when_both_sides_have_settled() -> None:
+def test_interval_is_reported_when_both_sides_have_settled() -> None:
     running = RunningIntervals(TestSpec.read({"name": "t", "kind": "tcp"}), START_NS, S)
     due = [row(1200, "local", sent_bytes=1), row(1199, "peer", received_bytes=1), row(1200, "peer", received_bytes=1)]
     assert [len(list(running.take("here", t_ns, event))) for t_ns, event in due] == [0, 0, 1]
@@ -67,7 +67,7 @@ def test_interval_is_told_when_both_sides_have_settled() -> None:
 
 def test_side_that_fell_silent_is_not_waited_for() -> None:
     rows = [row(500, "peer", received_bytes=1_000_000), *(row(t_ms, "local", sent_bytes=t_ms) for t_ms in (1000, 2200))]
-    (first,) = told("tcp", *rows, end_ms=500)
+    (first,) = intervals_of("tcp", *rows, end_ms=500)
     assert first.values["throughput_bps"] == 8e6
 
 
@@ -76,19 +76,19 @@ def test_side_that_fell_silent_is_not_waited_for() -> None:
     [(2000, [(0.0, 1.0), (1.0, 2.0)]), (2499, [(0.0, 1.0), (1.0, 2.0)]), (2600, [(0.0, 1.0), (1.0, 2.0), (2.0, 2.6)])],
 )
 def test_rest_of_half_an_interval_is_one_of_its_own(end_ms: int, expected: list[tuple[float, float]]) -> None:
-    assert spans(told("tcp", *tcp_rows(3000), end_ms=end_ms)) == expected
+    assert spans(intervals_of("tcp", *tcp_rows(3000), end_ms=end_ms)) == expected
 
 
 def test_last_interval_ends_with_the_last_readings() -> None:
-    *_, last = told("tcp", *tcp_rows(1900), end_ms=2000)
+    *_, last = intervals_of("tcp", *tcp_rows(1900), end_ms=2000)
     assert spans([last]) == [(1.0, 1.9)]
     assert last.values["throughput_bps"] == pytest.approx(24e6)
 
 
-def test_both_directions_are_told_beside_their_sum() -> None:
+def test_both_directions_are_reported_with_their_sum() -> None:
     rows = [row(t_ms, "local", received_bytes=t_ms * 1000) for t_ms in (600, 1200)]
     rows += [row(t_ms, "peer", received_bytes=t_ms * 2000) for t_ms in (600, 1200)]
-    (first, *_) = told("udp", *rows, end_ms=1200, direction="both")
+    (first, *_) = intervals_of("udp", *rows, end_ms=1200, direction="both")
     assert first.values["throughput_bps"] == pytest.approx(24e6)
     assert first.values["throughput_down_bps"] == pytest.approx(8e6)
     assert first.values["throughput_up_bps"] == pytest.approx(16e6)
@@ -100,14 +100,14 @@ def test_lost_datagrams_are_those_of_the_interval_and_never_below_zero() -> None
         row(t_ms, "peer", received_bytes=received, received_units=received, missing_units=missing)
         for t_ms, (received, missing) in counts.items()
     ]
-    intervals = told("udp", *rows, end_ms=3000)
+    intervals = intervals_of("udp", *rows, end_ms=3000)
     assert [interval.values["lost"] for interval in intervals] == [10.0, 10.0, 0.0]
     assert [interval.values["lost_ratio"] for interval in intervals] == [0.1, 0.1, 0.0]
     assert [interval.values["packets_per_s"] for interval in intervals] == [90.0, 90.0, 110.0]
 
 
-def test_what_is_not_told_is_unknown() -> None:
-    (first,) = told("tcp", row(1300, "local", sent_bytes=1), row(1300, "peer", received_bytes=1), end_ms=1000)
+def test_a_counter_without_reports_is_unknown() -> None:
+    (first,) = intervals_of("tcp", row(1300, "local", sent_bytes=1), row(1300, "peer", received_bytes=1), end_ms=1000)
     assert first.values["retransmits"] is None and first.values["rtt_mean_us"] is None
 
 
@@ -118,7 +118,7 @@ def test_latencies_are_in_the_interval_that_they_were_recorded_in() -> None:
         row(2100, "local", received_units=200, histograms=[made.histogram("latency", [9 * MS] * 100)]),  # type: ignore[arg-type]
         row(2300, "local", received_units=200),
     ]
-    first, second = told("rr", *rows, end_ms=2000)
+    first, second = intervals_of("rr", *rows, end_ms=2000)
     assert first.values["latency_p99_us"] == pytest.approx(1000, rel=0.01)
     assert second.values["latency_p50_us"] == pytest.approx(9000, rel=0.01)
     assert first.values["transactions_per_s"] == pytest.approx(1000 / 11)

@@ -77,7 +77,7 @@ def test_too_few_numbers_give_no_interval_and_no_answer() -> None:
     assert fit("m", "", []).exponent is None
 
 
-def test_three_numbers_are_told_to_be_few_and_a_short_span_to_be_short() -> None:
+def test_notes_name_three_numbers_as_few_and_a_short_span_as_short() -> None:
     notes = " ".join(fit("m", "", law(1.0, numbers=(50, 100, 150))).notes)
     assert "3 numbers leave 1 degrees of freedom" in notes
     assert "span a factor of 3 only" in notes
@@ -163,7 +163,7 @@ def test_one_number_or_no_axis_of_clients_is_not_fitted() -> None:
     assert set(analyse({}, fleets((50, 100), axis="clients.count")).scaling) == {"storm"}
 
 
-def test_figures_that_nobody_measured_are_left_out() -> None:
+def test_figures_without_measurements_are_left_out() -> None:
     measured = [
         Point(number, {"connect_p50_ms": Metric(2.0 * number, "ms"), "server_cpu_s": Metric(None, "s")}, VALID)
         for number in (1, 2)

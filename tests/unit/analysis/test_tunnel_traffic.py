@@ -133,12 +133,12 @@ def _spec() -> dict[str, Any]:
     return {"name": "t", "kind": "tunnel", "interval_ms": 100, "traffic": traffic}
 
 
-def test_what_the_fleets_own_sockets_dropped_is_told() -> None:
+def test_drops_of_the_fleets_own_sockets_are_reported() -> None:
     assert reasons(downward(900.0, socket_drops=3)) == {"receiver-socket-drops": Verdict.RECEIVER_LIMITED}
     assert reasons(downward(900.0, socket_drops=0)) == {}
 
 
-def test_what_was_sent_is_named_where_nobody_tells_what_arrived() -> None:
+def test_sent_packets_are_shown_if_the_receiver_does_not_report() -> None:
     made = report(1000) | {"received_bytes": None, "received_units": None, "lost": None}
     found = reasons(end(carrying("udp"), made, receiver=load(side="peer")))
     assert found == {"sender-side-figure": Verdict.UNDETERMINED}
@@ -155,7 +155,7 @@ def notes(data: TestData) -> dict[str, str]:
     return {note.code: note.text for note in analyse_test(data).validity.notes}
 
 
-def test_requests_without_an_answer_are_told_with_what_became_of_them() -> None:
+def test_requests_without_an_answer_are_reported_with_their_outcome() -> None:
     echo = carrying("echo")
     lost = report(asking(echo, silent_ns=(EPOCH_NS + 9 * S, END_NS)))
     assert "unanswered" not in notes(end(echo, lost, counts={"unanswered": 100})), "they are the lost ones"

@@ -79,7 +79,7 @@ def test_a_storm_is_that_of_the_arrivals() -> None:
     assert storm_window(fleet([client(0)], {"settled": 1})) is None
 
 
-def test_clients_are_drawn_as_they_were_due_and_came_up() -> None:
+def test_clients_are_drawn_by_due_and_connect_time() -> None:
     late = client(3, due_ns=EPOCH_NS + S, configured_ns=S)
     rows = [client(0, due_ns=EPOCH_NS - S), client(1), client(2, "failed", "unanswered"), late, client(4, "waiting")]
     data = fleet(rows, {"settled": 1})
@@ -113,16 +113,16 @@ def test_pings_and_memory_are_summed_over_the_clients() -> None:
     assert (figures["pings_sent"], figures["pings_lost"]) == (600, 60)
     assert figures["memory_per_client_bytes"] == pytest.approx(40_000_000 / 103)
     counts = {"pings_sent_before": 10, "pings_answered_before": 10, "pings_sent_during": 5, "lost": 2, "recovered": 9}
-    told = values(fleet(mixed(), counts=counts))
-    assert [told[f"pings_lost_{when}"] for when in ("before", "during", "after")] == [0, 5, None]
-    assert (told["tunnels_lost"], told["recovered"]) == (2, 9)
+    by_name = values(fleet(mixed(), counts=counts))
+    assert [by_name[f"pings_lost_{when}"] for when in ("before", "during", "after")] == [0, 5, None]
+    assert (by_name["tunnels_lost"], by_name["recovered"]) == (2, 9)
     assert (figures["tunnels_lost"], figures["recovered"]) == (0, 0), "what an agent leaves out did not happen"
     assert (figures["pings_unsent"], figures["actions_skipped"], figures["reconnects_begun"]) == (0, 0, 0)
     silent = values(fleet([client(0, inside={})]))
     assert (silent["pings_sent"], silent["pings_lost"]) == (None, None)
 
 
-def test_what_clients_were_told_to_do_has_its_denominators() -> None:
+def test_planned_actions_of_clients_have_denominators() -> None:
     counts = {
         "recovered_partial": 2,
         "reconnects_begun": 9,
@@ -132,8 +132,8 @@ def test_what_clients_were_told_to_do_has_its_denominators() -> None:
         "actions_skipped": 1,
         "pings_unsent": 4,
     }
-    told = values(fleet(mixed(), counts=counts))
-    assert {name: told[name] for name in counts} == counts
+    by_name = values(fleet(mixed(), counts=counts))
+    assert {name: by_name[name] for name in counts} == counts
     cut = test_data("tunnel", duration_ms=None)
     assert all(values(cut)[name] is None for name in counts), "not known is not nothing"
 
@@ -189,8 +189,8 @@ def test_units_follow_from_the_names_of_a_fleets_figures() -> None:
 def standing(t_ns: int, busy_s: float, wall_s: float) -> dict[str, Any]:
     """A progress event in which the fleet's one thread tells what it has cost."""
     account = {"name": "load", "user_s": busy_s, "system_s": 0.0, "runnable_wait_s": 0.0, "wall_s": wall_s}
-    told = {"counts": {"configured": 1}, "errors": {}, "threads": [account]}
-    return {**progress(t_ns, [], side="local"), "standing": told}
+    by_name = {"counts": {"configured": 1}, "errors": {}, "threads": [account]}
+    return {**progress(t_ns, [], side="local"), "standing": by_name}
 
 
 def storm(busy_s: float) -> TestData:
@@ -236,9 +236,9 @@ def test_what_is_missing_of_a_fleet_is_said() -> None:
     assert reasons(fleet([client(0), client(1, "failed", "unfinished")])) == {"clients-unfinished"}
     cut = test_data("tunnel", duration_ms=None)
     cut.status = "interrupted"
-    told = standing(EPOCH_NS + S, 0.1, 1.0)
-    told["standing"]["counts"] = {"configured": 7, "partial": 1, "failed": 2, "waiting": 90}
-    cut.add("client1", told)
+    by_name = standing(EPOCH_NS + S, 0.1, 1.0)
+    by_name["standing"]["counts"] = {"configured": 7, "partial": 1, "failed": 2, "waiting": 90}
+    cut.add("client1", by_name)
     figures = values(cut)
     assert [figures[name] for name in ("clients", "configured", "partial", "failed")] == [100, 7, 1, 2]
     assert reasons(cut) == {"ended-early"}

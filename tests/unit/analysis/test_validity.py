@@ -199,7 +199,7 @@ def test_an_open_loop_is_as_late_as_its_own_sends() -> None:
     assert generator.late_p99_us == pytest.approx(2000, rel=0.001)
 
 
-def test_failed_and_unanswered_operations_are_told() -> None:
+def test_failed_and_unanswered_operations_are_noted() -> None:
     errors = {"reset": 3, "timeout": 30}
     result = analyse_test(steady_test("rr", errors=errors))
     assert result.validity.verdict is Verdict.VALID
@@ -466,7 +466,7 @@ def test_one_busy_thread_is_enough(threads: tuple[dict[str, Any], ...]) -> None:
     assert verdict(near(1000.0, *threads)) == ("generator-limited", ["near-ceiling"])
 
 
-def test_an_unknown_ceiling_is_told_where_it_could_matter() -> None:
+def test_an_unknown_ceiling_is_noted_if_it_could_matter() -> None:
     assert verdict(steady_test("http", generator=load(thread(0.5)))) == ("valid", [])
     assert verdict(steady_test("http", generator=load(thread(0.9)))) == ("valid", ["ceiling-unknown"])
     assert verdict(steady_test("rr", generator=load(thread(0.9)))) == ("valid", [])

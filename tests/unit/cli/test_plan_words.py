@@ -29,21 +29,21 @@ tests: [{name: load, kind: tcp, duration: 1}]
 def test_one_trial_is_not_called_trials(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], change: str, said: str
 ) -> None:
-    assert said in told(tmp_path, capsys, PLAN + change)
+    assert said in plan_output(tmp_path, capsys, PLAN + change)
 
 
 @pytest.mark.parametrize(
     ("duration", "said"), [("1s", r"about \d s$"), ("2m", r"about 2 min \d+ s$"), ("2h", r"about 2 h \d+ min$")]
 )
-def test_times_are_told_without_what_is_zero(
+def test_durations_omit_parts_that_are_zero(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], duration: str, said: str
 ) -> None:
-    lines = told(tmp_path, capsys, PLAN.replace("duration: 1", f"duration: {duration}")).splitlines()
+    lines = plan_output(tmp_path, capsys, PLAN.replace("duration: 1", f"duration: {duration}")).splitlines()
     (line,) = [line for line in lines if line.startswith("1 trial")]
     assert re.search(said, line), line
 
 
-def told(folder: Path, capsys: pytest.CaptureFixture[str], text: str) -> str:
+def plan_output(folder: Path, capsys: pytest.CaptureFixture[str], text: str) -> str:
     path = folder / "plan.yaml"
     path.write_text(text)
     show(describe(load_plan(path)), json=False)

@@ -120,8 +120,8 @@ def test_failed_trial_ends_the_search_with_its_error(trials: Callable[[Measured]
         yield SLOW_US, VALID
         raise LeadlineError("the server went away")
 
-    told = broken()
-    trials(lambda _: next(told))
+    results = broken()
+    trials(lambda _: next(results))
     code, out, err = search("--json")
     assert (code, json.loads(out)["ending"]) == (1, "failed")
     assert "the server went away" in err

@@ -58,8 +58,8 @@ def test_options_set_the_response_and_queries_override_it(ports: tuple[str, str]
             urls["http"] + "/?status=201&size=7&chunked=0&delay=0", timeout=WITHIN_S
         ) as changed:
             assert (changed.status, changed.headers["Content-Length"]) == (201, "7")
-        with urllib.request.urlopen(urls["http"] + "/_leadline/stats", timeout=WITHIN_S) as told:
-            stats = json.load(told)
+        with urllib.request.urlopen(urls["http"] + "/_leadline/stats", timeout=WITHIN_S) as response:
+            stats = json.load(response)
     assert stats["by_status"] == {"201": 1, "503": 1}
     assert (stats["requests"], stats["delayed"], stats["threads"]) == (2, 1, 1)
 
@@ -85,8 +85,8 @@ def test_self_signed_tls_answers_requests(ports: tuple[str, str]) -> None:
     with serving("--http-port", ports[0], "--https-port", ports[1]) as urls:
         with urllib.request.urlopen(urls["https"] + "/?size=100000", timeout=WITHIN_S, context=context) as answer:
             assert len(answer.read()) == 100_000
-        with urllib.request.urlopen(urls["http"] + "/_leadline/stats", timeout=WITHIN_S) as told:
-            assert json.load(told)["handshakes_full"] == 1
+        with urllib.request.urlopen(urls["http"] + "/_leadline/stats", timeout=WITHIN_S) as response:
+            assert json.load(response)["handshakes_full"] == 1
 
 
 @pytest.mark.parametrize(

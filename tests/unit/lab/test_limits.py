@@ -65,7 +65,7 @@ def test_the_command_that_would_allow_it_is_named(refusal: Refusal, facts: dict[
     assert (error.exit_code, "\n" in str(error)) == (2, False)
 
 
-def test_root_in_a_container_is_told_about_the_container() -> None:
+def test_root_in_a_container_gets_advice_about_the_container() -> None:
     facts = MachineFacts(True, None, None, PLENTY)
     error = explain(Refusal(Step.USER, errno.EPERM), facts, rootless=True)
     assert str(error) == (
@@ -74,7 +74,7 @@ def test_root_in_a_container_is_told_about_the_container() -> None:
     )
 
 
-def test_true_root_is_not_told_that_it_lacks_anything() -> None:
+def test_the_error_for_root_does_not_claim_missing_rights() -> None:
     error = explain(Refusal(Step.NET, errno.ENOSPC), MachineFacts(True, 0, 1, {**PLENTY, "net": 0}), rootless=False)
     assert str(error) == (
         "hosts cannot be created on this machine: user.max_net_namespaces is 0; allow it with "

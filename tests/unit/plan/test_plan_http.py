@@ -204,9 +204,9 @@ def test_http_mistake_is_one_line_with_its_place(
     error_text: ErrorText, keys: str, said: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    told = error_text(text(keys))
-    assert said in told
-    assert "hunter2" not in told
+    message = error_text(text(keys))
+    assert said in message
+    assert "hunter2" not in message
 
 
 SCHEMA: list[tuple[dict[str, Any], bool]] = [

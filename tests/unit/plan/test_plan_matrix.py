@@ -49,7 +49,7 @@ def test_an_axis_can_be_over_whole_systems(load: Load) -> None:
     assert [case.labels["sut"] for case in plan.cases] == ["route", "wireguard", "openvpn"]
 
 
-def test_systems_of_one_kind_are_told_apart_by_what_differs(load: Load) -> None:
+def test_systems_of_one_kind_are_distinguished_by_their_differences(load: Load) -> None:
     systems = "[{kind: route}, {kind: openvpn, ip: 6, transport: udp}, {kind: openvpn, ip: 6, transport: tcp}]"
     plan = load(SMALL + f"axes: {{sut: {systems}}}")
     assert [case.labels["sut"] for case in plan.cases] == ["route", "openvpn(transport=udp)", "openvpn(transport=tcp)"]

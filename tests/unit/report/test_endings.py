@@ -17,7 +17,7 @@ from leadline.report.verdicts import why_ended
         ("failed", None, "no error was recorded; see the run's journal and logs/"),
     ],
 )
-def test_an_end_without_an_error_is_told_by_its_status(status: str, error: str | None, said: str) -> None:
+def test_an_end_without_an_error_is_explained_by_its_status(status: str, error: str | None, said: str) -> None:
     assert why_ended(status, error) == said
 
 

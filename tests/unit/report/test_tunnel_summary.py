@@ -119,8 +119,8 @@ def test_end_states_and_their_causes_lead() -> None:
 
 
 def test_errors_are_none_only_where_no_client_failed() -> None:
-    told = shown(measurement(fleet(errors={"reset_unanswered": 3})))
-    assert "errors" not in told, "the clients' causes have told it"
+    with_errors = shown(measurement(fleet(errors={"reset_unanswered": 3})))
+    assert "errors" not in with_errors, "the clients' causes have told it"
     nothing = FleetFindings((), (), 0, 0, {"AES-256-GCM": 103}, ())
     assert "errors none" in " ".join(shown(measurement(fleet(errors={}, fleet=nothing))).split())
 
@@ -131,8 +131,8 @@ def test_each_step_has_its_times_as_far_as_its_clients_carry_them() -> None:
     assert connect == ["connect", "60", "4.62", "ms", "4.20", "ms", "6.30", "ms", "21.0", "ms"], "60 carry no p99"
     many = shown(measurement(fleet(1000))).splitlines()
     assert "12.6 ms" in next(line for line in many if "pushed options" in line)
-    nobody = shown(measurement(fleet(distributions=(), fleet=None)))
-    assert "pushed options" not in nobody and "× " not in nobody.split("errors")[0]
+    empty = shown(measurement(fleet(distributions=(), fleet=None)))
+    assert "pushed options" not in empty and "× " not in empty.split("errors")[0]
 
 
 def test_scaling_shows_exponent_interval_answer_and_doubts() -> None:

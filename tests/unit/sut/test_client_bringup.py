@@ -140,7 +140,7 @@ async def test_each_client_counts_for_itself(tmp_path: Path) -> None:
     assert [agent.probes for agent in agents] == [1, 0, 0, 0, 0, 0, 3, 3]
 
 
-async def test_nobody_connected_is_a_failure_that_keeps_the_states(tmp_path: Path) -> None:
+async def test_failure_of_all_clients_keeps_their_states(tmp_path: Path) -> None:
     site, daemons, plans = setting(tmp_path, FakeAgent("client1", silent=True), FakeAgent("client2", silent=True))
     with pytest.raises(NoClientConnected, match="none of 2 clients is connected: client1 failed: no answer") as caught:
         await up(site, daemons, plans, HOOKS)

@@ -43,6 +43,6 @@ def test_an_interface_that_is_down_or_absent_has_nothing() -> None:
     assert addresses(view("10.83.0.2/16", name="tun1"), EXPECTED) == {}
 
 
-def test_an_address_that_two_hold_is_told_of_the_second() -> None:
+def test_a_duplicate_address_is_reported_for_the_second_host() -> None:
     held = {"client1": {4: "10.83.0.2"}, "client2": {4: "10.83.0.2", 6: "fd83::3"}, "client3": {6: "fd83::4"}}
     assert shared(held) == {"client2": "client1 has the same address, 10.83.0.2"}

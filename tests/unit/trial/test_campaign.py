@@ -54,7 +54,7 @@ def test_what_cannot_be_written_is_a_problem_and_no_half_of_it_stays(tmp_path: P
 
 
 @pytest.mark.usefixtures("damaged_journals")
-def test_a_damaged_journal_is_told_of_in_every_output(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_damaged_journal_is_reported_in_every_output(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     folder = prepared(tmp_path)
     with folder.journal_path.open("ab") as journal:
         journal.write(b'{"record": "trial-begin", "trial": "c01/1", "case": "c01"}\n{"garbled\n')

@@ -54,7 +54,7 @@ def secure() -> TlsSpec:
 # --- The shape ------------------------------------------------------------------------------------------------------
 
 
-def test_the_null_responder_gets_as_many_bytes_and_nobody_else_any() -> None:
+def test_only_the_null_responder_gets_the_same_bytes() -> None:
     given = load(
         rate=[RateStage(from_per_s=5, to_per_s=5, duration_ms=9000)], number=7, warmup_ms=1000, ip_version="v6"
     )
@@ -67,7 +67,7 @@ def test_the_null_responder_gets_as_many_bytes_and_nobody_else_any() -> None:
     assert given.requests[0].url.startswith("http://localhost:81/"), "the load itself is as it was"
 
 
-def test_the_null_responder_is_trusted_and_not_told_who_we_are() -> None:
+def test_the_null_responder_is_trusted_and_gets_no_credentials() -> None:
     aimed = aimed_at(load("https://server.example/", tls=secure()), 4711, secure=True)
     assert aimed.requests[0].url == "https://127.0.0.1:4711/"
     assert aimed.tls is not None
@@ -266,7 +266,7 @@ def test_full_ceiling_cache_drops_its_oldest_entries(tmp_path: Path) -> None:
     ],
     ids=range(10),
 )
-def test_a_damaged_file_is_told_ignored_and_replaced(tmp_path: Path, text: str) -> None:
+def test_a_damaged_file_is_reported_ignored_and_replaced(tmp_path: Path, text: str) -> None:
     path, said = tmp_path / "ceilings.json", list[str]()
     path.write_text(text, encoding="latin-1")
     assert cache(path, said).find("one") is None
@@ -301,7 +301,7 @@ def test_a_damaged_entry_is_as_none(tmp_path: Path, row: Any) -> None:
     assert cache(path, []).find("one") is None
 
 
-def test_a_cache_that_cannot_be_is_told_and_does_without(tmp_path: Path) -> None:
+def test_an_unusable_cache_is_reported_and_not_used(tmp_path: Path) -> None:
     said: list[str] = []
     (tmp_path / "file").write_text("")
     under_a_file = cache(tmp_path / "file" / "ceilings.json", said)
@@ -398,7 +398,7 @@ async def test_ways_that_no_calibration_goes_have_no_ceiling(
 
 
 @pytest.mark.agent
-async def test_what_cannot_be_run_is_told_and_unknown(asked: Callable[[HttpWorkload], Any]) -> None:
+async def test_a_failed_calibration_is_reported_and_the_ceiling_unknown(asked: Callable[[HttpWorkload], Any]) -> None:
     broken = load()
     broken.requests[0].method = "NOT A METHOD"
     found, times, said = await asked(broken)
@@ -424,7 +424,7 @@ async def test_an_interrupt_is_not_kept_waiting(monkeypatch: pytest.MonkeyPatch,
 
 
 @pytest.mark.agent
-def test_the_host_is_told_by_what_makes_it_fast() -> None:
+def test_the_fingerprint_has_the_properties_that_make_a_host_fast() -> None:
     found = host_fingerprint()
     assert found["cpus"] == len(os.sched_getaffinity(0))
     assert all(found.values())

@@ -67,32 +67,32 @@ def progress(t_ns: int, answered: int, *reports: HistogramReport, stands: Standi
 
 def live_figures(*events: Progress, hosts: int = 1) -> LiveFigures:
     """What is told after the last of these, half a second after a start that lies in the past."""
-    told: list[Notification] = []
-    live = LiveMetrics(LABEL, time.monotonic_ns() - 3600 * S, hosts, EventLog(EntryList([]), (told.append,)), 3700.0)
+    shown: list[Notification] = []
+    live = LiveMetrics(LABEL, time.monotonic_ns() - 3600 * S, hosts, EventLog(EntryList([]), (shown.append,)), 3700.0)
     for event in events:
         live._sent_s = 0.0
         live.on_event("here", event)
-    (*_, last) = told
+    (*_, last) = shown
     assert isinstance(last, LiveFigures)
     return last
 
 
 def test_latencies_are_the_last_seconds() -> None:
-    told = live_figures(
+    shown = live_figures(
         progress(BEGAN_NS + 1 * S, 100, histogram("latency", [9_000_000] * 100)),
         progress(BEGAN_NS + 3 * S, 200, histogram("latency", [1_000_000] * 98 + [5_000_000] * 2)),
         progress(BEGAN_NS + 3 * S + S // 10, 210, histogram("late", [20_000])),
     )
-    assert told.latency_p50_us == pytest.approx(1000, rel=1e-3)
-    assert told.latency_p99_us == pytest.approx(5000, rel=1e-3)
-    assert told.late_p99_us == pytest.approx(20, rel=1e-3)
+    assert shown.latency_p50_us == pytest.approx(1000, rel=1e-3)
+    assert shown.latency_p99_us == pytest.approx(5000, rel=1e-3)
+    assert shown.late_p99_us == pytest.approx(20, rel=1e-3)
 
 
 def test_live_latencies_say_where_they_are_lower_bounds() -> None:
     ages = histogram("latency_censored", [80_000_000] * 5)
-    told = live_figures(progress(BEGAN_NS + S, 95, histogram("latency", [1_000_000] * 95), ages))
-    assert (told.latency_p50_us, told.latency_p50_censored) == (pytest.approx(1000, rel=1e-3), False)
-    assert (told.latency_p99_us, told.latency_p99_censored) == (pytest.approx(80_000, rel=2e-3), True)
+    shown = live_figures(progress(BEGAN_NS + S, 95, histogram("latency", [1_000_000] * 95), ages))
+    assert (shown.latency_p50_us, shown.latency_p50_censored) == (pytest.approx(1000, rel=1e-3), False)
+    assert (shown.latency_p99_us, shown.latency_p99_censored) == (pytest.approx(80_000, rel=2e-3), True)
 
 
 def test_latencies_of_a_server_that_stands_still_go_away() -> None:
@@ -104,24 +104,24 @@ def test_latencies_of_a_server_that_stands_still_go_away() -> None:
 
 
 def test_each_hosts_latencies_are_recent_by_its_own_clock() -> None:
-    told: list[Notification] = []
-    live = LiveMetrics(LABEL, time.monotonic_ns() - 3600 * S, 2, EventLog(EntryList([]), (told.append,)), 3700.0)
+    shown: list[Notification] = []
+    live = LiveMetrics(LABEL, time.monotonic_ns() - 3600 * S, 2, EventLog(EntryList([]), (shown.append,)), 3700.0)
     live.on_event("here", progress(BEGAN_NS, 100, histogram("latency", [1_000_000])))
     live._sent_s = 0.0
     live.on_event("there", progress(BEGAN_NS + 900 * S, 100, histogram("latency", [3_000_000])))
-    (*_, last) = told
+    (*_, last) = shown
     assert isinstance(last, LiveFigures)
     assert last.latency_p50_us == pytest.approx(1000, rel=1e-3)
     assert last.latency_p99_us == pytest.approx(3000, rel=1e-3)
 
 
 def test_errors_and_connections_are_as_of_now_and_the_thread_of_the_last_second() -> None:
-    told = live_figures(
+    shown = live_figures(
         progress(BEGAN_NS + 1 * S, 100, stands=standing(0.9, 1.0, connections=10, timeouts=1)),
         progress(BEGAN_NS + 2 * S, 200, stands=standing(1.1, 2.0, connections=8, timeouts=3)),
     )
-    assert (told.errors, told.connections) == (3, 8)
-    assert told.busiest_thread == pytest.approx(0.2)
+    assert (shown.errors, shown.connections) == (3, 8)
+    assert shown.busiest_thread == pytest.approx(0.2)
 
 
 def test_kernel_figures_are_of_the_flows_that_tell() -> None:
@@ -129,48 +129,48 @@ def test_kernel_figures_are_of_the_flows_that_tell() -> None:
         row = FlowProgress(flow=flow, sent_bytes=1, received_bytes=1, **figures)
         return Progress(trial=LABEL, task="load", t_ns=BEGAN_NS, side=side, flows=[row], histograms=[])
 
-    told = live_figures(
+    shown = live_figures(
         tell(0, "local", retransmits=3, rtt_us=100),
         tell(0, "peer"),
         tell(1, "peer", retransmits=4, rtt_us=300),
     )
-    assert (told.retransmits, told.rtt_us, told.lost_ratio) == (7, 200, None)
+    assert (shown.retransmits, shown.rtt_us, shown.lost_ratio) == (7, 200, None)
     lossy = live_figures(tell(0, "local", sent_units=99), tell(0, "peer", missing_units=10, received_units=30))
     assert (lossy.retransmits, lossy.rtt_us, lossy.lost_ratio) == (None, None, 0.25)
 
 
 def test_a_fleets_clients_are_as_of_now() -> None:
-    told = live_figures(
+    shown = live_figures(
         progress(BEGAN_NS + 1 * S, 0, stands=standing(0.1, 1.0, configured=3, connecting=7, failed=0)),
         progress(BEGAN_NS + 2 * S, 0, stands=standing(0.2, 2.0, configured=9, connecting=0, failed=1)),
     )
-    assert told.clients == {"configured": 9, "connecting": 0, "partial": 0, "failed": 1}
+    assert shown.clients == {"configured": 9, "connecting": 0, "partial": 0, "failed": 1}
     assert live_figures(progress(BEGAN_NS, 0, stands=standing(0.1, 1.0))).clients is None
 
 
-def test_whom_a_fleet_waits_for_and_until_when() -> None:
-    told = live_figures(
+def test_waiting_clients_are_counted_by_state_with_a_time_limit() -> None:
+    shown = live_figures(
         progress(BEGAN_NS, 0, stands=standing(0.1, 1.0, configured=3, connecting=7, unanswered=5, failed=2, resting=1))
     )
-    assert told.waiting is not None
-    assert told.clients == {"configured": 3, "connecting": 7, "partial": 0, "failed": 2}
-    assert (told.waiting.unanswered, told.waiting.others, told.waiting.resting) == (5, 2, 1)
+    assert shown.waiting is not None
+    assert shown.clients == {"configured": 3, "connecting": 7, "partial": 0, "failed": 2}
+    assert (shown.waiting.unanswered, shown.waiting.others, shown.waiting.resting) == (5, 2, 1)
     # Of the 3700 s that it may take, an hour has gone.
-    assert 90 < told.waiting.most_s <= 100
+    assert 90 < shown.waiting.most_s <= 100
     over = live_figures(progress(BEGAN_NS, 0, stands=standing(0.1, 1.0, configured=9, connecting=0, failed=1)))
     assert over.waiting is None
 
 
 def test_what_no_agent_tells_is_not_known() -> None:
-    told = live_figures(progress(BEGAN_NS + S, 100))
-    unknown = (told.latency_p50_us, told.latency_p99_us, told.late_p99_us, told.errors, told.connections)
-    assert unknown == (None,) * 5 and told.busiest_thread is None
-    assert told.units_per_s is not None
+    shown = live_figures(progress(BEGAN_NS + S, 100))
+    unknown = (shown.latency_p50_us, shown.latency_p99_us, shown.late_p99_us, shown.errors, shown.connections)
+    assert unknown == (None,) * 5 and shown.busiest_thread is None
+    assert shown.units_per_s is not None
 
 
 def test_of_many_hosts_the_histograms_are_not_read() -> None:
-    told = live_figures(progress(BEGAN_NS + S, 100, histogram("latency", [1_000])), hosts=20)
-    assert told.latency_p99_us is None
+    shown = live_figures(progress(BEGAN_NS + S, 100, histogram("latency", [1_000])), hosts=20)
+    assert shown.latency_p99_us is None
 
 
 def test_each_threads_share_is_between_its_own_last_two_accounts() -> None:

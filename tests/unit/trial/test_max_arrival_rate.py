@@ -72,8 +72,8 @@ def test_a_trial_holds_where_every_condition_does() -> None:
     assert not slow.holds and slow.why == "connect_p99_ms 2500 is not < 2000"
     lost = asked.judge(result(**{**good, "unconfigured_ratio": 0.25}), 40.0, 5.0)
     assert not lost.holds and lost.answered_share == 0.75
-    nobody = asked.judge(result(**{**good, "connect_p99_ms": None, "unconfigured_ratio": 1.0}), 40.0, 5.0)
-    assert "connect_p99_ms has no samples" in nobody.why
+    none_connected = asked.judge(result(**{**good, "connect_p99_ms": None, "unconfigured_ratio": 1.0}), 40.0, 5.0)
+    assert "connect_p99_ms has no samples" in none_connected.why
     late = Validity(Verdict.GENERATOR_LIMITED, (Reason("sends-late", "sends were 9 ms late"),))
     assert asked.judge(result(late, **good), 40.0, 5.0).generator_limited
 
@@ -186,13 +186,13 @@ def test_a_trial_waits_until_the_server_has_forgotten_the_one_before() -> None:
     assert asked.rest_s(result(failed_ratio=0.3)) == 60.0, "and to a handshake that broke off for 60 s"
     for written, rest_s in (("hand-window 20", 20.0), ("hand-window 2", 6.0), ("# hand-window 20", 60.0)):
         profile = f"client\n{written}\nverb 3\n"
-        told = replace(asked, workload=asked.workload.model_copy(update={"profile": profile}))
-        assert told.rest_s(result(failed_ratio=0.3)) == rest_s, written
+        changed = replace(asked, workload=asked.workload.model_copy(update={"profile": profile}))
+        assert changed.rest_s(result(failed_ratio=0.3)) == rest_s, written
 
 
 def test_a_search_without_anybody_up_says_who_was_to_come() -> None:
-    nobody = replace(result(configured=0.0), errors={"reset_unanswered": 1000})
-    said = search_target(1000).failure_message(nobody)
+    none_connected = replace(result(configured=0.0), errors={"reset_unanswered": 1000})
+    said = search_target(1000).failure_message(none_connected)
     assert said == ("of the 1000 clients at the start of the search, none connected (1000 x reset_unanswered)")
 
 

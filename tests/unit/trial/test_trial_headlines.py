@@ -67,14 +67,14 @@ def run(spread: str, tmp_path: Path) -> tuple[list[TrialMeasured], RunFolder, tu
 
 
 @pytest.mark.parametrize(("spread", "disagree"), [("10%", True), ("90%", False)])
-def test_trial_is_told_with_the_verdict_that_the_plan_allows(
+def test_trial_headline_has_the_verdict_by_the_plans_limit(
     spread: str, disagree: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(campaign, "run_trial", faster_in_its_second_half)
-    told, folder, problems = run(spread, tmp_path)
-    assert (len(told), problems) == (2, ())
+    measured, folder, problems = run(spread, tmp_path)
+    assert (len(measured), problems) == (2, ())
     at_the_end = conclude(folder).analysis.trials
-    for trial, notification in zip(at_the_end, told, strict=True):
+    for trial, notification in zip(at_the_end, measured, strict=True):
         assert notification.label == trial.trial
         assert [found.metrics for found in notification.results] == [found.metrics for found in trial.tests]
         assert [found.validity.verdict for found in notification.results] == [
@@ -96,9 +96,9 @@ def test_figures_of_a_trial_are_read_from_its_part_of_the_journal_and_not_kept_i
 
     monkeypatch.setattr(campaign, "run_trial", faster_in_its_second_half)
     monkeypatch.setattr(campaign, "analyse", note)
-    told, _, problems = run("90%", tmp_path)
+    measured, _, problems = run("90%", tmp_path)
     assert problems == ()
-    assert read == [[notification.label] * 2 for notification in told] and len(read) == 2
+    assert read == [[notification.label] * 2 for notification in measured] and len(read) == 2
 
 
 def test_failure_to_find_the_figures_ends_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,8 +108,8 @@ def test_failure_to_find_the_figures_ends_no_run(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(campaign, "run_trial", faster_in_its_second_half)
     with monkeypatch.context() as patched:
         patched.setattr(campaign, "analyse", fail)
-        told, folder, problems = run("10%", tmp_path)
-    assert told == []
+        measured, folder, problems = run("10%", tmp_path)
+    assert measured == []
     assert len(problems) == 2 and all("no figures today" in problem for problem in problems)
     analysis = conclude(folder).analysis
     assert (analysis.status, len(analysis.trials)) == ("done", 2)

@@ -118,14 +118,14 @@ def test_a_log_that_cannot_be_written_is_said_so(tmp_path: Path) -> None:
 
 
 def test_a_display_that_fails_ends_no_trial_and_is_a_problem(run: Any) -> None:
-    told: list[Notification] = []
+    received: list[Notification] = []
 
     def broken(_: Notification) -> None:
         raise AttributeError("no such column")
 
-    folder, problems = run(AgentLost("a", "x"), AgentLost("b", "x"), observers=(broken, told.append))
+    folder, problems = run(AgentLost("a", "x"), AgentLost("b", "x"), observers=(broken, received.append))
     assert [end["error"]["code"] for end in records(folder, "trial-end")] == ["agent_lost", "agent_lost"]
-    assert len([notification for notification in told if isinstance(notification, TrialEnded)]) == 2
+    assert len([notification for notification in received if isinstance(notification, TrialEnded)]) == 2
     [problem] = problems
     assert "AttributeError: no such column" in problem
     assert "no such column" in (folder.logs_path / "display-traceback.log").read_text()

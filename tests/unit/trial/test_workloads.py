@@ -51,7 +51,7 @@ def test_addresses_in_urls(host: str, ip: int, url: str, version: str) -> None:
     assert (http.requests[0].url, http.ip_version) == (url, version)
 
 
-def test_the_server_answers_for_as_long_as_it_is_told() -> None:
+def test_the_server_answers_for_the_given_duration() -> None:
     serve = serve_everything(["10.82.0.2"], 12_000)
     assert (serve.bind, serve.port, serve.http_port) == (["10.82.0.2"], 5201, 8080)
     assert serve.longest_ms == 12_000
