@@ -1,4 +1,4 @@
-"""What tests of real processes need on a machine of any speed, beside any others: ports that nobody else takes, and
+"""What tests of real processes need on a machine of any speed, beside any others: free ports, and
 waiting for what must become true.
 
 `WITHIN_S` guards against hanging alone: nothing that a test says depends on it.
@@ -18,7 +18,7 @@ from typing import Any
 
 WITHIN_S = 180.0
 _PAUSE_S = 0.02
-# Below the ports that the kernel gives to whoever asks for none (ip_local_port_range), above those of known servers.
+# Below the ports that the kernel assigns by itself (ip_local_port_range), above those of known servers.
 _FIRST, _LAST = 20_000, 31_999
 _turns = itertools.cycle(range(_FIRST, _LAST + 1))
 _held: list[socket.socket] = []
@@ -47,7 +47,7 @@ def on_one_cpu() -> Iterator[None]:
 
 
 def free_port() -> int:
-    """A port that nobody uses, on any address, by TCP or UDP, and that no other test is given while this process lives.
+    """A port that no process uses, on any address, by TCP or UDP, and that no other test gets while this process lives.
 
     The kernel gives none of these away, neither to a server nor to a client: what is free here stays so until it is
     used. Among tests of several processes a name that only one of them can have (unix(7), abstract) stands for it.
@@ -69,7 +69,7 @@ def _is_ours(port: int) -> bool:
 
 
 def _is_free(port: int) -> bool:
-    """Whether nobody has it, wherever and for what; of a family that this host lacks nobody has anything."""
+    """Whether no process uses it, on any address and protocol; a family that this host lacks has no users."""
     families = [(socket.AF_INET, "0.0.0.0"), *([(socket.AF_INET6, "::")] if socket.has_dualstack_ipv6() else [])]
     for (family, address), kind in itertools.product(families, (socket.SOCK_STREAM, socket.SOCK_DGRAM)):
         with socket.socket(family, kind) as probe:

@@ -1,4 +1,4 @@
-"""The report in a real browser: it opens from a file, draws, asks nobody for anything, and runs no foreign script."""
+"""The report in a real browser: it opens from a file, draws, loads nothing, and runs no foreign script."""
 
 from __future__ import annotations
 

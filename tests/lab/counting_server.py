@@ -2,7 +2,7 @@
 `counting_server.py FILE`.
 
 Prints its port; at SIGTERM it reads what was sent to it, until everybody has hung up, writes its account to FILE and
-ends. A path is what is to happen: `/ok`, `/ok/50` after so many ms, `/reset`, `/hang` and others. With `--stall` it
+ends. A path names the behaviour: `/ok`, `/ok/50` after 50 ms, `/reset`, `/hang` and others. With `--stall` it
 stops for a second, two seconds after its first request and every five seconds from then on; with `--keep` every path is
 answered, and requests are kept. Only whole ones count.
 """
@@ -224,7 +224,7 @@ class Connection(asyncio.Protocol):
 
 
 async def main() -> Account:
-    """Serves until it is told to end."""
+    """Serves until it is asked to end."""
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
     server = Server(stalls="--stall" in sys.argv, keeps="--keep" in sys.argv)
@@ -234,7 +234,7 @@ async def main() -> Account:
     port = listening.sockets[0].getsockname()[1]
     print(port, flush=True)
     await over.wait()
-    # Whoever came before this one is let in before it.
+    # Connections that came before this one are accepted before it.
     with socket.create_connection(("127.0.0.1", port)) as last:
         server.last = last.getsockname()
         await server.all_in.wait()

@@ -89,7 +89,7 @@ class Certificates:
 
 
 def certificates(folder: Path) -> Certificates:
-    """Made anew, good for a day."""
+    """Makes a new certificate that is valid for a day."""
     openssl = program("openssl", "openssl")
 
     def make(name: str, *options: str) -> tuple[Path, Path]:
@@ -125,7 +125,7 @@ class Line:
     """One request as nginx logged it."""
 
     run: str
-    """The request's field X-Run, by which the runs of a test are told apart."""
+    """The request's field X-Run, which distinguishes the runs of a test."""
     method: str
     uri: str
     status: int
@@ -311,7 +311,7 @@ class Apache:
 def apache() -> Iterator[Apache]:
     """Apache until the block ends."""
     path, port = program("apache2", "apache2-bin"), free_port()
-    # Started by root it serves as somebody else, who may not look into pytest's folders.
+    # Started by root it serves as another user, who may not read pytest's folders.
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         folder.chmod(0o755)

@@ -253,7 +253,7 @@ def closing() -> None:
 
 
 def second_lab() -> None:
-    """What a second lab in one jail is told, and whether the first one still carries packets."""
+    """The error for a second lab in one jail, and whether the first one still carries packets."""
     lab = routed()
     said = ""
     try:

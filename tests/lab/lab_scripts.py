@@ -129,7 +129,7 @@ class Program:
 
 
 def await_death(pids: set[int]) -> None:
-    """Return when none of these runs any longer; fails if that takes ever so long."""
+    """Wait until none of these processes runs; fails after a time limit."""
     for pid in pids:
         try:
             descriptor = os.pidfd_open(pid)

@@ -1,4 +1,4 @@
-"""The keys and certificates of real OpenVPN servers and their clients, made anew; for openvpn_servers.py.
+"""The keys and certificates of real OpenVPN servers and their clients, newly made; for openvpn_servers.py.
 
 Owns making them by the daemon's own means and as files. Says nothing about what is right: that is the tests'.
 """

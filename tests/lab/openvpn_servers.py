@@ -138,7 +138,7 @@ class Server:
 
     @property
     def port(self) -> int:
-        """Its port, nobody else's in the jail."""
+        """Its port, which nothing else in the jail uses."""
         return 1200 + self.number
 
     @property
@@ -205,7 +205,7 @@ class Server:
         return [dict(zip(head, line[1:], strict=True)) for line in lines if line[0] == "CLIENT_LIST"]
 
     def listed(self, count: int) -> list[dict[str, str]]:
-        """As soon as it knows so many clients by their names: these. Before it has seen a certificate, none has one."""
+        """The clients, once it knows this number by name. Before it has seen a certificate, none has one."""
 
         def all_named() -> list[dict[str, str]] | None:
             rows = [row for row in self.clients() if row["Common Name"] != "UNDEF"]
@@ -312,7 +312,7 @@ class Server:
 
 
 def passwords(folder: Path, users: Sequence[str]) -> tuple[str, ...]:
-    """Lines by which a server takes whoever has a certificate, or is one of these users and says the password."""
+    """Options by which a server accepts any client with a certificate, or one of these users with the password."""
     script, known = folder / "verify", folder / "users"
     known.write_text("".join(f"{user}:{PASSWORD}\n" for user in users))
     script.write_text(
@@ -431,13 +431,13 @@ class Moment:
 
     @property
     def has_renewed(self) -> bool:
-        """Whether each client had been told to negotiate new keys or passed over, and who was told had them."""
+        """Whether each client began to negotiate new keys or was skipped, and all that began have them."""
         asked = self.counts["renegotiations_asked"]
         return self._have_had_their_turn(asked) and asked == self.counts["renegotiated"]
 
     @property
     def has_returned(self) -> bool:
-        """Whether each client had been told to connect anew or passed over, and all of them were connected."""
+        """Whether each client began to reconnect or was skipped, and all of them were connected."""
         return self._have_had_their_turn(self.counts["reconnects_begun"]) and self.counts["configured"] == self._clients
 
     def _have_had_their_turn(self, begun: int) -> bool:
@@ -460,13 +460,13 @@ class Running:
     _read: int = 0
 
     def is_running(self, pause_s: float) -> bool:
-        """Whether it still is, after so long at most."""
+        """Whether it is still running after at most this time."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(pause_s)
         return self.process.returncode is None
 
     def moments(self) -> list[Moment]:
-        """All that has been told so far, the last one last."""
+        """All reports so far, the last one last."""
         for folder in self._own():
             with contextlib.suppress(FileNotFoundError), (folder / "journal.ndjson").open("rb") as journal:
                 journal.seek(self._read)
@@ -477,13 +477,13 @@ class Running:
         return self._moments
 
     def standing(self) -> Counter[str]:
-        """How its clients stood last; empty before that is told."""
+        """The last reported state of its clients; empty before the first report."""
         moments = self.moments()
         return moments[-1].counts if moments else Counter()
 
     def has_carried(self, each: int, pings: int = 0, *, renewed: bool = False) -> bool:
-        """Whether each client has been answered so many echo requests, and all of them together so many pings, with not
-        one under way or lost at some moment after that; `renewed`: since they had their new keys.
+        """Whether each client got answers to this number of echo requests, and all together to this number of pings,
+        with not one under way or lost at some moment after that; `renewed`: since they had their new keys.
         """
         moments = self.moments()
         if renewed:
@@ -503,7 +503,7 @@ class Running:
             assert self.is_running(0.1), self.finish().err
 
     def until_carried(self, each: int, pings: int = 0, *, renewed: bool = False) -> None:
-        """Returns as soon as it `has_carried` so many."""
+        """Waits until it `has_carried` these numbers."""
         self.until(lambda: self.has_carried(each, pings, renewed=renewed))
 
     def until_stand(self, **counts: int) -> None:

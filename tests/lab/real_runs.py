@@ -35,7 +35,7 @@ LEADLINE = Path(sys.executable).with_name("leadline")
 Entry = dict[str, Any]
 ROUTE, WIREGUARD, OPENVPN = {"kind": "route"}, {"kind": "wireguard"}, {"kind": "openvpn"}
 SHORT = {"name": "short", "kind": "rr", "number": 100, "duration": "60s", "timeout": "60s"}
-"""It ends by its number, whoever stands still meanwhile."""
+"""It ends by its number, even if a process stalls."""
 LONG = {"name": "long", "kind": "tcp", "duration": "600s", "rate": "20mbit"}
 """Longer than any test waits: it ends because something ends it."""
 ADDRESSES = {"client1": "10.81.1.1", "gateway": "10.81.0.1", "server": "10.82.0.2"}
@@ -67,7 +67,7 @@ class Ended:
 
 @dataclass(slots=True)
 class CliSandbox:
-    """Where and as whom commands are run."""
+    """The folder and the user that commands run with."""
 
     folder: Path
     """Plans and run folders."""
@@ -217,7 +217,7 @@ def await_end(pids: set[int]) -> None:
 
 @contextmanager
 def open_sandbox(folder: Path) -> Iterator[CliSandbox]:
-    """A sandbox for whoever runs the tests; skips where no lab can be made."""
+    """A sandbox for the user who runs the tests; skips where no lab can be made."""
     with jail_user("root" if os.geteuid() == 0 else "nobody"):
         pass
     scratch = Path(tempfile.mkdtemp(prefix="run-test-"))

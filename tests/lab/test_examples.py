@@ -1,8 +1,8 @@
 """The examples and both topologies, run as their headers say, with shortened durations or with numbers instead: all
 that a user would see is there, and every row is measured.
 
-A load that ends by its number is measured whoever stands still meanwhile; one that ends by time lasts so long that
-nobody does for all of it.
+A load that ends by its number is measured even if a process stalls; one that ends by time is long enough that
+no process stalls for all of it.
 """
 
 from __future__ import annotations
@@ -244,6 +244,6 @@ def test_site_to_site_through_every_gateway(tmp_path: Path) -> None:
         assert run.figures("rr4", f"c{case:02}")["transactions"] == 100
         assert run.figures("http4", f"c{case:02}")["requests"] == 100
         found = run.figures("udp6", f"c{case:02}")
-        # So few fit into any buffer on their way, whoever stands still.
+        # This small number fits into any buffer on the path, even if a process stalls.
         assert found["sent"] == found["received"] == 60
     assert set(run.samples["host"].unique()) == {"client1", "gateway-a", "gateway-b", "server"}

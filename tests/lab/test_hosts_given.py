@@ -16,7 +16,7 @@ from waiting import WITHIN_S
 
 HERE = Path(__file__).resolve().parent
 BIN = Path(sys.executable).parent
-# A network of its own, where nobody else has the ports.
+# A network of its own, where no other process uses the ports.
 NAMESPACE = ["unshare", "--net"] if os.geteuid() == 0 else ["unshare", "--user", "--map-root-user", "--net"]
 INSIDE = [*NAMESPACE, "sh", "-c", 'ip link set lo up && exec "$@"', "sh"]
 

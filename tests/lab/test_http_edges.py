@@ -1,4 +1,4 @@
-"""`leadline http` where something around the requests is short: nobody listens, too few descriptors, an impatient user,
+"""`leadline http` where something around the requests is missing: no listener, too few descriptors, an impatient user,
 servers that hang up when they please. Each costs one clear line, or no figure."""
 
 from __future__ import annotations

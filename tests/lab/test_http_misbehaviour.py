@@ -1,4 +1,4 @@
-"""`leadline http` against a server that resets, hangs, stops short and talks nonsense, each so many times and counted:
+"""`leadline http` against a server that resets, hangs, stops short and sends nonsense, each a counted number of times:
 every failure has its name and its number, the other requests are answered, and memory stays what it was."""
 
 from __future__ import annotations

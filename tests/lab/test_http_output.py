@@ -89,7 +89,7 @@ def skeleton(text: str) -> list[str]:
 
 @pytest.mark.parametrize("path", ["/", "/missing?of=all"])
 def test_wrks_layout_is_wrks(nginx: str, path: str) -> None:
-    # So long that there are answers, and so patient that there is no error, whoever stands still meanwhile.
+    # Long enough for answers, and patient enough to have no error even if a process stalls.
     with ThreadPoolExecutor() as pool:
         theirs = pool.submit(said, program("wrk"), "-t2", "-c6", "-d4s", "--timeout", "60s", "--latency", nginx + path)
         made = ours(nginx + path, "-t", "2", "-c", "6", "-d", "4s", "--timeout", "60s", "--format", "wrk")

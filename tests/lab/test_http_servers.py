@@ -28,7 +28,7 @@ def nginx(tmp_path_factory: pytest.TempPathFactory) -> Iterator[servers.Nginx]:
 
 
 def check_all_answered(load: cli.Load, number: int) -> None:
-    """Every request of a load of so many was answered, and nothing went wrong."""
+    """Every request of this number was answered, without any error."""
     assert (load.code, load.errors) == (0, {}), load.err
     assert (load.count("requests_due"), load.count("requests_sent")) == (number, number)
     assert (load.count("unanswered"), load.count("unsent"), sum(load.statuses.values())) == (0, 0, number)
@@ -185,7 +185,7 @@ def test_apache_counts_the_same_requests(tmp_path: Path) -> None:
         page = server.url("/page")
         (tmp_path / "urls").write_text(f"weight=3 {page}\nHEAD {page}\n{server.url('/none')}\n")
         loads = cli.load_over_both("apache", server.url("/"), "-n", "500", "--urls", tmp_path / "urls")
-        reopened = cli.load("anew", page, "-n", "100", "--no-keep-alive")
+        reopened = cli.load("reopened", page, "-n", "100", "--no-keep-alive")
         timed = cli.load("timed", page, "-d", "200ms", "-c", "20", "-X", "OPTIONS")
         # What was under way at the load's end is still read; one that ends would hang up instead.
         until(lambda: len(server.said(timed.run)) >= timed.count("requests_sent"), server.log.read_text)
@@ -203,7 +203,7 @@ def test_apache_counts_the_same_requests(tmp_path: Path) -> None:
         assert load is timed or load.value("bytes_received") == sum(int(line[4]) for line in own)
     shares = Counter((line[1], line[2]) for line in logged["apache-epoll"])
     assert shares == {("GET", "/page"): 300, ("HEAD", "/page"): 100, ("GET", "/none"): 100}
-    assert Counter(line[5] for line in logged["anew"]) == {"0": 100}, "each the first of its connection"
+    assert Counter(line[5] for line in logged["reopened"]) == {"0": 100}, "each the first of its connection"
 
 
 def test_node_counts_the_same_requests(tmp_path: Path) -> None:

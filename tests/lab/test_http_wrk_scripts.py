@@ -56,8 +56,8 @@ def _printed(text: str) -> list[str]:
 
 
 def run_both(folder: Path, script: str, *options: str, path: str = "list") -> Both:
-    """The script by each, two threads with two connections each unless `options` say otherwise; for so long that all of
-    them ask, whoever stands still meanwhile."""
+    """The script by each, two threads with two connections each unless `options` say otherwise; long enough that all of
+    them send requests even if a process stalls."""
     wrk = servers.program("wrk", "wrk")
     for name in ("wrk", "ours"):
         (folder / name).mkdir()

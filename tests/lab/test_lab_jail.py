@@ -34,7 +34,7 @@ def who(request: pytest.FixtureRequest) -> Iterator[JailUser]:
 
 @pytest.fixture
 def anyone() -> Iterator[JailUser]:
-    """Whoever runs the tests."""
+    """The user who runs the tests."""
     with jail_user("root" if os.geteuid() == 0 else "nobody") as user:
         yield user
 

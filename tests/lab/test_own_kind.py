@@ -13,7 +13,7 @@ import pytest
 from waiting import WITHIN_S
 
 PROGRAM = [sys.executable, str(Path(__file__).resolve().parent / "own_kind.py")]
-# A network of its own, where nobody else has the ports.
+# A network of its own, where no other process uses the ports.
 NAMESPACE = ["unshare", "--net"] if os.geteuid() == 0 else ["unshare", "--user", "--map-root-user", "--net"]
 INSIDE = [*NAMESPACE, "sh", "-c", 'ip link set lo up && exec "$@"', "sh"]
 

@@ -37,7 +37,7 @@ METRICS = {
     "http": {"requests": "count", "requests_per_s": "1/s", "bytes_received": "bytes", **LATENCIES},
 }
 PRIMARY = {"tcp": "throughput_bps", "udp": "throughput_bps", "rr": "transactions_per_s", "http": "requests_per_s"}
-# Such a load is measured whoever stands still meanwhile; one that ends by time may be over then.
+# Such a load is measured even if a process stalls; one that ends by time may be over then.
 NUMBER = ("-n", "300", "-d", "60s")
 PATIENT = ("--timeout", "60s")
 VERDICTS = {"valid", "generator-limited", "receiver-limited", "disturbed", "unstable", "incomplete", "undetermined"}
@@ -329,7 +329,7 @@ def test_an_agent_that_is_stopped_goes_on(server: cli.Server, kind: str) -> None
 
 
 def is_running_for(process: subprocess.Popen[str], seconds: float) -> bool:
-    """Whether it has not ended within so long."""
+    """Whether it has not ended within this time."""
     with suppress(subprocess.TimeoutExpired):
         process.wait(seconds)
     return process.returncode is None

@@ -152,7 +152,7 @@ def test_after_a_killed_agent_the_other_trials_go_on(sandbox: CliSandbox) -> Non
     assert figures(sandbox, folder)["c01/2", "long", "received_bytes"] > 0
 
 
-# An agent that, on the server, already has a socket on the port that it is told to serve at: in the first trial only.
+# An agent that, on the server, already has a socket on the port that it must serve: in the first trial only.
 PORT_HOLDER = """#!{python}
 import os, pathlib, socket, sys
 holder = socket.socket()

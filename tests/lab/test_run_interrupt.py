@@ -1,5 +1,5 @@
-"""How a run ends that somebody ends: Ctrl-C once and twice, SIGTERM, SIGKILL at several moments. What had arrived is
-not lost, and nothing is left on the machine.
+"""How a run ends that the user interrupts: Ctrl-C once and twice, SIGTERM, SIGKILL at several moments. What had
+arrived is not lost, and nothing is left on the machine.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ class Terminal:
         while select.select([self._ours], [], [], 0)[0]:
             try:
                 self.shown += os.read(self._ours, 65536)
-            except OSError:  # Linux says so when nobody has the other end any more
+            except OSError:  # Linux reports this when no process has the other end any more
                 break
         return self.shown
 

@@ -91,7 +91,7 @@ def test_every_hundredth_datagram_dropped_is_one_percent_to_the_packet(tmp_path:
           - {name: down1000, kind: udp, direction: down, number: 1000, rate: 4mbit, packet: 100, duration: 60s}
           - {name: both1000, kind: udp, direction: both, number: 1000, rate: 4mbit, packet: 100, duration: 60s}
     """
-    # So small that a socket's buffer holds all of them, whoever stands still.
+    # Small enough that a socket's buffer holds all of them, even if a process stalls.
     with on_one_cpu():
         run = cli.run(plan, tmp_path)
     assert run.code == 0, run.err
@@ -195,7 +195,7 @@ def _answer(back: socket.socket, front: socket.socket, client: list[Any]) -> Non
 @needs_command
 def test_lost_doubled_and_swapped_datagrams_are_each_counted_apart() -> None:
     with on_one_cpu(), cli.serve() as server, Relay(("127.0.0.1", server.port), size=100).running() as relay:
-        # So few and small that the least of the sockets' buffers holds all of them, whoever stands still.
+        # Few and small enough that the smallest socket buffer holds all of them, even if a process stalls.
         way = ("-p", str(relay.port), "-n", "400", "-d", "60s", "-l", "100", "--rate", "200kbit")
         found = measure("udp", "127.0.0.1", *way)
     assert (relay.passed, relay.dropped, relay.doubled, relay.swapped) == (400, 40, 40, 40)
@@ -400,7 +400,7 @@ def test_a_closed_loop_hardly_shows_the_stall(stalling: StallingServer) -> None:
 def test_a_stall_that_lasts_to_the_end_is_in_the_rate_and_in_the_latency(
     stalling: StallingServer, discipline: tuple[str, ...]
 ) -> None:
-    """Two hundred answers in six seconds, however soon they came, and nobody knows how long the next would take."""
+    """Two hundred answers in six seconds, however soon they came; how long the next would take is unknown."""
     stalling.stall_s = 60.0
     found = measure("http", stalling.url, "-c", "2", "-d", "6s", "--timeout", "60s", *discipline)
     assert figure(found, "requests") == STALL_AFTER
@@ -460,7 +460,7 @@ def middle(values: pl.Series) -> float:
 
 
 def check_watching(run: cli.Run, period_ns: int) -> None:
-    """Every host was watched in every phase, at the period asked for, at a cost that is told and small."""
+    """Every host was watched in every phase, at the period asked for, at a small, reported cost."""
     watched = run.samples.filter(pl.col("metric") == "observer_cpu_s")
     for host in ("client1", "gateway", "server"):
         for phase in ("bring-up", "load"):
@@ -468,7 +468,7 @@ def check_watching(run: cli.Run, period_ns: int) -> None:
             assert not of_phase.is_empty(), f"nothing of {host} in {phase}"
         times = watched.filter((pl.col("host") == host) & (pl.col("trial") == "c01/1/load")).sort("t_ns")["t_ns"]
         # A sample may be late by a period before the next ones are put off: of thirty in a row that is little. The load
-        # is so long that there are thirty before or after a moment in which nobody was watched.
+        # is long enough for thirty samples before or after a moment without any.
         assert min(times.diff(30).drop_nulls().to_list()) / 30 == pytest.approx(period_ns, rel=0.05), host
     # An agent with little to take down may be gone before it has looked once more.
     assert not watched.filter(pl.col("trial") == "c01/1/tear-down").is_empty()
@@ -509,6 +509,6 @@ def test_clients_without_an_address_are_partial_and_the_result_is_incomplete(tmp
     assert "3" in row and "2" in row and "0" in row, row
     assert "pool is used up" in run.out
     assert "incomplete" in run.out
-    # So few fit into any buffer on their way, whoever stands still.
+    # This small number fits into any buffer on the path, even if a process stalls.
     found = run.figures("udp")
     assert (found["sent"], found["received"], found["lost"]) == (120, 120, 0)

@@ -19,7 +19,7 @@ LET_IN, CLIENTS = 20, 70
 HAND_WINDOW_S = 5
 """How long the server keeps those that it did not let in, and so the search's rest after a trial with many of them."""
 SURELY = LET_IN - 2
-"""Clients in a second, of whom none is turned away however the second lies."""
+"""Clients per second, none of which is turned away in any second."""
 SETTING = Setting(more=(f"connect-freq {LET_IN} 1", f"hand-window {HAND_WINDOW_S}"))
 
 
@@ -97,5 +97,5 @@ def check(trial: dict[str, Any], rows: list[dict[str, Any]], turned_away: str) -
     assert len(let_in_ns) <= seconds * LET_IN, trial
     if len(rows) <= SURELY:
         silent = [row for row in failed if row["cause"] == "silence_after_reset"]
-        # A server that is kept from its processor says nothing for a while, too, but turns nobody away.
+        # A server that is kept from its processor says nothing for a while, too, but turns no client away.
         assert not [row for row in silent if f" {row['local']} " in turned_away], trial

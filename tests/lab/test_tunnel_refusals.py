@@ -37,7 +37,7 @@ def test_the_wrong_wrapping_key(place: Inside, keys: Keys, tmp_path: Path, trans
         fleet = servers.fleet(place, profile, *PATIENCE)
         assert (fleet.states, fleet.causes("failed")) == ({"failed": CLIENTS}, {cause: CLIENTS}), fleet.err
         server.until(lambda: server.said(refusals[wrap]))
-        # Nobody else comes up, so that this is no limit.
+        # No other client connects, so this is no limit.
         assert fleet.limits == {}
         server.until(server.is_empty)
 

@@ -1,4 +1,4 @@
-"""Keys that are renewed by whom and why it may be, against a real OpenVPN server: over TLS 1.2, by the server's time,
+"""Renewal of keys by either side and for any reason, against a real OpenVPN server: over TLS 1.2, by the server's time,
 by the clients' bytes and packets, and with tokens instead of passwords. Nothing is lost inside meanwhile.
 """
 
@@ -38,7 +38,7 @@ def test_renewal_that_the_server_begins(place: Inside, keys: Keys, tls: str) -> 
         fleet = running.interrupt()
         assert fleet.states == {"configured": 5}, fleet.err
         assert (fleet.count("attempts"), fleet.count("tunnels_lost")) == (5, 0)
-        # Nobody asked the clients for it.
+        # No plan asked the clients for it.
         assert fleet.count("renegotiations_asked") == 0
         assert len(server.said("SENT CONTROL")) == 5
 
@@ -49,7 +49,7 @@ def test_renewal_by_what_keys_have_carried(place: Inside, keys: Keys, limit: str
     with servers.server(place, keys, Setting()) as server:
         load = servers.echo("10/s", "-l", "1000")
         running = servers.start_fleet(place, server.profile("worn", limit), "-n", "3", *load, *servers.issued(server))
-        # A third one is due to each after so many.
+        # A third one is due for each after this number.
         running.until_carried(50)
         running.until(lambda: running.standing()["renegotiated"] >= 2 * 3)
         fleet = running.interrupt()

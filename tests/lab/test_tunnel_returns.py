@@ -1,5 +1,5 @@
 """How the clients of `leadline tunnel` come back to a real OpenVPN server: one that stands still amid a storm, one that
-ends, one that is started anew. Every count is exact.
+ends, one that is restarted. Every count is exact.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def test_a_server_that_stops_amid_a_storm(place: Inside, keys: Keys) -> None:
         assert fleet.states == {"configured": 150}, fleet.err
         assert (fleet.count("attempts"), fleet.count("recovered")) == (150, 0)
         assert fleet.count("retransmits") > 0
-        # Whoever came while the server stood still waited for it.
+        # Clients that came while the server stalled waited for it.
         assert fleet.document["metrics"]["connect_max_ms"]["value"] >= 1000
 
 
@@ -72,7 +72,7 @@ def test_clients_of_a_stopped_server_are_lost_with_one_cause(
 
 
 def test_a_server_that_falls_silent(place: Inside, keys: Keys) -> None:
-    """Nobody is told; the clients miss its pings (`ping-restart`)."""
+    """The clients get no notice; they miss its pings (`ping-restart`)."""
     # Longer than it may be kept from its processor before the test wants it to be silent.
     with servers.server(place, keys, Setting(more=("keepalive 1 8",))) as server:
         running = servers.start_fleet(place, server.profile("silent"), *STAY, *servers.issued(server))
@@ -126,7 +126,7 @@ def test_a_server_that_is_killed_deals_its_addresses_out_again(place: Inside, ke
 
 
 def amid_it_stands_still(server: Server, running: Running, after: int, *, for_s: float) -> None:
-    """Once so many clients have been let in, the server does nothing for a while."""
+    """Once this number of clients has been accepted, the server stalls for a while."""
     server.until(lambda: len(server.said("SENT CONTROL")) >= after)
     with server.stopped(), pytest.raises(subprocess.TimeoutExpired):
         running.process.wait(for_s)
@@ -139,5 +139,5 @@ def until_all_carry(server: Server, running: Running) -> None:
 
 
 def once_all_failed(running: Running) -> Fleet:
-    """The end of a fleet of which nobody has a tunnel any more."""
+    """The end of a fleet of which no client has a tunnel any more."""
     return running.interrupt_once(failed=CLIENTS)

@@ -41,7 +41,7 @@ def test_secrets_are_in_no_output(place: Inside, keys: Keys, tmp_path: Path, wra
         assert mixed.states == {"configured": 1, "failed": 1}, mixed.err
         issued = servers.fleet(place, profile, "-n", "1", "--users", given, *servers.issued(server))
         assert issued.states == {"configured": 1}, issued.err
-        # The password is in the profile, which has an option that nobody knows.
+        # The password is in the profile, which has an unknown option.
         inline = f"<auth-user-pass>\nanna\n{servers.PASSWORD}\n</auth-user-pass>\nfrobnicate 3\n"
         profile.write_text(profile.read_text().replace("auth-user-pass\n", inline))
         wrong = servers.fleet(place, profile, "-n", "1")

@@ -48,7 +48,7 @@ def test_a_limit_is_named_in_the_text(place: Inside, keys: Keys) -> None:
 
 
 def test_what_arrivals_do_to_settled_clients(place: Inside, keys: Keys) -> None:
-    """Their pings, and nobody else's, tell it."""
+    """The clients' own pings show it."""
     with servers.server(place, keys, Setting()) as server:
         when = ("-n", "12", "--settled", "3", "--rate", "5/s", "--ping", "50ms", *servers.STAY)
         running = servers.start_fleet(place, server.profile("harm"), *when, *servers.issued(server))
@@ -90,7 +90,7 @@ def test_what_is_expected_and_not_pushed(place: Inside, keys: Keys) -> None:
         ]:
             profile = server.profile(cause, identity=keys.client)
             running = servers.start_fleet(place, profile, "-n", "1", option, value, "--first-data", "1s")
-            # Whom nobody answers waits for that as long as an attempt may take.
+            # A client without an answer waits for it as long as an attempt may take.
             fleet = running.interrupt_once(partial=1) if option == "--echo" else running.finish()
             assert (fleet.states, fleet.causes("partial")) == ({"partial": 1}, {cause: 1}), fleet.err
         profile = server.profile("all-there", identity=keys.client)

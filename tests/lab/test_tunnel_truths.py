@@ -16,7 +16,7 @@ pytestmark = [
 
 
 def storm(tmp_path: Path, sut: str, clients: int, test: str = "", attempt: str = "60s") -> cli.Run:
-    """One storm of so many clients against a gateway with these parameters."""
+    """One storm of this number of clients against a gateway with these parameters."""
     plan = f"""
         name: truths
         sut: {{kind: openvpn, {sut}}}
@@ -41,7 +41,7 @@ def test_a_pool_without_room_makes_partial_clients(tmp_path: Path) -> None:
 
 
 def test_a_server_that_takes_no_more_clients_leaves_the_others_failed(tmp_path: Path) -> None:
-    # Whom it does not take waits for it as long as that.
+    # A client that it rejects waits for it as long as that.
     run = storm(tmp_path, "max_clients: 12", 20, attempt="8s")
     found = run.figures("storm")
     assert [found[name] for name in ("clients", "configured", "partial", "failed")] == [20, 12, 0, 8]

@@ -1,4 +1,4 @@
-"""One thing done while others are watched: who comes first decides, and nobody's end is left unheard."""
+"""Work while others are watched: the first one to end decides, and every exception is retrieved."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from leadline.errors import TaskFailed
 
 async def never() -> Exception:
     await asyncio.Event().wait()
-    raise AssertionError("nobody sets it")
+    raise AssertionError("the event is never set")
 
 
 async def at_once(found: Exception) -> Exception:
@@ -49,6 +49,6 @@ async def test_errors_during_cancellation_are_ignored() -> None:
     with pytest.raises(TaskFailed):
         await unless(failing_on_its_way_out(), never(), at_once(TaskFailed("c", "load", "gone", "it went")))
     assert asyncio.all_tasks() == {asyncio.current_task()}
-    # An exception that nobody has asked for is told of when its task is collected.
+    # asyncio reports an exception that was never retrieved when its task is collected.
     gc.collect()
     assert unheard == []

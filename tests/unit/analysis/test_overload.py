@@ -48,7 +48,7 @@ def test_unanswered_resets_beside_answered_ones_are_connect_freq_initial() -> No
 def test_no_address_beside_given_ones_is_an_exhausted_pool() -> None:
     without = [client(number, "partial", "partial_no_address") for number in range(50, 90)]
     assert [(one.name, one.clients) for one in overload_of([*UP, *without])] == [("pool_exhausted", 40)]
-    assert overload_of(without) == (), "a server that gives nobody an address has no pool"
+    assert overload_of(without) == (), "a server that gives no client an address has no pool"
 
 
 @pytest.mark.parametrize("cause", ["reset_unanswered", "silence_after_reset"])

@@ -87,7 +87,7 @@ def test_what_waits_long_at_the_end_failed_and_what_is_under_way_did_not() -> No
 
 
 def over(connections: int, scheme: str = "http", **counts: int) -> TestData:
-    """A steady test over so many connections."""
+    """A steady test over this number of connections."""
     data = steady_test("http", counts=counts)
     spec = {"name": "t", "kind": "http", "duration_ms": 10_000, "connections": connections, "scheme": scheme}
     data.spec = type(data.spec).read(spec)

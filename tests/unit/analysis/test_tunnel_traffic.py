@@ -1,4 +1,4 @@
-"""Load inside of a fleet's tunnels: who counts what arrives, whose lateness it is, and what is told of it."""
+"""Load inside of a fleet's tunnels: the side that counts, the side that was late, and the notes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ END_NS = EPOCH_NS + 10 * S
 
 
 def carrying(kind: str, direction: str = "up", rate_per_s: float = 100.0) -> TestData:
-    """A fleet of one client whose load has not been told of yet."""
+    """A fleet of one client whose load has not been reported yet."""
     traffic = {"kind": kind, "direction": direction, "rate_per_s": rate_per_s, "duration_ms": 10_000}
     return test_data("tunnel", duration_ms=None, traffic=traffic)
 

@@ -194,7 +194,7 @@ def standing(t_ns: int, busy_s: float, wall_s: float) -> dict[str, Any]:
 
 
 def storm(busy_s: float) -> TestData:
-    """A storm of 69 ms at the beginning of 10 s, in whose first second the thread was busy for so long."""
+    """A storm of 69 ms at the beginning of 10 s, in whose first second the thread was busy for this time."""
     data = test_data("tunnel", duration_ms=None)
     data.add("client1", {"type": "started", "task": "load", "t_ns": EPOCH_NS, "due_ns": EPOCH_NS})
     data.add("client1", standing(EPOCH_NS + S, busy_s, 1.0))

@@ -429,7 +429,7 @@ def test_clocks_of_several_machines_that_are_loosely_known() -> None:
 
 
 def near(per_s: float, *threads: dict[str, Any], extrapolated: bool = False) -> TestData:
-    """1000 requests a second by a generator that can do so many."""
+    """1000 requests per second by a generator with this ceiling."""
     data = steady_test("http", generator=load(*(threads or (thread(0.9),))))
     data.ceiling = Ceiling(per_s, extrapolated)
     return data

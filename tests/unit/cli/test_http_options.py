@@ -1,4 +1,4 @@
-"""What stands on the command line of `leadline http` as what an agent is told, and every refusal in one line."""
+"""The options of `leadline http` as an agent's workload, and every refusal in one line."""
 
 from __future__ import annotations
 

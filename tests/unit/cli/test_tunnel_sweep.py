@@ -1,4 +1,4 @@
-"""Fleets of several sizes by the real agent, against a port where nobody answers: what a later one cannot do takes
+"""Fleets of several sizes by the real agent, against a port without a listener: what a later one cannot do takes
 nothing from those before it.
 """
 

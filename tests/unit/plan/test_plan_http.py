@@ -133,7 +133,7 @@ def test_urls_become_weighted_entries(load: Load, tmp_path: Path) -> None:
 
 
 def test_files_are_relative_to_their_plan(tmp_path: Path) -> None:
-    """Relative to the file that names them, be it an inherited one; to the current folder from `--set`."""
+    """Relative to the file that names them, even an inherited one; to the current folder from `--set`."""
     (tmp_path / "base").mkdir()
     (tmp_path / "base" / "body").write_text("from base")
     (tmp_path / "base" / "base.yaml").write_text(text("body_file: body"))

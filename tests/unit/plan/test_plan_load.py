@@ -517,7 +517,7 @@ def test_binary_file_is_refused(tmp_path: Path) -> None:
         load_plan(tmp_path / "plan.yaml")
 
 
-def test_targets_take_units_and_may_stand_for_every_test(load: Load) -> None:
+def test_targets_take_units_and_may_omit_the_test(load: Load) -> None:
     plan = load(SMALL + "targets: [load.lost_ratio < 0.1%, throughput_bps >= 900mbit, load.jitter_us<=2ms]")
     lost, throughput, jitter = plan.targets
     assert (lost.test, lost.metric, lost.op, lost.value) == ("load", "lost_ratio", "<", 0.001)

@@ -123,8 +123,8 @@ MISTAKES = [
     ),
     (SMALL + "axes: {tests.bulk.packet: [64]}", "6: unknown axis 'tests.bulk.packet'; did you mean"),
     (
-        SMALL + "axes: {nobody: [1]}",
-        "6: unknown axis 'nobody'; an axis is clients, a path such as sut.cipher, or a name used as \"{nobody}\"...",
+        SMALL + "axes: {unused: [1]}",
+        "6: unknown axis 'unused'; an axis is clients, a path such as sut.cipher, or a name used as \"{unused}\"...",
     ),
     (SMALL + "axes: {tests.load.name: [a]}", "6: unknown axis 'tests.load.name'"),
     (SMALL.replace("packet: 100", "packet: '{sut.foo}'") + "axes: {sut.foo: [1]}", "6: unknown axis 'sut.foo'"),

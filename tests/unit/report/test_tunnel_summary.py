@@ -120,7 +120,7 @@ def test_end_states_and_their_causes_lead() -> None:
 
 def test_errors_are_none_only_where_no_client_failed() -> None:
     with_errors = shown(measurement(fleet(errors={"reset_unanswered": 3})))
-    assert "errors" not in with_errors, "the clients' causes have told it"
+    assert "errors" not in with_errors, "the clients' causes already show them"
     nothing = FleetFindings((), (), 0, 0, {"AES-256-GCM": 103}, ())
     assert "errors none" in " ".join(shown(measurement(fleet(errors={}, fleet=nothing))).split())
 

@@ -1,4 +1,4 @@
-"""What is written down, in which order, and who is told."""
+"""The entries of an event log, their order, and their listeners."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ def progress(t_ns: int, answered: int, *reports: HistogramReport, stands: Standi
 
 
 def live_figures(*events: Progress, hosts: int = 1) -> LiveFigures:
-    """What is told after the last of these, half a second after a start that lies in the past."""
+    """The figures after the last of these events, half a second after a start in the past."""
     shown: list[Notification] = []
     live = LiveMetrics(LABEL, time.monotonic_ns() - 3600 * S, hosts, EventLog(EntryList([]), (shown.append,)), 3700.0)
     for event in events:

@@ -86,11 +86,11 @@ def test_clients_that_fail_do_not_hold_where_no_condition_is_about_them() -> Non
 
 
 QUICK_MS = 20.0
-"""What connecting takes where nobody waits."""
+"""The connect time without waiting."""
 
 
 def queue(capacity: float, clients: int, rate_per_s: float | None) -> dict[str, float | None]:
-    """What clients at a rate, or all at once, see of a server that serves so many a second, one after another."""
+    """The result of clients at a rate, or all at once, against a server that serves this number per second, in turn."""
     coming_s = 0.0 if rate_per_s is None else clients / rate_per_s
     last_ms = max(0.0, 1000 * (clients / capacity - coming_s))
     waits = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "max": 1.0}

@@ -56,7 +56,7 @@ async def faster_in_its_second_half(trial: Trial, number: int, context: RunConte
 
 
 def run(spread: str, tmp_path: Path) -> tuple[list[TrialMeasured], RunFolder, tuple[str, ...]]:
-    """What was told of the trials, and where they are; and what was a problem."""
+    """The notifications of the trials, the run's folder, and the problems."""
     (tmp_path / "plan.yaml").write_text(PLAN.replace("SPREAD", spread))
     plan = load_plan(tmp_path / "plan.yaml")
     small = Campaign(plan, plan.cases, tmp_path / "runs", ["leadline"])

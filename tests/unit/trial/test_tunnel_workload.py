@@ -1,4 +1,4 @@
-"""A fleet's test as what its agent is told: how long it may take, and what a plan's gateway is expected to give."""
+"""A fleet's test as its agent's workload: its time limit, and the configuration expected of a plan's gateway."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_settled_clients_have_the_time_of_all_their_attempts() -> None:
 def test_pings_go_on_after_the_last_arrival_unless_a_duration_says_how_long() -> None:
     assert made(100, settled=5).pinged_ms == 10_000
     assert made(100, settled=5, duration="30s").pinged_ms is None
-    assert made(100).pinged_ms is None, "nobody is pinged"
+    assert made(100).pinged_ms is None, "no client is pinged"
 
 
 @pytest.mark.parametrize(
