@@ -1,9 +1,9 @@
 """A server that stalls for a second every five seconds, under 1,000 requests per second: what open and closed loop
 make of it, against latencies computed from when each request was due and when the server did what.
 
-The server writes down when it stood still, when each request came and when it gave each answer. So a process that
-is kept from its CPU, the server or the load, shows in these notes: no answer was read before it was given, nor after the load
-had sent what fell due later, for it reads and sends in turns.
+The server writes down when it stood still, when each request came and when it gave each answer. So a process that is
+kept from its CPU, the server or the load, shows in these notes: no answer was read before it was given, nor after the
+load had sent what fell due later, for it reads and sends in turns.
 """
 
 from __future__ import annotations
