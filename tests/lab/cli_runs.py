@@ -35,7 +35,7 @@ WITHIN_S = waiting.WITHIN_S
 ROOT = Path(__file__).resolve().parents[2]
 LEADLINE = Path(sys.executable).with_name("leadline")
 quick_command = LEADLINE
-"""What does the same without its start, where the tests' session has it: for commands whose process nobody looks at."""
+"""What does the same without its start, where the tests' session has it: for commands whose process no test reads."""
 SYSTEM_FOLDERS = "/usr/local/sbin:/usr/sbin:/sbin"
 OPENVPN = shutil.which("openvpn", path=f"{os.environ['PATH']}:{SYSTEM_FOLDERS}")
 
