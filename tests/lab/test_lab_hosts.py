@@ -121,7 +121,7 @@ def test_one_lab_after_another_in_an_event_loop(anyone: JailUser) -> None:
 def test_errors_name_the_route(anyone: JailUser) -> None:
     said = anyone.run(programs.impossible_routes)
     assert [line["error"] for line in said] == [
-        "can't set a route to 10.9.0.0/16 via 10.99.0.1: Network is unreachable",
+        "cannot set a route to 10.9.0.0/16 via 10.99.0.1: Network is unreachable",
         "nonsense is not a network: 'nonsense' does not appear to be an IPv4 or IPv6 network",
         "there is no interface tun7",
         "a route to 10.9.0.0/16 needs a neighbour or a device",
