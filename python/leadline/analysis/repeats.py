@@ -46,7 +46,8 @@ def summarise(
     parameters: Mapping[str, Any],
     named: Collection[str] = (),
 ) -> Summary:
-    """One test of one case over its repeats. Repeats that failed or were interrupted are counted, but not averaged.
+    """One test of one case over its repeats. Repeats that failed or were interrupted are counted, but not averaged;
+    nor are disturbed ones, where two others are left.
     Only if none completed, an interrupted one is shown.
 
     `planned` is how many trials of the case began; `limit` is the plan's `limits.stability.spread`, which holds for the
@@ -56,12 +57,18 @@ def summarise(
     failed = max(planned, len(results)) - len(done)
     # If no repeat completed, the figures of an interrupted one are shown as incomplete.
     done = done or [result for result in results if result.status == "interrupted" and result.window is not None][:1]
+    undisturbed = [result for result in done if result.validity.verdict is not Verdict.DISTURBED]
+    left_out = len(done) - len(undisturbed) if len(undisturbed) >= LEAST_REPEATS else 0
+    done = undisturbed if left_out else done
     names = dict.fromkeys(name for result in done for name in result.metrics)
     metrics = {name: mean_with_interval([result.metrics.get(name) for result in done]) for name in names}
     measured: PrimaryKind = KINDS.find(kind)
     judged = _judged(metrics, done, limit, measured, named)
     if failed:
         judged = _without_some(judged, failed, done)
+    if left_out:
+        note = Reason("repeats-disturbed", f"{left_out} of {left_out + len(done)} repeats were disturbed: left out")
+        judged = replace(judged, validity=replace(judged.validity, notes=(note, *judged.validity.notes)))
     unknown = {
         name: sum((found := result.metrics.get(name)) is None or found.value is None for result in done)
         for name in names

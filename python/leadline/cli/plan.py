@@ -101,6 +101,8 @@ def _tables(description: PlanDescription, checks: list[Check]) -> list[Renderabl
 def _trials(description: PlanDescription) -> str:
     number = len(description.order)
     trials = "1 trial" if number == 1 else f"{number} trials"
+    if description.most_repeats > description.repeat:
+        return f"at least {trials}, {description.repeat} to {description.most_repeats} of each case"
     return trials if description.repeat == 1 else f"{trials}, {description.repeat} of each case"
 
 

@@ -21,6 +21,7 @@ from leadline.trial import (
     LiveFigures,
     Notification,
     PhaseBegan,
+    RoundAdded,
     RunBegan,
     RunEnded,
     TestBegan,
@@ -103,6 +104,10 @@ class Progress:
                     notification.expected_s,
                     time.monotonic(),
                 )
+            case RoundAdded():
+                self._trials += notification.trials
+                self._expected_s += notification.expected_s
+                self.note(f"{notification.trials} more to run: their figures are not known well enough")
             case TrialBegan():
                 self._number, self._title = notification.number, notification.case.title
                 self._do("")

@@ -14,7 +14,7 @@ from leadline.plan.hosts import HostAddress, Hosts, LabSpec, LinkSpec, Topology
 from leadline.plan.limits import Limits
 from leadline.plan.model import Case, Plan, Trial
 from leadline.plan.need import Need
-from leadline.plan.order import expand, schedule, select
+from leadline.plan.order import expand, one_round, schedule, select
 from leadline.plan.sut import BaseSut
 from leadline.plan.targets import Target
 
@@ -55,6 +55,7 @@ __all__ = [
     "expected_seconds",
     "load_plan",
     "needs",
+    "one_round",
     "plan_schema",
     "schedule",
     "select",

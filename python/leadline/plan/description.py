@@ -50,6 +50,8 @@ class PlanDescription:
     order: tuple[str, ...]
     """Labels of the trials (c02/1), in the order of the run."""
     repeat: int
+    most_repeats: int
+    """Trials of each case at most; more than `repeat` if the plan repeats until a precision."""
     seed: int
     seed_is_derived: bool
     expected_seconds: float
@@ -70,6 +72,7 @@ def describe(plan: Plan, cases: list[Case] | None = None) -> PlanDescription:
         cases=tuple(_line(case) for case in chosen),
         order=tuple(trial.label for trial in trials),
         repeat=plan.repeat,
+        most_repeats=plan.until.max if plan.until is not None else plan.repeat,
         seed=plan.seed,
         seed_is_derived=plan.seed_is_derived,
         expected_seconds=expected_seconds(trials),

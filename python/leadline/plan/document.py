@@ -21,6 +21,7 @@ from leadline.plan.field_types import DURATION_PATTERN, Items, PeriodMs, PlanMod
 from leadline.plan.hosts import SMALLEST_IPV6_MTU_BYTES, Hosts, LabSpec, Topology
 from leadline.plan.kinds import AnyTest
 from leadline.plan.limits import Limits
+from leadline.plan.repeats import PlanRepeat
 from leadline.plan.sut import AnySut, plan_systems, system_of
 from leadline.registry import KINDS, SYSTEMS
 
@@ -53,8 +54,8 @@ class PlanFrame(PlanModel):
     """Additional points: axis to value."""
     exclude: Items[dict[str, Any]] = ()
     """Points to leave out: axis to value, for some of the axes."""
-    repeat: Annotated[int, Field(ge=1, le=1000)] = 1
-    """Number of trials of each case."""
+    repeat: PlanRepeat = 1
+    """Number of trials of each case, or {min, max, until}: until the figures are known well enough."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] | None = None
     """Seed of the order of trials; null: derived from the plan's content."""
     targets: Items[str] = ()

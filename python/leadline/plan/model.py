@@ -9,6 +9,7 @@ from typing import Any
 from leadline.plan.base_test import BaseTest
 from leadline.plan.hosts import Hosts, LinkSpec, Topology
 from leadline.plan.limits import Limits
+from leadline.plan.repeats import RepeatUntil
 from leadline.plan.sut import BaseSut
 from leadline.plan.targets import Target
 
@@ -73,6 +74,9 @@ class Plan:
     axes: dict[str, tuple[str, ...]]
     """Axis to the labels of its values."""
     repeat: int
+    """Trials of each case, at least."""
+    until: RepeatUntil | None
+    """What ends further rounds; None where there are none."""
     seed: int
     seed_is_derived: bool
     """True where the plan gives none and it was derived from the content."""

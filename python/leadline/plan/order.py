@@ -25,11 +25,12 @@ def schedule(cases: Sequence[Case], repeat: int, seed: int) -> list[Trial]:
     in highly variable cloud computing environments", ICPE 2017). A case's position is a hash of seed, round and id:
     there is no random generator, and cases that `select` leaves out do not change the order of the others.
     """
-    return [
-        Trial(case, round_number)
-        for round_number in range(1, repeat + 1)
-        for case in sorted(cases, key=lambda case: _rank(seed, round_number, case.id))
-    ]
+    return [trial for number in range(1, repeat + 1) for trial in one_round(cases, number, seed)]
+
+
+def one_round(cases: Sequence[Case], number: int, seed: int) -> list[Trial]:
+    """One round of these cases, in its own order."""
+    return [Trial(case, number) for case in sorted(cases, key=lambda case: _rank(seed, number, case.id))]
 
 
 def select(cases: Sequence[Case], patterns: Sequence[str]) -> list[Case]:

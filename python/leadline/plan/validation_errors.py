@@ -15,6 +15,7 @@ from pydantic.fields import FieldInfo
 from leadline.errors import PlanError
 from leadline.plan.clients import CLIENTS_TAGS
 from leadline.plan.open_union import OpenUnion
+from leadline.plan.repeats import REPEAT_TAGS
 from leadline.plan.source import Location, Mark, Node, did_you_mean, name_of, nearest, walk
 
 
@@ -129,7 +130,7 @@ def _place(location: Location, model: type[BaseModel], root: Node) -> tuple[Loca
     choices: list[type[BaseModel]] = []
     keys: list[str] = []
     for part in location:
-        if part in CLIENTS_TAGS:
+        if part in CLIENTS_TAGS | REPEAT_TAGS:
             continue
         chosen = next((option for option in choices if option.model_fields["kind"].default == part), None)
         if chosen is not None:

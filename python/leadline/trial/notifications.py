@@ -21,6 +21,14 @@ class RunBegan:
 
 
 @dataclass(frozen=True, slots=True)
+class RoundAdded:
+    """The run repeats cases whose figures are not known well enough: it has this many more trials."""
+
+    trials: int
+    expected_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class TrialBegan:
     """A trial begins: the `number`th of the run, from 1."""
 
@@ -152,6 +160,7 @@ class RunEnded:
 
 Notification = (
     RunBegan
+    | RoundAdded
     | TrialBegan
     | PhaseBegan
     | TestBegan

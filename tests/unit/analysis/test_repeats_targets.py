@@ -58,6 +58,17 @@ def test_repeats_that_agree_and_that_do_not() -> None:
     assert summary(repeats(1e6, 1.2e6), limit=0.5).validity.verdict is Verdict.VALID
 
 
+def test_disturbed_repeats_are_left_out_where_two_others_are_left() -> None:
+    good, bad = repeats(1e6, 1e6), repeats(0.5e6)
+    bad = [replace(one, validity=Validity(Verdict.DISTURBED)) for one in bad]
+    found = summary([*good, *bad])
+    assert (found.repeats, found.failed) == (2, 0)
+    assert found.metrics["throughput_bps"].value == pytest.approx(8e6)
+    assert [note.text for note in found.validity.notes] == ["1 of 3 repeats were disturbed: left out"]
+    alone = summary([*good[:1], *bad])
+    assert (alone.repeats, alone.validity.verdict) == (2, Verdict.DISTURBED)
+
+
 def test_reasons_stay_in_the_order_of_their_verdicts() -> None:
     reasons = (Reason("other-work", "a", Verdict.DISTURBED), Reason("thread-starved", "b", Verdict.GENERATOR_LIMITED))
     both = [replace(one, validity=Validity(Verdict.DISTURBED, reasons)) for one in repeats(1e6, 1e6)]
