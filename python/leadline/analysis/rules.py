@@ -11,7 +11,14 @@ from typing import Protocol
 
 from leadline.analysis import crossing, disturbance, fleet_validity, host_metrics, stability, validity
 from leadline.analysis.flows import Flow
-from leadline.analysis.metrics import busy_s, counter, error_counts, generators_late_p99_us
+from leadline.analysis.metrics import (
+    busy_s,
+    counter,
+    error_counts,
+    generators_late_p99_us,
+    received_units,
+    sum_of_flows,
+)
 from leadline.analysis.model import Ceiling, Reason, Verdict, Window
 from leadline.analysis.test_data import TestData
 from leadline.analysis.validity import Evidence, Finding, Rules, late_allowed_us
@@ -31,7 +38,7 @@ def rules_of(
     """
     return Rules(
         findings=(
-            *(whole, connections_lost, *breaks, gateway_crossed, fleet_whole),
+            *(whole, something_answered, connections_lost, *breaks, gateway_crossed, fleet_whole),
             *(*limits, near_ceiling, even_rate, journal_readable, generator_known),
             *(*required, machine_not_saturated, undisturbed),
         ),
@@ -76,6 +83,17 @@ def whole(evidence: Evidence) -> Iterator[Finding]:
         if length_ns < validity.SHORTEST_WINDOW_SHARE * planned_ns:
             text = f"the steady window is {length_ns / 1e9:.3g} s of {planned_ns / 1e9:.3g} s planned"
             yield incomplete(validity.SHORT_WINDOW, text)
+
+
+def something_answered(evidence: Evidence) -> Iterator[Finding]:
+    """Requests or transactions of which none was answered: there is no rate and no latency to tell."""
+    data = evidence.data
+    if data.status != "done" or not data.spec.counts_units or data.spec.connects_clients:
+        return
+    sent = counter(data, "requests_sent") or sum_of_flows(evidence.flows, lambda flow: flow.sent_units)
+    if sent and sum_of_flows(evidence.flows, received_units) == 0:
+        text = f"none of {sent:,.0f} requests or transactions was answered ({errors_by_name(data)})"
+        yield Verdict.INCOMPLETE, Reason("nothing-answered", text)
 
 
 def undisturbed(evidence: Evidence) -> Iterator[Finding]:

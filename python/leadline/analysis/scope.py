@@ -44,6 +44,7 @@ _OF_CODE: Mapping[str, Mapping[Family, Bound]] = {
     # The load that was asked for was not there: under it more may be lost, and how long answers take is not known.
     "unsent": {Family.RATE: Bound.LEAST, Family.LOSS: Bound.LEAST, **dict.fromkeys(_TIMES, Bound.NONE)},
     "receiver-socket-drops": {Family.RATE: Bound.LEAST, Family.LOSS: Bound.MOST},
+    "nothing-answered": _PACE,
     "window-too-short": {Family.RATE: Bound.NONE},
     "no-steady-window": {Family.RATE: Bound.NONE},
     "intervals-disagree": {Family.RATE: Bound.NONE},

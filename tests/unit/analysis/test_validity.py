@@ -476,3 +476,20 @@ def test_the_ceiling_is_among_the_generators_figures() -> None:
     for data, wanted in ((near(5000.0), 5000.0), (steady_test("http"), None)):
         generator = analyse_test(data).generator
         assert generator is not None and generator.ceiling_per_s == wanted
+
+
+@pytest.mark.parametrize("kind", ["rr", "http"])
+def test_a_load_without_any_answer_has_no_rate_to_tell(kind: str) -> None:
+    data = steady_test(kind)
+    for event in data.progress.values():
+        event[:] = [point._replace(received_units=0) for point in event]
+    made = data.outcomes[0].outcome
+    made["flows"][0]["received_units"] = 0
+    found = analyse_test(data)
+    assert found.validity.verdict is Verdict.INCOMPLETE
+    (reason,) = (one for one in found.validity.reasons if one.code == "nothing-answered")
+    assert reason.text == "none of 10,000 requests or transactions was answered (no errors were counted)"
+    rate = found.metrics["transactions_per_s" if kind == "rr" else "requests_per_s"]
+    assert rate.verdict is Verdict.INCOMPLETE
+    if kind == "http":
+        assert found.metrics["error_ratio"].verdict is Verdict.VALID, "that all failed is known"
