@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import sys
 from collections.abc import Sequence
+from io import StringIO
 from json import dumps
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -47,7 +48,7 @@ def command(
     json: o.Json = False,
 ) -> int:
     """Print the figures of runs, finished or not: one row per run, case, trial, test and metric."""
-    found = [(folder.run_id, *_rows(folder)) for folder in open_runs(runs)]
+    found = [(folder.run_id, *rows_of(folder)) for folder in open_runs(runs)]
     rows = [(run_id, rows_of_run) for run_id, rows_of_run, _ in found]
     for run_id, _, analysis in found:
         print_damage(run_id, analysis)
@@ -62,15 +63,23 @@ def command(
         }
         print_json({"schema": "leadline.results/1", **document})
     elif as_csv:
-        writer = csv.writer(sys.stdout)
-        writer.writerow(COLUMNS)
-        writer.writerows([[_cell(row[name]) for name in COLUMNS] for row in everything])
+        sys.stdout.write(csv_text(everything))
     else:
         print_all([_table(run_id if len(rows) > 1 else None, rows_of_run) for run_id, rows_of_run in rows])
     return 0
 
 
-def _rows(folder: RunFolder) -> tuple[list[dict[str, Any]], RunAnalysis]:
+def csv_text(rows: Sequence[dict[str, Any]]) -> str:
+    """Rows as comma-separated values, with a head."""
+    text = StringIO(newline="")
+    writer = csv.writer(text)
+    writer.writerow(COLUMNS)
+    writer.writerows([[_cell(row[name]) for name in COLUMNS] for row in rows])
+    return text.getvalue()
+
+
+def rows_of(folder: RunFolder) -> tuple[list[dict[str, Any]], RunAnalysis]:
+    """The rows of a run, and the findings that they are made of."""
     from leadline.analysis import result_rows
     from leadline.trial import read_findings
 

@@ -121,3 +121,33 @@ def test_commands_take_several_runs(
 ) -> None:
     monkeypatch.setattr("sys.argv", ["leadline", name, *map(str, runs)])
     assert status() == 0, capsys.readouterr().err
+
+
+@pytest.mark.parametrize("form", ["csv", "openmetrics", "influx"])
+def test_export_takes_several_runs(
+    runs: list[Path],
+    tmp_path: Path,
+    form: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("sys.argv", ["leadline", "export", *map(str, runs), "--format", form])
+    assert status() == 0
+    printed = capsys.readouterr().out
+    assert all(run.name in printed for run in runs)
+    file = tmp_path / "figures"
+    monkeypatch.setattr("sys.argv", ["leadline", "export", *map(str, runs), "--format", form, "-o", str(file)])
+    assert status() == 0
+    with file.open(newline="") as written:
+        assert written.read() == printed
+
+
+def test_export_makes_one_junit_document_of_one_run(
+    runs: list[Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["leadline", "export", str(runs[0]), "--format", "junit"])
+    assert status() == 0
+    assert capsys.readouterr().out.startswith("<?xml")
+    monkeypatch.setattr("sys.argv", ["leadline", "export", *map(str, runs), "--format", "junit"])
+    assert status() == 2
+    assert "one run makes one document" in capsys.readouterr().err

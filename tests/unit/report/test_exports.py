@@ -1,0 +1,70 @@
+"""Findings in other tools' formats: what is missed fails, what is unknown is left out, and nothing breaks the format."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from xml.etree import ElementTree
+
+from sample_runs import gateway_run
+
+from leadline.report.exports import influx, junit, openmetrics
+
+
+def test_junit_has_a_case_for_each_target_and_each_result() -> None:
+    suite = ElementTree.fromstring(junit(gateway_run()))[0]
+    cases = {(case.get("classname"), case.get("name")): [part.tag for part in case] for case in suite}
+    assert cases[("c01", "udp.lost_ratio < 0.001")] == []
+    assert cases[("c03", "udp.lost_ratio < 0.001")] == ["failure"]
+    assert cases[("c03", "rr.latency_p99_us < 1000")] == ["error"]
+    assert cases[("c01", "http sut.kind=route clients=2")] == ["skipped"]
+    assert cases[("c02", "http sut.kind=wireguard clients=2")] == []
+    assert cases[("c03", "trial c03/3")] == ["error"]
+    counted = {name: int(suite.get(name, "-1")) for name in ("tests", "failures", "errors", "skipped")}
+    assert counted == {"tests": len(cases), "failures": 1, "errors": 2, "skipped": 2}
+
+
+def test_junit_stays_readable_whatever_a_trial_said() -> None:
+    run = gateway_run()
+    trials = [replace(trial, status="failed", error="\x00 <broken> & \x1b[31mred") for trial in run.trials]
+    text = junit(replace(run, trials=tuple(trials)))
+    assert "&lt;broken&gt; &amp;" in text and "\x00" not in text and "\x1b" not in text
+    ElementTree.fromstring(text)
+
+
+def test_openmetrics_ends_as_it_must_and_writes_each_family_together() -> None:
+    lines = openmetrics([gateway_run()]).splitlines()
+    assert lines[-1] == "# EOF"
+    families = [line.split()[2] for line in lines if line.startswith("# TYPE")]
+    assert len(families) == len(set(families)) and "leadline_throughput_bps_low" in families
+    sample = re.compile(r'^(leadline_\w+)\{(?:\w+="(?:[^"\\\n]|\\.)*",?)+\} -?[0-9.e+-]+( \d+\.\d{3})?$')
+    family = ""
+    for line in lines[:-1]:
+        if line.startswith("# TYPE"):
+            family = line.split()[2]
+        else:
+            found = sample.match(line)
+            assert found is not None and found[1] == family, line
+    assert 'verdict="generator-limited"' in "\n".join(lines)
+
+
+def test_influx_escapes_what_separates() -> None:
+    run = gateway_run()
+    odd = replace(run.summaries[0], parameters={"packet size": "a b,c=d"})
+    (line, *_) = influx([replace(run, summaries=(odd,))]).splitlines()
+    assert r"parameter_packet_size=a\ b\,c\=d" in line
+    assert re.search(r' value=[0-9.e+]+,low=[0-9.e+]+,high=[0-9.e+]+,verdict="valid"( \d+)?$', line), line
+
+
+def test_unknown_figures_are_left_out() -> None:
+    run = gateway_run()
+    empty = [
+        replace(
+            one,
+            metrics={name: replace(metric, value=None, low=None, high=None) for name, metric in one.metrics.items()},
+        )
+        for one in run.summaries
+    ]
+    nothing = replace(run, summaries=tuple(empty))
+    assert openmetrics([nothing]) == "# EOF\n"
+    assert influx([nothing]) == ""
