@@ -1,4 +1,4 @@
-"""Findings in other tools' formats: what is missed fails, what is unknown is left out, and nothing breaks the format."""
+"""Findings in other tools' formats: missed targets fail, unknown figures are left out, no text breaks the format."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from xml.etree import ElementTree
 
 from sample_runs import gateway_run
 
+from leadline.analysis.model import Metric
 from leadline.report.exports import influx, junit, openmetrics
 
 
@@ -58,13 +59,7 @@ def test_influx_escapes_what_separates() -> None:
 
 def test_unknown_figures_are_left_out() -> None:
     run = gateway_run()
-    empty = [
-        replace(
-            one,
-            metrics={name: replace(metric, value=None, low=None, high=None) for name, metric in one.metrics.items()},
-        )
-        for one in run.summaries
-    ]
+    empty = [replace(one, metrics={name: Metric(None, "") for name in one.metrics}) for one in run.summaries]
     nothing = replace(run, summaries=tuple(empty))
     assert openmetrics([nothing]) == "# EOF\n"
     assert influx([nothing]) == ""
