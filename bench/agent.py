@@ -22,8 +22,10 @@ from programs import GENERATOR_CPU, cpu_until_end, pinned
 from leadline.agents.messages import Command, Event, encode, parse_event
 from leadline.analysis.histograms import decode
 from leadline.contract.models import (
+    CryptoWorkload,
     Failed,
     Finished,
+    HttpCounts,
     HttpScript,
     HttpWorkload,
     ObservationEvent,
@@ -40,7 +42,7 @@ from leadline.kinds.http.model import HttpTest
 from leadline.kinds.http.workload import http_workload
 
 ReportedEvent = TypeVar("ReportedEvent")
-Workload = HttpWorkload | TunnelWorkload | UdpWorkload
+Workload = CryptoWorkload | HttpWorkload | TunnelWorkload | UdpWorkload
 
 _TRIAL, _TASK = "bench", "http"
 _ENGINE_VARIABLE = "LEADLINE_HTTP_ENGINE"
@@ -79,7 +81,7 @@ def closed(url: str, seconds: int, script: Path | None = None, engine: str | Non
     outcome = done.outcome
     if outcome.errors:
         raise RuntimeError(f"errors: {outcome.errors}")
-    requests = outcome.counts["responses"]
+    requests = http_counts(outcome).responses
     began_ns = min(flow.due_ns for flow in outcome.flows)
     ended_ns = max(flow.end_ns or flow.due_ns for flow in outcome.flows)
     threads = () if outcome.generator is None else outcome.generator.threads
@@ -90,6 +92,17 @@ def closed(url: str, seconds: int, script: Path | None = None, engine: str | Non
         sum(thread.user_s + thread.system_s for thread in threads) * 1e6 / requests,
         _p99_us(outcome, "kernel_wait"),
     )
+
+
+def http_counts(outcome: Outcome) -> HttpCounts:
+    """The counters of an HTTP load.
+
+    Raises:
+        RuntimeError: it was another load.
+    """
+    if not isinstance(outcome.counts, HttpCounts):
+        raise RuntimeError(f"counters of an HTTP load were expected: {outcome.counts!r}")
+    return outcome.counts
 
 
 def datagrams(

@@ -118,7 +118,7 @@ def open_model(rounds: Rounds) -> Iterator[Row]:
     with servers.null_responder() as url:
         for _ in range(rounds.count):
             done = agent.load(url, connections=CONNECTIONS, rate=str(_RATE), duration=f"{_OPEN_S}s").outcome
-            sent.append(done.counts["requests_sent"])
+            sent.append(agent.http_counts(done).requests_sent)
             late = None if done.generator is None else done.generator.late_p99_us
             late_us.append(float("inf") if late is None else late)
     worst = max(sent, key=lambda count: abs(count - wanted))

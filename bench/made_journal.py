@@ -51,7 +51,7 @@ def make(short: Path, folder: Path, rows: int) -> int:
 
     `short` is a run that was concluded: its table of samples tells how many rows one copy has.
     """
-    rows_each = pl.scan_parquet(short / "samples.parquet").select(pl.len()).collect().item()
+    rows_each = int(pl.scan_parquet(short / "samples.parquet").select(pl.len()).collect().item())
     copies = -(-rows // rows_each)
     manifest = json.loads((short / "run.json").read_bytes())
     cases = [str(case["id"]) for case in manifest["cases"]]
@@ -64,7 +64,7 @@ def make(short: Path, folder: Path, rows: int) -> int:
         for case in manifest["cases"]
     ]
     (folder / "run.json").write_text(json.dumps({**manifest, "run_id": folder.name, "cases": renamed}))
-    return copies * int(rows_each)
+    return copies * rows_each
 
 
 def _journal(path: Path, cases: list[str], copies: int) -> Iterator[bytes]:

@@ -56,7 +56,8 @@ def _row(what: str, peaks: dict[int, float], bound: tuple[int, Bound], most_file
 
 def _peak_mb(url: str, connections: int, seconds: int) -> float:
     done = agent.load(url, connections=connections, duration=f"{seconds}s", timeout="1h", bind=_BIND)
-    up = done.outcome.counts["connections_opened"] - done.outcome.counts["connections_down"]
+    counts = agent.http_counts(done.outcome)
+    up = counts.connections_opened - counts.connections_down
     if up < connections or done.outcome.errors:
         raise RuntimeError(f"only {up} of {connections} connections, errors: {done.outcome.errors}")
     return done.peak_bytes / 1e6

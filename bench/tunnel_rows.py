@@ -19,6 +19,7 @@ from leadline.contract.models import (
     Outcome,
     ProfileIdentity,
     Target,
+    TunnelCounts,
     TunnelEcho,
     TunnelExpectation,
     TunnelUdp,
@@ -77,7 +78,8 @@ def many(rounds: Rounds) -> Iterator[Row]:
         done = _fleet(
             site, _MANY, arrivals=[{"from_per_s": 400.0, "to_per_s": 400.0, "duration_ms": 25_000}], seconds=90
         )
-    configured = done.outcome.counts.get("configured", 0)
+    counts = done.outcome.counts
+    configured = counts.configured if isinstance(counts, TunnelCounts) else 0
     shown = f"{done.peak_bytes / 1e6:.3g} MB with {configured:,} of {_MANY:,} configured"
     bound = Bound("under 1 GB, all configured", lambda value: value < 1e9 and configured == _MANY)
     yield bounded(f"memory of {_MANY:,} clients, the whole agent", done.peak_bytes, shown, bound)
@@ -158,7 +160,7 @@ def _fleet(site: Site, clients: int, **more: Any) -> agent.Load:
         profile=site.profile(),
         clients=clients,
         threads=1,
-        identities=ProfileIdentity(**{"from": "profile"}),
+        identities=ProfileIdentity.model_validate({"from": "profile"}),
         users=[],
         bind=[],
         arrivals=more.pop("arrivals", []),
