@@ -16,6 +16,8 @@ from leadline.report import verdicts
 
 # Reasons of a run that only count the results' verdicts, as the headline does.
 _COUNTS = "results-"
+# Verdicts that say themselves what the limit was.
+_NAMES_A_LIMIT = (Verdict.GENERATOR_LIMITED, Verdict.RECEIVER_LIMITED)
 # Figures that a line names.
 _MOST_METRICS = 3
 # One or two screens; for further results only the codes are shown.
@@ -107,10 +109,12 @@ def limit_line(limit: Limit, indent: int = 2) -> RenderableType:
     return _indented(Text.assemble((f"{limited_by(limit)}: ", "dim"), limit.evidence), indent)
 
 
-def limit_word(limit: Limit | None) -> str:
+def limit_word(summary: Summary) -> str:
     """The part that limited a test, for a cell beside its verdict; empty if that names it, or it is not known."""
-    named = (LimitedBy.UNKNOWN, LimitedBy.GENERATOR, LimitedBy.ANSWERING_SIDE)
-    return "" if limit is None or limit.by in named else limit.by.value
+    limit = summary.limit
+    if limit is None or limit.by is LimitedBy.UNKNOWN or summary.validity.verdict in _NAMES_A_LIMIT:
+        return ""
+    return "offered" if limit.by is LimitedBy.OFFERED_RATE else limit.by.value
 
 
 def limited_by(limit: Limit) -> str:

@@ -235,7 +235,7 @@ class _FiguresTable:
         names = figures.varying(cases)
         table = titled_table(_FIGURES_TITLE, _FIGURES_NOTE)
         add_columns(table, left=("case", *names, "test"), right=("rate", "±95 %", "lost", "p50", "p99"))
-        table.add_column("verdict", no_wrap=True)
+        table.add_column("verdict, limit", no_wrap=True)
         for case, parameters in cases.items():
             values = [Text(figures.parameter(parameters.get(name))) for name in names]
             rows = self._rows(case)
@@ -249,7 +249,7 @@ class _FiguresTable:
         """The narrow layout: a line for the case, its tests below it; rich's tables have no cells that span
         columns."""
         cases = figures.case_parameters(self.analysis)
-        head = [Text(title, style="bold") for title in ("test", "rate", "lost", "p50", "p99", "verdict")]
+        head = [Text(title, style="bold") for title in ("test", "rate", "lost", "p50", "p99", "verdict, limit")]
         blocks = {case: [row[:2] + row[3:] for row in self._rows(case)] for case in cases}
         everything = [head, *(row for rows in blocks.values() for row in rows)]
         widths = [max(cell.cell_len for cell in column) for column in zip(*everything, strict=True)]
@@ -281,8 +281,8 @@ def _figure_cells(summary: Summary) -> list[Text]:
         cells.append(Text(figures.written(others[title], summary.metrics) if title in others else ""))
     failed = f", {summary.failed} of {summary.repeats + summary.failed} failed" if summary.failed else ""
     wording = verdicts.WORDINGS[verdict]
-    word = limit_word(summary.limit)
-    limited = (f", limit: {word}", "dim") if word else ""
+    word = limit_word(summary)
+    limited = (f", {word}", "dim") if word else ""
     return [*cells, Text.assemble((f"{wording.mark} {verdict.value}{failed}", TONES[wording.tone]), limited)]
 
 

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console, RenderableType
 from sample_runs import GENERATOR_LIMITED, VALID, doubted, gateway_run, many_trials, one_result
 
-from leadline.analysis.model import Metric, Validity, Verdict
+from leadline.analysis.model import Limit, LimitedBy, Metric, Validity, Verdict
 from leadline.report import figures_table, measurement, run_renderables
 
 
@@ -45,7 +45,22 @@ def test_figures_stand_beside_their_verdict(width: int) -> None:
 
 def test_wide_tables_give_each_varying_parameter_a_column() -> None:
     head = shown(figures_table(many_trials(40)), width=140).splitlines()[1]
-    assert head.split() == ["case", "clients", "packet", "test", "rate", "±95", "%", "lost", "p50", "p99", "verdict"]
+    titles = ["case", "clients", "packet", "test", "rate", "±95", "%", "lost", "p50", "p99", "verdict,", "limit"]
+    assert head.split() == titles
+
+
+@pytest.mark.parametrize(
+    ("by", "cell"), [(LimitedBy.LINK, "✓ valid, link"), (LimitedBy.OFFERED_RATE, "✓ valid, offered"), (None, "✓ valid")]
+)
+def test_the_part_that_limited_a_test_stands_beside_its_verdict(by: LimitedBy | None, cell: str) -> None:
+    run = gateway_run()
+    limit = Limit(by, "it was full") if by is not None else None
+    summaries = [replace(summary, limit=limit) for summary in run.summaries]
+    text = shown(figures_table(replace(run, summaries=tuple(summaries))))
+    assert line_with(text, "tcp-up", "18.4 Gbit/s").rstrip().endswith(cell)
+    assert "…" not in text
+    limited = line_with(text, "generator-limited").rstrip()
+    assert limited.endswith("generator-limited"), "the verdict says it already"
 
 
 def test_only_capacities_are_bounded_by_a_busy_generator() -> None:
