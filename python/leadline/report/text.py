@@ -281,7 +281,8 @@ def _figure_cells(summary: Summary) -> list[Text]:
         cells.append(Text(figures.written(others[title], summary.metrics) if title in others else ""))
     failed = f", {summary.failed} of {summary.repeats + summary.failed} failed" if summary.failed else ""
     wording = verdicts.WORDINGS[verdict]
-    word = limit_word(summary)
+    # A line of 80 columns has room for one of them.
+    word = "" if failed else limit_word(summary)
     limited = (f", {word}", "dim") if word else ""
     return [*cells, Text.assemble((f"{wording.mark} {verdict.value}{failed}", TONES[wording.tone]), limited)]
 
