@@ -12,11 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import cast
 
 from leadline.analysis import stability
 from leadline.analysis.model import Bound, Metric, Summary, TargetResult, TestResult
 from leadline.plan.source import Mark, Node
 from leadline.plan.targets import Target, has_metric, read_target
+from leadline.statistics import Decision, decide
+from leadline.statistics.decision import Operator
 
 MET, MISSED, UNDECIDED = "met", "missed", "undecided"
 
@@ -69,7 +72,7 @@ def missed_so_far(
     value = metric.value if metric is not None else None
     if metric is None or value is None or target.test not in (None, test) or target.met_by(value):
         return None
-    is_open = metric.censored and not _certain_of_bound(target, value)
+    is_open = metric.censored and not _is_certain(target, value, None)
     if is_open or (not steady and target.metric.endswith(_RATES)):
         return None
     grows, shrinks = (
@@ -124,8 +127,8 @@ def _decided(target: Target, metric: Metric, value: float) -> tuple[str, str]:
     words = _compared(value, target, outcome == MET)
     if metric.is_least:
         least = f"known only to be at least {_figure(value)}"
-        return (outcome, f"at least {words}") if _certain_of_bound(target, value) else (UNDECIDED, least)
-    if metric.bound is Bound.MOST and _certain_of_upper_bound(target, value):
+        return (outcome, f"at least {words}") if _is_certain(target, value, None) else (UNDECIDED, least)
+    if metric.bound is Bound.MOST and _is_certain(target, None, value):
         return outcome, f"at most {words}"
     if _REPEATS.issuperset(metric.reasons):
         return _by_interval(target, metric, outcome, words)
@@ -134,35 +137,15 @@ def _decided(target: Target, metric: Metric, value: float) -> tuple[str, str]:
 
 def _by_interval(target: Target, metric: Metric, outcome: str, words: str) -> tuple[str, str]:
     """What the whole 95 % interval says; the value itself where there is no interval."""
-    if metric.low is None or metric.high is None:
+    if metric.low is None or metric.high is None or _is_certain(target, metric.low, metric.high):
         return outcome, words
-    at_ends = [target.met_by(end) for end in (metric.low, metric.high)]
-    interval = f"95 % interval {_figure(metric.low)} to {_figure(metric.high)}"
-    if target.op == "==":
-        apart = metric.high < target.value or metric.low > target.value
-        exact = metric.low == metric.high and at_ends[0]
-        return (
-            (outcome, words)
-            if apart or exact
-            else (UNDECIDED, f"{words}, but {interval} holds {_figure(target.value)}")
-        )
-    if at_ends[0] == at_ends[1]:
-        return outcome, words
-    return UNDECIDED, f"{words}, but the {interval} lies on both sides"
+    return UNDECIDED, f"{words}, but the 95 % interval {_figure(metric.low)} to {_figure(metric.high)} leaves it open"
 
 
-def _certain_of_bound(target: Target, bound: float) -> bool:
-    """Whether a figure of at least `bound` is certainly on one side of the target."""
-    if target.op in (">", ">="):
-        return target.met_by(bound)
-    return not target.met_by(bound) and (target.op != "==" or bound > target.value)
-
-
-def _certain_of_upper_bound(target: Target, bound: float) -> bool:
-    """Whether a figure that is at most `bound` is on one side of the target for sure."""
-    if target.op in ("<", "<="):
-        return target.met_by(bound)
-    return not target.met_by(bound) and (target.op != "==" or bound < target.value)
+def _is_certain(target: Target, low: float | None, high: float | None) -> bool:
+    """Whether a figure that lies between these bounds is certainly on one side of the target."""
+    # The plan's pattern for targets lets no other operator through.
+    return decide(cast(Operator, target.op), target.value, low, high) is not Decision.UNDECIDED
 
 
 def _certain_from_below(target: Target, meets: bool) -> bool:
