@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from leadline import quantities
 from leadline.analysis import metrics as m
 from leadline.analysis.flows import Flow
 from leadline.analysis.model import Metric, Window
@@ -23,7 +24,6 @@ from leadline.plan.field_types import Total, UdpPayload
 from leadline.plan.metric_specs import higher, times
 from leadline.plan.options import Command, Option
 from leadline.registry import KINDS
-from leadline.report import quantities
 from leadline.report.figures import Figure, FigureTable
 from leadline.trial.workloads import Server
 

@@ -15,7 +15,8 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from leadline.report import quantities, test_headline
+from leadline import quantities
+from leadline.report import test_headline
 from leadline.trial import (
     Interrupt,
     LiveFigures,

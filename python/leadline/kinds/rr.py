@@ -212,7 +212,7 @@ class Rr(Kind[RrTest]):
 
     def table(self, metrics: Mapping[str, Metric]) -> FigureTable:
         """Transactions first, then latencies."""
-        from leadline.report import quantities
+        from leadline import quantities
         from leadline.report.figures import Figure, FigureTable, latency_figures
 
         return FigureTable(

@@ -166,7 +166,7 @@ class Tcp(Kind[TcpTest]):
 
     def table(self, metrics: Mapping[str, Metric]) -> FigureTable:
         """Throughput first."""
-        from leadline.report import quantities
+        from leadline import quantities
         from leadline.report.figures import Figure, FigureTable
 
         return FigureTable(

@@ -200,7 +200,7 @@ class Udp(Kind[UdpTest]):
 
     def table(self, metrics: Mapping[str, Metric]) -> FigureTable:
         """Throughput first, then loss."""
-        from leadline.report import quantities
+        from leadline import quantities
         from leadline.report.figures import Figure, FigureTable
 
         return FigureTable(

@@ -18,8 +18,9 @@ import pydantic_core
 from markupsafe import Markup
 from numpy.typing import NDArray
 
+from leadline import quantities
 from leadline.analysis.model import Percentiles, Series, TestResult, Window
-from leadline.report import figures, quantities
+from leadline.report import figures
 
 Floats: TypeAlias = NDArray[np.float64]
 

@@ -9,8 +9,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from leadline import quantities
 from leadline.analysis.comparison import ComparedFigure, ComparedRuns
-from leadline.report import quantities
 from leadline.statistics import Comparison
 
 _TONES = {

@@ -8,8 +8,8 @@ from __future__ import annotations
 from rich.console import RenderableType
 from rich.text import Text
 
+from leadline import quantities
 from leadline.analysis.crypto import CryptoFigure, CryptoFit, CryptoResult
-from leadline.report import quantities
 from leadline.report.text import add_columns, titled_table, verdict_block
 
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
+from leadline import quantities
 from leadline.analysis.model import Bound, Distribution, Metric, RunAnalysis
 from leadline.registry import KINDS
-from leadline.report import quantities
 
 
 @dataclass(frozen=True, slots=True)

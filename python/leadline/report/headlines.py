@@ -10,9 +10,10 @@ from typing import Protocol
 
 from rich.text import Text
 
+from leadline import quantities
 from leadline.analysis.model import Interval, Metric, TestResult
 from leadline.registry import KINDS
-from leadline.report import figures, quantities, verdicts
+from leadline.report import figures, verdicts
 from leadline.report.text import TONES
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from statistics import fmean
 
+from leadline import quantities
 from leadline.analysis.model import (
     ClientBringUp,
     ClientStatistics,
@@ -20,7 +21,7 @@ from leadline.analysis.model import (
     TrialResult,
 )
 from leadline.plan.kinds import metrics_of
-from leadline.report import figures, quantities
+from leadline.report import figures
 
 
 @dataclass(frozen=True, slots=True)

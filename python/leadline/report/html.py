@@ -18,9 +18,10 @@ from typing import Protocol
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from leadline import quantities
 from leadline.analysis.model import RunAnalysis, TestResult, Validity
 from leadline.registry import KINDS
-from leadline.report import charts, figures, quantities, verdicts, views
+from leadline.report import charts, figures, verdicts, views
 from leadline.report.reasons import concerned, limited_by
 
 FlameGraphs = Mapping[str, Sequence[tuple[str, str]]]

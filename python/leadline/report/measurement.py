@@ -13,10 +13,11 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from leadline import quantities
 from leadline.analysis.model import Generator, Metric, TestResult
 from leadline.plan.percentiles import histogram_of
 from leadline.registry import KINDS
-from leadline.report import figures, quantities, verdicts
+from leadline.report import figures, verdicts
 from leadline.report.headlines import directions
 from leadline.report.text import TONES, verdict_block
 

@@ -9,8 +9,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from leadline import quantities
 from leadline.analysis.model import Scaling
-from leadline.report import quantities
 
 
 def scaling_table(scalings: Sequence[Scaling], what: str, test: str = "") -> RenderableType:

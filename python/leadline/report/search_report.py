@@ -10,9 +10,10 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from leadline import quantities
 from leadline.analysis.capacity import Trial
 from leadline.analysis.model import Metric, Validity, Verdict
-from leadline.report import quantities, verdicts
+from leadline.report import verdicts
 from leadline.report.text import TONES, verdict_block
 
 

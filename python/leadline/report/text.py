@@ -17,8 +17,9 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from leadline import quantities
 from leadline.analysis.model import Limit, RunAnalysis, Summary, Validity
-from leadline.report import figures, host_statistics, quantities, verdicts
+from leadline.report import figures, host_statistics, verdicts
 from leadline.report.reasons import advice_lines, limit_line, limit_word, own_reasons, reason_line, why_not_valid
 from leadline.report.scalings import scaling_table
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from leadline import quantities
 from leadline.analysis.model import (
     Limit,
     Metric,
@@ -18,7 +19,7 @@ from leadline.analysis.model import (
     Validity,
     Verdict,
 )
-from leadline.report import charts, figures, host_statistics, quantities, scalings, verdicts
+from leadline.report import charts, figures, host_statistics, scalings, verdicts
 from leadline.report.measurement import engine_rows
 
 MOST_COMPARED_CASES = 7

@@ -164,7 +164,7 @@ class Http(Kind[HttpTest]):
 
     def table(self, metrics: Mapping[str, Metric]) -> FigureTable:
         """Requests first, then latencies."""
-        from leadline.report import quantities
+        from leadline import quantities
         from leadline.report.figures import Figure, FigureTable, latency_figures
 
         return FigureTable(

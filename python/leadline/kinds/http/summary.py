@@ -12,9 +12,10 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from leadline import quantities
 from leadline.analysis.durations import DISTRIBUTION_PERCENTILES
 from leadline.analysis.model import Distribution, Metric, TestResult
-from leadline.report import figures, quantities
+from leadline.report import figures
 from leadline.report.figures import percentile_cell, time_cell
 
 _PERCENTILES = (50.0, 75.0, 90.0, 95.0, 99.0, 99.9, 99.99, 99.999)

@@ -221,7 +221,7 @@ class Tunnel(Kind[TunnelTest]):
 
     def table(self, metrics: Mapping[str, Metric]) -> FigureTable:
         """Handshakes first, then clients by outcome and times."""
-        from leadline.report import quantities
+        from leadline import quantities
         from leadline.report.figures import Figure, FigureTable
 
         return FigureTable(

@@ -13,8 +13,8 @@ from rich.console import RenderableType
 from rich.padding import Padding
 from rich.table import Table
 
+from leadline import quantities
 from leadline.analysis.model import Distribution, FleetFindings, Metric, Misfortune, TestResult
-from leadline.report import quantities
 from leadline.report.figures import percentile_cell, time_cell
 from leadline.report.measurement import cut_example, error_rows
 

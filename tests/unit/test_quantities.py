@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from leadline.report import quantities
+from leadline import quantities
 
 
 @pytest.mark.parametrize(
