@@ -12,9 +12,10 @@ from sample_runs import GENERATOR_LIMITED, UNSTABLE, gateway_run, many_trials, o
 
 import leadline.analysis
 import leadline.kinds
+from leadline.analysis.advice import ADVICE
 from leadline.analysis.model import Reason, Validity, Verdict
 from leadline.report import measurement, run_renderables
-from leadline.report.reasons import ADVICE, MOST_IN_FULL, why_not_valid
+from leadline.report.reasons import MOST_IN_FULL, why_not_valid
 
 # Reasons that take no result's validity away: of a run as a whole, or notes.
 WITHOUT_ADVICE = {

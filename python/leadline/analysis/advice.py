@@ -1,0 +1,51 @@
+"""What to do about each reason for which a result is not valid. Texts only: rules make the reasons."""
+
+from __future__ import annotations
+
+_MORE_THREADS = "give the named host more threads (threads) or CPUs, or lower the rate; the figure is a lower bound"
+_LESS_RATE = "lower the rate, use more threads or generating hosts, and keep other work off them"
+_QUIET = "keep other work off the hosts, and measure longer (duration, warmup) or more often (repeat)"
+_SPREAD = "; limits.stability.spread sets the limit"
+_ERROR_BELOW = "the errors of failed trials are listed below; fix their causes, and run again"
+_MORE_TIME = "give the fleet more time (duration, timeout), or let fewer clients connect at once"
+_SERVER_SIDE = "use `leadline serve` of this version at the other end: it counts what arrives"
+
+ADVICE: dict[str, str] = {
+    "change-point": f"see in report.html when the rate changed; {_QUIET}{_SPREAD}",
+    "clients-missing": "the causes are listed with the bring-up of clients; fix them, or use fewer clients",
+    "clients-never-tried": _MORE_TIME,
+    "clients-unfinished": _MORE_TIME,
+    "connections-lost": "see in the server's log why it closed or refused connections; use fewer (connections)",
+    "ended-early": "run it again to its end; if it failed by itself, fix the cause in the list of errors",
+    "flows-broken-off": "see in the server's and the gateway's logs why connections ended, and run it again",
+    "flows-not-started": "check whether the clients reach the server's ports 5201 and 8080 through the gateway",
+    "gateway-counters-unknown": "put clients, gateway and server on separate hosts: only then its counters tell",
+    "gateway-not-crossed": "check the clients' routes, and give the server's address behind it (hosts.server.address)",
+    "hosts-without-figures": "see on that host whether its agent was ended or cut off, and run it again",
+    "intervals-disagree": f"see in report.html how the rate went; {_QUIET}{_SPREAD}",
+    "journal-damaged": "check the disk with the run's folder, and run the named trials again",
+    "machine-saturated": "use separate machines, or a rate (rate) below this machine's limit",
+    "near-ceiling": "use more threads or generating hosts; the figure is a lower bound",
+    "no-clients-reported": "run it again with an agent of this version",
+    "no-generator-figures": "`leadline doctor` on that host shows which counters are missing, and why",
+    "no-receiver-figures": _SERVER_SIDE,
+    "no-repeat-done": _ERROR_BELOW,
+    "no-steady-window": "measure longer (duration), or shorten the warm-up (warmup): all flows must run together",
+    "nothing-answered": "see whether the server answers at all (curl), and what its log and the errors above say",
+    "nothing-came-through": "check whether the destination answers at all (to, --echo), and the gateway's routes to it",
+    "path-mtu-too-small": "send shorter packets (packet), or lower the tunnel's MTU (tun-mtu)",
+    "other-work": "stop what else runs on the machine that is named (`top` shows it), and run it again",
+    "cpu-stolen": "run it on a machine of its own, or when its neighbours are quiet: a hypervisor shared its CPUs out",
+    "pushback": "lower the rate, or generate from more hosts: the sending host's queue was full",
+    "receiver-socket-drops": "lower the rate, use larger packets, or give the answering host more CPUs",
+    "repeats-disagree": f"{_QUIET}{_SPREAD}",
+    "repeats-disturbed": "`repeat: {min: 3, max: 15, until: 3%}` runs trials again that something else disturbed",
+    "repeats-failed": _ERROR_BELOW,
+    "sender-side-figure": _SERVER_SIDE,
+    "sends-late": _LESS_RATE,
+    "thread-saturated": _MORE_THREADS,
+    "thread-starved": "other work used the CPUs of the named host: stop it, or use fewer threads",
+    "unsent": _LESS_RATE,
+    "window-too-short": "measure longer (duration, number), or shorten the warm-up (warmup)",
+}
+"""Advice for each reason that makes a result not valid, by its code."""
