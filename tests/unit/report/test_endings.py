@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from leadline.report.quantities import counted
 
+from leadline.quantities import counted
 from leadline.report.verdicts import why_ended
 
 
