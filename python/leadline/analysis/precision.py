@@ -8,6 +8,7 @@ from typing import Protocol
 from leadline.analysis.model import TestResult, Verdict
 from leadline.registry import KINDS
 from leadline.statistics import mean_of_repeats
+from leadline.statistics.estimate import CONFIDENCE
 
 _NO_REPEAT = frozenset({Verdict.DISTURBED, Verdict.INCOMPLETE})
 
@@ -25,28 +26,42 @@ def counts_as_repeat(result: TestResult) -> bool:
     return result.status == "done" and result.validity.verdict not in _NO_REPEAT
 
 
-def is_precise(results: Iterable[TestResult], *, least: int, until: float, named: Mapping[str, Sequence[str]]) -> bool:
-    """Whether each test of a case has `least` repeats that count, and half of the 95 % interval of its leading figure,
-    and of those that targets have `named` (by test), is at most `until` of the mean.
+def is_precise(
+    results: Iterable[TestResult],
+    *,
+    least: int,
+    until: float,
+    named: Mapping[str, Sequence[str]],
+    confidence: float = CONFIDENCE,
+) -> bool:
+    """Whether each test of a case has `least` repeats that count, and half of the interval of its leading figure, and
+    of those that targets have `named` (by test), is at most `until` of the mean.
     """
     by_test: dict[str, list[TestResult]] = {}
     for result in results:
         by_test.setdefault(result.test, []).append(result)
     return bool(by_test) and all(
-        _is_precise(repeats, least, until, named.get(test, ())) for test, repeats in by_test.items()
+        _is_precise(repeats, least, until, named.get(test, ()), confidence) for test, repeats in by_test.items()
     )
 
 
-def _is_precise(results: Sequence[TestResult], least: int, until: float, named: Iterable[str]) -> bool:
+def half_widths(results: Sequence[TestResult], named: Iterable[str], confidence: float) -> dict[str, float | None]:
+    """Half of the interval by the mean, of a test's leading figure and those `named`, over the repeats that count.
+    None where there is no interval yet; figures that no repeat tells are left out.
+    """
     counted = [result for result in results if counts_as_repeat(result)]
-    if len(counted) < least:
-        return False
-    kind: PreciseKind = KINDS.find(counted[0].kind)
-    for name in dict.fromkeys((kind.primary, *named)):
+    found: dict[str, float | None] = {}
+    kind: PreciseKind | None = KINDS.find(counted[0].kind) if counted else None
+    for name in dict.fromkeys((kind.primary, *named)) if kind is not None else ():
         values = [metric.value for one in counted if (metric := one.metrics.get(name)) and metric.value is not None]
-        if not values:
-            continue  # no repeat tells it, and no further one would
-        half = mean_of_repeats(values).half_width_ratio
-        if half is None or half > until:
-            return False
-    return True
+        if values:  # else no further repeat would tell it either
+            found[name] = mean_of_repeats(values, confidence).half_width_ratio
+    return found
+
+
+def _is_precise(
+    results: Sequence[TestResult], least: int, until: float, named: Iterable[str], confidence: float
+) -> bool:
+    if sum(counts_as_repeat(result) for result in results) < least:
+        return False
+    return all(half is not None and half <= until for half in half_widths(results, named, confidence).values())

@@ -18,6 +18,7 @@ from leadline.analysis.scope import Judged
 from leadline.analysis.validity import worst
 from leadline.registry import KINDS
 from leadline.statistics import mean_of_repeats
+from leadline.statistics.estimate import CONFIDENCE
 
 LEAST_REPEATS = 2
 """Number of completed repeats that is enough for a figure if other repeats failed."""
@@ -45,6 +46,7 @@ def summarise(
     kind: str,
     parameters: Mapping[str, Any],
     named: Collection[str] = (),
+    confidence: float = CONFIDENCE,
 ) -> Summary:
     """One test of one case over its repeats. Repeats that failed or were interrupted are counted, but not averaged;
     nor are disturbed ones, where two others are left.
@@ -61,7 +63,7 @@ def summarise(
     left_out = len(done) - len(undisturbed) if len(undisturbed) >= LEAST_REPEATS else 0
     done = undisturbed if left_out else done
     names = dict.fromkeys(name for result in done for name in result.metrics)
-    metrics = {name: mean_with_interval([result.metrics.get(name) for result in done]) for name in names}
+    metrics = {name: mean_with_interval([result.metrics.get(name) for result in done], confidence) for name in names}
     measured: PrimaryKind = KINDS.find(kind)
     judged = _judged(metrics, done, limit, measured, named)
     if failed:
@@ -87,14 +89,14 @@ def summarise(
     )
 
 
-def mean_with_interval(metrics: Iterable[Metric | None]) -> Metric:
-    """Mean and 95 % t-interval of the known values; no interval for a single one. It has every reason against each."""
+def mean_with_interval(metrics: Iterable[Metric | None], confidence: float = CONFIDENCE) -> Metric:
+    """Mean and t-interval of the known values; no interval for a single one. It has every reason against each."""
     known = [metric for metric in metrics if metric is not None]
     unit = known[0].unit if known else ""
     values = [metric.value for metric in known if metric.value is not None]
     if not values:
         return _with_reasons(Metric(None, unit), known)
-    mean = mean_of_repeats(values)
+    mean = mean_of_repeats(values, confidence)
     if any(metric.censored for metric in known):
         # A mean with a lower bound in it is a lower bound; the spread of the repeats is then unknown.
         least = Metric(mean.value, unit, censored=True, unbounded="some repeats are lower bounds")

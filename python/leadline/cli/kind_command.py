@@ -14,7 +14,9 @@ from leadline.plan.options import Command, Option
 from leadline.registry import KINDS
 
 if TYPE_CHECKING:
+    from leadline.cli.single_args import OutputOptions
     from leadline.plan import BaseTest
+    from leadline.trial.workloads import LoadWorkload
 
 
 class CommandedKind(Protocol):
@@ -97,9 +99,19 @@ def measure_with_session(kind: CommandedKind, values: Mapping[str, Any]) -> int:
         values["out"],
         values["target"] or [],
         interval_ms=single_args.interval(values["interval"]),
+        precision=single_args.precision(values),
     )
     family = single_args.family(values["ipv4"], values["ipv6"])
     load = single_args.build_workload(test, values["host"], values["port"], family, values["bind"], values["key_file"])
+    return measure(test, load, output)
+
+
+def measure(test: BaseTest, load: LoadWorkload, output: OutputOptions) -> int:
+    """Measure once, or until the figures are known as well as the user wants."""
+    if output.precision is not None:
+        from leadline.cli import run_repeated
+
+        return run_repeated.run(test, load, output, output.precision)
     from leadline.cli import run_single
 
     return run_single.run(test, load, output)

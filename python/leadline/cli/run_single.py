@@ -100,8 +100,8 @@ async def _measured(
         entries: list[dict[str, Any]] = []
         observers = (
             progress,
-            partial(_print_script_output, progress, output.json),
-            partial(_show_interval, progress, output.json, ended_intervals),
+            partial(print_script_output, progress, output.json),
+            partial(show_interval, progress, output.json, ended_intervals),
         )
         ceiling = await calibrated(single.workload, output.calibrate, interrupt, progress)
         single = replace(single, ceiling=ceiling)
@@ -119,7 +119,7 @@ async def _measured(
     return result, folder
 
 
-def _show_interval(
+def show_interval(
     progress: Progress, json: bool, ended_intervals: list[IntervalEnded], notification: Notification
 ) -> None:
     """Show an interval that has ended: as a line on stderr, or as a row of the document."""
@@ -129,7 +129,7 @@ def _show_interval(
             progress.note(interval_line(notification.interval))
 
 
-def _print_script_output(progress: Progress, json: bool, notification: Notification) -> None:
+def print_script_output(progress: Progress, json: bool, notification: Notification) -> None:
     """Print a script's output on stdout, or on stderr if stdout has a document."""
     if isinstance(notification, ScriptOutput):
         if json:

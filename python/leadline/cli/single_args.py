@@ -18,9 +18,11 @@ from leadline.plan.field_types import validate_input
 
 if TYPE_CHECKING:
     from leadline.plan import BaseTest
+    from leadline.plan.repeats import PrecisionGoal
     from leadline.trial.workloads import LoadWorkload
 
 SHORTEST_INTERVAL_MS = 100
+LEAST_CONFIDENCE_PERCENT, MOST_CONFIDENCE_PERCENT = 50.0, 99.9
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -46,6 +48,8 @@ class OutputOptions:
     """Conditions of a search for the highest rate, as `latency_p99_us < 5000 and error_ratio < 0.001`."""
     interval_ms: int | None = None
     """Length of the intervals that are printed while the load runs."""
+    precision: PrecisionGoal | None = None
+    """Repeat the measurement until its figures are known this well; None for one measurement."""
     server_pid: int | None = None
     """Process of a server on this host whose CPU time and memory are counted."""
 
@@ -86,6 +90,67 @@ def interval(text: str | None) -> int | None:
     if length_ms < SHORTEST_INTERVAL_MS:
         raise InputError(f"--interval: {text} is too short", hint=f"counters are read every {SHORTEST_INTERVAL_MS}ms")
     return length_ms
+
+
+def precision(options: Mapping[str, Any]) -> PrecisionGoal | None:
+    """`--width`, `--confidence` and `--most-repeats`; None if the measurement is not to be repeated.
+
+    Raises:
+        InputError: a value is not a share or not a percentage, or `--most-repeats` stands alone.
+    """
+    from leadline.plan.repeats import PrecisionGoal
+
+    width, confidence, most = options["width"], options["confidence"], options["most_repeats"]
+    goal = PrecisionGoal()
+    if width is None and confidence is None:
+        if most != goal.most:
+            raise InputError("--most-repeats without --width", hint="as in --width 5%")
+        return None
+    return PrecisionGoal(
+        confidence=goal.confidence if confidence is None else _percentage(confidence),
+        width=goal.width if width is None else _share(width),
+        most=most,
+    )
+
+
+def refuse_with_precision(output: OutputOptions) -> None:
+    """Check that options that concern one measurement do not stand beside `--width`. Raises InputError."""
+    if output.precision is None:
+        return
+    alone = {
+        "--find-rate": output.find_rate is not None,
+        "--stop-on-miss": output.stop_on_miss,
+        "--hdr": output.hdr is not None,
+        f"--format {output.format}": output.format != "text",
+    }
+    for option, is_given in alone.items():
+        if is_given:
+            raise InputError(
+                f"{option} and --width exclude each other", hint="--width repeats the measurement; leave one out"
+            )
+
+
+def _percentage(text: str) -> float:
+    try:
+        percent = float(text.strip().removesuffix("%"))
+    except ValueError:
+        percent = 0.0
+    if not LEAST_CONFIDENCE_PERCENT <= percent <= MOST_CONFIDENCE_PERCENT:
+        limits = f"{LEAST_CONFIDENCE_PERCENT:g} to {MOST_CONFIDENCE_PERCENT:g}"
+        raise InputError(f"--confidence {text}: not a percentage from {limits}", hint="as in --confidence 95")
+    return percent / 100
+
+
+def _share(text: str) -> float:
+    from leadline.plan import units
+
+    try:
+        found = units.fraction(float(text) if text.replace(".", "", 1).isdecimal() else text)
+    except units.UnitError as error:
+        raise InputError(f"--width: {error}") from None
+    if not 0 < found <= 1:
+        raise InputError(f"--width {text}: not a share above 0 and up to 1", hint="as in --width 5%, or 0.05")
+    return found
 
 
 def family(ipv4: bool, ipv6: bool) -> Literal["v4", "v6"] | None:

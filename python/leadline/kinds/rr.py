@@ -139,7 +139,7 @@ class Rr(Kind[RrTest]):
                 default="1s",
                 metavar="TIME",
             ),
-            *(*o.SESSION, o.INTERVAL, o.JSON, o.OUT, o.PERCENTILES, o.targets("latency_p99_us < 2000")),
+            *(*o.SESSION, *o.PRECISION, o.INTERVAL, o.JSON, o.OUT, o.PERCENTILES, o.targets("latency_p99_us < 2000")),
         ),
     )
 

@@ -84,7 +84,7 @@ class Tcp(Kind[TcpTest]):
             ),
             Option(("-l", "--size"), "Bytes per write and read call.", key="block", default="128KiB", metavar="SIZE"),
             Option(("--congestion",), "Congestion control, by the kernel's name.", key="congestion", metavar="NAME"),
-            *(*o.SESSION, o.INTERVAL, o.JSON, o.OUT, o.targets("throughput_bps > 100mbit")),
+            *(*o.SESSION, *o.PRECISION, o.INTERVAL, o.JSON, o.OUT, o.targets("throughput_bps > 100mbit")),
         ),
     )
 

@@ -94,7 +94,7 @@ class Udp(Kind[UdpTest]):
                 default="1400",
                 metavar="SIZE",
             ),
-            *(*o.SESSION, o.INTERVAL, o.JSON, o.OUT, o.targets("lost_ratio < 0.1%")),
+            *(*o.SESSION, *o.PRECISION, o.INTERVAL, o.JSON, o.OUT, o.targets("lost_ratio < 0.1%")),
         ),
     )
     figure_names: Mapping[str, str] = {

@@ -174,6 +174,28 @@ INTERVAL = Option(
     "Print figures on stderr at this interval: 1s. With --json they are part of the document.",
     metavar="TIME",
 )
+PRECISION = (
+    Option(
+        ("--width",),
+        "Repeat the measurement until half of the mean's interval is at most this share of the mean: 5%.",
+        metavar="SHARE",
+    ),
+    Option(
+        ("--confidence",),
+        "Confidence of that interval in percent. Default with --width: 95. Alone, it implies --width 5%.",
+        metavar="PERCENT",
+    ),
+    Option(
+        ("--most-repeats",),
+        "Repeats at most, disturbed ones included; three are the least.",
+        type=int,
+        default=15,
+        least=3,
+        most=1000,
+        metavar="N",
+    ),
+)
+"""Options that repeat a measurement until its figures are known well enough."""
 JSON = Option(("--json",), "Print one JSON document on stdout; progress goes to stderr.", type=bool, default=False)
 OUT = Option(("--out",), "Keep all samples in a new run folder below DIR.", type=Path, metavar="DIR")
 

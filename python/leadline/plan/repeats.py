@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 from pydantic import Discriminator, Field, Tag
@@ -28,6 +29,20 @@ class RepeatUntil(PlanModel):
     def _bounds_are_in_order(self) -> Iterator[PydanticCustomError]:
         if self.max < self.min:
             yield validation_error(f"{self.max} is less than min ({self.min})", at=("max",), hint="raise max")
+
+
+@dataclass(frozen=True, slots=True)
+class PrecisionGoal:
+    """How well a single command is to know its figures."""
+
+    confidence: float = 0.95
+    """Share of such intervals that contain the truth."""
+    width: float = 0.05
+    """Half of the interval is to be at most this share of the mean."""
+    least: int = 3
+    """Undisturbed repeats at least."""
+    most: int = 15
+    """Repeats at most, disturbed ones included."""
 
 
 def _tag(value: Any) -> str:

@@ -11,6 +11,7 @@ from leadline.report.hdr_log import hdr_log
 from leadline.report.headlines import interval_line, test_headline
 from leadline.report.measurement import measurement
 from leadline.report.peer_formats import HttpRequested, ab_text, wrk_text
+from leadline.report.repeated import repeated_measurement
 from leadline.report.scalings import scaling_table
 from leadline.report.text import figures_table, run_renderables
 
@@ -26,6 +27,7 @@ __all__ = [
     "interval_line",
     "measurement",
     "render_html",
+    "repeated_measurement",
     "run_renderables",
     "scaling_table",
     "test_headline",

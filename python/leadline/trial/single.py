@@ -44,6 +44,8 @@ class Single:
     """The generator's ceiling, if it was measured."""
     case: str = "c01"
     """Its case in the run folder; each of several measurements in one folder has its own."""
+    repeat: int = 1
+    """Which repeat of its case it is, from 1."""
     parameters: Mapping[str, Any] = field(default_factory=dict)
     """The parameters in which its case differs from the run's others."""
     alone: bool = True
@@ -85,9 +87,10 @@ async def measure(
         LeadlineError: it could not begin, or failed; an interrupted measurement returns what it has.
     """
     event_log = EventLog(EntryList(entries, sink), observers)
-    trial, test = f"{single.case}/1", single.test
+    trial, test = f"{single.case}/{single.repeat}", single.test
     name = f"{trial}/{test.name}"
-    event_log.record("trial-begin", trial=trial, case=single.case, repeat=1, parameters=dict(single.parameters))
+    parameters = dict(single.parameters)
+    event_log.record("trial-begin", trial=trial, case=single.case, repeat=single.repeat, parameters=parameters)
     if single.ceiling is not None:
         event_log.record("ceiling", host=HERE, per_s=single.ceiling.per_s, extrapolated=single.ceiling.extrapolated)
     launch = Launch((str(agent_binary()),))

@@ -194,9 +194,9 @@ def test_without_a_terminal_nothing_is_drawn(capsys: pytest.CaptureFixture[str])
 
 def test_script_output_goes_to_stdout_unless_a_document_does(capsys: pytest.CaptureFixture[str]) -> None:
     progress = Progress()
-    run_single._print_script_output(progress, json=False, notification=ScriptOutput(LABEL, "a line [bold]"))
+    run_single.print_script_output(progress, json=False, notification=ScriptOutput(LABEL, "a line [bold]"))
     assert capsys.readouterr() == ("a line [bold]\n", "")
-    run_single._print_script_output(progress, json=True, notification=ScriptOutput(LABEL, "a line [bold]"))
+    run_single.print_script_output(progress, json=True, notification=ScriptOutput(LABEL, "a line [bold]"))
     assert capsys.readouterr() == ("", "a line [bold]\n")
 
 

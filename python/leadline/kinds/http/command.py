@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from leadline.cli import single_args
+from leadline.cli.kind_command import measure
 from leadline.errors import InputError
 from leadline.kinds.http import args
 from leadline.kinds.http.model import HttpTest
@@ -23,9 +24,7 @@ def run(options: Mapping[str, Any]) -> int:
     test, load, output = parse_options(options)
     if output.find_rate is not None:
         return _search(test, load, output.find_rate, output)
-    from leadline.cli import run_single
-
-    return run_single.run(test, load, output)
+    return measure(test, load, output)
 
 
 def _search(test: HttpTest, load: HttpWorkload, conditions: str, output: OutputOptions) -> int:
@@ -63,7 +62,9 @@ def parse_options(options: Mapping[str, Any]) -> tuple[HttpTest, HttpWorkload, O
         calibrate=not options["no_calibrate"],
         find_rate=options["find_rate"],
         interval_ms=single_args.interval(options["interval"]),
+        precision=single_args.precision(options),
     )
+    single_args.refuse_with_precision(output)
     from leadline.kinds.http.workload import http_workload
 
     return test, http_workload(test, origin.host, origin.port, family), output

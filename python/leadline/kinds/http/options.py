@@ -6,11 +6,12 @@ The model decides what the values mean and which exclude each other; `args` has 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from leadline.kinds.http import args
-from leadline.plan.options import Command, Option, listed
+from leadline.plan.options import PRECISION, Command, Option, listed
 
 _LOAD, _REQUEST, _CONNECTION, _TLS, _OUTPUT = "Load", "Request", "Connection", "TLS", "Output"
 
@@ -306,6 +307,7 @@ OPTIONS = (
         panel=_OUTPUT,
         parameter="output_format",
     ),
+    *(replace(option, panel=_OUTPUT) for option in PRECISION),
     Option(("-i", "--interval"), "Print figures at this interval: 1s.", metavar="TIME", panel=_OUTPUT),
     Option(("--json",), "Print one JSON document; progress goes to stderr.", type=bool, default=False, panel=_OUTPUT),
     Option(("--out",), "Keep all samples in a new run folder below DIR.", type=Path, metavar="DIR", panel=_OUTPUT),

@@ -1,0 +1,73 @@
+"""Repeats one measurement from this host until its figures are known well enough, for the single-test commands.
+
+Owns when to stop: `analysis.precision` decides on the interval, the goal has the least and the largest number. A repeat
+that something else disturbed does not count, and is made up for by another one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from leadline.analysis.model import TestResult
+from leadline.analysis.precision import half_widths, is_precise
+from leadline.dataset import Entry
+from leadline.errors import LeadlineError
+from leadline.plan.repeats import PrecisionGoal
+from leadline.trial.event_log import EntryList, EventLog, EventSink
+from leadline.trial.interrupt import Interrupt
+from leadline.trial.notifications import Observer
+from leadline.trial.single import Single, measure
+
+
+@dataclass(frozen=True, slots=True)
+class Repeats:
+    """The repeats of one measurement, in order."""
+
+    results: tuple[TestResult, ...]
+    is_precise: bool
+    """Whether the goal was reached."""
+    half_widths: dict[str, float | None]
+    """Half of the interval by the mean, of the leading figure and those of the targets."""
+    error: LeadlineError | None = None
+    """The error that ended a later repeat, and with it the repeating."""
+
+
+async def measure_repeats(
+    single: Single,
+    goal: PrecisionGoal,
+    sink: EventSink | None,
+    interrupt: Interrupt,
+    *,
+    observers: tuple[Observer, ...] = (),
+    on_repeat: Callable[[Sequence[TestResult], dict[str, float | None]], None] = lambda *_: None,
+) -> Repeats:
+    """Repeat the measurement; `on_repeat` is called after each with all results and how well they are known.
+
+    Raises:
+        LeadlineError: the first one could not begin, or failed.
+    """
+    results: list[TestResult] = []
+    precise, widths, failure = False, dict[str, float | None](), None
+    while not precise and len(results) < goal.most and not interrupt.asked.is_set():
+        entries: list[Entry] = []
+        one = replace(single, repeat=len(results) + 1, alone=False)
+        try:
+            results.append(await measure(one, entries, sink, interrupt, observers))
+        except LeadlineError as error:
+            failure = error
+            break
+        precise = is_precise(
+            results,
+            least=goal.least,
+            until=goal.width,
+            named={single.test.name: list(single.asked)},
+            confidence=goal.confidence,
+        )
+        widths = half_widths(results, single.asked, goal.confidence)
+        on_repeat(results, widths)
+    status = "failed" if failure else "interrupted" if interrupt.asked.is_set() else "done"
+    EventLog(EntryList([], sink)).record("run-end", status=status)
+    if failure is not None and not results:
+        raise failure
+    return Repeats(tuple(results), precise, widths, failure)

@@ -1,0 +1,110 @@
+"""`--width` and `--confidence` of the single-test commands: what is refused, and the document of real repeats."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from in_process import leadline
+from leadline.analysis.model import Metric, TestResult, Validity, Verdict
+from leadline.trial import Single, repeated
+from waiting import WITHIN_S, free_port
+
+LEADLINE = str(Path(sys.executable).with_name("leadline"))
+
+
+@pytest.fixture(scope="module")
+def port() -> Iterator[int]:
+    number = free_port()
+    argv = [LEADLINE, "serve", "--bind", "127.0.0.1", "-p", str(number)]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        assert process.stdout is not None
+        assert "listening" in process.stdout.readline()
+        yield number
+        process.terminate()
+        process.wait(WITHIN_S)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--width", "5"], "--width 5: not a share above 0 and up to 1; as in --width 5%, or 0.05"),
+        (["--width", "much"], "--width: 'much' is not a share"),
+        (["--confidence", "0.95"], "--confidence 0.95: not a percentage from 50 to 99.9; as in --confidence 95"),
+        (["--confidence", "sure"], "--confidence sure: not a percentage"),
+        (["--most-repeats", "5"], "--most-repeats without --width; as in --width 5%"),
+    ],
+)
+def test_wrong_precision_is_one_clear_line(arguments: list[str], words: str) -> None:
+    ended = leadline("tcp", "127.0.0.1", *arguments)
+    assert (ended.returncode, ended.stdout, ended.stderr.count("\n")) == (2, "", 1)
+    assert words in ended.stderr.replace(" (", "; ").replace(")", "")
+
+
+@pytest.mark.parametrize(
+    "option", [["--find-rate", "error_ratio < 1%"], ["--stop-on-miss"], ["--hdr", "x.hlog"], ["--format", "wrk"]]
+)
+def test_options_of_one_measurement_are_refused_beside_width(option: list[str]) -> None:
+    ended = leadline("http", "http://127.0.0.1:1/", "--width", "5%", *option)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert f"{' '.join(option[:1])}" in ended.stderr
+    assert "exclude each other" in ended.stderr
+
+
+@pytest.mark.agent
+def test_document_has_means_with_intervals_and_every_repeat(port: int, tmp_path: Path) -> None:
+    """A rate of 1 Mbit/s is carried the same way each time; the target lies far from it."""
+    ended = leadline(
+        *("tcp", "127.0.0.1", "-p", str(port), "-d", "1s", "--rate", "1mbit", "--width", "50%", "--json"),
+        *("--out", str(tmp_path), "--target", "throughput_bps > 1kbit"),
+    )
+    document = json.loads(ended.stdout)
+    assert (ended.returncode, document["schema"]) == (0, "leadline.result/1"), ended.stderr
+    figure = document["metrics"]["throughput_bps"]
+    assert figure["low"] <= figure["value"] <= figure["high"]
+    precision = document["precision"]
+    assert (precision["confidence"], precision["width"], precision["reached"]) == (0.95, 0.5, True)
+    assert len(document["repeats"]) >= 3
+    assert [one["repeat"] for one in document["repeats"]] == list(range(1, len(document["repeats"]) + 1))
+    assert document["repeats"][0]["metrics"]["throughput_bps"]["value"] > 0
+    assert document["targets"][0]["outcome"] == "met"
+    [folder] = tmp_path.iterdir()
+    rows = json.loads(leadline("results", str(folder), "--json").stdout)["rows"]
+    assert {row["trial"] for row in rows} >= {"c01/1", "c01/2", "c01/3", None}
+
+
+@pytest.mark.agent
+def test_goal_that_is_not_reached_is_told(port: int) -> None:
+    ended = leadline("rr", "127.0.0.1", "-p", str(port), "-d", "300ms", "--width", "0.1%", "--most-repeats", "3")
+    assert "not within ±0.100 % of the mean" in ended.stderr
+    assert "repeat 3: " in ended.stderr
+    assert "3 repeats, 95 % interval" in ended.stdout
+
+
+@pytest.mark.parametrize(
+    ("target", "outcome", "code"),
+    [
+        ("transactions_per_s > 100", "undecided", 4),
+        ("transactions_per_s > 50", "met", 0),
+        ("transactions_per_s > 150", "missed", 3),
+    ],
+)
+def test_target_is_decided_on_the_interval_over_repeats(
+    monkeypatch: pytest.MonkeyPatch, target: str, outcome: str, code: int
+) -> None:
+    async def measured(single: Single, *_: object) -> TestResult:
+        rate = 90.0 if single.repeat % 2 else 112.0
+        figures = {"transactions_per_s": Metric(rate, "1/s")}
+        return TestResult(
+            "c01", single.repeat, "rr", "rr", {}, "done", None, figures, Validity(Verdict.VALID), None, None, {}
+        )
+
+    monkeypatch.setattr(repeated, "measure", measured)
+    ended = leadline("rr", "192.0.2.1", "--width", "1%", "--most-repeats", "6", "--json", "--target", target)
+    judged = json.loads(ended.stdout)["targets"][0]
+    assert (judged["outcome"], ended.returncode) == (outcome, code)
