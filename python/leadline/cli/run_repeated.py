@@ -14,6 +14,7 @@ from typing import Any
 
 from rich.text import Text
 
+from leadline import quantities
 from leadline.analysis import judge, parse_targets
 from leadline.analysis.model import Summary, TargetResult, TestResult, Verdict
 from leadline.analysis.precision import counts_as_repeat
@@ -35,7 +36,7 @@ from leadline.cli.single_args import OutputOptions
 from leadline.dataset import Journal, RunFolder
 from leadline.plan import BaseTest
 from leadline.plan.repeats import PrecisionGoal
-from leadline.report import quantities, repeated_measurement, test_headline
+from leadline.report import repeated_measurement, test_headline
 from leadline.trial import IntervalEnded, Single
 from leadline.trial.repeated import Repeats, measure_repeats
 from leadline.trial.workloads import LoadWorkload

@@ -12,9 +12,10 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from leadline import quantities
 from leadline.analysis.model import Metric, Summary, TestResult
 from leadline.plan.repeats import PrecisionGoal
-from leadline.report import figures, quantities, verdicts
+from leadline.report import figures, verdicts
 from leadline.report.text import TONES, verdict_block
 
 
