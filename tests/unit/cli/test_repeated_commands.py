@@ -79,7 +79,7 @@ def test_document_has_means_with_intervals_and_every_repeat(port: int, tmp_path:
 
 
 @pytest.mark.agent
-def test_goal_that_is_not_reached_is_told(port: int) -> None:
+def test_goal_out_of_reach_is_printed(port: int) -> None:
     ended = leadline("rr", "127.0.0.1", "-p", str(port), "-d", "300ms", "--width", "0.1%", "--most-repeats", "3")
     assert "not within ±0.100 % of the mean" in ended.stderr
     assert "repeat 3: " in ended.stderr
