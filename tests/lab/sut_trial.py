@@ -1,7 +1,8 @@
 """One trial's bring-up and take-down in a jail, as a program: `sut_trial.py SPEC FOLDER`, both given by test_sut_*.py.
 
 SPEC is JSON: topology, clients, kind, parameters, and what to do besides (`kill`: host and process name to kill once
-all is up). Says what happened as one JSON object, and leaves what the agents said in FOLDER/heard.jsonl.
+all is up; `by_agents`: act on the hosts through their agents alone, as on given hosts). Says what happened as one JSON
+object, and leaves what the agents said in FOLDER/heard.jsonl.
 """
 
 from __future__ import annotations
@@ -16,13 +17,14 @@ from pathlib import Path
 from typing import Any
 
 from leadline.agents import Agent, Event, Launch, agent_binary
+from leadline.agents.remote_ops import RemoteOps
 from leadline.contract.models import InterfaceView, Prepared, ServeWorkload
 from leadline.errors import LeadlineError, NoClientConnected
 from leadline.lab import jail
 from leadline.lab.hosts import Lab
 from leadline.lab.topology import LinkSpec, remote_access, site_to_site
 from leadline.registry import SYSTEMS
-from leadline.sut.model import Site
+from leadline.sut.model import Site, setup_label
 from leadline.sut.running import SystemUnderTest
 from leadline.trial.site import lab_site
 from leadline.trial.workloads import PLAIN_ANSWER
@@ -57,7 +59,14 @@ async def main(spec: dict[str, Any], folder: Path) -> dict[str, Any]:
             folder=folder,
             logs=folder / "logs",
         )
+        if spec.get("by_agents"):
+            site = _by_agents(site, agents, folder / "remote")
+            before = await _networks(agents)
         said = await _up_and_down(spec, site, heard)
+        if spec.get("by_agents"):
+            said["before"], said["after"] = before, await _networks(agents)
+            said["forwarding"] = await _forwarding(site)
+            said["files_left"] = (folder / "remote").exists()
         said["left"] = await _left_interfaces(agents)
         return said
     finally:
@@ -90,6 +99,26 @@ async def _up_and_down(spec: dict[str, Any], site: Site, heard: list[tuple[str, 
         await sut.take_down()
         await sut.take_down()
     return said
+
+
+def _by_agents(site: Site, agents: dict[str, Agent], folder: Path) -> Site:
+    """The same hosts, as if they were elsewhere."""
+    hosts = {name: RemoteOps(agent, setup_label(site.label), folder) for name, agent in agents.items()}
+    return dataclasses.replace(site, hosts=hosts, folder=folder, logs=None, shared_files=False)
+
+
+async def _networks(agents: dict[str, Agent]) -> list[Any]:
+    """The routes of every host, but those of link-local addresses, which the kernel adds when a link is up."""
+    views = await asyncio.gather(*(agent.inspect() for agent in agents.values()))
+    return [
+        sorted(route.model_dump_json() for route in view.routes if not route.destination.startswith("fe80:"))
+        for view in views
+    ]
+
+
+async def _forwarding(site: Site) -> list[str]:
+    path = Path("/proc/sys/net/ipv4/ip_forward")
+    return [(await host.read_file(path)).strip() for host in site.hosts.values()]
 
 
 async def _left_interfaces(agents: dict[str, Agent]) -> list[str]:

@@ -69,6 +69,22 @@ def test_a_host_behind_ssh_is_commanded_over_it(tmp_path: Path) -> None:
     assert_measured(run(tmp_path, '"@SSH@"', behind_ssh(tmp_path)))
 
 
+def test_a_system_of_ones_own_acts_on_hosts_through_their_agents(tmp_path: Path) -> None:
+    plan = tmp_path / "plan.yaml"
+    wanted = PLAN.format(server='"@SSH@"').replace(
+        "{kind: given, label: loopback of this machine}", "{kind: forwarder}"
+    )
+    plan.write_text(wanted)
+    program = [sys.executable, str(HERE / "own_given_system.py")]
+    argv = [*INSIDE, *behind_ssh(tmp_path), *program, "run", str(plan), "--json", "--out", str(tmp_path / "runs")]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=WITHIN_S, check=False)
+    assert done.returncode == 0, done.stderr
+    [trial] = json.loads(done.stdout)["trials"]
+    assert trial["sut_version"] == "server says: hello; forwarding 0 -> 1"
+    [left] = [line for line in done.stderr.splitlines() if line.startswith("left: ")]
+    assert left == "left: forwarding 0, folders []"
+
+
 def test_a_local_server_is_no_use_to_clients_elsewhere(tmp_path: Path) -> None:
     plan = tmp_path / "plan.yaml"
     plan.write_text(PLAN.format(server="local").replace("[local, local]", "['ssh://nobody@127.0.0.9:1']"))

@@ -107,6 +107,18 @@ def test_every_client_connects_without_root(tmp_path: Path, kind: str) -> None:
     assert states(said) == ["connected", "connected"]
 
 
+@pytest.mark.parametrize(
+    ("topology", "kind"),
+    [("remote-access", "route"), ("site-to-site", "wireguard")],
+)
+def test_agents_alone_bring_it_up_and_leave_their_hosts_as_they_were(tmp_path: Path, topology: str, kind: str) -> None:
+    """As on hosts elsewhere: files, commands, routes and settings go through each host's agent."""
+    said = run(tmp_path, topology=topology, clients=1, kind=kind, by_agents=True)
+    assert states(said) == ["connected"]
+    assert said["after"] == said["before"], "routes"
+    assert (set(said["forwarding"]), said["files_left"]) == ({"0"}, False)
+
+
 @needs_openvpn
 def test_more_clients_than_addresses(tmp_path: Path) -> None:
     """OpenVPN's clients all say "Initialization Sequence Completed"; two of these five have no address."""

@@ -1,8 +1,8 @@
 """The operations of a system under test on a host: files, commands, processes, routes, settings.
 
-`HostOps` is the interface. `AgentOps` is the part that a host's agent carries out, the same for every kind of host.
-`leadline.agents.local_ops` adds this machine's files and commands, `leadline.lab.host_ops` the network of a lab's
-host.
+`HostOps` is the interface. `AgentOps` is the part that is the same for every kind of host: processes, and a look at the
+network. `leadline.agents.remote_ops` has the rest for given hosts, through their agents. A lab's hosts share this
+machine's files: `leadline.agents.local_ops` has those and commands, `leadline.lab.host_ops` the network.
 """
 
 from __future__ import annotations
@@ -57,9 +57,19 @@ class HostOps(Protocol):
     def agent_version(self) -> str:
         """The version of the agent that runs there."""
 
-    @property
-    def agent_program(self) -> str:
-        """The path of the agent's program, which also includes embedded gateways."""
+    async def agent_program(self) -> str:
+        """The path of the agent's program on the host, which also includes embedded gateways.
+
+        Raises:
+            SutFailed: the host cannot tell.
+        """
+
+    async def close(self) -> None:
+        """Put back what the operations changed, where the host outlives the trial: settings, routes, files.
+
+        Raises:
+            LabError: something could not be put back; everything else was.
+        """
 
     # Files and commands.
 
@@ -213,3 +223,6 @@ class AgentOps:
     async def network(self) -> NetworkView:
         """See `HostOps`."""
         return await self._agent.inspect()
+
+    async def close(self) -> None:
+        """See `HostOps`. By default nothing: a lab's hosts end with the trial."""

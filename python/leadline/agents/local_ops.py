@@ -29,8 +29,7 @@ class LocalOps(AgentOps):
         super().__init__(agent, trial)
         self._prefix = prefix
 
-    @property
-    def agent_program(self) -> str:
+    async def agent_program(self) -> str:
         """The agent of this machine."""
         return str(agent_binary())
 

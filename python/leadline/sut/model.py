@@ -39,6 +39,8 @@ class Site:
     """Folder for the daemons' logs; `folder` where None."""
     fleet: int | None = None
     """Number of VPN clients that the single client host runs as a fleet; None if each client host is one client."""
+    shared_files: bool = True
+    """Whether the hosts see the controller's files, as a lab's hosts do; otherwise `folder` is one on each host."""
 
     @property
     def setup(self) -> str:
@@ -46,13 +48,16 @@ class Site:
         return setup_label(self.label)
 
     def files(self, kind: str) -> Path:
-        """The folder of this trial for the keys and configurations of a system, created with mode 700."""
-        return private_folder(self.folder / self._file_label / kind)
+        """The folder of this trial for the keys and configurations of a system, with mode 700. Hosts that do not share
+        the controller's files create it themselves."""
+        folder = self.folder / self._file_label / kind
+        return private_folder(folder) if self.shared_files else folder
 
     def log_file(self, name: str, host: str) -> Path:
         """The path of a process's output: one file for each trial, process and host."""
         folder = self.logs or self.folder
-        folder.mkdir(parents=True, exist_ok=True)
+        if self.shared_files:
+            folder.mkdir(parents=True, exist_ok=True)
         return folder / f"{self._file_label}-{name}-{host}.log"
 
     @property

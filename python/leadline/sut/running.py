@@ -46,6 +46,15 @@ class SystemUnderTest:
         return await self._daemons.failure()
 
     async def take_down(self) -> None:
-        """Stop everything that runs, also after a failed bring-up; ignores what is already gone."""
-        await self._daemons.stop_all()
-        await self._system.take_down(self._parameters, self._site)
+        """Stop everything that runs, also after a failed bring-up, and leave each host as it was; ignores what is
+        already gone.
+
+        Raises:
+            LabError: a given host could not be put back as it was.
+        """
+        try:
+            await self._daemons.stop_all()
+            await self._system.take_down(self._parameters, self._site)
+        finally:
+            for host in self._site.hosts.values():
+                await host.close()

@@ -175,7 +175,7 @@ async def _daemon(site: Site, host: str, name: str, config: dict[str, object]) -
 
     ops = site.hosts[host]
     file = await ops.write_file(site.files("wireguard") / f"{host}.json", json.dumps(config, indent=1))
-    argv = (ops.agent_program, "wireguard", str(file))
+    argv = (await ops.agent_program(), "wireguard", str(file))
     return Daemon(name, argv, site.log_file("wireguard", host), (READY,), host)
 
 

@@ -68,7 +68,6 @@ class Environment:
             return given_site(
                 self.agents,
                 gateway=self.gateways[-1],
-                folder=folder,
                 label=self.label,
                 clients=self.clients,
                 serve_port=SESSION_PORT,

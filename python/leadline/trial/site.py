@@ -5,10 +5,12 @@ Reads names and addresses only; changes nothing.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from leadline.agents import Agent
+from leadline.agents.remote_ops import RemoteOps
 from leadline.lab import topology
 from leadline.lab.host_ops import LabHostOps
 from leadline.lab.hosts import Lab
@@ -51,13 +53,23 @@ def given_site(
     clients: Sequence[str],
     serve_port: int,
     server_address: Mapping[int, str],
-    folder: Path,
 ) -> Site:
-    """The site of a trial on given hosts: they are measured as they are, so there are no operations on them."""
+    """The site of a trial on given hosts. Leadline knows of no network between them that a tunnel could use."""
     nowhere = Addressing(
         gateway=gateway, outer={}, clients=(), forwarding=(), pool={}, server_lan={}, client_lan={}, link_mtu_bytes=0
     )
-    return Site({}, agents, nowhere, folder, label, tuple(clients), serve_port, server_address)
+    folder = Path(f"/tmp/leadline-{secrets.token_hex(8)}")
+    return Site(
+        hosts={name: RemoteOps(agent, setup_label(label), folder) for name, agent in agents.items()},
+        agents=agents,
+        addressing=nowhere,
+        folder=folder,
+        label=label,
+        clients=tuple(clients),
+        serve_port=serve_port,
+        server_address=server_address,
+        shared_files=False,
+    )
 
 
 def addressing_of(lab: Lab, clients: Sequence[str]) -> Addressing:
