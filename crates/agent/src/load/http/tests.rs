@@ -218,8 +218,10 @@ fn requests_due_just_before_the_end_are_sent(engine: Engine) {
     let took_ns = clock::monotonic_ns() - before_ns;
     let sent = outcome.counts["requests_sent"];
     assert_eq!((outcome.counts["requests_due"], sent + outcome.counts["unsent"]), (2, 2));
-    // A request is counted and not sent if its thread could not run until a tenth of a second after the end.
-    assert!(sent == 2 || took_ns > 150_000_000, "{outcome:?}");
+    // A request is counted and not sent if its thread could not run until a tenth of a second after the end, or if the
+    // response to the first one, on the only connection, took until the end.
+    let busy = outcome.counts["unsent_while_busy"] == 1;
+    assert!(sent == 2 || busy || took_ns > 150_000_000, "{outcome:?}");
     assert_eq!(outcome.counts["responses"] + outcome.counts["unanswered"], sent);
     assert_eq!(server_counts_after(address, sent)["requests"], sent);
     signal.stop();

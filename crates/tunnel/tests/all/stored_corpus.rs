@@ -1,0 +1,15 @@
+//! Runs the stored corpus of `fuzz/` through this crate's parsers.
+
+use crate::corpus;
+
+#[path = "../../../../fuzz/src/openvpn.rs"]
+mod openvpn;
+#[path = "../../../../fuzz/src/openvpn_client.rs"]
+mod openvpn_client;
+#[path = "../../../../fuzz/src/tunnel.rs"]
+mod tunnel;
+
+#[test]
+fn stored_corpus_passes() {
+    corpus::hold(tunnel::TARGETS.into_iter().chain(openvpn::TARGETS).chain(openvpn_client::TARGETS));
+}
