@@ -21,7 +21,7 @@ unexport PYTHONDONTWRITEBYTECODE
 FUZZ_SECONDS := 30
 DIST := dist
 
-.PHONY: help man build build-checked demo check test test-all test-rust test-python test-tools lint format bench dist fuzz contract reference lock clean system-packages
+.PHONY: help man build build-checked demo check test test-all test-rust test-rust-beside test-python test-exclusive test-tools lint format bench dist fuzz contract reference lock clean system-packages
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -51,31 +51,39 @@ check: $(VENV)/.installed ## in a minute: linters, types, protocol crates, and t
 	$(VENV)/bin/ruff check --quiet python tests bench setup.py
 	cargo fmt --all --check
 	$(PYTHON) -m mypy
-	$(STATIC) cargo test --profile checked --quiet $(MACHINES:%=--package leadline-%)
+	$(STATIC) cargo test --profile checked --quiet --lib --tests $(MACHINES:%=--package leadline-%)
 	LEADLINE_AGENT=none $(PYTHON) -m pytest --quiet $(WORKERS) -n auto -m "not agent" tests/unit tests/contract
 
 test: build-checked test-tools ## every kind of test: Rust, Python, contract, lab, browser; of matrices a selection
-	$(MAKE) --no-print-directory test-rust test-python
+	$(MAKE) --no-print-directory --jobs=2 test-rust-beside test-python
+	$(MAKE) --no-print-directory test-exclusive
 
-test-all: build-checked test-tools ## the same with every combination, and searches to their end
-	$(MAKE) --no-print-directory test-rust test-python SELECTION=
+test-all: ## the same with every combination, and searches to their end
+	$(MAKE) --no-print-directory test SELECTION=
 
 test-tools:
 	@scripts/packages openvpn openssh-client linux-perf chromium chromium-driver $(HTTP_SERVERS)
 
+# No test is in documentation. The agent's tests wait for timeouts and for the end of loads: that is why 16 run side by side.
 test-rust:
-	$(STATIC) cargo test --profile checked --quiet --workspace
+	RUST_TEST_THREADS=16 $(STATIC) cargo test --profile checked --quiet --workspace --lib --bins --tests
+
+# Rust compiles and waits while Python waits. What it says comes in one piece, between lines of the other.
+test-rust-beside:
+	@$(MAKE) --no-print-directory test-rust 2>&1 | { said=$$(cat); echo "$$said"; }
 
 # Crates that touch no network.
 MACHINES := http pace script stats tls transport tunnel wire
 # Most of these tests wait: for loads to end, for servers, for timeouts; so several run side by side. tests/conftest.py says
 # which of them stay together and which begin first. Those whose truth needs a CPU to themselves run after them, alone.
-TEST_WORKERS := 5
+TEST_WORKERS := 7
 WORKERS = -n $(TEST_WORKERS) --dist loadgroup --no-loadscope-reorder
 SELECTION := and not full_matrix
 
 test-python:
 	$(STATIC) $(PYTHON) -m pytest --quiet $(WORKERS) -m "not exclusive $(SELECTION)"
+
+test-exclusive:
 	$(STATIC) $(PYTHON) -m pytest --quiet -m "exclusive $(SELECTION)" || [ $$? = 5 ]
 
 dist: $(VENV)/.installed ## what users install: a wheel, an sdist and the agent alone, in DIST=dist
