@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from leadline.cli import options as o
-from leadline.cli.output import print_all, print_damage, print_json
+from leadline.cli.output import print_all, print_damage, print_json, share
 from leadline.cli.run_args import Runs, open_runs
 from leadline.errors import InputError
 
@@ -52,11 +52,11 @@ def command(
     from leadline.analysis.comparison import compare_sides
     from leadline.report import comparison_blocks
 
-    share = _share(margin)
+    least = share("--margin", margin)
     folders = open_runs(runs)
     pairs = list(_pairs_of_one(folders[0], baseline) if len(folders) == 1 else _pairs_of_many(folders, baseline))
     names = tuple(metric or ())
-    compared = [compare_sides(first, second, margin=share, metrics=names) for first, second in pairs]
+    compared = [compare_sides(first, second, margin=least, metrics=names) for first, second in pairs]
     for one in compared:
         _refuse(one, anyway, names)
     if json:
@@ -105,18 +105,6 @@ def _side(folder: RunFolder) -> Side:
     cases = folder.read_manifest().get("cases") or ()
     tests = {(case["id"], test["name"]): test for case in cases for test in case.get("tests") or ()}
     return Side(folder.run_id, analysis, tests)
-
-
-def _share(text: str) -> float:
-    from leadline.plan.units import fraction
-
-    try:
-        found = fraction(text) if "%" in text else float(text)
-    except ValueError:
-        found = -1.0
-    if not 0 <= found < 1:
-        raise InputError(f"--margin {text}: not a share from 0 to 1", hint="as in --margin 5%, or 0.05")
-    return found
 
 
 def _refuse(one: ComparedRuns, anyway: bool, metrics: Sequence[str]) -> None:

@@ -79,6 +79,23 @@ def write_option_file(option: str, path: Path, text: str) -> None:
         path.write_text(text, encoding="utf-8")
 
 
+def share(option: str, text: str) -> float:
+    """A share that the user wrote: `5%`, or `0.05`.
+
+    Raises:
+        InputError: it is none from 0 to below 1.
+    """
+    from leadline.plan.units import fraction
+
+    try:
+        found = fraction(text) if "%" in text else float(text)
+    except ValueError:
+        found = -1.0
+    if not 0 <= found < 1:
+        raise InputError(f"{option} {text}: not a share from 0 to 1", hint=f"as in {option} 5%, or 0.05")
+    return found
+
+
 @contextmanager
 def _naming(option: str, path: Path) -> Iterator[None]:
     try:

@@ -19,7 +19,7 @@ _TONES = {
     Comparison.EQUIVALENT: "",
     Comparison.CANNOT_TELL: "yellow",
 }
-_MARKS = {
+MARKS = {
     Comparison.FASTER: "▲",
     Comparison.SLOWER: "▼",
     Comparison.EQUIVALENT: "=",
@@ -38,11 +38,21 @@ def _block(one: ComparedRuns) -> RenderableType:
     )
     parts: list[RenderableType] = [head, Padding(_table(one.figures), (0, 0, 0, 2), expand=False)]
     parts += [_line(f"{figure.test} {figure.metric}: {figure.reason}") for figure in one.figures if figure.reason]
-    parts += [_line(f"not compared: {text}") for text in one.missing]
+    parts += [_line(text) for text in notes_of(one)]
+    return Group(*parts)
+
+
+def notes_of(one: ComparedRuns) -> Iterator[str]:
+    """What was not compared, and what else differs."""
+    yield from (f"not compared: {text}" for text in one.missing)
     for difference in one.differences:
         what = "another load or machine" if difference.blocking else "differs"
-        parts.append(_line(f"{what}: {difference.what}: {difference.baseline} -> {difference.candidate}"))
-    return Group(*parts)
+        yield f"{what}: {difference.what}: {difference.baseline} -> {difference.candidate}"
+
+
+def interval_of(figure: ComparedFigure) -> str:
+    """The ratio's interval as text; empty without one."""
+    return "" if figure.low is None or figure.high is None else f"{figure.low:.3f} to {figure.high:.3f}"
 
 
 def _table(figures: Sequence[ComparedFigure]) -> Table:
@@ -54,15 +64,14 @@ def _table(figures: Sequence[ComparedFigure]) -> Table:
     table.add_column("")
     for one in figures:
         parameters = " ".join(f"{name}={value}" for name, value in one.parameters.items())
-        interval = "" if one.low is None or one.high is None else f"{one.low:.3f} to {one.high:.3f}"
         table.add_row(
             f"{one.test} {parameters}".strip(),
             one.metric,
             quantities.metric(one.baseline, one.unit),
             quantities.metric(one.candidate, one.unit),
             quantities.UNKNOWN if one.ratio is None else f"{one.ratio:.3f}",
-            interval,
-            Text(f"{_MARKS[one.word]} {one.word.value}", style=_TONES[one.word]),
+            interval_of(one),
+            Text(f"{MARKS[one.word]} {one.word.value}", style=_TONES[one.word]),
         )
     return table
 

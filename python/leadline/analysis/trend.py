@@ -1,0 +1,418 @@
+"""The history of each figure over many runs: where its level shifts, and whether the shift is a regression.
+
+A history has one plan, case, test, figure and kind of machine; runs with another load, other hardware or another kernel
+make a history of their own, and what differs between the two is named. A point is a run's mean over its repeats, so
+repeats make the history less noisy. Points that are not valid are kept for the plot and judged by nothing. Pure.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from itertools import pairwise
+from typing import Any, Protocol
+
+from leadline.analysis.model import RunAnalysis, Summary, Verdict
+from leadline.plan.metric_specs import Better, MetricSpec
+from leadline.registry import KINDS
+from leadline.statistics import ChangePoint, change_points, mean_of_repeats
+
+LEAST_RUNS = 10
+"""With fewer runs no order of them is rare enough: of 9 runs even the clearest shift has a probability of 1.6 %."""
+MARGIN = 0.02
+"""A shift by less than this share is no regression, unless the user says otherwise."""
+NEWEST = 10
+"""A regression that began in this many newest runs of its plan is new."""
+
+Facts = tuple[tuple[str, str], ...]
+"""Names and values, sorted by name."""
+
+
+class Shift(StrEnum):
+    """What a shift of a figure's level is."""
+
+    REGRESSION = "regression"
+    IMPROVEMENT = "improvement"
+    SMALL = "within the margin"
+    NEUTRAL = "neither better nor worse"
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedRun:
+    """One run, as a history needs it."""
+
+    run: str
+    """The name of its folder."""
+    plan: str
+    started_at: str
+    """ISO 8601; empty if unknown."""
+    machine: Facts
+    """Hardware and kernel of its hosts: the host's fingerprint. Runs are comparable where it is the same."""
+    software: Facts
+    """What may explain a shift: versions of Leadline, agent and distribution."""
+    systems: Mapping[str, str]
+    """The version of the system under test, by case."""
+    loads: Mapping[tuple[str, str], Facts]
+    """What the plan asks for, by case and test."""
+    summaries: tuple[Summary, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A figure in one run: the mean over its repeats with its 95 % interval."""
+
+    run: str
+    started_at: str
+    value: float
+    low: float | None
+    high: float | None
+    repeats: int
+    verdict: Verdict
+    """Only valid points are judged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """A stretch of a history without a shift: the mean of its valid points, with its 95 % interval."""
+
+    first_run: str
+    last_run: str
+    runs: int
+    mean: float
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A shift of the level. `run` is the first run of the new level: the cause lies near it, within two runs."""
+
+    shift: Shift
+    run: str
+    started_at: str
+    run_before: str
+    before: float
+    after: float
+    ratio: float | None
+    """The new level divided by the old one; None where the old one is 0."""
+    probability: float
+    """That of a shift as clear as this one in a history without any."""
+    runs_since: int
+    """Valid runs on the new level."""
+    is_new: bool
+    """Whether it is in the newest runs of its plan."""
+    differences: tuple[str, ...]
+    """What else differs between the two runs: versions of software."""
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """One figure over the runs that are comparable, oldest first."""
+
+    plan: str
+    parameters: dict[str, str]
+    test: str
+    kind: str
+    metric: str
+    unit: str
+    better: Better
+    machine: dict[str, str]
+    points: tuple[Point, ...]
+    levels: tuple[Level, ...]
+    changes: tuple[Change, ...]
+    reason: str | None
+    """Why no shift was looked for; None if it was."""
+
+    @property
+    def name(self) -> str:
+        """The test and its parameters, for a line."""
+        return _named(self.test, self.parameters)
+
+
+@dataclass(frozen=True, slots=True)
+class Separation:
+    """Where the runs of one test part into two histories: from `run` on, `differences` hold."""
+
+    plan: str
+    parameters: dict[str, str]
+    test: str
+    run: str
+    differences: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Trend:
+    """All histories of a folder of runs."""
+
+    runs: int
+    first: str
+    last: str
+    """When the first and the last run began; empty without a run."""
+    margin: float
+    newest: int
+    histories: tuple[History, ...]
+    separations: tuple[Separation, ...]
+
+    @property
+    def judged(self) -> tuple[History, ...]:
+        """The histories that are long enough."""
+        return tuple(one for one in self.histories if one.reason is None)
+
+    def of_shift(self, shift: Shift, *, is_new: bool | None = None) -> tuple[tuple[History, Change], ...]:
+        """All shifts of one sort: the new ones, the older ones, or both."""
+        return tuple(
+            (history, change)
+            for history in self.histories
+            for change in history.changes
+            if change.shift is shift and is_new in (None, change.is_new)
+        )
+
+
+class FollowedKind(Protocol):
+    """The attributes of a kind of test that this module uses."""
+
+    @property
+    def primary(self) -> str:
+        """The figure that stands for a test."""
+
+    @property
+    def decisive(self) -> tuple[str, ...]:
+        """The figures whose verdicts make that of a test, beside the primary one."""
+
+    @property
+    def headline(self) -> tuple[str, ...]:
+        """The figures that stand beside the leading one in a line."""
+
+    @property
+    def metrics(self) -> tuple[MetricSpec, ...]:
+        """Its figures."""
+
+
+def recorded_run(run: str, analysis: RunAnalysis, manifest: Mapping[str, Any]) -> RecordedRun:
+    """What a history needs of a run."""
+    cases = [case for case in manifest.get("cases") or () if "id" in case]
+    command = () if "plan" in manifest else (("command", _comparable(analysis.command)),)
+    software = {"Leadline": [analysis.version], **_facts(analysis, _SOFTWARE)}
+    return RecordedRun(
+        run=run,
+        plan=analysis.name,
+        started_at=_utc(analysis.started_at),
+        machine=_joined(_facts(analysis, _MACHINE)),
+        software=_joined(software),
+        systems={trial.case: trial.sut_version for trial in analysis.trials if trial.sut_version},
+        loads={
+            (case["id"], test["name"]): _load(case, test, command) for case in cases for test in case.get("tests") or ()
+        },
+        summaries=analysis.summaries,
+    )
+
+
+def trend_of(
+    runs: Iterable[RecordedRun], *, metrics: Sequence[str] = (), margin: float = MARGIN, newest: int = NEWEST
+) -> Trend:
+    """The histories of the main figures of each test, or of those that are named, over all runs."""
+    ordered = sorted(runs, key=lambda run: (run.started_at, run.run))
+    by_plan = Counter(run.plan for run in ordered)
+    place = Counter[str]()
+    new_runs = set()
+    for run in ordered:
+        place[run.plan] += 1
+        if place[run.plan] > by_plan[run.plan] - newest:
+            new_runs.add(run.run)
+    found: dict[_Key, list[tuple[RecordedRun, Summary]]] = {}
+    for run in ordered:
+        for summary in run.summaries:
+            load = run.loads.get((summary.case, summary.test), ())
+            parameters = tuple(sorted((name, str(value)) for name, value in summary.parameters.items()))
+            key = _Key(run.plan, parameters, summary.test, summary.kind, run.machine, load)
+            found.setdefault(key, []).append((run, summary))
+    histories = (
+        history
+        for key, rows in found.items()
+        for name in _chosen(key.kind, metrics)
+        if (history := _history(key, name, rows, margin, new_runs)) is not None
+    )
+    return Trend(
+        runs=len(ordered),
+        first=ordered[0].started_at if ordered else "",
+        last=ordered[-1].started_at if ordered else "",
+        margin=margin,
+        newest=newest,
+        histories=tuple(sorted(histories, key=lambda one: (one.plan, one.test, sorted(one.parameters.items())))),
+        separations=tuple(_separations(found)),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Key:
+    """What the runs of one history have in common."""
+
+    plan: str
+    parameters: Facts
+    test: str
+    kind: str
+    machine: Facts
+    load: Facts
+
+
+def _history(
+    key: _Key, metric: str, rows: Sequence[tuple[RecordedRun, Summary]], margin: float, new_runs: set[str]
+) -> History | None:
+    """One figure's history; None if no run knows it."""
+    known = [(run, summary, found) for run, summary in rows if (found := summary.metrics.get(metric)) is not None]
+    points = tuple(
+        Point(run.run, run.started_at, found.value, found.low, found.high, summary.repeats, found.verdict)
+        for run, summary, found in known
+        if found.value is not None
+    )
+    if not points:
+        return None
+    kind: FollowedKind = KINDS.find(key.kind)
+    better = next((spec.better for spec in kind.metrics if spec.name == metric), Better.NEITHER)
+    valid = [point for point in points if point.verdict is Verdict.VALID]
+    reason = None
+    if len(valid) < LEAST_RUNS:
+        reason = f"{len(valid)} of {len(points)} runs are valid: {LEAST_RUNS} are needed"
+    shifts = () if reason else change_points([point.value for point in valid])
+    rows_by_run = {run.run: (run, summary.case) for run, summary in rows}
+    changes = []
+    for shift, following in zip(shifts, [*(one.index for one in shifts[1:]), len(valid)], strict=True):
+        before, after = valid[shift.index - 1], valid[shift.index]
+        changes.append(
+            Change(
+                shift=_sort(shift, better, margin),
+                run=after.run,
+                started_at=after.started_at,
+                run_before=before.run,
+                before=shift.before,
+                after=shift.after,
+                ratio=shift.ratio,
+                probability=shift.probability,
+                runs_since=following - shift.index,
+                is_new=after.run in new_runs,
+                differences=tuple(_software_differences(rows_by_run[before.run], rows_by_run[after.run])),
+            )
+        )
+    return History(
+        plan=key.plan,
+        parameters=dict(key.parameters),
+        test=key.test,
+        kind=key.kind,
+        metric=metric,
+        unit=known[0][2].unit,
+        better=better,
+        machine=dict(key.machine),
+        points=points,
+        levels=tuple(_levels(valid, [shift.index for shift in shifts])),
+        changes=tuple(changes),
+        reason=reason,
+    )
+
+
+def _levels(valid: Sequence[Point], places: Sequence[int]) -> Iterator[Level]:
+    for start, end in pairwise((0, *places, len(valid))):
+        part = valid[start:end]
+        if part:
+            mean = mean_of_repeats([point.value for point in part])
+            yield Level(part[0].run, part[-1].run, len(part), mean.value, mean.low, mean.high)
+
+
+def _sort(shift: ChangePoint, better: Better, margin: float) -> Shift:
+    """What a shift is; one from 0 is beyond every margin."""
+    if better is Better.NEITHER:
+        return Shift.NEUTRAL
+    if abs(shift.after - shift.before) <= margin * abs(shift.before):
+        return Shift.SMALL
+    is_better = (shift.after > shift.before) is (better is Better.HIGHER)
+    return Shift.IMPROVEMENT if is_better else Shift.REGRESSION
+
+
+def _chosen(kind: str, metrics: Sequence[str]) -> tuple[str, ...]:
+    """The figures to follow: those that are asked for, or what a line of the kind shows, if one way is better."""
+    if metrics:
+        return tuple(metrics)
+    known: FollowedKind = KINDS.find(kind)
+    better = {spec.name: spec.better for spec in known.metrics}
+    main = dict.fromkeys((known.primary, *known.decisive, *known.headline))
+    return tuple(name for name in main if better.get(name, Better.NEITHER) is not Better.NEITHER)
+
+
+def _separations(found: Mapping[_Key, Sequence[tuple[RecordedRun, Summary]]]) -> Iterator[Separation]:
+    """Each test whose runs are more than one history, with what differs from the history that began before."""
+    together: dict[tuple[str, Facts, str], list[tuple[str, _Key]]] = {}
+    for key, rows in found.items():
+        together.setdefault((key.plan, key.parameters, key.test), []).append((rows[0][0].run, key))
+    for (plan, parameters, test), parts in together.items():
+        for (_, before), (run, after) in pairwise(parts):
+            differences = (*_differences(before.machine, after.machine), *_differences(before.load, after.load))
+            yield Separation(plan, dict(parameters), test, run, differences)
+
+
+_MACHINE = {"cpu_model": "CPU model", "cpus": "CPUs", "architecture": "architecture", "kernel": "kernel"}
+_SOFTWARE = {"distribution": "distribution", "agent_version": "agent", "tcp_congestion": "TCP"}
+
+
+def _facts(analysis: RunAnalysis, names: Mapping[str, str]) -> dict[str, list[str]]:
+    """What the run's hosts say of some facts; each value once."""
+    return {
+        words: sorted({str(facts[name]) for facts in analysis.hosts.values() if facts.get(name) is not None})
+        for name, words in names.items()
+    }
+
+
+def _joined(facts: Mapping[str, Sequence[str]]) -> Facts:
+    return tuple(sorted((name, ", ".join(values)) for name, values in facts.items() if any(values)))
+
+
+def _load(case: Mapping[str, Any], test: Mapping[str, Any], command: Facts) -> Facts:
+    """What a plan asks for in one test of a case. What a plan leaves open counts as absent, so that runs stay
+    comparable when a version of Leadline adds an option."""
+    of_case = {name: case[name] for name in ("topology", "clients", "sut", "link") if name in case}
+    return tuple(sorted((*command, *_flat(of_case), *_flat(test))))
+
+
+def _comparable(command: str) -> str:
+    """The command of a single measurement, which alone names its server, without the options for its output."""
+    return re.sub(r"\s(--json|(--out|--hdr|--format)[ =]\S+)", "", command)
+
+
+def _flat(record: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    for name, value in record.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{name}.")
+        elif value not in (None, False, "", [], ()):
+            yield f"{prefix}{name}", value if isinstance(value, str) else json.dumps(value, default=str)
+
+
+def _differences(before: Facts, after: Facts) -> Iterator[str]:
+    """`kernel: 6.1 -> 6.12` for each fact in which the two differ."""
+    first, second = dict(before), dict(after)
+    for name in sorted(first.keys() | second.keys()):
+        if first.get(name) != second.get(name):
+            yield f"{name}: {first.get(name, 'none')} -> {second.get(name, 'none')}"
+
+
+def _software_differences(before: tuple[RecordedRun, str], after: tuple[RecordedRun, str]) -> Iterator[str]:
+    sides = [
+        (*run.software, *((("system under test", run.systems[case]),) if case in run.systems else ()))
+        for run, case in (before, after)
+    ]
+    return _differences(sides[0], sides[1])
+
+
+def _utc(text: str) -> str:
+    """A time in UTC, so that texts sort by time; other text as it is."""
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        return text
+    return (found if found.tzinfo else found.replace(tzinfo=UTC)).astimezone(UTC).isoformat(timespec="seconds")
+
+
+def _named(test: str, parameters: Mapping[str, str]) -> str:
+    return " ".join((test, *(f"{name}={value}" for name, value in parameters.items())))

@@ -1,0 +1,150 @@
+"""Draws the histories of figures on the terminal: the shifts first, then a row for each history, then what parts them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from leadline.analysis.trend import Change, History, Separation, Shift, Trend
+from leadline.report import quantities
+
+TONES = {Shift.REGRESSION: "red", Shift.IMPROVEMENT: "green", Shift.SMALL: "dim", Shift.NEUTRAL: ""}
+MARKS = {Shift.REGRESSION: "▼", Shift.IMPROVEMENT: "▲", Shift.SMALL: "·", Shift.NEUTRAL: "◆"}
+_SHOWN = (Shift.REGRESSION, Shift.IMPROVEMENT, Shift.NEUTRAL)
+
+
+def trend_blocks(trend: Trend) -> Iterator[RenderableType]:
+    """The answer, the shifts, the histories, and where runs are not comparable."""
+    yield Text(answer(trend), style="bold")
+    shifts = [_shift(*found, has_plans=_has_plans(trend)) for found in shown_shifts(trend)]
+    if shifts:
+        yield Group(*shifts)
+    if trend.histories:
+        yield _table(trend)
+    reasons = reasons_of(trend)
+    if reasons:
+        yield Group(*(Text(f"not judged: {text}", style="dim") for text in reasons))
+    if trend.separations:
+        yield Group(*(Text(text, style="dim") for text in separations_of(trend.separations)))
+
+
+def answer(trend: Trend) -> str:
+    """One sentence: whether something became worse lately."""
+    if not trend.runs:
+        return "No run was found: there is nothing to judge."
+    if not trend.judged:
+        return f"{quantities.counted(trend.runs, 'run')}: nothing can be judged yet."
+    new = trend.of_shift(Shift.REGRESSION, is_new=True)
+    of = f"{quantities.counted(trend.runs, 'run')}, {len(trend.judged)} of {_histories(len(trend.histories))} judged"
+    if new:
+        return f"{quantities.counted(len(new), 'regression')} in the newest {trend.newest} runs ({of})."
+    older = len(trend.of_shift(Shift.REGRESSION))
+    before = f"; {quantities.counted(older, 'regression')} before" if older else ""
+    return f"No regression in the newest {trend.newest} runs{before} ({of})."
+
+
+def shown_shifts(trend: Trend) -> list[tuple[History, Change]]:
+    """The shifts beyond the margin: regressions first, the newest of each first."""
+    return [
+        found
+        for shift in _SHOWN
+        for found in sorted(trend.of_shift(shift), key=lambda one: one[1].started_at, reverse=True)
+    ]
+
+
+def share_of(change: Change) -> str:
+    """By how much the level shifted: `-5.1 %`."""
+    return "from 0" if change.ratio is None else f"{change.ratio - 1:+.1%}".replace("%", " %")
+
+
+def change_line(history: History, change: Change) -> str:
+    """`-5.1 %: 941 Mbit/s -> 893 Mbit/s`."""
+    before, after = (quantities.metric(value, history.unit) for value in (change.before, change.after))
+    return f"{share_of(change)}: {before} -> {after}"
+
+
+def place_line(change: Change) -> str:
+    """Where a shift is, how long it has lasted, and what else changed there."""
+    runs = quantities.counted(change.runs_since, "run")
+    new = ", new" if change.is_new else ""
+    differs = f"; {', '.join(change.differences)}" if change.differences else ""
+    return f"near {change.run}{_day(change.started_at)}, {runs} since{new}{differs}"
+
+
+def reasons_of(trend: Trend) -> list[str]:
+    """Why histories are not judged, each reason once, with the tests that it concerns."""
+    found: dict[str, list[str]] = {}
+    for history in trend.histories:
+        if history.reason is not None:
+            found.setdefault(history.reason, []).append(f"{history.name} {history.metric}")
+    return [f"{names[0]}{_more(len(names) - 1)}: {reason}" for reason, names in found.items()]
+
+
+def separations_of(separations: Sequence[Separation]) -> list[str]:
+    """Where a history of its own begins, each place once."""
+    found: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    for one in separations:
+        found.setdefault((one.run, one.differences), []).append(one.test)
+    return [
+        f"a history of its own from {run} on ({', '.join(dict.fromkeys(tests))}): {', '.join(differences)}"
+        for (run, differences), tests in found.items()
+    ]
+
+
+def _shift(history: History, change: Change, *, has_plans: bool) -> RenderableType:
+    name = f"{history.plan}: {history.name}" if has_plans else history.name
+    head = Text.assemble(
+        (f"{MARKS[change.shift]} {change.shift.value}", TONES[change.shift]),
+        "  ",
+        (f"{name} {history.metric}", "bold"),
+        f"  {change_line(history, change)}",
+    )
+    return Group(head, Padding(Text(place_line(change), style="dim"), (0, 0, 0, 4), expand=False))
+
+
+def _table(trend: Trend) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+    has_plans = _has_plans(trend)
+    if has_plans:
+        table.add_column("plan")
+    table.add_column("test")
+    table.add_column("figure")
+    for title in ("runs", "level", "±"):
+        table.add_column(title, justify="right", no_wrap=True)
+    table.add_column("last shift")
+    for history in trend.histories:
+        level = history.levels[-1] if history.levels else None
+        last = history.changes[-1] if history.changes else None
+        shift = "not judged" if history.reason else "none"
+        cells = (
+            history.name,
+            history.metric,
+            f"{len(history.points)}",
+            quantities.UNKNOWN if level is None else quantities.metric(level.mean, history.unit),
+            "" if level is None else quantities.plus_minus(level.mean, level.low, level.high),
+            Text(shift, style="dim")
+            if last is None
+            else Text(f"{MARKS[last.shift]} {share_of(last)}{_day(last.started_at)}", style=TONES[last.shift]),
+        )
+        table.add_row(*((history.plan,) if has_plans else ()), *cells)
+    return table
+
+
+def _has_plans(trend: Trend) -> bool:
+    return len({history.plan for history in trend.histories}) > 1
+
+
+def _day(started_at: str) -> str:
+    return f" ({started_at[:10]})" if started_at else ""
+
+
+def _more(number: int) -> str:
+    return f" and {number} more" if number else ""
+
+
+def _histories(number: int) -> str:
+    return "1 history" if number == 1 else f"{number:,} histories"
