@@ -279,25 +279,7 @@ def _history(
     if len(valid) < LEAST_RUNS:
         reason = f"{len(valid)} of {len(points)} runs are valid: {LEAST_RUNS} are needed"
     shifts = () if reason else change_points([point.value for point in valid])
-    rows_by_run = {run.run: (run, summary.case) for run, summary in rows}
-    changes = []
-    for shift, following in zip(shifts, [*(one.index for one in shifts[1:]), len(valid)], strict=True):
-        before, after = valid[shift.index - 1], valid[shift.index]
-        changes.append(
-            Change(
-                shift=_sort(shift, better, margin),
-                run=after.run,
-                started_at=after.started_at,
-                run_before=before.run,
-                before=shift.before,
-                after=shift.after,
-                ratio=shift.ratio,
-                probability=shift.probability,
-                runs_since=following - shift.index,
-                is_new=after.run in new_runs,
-                differences=tuple(_software_differences(rows_by_run[before.run], rows_by_run[after.run])),
-            )
-        )
+    cases = {run.run: (run, summary.case) for run, summary in rows}
     return History(
         plan=key.plan,
         parameters=dict(key.parameters),
@@ -309,9 +291,36 @@ def _history(
         machine=dict(key.machine),
         points=points,
         levels=tuple(_levels(valid, [shift.index for shift in shifts])),
-        changes=tuple(changes),
+        changes=tuple(_changes(shifts, valid, better, margin, new_runs, cases)),
         reason=reason,
     )
+
+
+def _changes(
+    shifts: Sequence[ChangePoint],
+    valid: Sequence[Point],
+    better: Better,
+    margin: float,
+    new_runs: set[str],
+    cases: Mapping[str, tuple[RecordedRun, str]],
+) -> Iterator[Change]:
+    """The shifts with their places; `cases` are each run's case."""
+    ends = [*(shift.index for shift in shifts), len(valid)][1:]
+    for shift, end in zip(shifts, ends, strict=True):
+        before, after = valid[shift.index - 1], valid[shift.index]
+        yield Change(
+            shift=_sort(shift, better, margin),
+            run=after.run,
+            started_at=after.started_at,
+            run_before=before.run,
+            before=shift.before,
+            after=shift.after,
+            ratio=shift.ratio,
+            probability=shift.probability,
+            runs_since=end - shift.index,
+            is_new=after.run in new_runs,
+            differences=tuple(_software_differences(cases[before.run], cases[after.run])),
+        )
 
 
 def _levels(valid: Sequence[Point], places: Sequence[int]) -> Iterator[Level]:

@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from leadline.cli import options as o
-from leadline.cli.output import MISSED, check_writable, plain, print_all, print_json, print_note, share, write_option_file
+from leadline.cli.output import (
+    MISSED,
+    check_writable,
+    plain,
+    print_all,
+    print_json,
+    print_note,
+    share,
+    write_option_file,
+)
 from leadline.errors import DatasetError, InputError
 
 if TYPE_CHECKING:
@@ -35,9 +44,7 @@ def command(
         list[str] | None,
         typer.Option(help="A figure to follow; repeatable. Default: the main figures.", metavar="METRIC"),
     ] = None,
-    margin: Annotated[
-        str, typer.Option(help="A shift by less than this is no regression.", metavar="SHARE")
-    ] = "2%",
+    margin: Annotated[str, typer.Option(help="A shift by less than this is no regression.", metavar="SHARE")] = "2%",
     newest: Annotated[
         int, typer.Option(min=1, help="A regression that began in this many newest runs of a plan is new.")
     ] = 10,

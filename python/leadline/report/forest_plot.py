@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from leadline import quantities
 from leadline.analysis.comparison import ComparedFigure, ComparedRuns
-from leadline.report import quantities
 from leadline.report.comparisons import MARKS, interval_of, notes_of
 from leadline.statistics import Comparison
 

@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 
+from leadline import quantities
 from leadline.analysis.model import Verdict
 from leadline.analysis.trend import Change, History, Point, Shift
-from leadline.report import quantities, trends
+from leadline.report import trends
 
 TONES = {Shift.REGRESSION: "bad", Shift.IMPROVEMENT: "good", Shift.SMALL: "quiet", Shift.NEUTRAL: "bounded"}
 _LEAST_RANGE = 0.04

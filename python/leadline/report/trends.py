@@ -1,4 +1,4 @@
-"""Draws the histories of figures on the terminal: the shifts first, then a row for each history, then what parts them."""
+"""Draws the histories of figures on the terminal: shifts first, then a row for each history, then what parts them."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from leadline import quantities
 from leadline.analysis.trend import Change, History, Separation, Shift, Trend
-from leadline.report import quantities
 
 TONES = {Shift.REGRESSION: "red", Shift.IMPROVEMENT: "green", Shift.SMALL: "dim", Shift.NEUTRAL: ""}
 MARKS = {Shift.REGRESSION: "▼", Shift.IMPROVEMENT: "▲", Shift.SMALL: "·", Shift.NEUTRAL: "◆"}
