@@ -123,7 +123,7 @@ class ComparedKind(Protocol):
 def compare_sides(
     baseline: Side, candidate: Side, *, margin: float = MARGIN, metrics: Sequence[str] = ()
 ) -> ComparedRuns:
-    """Each figure that both sides have: those named, or the main ones of each kind of test."""
+    """Each figure that both sides have: those named, or the main ones of each kind of test that a repeat knows."""
     first, second = baseline.results(), candidate.results()
     paired = baseline.analysis is candidate.analysis
     shared = [key for key in first if key in second]
@@ -131,6 +131,7 @@ def compare_sides(
         one
         for key in shared
         for name in _chosen(first[key][0].kind, metrics)
+        if metrics or any(_is_known(result, name) for result in (*first[key], *second[key]))
         if (one := _compared(key, name, first[key], second[key], margin=margin, paired=paired)) is not None
     ]
     missing = [f"{_named(key)}: only in {baseline.label}" for key in first if key not in second]
@@ -185,6 +186,11 @@ def _compared(
         word=word,
         reason=reason if word is Comparison.CANNOT_TELL else None,
     )
+
+
+def _is_known(result: TestResult, metric: str) -> bool:
+    found = result.metrics.get(metric)
+    return found is not None and found.value is not None
 
 
 def _values(results: Iterable[TestResult], metric: str) -> dict[int, float]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -217,13 +216,6 @@ def trend_of(
 ) -> Trend:
     """The histories of the main figures of each test, or of those that are named, over all runs."""
     ordered = sorted(runs, key=lambda run: (run.started_at, run.run))
-    by_plan = Counter(run.plan for run in ordered)
-    place = Counter[str]()
-    new_runs = set()
-    for run in ordered:
-        place[run.plan] += 1
-        if place[run.plan] > by_plan[run.plan] - newest:
-            new_runs.add(run.run)
     found: dict[_Key, list[tuple[RecordedRun, Summary]]] = {}
     for run in ordered:
         for summary in run.summaries:
@@ -231,6 +223,7 @@ def trend_of(
             parameters = tuple(sorted((name, str(value)) for name, value in summary.parameters.items()))
             key = _Key(run.plan, parameters, summary.test, summary.kind, run.machine, load)
             found.setdefault(key, []).append((run, summary))
+    new_runs = _newest(ordered, newest)
     histories = (
         history
         for key, rows in found.items()
@@ -260,8 +253,16 @@ class _Key:
     load: Facts
 
 
+def _newest(ordered: Sequence[RecordedRun], number: int) -> frozenset[str]:
+    """The newest runs of each plan."""
+    by_plan: dict[str, list[str]] = {}
+    for run in ordered:
+        by_plan.setdefault(run.plan, []).append(run.run)
+    return frozenset(name for names in by_plan.values() for name in names[-number:])
+
+
 def _history(
-    key: _Key, metric: str, rows: Sequence[tuple[RecordedRun, Summary]], margin: float, new_runs: set[str]
+    key: _Key, metric: str, rows: Sequence[tuple[RecordedRun, Summary]], margin: float, new_runs: frozenset[str]
 ) -> History | None:
     """One figure's history; None if no run knows it."""
     known = [(run, summary, found) for run, summary in rows if (found := summary.metrics.get(metric)) is not None]
@@ -279,7 +280,7 @@ def _history(
     if len(valid) < LEAST_RUNS:
         reason = f"{len(valid)} of {len(points)} runs are valid: {LEAST_RUNS} are needed"
     shifts = () if reason else change_points([point.value for point in valid])
-    cases = {run.run: (run, summary.case) for run, summary in rows}
+    judge = _Judge(better, margin, new_runs, {run.run: (run, summary.case) for run, summary in rows})
     return History(
         plan=key.plan,
         parameters=dict(key.parameters),
@@ -291,36 +292,48 @@ def _history(
         machine=dict(key.machine),
         points=points,
         levels=tuple(_levels(valid, [shift.index for shift in shifts])),
-        changes=tuple(_changes(shifts, valid, better, margin, new_runs, cases)),
+        changes=tuple(judge.changes(shifts, valid)),
         reason=reason,
     )
 
 
-def _changes(
-    shifts: Sequence[ChangePoint],
-    valid: Sequence[Point],
-    better: Better,
-    margin: float,
-    new_runs: set[str],
-    cases: Mapping[str, tuple[RecordedRun, str]],
-) -> Iterator[Change]:
-    """The shifts with their places; `cases` are each run's case."""
-    ends = [*(shift.index for shift in shifts), len(valid)][1:]
-    for shift, end in zip(shifts, ends, strict=True):
-        before, after = valid[shift.index - 1], valid[shift.index]
-        yield Change(
-            shift=_sort(shift, better, margin),
-            run=after.run,
-            started_at=after.started_at,
-            run_before=before.run,
-            before=shift.before,
-            after=shift.after,
-            ratio=shift.ratio,
-            probability=shift.probability,
-            runs_since=end - shift.index,
-            is_new=after.run in new_runs,
-            differences=tuple(_software_differences(cases[before.run], cases[after.run])),
-        )
+@dataclass(frozen=True, slots=True)
+class _Judge:
+    """What decides on the shifts of one history."""
+
+    better: Better
+    margin: float
+    new_runs: frozenset[str]
+    cases: Mapping[str, tuple[RecordedRun, str]]
+    """Each run, and its case."""
+
+    def changes(self, shifts: Sequence[ChangePoint], valid: Sequence[Point]) -> Iterator[Change]:
+        """The shifts with their places."""
+        ends = [*(shift.index for shift in shifts), len(valid)][1:]
+        for shift, end in zip(shifts, ends, strict=True):
+            before, after = valid[shift.index - 1], valid[shift.index]
+            yield Change(
+                shift=self._sort(shift),
+                run=after.run,
+                started_at=after.started_at,
+                run_before=before.run,
+                before=shift.before,
+                after=shift.after,
+                ratio=shift.ratio,
+                probability=shift.probability,
+                runs_since=end - shift.index,
+                is_new=after.run in self.new_runs,
+                differences=tuple(_software_differences(self.cases[before.run], self.cases[after.run])),
+            )
+
+    def _sort(self, shift: ChangePoint) -> Shift:
+        """What a shift is; one from 0 is beyond every margin."""
+        if self.better is Better.NEITHER:
+            return Shift.NEUTRAL
+        if abs(shift.after - shift.before) <= self.margin * abs(shift.before):
+            return Shift.SMALL
+        is_better = (shift.after > shift.before) is (self.better is Better.HIGHER)
+        return Shift.IMPROVEMENT if is_better else Shift.REGRESSION
 
 
 def _levels(valid: Sequence[Point], places: Sequence[int]) -> Iterator[Level]:
@@ -329,16 +342,6 @@ def _levels(valid: Sequence[Point], places: Sequence[int]) -> Iterator[Level]:
         if part:
             mean = mean_of_repeats([point.value for point in part])
             yield Level(part[0].run, part[-1].run, len(part), mean.value, mean.low, mean.high)
-
-
-def _sort(shift: ChangePoint, better: Better, margin: float) -> Shift:
-    """What a shift is; one from 0 is beyond every margin."""
-    if better is Better.NEITHER:
-        return Shift.NEUTRAL
-    if abs(shift.after - shift.before) <= margin * abs(shift.before):
-        return Shift.SMALL
-    is_better = (shift.after > shift.before) is (better is Better.HIGHER)
-    return Shift.IMPROVEMENT if is_better else Shift.REGRESSION
 
 
 def _chosen(kind: str, metrics: Sequence[str]) -> tuple[str, ...]:

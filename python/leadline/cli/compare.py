@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from leadline.cli import options as o
-from leadline.cli.output import print_all, print_damage, print_json, share
+from leadline.cli.output import (
+    check_writable,
+    print_all,
+    print_damage,
+    print_json,
+    print_note,
+    share,
+    write_option_file,
+)
 from leadline.cli.run_args import Runs, open_runs
 from leadline.errors import InputError
 
@@ -18,7 +27,7 @@ if TYPE_CHECKING:
     from leadline.dataset import RunFolder
 
 NAME = "compare"
-EXAMPLE = "Example: leadline compare runs/*-before-* runs/*-after-* --margin 3%"
+EXAMPLE = "Example: leadline compare runs/*-before-* runs/*-after-* --margin 3% --html ratios.html"
 
 
 def command(
@@ -38,6 +47,9 @@ def command(
         list[str] | None,
         typer.Option(help="A figure to compare; repeatable. Default: the main figures.", metavar="METRIC"),
     ] = None,
+    html: Annotated[
+        Path | None, typer.Option(help="Write a page with a plot of the ratios.", show_default=False)
+    ] = None,
     anyway: Annotated[
         bool, typer.Option("--anyway", help="Compare runs of different hardware or loads all the same.")
     ] = False,
@@ -53,12 +65,19 @@ def command(
     from leadline.report import comparison_blocks
 
     least = share("--margin", margin)
+    if html is not None:
+        check_writable("--html", html)
     folders = open_runs(runs)
     pairs = list(_pairs_of_one(folders[0], baseline) if len(folders) == 1 else _pairs_of_many(folders, baseline))
     names = tuple(metric or ())
     compared = [compare_sides(first, second, margin=least, metrics=names) for first, second in pairs]
     for one in compared:
         _refuse(one, anyway, names)
+    if html is not None:
+        from leadline.report import render_comparison
+
+        write_option_file("--html", html, render_comparison(compared))
+        print_note(f"page: {html}")
     if json:
         print_json({"schema": "leadline.comparison/1", "comparisons": compared})
     else:

@@ -26,6 +26,9 @@ MARKS = {
     Comparison.CANNOT_TELL: "?",
 }
 
+_MOST_NAMES = 3
+"""How many figures are named beside a reason that they share."""
+
 
 def comparison_blocks(compared: Sequence[ComparedRuns]) -> Iterator[RenderableType]:
     """One block for each pair."""
@@ -36,10 +39,29 @@ def _block(one: ComparedRuns) -> RenderableType:
     head = Text.assemble(
         (one.candidate, "bold"), " compared with ", (one.baseline, "bold"), f"  equivalent within {one.margin:.3g}"
     )
-    parts: list[RenderableType] = [head, Padding(_table(one.figures), (0, 0, 0, 2), expand=False)]
-    parts += [_line(f"{figure.test} {figure.metric}: {figure.reason}") for figure in one.figures if figure.reason]
+    parts: list[RenderableType] = [head]
+    by_test: dict[str, list[ComparedFigure]] = {}
+    for figure in one.figures:
+        by_test.setdefault(name_of(figure), []).append(figure)
+    for name, figures in by_test.items():
+        parts += [Text(name, style="bold"), _table(figures)]
+    parts += [_line(f"{figures}: {reason}") for reason, figures in reasons_of(one).items()]
     parts += [_line(text) for text in notes_of(one)]
     return Group(*parts)
+
+
+def reasons_of(one: ComparedRuns) -> dict[str, str]:
+    """Why the data cannot tell: each reason with the figures that it concerns."""
+    found: dict[str, list[str]] = {}
+    for figure in one.figures:
+        if figure.reason:
+            found.setdefault(figure.reason, []).append(f"{name_of(figure)} {figure.metric}")
+    return {reason: _few(names) for reason, names in found.items()}
+
+
+def _few(names: Sequence[str]) -> str:
+    more = len(names) - _MOST_NAMES
+    return ", ".join(names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
 def notes_of(one: ComparedRuns) -> Iterator[str]:
@@ -55,17 +77,21 @@ def interval_of(figure: ComparedFigure) -> str:
     return "" if figure.low is None or figure.high is None else f"{figure.low:.3f} to {figure.high:.3f}"
 
 
+def name_of(figure: ComparedFigure) -> str:
+    """The test and its parameters."""
+    parameters = " ".join(f"{name}={value}" for name, value in figure.parameters.items())
+    return f"{figure.test} {parameters}".strip()
+
+
 def _table(figures: Sequence[ComparedFigure]) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
-    table.add_column("test")
-    table.add_column("figure")
-    for title in ("before", "after", "ratio", "95 %"):
-        table.add_column(title, justify="right", no_wrap=True)
-    table.add_column("")
+    """The figures of one test; tables of several tests have equal columns."""
+    table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="dim")
+    table.add_column("", min_width=20, overflow="fold")
+    for title, width in (("before", 11), ("after", 11), ("ratio", 5), ("95 %", 14)):
+        table.add_column(title, justify="right", no_wrap=True, min_width=width)
+    table.add_column("", no_wrap=True)
     for one in figures:
-        parameters = " ".join(f"{name}={value}" for name, value in one.parameters.items())
         table.add_row(
-            f"{one.test} {parameters}".strip(),
             one.metric,
             quantities.metric(one.baseline, one.unit),
             quantities.metric(one.candidate, one.unit),

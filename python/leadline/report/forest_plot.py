@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from leadline import quantities
 from leadline.analysis.comparison import ComparedFigure, ComparedRuns
-from leadline.report.comparisons import MARKS, interval_of, notes_of
+from leadline.report.comparisons import MARKS, interval_of, name_of, notes_of, reasons_of
 from leadline.statistics import Comparison
 
 _TONES = {
@@ -41,7 +41,6 @@ class Row:
     word: str
     mark: str
     tone: str
-    reason: str
     x: float | None
     low: float | None
     high: float | None
@@ -60,6 +59,8 @@ class ForestPlot:
     margin_high: float
     ticks: tuple[tuple[float, str], ...]
     rows: tuple[Row, ...]
+    reasons: tuple[tuple[str, str], ...]
+    """Figures, and why the data cannot tell."""
     notes: tuple[str, ...]
 
 
@@ -86,6 +87,7 @@ def forest_plot(one: ComparedRuns) -> ForestPlot:
         margin_high=across(1 + one.margin),
         ticks=tuple(sorted(kept)),
         rows=rows,
+        reasons=tuple((figures, reason) for reason, figures in reasons_of(one).items()),
         notes=tuple(notes_of(one)),
     )
 
@@ -99,10 +101,9 @@ def _half_range(one: ComparedRuns) -> float:
 
 
 def _row(figure: ComparedFigure, across: Callable[[float], float]) -> Row:
-    parameters = " ".join(f"{name}={value}" for name, value in figure.parameters.items())
     has_interval = figure.low is not None and figure.high is not None
     return Row(
-        test=f"{figure.test} {parameters}".strip(),
+        test=name_of(figure),
         metric=figure.metric,
         before=quantities.metric(figure.baseline, figure.unit),
         after=quantities.metric(figure.candidate, figure.unit),
@@ -111,7 +112,6 @@ def _row(figure: ComparedFigure, across: Callable[[float], float]) -> Row:
         word=figure.word.value,
         mark=MARKS[figure.word],
         tone=_TONES[figure.word],
-        reason=figure.reason or "",
         x=None if figure.ratio is None else across(figure.ratio),
         low=across(figure.low) if has_interval and figure.low is not None else None,
         high=across(figure.high) if has_interval and figure.high is not None else None,

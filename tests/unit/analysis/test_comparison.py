@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from made_journals import MadeRun
 
 from leadline.analysis import analyse
 from leadline.analysis.comparison import ComparedRuns, Side, compare_sides
-from leadline.analysis.model import Bound, RunAnalysis, Verdict
+from leadline.analysis.model import Bound, Metric, RunAnalysis, TestResult, TrialResult, Validity, Verdict
 from leadline.statistics import Comparison
 
 RATES = (1.00e6, 1.01e6, 0.99e6, 1.005e6, 0.995e6)
@@ -125,3 +127,72 @@ def test_only_figures_with_a_better_way_are_compared_unless_they_are_named() -> 
     assert names[0] == "throughput_bps" and "received_bytes" not in names
     named = compare_sides(side(RATES), side(RATES, "b"), metrics=("received_bytes",))
     assert [one.metric for one in named.figures] == ["received_bytes"]
+
+
+def noisy_side(
+    label: str, factor: float, repeats: int, rows: np.ndarray[tuple[int, int], np.dtype[np.float64]]
+) -> Side:
+    """A side of many cases, whose repeats have noise around a factor."""
+    trials = [
+        TrialResult(f"c{case}/{repeat}", f"c{case}", repeat, "done", None, "route", None, None, (result,))
+        for case, row in enumerate(rows)
+        for repeat, noise in enumerate(row[:repeats].tolist(), 1)
+        for result in [a_result(f"c{case}", repeat, 1e9 * factor * noise)]
+    ]
+    return Side(label, replace(EMPTY, trials=tuple(trials)), {})
+
+
+def a_result(case: str, repeat: int, value: float) -> TestResult:
+    return TestResult(
+        case=case,
+        repeat=repeat,
+        test="tcp-up",
+        kind="tcp",
+        parameters={"case": case},
+        status="done",
+        error=None,
+        metrics={"throughput_bps": Metric(value, "bit/s")},
+        validity=Validity(Verdict.VALID),
+        window=None,
+        generator=None,
+        errors={},
+    )
+
+
+EMPTY = analyse({}, [])
+CASES = (pytest.param(200), pytest.param(2000, marks=pytest.mark.full_matrix))
+
+
+def words_of(factor: float, repeats: int, cases: int, margin: float) -> list[Comparison]:
+    """The word for each of many pairs of runs whose trials have 2 % noise."""
+    rows = 1 + 0.02 * np.random.default_rng(repeats).standard_normal((2, cases, repeats))
+    sides = noisy_side("a", 1.0, repeats, rows[0]), noisy_side("b", factor, repeats, rows[1])
+    return [one.word for one in compare_sides(*sides, margin=margin, metrics=("throughput_bps",)).figures]
+
+
+def most(share: float, cases: int) -> float:
+    """The most that a share may be in so few cases: two standard errors above."""
+    return share + 2 * math.sqrt(share * (1 - share) / cases)
+
+
+@pytest.mark.parametrize("cases", CASES)
+@pytest.mark.parametrize("repeats", [3, 5, 10])
+def test_two_identical_systems_are_called_faster_or_slower_in_at_most_5_percent(repeats: int, cases: int) -> None:
+    words = words_of(1.0, repeats, cases, 0.001)
+    wrong = sum(word in (Comparison.FASTER, Comparison.SLOWER) for word in words)
+    assert wrong / cases <= most(0.05, cases)
+
+
+@pytest.mark.parametrize("cases", CASES)
+@pytest.mark.parametrize("margin", [0.02, 0.0])
+def test_true_difference_of_5_percent_is_found_in_95_percent_with_10_repeats(margin: float, cases: int) -> None:
+    words = words_of(0.95, 10, cases, margin)
+    assert words.count(Comparison.SLOWER) / cases >= 0.95
+    assert Comparison.FASTER not in words
+
+
+@pytest.mark.parametrize("cases", CASES)
+def test_equivalent_means_within_the_margin(cases: int) -> None:
+    """A difference as large as the margin is called equivalent in at most 5 %, a small one nearly always."""
+    assert words_of(1.05, 10, cases, 0.05).count(Comparison.EQUIVALENT) / cases <= most(0.05, cases)
+    assert words_of(1.01, 10, cases, 0.05).count(Comparison.EQUIVALENT) / cases >= 0.95

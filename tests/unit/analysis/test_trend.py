@@ -1,0 +1,199 @@
+"""Histories over runs: a planted regression is found at its place, and what is not comparable or not valid is apart."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import numpy as np
+import pytest
+
+from leadline.analysis.model import Metric, Summary, Validity, Verdict
+from leadline.analysis.repeats import mean_with_interval
+from leadline.analysis.trend import LEAST_RUNS, History, RecordedRun, Shift, Trend, trend_of
+
+MACHINE = (("CPUs", "2"), ("kernel", "6.18"))
+LOAD = (("duration_ms", "10000"),)
+
+
+def summary(case: str, metrics: Mapping[str, Metric], parameters: Mapping[str, Any]) -> Summary:
+    return Summary(case, "tcp-up", "tcp", dict(parameters), 1, 0, dict(metrics), Validity(Verdict.VALID))
+
+
+def night(number: int, summaries: Sequence[Summary], **changes: Any) -> RecordedRun:
+    moment = datetime(2026, 1, 1, 2, tzinfo=UTC) + timedelta(days=number)
+    facts: dict[str, Any] = {
+        "run": f"night-{number:02}",
+        "plan": "nightly",
+        "started_at": moment.isoformat(),
+        "machine": MACHINE,
+        "software": (("Leadline", "0.1.0"),),
+        "systems": {},
+        "loads": {(one.case, one.test): LOAD for one in summaries},
+        "summaries": tuple(summaries),
+    }
+    return RecordedRun(**{**facts, **changes})
+
+
+def nights(values: Sequence[float], metric: str = "throughput_bps", **changes: Any) -> list[RecordedRun]:
+    """A run for each value of one figure."""
+    unit = "bit/s" if metric.endswith("_bps") else ""
+    return [
+        night(number, [summary("c01", {metric: Metric(value, unit)}, {})], **changes)
+        for number, value in enumerate(values)
+    ]
+
+
+def noisy(number: int, seed: int = 1, deviation: float = 0.02) -> list[float]:
+    values: list[float] = (1e9 * (1 + deviation * np.random.default_rng(seed).standard_normal(number))).tolist()
+    return values
+
+
+def only_history(found: Trend) -> History:
+    (history,) = found.histories
+    return history
+
+
+def many_histories(runs: int, repeats: int, seed: int, number: int, factor: float = 1.0) -> list[RecordedRun]:
+    """Nights of many cases, whose trials have 2 % noise; from night 30 on all are slower by a factor."""
+    rows = 1e9 * (1 + 0.02 * np.random.default_rng(seed).standard_normal((runs, number, repeats)))
+    rows[30:] *= factor
+    return [
+        night(
+            index,
+            [
+                summary(
+                    f"c{case:03}",
+                    {"throughput_bps": mean_with_interval([Metric(value, "bit/s") for value in values.tolist()])},
+                    {"case": case},
+                )
+                for case, values in enumerate(cases)
+            ],
+        )
+        for index, cases in enumerate(rows)
+    ]
+
+
+def share(found: Sequence[bool]) -> float:
+    return sum(found) / len(found)
+
+
+@pytest.mark.parametrize("repeats", [1, 3])
+def test_regression_of_5_percent_is_found_within_two_runs_of_its_place_and_nothing_else(repeats: int) -> None:
+    histories = trend_of(many_histories(60, repeats, 1, 100, 0.95)).histories
+    assert len(histories) == 100
+    places = [
+        [int(change.run.removeprefix("night-")) for change in history.changes if change.shift is Shift.REGRESSION]
+        for history in histories
+    ]
+    assert share([any(abs(place - 30) <= 2 for place in one) for one in places]) >= 0.95
+    others = [
+        [change for change in history.changes if abs(int(change.run.removeprefix("night-")) - 30) > 2]
+        for history in histories
+    ]
+    assert share([not one for one in others]) >= 0.95
+
+
+def test_new_regression_is_told_after_two_nights_of_three_repeats() -> None:
+    """With one value a night three in ten are; the mean of three repeats has less noise."""
+    found = trend_of(many_histories(32, 3, 2, 100, 0.95))
+    told = {id(history) for history, _ in found.of_shift(Shift.REGRESSION, is_new=True)}
+    assert len(told) >= 90
+    alone = trend_of(many_histories(32, 1, 2, 100, 0.95))
+    assert 15 <= len(alone.of_shift(Shift.REGRESSION, is_new=True)) <= 50
+
+
+def test_steady_histories_raise_no_alarm() -> None:
+    found = trend_of(many_histories(60, 3, 3, 150))
+    assert len({id(history) for history, _ in found.of_shift(Shift.REGRESSION)}) <= 6
+
+
+def test_place_levels_and_what_differs_at_a_shift() -> None:
+    runs = nights([1e9 + number % 2 for number in range(20)])
+    later = [
+        night(20 + number, [summary("c01", {"throughput_bps": Metric(8e8 + number % 2, "bit/s")}, {})],
+              software=(("Leadline", "0.2.0"),), systems={"c01": "OpenVPN 2.7"})
+        for number in range(12)
+    ]  # fmt: skip
+    history = only_history(trend_of([*later, *runs]))
+    (change,) = history.changes
+    assert (change.shift, change.run, change.run_before) == (Shift.REGRESSION, "night-20", "night-19")
+    assert change.started_at.startswith("2026-01-21") and change.runs_since == 12
+    assert change.differences == ("Leadline: 0.1.0 -> 0.2.0", "system under test: none -> OpenVPN 2.7")
+    assert change.ratio == pytest.approx(0.8)
+    assert [(level.first_run, level.runs) for level in history.levels] == [("night-00", 20), ("night-20", 12)]
+
+
+@pytest.mark.parametrize(("newest", "is_new"), [(10, False), (12, True)])
+def test_regression_is_new_while_its_first_run_is_among_the_newest(newest: int, is_new: bool) -> None:
+    runs = nights([1e9 + number % 3 for number in range(20)] + [8e8 + number % 3 for number in range(12)])
+    found = trend_of(runs, newest=newest)
+    assert len(found.of_shift(Shift.REGRESSION)) == 1
+    assert bool(found.of_shift(Shift.REGRESSION, is_new=True)) is is_new
+
+
+@pytest.mark.parametrize(
+    ("metric", "factor", "shift"),
+    [
+        ("throughput_bps", 0.9, Shift.REGRESSION),
+        ("throughput_bps", 1.1, Shift.IMPROVEMENT),
+        ("rtt_mean_us", 1.1, Shift.REGRESSION),
+        ("rtt_mean_us", 0.9, Shift.IMPROVEMENT),
+        ("throughput_bps", 0.985, Shift.SMALL),
+        ("sent_bytes", 0.5, Shift.NEUTRAL),
+    ],
+)
+def test_sort_of_shift_follows_the_better_way_and_the_margin(metric: str, factor: float, shift: Shift) -> None:
+    values = noisy(40, deviation=0.001)
+    found = trend_of(nights(values[:20] + [factor * one for one in values[20:]], metric), metrics=(metric,))
+    (change,) = only_history(found).changes
+    assert change.shift is shift
+    alarms = found.of_shift(Shift.REGRESSION)
+    assert bool(alarms) is (shift is Shift.REGRESSION)
+
+
+def test_losses_that_begin_at_zero_are_a_regression() -> None:
+    runs = nights([0.0] * 20 + [0.01] * 10, "lost_ratio")
+    runs = [
+        night(n, [Summary("c01", "udp", "udp", {}, 1, 0, run.summaries[0].metrics, Validity(Verdict.VALID))])
+        for n, run in enumerate(runs)
+    ]
+    found = trend_of(runs, metrics=("lost_ratio",))
+    ((_, change),) = found.of_shift(Shift.REGRESSION)
+    assert change.ratio is None
+
+
+def test_figures_that_are_not_valid_are_kept_but_raise_no_alarm() -> None:
+    disturbed = [
+        night(20 + number, [summary("c01", {"throughput_bps": Metric(5e8, "bit/s", verdict=Verdict.DISTURBED)}, {})])
+        for number in range(10)
+    ]
+    history = only_history(trend_of([*nights(noisy(20)), *disturbed]))
+    assert len(history.points) == 30 and history.changes == ()
+    assert {point.verdict for point in history.points[20:]} == {Verdict.DISTURBED}
+    assert sum(level.runs for level in history.levels) == 20
+
+
+def test_too_few_runs_are_told_and_not_judged() -> None:
+    found = trend_of(nights(noisy(LEAST_RUNS - 1)))
+    assert only_history(found).reason == "9 of 9 runs are valid: 10 are needed"
+    assert found.judged == () and only_history(found).changes == ()
+
+
+def test_another_kernel_or_load_begins_a_history_of_its_own() -> None:
+    runs = nights(noisy(12))
+    runs += nights([5e8] * 12, machine=(("CPUs", "2"), ("kernel", "6.19")))
+    runs += nights([9e8] * 12, loads={("c01", "tcp-up"): (("duration_ms", "20000"),)})
+    found = trend_of(runs)
+    assert len(found.histories) == 3
+    assert found.of_shift(Shift.REGRESSION) == ()
+    assert [one.differences for one in found.separations] == [
+        ("kernel: 6.18 -> 6.19",),
+        ("kernel: 6.19 -> 6.18", "duration_ms: 10000 -> 20000"),
+    ]
+
+
+def test_no_runs_have_no_history() -> None:
+    found = trend_of([])
+    assert (found.runs, found.histories, found.first) == (0, (), "")

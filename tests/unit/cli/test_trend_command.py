@@ -1,0 +1,131 @@
+"""`leadline trend`: the exit code for CI, what is left out, the document and the page."""
+
+from __future__ import annotations
+
+import json
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from test_compare_command import MIBIBYTE, TEST, entries
+
+from leadline.cli.app import _status as status
+from leadline.dataset import Journal, RunFolder
+
+FIRST = datetime(2026, 1, 1, 2, tzinfo=UTC)
+
+
+def made_night(base: Path, day: int, mebibytes: float) -> Path:
+    """A run that began some days after the first one, with three repeats."""
+    began = FIRST + timedelta(days=day)
+    folder = RunFolder.create(base, "nightly", now=began)
+    case = {"id": "c01", "parameters": {"sut": "route"}, "tests": [TEST]}
+    manifest = {
+        "run_id": folder.run_id,
+        "name": "nightly",
+        "started_at": began.isoformat(),
+        "plan": {},
+        "cases": [case],
+    }
+    folder.write_manifest(manifest)
+    with Journal(folder.journal_path) as journal:
+        for repeat, factor in enumerate((0.998, 1.0, 1.002), 1):
+            moved = int(mebibytes * MIBIBYTE * factor * (1 + (day * 7 % 5) / 1000))
+            for entry in entries("c01", "route", repeat, moved, TEST):
+                journal.append({"at_ns": 0, **entry})
+        journal.append({"at_ns": 0, "record": "run-end", "status": "done"})
+    return folder.path
+
+
+def trend(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> int:
+    monkeypatch.setattr(sys, "argv", ["leadline", "trend", *map(str, arguments)])
+    return status()
+
+
+@pytest.fixture(scope="module")
+def slower(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Twelve nights, and six that are slower by a tenth; some lie deeper, and one folder is no run."""
+    base = tmp_path_factory.mktemp("runs")
+    for day in range(18):
+        made_night(base / "january" if day < 9 else base, day, 1.0 if day < 12 else 0.9)
+    (base / "notes").mkdir()
+    return base
+
+
+def test_new_regression_ends_with_3_and_names_its_place(
+    slower: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert trend(monkeypatch, slower) == 3
+    text = capsys.readouterr().out
+    assert text.startswith("1 regression in the newest 10 runs (18 runs, 1 of 1 history judged).")
+    assert "▼ regression  bulk sut=route throughput_bps  -10.0 %" in text
+    assert "near 20260113T020000Z-nightly-" in text and "6 runs since, new" in text
+    assert trend(monkeypatch, slower, "--newest", "3") == 0
+    assert "No regression in the newest 3 runs; 1 regression before" in capsys.readouterr().out
+    assert trend(monkeypatch, slower, "--margin", "20%") == 0
+
+
+def test_runs_before_a_time_are_left_out(
+    slower: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert trend(monkeypatch, slower, "--since", "2026-01-10", "--json") == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["schema"], document["runs"]) == ("leadline.trend/1", 9)
+    assert document["histories"][0]["reason"] == "9 of 9 runs are valid: 10 are needed"
+    assert trend(monkeypatch, slower, "--since", "1d") == 0
+    assert capsys.readouterr().out == "No run was found: there is nothing to judge.\n"
+
+
+def test_document_has_points_levels_and_changes(
+    slower: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert trend(monkeypatch, slower, "--json", "--metric", "throughput_bps") == 3
+    (history,) = json.loads(capsys.readouterr().out)["histories"]
+    assert len(history["points"]) == 18 and history["points"][0]["low"] < history["points"][0]["value"]
+    assert [level["runs"] for level in history["levels"]] == [12, 6]
+    (change,) = history["changes"]
+    assert (change["shift"], change["is_new"]) == ("regression", True)
+
+
+def test_page_is_written_beside_the_text(slower: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = tmp_path / "trend.html"
+    assert trend(monkeypatch, slower, "--html", page) == 3
+    assert "1 regression in the newest 10 runs" in page.read_text(encoding="utf-8")
+
+
+def test_run_that_cannot_be_read_is_named_and_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made_night(tmp_path, 0, 1.0)
+    (made_night(tmp_path, 1, 1.0) / "run.json").write_text("[]")
+    assert trend(monkeypatch, tmp_path) == 0
+    said = capsys.readouterr()
+    assert "it is not a JSON object" in said.err and said.out.startswith("1 run: nothing can be judged yet.")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("--since", "yesterday"), "--since yesterday: not a time; as in --since 2026-01-31, or 90d"),
+        (("--margin", "two"), "--margin two: not a share from 0 to 1"),
+        (("--html", "/nowhere/page.html"), "--html /nowhere/page.html: No such file or directory"),
+    ],
+)
+def test_options_without_sense_are_one_line(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: tuple[str, ...],
+    says: str,
+) -> None:
+    assert trend(monkeypatch, tmp_path, *arguments) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert says in line
+
+
+def test_folder_that_does_not_exist_is_bad_input(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert trend(monkeypatch, tmp_path / "none") == 2
+    assert "is not a folder" in capsys.readouterr().err
