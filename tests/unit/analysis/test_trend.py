@@ -95,11 +95,11 @@ def test_regression_of_5_percent_is_found_within_two_runs_of_its_place_and_nothi
     assert share([not one for one in others]) >= 0.95
 
 
-def test_new_regression_is_told_after_two_nights_of_three_repeats() -> None:
+def test_new_regression_is_reported_after_two_nights_of_three_repeats() -> None:
     """With one value a night three in ten are; the mean of three repeats has less noise."""
     found = trend_of(many_histories(32, 3, 2, 100, 0.95))
-    told = {id(history) for history, _ in found.of_shift(Shift.REGRESSION, is_new=True)}
-    assert len(told) >= 90
+    reported = {id(history) for history, _ in found.of_shift(Shift.REGRESSION, is_new=True)}
+    assert len(reported) >= 90
     alone = trend_of(many_histories(32, 1, 2, 100, 0.95))
     assert 15 <= len(alone.of_shift(Shift.REGRESSION, is_new=True)) <= 50
 
@@ -175,7 +175,7 @@ def test_figures_that_are_not_valid_are_kept_but_raise_no_alarm() -> None:
     assert sum(level.runs for level in history.levels) == 20
 
 
-def test_too_few_runs_are_told_and_not_judged() -> None:
+def test_too_few_runs_are_named_and_not_judged() -> None:
     found = trend_of(nights(noisy(LEAST_RUNS - 1)))
     assert only_history(found).reason == "9 of 9 runs are valid: 10 are needed"
     assert found.judged == () and only_history(found).changes == ()
