@@ -9,7 +9,7 @@ from pydantic import Field
 from leadline.errors import SutFailed
 from leadline.plan.field_types import RateBps
 from leadline.plan.need import Need
-from leadline.plan.sut import BaseSut
+from leadline.plan.sut import BaseSut, CpuAttribution
 from leadline.registry import SYSTEMS
 from leadline.sut.daemons import Daemons
 from leadline.sut.model import BringUp, Site
@@ -33,6 +33,9 @@ class Throttle(System[ThrottleSut]):
 
     def needs(self, parameters: ThrottleSut, *, fleet: bool) -> list[Need]:
         return [Need("program", "tc", "the gateway is throttled by it", parameters.optional)]
+
+    def cpu_attribution(self, parameters: ThrottleSut) -> CpuAttribution:
+        return CpuAttribution.KERNEL
 
     def bring_up_seconds(self, parameters: ThrottleSut) -> tuple[float, float]:
         return 0.5, 0.25

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from leadline.analysis.model import RunAnalysis, TestResult, Verdict
+from leadline.plan.gateway_metrics import CPU, GATEWAYS, MEMORY, PER_GBPS, metric_of, of_gateway
+from leadline.plan.kinds import spec_of
 from leadline.plan.metric_specs import Better, MetricSpec
 from leadline.registry import KINDS
 from leadline.statistics import Comparison, Estimate, compare, ratio_of_means
@@ -149,20 +151,26 @@ def compare_sides(
 def _chosen(kind: str, metrics: Sequence[str]) -> tuple[str, ...]:
     """The figures to compare: those that are asked for, or what a line of the kind shows, if one way is better."""
     known: ComparedKind = KINDS.find(kind)
-    better = {spec.name: spec.better for spec in known.metrics}
     if metrics:
         return tuple(metrics)
-    main = dict.fromkeys((known.primary, *known.decisive, *known.headline))
-    return tuple(name for name in main if better.get(name, Better.NEITHER) is not Better.NEITHER)
+    gateways = (metric_of(host, figure) for host in GATEWAYS for figure in (CPU, PER_GBPS, MEMORY))
+    main = dict.fromkeys((known.primary, *known.decisive, *known.headline, *gateways))
+    return tuple(name for name in main if _better(kind, name) is not Better.NEITHER)
+
+
+def _better(kind: str, metric: str) -> Better:
+    spec = spec_of(kind, metric)
+    return spec.better if spec is not None else Better.NEITHER
 
 
 def _compared(
     key: Key, metric: str, first: Sequence[TestResult], second: Sequence[TestResult], *, margin: float, paired: bool
 ) -> ComparedFigure | None:
-    known: ComparedKind = KINDS.find(first[0].kind)
-    better = next((spec.better for spec in known.metrics if spec.name == metric), Better.NEITHER)
+    better = _better(first[0].kind, metric)
     if not any(metric in result.metrics for result in first):
         return None
+    if of_gateway(metric) and all(one.metrics[metric].value is None for one in first if metric in one.metrics):
+        return None  # The memory of a kernel is never known.
     sides = [_values(first, metric), _values(second, metric)]
     unit = next(result.metrics[metric].unit for result in first if metric in result.metrics)
     estimate, reason = _ratio(sides, [len(first), len(second)], paired)

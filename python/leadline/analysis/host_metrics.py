@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -16,9 +17,7 @@ from numpy.typing import NDArray
 
 from leadline.analysis.model import Series, ServerStatistics, Window
 from leadline.analysis.test_data import CPU_KINDS, HostSample, TestData
-
-# Hosts of a test's server table, by preference.
-GATEWAYS = ("gateway", "gateway-b", "gateway-a")
+from leadline.plan.gateway_metrics import GATEWAYS
 
 # A rate is valid for the window only if the samples cover this share of it.
 COVERAGE = 0.5
@@ -30,6 +29,16 @@ _MARGIN_S = 0.5
 
 _IDLE_KINDS = ("iowait", "idle")
 Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessesUse:
+    """What some processes used inside a window: percent of one CPU, mean memory in bytes, and threads."""
+
+    user_percent: float
+    system_percent: float
+    memory_bytes: float | None
+    threads: int | None
 
 
 def gateway_of(data: TestData) -> str | None:
@@ -62,7 +71,7 @@ def server_statistics(data: TestData, window: Window | None) -> ServerStatistics
         return None
     machine = machine_samples(data, host)
     shares = cpu_percent(machine, window)
-    user, system, memory = _sut_use(data, host, window)
+    sut = processes_use(data, host, window, data.sut_processes)
     return ServerStatistics(
         real_length_s=(window.last_end_ns - window.first_start_ns) / 1e9,
         cpu_user_percent=shares.get("user"),
@@ -72,16 +81,16 @@ def server_statistics(data: TestData, window: Window | None) -> ServerStatistics
         cpu_wait_percent=shares.get("iowait"),
         cpus=machine[-1].cpus if machine else None,
         shared=len(neighbours(data, host)) > 1,
-        sut_user_percent=user,
-        sut_system_percent=system,
-        sut_memory_bytes=memory,
+        sut_user_percent=sut.user_percent if sut is not None else None,
+        sut_system_percent=sut.system_percent if sut is not None else None,
+        sut_memory_bytes=sut.memory_bytes if sut is not None else None,
     )
 
 
 def cpu_percent(samples: Sequence[HostSample], window: Window) -> dict[str, float]:
     """Each kind's share in the window, summed over all CPUs, percent of one CPU; empty if samples are missing."""
     known = [(sample.t_ns, sample.cpu_s) for sample in samples if sample.cpu_s is not None]
-    if not known or not _covers([t_ns for t_ns, _ in known], window):
+    if not known or not covers([t_ns for t_ns, _ in known], window):
         return {}
     t_ns = np.array([t for t, _ in known], dtype=np.float64)
     start, end = max(t_ns[0], window.start_ns), min(t_ns[-1], window.end_ns)
@@ -143,22 +152,25 @@ def series(data: TestData, window: Window | None) -> tuple[Series, ...]:
     return tuple(line for line in lines if line.t_s)
 
 
-def _sut_use(data: TestData, host: str, window: Window) -> tuple[float | None, float | None, float | None]:
-    """User and system percent, and mean memory, of the system under test's processes on the gateway."""
-    names = set(data.sut_processes)
+def processes_use(data: TestData, host: str, window: Window, named: Iterable[str]) -> ProcessesUse | None:
+    """What processes of these names used on a host inside the window, together; None if there are none, or if samples
+    are missing."""
+    names = set(named)
     samples = data.samples.get(host, [])
-    if not names or not _covers([sample.t_ns for sample in samples], window):
-        return None, None, None
+    if not names or not covers([sample.t_ns for sample in samples], window):
+        return None
     spans: dict[int, list[tuple[int, float, float]]] = {}
     resident: list[float] = []
+    threads = 0
     for sample in samples:
         own = [process for process in sample.processes if process.name in names]
         for process in own:
             spans.setdefault(process.pid, []).append((sample.t_ns, process.user_s, process.system_s))
         if own and window.start_ns <= sample.t_ns <= window.end_ns:
             resident.append(float(sum(process.resident_bytes for process in own)))
+            threads = max(threads, sum(process.threads for process in own))
     if not spans:
-        return None, None, None
+        return None
     known_s = (min(window.end_ns, samples[-1].t_ns) - max(window.start_ns, samples[0].t_ns)) / 1e9
     grown = np.zeros(2)
     for rows in spans.values():
@@ -167,7 +179,7 @@ def _sut_use(data: TestData, host: str, window: Window) -> tuple[float | None, f
             edges = np.interp([window.start_ns, window.end_ns], table[:, 0], table[:, column + 1])
             grown[column] += edges[1] - edges[0]
     user, system = (100.0 * float(seconds) / known_s for seconds in grown)
-    return user, system, float(np.mean(resident)) if resident else None
+    return ProcessesUse(user, system, float(np.mean(resident)) if resident else None, threads or None)
 
 
 def _sut_series(data: TestData, host: str, window: Window) -> list[Series]:
@@ -232,8 +244,9 @@ def _around(samples: Sequence[HostSample], window: Window) -> list[HostSample]:
     return [sample for sample in samples if first <= sample.t_ns <= last]
 
 
-def _covers(t_ns: Sequence[int], window: Window) -> bool:
-    if window.end_ns <= window.start_ns:
+def covers(t_ns: Sequence[int], window: Window | None) -> bool:
+    """Whether samples at these instants, in order, cover enough of the window for a rate in it."""
+    if window is None or not t_ns or window.end_ns <= window.start_ns:
         return False
     # With a window shorter than two samples, the figure would describe the time around the window.
     if sum(1 for t in t_ns if window.start_ns <= t <= window.end_ns) < LEAST_SAMPLES:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from leadline.analysis.host_metrics import GATEWAYS
+from leadline.analysis.interfaces import wire_bytes
 from leadline.analysis.metrics import delivered_share
 from leadline.analysis.model import Limit, LimitedBy, Reason, Verdict, Window
 from leadline.analysis.scope import NOT_OFFERED, WHOLE
 from leadline.analysis.test_data import HostSample, InterfaceUse, TestData
 from leadline.analysis.validity import Evidence
+from leadline.plan.gateway_metrics import GATEWAYS
 
 LINK_FULL = 0.97
 """Of a link's rate, from where on the link counts as the limit: a shaper gives a few percent less or more."""
@@ -22,8 +23,6 @@ PROCESS_FULL = 0.95
 """Of the CPUs that a process can use."""
 THROTTLED = 0.05
 """Of the time, from where on a control group's CPU limit counts as what limited its host."""
-_ETHERNET_BYTES = 14
-_HEADERS_BYTES = 42  # Ethernet, IPv4 and UDP: what each packet on the wire has at least
 
 _SPEAKS_OF = {Verdict.GENERATOR_LIMITED: LimitedBy.GENERATOR, Verdict.RECEIVER_LIMITED: LimitedBy.ANSWERING_SIDE}
 
@@ -82,21 +81,12 @@ def _used(data: TestData, window: Window) -> Iterator[tuple[float, str]]:
                 continue
             for number, way in enumerate(("received", "sent")):
                 grown = _grown(before[use.name], use, number)
-                yield 8.0 * _on_the_wire(*grown, data.link_mtu_bytes) / seconds, f"{use.name} of {host} ({way})"
+                yield 8.0 * wire_bytes(*grown, data.link_mtu_bytes) / seconds, f"{use.name} of {host} ({way})"
 
 
 def _grown(first: InterfaceUse, last: InterfaceUse, way: int) -> tuple[int, int]:
     """Bytes and packets in one direction."""
     return last.counted[way][0] - first.counted[way][0], last.counted[way][1] - first.counted[way][1]
-
-
-def _on_the_wire(count: int, packets: int, mtu_bytes: int) -> float:
-    """Bytes with the headers of each packet on the wire: an interface counts a segmented packet as one."""
-    if packets <= 0:
-        return float(max(0, count))
-    payload = max(0.0, count / packets - _HEADERS_BYTES)
-    segments = payload / (mtu_bytes + _ETHERNET_BYTES - _HEADERS_BYTES)
-    return count + packets * max(0.0, segments - 1) * _HEADERS_BYTES
 
 
 def _busy_gateway(data: TestData, gateway: str, window: Window) -> Iterator[Limit]:

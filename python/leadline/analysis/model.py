@@ -75,6 +75,8 @@ class Metric:
     """Where it is not valid: on which side of `value` the true figure lies for sure."""
     unbounded: str | None = None
     """Why `low` or `high` is null; null if neither is, or if the figure itself is unknown."""
+    unknown: str | None = None
+    """Why the figure itself is null, where that is known."""
 
     @property
     def is_least(self) -> bool:
@@ -235,6 +237,31 @@ class ServerStatistics:
 
 
 @dataclass(frozen=True, slots=True)
+class GatewayStatistics:
+    """One gateway in one test's steady window: what the system under test used there, and what it carried."""
+
+    host: str
+    attribution: str
+    """Whose CPU time counts: process, cgroup, kernel, machine."""
+    basis: str
+    """The same in words."""
+    cpu_percent: float | None
+    """Percent of one CPU."""
+    cpu_unknown: str | None
+    """Why that is unknown."""
+    at_most: bool
+    """Whether the CPU time is an upper bound, since other hosts' work is in it."""
+    memory_bytes: float | None
+    memory_unknown: str | None
+    threads: int | None
+    """Threads of the system's processes there; None where it has none of its own."""
+    payload_bps: float | None
+    packets_per_s: float | None
+    """Packets that it forwarded, in both directions."""
+    clients: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class ClientStatistics:
     """The client table: the number of clients, their transfer, and their rates."""
 
@@ -330,6 +357,8 @@ class TestResult:
     """What limited its leading figure; None where that was not asked."""
     fleet: FleetFindings | None = None
     """Only for tunnel."""
+    gateways: tuple[GatewayStatistics, ...] = ()
+    """Each gateway on its path."""
 
     def distribution(self, metric: str) -> Distribution | None:
         """The distribution of that name; None if nothing was recorded."""

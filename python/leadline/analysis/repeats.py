@@ -95,7 +95,8 @@ def mean_with_interval(metrics: Iterable[Metric | None], confidence: float = CON
     unit = known[0].unit if known else ""
     values = [metric.value for metric in known if metric.value is not None]
     if not values:
-        return _with_reasons(Metric(None, unit), known)
+        reasons = (metric.unknown for metric in known if metric.unknown is not None)
+        return _with_reasons(Metric(None, unit, unknown=next(reasons, None)), known)
     mean = mean_of_repeats(values, confidence)
     if any(metric.censored for metric in known):
         # A mean with a lower bound in it is a lower bound; the spread of the repeats is then unknown.

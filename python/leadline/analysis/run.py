@@ -81,6 +81,7 @@ class _Trial:
     sut_version: str | None = None
     bring_up: ClientBringUp | None = None
     sut_processes: tuple[str, ...] = ()
+    cpu_attribution: str | None = None
     ceiling: Ceiling | None = None
     on_given_hosts: bool = False
     bring_up_seen: bool = False
@@ -166,6 +167,7 @@ class _Reading:
             return
         for data in trial.tests.values():
             data.bring_up, data.sut_processes = trial.bring_up, trial.sut_processes
+            data.cpu_attribution = trial.cpu_attribution
             data.clock_bounds_ns = self._clocks.bounds_ns
             data.unreadable_lines = trial.unreadable_lines
             data.samples = {host: _around_test(samples, data) for host, samples in trial.samples.items()}
@@ -295,6 +297,8 @@ class _Reading:
         self._trial.bring_up_seen = True
         self._trial.sut_version = record.get("version")
         self._trial.bring_up = _client_bring_up(record.get("clients") or ())
+        attribution = record.get("cpu_attribution")
+        self._trial.cpu_attribution = str(attribution) if attribution is not None else None
         processes = record.get("processes") or ()
         names = (process.get("name") if isinstance(process, Mapping) else process for process in processes)
         self._trial.sut_processes = tuple(str(name) for name in names if name)

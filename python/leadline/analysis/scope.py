@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from leadline.analysis.model import Bound, Metric, Reason, Validity, Verdict
+from leadline.plan.gateway_metrics import is_cost, is_memory, of_gateway
 
 ORDER = list(Verdict)
 """Verdicts, worst first."""
@@ -27,32 +28,43 @@ class Family(StrEnum):
     TIME = "time"  # counted from when an operation was sent
     LOSS = "loss"
     COUNT = "count"  # what was counted, whatever its pace
+    USE = "use"  # CPU time of a gateway, which follows from the rate
+    COST = "cost"  # CPU time of a gateway per byte and packet
 
 
 EVERYTHING: Mapping[Family, Bound] = dict.fromkeys(Family, Bound.NONE)
 _TIMES = (Family.LATENCY, Family.TIME)
-_OWN_CPU: Mapping[Family, Bound] = {Family.RATE: Bound.LEAST, **dict.fromkeys(_TIMES, Bound.MOST)}
-_PACE: Mapping[Family, Bound] = {Family.RATE: Bound.NONE, **dict.fromkeys(_TIMES, Bound.NONE)}
+# More load means more use of a gateway. A cost needs no certain rate; other work can only make it larger.
+_RATES = (Family.RATE, Family.USE)
+_OWN_CPU: Mapping[Family, Bound] = {**dict.fromkeys(_RATES, Bound.LEAST), **dict.fromkeys(_TIMES, Bound.MOST)}
+_PACE: Mapping[Family, Bound] = dict.fromkeys((*_RATES, *_TIMES), Bound.NONE)
+_OTHERS: Mapping[Family, Bound] = {
+    **_OWN_CPU,
+    Family.LOSS: Bound.MOST,
+    Family.USE: Bound.NONE,
+    Family.COST: Bound.MOST,
+}
+_NO_PACE: Mapping[Family, Bound] = dict.fromkeys(_RATES, Bound.NONE)
 _OF_CODE: Mapping[str, Mapping[Family, Bound]] = {
-    "other-work": {**_OWN_CPU, Family.LOSS: Bound.MOST},
-    "cpu-stolen": {**_OWN_CPU, Family.LOSS: Bound.MOST},
+    "other-work": _OTHERS,
+    "cpu-stolen": _OTHERS,
     "thread-saturated": _OWN_CPU,
     "thread-starved": _OWN_CPU,
     "near-ceiling": _OWN_CPU,
-    "pushback": {Family.RATE: Bound.LEAST},
+    "pushback": dict.fromkeys(_RATES, Bound.LEAST),
     "sends-late": {Family.LATENCY: Bound.MOST},
     # The load that was asked for was not there: under it more may be lost, and how long answers take is not known.
-    "unsent": {Family.RATE: Bound.LEAST, Family.LOSS: Bound.LEAST, **dict.fromkeys(_TIMES, Bound.NONE)},
+    "unsent": {**dict.fromkeys(_RATES, Bound.LEAST), Family.LOSS: Bound.LEAST, **dict.fromkeys(_TIMES, Bound.NONE)},
     "receiver-socket-drops": {Family.RATE: Bound.LEAST, Family.LOSS: Bound.MOST},
     "nothing-answered": _PACE,
-    "window-too-short": {Family.RATE: Bound.NONE},
-    "no-steady-window": {Family.RATE: Bound.NONE},
-    "intervals-disagree": {Family.RATE: Bound.NONE},
+    "window-too-short": {**_NO_PACE, Family.COST: Bound.NONE},
+    "no-steady-window": {**_NO_PACE, Family.COST: Bound.NONE},
+    "intervals-disagree": _NO_PACE,
     "change-point": _PACE,
-    "machine-saturated": _OWN_CPU,
+    "machine-saturated": {**_OWN_CPU, Family.COST: Bound.MOST},
     "no-generator-figures": _PACE,
-    "no-receiver-figures": {**_PACE, Family.LOSS: Bound.NONE},
-    "sender-side-figure": {Family.RATE: Bound.NONE},
+    "no-receiver-figures": {**_PACE, Family.LOSS: Bound.NONE, Family.COST: Bound.NONE},
+    "sender-side-figure": {Family.RATE: Bound.NONE, Family.COST: Bound.NONE},
 }
 """What a reason concerns, by its code; what is not here concerns every figure."""
 
@@ -81,6 +93,8 @@ class Judged:
 
 def family_of(metric: str) -> Family:
     """The family of a figure, by its name."""
+    if of_gateway(metric):
+        return Family.COST if is_cost(metric) else Family.COUNT if is_memory(metric) else Family.USE
     if metric.endswith(_RATE_ENDINGS):
         return Family.RATE
     if metric.endswith(_TIME_ENDINGS):
@@ -142,4 +156,4 @@ def _effect(verdict: Verdict, code: str, *, offered: bool, whole: bool) -> Mappi
         # What arrives at a side that has no CPU left may be lost there.
         effect = {**effect, Family.LOSS: Bound.MOST}
         kept_its_rate = whole
-    return {family: bound for family, bound in effect.items() if not (kept_its_rate and family is Family.RATE)}
+    return {family: bound for family, bound in effect.items() if not (kept_its_rate and family in _RATES)}

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
+from leadline.analysis import gateways, host_metrics, limits, metrics, tunnels, validity, window
 from leadline.analysis import histograms as hdr
-from leadline.analysis import host_metrics, limits, metrics, tunnels, validity, window
 from leadline.analysis.durations import Sample, curve
 from leadline.analysis.flows import Flow, build_flows
 from leadline.analysis.histograms import DamagedHistogram
@@ -60,7 +60,10 @@ def analyse_test(data: TestData) -> TestResult:
     merged = _with_backlog(data, flows, metrics.merged_histograms(data))
     intervals = _with_latency(data, steady, window.intervals(flows, steady, data.spec))
     evidence = validity.Evidence(data, flows, steady, merged)
-    judged = validity.assess(evidence, _figures(data, flows, steady, merged))
+    clients = metrics.client_statistics(flows, steady, _through_a_fleet(data))
+    figures = _figures(data, flows, steady, merged)
+    crossed = gateways.statistics_of(data, steady, gateways.Traffic.of(clients, figures))
+    judged = validity.assess(evidence, {**figures, **gateways.figures(crossed)}, tuple(gateways.notes(crossed)))
     return TestResult(
         case=data.case,
         repeat=data.repeat,
@@ -75,7 +78,7 @@ def analyse_test(data: TestData) -> TestResult:
         generator=_generator(kind, data, flows, merged),
         errors=metrics.error_counts(data),
         intervals=intervals,
-        clients=metrics.client_statistics(flows, steady, _through_a_fleet(data)),
+        clients=clients,
         server=host_metrics.server_statistics(data, steady),
         percentiles=_curves(kind, merged),
         series=(*lines, *host_metrics.series(data, steady)),
@@ -83,6 +86,7 @@ def analyse_test(data: TestData) -> TestResult:
         distributions=kind.distributions(data, steady, merged),
         limit=limits.limit_of(evidence, judged.validity.reasons, kind.primary),
         fleet=tunnels.findings(data),
+        gateways=crossed,
     )
 
 

@@ -59,6 +59,8 @@ class HostSample(NamedTuple):
     """Time that the CPU limit of the host's control group held it back, s; None where it has none."""
     network_bytes: tuple[int, int] | None = None
     """Bytes that all interfaces together received and sent; None if none was read."""
+    cgroup_bytes: int | None = None
+    """Memory of the host's control group; None where that is not counted."""
 
     @classmethod
     def read(cls, event: records.ObservationEvent, offset_ns: int) -> HostSample:
@@ -90,6 +92,7 @@ class HostSample(NamedTuple):
             ),
             throttled_s=cgroup.get("throttled_s") if cgroup else None,
             network_bytes=_network_bytes(event["network"]["interfaces"]),
+            cgroup_bytes=cgroup.get("memory_bytes") if cgroup else None,
         )
 
 
@@ -169,6 +172,8 @@ class TestData:
     asked: tuple[str, ...] = ()
     # Names under which the processes of the system under test are observed.
     sut_processes: tuple[str, ...] = ()
+    # Whose CPU time on a gateway is the system's (`CpuAttribution`); None in journals that do not say it.
+    cpu_attribution: str | None = None
     stability_spread: float = DEFAULT_STABILITY_SPREAD
     # The generator's ceiling, if it was measured.
     ceiling: Ceiling | None = None

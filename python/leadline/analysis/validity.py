@@ -112,15 +112,16 @@ class JudgedKind(Protocol):
         """The rules of its tests."""
 
 
-def assess(evidence: Evidence, figures: Mapping[str, Metric]) -> Judged:
-    """A test's figures with the verdict on each, and the verdict on the test, with every reason and every note."""
+def assess(evidence: Evidence, figures: Mapping[str, Metric], notes: Sequence[Reason] = ()) -> Judged:
+    """A test's figures with the verdict on each, and the verdict on the test, with every reason and every note; `notes`
+    are more of them."""
     spec = evidence.data.spec
     kind: JudgedKind = KINDS.find(spec.kind)
     rules = kind.rules()
     return judge_figures(
         figures,
         [found for rule in rules.findings for found in rule(evidence)],
-        [note for rule in rules.notes for note in rule(evidence)],
+        [*(note for rule in rules.notes for note in rule(evidence)), *notes],
         primary=kind.primary,
         decisive=kind.decisive,
         delivered=delivered_share(evidence.data, evidence.flows),

@@ -95,7 +95,7 @@ def _table(run_id: str | None, rows: Sequence[dict[str, Any]]) -> Table:
     title = Text(f"Run {run_id}", style="bold") if run_id is not None else None
     table = Table(box=None, pad_edge=False, header_style="bold", title=title, title_justify="left")
     for name in ("trial", "test", "metric", "value", "unit", "validity"):
-        table.add_column(name, justify="right" if name == "value" else "left")
+        table.add_column(name, justify="right" if name == "value" else "left", overflow="fold")
     for row in rows:
         if row["trial"] is not None:
             least = "≥ " if row["censored"] else ""

@@ -59,5 +59,17 @@ def _words(name: str) -> str:
     return f"percentile {digits[:2]}{f'.{digits[2:]}' if digits[2:] else ''}"
 
 
-_UNITS = {"_per_s": "1/s", "_bps": "bit/s", "_us": "us", "_ms": "ms", "_s": "s", "_ratio": "ratio"}
+_UNITS = {
+    "_percent_per_gbps": "percent",
+    "_percent_per_client": "percent",
+    "_percent": "percent",
+    "_ns_per_byte": "ns",
+    "_ns_per_packet": "ns",
+    "_per_s": "1/s",
+    "_bps": "bit/s",
+    "_us": "us",
+    "_ms": "ms",
+    "_s": "s",
+    "_ratio": "ratio",
+}
 """The suffixes of names and their units; the first match counts."""

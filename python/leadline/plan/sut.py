@@ -5,12 +5,26 @@ The systems are modules of `leadline.sut`; `leadline.registry.SYSTEMS` finds the
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 from leadline.plan.field_types import PlanModel
 from leadline.plan.need import Need
 from leadline.plan.open_union import OpenUnion
 from leadline.registry import SYSTEMS
+
+
+class CpuAttribution(StrEnum):
+    """Which CPU time on a gateway is the system's."""
+
+    PROCESS = "process"
+    """That of its processes, by the names that it gives them."""
+    CGROUP = "cgroup"
+    """That of everything in the host's control group, except the agent."""
+    KERNEL = "kernel"
+    """That of the kernel, which has no process: it forwards, or encrypts by itself."""
+    MACHINE = "machine"
+    """All of the machine's, except the agent's: nothing else runs there."""
 
 
 class BaseSut(PlanModel):
@@ -51,6 +65,9 @@ class PlanSystem(Protocol):
     @property
     def carries_fleets(self) -> bool:
         """Whether the VPN clients of a fleet can connect to it."""
+
+    def cpu_attribution(self, parameters: Any) -> CpuAttribution:
+        """Which CPU time on a gateway is the system's."""
 
     def needs(self, parameters: Any, *, fleet: bool) -> list[Need]:
         """The system's needs on the machine; with a fleet, the agent runs the clients."""

@@ -88,6 +88,7 @@ _UNITS: tuple[tuple[Callable[[str], bool], Callable[[str], float]], ...] = (
     (_ends_in("_ms"), _milliseconds),
     (_ends_in("_s"), _seconds),
     (_ends_in("_ratio"), units.fraction),
+    (_ends_in("_percent", "_percent_per_client"), units.percent),
     (lambda metric: "bytes" in _parts(metric), units.size_bytes),
 )
 """The metrics with a unit, and the parsers of their values; the first match counts."""
@@ -111,5 +112,8 @@ _USUAL = {
     "pps": "packets_per_s",
     "rtt": "rtt_mean_us",
     "jitter": "jitter_us",
+    "cpu": "gateway_cpu_percent",
+    "gateway_cpu": "gateway_cpu_percent",
+    "memory": "gateway_memory_bytes",
 }
 """The names that other tools use."""

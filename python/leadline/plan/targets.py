@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from leadline.errors import PlanError
 from leadline.plan import units
+from leadline.plan.gateway_metrics import GATEWAY_METRICS, of_gateway
 from leadline.plan.kinds import metrics_of
 from leadline.plan.percentiles import histogram_of
 from leadline.plan.source import Node, did_you_mean
@@ -42,10 +43,11 @@ class Target:
 
 
 def has_metric(kind: str, metric: str) -> bool:
-    """Whether a kind of test has a figure with this name: a metric, or any percentile of a metric with p99."""
+    """Whether a test of a kind can have a figure with this name: a metric of the kind or of a gateway, or any
+    percentile of a metric with p99."""
     known = metrics_of(kind)
     asked = histogram_of(metric)
-    return metric in known or (asked is not None and asked.sibling in known)
+    return metric in known or of_gateway(metric) or (asked is not None and asked.sibling in known)
 
 
 def named_metrics(texts: Iterable[str]) -> tuple[str, ...]:
@@ -68,7 +70,7 @@ def read_target(node: Node, kinds: Mapping[str, str]) -> Target:
     if test is not None and test not in kinds:
         raise _error(node, text, f"unknown test '{test}'", did_you_mean(test, kinds))
     meant = [kinds[test]] if test else list(kinds.values())
-    known = [name for kind in meant for name in metrics_of(kind)]
+    known = [name for kind in meant for name in metrics_of(kind)] + [spec.name for spec in GATEWAY_METRICS]
     if not any(has_metric(kind, metric) for kind in meant):
         of_test = f" of a {kinds[test]} test" if test else ""
         raise _error(node, text, f"unknown metric '{metric}'{of_test}", suggestion(metric, known))

@@ -83,6 +83,11 @@ def fraction(value: Number) -> float:
     return float(match.group(1)) / 100
 
 
+def percent(value: Number) -> float:
+    """A number in percent from `80%` or `80`."""
+    return 100 * fraction(value) if isinstance(value, str) else _finite(value, "a percentage")
+
+
 def per_second(value: Number) -> float:
     """Events per second from `1000` or `1000/s`."""
     if not isinstance(value, str):

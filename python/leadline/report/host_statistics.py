@@ -15,11 +15,13 @@ from leadline import quantities
 from leadline.analysis.model import (
     ClientBringUp,
     ClientStatistics,
+    Metric,
     RunAnalysis,
     ServerStatistics,
     TestResult,
     TrialResult,
 )
+from leadline.plan import gateway_metrics
 from leadline.plan.kinds import metrics_of
 from leadline.report import figures
 
@@ -49,6 +51,17 @@ class ServerRow:
     sut_memory_bytes: float | None
     cpus: int | None
     shared: bool
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayRow:
+    """What one gateway cost in one test, as texts: CPU, CPU per Gbit/s, per packet and per client, memory and memory
+    per client."""
+
+    case: str
+    test: str
+    host: str
+    cells: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +187,46 @@ def sharing_note(rows: Iterable[ServerRow]) -> str | None:
     )
 
 
+def gateway_rows(analysis: RunAnalysis) -> list[GatewayRow]:
+    """One row per case, test and gateway that is known to have cost something."""
+    rows = []
+    for summary in analysis.summaries:
+        for host in gateway_metrics.GATEWAYS:
+            found = [summary.metrics.get(gateway_metrics.metric_of(host, figure)) for figure in GATEWAY_FIGURES]
+            if any(metric is not None for metric in found):
+                cells = tuple(_gateway_cell(metric) for metric in found)
+                rows.append(GatewayRow(summary.case, summary.test, host, cells))
+    order = {case: number for number, case in enumerate(figures.case_parameters(analysis))}
+    return sorted(rows, key=lambda row: order.get(row.case, 0))
+
+
+def gateway_notes(analysis: RunAnalysis) -> list[str]:
+    """Whose CPU time counts, by case and gateway, and why figures are not known."""
+    found: dict[str, dict[str, None]] = {}
+    order = {case: number for number, case in enumerate(figures.case_parameters(analysis))}
+    for trial in sorted(analysis.trials, key=lambda trial: order.get(trial.case, 0)):
+        for gateway in (one for test in trial.tests for one in test.gateways):
+            where = found.setdefault(f"{trial.case} {gateway.host}", {})
+            bound = " (≤: other hosts' are in it)" if gateway.at_most else ""
+            where[f"CPU time of {gateway.basis}{bound}" if gateway.cpu_unknown is None else gateway.cpu_unknown] = None
+            if gateway.memory_unknown is not None:
+                where[gateway.memory_unknown] = None
+    by_text: dict[str, list[str]] = {}
+    for name, texts in found.items():
+        by_text.setdefault("; ".join(texts), []).append(name)
+    return [f"{', '.join(names)}: {text}" for text, names in by_text.items()]
+
+
+def _gateway_cell(metric: Metric | None) -> str:
+    if metric is None:
+        return quantities.UNKNOWN
+    if metric.unit == "bytes":
+        return figures.bounded(quantities.memory(metric.value), metric)
+    if metric.unit == "ns":
+        return figures.bounded(quantities.microseconds(None if metric.value is None else metric.value / 1e3), metric)
+    return figures.bounded(quantities.metric(metric.value, metric.unit), metric)
+
+
 def bring_up_rows(analysis: RunAnalysis) -> list[BringUpRow]:
     """One row per case whose system under test has clients to bring up."""
     rows = []
@@ -216,6 +269,16 @@ def _bring_up_row(case: str, system: str, repeats: list[ClientBringUp]) -> Bring
     )
 
 
+GATEWAY_FIGURES = (
+    gateway_metrics.CPU,
+    gateway_metrics.PER_GBPS,
+    gateway_metrics.PER_PACKET,
+    gateway_metrics.PER_CLIENT,
+    gateway_metrics.MEMORY,
+    gateway_metrics.MEMORY_PER_CLIENT,
+)
+GATEWAY_TITLES = ("CPU", "per Gbit/s", "a packet", "per client", "memory", "per client")
+"""The titles of a gateway row's cells."""
 _STATES = ("clients", "configured", "partial", "failed")
 
 

@@ -21,7 +21,7 @@ from markupsafe import Markup
 from leadline import quantities
 from leadline.analysis.model import RunAnalysis, TestResult, Validity
 from leadline.registry import KINDS
-from leadline.report import charts, figures, verdicts, views
+from leadline.report import charts, figures, host_statistics, verdicts, views
 from leadline.report.reasons import concerned, limited_by
 
 FlameGraphs = Mapping[str, Sequence[tuple[str, str]]]
@@ -45,6 +45,9 @@ def render_html(analysis: RunAnalysis, flame_graphs: FlameGraphs | None = None) 
             troubled=verdicts.troubled_trials(analysis),
             varying=figures.varying(figures.case_parameters(analysis)),
             tables=views.figure_tables(analysis),
+            gateway_rows=host_statistics.gateway_rows(analysis),
+            gateway_titles=host_statistics.GATEWAY_TITLES,
+            gateway_notes=host_statistics.gateway_notes(analysis),
             scalings=views.scaling_tables(analysis),
             sections=sections,
             packed=packed,

@@ -33,6 +33,7 @@ def run_renderables(analysis: RunAnalysis) -> list[RenderableType]:
         given_system(analysis),
         client_table(analysis),
         server_table(analysis),
+        gateway_table(analysis),
         bring_up_table(analysis),
         fleet_table(analysis),
         *(scaling_table(found, "clients", test) for test, found in analysis.scaling.items() if found),
@@ -101,6 +102,20 @@ def server_table(analysis: RunAnalysis) -> RenderableType | None:
         )
     shared = host_statistics.sharing_note(rows)
     return Group(table, Text(shared, style="dim")) if shared else table
+
+
+def gateway_table(analysis: RunAnalysis) -> RenderableType | None:
+    """What each gateway cost, per case and test; None if no test had one."""
+    rows = host_statistics.gateway_rows(analysis)
+    if not rows:
+        return None
+    table = titled_table("Gateways", "CPU in percent of one CPU; means over the repeats")
+    several = len({row.host for row in rows}) > 1
+    add_columns(table, left=("case", "test", *(["at"] if several else [])), right=host_statistics.GATEWAY_TITLES)
+    for row in rows:
+        at = [Text(row.host.removeprefix("gateway-"))] if several else []
+        table.add_row(Text(row.case), Text(row.test), *at, *row.cells)
+    return Group(table, *(Text(note, style="dim") for note in host_statistics.gateway_notes(analysis)))
 
 
 def bring_up_table(analysis: RunAnalysis) -> RenderableType | None:

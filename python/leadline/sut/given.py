@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import AfterValidator
 
-from leadline.plan.sut import BaseSut
+from leadline.plan.sut import BaseSut, CpuAttribution
 from leadline.sut.system import System
 
 if TYPE_CHECKING:
@@ -41,6 +41,10 @@ class Given(System[GivenSut]):
     name = "given"
     model = GivenSut
     on_given_hosts = True
+
+    def cpu_attribution(self, parameters: GivenSut) -> CpuAttribution:
+        """Its processes are unknown, so it is everything on the gateway's machine."""
+        return CpuAttribution.MACHINE
 
     async def bring_up(self, parameters: GivenSut, site: Site, daemons: Daemons) -> BringUp:
         """Nothing to start; the label takes the place of the version."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from leadline.plan.sut import BaseSut
+from leadline.plan.sut import BaseSut, CpuAttribution
 from leadline.sut.addressing import gateway_address
 from leadline.sut.system import System
 
@@ -24,6 +24,10 @@ class Route(System[RouteSut]):
 
     name = "route"
     model = RouteSut
+
+    def cpu_attribution(self, parameters: RouteSut) -> CpuAttribution:
+        """The kernel forwards; no process does."""
+        return CpuAttribution.KERNEL
 
     def bring_up_seconds(self, parameters: RouteSut) -> tuple[float, float]:
         """Most of the time is the traffic that verifies the clients' connections."""

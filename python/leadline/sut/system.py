@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from leadline.plan.need import Need
-from leadline.plan.sut import BaseSut
+from leadline.plan.sut import BaseSut, CpuAttribution
 
 if TYPE_CHECKING:
     from leadline.plan.sut import PlanSystem
@@ -37,6 +37,10 @@ class System(Generic[Parameters]):
     """Whether it already runs on given hosts, so that Leadline does not start it."""
     carries_fleets: bool = False
     """Whether the VPN clients of a fleet can connect to it."""
+
+    def cpu_attribution(self, parameters: Parameters) -> CpuAttribution:
+        """Which CPU time on a gateway is the system's: that of the processes that it names when it is up."""
+        return CpuAttribution.PROCESS
 
     def needs(self, parameters: Parameters, *, fleet: bool) -> list[Need]:
         """What it needs on the machine, in addition to the needs of every trial. With a fleet, the agent runs the

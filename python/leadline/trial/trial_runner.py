@@ -23,6 +23,7 @@ from leadline.errors import (
     each_failure,
 )
 from leadline.plan import BaseTest, Trial
+from leadline.plan.sut import system_of
 from leadline.sut.model import BringUp, ClientState, FleetAccess
 from leadline.sut.running import SystemUnderTest
 from leadline.trial import environment, load
@@ -224,6 +225,7 @@ def _tell_bring_up(event_log: EventLog, trial: Trial, up: BringUp) -> None:
         version=up.version or None,
         clients=[asdict(client) for client in clients],
         processes=list(up.processes),
+        cpu_attribution=system_of(trial.case.sut).cpu_attribution(trial.case.sut).value,
     )
 
 

@@ -28,6 +28,7 @@ WITHOUT_ADVICE = {
     "cpu-shared",
     "cpu-stolen",
     "errors",
+    "gateway-shares-cpus",
     "journal-torn",
     "latency-lower-bound",
     "no-results",

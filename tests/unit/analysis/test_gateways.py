@@ -1,0 +1,179 @@
+"""What gateways cost, from counters with known rates: whose CPU time counts, and what it is divided by."""
+
+# Figures are compared with pytest.approx within tuples.
+# mypy: disable-error-code=comparison-overlap
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from made_journals import EPOCH_NS, S, facts, load, observation, process, steady_test, thread
+
+from leadline.analysis import TestData, analyse_test
+from leadline.analysis.gateways import SHARED
+from leadline.analysis.model import Bound, Metric, Verdict
+from leadline.analysis.repeats import mean_with_interval
+from leadline.plan.gateway_metrics import GATEWAY_METRICS
+from leadline.plan.sut import CpuAttribution
+
+OTHER_BOOT = "2e0c0c5e"
+
+
+def crossed(kind: str = "udp", hosts: tuple[str, ...] = ("gateway",), boot: str = OTHER_BOOT, **load: Any) -> TestData:
+    """1 MB/s of payload over 10 s; a gateway of two CPUs whose machine spends 30 % of one as user, 50 % as system, 20 %
+    in soft interrupts and 4 % stolen; its system 12 % and 34 %, the agent 1 % and 2 %; 2000 packets each way."""
+    data = steady_test(kind, **load)
+    data.sut_processes = ("openvpn-server",)
+    data.facts = {"client1": facts()} | {host: facts(boot) for host in hosts}
+    for host in hosts:
+        for step in range(-10, 130):
+            since = 100.0 + step * 0.1
+            cpu_s = {"user": 0.3 * since, "system": 0.5 * since, "softirq": 0.2 * since, "steal": 0.04 * since}
+            cpu_s["idle"] = 2 * since - sum(cpu_s.values())
+            own = [
+                {**process("openvpn-server", 9, 0.12 * since, 0.34 * since, 9_000_000), "threads": 1},
+                process("agent", 1, 0.01 * since, 0.02 * since, 1_000_000),
+            ]
+            event = observation(EPOCH_NS + round(step * 0.1 * S), cpu_s, own, cgroup_s=0.8 * since)
+            event["network"]["interfaces"] = interfaces(since)
+            event["cgroup"]["memory_bytes"] = 7_000_000
+            data.add(host, event)
+    return data
+
+
+def interfaces(since: float) -> list[dict[str, Any]]:
+    none = {f"{way}_{what}": 0 for way in ("rx", "tx") for what in ("errors", "dropped")}
+    names = {"lan": 1000, "wan": 1000, "lo": 9000}
+    return [
+        {
+            "name": name,
+            **{f"{way}_{what}": round(each * size * since) for way in ("rx", "tx") for what, size in SIZES.items()},
+            **none,
+        }
+        for name, each in names.items()
+    ]
+
+
+SIZES = {"bytes": 540, "packets": 1}
+
+
+def figure(data: TestData, name: str) -> Metric:
+    return analyse_test(data).metrics[name]
+
+
+def test_processes_of_the_system_are_what_it_cost() -> None:
+    data = crossed()
+    found = {name: metric.value for name, metric in analyse_test(data).metrics.items() if name.startswith("gateway")}
+    assert found == pytest.approx(
+        {
+            "gateway_cpu_percent": 46,
+            "gateway_cpu_percent_per_gbps": 46 / 0.008,
+            "gateway_cpu_ns_per_byte": 460.0,
+            "gateway_cpu_ns_per_packet": 0.46e9 / 2000,
+            "gateway_cpu_percent_per_client": 46,
+            "gateway_memory_bytes": 9_000_000,
+            "gateway_memory_per_client_bytes": 9_000_000,
+        }
+    )
+    [gateway] = analyse_test(data).gateways
+    assert (gateway.host, gateway.attribution, gateway.basis) == ("gateway", "process", "openvpn-server")
+    assert (gateway.threads, gateway.clients, gateway.packets_per_s) == (1, 1, pytest.approx(2000))
+
+
+@pytest.mark.parametrize(
+    ("attribution", "cpu_percent", "memory_bytes"),
+    [
+        (CpuAttribution.PROCESS, 46, 9_000_000),
+        (CpuAttribution.CGROUP, 80 - 3, 7_000_000),
+        (CpuAttribution.KERNEL, 70 - 2, None),
+        (CpuAttribution.MACHINE, 100 - 3, 600),
+    ],
+)
+def test_the_systems_word_says_whose_cpu_time_counts_on_a_machine_of_its_own(
+    attribution: CpuAttribution, cpu_percent: float, memory_bytes: float | None
+) -> None:
+    data = crossed()
+    data.cpu_attribution = attribution.value
+    cpu, memory = (figure(data, f"gateway_{name}") for name in ("cpu_percent", "memory_bytes"))
+    assert (cpu.value, cpu.verdict) == (pytest.approx(cpu_percent), Verdict.VALID)
+    assert memory.value == memory_bytes
+    assert (memory.unknown is None) == (memory_bytes is not None)
+
+
+def test_forwarding_on_a_shared_machine_is_an_upper_bound_with_a_note() -> None:
+    data = crossed(boot="1f0c0c5e")
+    data.cpu_attribution = "kernel"
+    cpu = figure(data, "gateway_cpu_percent")
+    assert (cpu.value, cpu.bound, cpu.reasons) == (pytest.approx(20), Bound.MOST, (SHARED,))
+    found = analyse_test(data)
+    assert found.validity.verdict is Verdict.VALID
+    assert SHARED in [note.code for note in found.validity.notes]
+    data.cpu_attribution = "process"
+    assert figure(data, "gateway_cpu_percent").bound is None
+
+
+def test_everything_on_a_shared_machine_is_not_the_gateways() -> None:
+    data = crossed(boot="1f0c0c5e")
+    data.cpu_attribution = "machine"
+    cpu = figure(data, "gateway_cpu_percent")
+    assert cpu.value is None
+    assert cpu.unknown == "it shares its machine with other hosts of the test, and its processes are not known"
+    assert figure(data, "gateway_cpu_ns_per_packet").unknown == cpu.unknown
+
+
+def test_each_gateway_of_a_site_to_site_tunnel_has_figures_of_its_own() -> None:
+    found = analyse_test(crossed(hosts=("gateway-a", "gateway-b")))
+    assert [gateway.host for gateway in found.gateways] == ["gateway-b", "gateway-a"]
+    for end in ("a", "b"):
+        assert found.metrics[f"gateway_{end}_cpu_percent"].value == pytest.approx(46)
+    assert "gateway_cpu_percent" not in found.metrics
+
+
+def test_a_gateway_that_no_agent_observes_is_unknown_and_says_so() -> None:
+    data = steady_test()
+    data.given_gateways = {"gateway": ("client1", "server")}
+    cpu = figure(data, "gateway_cpu_percent")
+    assert (cpu.value, cpu.unknown) == (None, "no agent observes the gateway")
+    assert not any(name.startswith("gateway") for name in analyse_test(steady_test()).metrics)
+
+
+def test_bundles_that_an_interface_counts_as_one_are_the_packets_that_they_become() -> None:
+    data = crossed("tcp")
+    data.samples["gateway"] = [
+        sample._replace(
+            interfaces=tuple(
+                use._replace(counted=tuple((count * 27, packets) for count, packets in use.counted))  # type: ignore[arg-type]
+                for use in sample.interfaces
+            )
+        )
+        for sample in data.samples["gateway"]
+    ]
+    [gateway] = analyse_test(data).gateways
+    segments = (540 * 27 - 42) / (1514 - 42)
+    assert gateway.packets_per_s == pytest.approx(2000 * segments, rel=1e-3)
+
+
+def test_a_generator_at_its_end_leaves_the_use_a_lower_bound_and_the_cost_as_it_is() -> None:
+    found = analyse_test(crossed("tcp", generator=load(thread(0.97)))).metrics
+    assert found["gateway_cpu_percent"].bound is Bound.LEAST
+    assert found["gateway_cpu_ns_per_packet"].verdict is Verdict.VALID
+    assert found["gateway_memory_bytes"].verdict is Verdict.VALID
+
+
+def test_journals_of_before_are_attributed_by_their_processes() -> None:
+    data = crossed()
+    data.cpu_attribution, data.sut_processes = None, ()
+    assert analyse_test(data).gateways[0].attribution == "kernel"
+
+
+def test_a_mean_of_repeats_keeps_the_reason_of_what_none_knows() -> None:
+    unknown = Metric(None, "percent", unknown="no agent observes the gateway")
+    assert mean_with_interval([unknown, unknown]).unknown == "no agent observes the gateway"
+    assert mean_with_interval([unknown, Metric(3.0, "percent")]).unknown is None
+
+
+def test_names_end_in_their_units() -> None:
+    units = {spec.name.removeprefix("gateway_"): spec.unit for spec in GATEWAY_METRICS}
+    assert units["cpu_percent"] == units["cpu_percent_per_gbps"] == units["cpu_percent_per_client"] == "percent"
+    assert units["cpu_ns_per_byte"] == units["cpu_ns_per_packet"] == "ns"
+    assert units["memory_bytes"] == units["memory_per_client_bytes"] == "bytes"
