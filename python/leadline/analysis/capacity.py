@@ -32,7 +32,7 @@ _AND = re.compile(r"(?:^|\s)\s*and(?=\s|$)", re.IGNORECASE)
 _ERRORS = "error_ratio"
 # Figures of the clients of a fleet that are not configured.
 _OF_CLIENTS = frozenset({"configured", "partial", "failed", "failed_ratio", "unconfigured_ratio"})
-# Reasons that do not make a trial incomplete: a short window, uneven parts, and limits of the generator.
+# Reasons that do not make a trial incomplete: a short window, uneven or few parts, and limits of the generator.
 _WHOLE = frozenset({*SHORT_WINDOWS, *UNEVEN, *GENERATOR_REASONS})
 
 
@@ -114,7 +114,7 @@ def judge_trial(
         rate_per_s=rate_per_s,
         duration_s=duration_s,
         holds=not against,
-        generator_limited=bool(limits) or result.validity.verdict is Verdict.UNDETERMINED,
+        generator_limited=bool(limits) or _is_undetermined(result.validity),
         answered_share=min(1.0, answered / due) if due > 0 else 0.0,
         why=why,
         metrics={name: figures.get(name) for name in ("requests_per_s", *conditions.metrics)},
@@ -147,7 +147,7 @@ def judge_fleet(
         rate_per_s=rate_per_s,
         duration_s=duration_s,
         holds=not against,
-        generator_limited=bool(limits) or result.validity.verdict is Verdict.UNDETERMINED,
+        generator_limited=bool(limits) or _is_undetermined(result.validity),
         answered_share=served * (1.0 - bad) if bad is not None else 0.0,
         why=why,
         metrics={name: figures.get(name) for name in ("clients", "handshakes_per_s", *conditions.metrics)},
@@ -197,6 +197,12 @@ def _doubts(validity: Validity, is_sparse: bool) -> Iterator[str]:
         for reason in validity.reasons:
             if reason.code not in _WHOLE and not (is_sparse and reason.code == NOT_STARTED):
                 yield reason.text
+
+
+def _is_undetermined(validity: Validity) -> bool:
+    """Whether evidence is missing. A trial of a search may be too short for the precision of its rate."""
+    codes = {reason.code for reason in validity.reasons if reason.verdict is Verdict.UNDETERMINED}
+    return validity.verdict is Verdict.UNDETERMINED and not (codes and codes <= UNEVEN)
 
 
 def _said(value: float | None) -> str:

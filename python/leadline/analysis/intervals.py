@@ -10,15 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from leadline.analysis.flows import Curve, Flow
 from leadline.analysis.histograms import NS_PER_US, DamagedHistogram, Histogram, decode, merge
 from leadline.analysis.metrics import Histograms
 from leadline.analysis.model import Metric, Window
 from leadline.analysis.test_data import IntervalHistogram, TestData
 from leadline.analysis.test_spec import TestSpec
-from leadline.analysis.window import NS_PER_S, rate_columns
+from leadline.analysis.window import interval_rates, named_rates
 from leadline.plan.percentiles import histogram_of
 from leadline.statistics import Estimate, independent_count, mean_of_series, quantile_of_buckets
 
@@ -67,7 +65,7 @@ def with_intervals(
     metrics: Mapping[str, Metric], data: TestData, flows: Sequence[Flow], window: Window | None, histograms: Histograms
 ) -> dict[str, Metric]:
     """The metrics with `low` and `high`, or with the reason why one of them is unknown."""
-    rates = {name: (factor, curves) for name, factor, curves in rate_columns(data.spec, flows)}
+    rates = {name: (factor, curves) for name, (_, factor, curves) in named_rates(data.spec, flows).items()}
     parts = parts_of(data)
     found = {}
     for name, metric in metrics.items():
@@ -84,15 +82,11 @@ def with_intervals(
     return found
 
 
-def rate_estimate(curves: Sequence[Curve], window: Window, interval_ns: int) -> Estimate | None:
-    """The mean growth per second of some counters inside a window, from whole intervals; None if the counters were not
+def rate_estimate(curves: Sequence[Curve], window: Window | None, interval_ns: int) -> Estimate | None:
+    """The mean growth per second of some counters inside a window, from its intervals; None if the counters were not
     read at intervals."""
-    count = int((window.end_ns - window.start_ns) // interval_ns)
-    if count < 1 or not any(len(curve.t_ns) > 2 for curve in curves):
-        return None
-    edges = window.start_ns + np.arange(count + 1, dtype=np.float64) * interval_ns
-    growth = np.diff(np.sum([curve.at(edges) for curve in curves], axis=0))
-    return mean_of_series(growth / (interval_ns / NS_PER_S))
+    rates = interval_rates(curves, window, interval_ns)
+    return None if rates is None else mean_of_series(rates)
 
 
 def _bounded_rate(
@@ -101,7 +95,7 @@ def _bounded_rate(
     """A rate with the interval of its series, around the rate of the whole window."""
     if not spec.steady:
         return replace(metric, unbounded=_BY_PLAN)
-    estimate = rate_estimate(curves, window, spec.interval_ns) if window is not None else None
+    estimate = rate_estimate(curves, window, spec.interval_ns)
     if estimate is None or metric.value is None:
         return replace(metric, unbounded=_ONLY_TOTALS)
     if estimate.low is None or estimate.high is None:

@@ -14,12 +14,14 @@ from leadline.analysis.flows import Flow
 from leadline.analysis.metrics import (
     busy_s,
     counter,
+    delivered_share,
     error_counts,
     generators_late_p99_us,
     received_units,
     sum_of_flows,
 )
 from leadline.analysis.model import Ceiling, Reason, Verdict, Window
+from leadline.analysis.scope import WHOLE
 from leadline.analysis.test_data import TestData
 from leadline.analysis.validity import Evidence, Finding, Rules, late_allowed_us
 from leadline.analysis.window import rate_columns, rate_per_s
@@ -80,6 +82,7 @@ def whole(evidence: Evidence) -> Iterator[Finding]:
         yield incomplete(validity.SHORT_WINDOW, text)
     elif data.spec.number is None and data.spec.duration_ns is not None:
         planned_ns = data.spec.duration_ns - data.spec.warmup_ns
+        length_ns += window.warm_up_ns
         if length_ns < validity.SHORTEST_WINDOW_SHARE * planned_ns:
             text = f"the steady window is {length_ns / 1e9:.3g} s of {planned_ns / 1e9:.3g} s planned"
             yield incomplete(validity.SHORT_WINDOW, text)
@@ -290,8 +293,10 @@ def written(ceiling: Ceiling) -> str:
 
 
 def even_rate(evidence: Evidence) -> Iterator[Finding]:
-    """Intervals whose rates differ."""
-    yield from stability.within_test(evidence.data, evidence.flows, evidence.window)
+    """Rates that the test leaves uncertain. One that was offered and delivered whole is not."""
+    share = delivered_share(evidence.data, evidence.flows)
+    if share is None or share < WHOLE:
+        yield from stability.within_test(evidence.data, evidence.flows, evidence.window)
 
 
 def journal_readable(evidence: Evidence) -> Iterator[Finding]:

@@ -60,6 +60,7 @@ _OF_CODE: Mapping[str, Mapping[Family, Bound]] = {
     "window-too-short": {**_NO_PACE, Family.COST: Bound.NONE},
     "no-steady-window": {**_NO_PACE, Family.COST: Bound.NONE},
     "intervals-disagree": _NO_PACE,
+    "precision-unknown": _NO_PACE,
     "change-point": _PACE,
     "machine-saturated": {**_OWN_CPU, Family.COST: Bound.MOST},
     "no-generator-figures": _PACE,
@@ -113,7 +114,8 @@ def judge_figures(
     delivered: float | None,
 ) -> Judged:
     """Each figure with the worst verdict of the reasons that concern it. The test's verdict is the worst of its primary
-    figure and of the `decisive` ones that are known; a reason that concerns none of the figures is a note.
+    figure and of the `decisive` ones that are known; a reason that concerns none of the figures is a note. A finding
+    that names its figures concerns those, any other the families of its code.
 
     `delivered` is the share of what was due that arrived, where operations had times of their own, and None where they
     had not. What was sent whole in spite of a lack of CPU was not limited by it, and what was delivered whole was not
@@ -125,14 +127,18 @@ def judge_figures(
     judged, reasons, more = dict(metrics), [], list[Reason]()
     for verdict, reason in ranked:
         effect = _effect(verdict, reason.code, offered=offered, whole=whole)
-        named = tuple(name for name, metric in metrics.items() if _concerns(effect, name, metric))
+        named = tuple(
+            name
+            for name, metric in metrics.items()
+            if (name in reason.metrics if reason.metrics else _concerns(effect, name, metric))
+        )
         if not named and metrics:
             more.append(reason)
             continue
         known = tuple(name for name in named if metrics[name].value is not None) or named
         reasons.append(replace(reason, verdict=verdict, metrics=() if len(named) == len(metrics) else known))
         for name in named:
-            judged[name] = judged[name].doubted(verdict, reason.code, effect[family_of(name)])
+            judged[name] = judged[name].doubted(verdict, reason.code, effect.get(family_of(name), Bound.NONE))
     leading = [judged[name] for name in decisive if name in judged and judged[name].value is not None]
     leading += [judged[primary]] if primary in judged else []
     verdicts = [figure.verdict for figure in leading] if leading else [verdict for verdict, _ in ranked]

@@ -1,16 +1,16 @@
-"""Decides whether figures are stable: intervals in a test, halves of a test, and repeats of a case.
+"""Decides whether rates are known well enough: inside a test, and between the repeats of a case.
 
-The plan has one limit (`limits.stability.spread`), a share of the mean. In a test, the window is cut into ten parts
-of equal length, and their standard deviation is compared with the limit. Parts with few operations scatter by chance
-alone, so that part (the variance of a count is its mean, after Poisson) is subtracted first. A change point is
-detected between the window's halves: their means differ by more than the limit, and by more than the parts' noise
-explains (Welch's t above `SHIFT_T`). Jumps elsewhere, and several of them, show as spread.
+The plan has one limit (`limits.stability.spread`), a share of the mean. Precision counts, not dispersion: the limit is
+for half of the 95 % interval, which gets narrower the longer a test is and the more repeats a case has. In a test,
+`statistics.mean_of_series` makes the interval from the window's intervals, with their autocorrelation. A test that is
+too short for that is `undetermined`, unless its parts agree within the limit as they are. A rate that moves to another
+level inside the window has no one mean, however narrow the interval: `statistics.change_points` looks for that.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,45 +18,130 @@ from numpy.typing import NDArray
 from leadline.analysis.flows import Flow
 from leadline.analysis.model import Metric, Reason, Verdict, Window
 from leadline.analysis.test_data import TestData
-from leadline.analysis.window import rate_columns
+from leadline.analysis.window import NS_PER_S, interval_rates, named_rates
+from leadline.statistics import ChangePoint, change_points, mean_of_series
+from leadline.statistics.means import batch_means
 
-# Ten parts: enough for a standard deviation and a test of halves, few enough that one slow interval of 100 ms in a
-# window of 10 s does not decide.
+Rates = NDArray[np.float64]
+
+SHORTEST_WINDOW_INTERVALS = 2
+"""In fewer intervals no rate is read twice, and the gap after the last operation matters too much."""
+LEAST_PARTS = 5
+"""Fewer parts that agree may do so by chance."""
 PARTS = 10
-
-# A part shorter than one interval would be interpolated between readings, not measured.
-LEAST_INTERVALS_PER_PART = 1
-
-# |t| above 4 at eight degrees of freedom: under 0.5 % by chance for one test.
-SHIFT_T = 4.0
+"""Parts whose agreement is looked at where there is no interval."""
+MOST_BATCHES = 60
+"""Of a window, in which changes are looked for. More would find levels that last for less than a fiftieth of it."""
+LEAST_LEVEL_SHARE = 0.1
+"""Of the window. What is shorter is noise, which the interval contains."""
+MOST_CORRELATION = 0.1
+"""Of neighbouring batches, beyond which the search for changes raises false alarms."""
+SIGNIFICANCE = 0.002
+"""Of a change, in the search for it: small, since what correlation is left makes changes look more significant."""
+_FEWEST_BATCHES = 10
 
 # Reasons that concern one test.
-INTERVALS_DISAGREE, CHANGE_POINT = "intervals-disagree", "change-point"
+INTERVALS_DISAGREE, CHANGE_POINT, PRECISION_UNKNOWN = "intervals-disagree", "change-point", "precision-unknown"
 # One that concerns the repeats of a case.
 REPEATS_DISAGREE = "repeats-disagree"
 
 
 def within_test(data: TestData, flows: Sequence[Flow], window: Window | None) -> Iterator[tuple[Verdict, Reason]]:
-    """Disagreement of the parts of one test's window. Not for a rate in stages, whose parts differ by design."""
-    parts = _parts(data, flows, window)
-    if parts is None or not data.spec.steady:
+    """What leaves the leading rate of a test uncertain, or else the other rates that targets name. Not for a rate in
+    stages, which changes by plan."""
+    if window is None or not data.spec.steady:
         return
-    mean = float(parts.mean())
-    if mean <= 0:
-        return
-    limit = data.stability_spread
-    noise = math.sqrt(mean) if data.spec.counts_units else 0.0
-    deviation = math.sqrt(max(0.0, float(parts.var(ddof=1)) - noise**2)) / mean
-    if deviation > limit:
-        text = f"parts of the window differ by {deviation:.1%} of their mean; the limit is {limit:.1%}"
-        yield Verdict.UNSTABLE, Reason(INTERVALS_DISAGREE, text)
-    first, second = parts[: PARTS // 2], parts[PARTS // 2 :]
-    shift = float(second.mean() - first.mean())
-    error = math.sqrt(max(float(first.var(ddof=1) + second.var(ddof=1)), 2 * noise**2) / (PARTS // 2))
-    if abs(shift) > limit * mean and abs(shift) > SHIFT_T * error:
-        change = f"the second half of the window differs from the first by {shift / mean:+.1%} of the mean"
-        text = f"{change}; the limit is {limit:.1%}"
-        yield Verdict.UNSTABLE, Reason(CHANGE_POINT, text)
+    for number, (name, (_, _, curves)) in enumerate(named_rates(data.spec, flows).items()):
+        if number and name not in data.asked:
+            continue
+        rates = interval_rates(curves, window, data.spec.interval_ns)
+        found = None if rates is None else _doubt(rates, data, window)
+        if found is None:
+            continue
+        verdict, code, text = found
+        if not number:
+            yield verdict, Reason(code, f"the rate {text}")
+            return  # the reason concerns every rate
+        yield verdict, Reason(code, f"{name} {text}", metrics=(name,))
+
+
+def _doubt(rates: Rates, data: TestData, window: Window) -> tuple[Verdict, str, str] | None:
+    """Verdict, code and words of what leaves a rate uncertain; None if it is known well enough."""
+    mean, limit = float(rates.mean()), data.stability_spread
+    if mean <= 0 or window.end_ns - window.start_ns < SHORTEST_WINDOW_INTERVALS * data.spec.interval_ns:
+        return None  # other rules say that nothing was delivered, or that there is no window
+    changes = [change for change in _changes(rates) if abs(change[1].after - change[1].before) > limit * mean]
+    if changes:
+        return Verdict.UNSTABLE, CHANGE_POINT, f"{_changes_as_text(changes, window)}; the limit is {limit:.1%}"
+    estimate = mean_of_series(rates)
+    half = estimate.half_width_ratio
+    if half is None:
+        return _unless_parts_agree(rates, mean, limit, estimate.reason or "")
+    if half <= limit:
+        return None
+    operations = mean * window.length_s
+    if data.spec.counts_units and 2 / operations**0.5 > limit:
+        text = (
+            f"is uncertain by ±{half:.1%}: {operations:.0f} operations are too few for less; the limit is {limit:.1%}"
+        )
+        return Verdict.UNDETERMINED, PRECISION_UNKNOWN, text
+    return Verdict.UNSTABLE, INTERVALS_DISAGREE, f"is uncertain by ±{half:.1%}; the limit is {limit:.1%}"
+
+
+def _unless_parts_agree(rates: Rates, mean: float, limit: float, why: str) -> tuple[Verdict, str, str] | None:
+    """Without an interval: nothing to doubt where all parts lie within the limit, whatever is between them."""
+    parts = batch_means(rates, max(1, len(rates) // PARTS))
+    low, high = float(parts.min()) / mean - 1, float(parts.max()) / mean - 1
+    if len(parts) >= LEAST_PARTS and max(-low, high) <= limit:
+        return None
+    text = f"is not known well enough: {why}; parts of the window lie {low:+.1%} to {high:+.1%} from its mean"
+    return Verdict.UNDETERMINED, PRECISION_UNKNOWN, text
+
+
+def _changes(rates: Rates) -> list[tuple[float, ChangePoint]]:
+    """Where the rate moves to another level, as a share of the window, and how; none where neighbouring batches
+    resemble each other however long they are, because the search assumes that they do not."""
+    size = -(-len(rates) // MOST_BATCHES)
+    while len(batches := batch_means(rates, size)) >= _FEWEST_BATCHES:
+        found = _levels(batches)
+        if not found or _correlation_within_levels(batches, found) <= MOST_CORRELATION:
+            spare = len(rates) - len(batches) * size
+            return [((spare + change.index * size) / len(rates), change) for change in found]
+        size *= 2
+    return []
+
+
+def _levels(batches: Rates) -> Sequence[ChangePoint]:
+    """Where levels change. A stretch in the middle that differs from both sides hardly shows in a search that cuts the
+    whole in two, so the halves are searched too."""
+    least = max(2, round(LEAST_LEVEL_SHARE * len(batches)))
+    found = change_points(batches, least_runs=least, significance=SIGNIFICANCE)
+    if found:
+        return found
+    middle = len(batches) // 2
+    first, second = (
+        change_points(half, least_runs=least, significance=SIGNIFICANCE) for half in np.split(batches, [middle])
+    )
+    return [*first, *(replace(change, index=change.index + middle) for change in second)]
+
+
+def _correlation_within_levels(batches: Rates, changes: Sequence[ChangePoint]) -> float:
+    """The lag-1 autocorrelation of what is left of the batches without the levels."""
+    edges = [change.index for change in changes]
+    left = np.concatenate([level - level.mean() for level in np.split(batches, edges)])
+    squares = float(left @ left)
+    return float(left[1:] @ left[:-1]) / squares if squares > 0 else 0.0
+
+
+def _changes_as_text(changes: Sequence[tuple[float, ChangePoint]], window: Window) -> str:
+    """The first change, and how many follow. Times count from the first flow's start, as in charts."""
+    share, first = changes[0]
+    at_s = (window.start_ns - window.first_start_ns) / NS_PER_S + share * window.length_s
+    way = "rises" if first.after > first.before else "falls"
+    by = f" by {abs(first.after / first.before - 1):.1%}" if first.before > 0 else " from 0"
+    more = f", and changes {len(changes) - 1} times more" if len(changes) > 2 else ""
+    more = ", and changes once more" if len(changes) == 2 else more
+    return f"{way}{by} near {at_s:.3g} s{more}"
 
 
 def between_repeats(figure: Metric, values: Sequence[float], limit: float, name: str) -> Reason | None:
@@ -76,17 +161,3 @@ def between_repeats(figure: Metric, values: Sequence[float], limit: float, name:
     return Reason(
         REPEATS_DISAGREE, f"{what}{'' if what.endswith('±') else ' '}{spread:.1%} of the mean; the limit is {limit:.1%}"
     )
-
-
-def _parts(data: TestData, flows: Sequence[Flow], window: Window | None) -> NDArray[np.float64] | None:
-    """Growth of the leading counter in each of ten equal parts; None if the window is too short."""
-    if window is None:
-        return None
-    _, _, curves = rate_columns(data.spec, flows)[0]
-    length_ns = window.end_ns - window.start_ns
-    if not curves or length_ns < PARTS * LEAST_INTERVALS_PER_PART * data.spec.interval_ns:
-        return None
-    if not any(len(curve.t_ns) > 2 for curve in curves):
-        return None  # only totals: the rate is even by construction, which proves nothing
-    edges = np.linspace(window.start_ns, window.end_ns, PARTS + 1)
-    return np.asarray(np.diff(np.sum([curve.at(edges) for curve in curves], axis=0)), dtype=np.float64)

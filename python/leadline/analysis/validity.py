@@ -53,8 +53,8 @@ WAITING_FEW = 3
 # A window shorter than half of the plan shows the start and the end of the load rather than the path.
 SHORTEST_WINDOW_SHARE = 0.5
 
-# In less than two intervals no rate is read twice, and the gap after the last operation matters too much.
-SHORTEST_WINDOW_INTERVALS = 2
+# In less than this no rate is read twice.
+SHORTEST_WINDOW_INTERVALS = stability.SHORTEST_WINDOW_INTERVALS
 
 # Clocks of two machines that are known to 1 ms: a hundredth of the default interval.
 CLOCK_BOUND_NS = 1_000_000
@@ -69,8 +69,8 @@ SHORT_WINDOW, NO_WINDOW = "window-too-short", "no-steady-window"
 SHORT_WINDOWS = frozenset({SHORT_WINDOW, NO_WINDOW})
 # Flows that transferred no byte.
 NOT_STARTED = "flows-not-started"
-# Parts of a test that differ.
-UNEVEN = frozenset({stability.INTERVALS_DISAGREE, stability.CHANGE_POINT})
+# Parts of a test that differ, or are too few to tell.
+UNEVEN = frozenset({stability.INTERVALS_DISAGREE, stability.CHANGE_POINT, stability.PRECISION_UNKNOWN})
 # Lines of the journal could not be read.
 JOURNAL_DAMAGED = "journal-damaged"
 # Enough requests were outstanding that high percentiles of the latency are lower bounds.

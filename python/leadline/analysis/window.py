@@ -7,7 +7,9 @@ all flows share: from the last flow's start, or the end of the warm-up, to the f
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Protocol
 
@@ -17,8 +19,15 @@ from leadline.analysis.flows import Curve, Flow
 from leadline.analysis.model import Interval, Window
 from leadline.analysis.test_spec import TestSpec
 from leadline.registry import KINDS
+from leadline.statistics import warm_up_end
+from leadline.statistics.estimate import Values
+from leadline.statistics.means import batch_means, variance_of_mean
+from leadline.statistics.truncation import BATCH as WARM_UP_BATCH
 
 NS_PER_S = 1e9
+MOST_WARM_UP = 0.25
+"""Of the window: what a warm-up may take."""
+_STANDARD_ERRORS, _LEAST_DIFFERENCE = 3.0, 0.01
 
 RateColumn = tuple[str, float, list[Curve]]
 """A rate's name, the factor on its counter, and the flows' counters."""
@@ -85,8 +94,72 @@ def rate_columns(spec: TestSpec, flows: Sequence[Flow]) -> list[RateColumn]:
     return kind.rate_columns(spec, flows)
 
 
+def without_warm_up(spec: TestSpec, flows: Sequence[Flow], window: Window | None) -> Window | None:
+    """The window from where its leading rate is steady on, by MSER-5: a warm-up that the plan did not leave out.
+
+    What is cut has to differ from the rest by three standard errors, and be at most `MOST_WARM_UP` of the window: a
+    rate that differs for longer changes, and has no warm-up.
+    """
+    rates = None
+    if spec.steady and window is not None:
+        rates = interval_rates(next(iter(named_rates(spec, flows).values()))[2], window, spec.interval_ns)
+    if window is None or rates is None:
+        return window
+    found = warm_up_end(rates)
+    if found.start is None:
+        return replace(window, unsettled=found.reason)
+    share = found.start / len(rates)
+    if share > MOST_WARM_UP:
+        reason = f"the rate differs in the first {share:.0%} of the window: more than a warm-up takes"
+        return replace(window, unsettled=reason)
+    if not found.start or not _differs(rates[: found.start], rates[found.start :]):
+        return window
+    cut_ns = round(share * (window.end_ns - window.start_ns))
+    return replace(window, start_ns=window.start_ns + cut_ns, warm_up_ns=cut_ns)
+
+
+def _differs(cut: Values, kept: Values) -> bool:
+    """Whether the mean of what is cut is off by more than its noise, and by 1 %."""
+    variance, _ = variance_of_mean(batch_means(kept, WARM_UP_BATCH))
+    error = math.sqrt(variance * len(kept) / len(cut))
+    difference = abs(float(cut.mean() - kept.mean()))
+    return difference > max(_STANDARD_ERRORS * error, _LEAST_DIFFERENCE * float(kept.mean()))
+
+
+def named_rates(spec: TestSpec, flows: Sequence[Flow]) -> dict[str, RateColumn]:
+    """The rates of a kind of test by their metrics; the leading one first."""
+    kind: RateKind = KINDS.find(spec.kind)
+    columns = rate_columns(spec, flows)
+    metrics = {column: metric for metric, column in kind.rate_metrics.items()}
+    found = {metrics.get(column[0], column[0]): column for column in columns}
+    if spec.direction == "both":
+        for direction in ("up", "down"):
+            column = throughput_column([flow for flow in flows if flow.direction == direction])
+            found[f"throughput_{direction}_bps"] = column
+    return found
+
+
+def interval_rates(curves: Sequence[Curve], window: Window | None, interval_ns: int) -> Values | None:
+    """Growth of some counters per second, summed, in equal parts of the window of about `interval_ns`, or of the time
+    between two readings where that is longer; None if the counters were not read at intervals."""
+    read = [curve for curve in curves if len(curve.t_ns) > 2]
+    if window is None or window.end_ns <= window.start_ns or not read:
+        return None
+    step_ns = max(interval_ns, *(float(np.median(np.diff(curve.t_ns))) for curve in read))
+    parts = round((window.end_ns - window.start_ns) / step_ns)
+    if parts < 1:
+        return None
+    edges = np.linspace(window.start_ns, window.end_ns, parts + 1)
+    growth = np.diff(np.sum([curve.at(edges) for curve in curves], axis=0))
+    return np.asarray(growth * (parts * NS_PER_S / (window.end_ns - window.start_ns)), dtype=np.float64)
+
+
 class RateKind(Protocol):
     """The attributes of a kind of test that this module uses."""
+
+    @property
+    def rate_metrics(self) -> Mapping[str, str]:
+        """Metrics whose names differ from those of their rate columns."""
 
     def rate_columns(self, spec: TestSpec, flows: Sequence[Flow]) -> list[RateColumn]:
         """The rates of the kind; the leading one first."""

@@ -76,6 +76,8 @@ class Kind(Generic[Test]):
     """The divisor of the generator's CPU time."""
     curves: tuple[str, ...] = ("latency", "service", "late")
     """The histograms whose percentiles are drawn; pages show the first one by default."""
+    rate_metrics: Mapping[str, str] = {}
+    """Metrics whose names differ from those of their rate columns."""
     figure_names: Mapping[str, str] = {}
     """Names of figures in words, if they differ from the metrics' names."""
 

@@ -13,7 +13,7 @@ class StabilityLimit(PlanModel):
     """When a figure counts as unstable."""
 
     spread: Annotated[Share, Field(gt=0, le=10)] = 0.1
-    """Maximum spread of repeats or intervals, as a share of their mean."""
+    """Maximum half of the 95 % interval of a figure, over repeats or within a test, as a share of the figure."""
 
 
 class Limits(PlanModel):

@@ -102,9 +102,9 @@ def test_rate_in_stages_has_no_interval() -> None:
 
 
 def test_short_test_has_no_interval() -> None:
-    found = rate_estimate([curve(np.full(10, 7.0))], window(1), 100 * MS)
+    found = rate_estimate([curve(np.full(9, 7.0))], window(0.9), 100 * MS)
     assert found is not None and found.low is None
-    assert found.reason == "10 intervals are too few: 20 are needed"
+    assert found.reason == "9 intervals are too few: 10 are needed"
 
 
 def test_percentiles_have_intervals_that_contain_the_truth() -> None:

@@ -48,7 +48,7 @@ def test_an_outage_of_answers_inside_is_seen(kind: str) -> None:
     answers = asking(data, silent_ns=(EPOCH_NS + 4 * S, EPOCH_NS + 6 * S))
     found = analyse_test(end(data, report(answers)))
     assert found.validity.verdict is Verdict.UNSTABLE
-    assert "intervals-disagree" in {reason.code for reason in found.validity.reasons}
+    assert "change-point" in {reason.code for reason in found.validity.reasons}
     rates = [interval.values["packets_per_s"] for interval in found.intervals]
     assert rates[45] == pytest.approx(0) and rates[10] == pytest.approx(100)
     assert found.metrics["packets_per_s"].value == pytest.approx(answers / 10)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from synthetic import assert_share
 
 from leadline.statistics import change_points
+from synthetic import assert_share
 
 HISTORIES = (pytest.param(200), pytest.param(2000, marks=pytest.mark.full_matrix))
 

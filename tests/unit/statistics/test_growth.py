@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from synthetic import SETS, assert_share, contains
 
 from leadline.statistics import Growth, power_law
+from synthetic import SETS, assert_share, contains
 
 NUMBERS = np.repeat([1.0, 2.0, 4.0, 8.0, 16.0, 32.0], 3)
 

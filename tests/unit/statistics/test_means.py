@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from synthetic import SETS, ar1, assert_share, contains
 
 from leadline.statistics import Estimate, mean_of_repeats, mean_of_series, t_quantile
 from leadline.statistics.means import LEAST_VALUES, batch_means
+from synthetic import SETS, ar1, assert_share, contains
 
 
 def covered(rows: NDArray[np.float64], truth: float = 0.0) -> list[bool]:
@@ -123,10 +123,18 @@ def test_slow_noise_under_fast_noise_is_seen_by_long_series_alone() -> None:
 
 
 def test_too_few_intervals_have_no_interval() -> None:
-    found = mean_of_series([1.0, 2.0] * 9)
-    assert (found.value, found.low, found.high) == (1.5, None, None)
-    assert found.reason == "18 intervals are too few: 20 are needed"
+    found = mean_of_series([1.0, 2.0, 1.0] * 3)
+    assert found.value == pytest.approx(4 / 3)
+    assert (found.low, found.high) == (None, None)
+    assert found.reason == "9 intervals are too few: 10 are needed"
     assert mean_of_series([1.0, 2.0] * (LEAST_VALUES // 2)).low is not None
+
+
+@pytest.mark.parametrize("length", [10, 15, 20])
+@pytest.mark.parametrize("correlation", [0.0, 0.3, 0.6])
+def test_interval_of_one_or_two_seconds_contains_the_truth(correlation: float, length: int) -> None:
+    """Of so few values their autocorrelation is assumed: the interval is too wide rather than too narrow."""
+    assert_share(covered(ar1(correlation, 1000, length, np.random.default_rng(length))), 0.93)
 
 
 def test_batches_leave_out_the_first_values() -> None:

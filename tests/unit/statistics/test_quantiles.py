@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 import pytest
-from synthetic import ar1, assert_share, contains
 
 from leadline.statistics import independent_count, quantile_of_buckets, quantile_of_values
+from synthetic import ar1, assert_share, contains
 
 
 def test_bounds_are_order_statistics() -> None:

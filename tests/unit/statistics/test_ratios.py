@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from synthetic import assert_share, contains
 
 from leadline.statistics import Comparison, Estimate, compare, ratio_of_means
+from synthetic import assert_share, contains
 
 RESAMPLES = (pytest.param(1000), pytest.param(4000, marks=pytest.mark.full_matrix))
 """A quarter of the default is enough to see the method's coverage."""

@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 import pytest
-from synthetic import assert_share, contains
 
 from leadline.statistics import scalability
+from synthetic import assert_share, contains
 
 NUMBERS = np.repeat([1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0], 3)
 SETS = (pytest.param(200), pytest.param(2000, marks=pytest.mark.full_matrix))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from synthetic import SETS, ar1, assert_share
 
 from leadline.statistics import Truncation, warm_up_end
+from synthetic import SETS, ar1, assert_share
 
 
 def starts(rows: np.ndarray[tuple[int, int], np.dtype[np.float64]]) -> list[int]:

@@ -81,7 +81,7 @@ def test_trial_headline_has_the_verdict_by_the_plans_limit(
             found.validity.verdict for found in trial.tests
         ]
         codes = {reason.code for found in notification.results for reason in found.validity.reasons}
-        assert ("intervals-disagree" in codes) is disagree
+        assert ("change-point" in codes) is disagree
 
 
 def test_figures_of_a_trial_are_read_from_its_part_of_the_journal_and_not_kept_in_memory(

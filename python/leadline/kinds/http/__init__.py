@@ -78,6 +78,7 @@ class Http(Kind[HttpTest]):
     scaling = (("requests_per_s", "1/s"), ("latency_p99_us", "us"))
     headline = ("latency_p50_us", "latency_p99_us")
     operation = "request"
+    rate_metrics: Mapping[str, str] = {"transfer_bps": "throughput_bps"}
     command = COMMAND
     curves = ("latency", "connect", "service", "late", "dns", "tls_full", "tls_resumed", "first_byte", "transfer")
 

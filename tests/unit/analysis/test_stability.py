@@ -1,0 +1,124 @@
+"""Rates that are known well enough, that are not, and that are too short to tell: good tests are not doubted."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from made_journals import EPOCH_NS, MS, S, counters, finished, flow, outcome, progress, test_data
+
+from leadline.analysis import TestData, analyse_test
+from synthetic import ar1
+
+END_NS = EPOCH_NS + 10 * S
+
+
+def verdict(data: TestData) -> tuple[str, list[str]]:
+    validity = analyse_test(data).validity
+    return validity.verdict.value, [reason.code for reason in (*validity.reasons, *validity.notes)]
+
+
+def steps(rates: list[float], kind: str = "tcp", limit: float = 0.1, length_s: float = 10) -> TestData:
+    """A test whose rate, per second, is one of `rates` in each part of its length; its counters are read every
+    100 ms."""
+    data = test_data(kind, duration_ms=round(length_s * 1000))
+    data.stability_spread = limit
+    intervals, moved = round(10 * length_s), 0.0
+    for step in range(intervals):
+        moved += rates[step * len(rates) // intervals] / 10
+        row = counters(0, int(moved), int(moved), sent_units=int(moved), received_units=int(moved))
+        data.add("client1", progress(EPOCH_NS + (step + 1) * 100 * MS, [row], side="peer"))
+        data.add("client1", progress(EPOCH_NS + (step + 1) * 100 * MS, [row], side="local"))
+    total, end_ns = int(moved), EPOCH_NS + round(length_s * S)
+    report = flow(0, EPOCH_NS, end_ns, sent_bytes=total, received_bytes=total, sent_units=total, received_units=total)
+    data.add("client1", finished(end_ns, outcome([report])))
+    return data
+
+
+def texts(data: TestData) -> list[str]:
+    """The words of the reasons against a test."""
+    return [reason.text for reason in analyse_test(data).validity.reasons]
+
+
+def test_parts_that_differ_leave_the_rate_uncertain() -> None:
+    """A rate that goes up and down each second."""
+    assert verdict(steps([1e6, 1.1e6] * 5)) == ("valid", [])
+    assert verdict(steps([1e6, 2.5e6] * 5)) == ("unstable", ["intervals-disagree"])
+    assert verdict(steps([1e6, 2.5e6] * 5, limit=0.8)) == ("valid", [])
+
+
+def test_longer_test_of_the_same_rate_is_more_precise() -> None:
+    """Precision counts, not dispersion: 10 s of this rate are too short, 60 s are not."""
+    assert verdict(steps([1e6, 1.6e6] * 5))[0] == "unstable"
+    assert verdict(steps([1e6, 1.6e6] * 30, length_s=60)) == ("valid", [])
+
+
+@pytest.mark.parametrize("length_s", [1.0, 2.0, 3.0, 10.0])
+@pytest.mark.parametrize("noise", [0.0, 0.03])
+def test_good_short_test_is_not_doubted(length_s: float, noise: float) -> None:
+    generator = np.random.default_rng(round(length_s))
+    rates = 1e6 * (1 + noise * generator.standard_normal(round(10 * length_s)))
+    assert verdict(steps(rates.tolist(), length_s=length_s)) == ("valid", [])
+
+
+def test_test_that_is_too_short_to_tell_is_undetermined() -> None:
+    """900 ms whose rate falls a hundredfold midway."""
+    found = steps([1e6] * 5 + [1e4] * 4, length_s=0.9)
+    assert verdict(found) == ("undetermined", ["precision-unknown"])
+    assert texts(found) == [
+        "the rate is not known well enough: 9 intervals are too few: 10 are needed; "
+        "parts of the window lie -98.2% to +78.6% from its mean"
+    ]
+    assert verdict(steps([1e6, 1.05e6] * 4, length_s=0.8)) == ("valid", [])
+
+
+def test_rate_that_moves_to_another_level_inside_the_window() -> None:
+    assert verdict(steps([0.94e6] * 5 + [1.06e6] * 5)) == ("unstable", ["change-point"])
+    assert verdict(steps([0.97e6] * 5 + [1.03e6] * 5)) == ("valid", [])
+    assert texts(steps([1e6] * 4 + [0.4e6] * 6)) == ["the rate falls by 60.0% near 4 s; the limit is 10.0%"]
+    assert texts(steps([1e6] * 5 + [0.0] * 5)) == ["the rate falls by 100.0% near 5 s; the limit is 10.0%"]
+
+
+def test_outage_in_the_middle_is_two_changes() -> None:
+    """Cut in two, the window shows hardly any difference: its halves do."""
+    assert texts(steps([1e6] * 4 + [0.0] * 2 + [1e6] * 4)) == [
+        "the rate falls by 100.0% near 4 s, and changes once more; the limit is 10.0%"
+    ]
+
+
+def test_short_stall_is_noise_and_no_other_level() -> None:
+    rates = [1e6] * 100
+    rates[50:52] = [0.0] * 2
+    assert verdict(steps(rates)) == ("valid", [])
+
+
+def test_noise_of_long_tests_raises_no_alarm() -> None:
+    """300 tests of 10 s with autocorrelated noise of 10 %: half of their intervals is 2 to 4 % of the mean."""
+    doubted = 0
+    for rates in 1e6 * (1 + 0.1 * ar1(0.5, 100, 100, np.random.default_rng(11))):
+        doubted += verdict(steps(rates.tolist()))[0] != "valid"
+    assert doubted <= 4
+
+
+def test_few_operations_scatter_by_chance_alone() -> None:
+    scatter = [20, 25, 17, 22, 15, 24, 18, 21, 16, 23]
+    few = steps([float(count) for count in scatter], kind="rr")
+    assert verdict(few) == ("undetermined", ["precision-unknown"])
+    assert "operations are too few" in texts(few)[0]
+    assert verdict(steps([float(count) for count in scatter * 10], kind="rr", length_s=100))[0] == "valid"
+
+
+def test_other_rate_is_checked_if_a_target_names_it() -> None:
+    """Datagrams that get larger, and fewer: the bits are even."""
+    data, packets = test_data("udp"), 0
+    for step in range(100):
+        packets += 200 if step < 50 else 100
+        row = counters(0, 0, 100_000 * (step + 1), received_units=packets)
+        data.add("client1", progress(EPOCH_NS + (step + 1) * 100 * MS, [row]))
+    report = flow(0, EPOCH_NS, END_NS, received_bytes=10_000_000, received_units=packets, sent_units=packets, lost=0)
+    data.add("client1", finished(END_NS, outcome([report])))
+    assert verdict(data) == ("valid", [])
+    data.asked = ("packets_per_s",)
+    found = analyse_test(data)
+    assert found.metrics["packets_per_s"].verdict.value == "unstable"
+    assert found.metrics["throughput_bps"].verdict.value == "valid"
+    assert [reason.metrics for reason in found.validity.reasons] == [("packets_per_s",)]
