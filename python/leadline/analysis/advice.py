@@ -36,6 +36,7 @@ ADVICE: dict[str, str] = {
     "path-mtu-too-small": "send shorter packets (packet), or lower the tunnel's MTU (tun-mtu)",
     "other-work": "stop what else runs on the machine that is named (`top` shows it), and run it again",
     "cpu-stolen": "run it on a machine of its own, or when its neighbours are quiet: a hypervisor shared its CPUs out",
+    "precision-unknown": f"measure longer (duration): 2 s or more of an even rate are enough{_SPREAD}",
     "pushback": "lower the rate, or generate from more hosts: the sending host's queue was full",
     "receiver-socket-drops": "lower the rate, use larger packets, or give the answering host more CPUs",
     "repeats-disagree": f"{_QUIET}{_SPREAD}",

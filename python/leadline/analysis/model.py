@@ -98,12 +98,17 @@ class Window:
     """The steady window: from the last flow's start (warm-up over) to the first flow's end.
 
     `cut_share` is the share of the time between the first start and the last end that is outside the window.
+    `warm_up_ns` is the part before `start_ns` in which all flows ran and the rate still differed (MSER-5).
     """
 
     first_start_ns: int
     start_ns: int
     end_ns: int
     last_end_ns: int
+    warm_up_ns: int = 0
+    """What the plan's warm-up left over, and was cut from the beginning."""
+    unsettled: str | None = None
+    """Why such a warm-up was not looked for, or its end not found."""
 
     @property
     def length_s(self) -> float:
@@ -115,6 +120,16 @@ class Window:
         """The time before and after the window, as a share of the whole."""
         whole = self.last_end_ns - self.first_start_ns
         return 1.0 - max(0, self.end_ns - self.start_ns) / whole if whole > 0 else 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class NaiveRate:
+    """What the usual averages say of a rate, in its unit: they count head and tail, when not all flows ran."""
+
+    whole: float
+    """The total divided by the time from the first flow's start to the last flow's end."""
+    flows: float
+    """The sum of the flows' averages, each over its own time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,6 +374,8 @@ class TestResult:
     """Only for tunnel."""
     gateways: tuple[GatewayStatistics, ...] = ()
     """Each gateway on its path."""
+    naive: dict[str, NaiveRate] = field(default_factory=dict)
+    """Rates of which a usual average differs by more than the interval, and by more than 1 %."""
 
     def distribution(self, metric: str) -> Distribution | None:
         """The distribution of that name; None if nothing was recorded."""

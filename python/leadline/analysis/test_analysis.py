@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from leadline.analysis import gateways, host_metrics, limits, metrics, tunnels, validity, window
+from leadline.analysis import gateways, head_and_tail, host_metrics, limits, metrics, tunnels, validity, window
 from leadline.analysis import histograms as hdr
 from leadline.analysis.durations import Sample, curve
 from leadline.analysis.flows import Flow, build_flows
@@ -56,14 +56,18 @@ def analyse_test(data: TestData) -> TestResult:
     """Figures, verdict, intervals, tables and curves of one test. Works with partial data of an interrupted test."""
     flows = build_flows(data)
     kind: FiguresKind = KINDS.find(data.spec.kind)
-    steady, lines = kind.window(data, flows)
+    whole, lines = kind.window(data, flows)
+    steady = window.without_warm_up(data.spec, flows, whole)
     merged = _with_backlog(data, flows, metrics.merged_histograms(data))
     intervals = _with_latency(data, steady, window.intervals(flows, steady, data.spec))
     evidence = validity.Evidence(data, flows, steady, merged)
     clients = metrics.client_statistics(flows, steady, _through_a_fleet(data))
     figures = _figures(data, flows, steady, merged)
     crossed = gateways.statistics_of(data, steady, gateways.Traffic.of(clients, figures))
-    judged = validity.assess(evidence, {**figures, **gateways.figures(crossed)}, tuple(gateways.notes(crossed)))
+    figures = with_intervals({**figures, **gateways.figures(crossed)}, data, flows, steady, merged)
+    judged = validity.assess(evidence, figures, tuple(gateways.notes(crossed)))
+    naive = head_and_tail.naive_rates(data.spec, flows, steady, judged.metrics)
+    notes = (*head_and_tail.note(naive, judged.metrics, steady), *judged.validity.notes)
     return TestResult(
         case=data.case,
         repeat=data.repeat,
@@ -72,8 +76,8 @@ def analyse_test(data: TestData) -> TestResult:
         parameters=data.parameters,
         status=data.status,
         error=data.error or (f"{data.failures[0][0]}: {data.failures[0][1]}" if data.failures else None),
-        metrics=with_intervals(judged.metrics, data, flows, steady, merged),
-        validity=judged.validity,
+        metrics=judged.metrics,
+        validity=replace(judged.validity, notes=notes),
         window=steady,
         generator=_generator(kind, data, flows, merged),
         errors=metrics.error_counts(data),
@@ -87,6 +91,7 @@ def analyse_test(data: TestData) -> TestResult:
         limit=limits.limit_of(evidence, judged.validity.reasons, kind.primary),
         fleet=tunnels.findings(data),
         gateways=crossed,
+        naive=naive,
     )
 
 

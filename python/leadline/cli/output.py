@@ -132,7 +132,13 @@ def result_document(result: TestResult, command: str, target: str) -> dict[str, 
         "fleet": result.fleet,
         "window": None
         if result.window is None
-        else {"length_s": result.window.length_s, "cut_share": result.window.cut_share},
+        else {
+            "length_s": result.window.length_s,
+            "cut_share": result.window.cut_share,
+            "warm_up_s": result.window.warm_up_ns / 1e9,
+            "unsettled": result.window.unsettled,
+        },
+        "naive": result.naive,
         "intervals": result.intervals,
     }
 

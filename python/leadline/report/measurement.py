@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from leadline import quantities
-from leadline.analysis.model import Generator, Metric, TestResult
+from leadline.analysis.model import Generator, Metric, TestResult, Window
 from leadline.plan.percentiles import histogram_of
 from leadline.registry import KINDS
 from leadline.report import figures, verdicts
@@ -163,7 +163,12 @@ def _length(result: TestResult) -> str:
     if result.window is None:
         return ""
     cut = f", {quantities.share(result.window.cut_share)} cut at head and tail" if result.window.cut_share > 0 else ""
-    return f"over {quantities.seconds(result.window.length_s)}{cut}"
+    return f"over {quantities.seconds(result.window.length_s)}{cut}{warm_up(result.window)}"
+
+
+def warm_up(window: Window) -> str:
+    """How much of what is cut was a warm-up that the plan had left in; empty if none was found."""
+    return f" ({quantities.seconds(window.warm_up_ns / 1e9)} of it warm-up)" if window.warm_up_ns else ""
 
 
 def _spoken(metric: str) -> str:

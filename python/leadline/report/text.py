@@ -18,9 +18,18 @@ from rich.table import Table
 from rich.text import Text
 
 from leadline import quantities
+from leadline.analysis.head_and_tail import HEAD_AND_TAIL
 from leadline.analysis.model import Limit, RunAnalysis, Summary, Validity
 from leadline.report import figures, host_statistics, verdicts
-from leadline.report.reasons import advice_lines, limit_line, limit_word, own_reasons, reason_line, why_not_valid
+from leadline.report.reasons import (
+    MOST_IN_FULL,
+    advice_lines,
+    limit_line,
+    limit_word,
+    own_reasons,
+    reason_line,
+    why_not_valid,
+)
 from leadline.report.scalings import scaling_table
 
 TONES = verdicts.TONES
@@ -30,6 +39,7 @@ def run_renderables(analysis: RunAnalysis) -> list[RenderableType]:
     """Everything about a run in reading order; the verdict comes last, where a reader of a terminal looks first."""
     parts = [
         figures_table(analysis),
+        table_notes(analysis),
         given_system(analysis),
         client_table(analysis),
         server_table(analysis),
@@ -48,6 +58,23 @@ def run_renderables(analysis: RunAnalysis) -> list[RenderableType]:
 def figures_table(analysis: RunAnalysis) -> RenderableType:
     """The headline figures per case and test; parameters get their own columns if the width allows it."""
     return _FiguresTable(analysis)
+
+
+def table_notes(analysis: RunAnalysis) -> RenderableType | None:
+    """Of which results the usual averages would be wrong; None if of none."""
+    noted = [
+        (f"{summary.case} {summary.test}", note)
+        for summary in analysis.summaries
+        for note in summary.validity.notes
+        if note.code == HEAD_AND_TAIL
+    ]
+    shown = [Text.assemble((f"{where}: ", "bold"), note.text) for where, note in noted[:MOST_IN_FULL]]
+    if len(noted) > MOST_IN_FULL:
+        shown.append(Text(f"{len(noted) - MOST_IN_FULL} more in report.html"))
+    if not shown:
+        return None
+    title = _heading("Head and tail", "what the usual averages would say instead")
+    return Group(title, *(Padding(line, (0, 0, 0, 1), expand=False) for line in shown))
 
 
 def given_system(analysis: RunAnalysis) -> RenderableType | None:

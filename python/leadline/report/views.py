@@ -20,7 +20,7 @@ from leadline.analysis.model import (
     Verdict,
 )
 from leadline.report import charts, figures, host_statistics, scalings, verdicts
-from leadline.report.measurement import engine_rows
+from leadline.report.measurement import engine_rows, warm_up
 
 MOST_COMPARED_CASES = 7
 
@@ -198,7 +198,7 @@ def circumstances(test: TestResult) -> list[str]:
     said = []
     if test.window is not None:
         cut = quantities.share(test.window.cut_share)
-        said.append(f"steady for {quantities.seconds(test.window.length_s)}, {cut} cut off")
+        said.append(f"steady for {quantities.seconds(test.window.length_s)}, {cut} cut off{warm_up(test.window)}")
     if test.generator is not None:
         busiest, late = test.generator.busiest_thread, test.generator.late_p99_us
         said.append(f"busiest generating thread {quantities.share(busiest)}")

@@ -42,8 +42,8 @@ def warm_up_end(values: ArrayLike, batch: int = BATCH) -> Truncation:
 
     The statistic of a cut is the squared standard error of the mean of the batches that are left. The cut is the
     earliest whose statistic is nearly least (`TOLERANCE`): the least one drops ordinary batches too. Cuts of more than
-    half are not looked at, because few batches may agree by chance; a statistic that still falls there means that the
-    series never became steady.
+    half are not looked at, because few batches may agree by chance; a statistic that still falls there, and is not
+    nearly as low in the first quarter, means that the series never became steady.
 
     Measured for 300 values with a warm-up of 50 that is 2 or 5 standard deviations off: within one batch of the truth
     in 97 to 98 % of cases; the minimum alone, as MSER-5 was published, in 78 to 80 %. Of a ramp the last batches, which
@@ -67,10 +67,10 @@ def warm_up_end(values: ArrayLike, batch: int = BATCH) -> Truncation:
     statistics = _statistics(batch_means(array, batch))
     best = int(np.argmin(statistics[: count // 2 + 1]))
     minimum = best * batch + spare if best else 0
-    if best == count // 2:
-        return Truncation(None, minimum, "the series does not become steady in its first half")
     nearly = statistics[: best + 1] <= statistics[best] * (1 + TOLERANCE / (count - best))
     start = int(np.argmax(nearly))
+    if best == count // 2 and start >= count // 4:
+        return Truncation(None, minimum, "the series does not become steady in its first half")
     return Truncation(start * batch + spare if start else 0, minimum)
 
 

@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from made_journals import EPOCH_NS, MS, S, counters, finished, flow, outcome, progress, steady_flow_events, test_data
+from made_journals import (
+    EPOCH_NS,
+    MS,
+    S,
+    counters,
+    finished,
+    flow,
+    outcome,
+    progress,
+    steady_flow_events,
+    steady_test,
+    test_data,
+)
 
-from leadline.analysis import analyse_test
+from leadline.analysis import TestData, analyse_test
 from leadline.analysis.flows import build_flows
+from leadline.analysis.model import Verdict
 from leadline.analysis.window import steady_window
+from synthetic import assert_share
 
 # Starts in the first 3 s, ends after the 7th, rates of whole bytes per ns-multiple so that counters are exact.
 FLOWS = st.lists(
@@ -176,3 +193,107 @@ def test_a_flow_shorter_than_an_interval_has_its_total_at_its_end() -> None:
     report = flow(0, EPOCH_NS, EPOCH_NS + 50 * MS, sent_bytes=1000, received_bytes=1000)
     data.add("client1", finished(EPOCH_NS + 100 * MS, outcome([report])))
     assert analyse_test(data).metrics["throughput_bps"].value == pytest.approx(8 * 1000 / 0.05)
+
+
+CLIENTS, START_EVERY_S, LENGTH_S = 20, 0.5, 30
+
+
+def spread_starts(rate_of: Callable[[int], float]) -> TestData:
+    """20 clients that start over 10 s of a 30 s test and end together. `rate_of` is each client's rate, MB/s, while
+    this number of them run."""
+    hosts = tuple(f"client{number:02}" for number in range(CLIENTS))
+    data = test_data(hosts=hosts, duration_ms=LENGTH_S * 1000)
+    moved = dict.fromkeys(hosts, 0.0)
+    for step in range(10 * LENGTH_S):
+        active = [host for number, host in enumerate(hosts) if number * START_EVERY_S <= step / 10]
+        for host in active:
+            moved[host] += rate_of(len(active)) * 1e5
+            data.add(host, progress(EPOCH_NS + (step + 1) * 100 * MS, [counters(0, 0, round(moved[host]))]))
+    for number, host in enumerate(hosts):
+        start_ns, end_ns = EPOCH_NS + round(number * START_EVERY_S * S), EPOCH_NS + LENGTH_S * S
+        report = flow(0, start_ns, end_ns, received_bytes=round(moved[host]), sent_bytes=round(moved[host]))
+        data.add(host, finished(end_ns, outcome([report])))
+    return data
+
+
+def test_average_over_the_whole_time_is_too_low_where_clients_start_one_after_another() -> None:
+    """Each client has 1 MB/s of its own: the clients' mean share of the 30 s is what the whole average loses."""
+    found = analyse_test(spread_starts(lambda active: 1.0))
+    truth_bps = 8e6 * CLIENTS
+    present = sum(LENGTH_S - START_EVERY_S * number for number in range(CLIENTS)) / (CLIENTS * LENGTH_S)
+    assert present == pytest.approx(0.8417, abs=1e-4)
+    assert found.metrics["throughput_bps"].value == pytest.approx(truth_bps, rel=0.01)
+    naive = found.naive["throughput_bps"]
+    assert naive.whole == pytest.approx(present * truth_bps, rel=1e-3)
+    assert naive.flows == pytest.approx(truth_bps, rel=1e-3)
+    notes = [note.text for note in found.validity.notes if note.code == "head-and-tail"]
+    assert len(notes) == 1 and "would be -15.8%" in notes[0] and "9.5 s of head and 0 s of tail" in notes[0]
+
+
+def test_averages_over_each_clients_own_time_are_too_high_where_clients_share_a_path() -> None:
+    """All clients together have 100 MB/s: those that start early have more of it, for a while."""
+    found = analyse_test(spread_starts(lambda active: 100.0 / active))
+    assert found.metrics["throughput_bps"].value == pytest.approx(800e6, rel=0.01)
+    own = 0.0
+    for number in range(CLIENTS):
+        # It shares with one more client every half a second, and with all of them from 9.5 s on.
+        moved = sum(100 / (active + 1) * START_EVERY_S for active in range(number, CLIENTS - 1))
+        moved += 100 / CLIENTS * (LENGTH_S - 9.5)
+        own += moved / (LENGTH_S - START_EVERY_S * number)
+    assert own / 100 - 1 > 0.05
+    naive = found.naive["throughput_bps"]
+    assert naive.flows == pytest.approx(8e6 * own, rel=1e-3)
+    assert naive.whole == pytest.approx(800e6, rel=1e-3)
+
+
+def test_one_flow_without_head_and_tail_has_no_naive_figure() -> None:
+    found = analyse_test(steady_test())
+    assert found.naive == {}
+    assert [note.code for note in found.validity.notes] == []
+
+
+def warming_up(slow: int, generator: np.random.Generator) -> TestData:
+    """10 s of 100 MB/s with noise of 2 %; the first `slow` intervals have half of it."""
+    data, moved = test_data(), 0
+    for step, noise in enumerate(generator.normal(1.0, 0.02, 100)):
+        moved += round(1e7 * noise * (0.5 if step < slow else 1.0))
+        data.add("client1", progress(EPOCH_NS + (step + 1) * 100 * MS, [counters(0, 0, moved)]))
+    report = flow(0, EPOCH_NS, EPOCH_NS + 10 * S, received_bytes=moved, sent_bytes=moved)
+    data.add("client1", finished(EPOCH_NS + 10 * S, outcome([report])))
+    return data
+
+
+def test_warm_up_that_the_plan_left_in_is_cut_within_one_batch() -> None:
+    generator, near = np.random.default_rng(12), list[bool]()
+    for _ in range(60):
+        found = analyse_test(warming_up(15, generator))
+        assert found.window is not None
+        assert found.window.start_ns == EPOCH_NS + found.window.warm_up_ns
+        near.append(found.validity.verdict is Verdict.VALID and abs(found.window.warm_up_ns - 1500 * MS) <= 500 * MS)
+        if near[-1]:
+            assert found.metrics["throughput_bps"].value == pytest.approx(800e6, rel=0.02)
+            assert found.naive["throughput_bps"].whole == pytest.approx(740e6, rel=0.01)
+    assert_share(near, 0.95)
+
+
+def test_steady_test_loses_nothing_to_a_warm_up() -> None:
+    generator = np.random.default_rng(13)
+    windows = [analyse_test(warming_up(0, generator)).window for _ in range(60)]
+    assert sum(window is not None and window.warm_up_ns > 0 for window in windows) <= 3
+
+
+def test_rate_that_differs_for_long_changes_and_has_no_warm_up() -> None:
+    found = analyse_test(warming_up(40, np.random.default_rng(14)))
+    assert found.window is not None and found.window.warm_up_ns == 0
+    assert found.window.unsettled is not None
+    assert [reason.code for reason in found.validity.reasons] == ["change-point"]
+
+
+def test_short_test_says_that_no_warm_up_was_looked_for() -> None:
+    report, events = steady_flow_events(0, EPOCH_NS, EPOCH_NS + 3 * S, 1e6)
+    data = test_data(duration_ms=3000)
+    for event in events:
+        data.add("client1", event)
+    data.add("client1", finished(EPOCH_NS + 3 * S, outcome([report])))
+    window = analyse_test(data).window
+    assert window is not None and window.unsettled == "30 intervals are too few: 50 are needed"
