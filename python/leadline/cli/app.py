@@ -69,20 +69,23 @@ def main() -> None:
 def _status() -> int:
     try:
         result = app(standalone_mode=False)
-    except typer.Abort:
+    except (typer.Abort, KeyboardInterrupt):
         return 130
     except _WrongUsage as error:
         return _failed("bad_usage", _usage(error), 2)
     except LeadlineError as error:
         others = error.others if isinstance(error, PlanError) else ()
         return _failed(error.code, str(error), error.exit_code, [str(other) for other in others])
-    except KeyboardInterrupt:
-        return 130
     except BrokenPipeError:
         # The reader of the output has closed it (`| head`). Exit like a process that SIGPIPE ends, and print nothing
         # more, not even at exit.
         sys.stderr.close()
         return 128 + signal.SIGPIPE
+    except Exception as failure:
+        from leadline.cli.unexpected import named
+
+        found = named(failure, sys.argv[1:])
+        return _failed(found.code, str(found), found.exit_code)
     return result if isinstance(result, int) else 0
 
 

@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 from typing import Annotated, Literal
-from pydantic import BaseModel, ConfigDict, Field, RootModel
+from pydantic import ConfigDict, Field, RootModel
+from leadline.contract.base import BaseModel
 from typing_extensions import TypeAliasType
 
 

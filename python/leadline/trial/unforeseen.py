@@ -16,12 +16,18 @@ _SHORTEST_SECRET = 4
 
 
 def unforeseen(
-    failure: BaseException, log: Path, *, cause: BaseException | None = None, secrets: Iterable[str] = ()
+    failure: BaseException,
+    log: Path,
+    *,
+    cause: BaseException | None = None,
+    secrets: Iterable[str] = (),
+    shown: str | None = None,
 ) -> Unforeseen:
-    """Name `failure` (for a group, its `cause`) and append its traceback to `log`, both without secrets."""
+    """Name `failure` (for a group, its `cause`) and append its traceback to `log`, both without secrets. The message
+    calls the file `shown`; by default it is one of a run's logs."""
     written = {form for secret in secrets if len(secret) >= _SHORTEST_SECRET for form in _forms(secret)}
     hidden = sorted(written, key=len, reverse=True)
-    where = f"its traceback is in logs/{log.name}"
+    where = f"its traceback is in {shown or f'logs/{log.name}'}"
     try:
         with log.open("a", encoding="utf-8", errors="backslashreplace") as file:
             file.write(_without(hidden, "".join(traceback.format_exception(failure))))
