@@ -60,13 +60,16 @@ def test_opens_from_a_file_without_errors_or_requests(open_page: Open) -> None:
     assert browser.execute_script("return performance.getEntriesByType('resource').length") == 0
 
 
-def test_the_verdict_is_the_first_thing_to_read(open_page: Open) -> None:
+def test_answer_is_on_the_first_screen(open_page: Open) -> None:
     browser = open_page(render_html(gateway_run()))
-    lines = browser.find_element(By.TAG_NAME, "body").text.splitlines()
-    assert lines[0].endswith("Incomplete")
-    assert lines[1] == "Not everything that should have been measured was."
-    heading = browser.find_element(By.TAG_NAME, "h1")
-    assert heading.rect["y"] < 120
+    lines = browser.find_element(By.TAG_NAME, "main").text.splitlines()
+    assert lines[:2] == ["What the figures say", "c01"]
+    assert lines[2].startswith("The plain route carries 18.4")
+    verdict = browser.find_element(By.CSS_SELECTOR, ".verdict")
+    assert verdict.text.startswith("! Incomplete. Not everything that should have been measured was.")
+    answers = browser.find_elements(By.CSS_SELECTOR, ".answers li")
+    assert len(answers) == 3
+    assert answers[-1].rect["y"] + answers[-1].rect["height"] < 900, "all of it is on the first screen"
     assert browser.title.startswith("Incomplete: gateway")
 
 

@@ -148,6 +148,15 @@ def compare_sides(
     )
 
 
+def ratio_of_results(
+    baseline: Sequence[TestResult], candidate: Sequence[TestResult], metric: str
+) -> tuple[Estimate | None, str]:
+    """The ratio of a figure over the repeats of two cases of one run, which were measured in turn, and why it or its
+    interval is not known."""
+    sides = [_values(baseline, metric), _values(candidate, metric)]
+    return _ratio(sides, [len(baseline), len(candidate)], paired=True)
+
+
 def _chosen(kind: str, metrics: Sequence[str]) -> tuple[str, ...]:
     """The figures to compare: those that are asked for, or what a line of the kind shows, if one way is better."""
     known: ComparedKind = KINDS.find(kind)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from leadline import quantities
 from leadline.analysis.interfaces import wire_bytes
 from leadline.analysis.metrics import delivered_share
 from leadline.analysis.model import Limit, LimitedBy, Reason, Verdict, Window
@@ -64,7 +65,8 @@ def _full_links(data: TestData, window: Window) -> Iterator[Limit]:
     if fullest is not None and fullest[0] >= LINK_FULL * data.link_bps:
         bps, where = fullest
         text = f"{where} carried {bps / 1e6:.4g} of {data.link_bps / 1e6:.4g} Mbit/s, headers included"
-        yield Limit(LimitedBy.LINK, text)
+        clause = f"the link is the limit at {quantities.share(bps / data.link_bps)} of its rate"
+        yield Limit(LimitedBy.LINK, text, clause)
 
 
 def _used(data: TestData, window: Window) -> Iterator[tuple[float, str]]:
@@ -105,7 +107,9 @@ def _busy_gateway(data: TestData, gateway: str, window: Window) -> Iterator[Limi
         if usable and busy >= PROCESS_FULL * usable:
             what = "its single thread" if usable == 1 else f"its {usable} CPUs"
             text = f"{process.name} on {gateway} used {busy:.0%} of a CPU: {what} had no more"
-            yield Limit(LimitedBy.GATEWAY, text)
+            ends, cores = ("is", "a core") if usable == 1 else ("are", "one")
+            clause = f"{what} {ends} the limit at {quantities.share(busy)} of {cores}"
+            yield Limit(LimitedBy.GATEWAY, text, clause)
     yield from _throttled(samples, window, LimitedBy.GATEWAY, gateway)
 
 

@@ -341,6 +341,8 @@ class Limit:
 
     by: LimitedBy
     evidence: str
+    clause: str = ""
+    """The same in a sentence, `its single thread is the limit at 100 % of a core`; empty if the part says it all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -461,6 +463,55 @@ class Scaling:
     """Notes for the reader."""
 
 
+class Certainty(StrEnum):
+    """How much of an answer is known."""
+
+    KNOWN = "known"
+    """With an interval."""
+    ABOUT = "about"
+    """Without an interval, or from one side only."""
+    CANNOT_TELL = "cannot tell"
+
+
+@dataclass(frozen=True, slots=True)
+class TestAnswer:
+    """What one test says of its case, in a sentence, with the figures that stand in it.
+
+    `ratio` is the leading figure by the baseline's; it is null where there is no baseline, or no ratio that is known.
+    """
+
+    test: str
+    metric: str
+    sentence: str
+    certainty: Certainty
+    baseline: str | None = None
+    """The case that it is compared with."""
+    ratio: float | None = None
+    low: float | None = None
+    high: float | None = None
+    limit: LimitedBy | None = None
+    cost: str | None = None
+    """What it cost the gateway, in a sentence: CPU per Gbit/s and per client."""
+    next_step: str | None = None
+    unknown: str | None = None
+    """What is not known, and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a case's tests say: the sentence of the test that says most, and those of all of them."""
+
+    case: str
+    name: str
+    """What the sentences call the case."""
+    sentence: str
+    lead: str | None
+    """The test whose sentence it is; null if no test has a figure."""
+    tests: tuple[TestAnswer, ...] = ()
+    baseline: str | None = None
+    next_step: str | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class JournalDamage:
     """Lines of a journal that could not be read; all results lack them."""
@@ -496,3 +547,7 @@ class RunAnalysis:
     scaling: dict[str, tuple[Scaling, ...]] = field(default_factory=dict)
     """The growth of figures with an axis of clients, by test."""
     journal: JournalDamage = JournalDamage()
+    answers: tuple[Answer, ...] = ()
+    """What each case's figures say, in sentences."""
+    description: str = ""
+    """The plan's description."""

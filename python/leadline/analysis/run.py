@@ -19,6 +19,7 @@ from typing import Any, cast
 from pydantic import ValidationError
 
 from leadline.analysis import findings, host_metrics, scaling
+from leadline.analysis.answers import answers_of
 from leadline.analysis.model import (
     Ceiling,
     ClientBringUp,
@@ -231,8 +232,9 @@ class _Reading:
             ),
             observer_cpu_share=observer,
             journal=damage,
+            description=str(plan.get("description") or ""),
         )
-        return replace(found, scaling=scaling.of_run(found))
+        return replace(found, scaling=scaling.of_run(found), answers=answers_of(found))
 
     def _event(self, entry: Record, event: Record) -> None:
         host = entry["host"]

@@ -17,6 +17,7 @@ from leadline.plan.options import Command
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from leadline.analysis.answers import AnsweredKind
     from leadline.analysis.flows import Flow
 
     # mypy checks a kind against the protocol of each module that uses one.
@@ -46,6 +47,9 @@ if TYPE_CHECKING:
     ) -> tuple[CostKind, PrimaryKind, IntervalKind, ScalingKind, FiguresKind, SpecReader, JudgedKind, RateKind]:
         return kind, kind, kind, kind, kind, kind, kind, kind
 
+    def _in_answers(kind: Kind[BaseTest]) -> AnsweredKind:
+        return kind
+
     def _in_other_packages(
         kind: Kind[BaseTest],
     ) -> tuple[PlanKind, TabledKind, HeadlinedKind, PagedKind, SummarisedKind, LoadKind, CommandedKind]:
@@ -72,6 +76,14 @@ class Kind(Generic[Test]):
     """The figures that grow with a number of clients, and their units."""
     headline: tuple[str, ...] = ()
     """The figures beside the leading one in a headline."""
+    verb: str = "carries"
+    """What a system does with its load, in sentences: `carries 941 Mbit/s`."""
+    counted: str | None = None
+    """What the leading figure counts, in sentences: `completes 12.1 k transactions/s`; None for bits."""
+    shortfall: tuple[str, str] | None = None
+    """The share that a system did not serve, and its words in sentences: `with 3.1 % of the packets lost`."""
+    delay: tuple[str, str] | None = None
+    """The time that sentences state where the rate was given, and its words: `p99 of the latency`."""
     operation: str = "operation"
     """The divisor of the generator's CPU time."""
     curves: tuple[str, ...] = ("latency", "service", "late")

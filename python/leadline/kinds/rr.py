@@ -103,6 +103,8 @@ class Rr(Kind[RrTest]):
     )
     primary = "transactions_per_s"
     decisive = ("latency_p50_us", "latency_p99_us")
+    verb, counted = "completes", "transactions"
+    delay = ("latency_p99_us", "p99 of the latency")
     scaling = (("transactions_per_s", "1/s"), ("latency_p99_us", "us"))
     headline = ("latency_p50_us", "latency_p99_us")
     operation = "transaction"

@@ -72,6 +72,7 @@ class Udp(Kind[UdpTest]):
         lower("jitter_us", "mean interarrival jitter (RFC 3550, 6.4.1)"),
     )
     decisive = ("lost_ratio",)
+    shortfall = ("lost_ratio", "of the packets lost")
     scaling = (("throughput_bps", "bit/s"),)
     headline = ("lost_ratio", "jitter_us")
     operation = "datagram"

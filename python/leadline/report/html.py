@@ -21,8 +21,8 @@ from markupsafe import Markup
 from leadline import quantities
 from leadline.analysis.model import RunAnalysis, TestResult, Validity
 from leadline.registry import KINDS
-from leadline.report import charts, figures, host_statistics, verdicts, views
-from leadline.report.reasons import concerned, limited_by
+from leadline.report import answers, charts, figures, host_statistics, verdicts, views
+from leadline.report.reasons import concerned, limited_by, own_reasons
 
 FlameGraphs = Mapping[str, Sequence[tuple[str, str]]]
 """By test, as in "c01/1/tcp-up": the sampled host, and the picture's path relative to the page."""
@@ -42,6 +42,9 @@ def render_html(analysis: RunAnalysis, flame_graphs: FlameGraphs | None = None) 
             run=analysis,
             headline_of_run=verdicts.headline(analysis),
             started=views.started(analysis),
+            answers=answers.answer_rows(analysis),
+            most_answers=answers.MOST_AT_ONCE,
+            steps=answers.next_steps(analysis.answers),
             troubled=verdicts.troubled_trials(analysis),
             varying=figures.varying(figures.case_parameters(analysis)),
             tables=views.figure_tables(analysis),
@@ -94,12 +97,16 @@ def _environment() -> Environment:
         share=quantities.share,
         memory=quantities.memory,
         fixed=quantities.fixed,
+        unbroken=views.unbroken,
         embedded=charts.embedded,
     )
     environment.globals.update(
         words=verdicts,
         concerned=concerned,
         limited_by=limited_by,
+        own_reasons=own_reasons,
+        tone_of=answers.tone_of,
+        untold=answers.untold,
         wording_of=lambda validity: views.wording(validity) if isinstance(validity, Validity) else None,
         headline=views.headline,
         circumstances=views.circumstances,

@@ -21,6 +21,7 @@ from leadline import quantities
 from leadline.analysis.head_and_tail import HEAD_AND_TAIL
 from leadline.analysis.model import Limit, RunAnalysis, Summary, Validity
 from leadline.report import figures, host_statistics, verdicts
+from leadline.report.answers import answer_lines
 from leadline.report.reasons import (
     MOST_IN_FULL,
     advice_lines,
@@ -50,6 +51,7 @@ def run_renderables(analysis: RunAnalysis) -> list[RenderableType]:
         why_not_valid(analysis),
         troubles(analysis),
         targets_table(analysis),
+        answer_lines(analysis),
         verdict_lines(analysis),
     ]
     return [part for part in parts if part is not None]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -9,6 +10,7 @@ from typing import Any
 
 from leadline import quantities
 from leadline.analysis.model import (
+    Answer,
     Limit,
     Metric,
     Reason,
@@ -26,6 +28,8 @@ MOST_COMPARED_CASES = 7
 
 # Facts that are lists and get separate tables.
 _OWN_LISTS = ("interfaces", "capabilities")
+
+_BEFORE_UNIT = re.compile(r"(?<=\d) (?=[%A-Za-zµ]+/?s?)(?!(?:to|of|in|and|against|more) )")
 
 _ACRONYMS = {
     "cpu": "CPU",
@@ -99,6 +103,7 @@ class CaseSection:
     client_rows: tuple[host_statistics.ClientRow, ...]
     server_rows: tuple[host_statistics.ServerRow, ...]
     sharing: str | None
+    answer: Answer | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,6 +285,7 @@ def _case_section(analysis: RunAnalysis, case: str, cases: dict[str, dict[str, A
         client_rows=tuple(clients),
         server_rows=tuple(servers),
         sharing=host_statistics.sharing_note(servers),
+        answer=next((answer for answer in analysis.answers if answer.case == case), None),
     )
 
 
@@ -352,6 +358,11 @@ def _spoken(name: str) -> str:
     if len(words) > 1 and words[-1] in ("bytes", "us", "ns"):
         words.pop()
     return " ".join(_ACRONYMS.get(word, word) for word in words)
+
+
+def unbroken(text: str) -> str:
+    """The text with numbers and their units on one line."""
+    return _BEFORE_UNIT.sub("\N{NO-BREAK SPACE}", text)
 
 
 def wording(validity: Validity) -> verdicts.Wording:

@@ -39,6 +39,7 @@ class Given(System[GivenSut]):
     """A system that Leadline does not start, on hosts that it does not change."""
 
     name = "given"
+    title = "the system on given hosts"
     model = GivenSut
     on_given_hosts = True
 

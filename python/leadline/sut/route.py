@@ -23,6 +23,7 @@ class Route(System[RouteSut]):
     """Plain routes from the clients to the server's network. They disappear with the trial's hosts."""
 
     name = "route"
+    title = "the plain route"
     model = RouteSut
 
     def cpu_attribution(self, parameters: RouteSut) -> CpuAttribution:

@@ -31,6 +31,8 @@ class System(Generic[Parameters]):
 
     name: str
     """The value of `kind` in a plan."""
+    title: str = ""
+    """What sentences call it, "the plain route"; empty if that is its name."""
     model: type[Parameters]
     """Its parameters."""
     on_given_hosts: bool = False

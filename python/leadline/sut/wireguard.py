@@ -71,6 +71,7 @@ class Wireguard(System[WireguardSut]):
     """WireGuard between the clients and the gateway. Its routes disappear with its interfaces."""
 
     name = "wireguard"
+    title = "WireGuard"
     model = WireguardSut
 
     def needs(self, parameters: WireguardSut, *, fleet: bool) -> list[Need]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from leadline.analysis.answers import answers_of
 from leadline.analysis.model import (
     ClientBringUp,
     ClientStatistics,
@@ -103,7 +104,8 @@ def gateway_run(**changes: Any) -> RunAnalysis:
         notes=(SHARED, Reason("counter-missing", "/proc/pressure/irq is not available on this kernel")),
         observer_cpu_share={"client1": 0.0031, "client2": 0.0030, "gateway": 0.0042, "server": None},
     )
-    return replace(run, **changes)
+    run = replace(run, **changes)
+    return run if "answers" in changes else replace(run, answers=answers_of(run))
 
 
 def many_trials(number: int = 200) -> RunAnalysis:

@@ -13,8 +13,10 @@ import pytest
 from packed_pages import cases_of, with_open_cases
 from sample_runs import gateway_run, many_cases, many_trials
 
-from leadline.analysis.model import Interval, Metric, Percentiles, Series, Window
+from leadline.analysis.answers import answers_of
+from leadline.analysis.model import Interval, Limit, LimitedBy, Metric, Percentiles, Series, Window
 from leadline.report import charts, render_html, views
+from leadline.report.answers import answer_rows
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\u2028\"'&"
 
@@ -54,8 +56,31 @@ class Page(HTMLParser):
 
 
 def test_the_verdict_comes_first_and_in_words() -> None:
-    page = Page(render_html(gateway_run()))
-    assert page.texts[1:3] == ["Incomplete", "Not everything that should have been measured was."]
+    page = Page(render_html(gateway_run(description="Three gateways")))
+    start = page.texts.index("Three gateways")
+    assert page.texts[start - 1] == "gateway"
+    assert "Incomplete." in page.texts and "Not everything that should have been measured was." in page.texts
+
+
+def test_first_page_has_a_sentence_for_each_case_with_its_evidence() -> None:
+    run = gateway_run()
+    page = Page(render_html(run))
+    text = page.text.replace("\N{NO-BREAK SPACE}", " ")
+    assert len(run.answers) == 3
+    for answer in run.answers:
+        assert text.count(answer.sentence) == 2, "on the first page, and with its case"
+        assert any(attributes.get("href") == f"#case-{answer.case}" for tag, attributes in page.elements if tag == "a")
+    assert text.index(run.answers[2].sentence) < text.index("0.42 %, not below 0.1 %")
+
+
+def test_bar_of_a_ratio_is_drawn_only_for_a_capacity() -> None:
+    rows = {row.answer.case: row for row in answer_rows(gateway_run())}
+    assert rows["c01"].length is None, "it is the baseline"
+    assert rows["c02"].length == pytest.approx(10.489, abs=0.01)
+    run = gateway_run()
+    offered = tuple(replace(one, limit=Limit(LimitedBy.OFFERED_RATE, "all of it")) for one in run.summaries)
+    paced = replace(run, answers=answers_of(replace(run, summaries=offered)))
+    assert [row.length for row in answer_rows(paced)] == [None, None, None]
 
 
 def test_sections_are_in_the_order_of_interest() -> None:
@@ -63,9 +88,10 @@ def test_sections_are_in_the_order_of_interest() -> None:
     order = [
         "Incomplete",
         "1 of 9 trials failed: c03/3",
-        "all 4 hosts are namespaces of one machine",
+        "of what the plain route carries",
         "0.42 %, not below 0.1 %",
         "--cipher AES-256-GCX is not supported",
+        "all 4 hosts are namespaces of one machine",
         "≥ 88.4 k/s",
         "Case by case",
         "Bring-up of clients",
@@ -277,7 +303,7 @@ def test_times_of_zero_have_no_place_on_a_logarithmic_axis() -> None:
 def test_a_figure_without_a_value_has_no_bar() -> None:
     run = gateway_run()
     summary = replace(run.summaries[0], metrics={"throughput_bps": Metric(None, "bit/s")})
-    assert 'class="bar"' not in render_html(replace(run, summaries=(summary,)))
+    assert 'class="bar"' not in render_html(replace(run, summaries=(summary,), answers=()))
 
 
 def test_the_title_counts_results_as_the_first_line_does() -> None:
@@ -285,5 +311,5 @@ def test_the_title_counts_results_as_the_first_line_does() -> None:
     whole = replace(run, trials=tuple(replace(trial, status="done") for trial in run.trials), status="done")
     page = render_html(whole)
     assert "<title>10 of 12 results can be believed: gateway – Leadline</title>" in page
-    assert "10 of 12 results can be believed</span>" in page
+    assert "10 of 12 results can be believed.</strong>" in page
     assert "<title>Incomplete: gateway – Leadline</title>" in render_html(run)

@@ -127,7 +127,23 @@ def test_failed_trials_targets_and_the_verdict_with_its_reasons() -> None:
     assert "0.42 %, not below 0.1 %" in line_with(text, "✗ missed", "c03")
     assert "the result is unstable" in line_with(text, "? undecided")
     assert "1 of 9 trials failed: c03/3" in line_with(text, "trials-failed")
-    assert text.index("Figures") < text.index("Targets") < text.index("! Incomplete")
+    assert text.index("Figures") < text.index("Targets") < text.index("What the figures say") < text.index("! Incompl")
+
+
+def test_terminal_has_the_sentences_of_the_page() -> None:
+    run = gateway_run()
+    text = " ".join(shown(*run_renderables(run), width=80).split())
+    for answer in run.answers:
+        assert f"{answer.case} {answer.sentence}" in text
+
+
+def test_what_to_do_next_is_said_once_with_its_cases() -> None:
+    run = gateway_run()
+    first, second, third = run.answers
+    advised = (replace(first, next_step="measure"), replace(second, next_step="wait"), replace(third, next_step="wait"))
+    text = shown(*run_renderables(replace(run, answers=advised)))
+    assert "Next: c01: measure" in text
+    assert "Next: c02, c03: wait" in text
 
 
 def test_empty_run_says_so_without_tables() -> None:

@@ -75,6 +75,9 @@ class Http(Kind[HttpTest]):
     metrics = _METRICS
     primary = "requests_per_s"
     decisive = ("latency_p50_us", "latency_p99_us")
+    verb, counted = "answers", "requests"
+    shortfall = ("error_ratio", "of the requests failed")
+    delay = ("latency_p99_us", "p99 of the latency")
     scaling = (("requests_per_s", "1/s"), ("latency_p99_us", "us"))
     headline = ("latency_p50_us", "latency_p99_us")
     operation = "request"

@@ -100,6 +100,9 @@ class Tunnel(Kind[TunnelTest]):
     metrics = _METRICS
     primary = "handshakes_per_s"
     decisive = ("configured", "connect_p99_ms", "throughput_bps", "transactions_per_s", "lost_ratio", "latency_p99_us")
+    verb, counted = "connects", "clients"
+    shortfall = ("unconfigured_ratio", "of the clients not configured")
+    delay = ("connect_p99_ms", "p99 of the time to connect")
     scaling = (
         ("connect_p50_ms", "ms"),
         ("connect_p99_ms", "ms"),

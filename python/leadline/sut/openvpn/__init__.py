@@ -21,6 +21,7 @@ class Openvpn(System[OpenvpnSut]):
     """OpenVPN between the clients and the gateway. Its routes disappear with its interfaces."""
 
     name = "openvpn"
+    title = "OpenVPN"
     model = OpenvpnSut
     carries_fleets = True
 

@@ -1,0 +1,389 @@
+"""What a run's figures say, in sentences: each case against its baseline, what limits it, its cost, what to do next.
+
+A sentence claims no more than its figures allow: a ratio has an interval or is called "about", a bound is "at least" or
+"at most", and where the two sides leave no ratio it says so, and why. It has no figure that is not in the run's
+findings. Pure.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from leadline import quantities
+from leadline.analysis.advice import ADVICE
+from leadline.analysis.baselines import Case, baselines_of, cases_of
+from leadline.analysis.comparison import MARGIN, ratio_of_results
+from leadline.analysis.model import (
+    Answer,
+    Bound,
+    Certainty,
+    LimitedBy,
+    Metric,
+    RunAnalysis,
+    Summary,
+    TestAnswer,
+    TestResult,
+    Verdict,
+)
+from leadline.plan.gateway_metrics import GATEWAYS, PER_CLIENT, PER_GBPS, metric_of
+from leadline.registry import KINDS
+from leadline.statistics import Comparison, compare
+
+_LEAST_SHORTFALL = 0.001
+"""A share of loss or failure below this does not stand in a sentence."""
+_TIMES_FROM = 2
+"""Ratios from here on are told as a number of times, others in percent."""
+
+_LIMITS = {
+    LimitedBy.GENERATOR: "the load generator is the limit",
+    LimitedBy.ANSWERING_SIDE: "the answering side is the limit",
+    LimitedBy.LINK: "the link is the limit",
+    LimitedBy.GATEWAY: "the gateway is the limit",
+    LimitedBy.SERVER: "the server is the limit",
+    LimitedBy.UNKNOWN: "what limits it is not known",
+}
+_NEXT = {
+    LimitedBy.OFFERED_RATE: "offer more (rate) to find out how much it can do",
+    LimitedBy.GENERATOR: "use more threads or generating hosts: the system can do more than this",
+    LimitedBy.ANSWERING_SIDE: "give the answering host more CPUs or threads: the system can do more than this",
+    LimitedBy.LINK: "use a faster link to find the system's own limit",
+    LimitedBy.GATEWAY: "look at the gateway's CPU first: a faster core, work on more cores, or less work per packet",
+    LimitedBy.SERVER: "look at the server first: its CPU limit, its workers, its log",
+    LimitedBy.UNKNOWN: "see in the charts whose CPU or queue comes near its end, and whether more connections (flows, "
+    "connections) carry more: if they do, waiting is the limit",
+}
+_WHY = {
+    Verdict.INCOMPLETE: "not everything was measured",
+    Verdict.DISTURBED: "something else used the machine",
+    Verdict.GENERATOR_LIMITED: "the load generator was at its end",
+    Verdict.RECEIVER_LIMITED: "the answering side was at its end",
+    Verdict.UNSTABLE: "repeats or parts of the test disagree",
+    Verdict.UNDETERMINED: "evidence is missing",
+}
+_COSTS = ((PER_GBPS, "per Gbit/s"), (PER_CLIENT, "per client"))
+_HOSTS = {"gateway": "the gateway"}
+
+
+class AnsweredKind(Protocol):
+    """The attributes of a kind of test that this module uses."""
+
+    @property
+    def primary(self) -> str:
+        """The figure that stands for a test."""
+
+    @property
+    def verb(self) -> str:
+        """What a system does with its load."""
+
+    @property
+    def counted(self) -> str | None:
+        """What the leading figure counts; None for bits."""
+
+    @property
+    def shortfall(self) -> tuple[str, str] | None:
+        """The share that a system did not serve, and its words."""
+
+    @property
+    def delay(self) -> tuple[str, str] | None:
+        """The time that matters where the rate was given, and its words."""
+
+
+def answers_of(analysis: RunAnalysis) -> tuple[Answer, ...]:
+    """The answer of each case that began, in the order of the cases."""
+    cases = cases_of(analysis)
+    baselines = baselines_of(cases)
+    summaries = {(summary.case, summary.test): summary for summary in analysis.summaries}
+    return tuple(_answer(case, cases.get(baselines.get(case.case, "")), summaries) for case in cases.values())
+
+
+def _answer(case: Case, baseline: Case | None, summaries: dict[tuple[str, str], Summary]) -> Answer:
+    tests = []
+    for (of_case, test), summary in summaries.items():
+        if of_case == case.case:
+            same = summaries.get((baseline.case, test)) if baseline is not None else None
+            tests.append(_Sides.of(case, baseline, summary, same).answer())
+    against = baseline.case if baseline is not None else None
+    if not tests:
+        return Answer(case.case, case.name, _without_result(case), None, (), against)
+    lead = min(tests, key=_rank)
+    return Answer(case.case, case.name, lead.sentence, lead.test, tuple(tests), against, lead.next_step)
+
+
+def _rank(answer: TestAnswer) -> tuple[int, bool]:
+    """What is known comes first; a load that was carried whole does not say how much could be."""
+    return list(Certainty).index(answer.certainty), answer.limit is LimitedBy.OFFERED_RATE
+
+
+def _without_result(case: Case) -> str:
+    ends = {trial.status: trial for trial in case.trials}
+    if set(ends) == {"skipped"}:
+        return f"{_sentence(case.name)} was skipped: {ends['skipped'].error or 'the plan allows it'}."
+    error = next((trial.error for trial in case.trials if trial.error), None)
+    return f"{_sentence(case.name)} has no result: {error or 'no test began'}."
+
+
+@dataclass(frozen=True, slots=True)
+class _Ratio:
+    """The candidate's figure by the baseline's. Without an interval it is known from a bound or about; None: not at
+    all."""
+
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+    bound: Bound | None = None
+    why: str | None = None
+    word: Comparison = Comparison.CANNOT_TELL
+
+
+@dataclass(frozen=True, slots=True)
+class _Sides:
+    """One test of a case, and the same test of its baseline if there is one."""
+
+    case: Case
+    summary: Summary
+    lead: Metric
+    baseline: Case | None = None
+    base_summary: Summary | None = None
+    base_lead: Metric | None = None
+
+    @classmethod
+    def of(cls, case: Case, baseline: Case | None, summary: Summary, base_summary: Summary | None) -> _Sides:
+        """A baseline without the test's figure is none."""
+        lead = _lead(summary)
+        base = _lead(base_summary) if base_summary is not None else None
+        if baseline is None or base_summary is None or base is None or base.value is None:
+            return cls(case, summary, lead)
+        return cls(case, summary, lead, baseline, base_summary, base)
+
+    @property
+    def kind(self) -> AnsweredKind:
+        known: AnsweredKind = KINDS.find(self.summary.kind)
+        return known
+
+    @property
+    def where(self) -> str:
+        """The test, in a sentence."""
+        return f"in {self.summary.test}"
+
+    def answer(self) -> TestAnswer:
+        """The sentence, with what stands in it."""
+        limit = self.summary.limit
+        ratio = self._ratio()
+        text, certainty = self._claim(ratio)
+        clauses = [text + self._shortfall()]
+        if self.lead.value is not None and certainty is not Certainty.CANNOT_TELL:
+            clauses += self._limit_clause()
+        told = ratio.value is not None and ratio.word is not Comparison.CANNOT_TELL
+        return TestAnswer(
+            test=self.summary.test,
+            metric=self.kind.primary,
+            sentence=f"{_sentence('; '.join(clauses))}.",
+            certainty=certainty,
+            baseline=self.baseline.case if self.baseline is not None else None,
+            ratio=ratio.value,
+            low=ratio.low,
+            high=ratio.high,
+            limit=limit.by if limit is not None else None,
+            cost=self._cost(),
+            next_step=self._next_step(),
+            unknown=None if told else ratio.why or self.lead.unbounded,
+        )
+
+    def _claim(self, ratio: _Ratio) -> tuple[str, Certainty]:
+        """The main clause, and how much of it is known."""
+        name, kind = self.case.name, self.kind
+        if self.lead.value is None:
+            return f"{name} has no figure {self.where}: {self._why(self.summary)}", Certainty.CANNOT_TELL
+        amount = _amount(self.lead, kind.counted)
+        if self._is_offered(self.summary):
+            like = self.base_summary is not None and self._is_offered(self.base_summary)
+            also = f", as {self.baseline.name} does" if like and self.baseline is not None else ""
+            share = "nearly all" if self._shortfall() else "all"
+            return f"{name} {kind.verb} {share} that is offered {self.where}, {amount}{also}", Certainty.KNOWN
+        if self.baseline is None or self.base_lead is None:
+            certainty = Certainty.KNOWN if _has_interval(self.lead) else Certainty.ABOUT
+            if self.lead.bound is Bound.NONE:
+                return (
+                    f"{name} {kind.verb} {amount} {self.where}, which is not certain: {self._why(self.summary)}",
+                    certainty,
+                )
+            return f"{name} {kind.verb} {amount} {self.where}", certainty
+        return self._compared(ratio, amount, _amount(self.base_lead, kind.counted))
+
+    def _compared(self, ratio: _Ratio, amount: str, base_amount: str) -> tuple[str, Certainty]:
+        assert self.baseline is not None
+        name, other, kind = self.case.name, self.baseline.name, self.kind
+        figures = f"({amount} against {base_amount})"
+        if ratio.value is None:
+            doubted = self.summary if self.lead.bound is not None else self.base_summary or self.summary
+            text = f"how much {name} {kind.verb} {self.where} against {other} is not known {figures}"
+            return f"{text}: {self._why(doubted)}", Certainty.CANNOT_TELL
+        share = _share(ratio.value, ratio.low, ratio.high, ratio.bound)
+        if ratio.low is not None and ratio.word is Comparison.CANNOT_TELL:
+            text = f"whether {name} {kind.verb} more or less than {other} {self.where} is not known {figures}"
+            return f"{text}: it is {share} of it", Certainty.CANNOT_TELL
+        known = Certainty.KNOWN if ratio.low is not None else Certainty.ABOUT
+        if ratio.word is Comparison.EQUIVALENT:
+            return f"{name} {kind.verb} as much as {other} {self.where}, {share} {figures}", known
+        of = "" if ratio.value >= _TIMES_FROM else "of "
+        what = f"{of}the {kind.counted} that" if kind.counted else f"{of}what"
+        return f"{name} {kind.verb} {share} {what} {other} {kind.verb} {self.where} {figures}", known
+
+    def _ratio(self) -> _Ratio:
+        """From the repeats of both sides that are valid; else from what the two figures bound."""
+        base, lead = self.base_lead, self.lead
+        if self.baseline is None or base is None or base.value is None or lead.value is None:
+            return _Ratio(why=None)
+        metric = self.kind.primary
+        estimate, why = ratio_of_results(self._results(self.baseline), self._results(self.case), metric)
+        if estimate is not None:
+            word = Comparison.CANNOT_TELL
+            if estimate.low is not None:
+                word = compare(estimate, margin=MARGIN, higher_is_better=True)
+            return _Ratio(estimate.value, estimate.low, estimate.high, None, why or None, word)
+        return _bounded_ratio(lead, base, why)
+
+    def _results(self, case: Case) -> list[TestResult]:
+        tests = (test for trial in case.trials for test in trial.tests)
+        return [test for test in tests if test.test == self.summary.test and test.status == "done"]
+
+    def _is_offered(self, summary: Summary) -> bool:
+        return summary.limit is not None and summary.limit.by is LimitedBy.OFFERED_RATE
+
+    def _limit_clause(self) -> list[str]:
+        """What limits it; where that is the offered rate, the time of answers."""
+        limit, base = self.summary.limit, self.base_summary.limit if self.base_summary is not None else None
+        if limit is None:
+            return []
+        if limit.by is LimitedBy.OFFERED_RATE:
+            return [told] if (told := self._delay()) else []
+        clause = limit.clause or _LIMITS[limit.by]
+        shared = base is not None and base.by is limit.by is not LimitedBy.UNKNOWN
+        return [f"{clause}, as it is for {self.baseline.name}" if shared and self.baseline is not None else clause]
+
+    def _shortfall(self) -> str:
+        """`, with 3.1 % of the packets lost`; empty where nothing worth a word was."""
+        if self.kind.shortfall is None:
+            return ""
+        metric, words = self.kind.shortfall
+        found = self.summary.metrics.get(metric)
+        if found is None or found.value is None or found.value < _LEAST_SHORTFALL or self.lead.value is None:
+            return ""
+        return f", with {_bounded(quantities.share(found.value), found)} {words}"
+
+    def _delay(self) -> str:
+        """The time of answers, against the baseline's."""
+        if self.kind.delay is None:
+            return ""
+        metric, words = self.kind.delay
+        own = self.summary.metrics.get(metric)
+        base = self.base_summary.metrics.get(metric) if self.base_summary is not None else None
+        if own is None or own.value is None:
+            return ""
+        told = f"the {words} is {_time(own)}"
+        return f"{told} against {_time(base)}" if base is not None and base.value is not None else told
+
+    def _cost(self) -> str | None:
+        """CPU per Gbit/s and per client of each gateway; None where no figure is known."""
+        parts = []
+        for host in GATEWAYS:
+            known = [
+                f"{_bounded(quantities.percent(found.value), found)} of a core {words}"
+                for figure, words in _COSTS
+                if (found := self.summary.metrics.get(metric_of(host, figure))) is not None and found.value is not None
+            ]
+            if known:
+                parts.append(f"{_HOSTS.get(host, host)} spends {' and '.join(known)}")
+        return f"{_sentence('; '.join(parts))}." if parts else None
+
+    def _next_step(self) -> str | None:
+        """Against what is doubted first, then against the limit."""
+        for code in self.lead.reasons:
+            if code in ADVICE:
+                return ADVICE[code]
+        limit = self.summary.limit
+        return _NEXT[limit.by] if limit is not None else None
+
+    def _why(self, summary: Summary) -> str:
+        """Why a figure is doubted or missing."""
+        lead = _lead(summary)
+        verdict = lead.verdict if lead.verdict is not Verdict.VALID else summary.validity.verdict
+        return _WHY.get(verdict, "it was not measured")
+
+
+def _lead(summary: Summary) -> Metric:
+    kind: AnsweredKind = KINDS.find(summary.kind)
+    return summary.metrics.get(kind.primary, Metric(None, ""))
+
+
+def _bounded_ratio(lead: Metric, base: Metric, why: str) -> _Ratio:
+    """From figures of which one is a bound, or that have no repeat in common."""
+    assert lead.value is not None and base.value is not None
+    sure, base_sure = lead.verdict is Verdict.VALID, base.verdict is Verdict.VALID
+    if sure and base_sure and base.value > 0:
+        return _Ratio(lead.value / base.value, why=why)
+    if lead.is_least and base_sure and (most := base.high or base.value) > 0:
+        least = lead.value if lead.low is None else lead.low
+        return _Ratio(least / most, bound=Bound.LEAST, why=why) if least > 0 else _Ratio(why=why)
+    if sure and base.is_least:
+        least = base.value if base.low is None else base.low
+        most = lead.value if lead.high is None else lead.high
+        return _Ratio(most / least, bound=Bound.MOST, why=why) if least > 0 else _Ratio(why=why)
+    return _Ratio(why=why)
+
+
+def _share(value: float, low: float | None, high: float | None, side: Bound | None) -> str:
+    """`21 % (20 to 22 %)`, `about 21 %`, `at least 21 %`; from twice as much on `2.4 times (2.1 to 2.8 times)`."""
+    times = value >= _TIMES_FROM
+    scale, unit = (1.0, " times") if times else (100.0, " %")
+    numbers = [one * scale for one in (value, low, high) if one is not None]
+    narrow = max(numbers) - min(numbers) < (0.2 if times else 2.0) and len(numbers) > 1
+    digits = (1 if times else 0) + (1 if narrow or (not times and value < 0.1) else 0)
+    text = f"{value * scale:.{digits}f}{unit}"
+    if low is not None and high is not None:
+        ends = [f"{bound * scale:.{digits}f}" for bound in (low, high)]
+        return text if ends[0] == ends[1] else f"{text} ({ends[0]} to {ends[1]}{unit})"
+    words = {Bound.LEAST: "at least", Bound.MOST: "at most"}
+    return f"{words.get(side, 'about') if side is not None else 'about'} {text}"
+
+
+def _amount(metric: Metric, counted: str | None) -> str:
+    """The figure with its interval, or with the words for what is not known of it."""
+
+    def text(value: float | None) -> str:
+        shown = quantities.metric(value, metric.unit)
+        return f"{shown.removesuffix('/s').rstrip()} {counted}/s" if counted and shown.endswith("/s") else shown
+
+    if metric.bound is None and metric.low is not None and metric.high is not None:
+        return text(metric.value) + _interval(metric)
+    if metric.bound in (Bound.LEAST, Bound.MOST) or metric.is_least:
+        return _bounded(text(metric.value), metric)
+    return f"about {text(metric.value)}"
+
+
+def _interval(metric: Metric) -> str:
+    """` ±1.2 %`; empty where it rounds to none."""
+    shown = quantities.plus_minus(metric.value, metric.low, metric.high)
+    return f" {shown}" if shown else ""
+
+
+def _time(metric: Metric) -> str:
+    shown = quantities.metric(metric.value, metric.unit)
+    if metric.bound is None and _has_interval(metric):
+        return shown + _interval(metric)
+    return _bounded(shown, metric) if metric.bound in (Bound.LEAST, Bound.MOST) or metric.is_least else f"about {shown}"
+
+
+def _bounded(text: str, metric: Metric) -> str:
+    if metric.is_least:
+        return f"at least {text}"
+    return f"at most {text}" if metric.bound is Bound.MOST else text
+
+
+def _has_interval(metric: Metric) -> bool:
+    return metric.low is not None and metric.high is not None
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]

@@ -1,0 +1,236 @@
+"""Sentences on synthetic results: they claim what the figures and their bounds allow, and no more."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from leadline.analysis.answers import answers_of
+from leadline.analysis.model import (
+    Answer,
+    Bound,
+    Certainty,
+    Limit,
+    LimitedBy,
+    Metric,
+    RunAnalysis,
+    Summary,
+    TestResult,
+    TrialResult,
+    Validity,
+    Verdict,
+)
+from leadline.analysis.repeats import summarise
+
+MBIT = 1e6
+OF_GATEWAY = Limit(LimitedBy.GATEWAY, "openvpn used 100% of a CPU", "its single thread is the limit at 100 % of a core")
+OF_LINK = Limit(LimitedBy.LINK, "wan carried 99 of 100 Mbit/s", "the link is the limit at 99 % of its rate")
+OFFERED = Limit(LimitedBy.OFFERED_RATE, "1 of what was due was delivered")
+DISTURBED: dict[str, Any] = {"verdict": Verdict.DISTURBED, "reasons": ("other-work",)}
+VALID = Validity(Verdict.VALID)
+
+
+def metric(value: float | None, unit: str = "bit/s", **judged: Any) -> Metric:
+    return Metric(value, unit, **judged)
+
+
+def trials(
+    case: str,
+    system: str,
+    values: Sequence[float | None],
+    *,
+    limit: Limit | None = None,
+    kind: str = "tcp",
+    leading: str = "throughput_bps",
+    unit: str = "bit/s",
+    parameters: dict[str, Any] | None = None,
+    others: dict[str, Metric] | None = None,
+    **judged: Any,
+) -> list[TrialResult]:
+    """A trial for each value of the leading figure, judged alike."""
+    validity = Validity(judged.get("verdict", Verdict.VALID))
+    own = {"sut": system, **(parameters or {})}
+    found = []
+    for repeat, value in enumerate(values, start=1):
+        metrics = {leading: metric(value, unit, **judged), **(others or {})}
+        test = TestResult(case, repeat, "load", kind, own, "done", None, metrics, validity, None, None, {}, limit=limit)
+        found.append(TrialResult(f"{case}/{repeat}", case, repeat, "done", None, system, None, None, (test,), own))
+    return found
+
+
+def summary(repeats: Sequence[TrialResult]) -> Summary:
+    tests = [trial.tests[0] for trial in repeats]
+    first = tests[0]
+    of: dict[str, Any] = {"case": first.case, "test": first.test, "kind": first.kind, "parameters": first.parameters}
+    return summarise(tests, planned=len(tests), limit=1.0, **of)
+
+
+def answers(*cases: Sequence[TrialResult]) -> list[Answer]:
+    run = RunAnalysis(
+        run_id="r", name="n", status="done", started_at="", plan_text="", command="", version="0", hosts={},
+        trials=tuple(trial for case in cases for trial in case),
+        summaries=tuple(summary(case) for case in cases if case[0].tests),
+        targets=(), validity=VALID, notes=(), observer_cpu_share={},
+    )  # fmt: skip
+    return list(answers_of(run))
+
+
+ROUTE = trials("c01", "route", [950 * MBIT, 952 * MBIT, 948 * MBIT], limit=OF_LINK)
+
+
+def test_ratio_has_its_interval_and_the_limit_stands_behind_it() -> None:
+    openvpn = trials("c02", "openvpn", [200 * MBIT, 198 * MBIT, 202 * MBIT], limit=OF_GATEWAY)
+    route, tunnel = answers(ROUTE, openvpn)
+    assert (
+        route.sentence
+        == "The plain route carries 950 Mbit/s ±0.52 % in load; the link is the limit at 99 % of its rate."
+    )
+    assert tunnel.baseline == "c01"
+    [test] = tunnel.tests
+    assert test.ratio == pytest.approx(200 / 950)
+    assert test.low is not None and test.high is not None and test.low < 200 / 950 < test.high
+    start = f"OpenVPN carries 21.1 % ({test.low:.1%} to {test.high:.1%})".replace("%", " %").replace("  ", " ")
+    assert tunnel.sentence.startswith(start.replace(" % to", " to"))
+    assert tunnel.sentence.endswith(
+        "of what the plain route carries in load (200 Mbit/s ±2.5 % against 950 Mbit/s ±0.52 %); "
+        "its single thread is the limit at 100 % of a core."
+    )
+    assert test.certainty is Certainty.KNOWN and test.unknown is None
+    assert tunnel.next_step is not None and "gateway's CPU" in tunnel.next_step
+
+
+def test_single_repeats_are_about() -> None:
+    _, tunnel = answers(ROUTE[:1], trials("c02", "openvpn", [200 * MBIT]))
+    assert tunnel.sentence == (
+        "OpenVPN carries about 21 % of what the plain route carries in load "
+        "(about 200 Mbit/s against about 950 Mbit/s)."
+    )
+    assert tunnel.tests[0].certainty is Certainty.ABOUT
+    assert tunnel.tests[0].unknown == "1 repeats are too few: 3 of each are needed"
+
+
+def test_lower_bound_of_the_candidate_bounds_the_ratio_from_below() -> None:
+    bounded = trials("c02", "openvpn", [190 * MBIT], **DISTURBED, bound=Bound.LEAST)
+    _, tunnel = answers(ROUTE[:1], bounded)
+    assert tunnel.sentence.startswith(
+        "OpenVPN carries at least 20 % of what the plain route carries in load (at least 190"
+    )
+    assert tunnel.next_step is not None and "`top` shows it" in tunnel.next_step
+
+
+def test_lower_bound_of_the_baseline_bounds_the_ratio_from_above() -> None:
+    route = trials("c01", "route", [950 * MBIT], **DISTURBED, bound=Bound.LEAST)
+    _, tunnel = answers(route, trials("c02", "wireguard", [475 * MBIT]))
+    assert tunnel.sentence.startswith("WireGuard carries at most 50 % of what the plain route carries in load")
+
+
+def test_two_bounds_leave_no_ratio() -> None:
+    route = trials("c01", "route", [950 * MBIT], **DISTURBED, bound=Bound.LEAST)
+    _, tunnel = answers(route, trials("c02", "openvpn", [190 * MBIT], **DISTURBED, bound=Bound.LEAST))
+    assert tunnel.sentence == (
+        "How much OpenVPN carries in load against the plain route is not known "
+        "(at least 190 Mbit/s against at least 950 Mbit/s): something else used the machine."
+    )
+    assert tunnel.tests[0].ratio is None
+    assert tunnel.tests[0].certainty is Certainty.CANNOT_TELL
+
+
+def test_interval_that_holds_1_cannot_tell() -> None:
+    _, tunnel = answers(
+        trials("c01", "route", [900 * MBIT, 1000 * MBIT, 800 * MBIT]),
+        trials("c02", "wireguard", [1000 * MBIT, 800 * MBIT, 950 * MBIT]),
+    )
+    assert tunnel.sentence.startswith(
+        "Whether WireGuard carries more or less than the plain route in load is not known ("
+    )
+    assert tunnel.tests[0].certainty is Certainty.CANNOT_TELL
+
+
+def test_equal_systems_carry_as_much() -> None:
+    route = [950 * MBIT, 952 * MBIT, 948 * MBIT, 951 * MBIT, 949 * MBIT]
+    like_it = [949 * MBIT, 951.5 * MBIT, 949.5 * MBIT, 950.2 * MBIT, 950.7 * MBIT]
+    _, tunnel = answers(
+        trials("c01", "route", route, limit=OF_LINK), trials("c02", "wireguard", like_it, limit=OF_LINK)
+    )
+    assert tunnel.sentence.startswith("WireGuard carries as much as the plain route in load, 100.0 % (99.")
+    assert tunnel.sentence.endswith("; the link is the limit at 99 % of its rate, as it is for the plain route.")
+
+
+def test_more_than_twice_is_told_in_times() -> None:
+    _, tunnel = answers(trials("c01", "route", [100.0]), trials("c02", "wireguard", [250.0]))
+    assert tunnel.sentence.startswith("WireGuard carries about 2.5 times of what") is False
+    assert "2.5 times what the plain route carries" in tunnel.sentence
+
+
+def test_paced_load_that_arrived_is_no_capacity() -> None:
+    late = {"latency_p99_us": metric(7000.0, "us")}
+    paced: dict[str, Any] = {
+        "kind": "http",
+        "leading": "requests_per_s",
+        "unit": "1/s",
+        "limit": OFFERED,
+        "others": late,
+    }
+    route, tunnel = answers(trials("c01", "route", [1000.0], **paced), trials("c02", "openvpn", [1000.0], **paced))
+    assert route.sentence == (
+        "The plain route answers all that is offered in load, about 1.00 k requests/s; "
+        "the p99 of the latency is about 7.00 ms."
+    )
+    assert tunnel.sentence == (
+        "OpenVPN answers all that is offered in load, about 1.00 k requests/s, as the plain route does; "
+        "the p99 of the latency is about 7.00 ms against about 7.00 ms."
+    )
+    assert tunnel.next_step is not None and tunnel.next_step.startswith("offer more")
+
+
+def test_loss_stands_in_the_sentence() -> None:
+    lost = {"lost_ratio": metric(0.38, "ratio")}
+    [tunnel] = answers(trials("c01", "openvpn", [12 * MBIT], kind="udp", limit=OF_GATEWAY, others=lost))
+    assert tunnel.sentence == (
+        "OpenVPN carries about 12.0 Mbit/s in load, with 38.0 % of the packets lost; "
+        "its single thread is the limit at 100 % of a core."
+    )
+
+
+def test_cost_is_told_per_gbit_and_per_client() -> None:
+    cost = {
+        "gateway_cpu_percent_per_gbps": metric(206.0, "%"),
+        "gateway_cpu_percent_per_client": metric(9.5, "%", bound=Bound.MOST, verdict=Verdict.UNDETERMINED),
+    }
+    [tunnel] = answers(trials("c01", "openvpn", [200 * MBIT], others=cost))
+    assert tunnel.tests[0].cost == (
+        "The gateway spends 206 % of a core per Gbit/s and at most 9.50 % of a core per client."
+    )
+
+
+def test_baseline_has_the_same_load() -> None:
+    cases = [
+        trials(f"c{number}", system, [number * MBIT], parameters={"clients": clients})
+        for number, (system, clients) in enumerate(
+            [("route", 5), ("openvpn", 5), ("route", 20), ("openvpn", 20)], start=1
+        )
+    ]
+    found = {answer.case: answer for answer in answers(*cases)}
+    assert {case: answer.baseline for case, answer in found.items()} == {"c1": None, "c2": "c1", "c3": None, "c4": "c3"}
+    assert found["c4"].name == "OpenVPN (clients 20)"
+
+
+def test_system_without_its_route_has_no_baseline() -> None:
+    route = trials("c01", "route", [MBIT], parameters={"clients": 5})
+    _, tunnel = answers(route, trials("c02", "openvpn", [MBIT], parameters={"clients": 20}))
+    assert tunnel.baseline is None
+    assert tunnel.sentence == "OpenVPN (clients 20) carries about 1.00 Mbit/s in load."
+
+
+def test_case_without_a_test_says_why() -> None:
+    skipped = [TrialResult("c02/1", "c02", 1, "skipped", "openvpn is not installed", "openvpn", None, None, (), {})]
+    [_, answer] = answers(ROUTE, skipped)
+    assert answer.sentence == "OpenVPN was skipped: openvpn is not installed."
+    assert answer.lead is None
+
+
+def test_figure_that_is_unknown_is_said_to_be() -> None:
+    [answer] = answers(trials("c01", "openvpn", [None]))
+    assert answer.sentence == "OpenVPN has no figure in load: it was not measured."
