@@ -33,7 +33,7 @@ from leadline.statistics import Comparison, compare
 _LEAST_SHORTFALL = 0.001
 """A share of loss or failure below this does not stand in a sentence."""
 _TIMES_FROM = 2
-"""Ratios from here on are told as a number of times, others in percent."""
+"""Ratios from here on are shown as a number of times, others in percent."""
 
 _LIMITS = {
     LimitedBy.GENERATOR: "the load generator is the limit",
@@ -174,7 +174,7 @@ class _Sides:
         clauses = [text + self._shortfall()]
         if self.lead.value is not None and certainty is not Certainty.CANNOT_TELL:
             clauses += self._limit_clause()
-        told = ratio.value is not None and ratio.word is not Comparison.CANNOT_TELL
+        is_known = ratio.value is not None and ratio.word is not Comparison.CANNOT_TELL
         return TestAnswer(
             test=self.summary.test,
             metric=self.kind.primary,
@@ -187,7 +187,7 @@ class _Sides:
             limit=limit.by if limit is not None else None,
             cost=self._cost(),
             next_step=self._next_step(),
-            unknown=None if told else ratio.why or self.lead.unbounded,
+            unknown=None if is_known else ratio.why or self.lead.unbounded,
         )
 
     def _claim(self, ratio: _Ratio) -> tuple[str, Certainty]:
@@ -257,7 +257,7 @@ class _Sides:
         if limit is None:
             return []
         if limit.by is LimitedBy.OFFERED_RATE:
-            return [told] if (told := self._delay()) else []
+            return [delay] if (delay := self._delay()) else []
         clause = limit.clause or _LIMITS[limit.by]
         shared = base is not None and base.by is limit.by is not LimitedBy.UNKNOWN
         return [f"{clause}, as it is for {self.baseline.name}" if shared and self.baseline is not None else clause]
@@ -281,8 +281,8 @@ class _Sides:
         base = self.base_summary.metrics.get(metric) if self.base_summary is not None else None
         if own is None or own.value is None:
             return ""
-        told = f"the {words} is {_time(own)}"
-        return f"{told} against {_time(base)}" if base is not None and base.value is not None else told
+        delay = f"the {words} is {_time(own)}"
+        return f"{delay} against {_time(base)}" if base is not None and base.value is not None else delay
 
     def _cost(self) -> str | None:
         """CPU per Gbit/s and per client of each gateway; None where no figure is known."""

@@ -94,9 +94,9 @@ def _name(
     alike = [parameters[other] for other in parameters if systems[other] == system]
     # Among cases of one system its axis has labels for sets of parameters.
     names = [name for name in _varying(parameters.values()) if name not in _OF_NAME or name in _varying(alike)]
-    told = [f"{name.removeprefix('sut.')} {own[name]}" for name in names if name in own]
+    shown = [f"{name.removeprefix('sut.')} {own[name]}" for name in names if name in own]
     title = label or _title(system)
-    return f"{title} ({', '.join(told)})" if told else title
+    return f"{title} ({', '.join(shown)})" if shown else title
 
 
 def _varying(cases: Iterable[Mapping[str, Any]]) -> list[str]:

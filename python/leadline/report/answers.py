@@ -67,7 +67,7 @@ def answer_lines(analysis: RunAnalysis) -> RenderableType | None:
     table.add_column()
     for answer in shown:
         test = _lead(answer)
-        more = [test.cost if test is not None else None, untold(answer)]
+        more = [test.cost if test is not None else None, open_questions(answer)]
         rest_of_it = "".join(f" {text}" for text in more if text)
         table.add_row(Text(answer.case), Text.assemble(answer.sentence, (rest_of_it, "dim")))
     if rest:
@@ -79,7 +79,7 @@ def answer_lines(analysis: RunAnalysis) -> RenderableType | None:
     return Group(*lines)
 
 
-def untold(answer: Answer) -> str:
+def open_questions(answer: Answer) -> str:
     """Which of a case's tests leave a question open; empty if its own sentence says so, or none does."""
     names = [test.test for test in answer.tests if test.certainty is Certainty.CANNOT_TELL]
     return f"Not known: how it does in {', '.join(names)}." if names and answer.lead not in names else ""

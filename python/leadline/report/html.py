@@ -106,7 +106,7 @@ def _environment() -> Environment:
         limited_by=limited_by,
         own_reasons=own_reasons,
         tone_of=answers.tone_of,
-        untold=answers.untold,
+        open_questions=answers.open_questions,
         wording_of=lambda validity: views.wording(validity) if isinstance(validity, Validity) else None,
         headline=views.headline,
         circumstances=views.circumstances,

@@ -158,7 +158,7 @@ def test_equal_systems_carry_as_much() -> None:
     assert tunnel.sentence.endswith("; the link is the limit at 99 % of its rate, as it is for the plain route.")
 
 
-def test_more_than_twice_is_told_in_times() -> None:
+def test_ratio_from_two_on_is_a_number_of_times() -> None:
     _, tunnel = answers(trials("c01", "route", [100.0]), trials("c02", "wireguard", [250.0]))
     assert tunnel.sentence.startswith("WireGuard carries about 2.5 times of what") is False
     assert "2.5 times what the plain route carries" in tunnel.sentence
@@ -194,7 +194,7 @@ def test_loss_stands_in_the_sentence() -> None:
     )
 
 
-def test_cost_is_told_per_gbit_and_per_client() -> None:
+def test_cost_is_per_gbit_and_per_client() -> None:
     cost = {
         "gateway_cpu_percent_per_gbps": metric(206.0, "%"),
         "gateway_cpu_percent_per_client": metric(9.5, "%", bound=Bound.MOST, verdict=Verdict.UNDETERMINED),
