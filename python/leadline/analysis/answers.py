@@ -92,7 +92,8 @@ class AnsweredKind(Protocol):
 def answers_of(analysis: RunAnalysis) -> tuple[Answer, ...]:
     """The answer of each case that began, in the order of the cases."""
     cases = cases_of(analysis)
-    baselines = baselines_of(cases)
+    # The plan's baseline, or else the plain route.
+    baselines = analysis.baselines or baselines_of(cases)
     summaries = {(summary.case, summary.test): summary for summary in analysis.summaries}
     return tuple(_answer(case, cases.get(baselines.get(case.case, "")), summaries) for case in cases.values())
 

@@ -35,11 +35,15 @@ class Side:
     """The parameters of each test, by case and name, as the run's manifest has them."""
     only: tuple[str, str] | None = None
     """A parameter, and the value that its cases have; None for all cases."""
+    case: str | None = None
+    """A single case, whose parameters do not matter; None for all cases."""
 
     def results(self) -> dict[Key, list[TestResult]]:
         """The repeats of each test that came to their end."""
         found: dict[Key, list[TestResult]] = {}
         for trial in self.analysis.trials:
+            if self.case is not None and trial.case != self.case:
+                continue
             if self.only is not None and str(trial.parameters.get(self.only[0])) != self.only[1]:
                 continue
             for result in trial.tests:
@@ -49,6 +53,8 @@ class Side:
 
     def key(self, result: TestResult) -> Key:
         """What the other side's figures must share with this one's."""
+        if self.case is not None:
+            return (), result.test
         apart = self.only[0] if self.only is not None else None
         parameters = sorted((name, str(value)) for name, value in result.parameters.items() if name != apart)
         return tuple(parameters), result.test
@@ -132,7 +138,7 @@ def compare_sides(
     figures = [
         one
         for key in shared
-        for name in _chosen(first[key][0].kind, metrics)
+        for name in chosen_metrics(first[key][0].kind, metrics)
         if metrics or any(_is_known(result, name) for result in (*first[key], *second[key]))
         if (one := _compared(key, name, first[key], second[key], margin=margin, paired=paired)) is not None
     ]
@@ -157,7 +163,14 @@ def ratio_of_results(
     return _ratio(sides, [len(baseline), len(candidate)], paired=True)
 
 
-def _chosen(kind: str, metrics: Sequence[str]) -> tuple[str, ...]:
+def compare_results(
+    baseline: Sequence[TestResult], candidate: Sequence[TestResult], metric: str, *, margin: float = MARGIN
+) -> ComparedFigure | None:
+    """One figure of a test in two cases of one run, whose trials were interleaved; None if the baseline lacks it."""
+    return _compared(((), candidate[0].test), metric, baseline, candidate, margin=margin, paired=True)
+
+
+def chosen_metrics(kind: str, metrics: Sequence[str] = ()) -> tuple[str, ...]:
     """The figures to compare: those that are asked for, or what a line of the kind shows, if one way is better."""
     known: ComparedKind = KINDS.find(kind)
     if metrics:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
-from leadline.statistics import Growth
+from leadline.statistics import Comparison, Growth
 
 
 class Verdict(StrEnum):
@@ -415,6 +415,18 @@ class TrialResult:
 
 
 @dataclass(frozen=True, slots=True)
+class Ratio:
+    """A figure by that of the baseline: the ratio of the means over the repeats, with its 95 % interval."""
+
+    value: float | None
+    low: float | None
+    high: float | None
+    word: Comparison
+    reason: str | None = None
+    """Why the word is `cannot tell`; None for the other words."""
+
+
+@dataclass(frozen=True, slots=True)
 class Summary:
     """One test of one case over its repeats: means with 95 % t-intervals over the repeats' values."""
 
@@ -430,6 +442,10 @@ class Summary:
     """What limited most of the repeats."""
     gaps: dict[str, int] = field(default_factory=dict)
     """Metrics that are unknown in some of the repeats: in how many."""
+    baseline: str | None = None
+    """The case that it is compared with, by the plan's `baseline`."""
+    ratios: dict[str, Ratio] = field(default_factory=dict)
+    """The main figures, and those of targets, by those of the baseline."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -551,3 +567,5 @@ class RunAnalysis:
     """What each case's figures say, in sentences."""
     description: str = ""
     """The plan's description."""
+    baselines: dict[str, str] = field(default_factory=dict)
+    """The case that each case is compared with, by the plan's `baseline`."""

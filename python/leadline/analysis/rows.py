@@ -18,7 +18,10 @@ def result_rows(analysis: RunAnalysis) -> Iterator[dict[str, Any]]:
 
 
 def _rows(result: TestResult | Summary, trial: str | None) -> Iterator[dict[str, Any]]:
+    ratios = result.ratios if isinstance(result, Summary) else {}
+    baseline = result.baseline if isinstance(result, Summary) else None
     for name, metric in result.metrics.items():
+        ratio = ratios.get(name)
         yield {
             "case": result.case,
             "trial": trial,
@@ -33,4 +36,9 @@ def _rows(result: TestResult | Summary, trial: str | None) -> Iterator[dict[str,
             "censored": metric.censored,
             "validity": metric.verdict.value,
             "reasons": list(metric.reasons),
+            "baseline": baseline if ratio is not None else None,
+            "ratio": ratio.value if ratio is not None else None,
+            "ratio_low": ratio.low if ratio is not None else None,
+            "ratio_high": ratio.high if ratio is not None else None,
+            "comparison": ratio.word.value if ratio is not None else None,
         }

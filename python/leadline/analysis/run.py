@@ -18,7 +18,7 @@ from typing import Any, cast
 
 from pydantic import ValidationError
 
-from leadline.analysis import findings, host_metrics, scaling
+from leadline.analysis import baseline_ratios, findings, host_metrics, scaling
 from leadline.analysis.answers import answers_of
 from leadline.analysis.model import (
     Ceiling,
@@ -32,7 +32,7 @@ from leadline.analysis.model import (
 from leadline.analysis.repeats import summarise
 from leadline.analysis.targets import judge_summaries, parse_targets
 from leadline.analysis.test_analysis import analyse_test
-from leadline.analysis.test_data import DEFAULT_STABILITY_SPREAD, HostSample, ServerReading, TestData
+from leadline.analysis.test_data import HostSample, ServerReading, TestData
 from leadline.analysis.test_spec import TestSpec
 from leadline.contract import records
 from leadline.dataset import HostClocks, JournalReader, reads_strictly
@@ -234,6 +234,9 @@ class _Reading:
             journal=damage,
             description=str(plan.get("description") or ""),
         )
+        baselines = {case["id"]: case["baseline"] for case in self._cases.values() if case.get("baseline")}
+        named = named_metrics(plan.get("targets") or ())
+        found = baseline_ratios.with_ratios(found, baselines, _limits(plan).margin, named)
         return replace(found, scaling=scaling.of_run(found), answers=answers_of(found))
 
     def _event(self, entry: Record, event: Record) -> None:
@@ -431,11 +434,16 @@ def _client_bring_up(clients: Sequence[Record]) -> ClientBringUp | None:
 
 
 def _stability_spread(plan: Record) -> float:
-    """The plan's limit as written (`15%` or 0.15); the default if it is missing or unreadable."""
+    """The plan's limit of the spread."""
+    return _limits(plan).stability.spread
+
+
+def _limits(plan: Record) -> Limits:
+    """The plan's limits as written (`15%` or 0.15); the defaults if they are missing or unreadable."""
     try:
-        return validate_input(Limits, plan.get("limits") or {}).stability.spread
+        return validate_input(Limits, plan.get("limits") or {})
     except ValidationError:
-        return DEFAULT_STABILITY_SPREAD
+        return Limits()
 
 
 def _message(error: Any) -> str | None:

@@ -35,7 +35,8 @@ def command(
     baseline: Annotated[
         str | None,
         typer.Option(
-            help="With one run: the parameter and value of the cases that the others are compared with.",
+            help="With one run: the parameter and value of the cases that the others are compared with. Default: the "
+            "plan's baseline.",
             metavar="PARAMETER=VALUE",
             show_default=False,
         ),
@@ -59,7 +60,7 @@ def command(
 
     Each run is compared with the first, and with the one before it. With one run and --baseline, the systems of one
     plan are compared, whose trials were interleaved. A ratio is that of the means over the repeats; three repeats are
-    the least. Runs of other hardware or other loads are refused.
+    the least. Without --baseline, the plan's own one counts. Runs of other hardware or other loads are refused.
     """
     from leadline.analysis.comparison import compare_sides
     from leadline.report import comparison_blocks
@@ -106,6 +107,9 @@ def _pairs_of_one(folder: RunFolder, baseline: str | None) -> Iterator[tuple[Sid
     apart = {name: known for name, known in values.items() if len(known) > 1}
     offered = ", ".join(f"{name}={value}" for name, known in apart.items() for value in known)
     hint = f"one of {offered}" if offered else "name a second run: all cases of this one have the same parameters"
+    if baseline is None and whole.analysis.baselines:
+        yield from _pairs_of_plan(whole)
+        return
     if baseline is None:
         raise InputError(f"{folder.path}: one run, and nothing to compare it with", hint=f"--baseline {hint}")
     name, _, wanted = baseline.partition("=")
@@ -113,6 +117,20 @@ def _pairs_of_one(folder: RunFolder, baseline: str | None) -> Iterator[tuple[Sid
         raise InputError(f"--baseline {baseline}: no such cases in this run, beside others", hint=hint)
     sides = {value: replace(whole, label=f"{name}={value}", only=(name, value)) for value in apart[name]}
     yield from ((sides[wanted], side) for value, side in sides.items() if value != wanted)
+
+
+def _pairs_of_plan(whole: Side) -> Iterator[tuple[Side, Side]]:
+    """Each case and the one that the plan's `baseline` compares it with."""
+    from dataclasses import replace
+
+    titles = {trial.case: trial.parameters for trial in whole.analysis.trials}
+    sides = {
+        case: replace(whole, label=" ".join([case, *(f"{name}={value}" for name, value in found.items())]), case=case)
+        for case, found in titles.items()
+    }
+    for case, base in whole.analysis.baselines.items():
+        if case in sides and base in sides:
+            yield sides[base], sides[case]
 
 
 def _side(folder: RunFolder) -> Side:

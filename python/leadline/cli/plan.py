@@ -92,6 +92,9 @@ def _tables(description: PlanDescription, checks: list[Check]) -> list[Renderabl
         f"{_trials(description)}, about {_duration(description.expected_seconds)}",
         f"order, seed {description.seed}{derived}: {_shortened(description.order)}",
     ]
+    compared = sorted({case.baseline for case in description.cases if case.baseline is not None})
+    if compared:
+        foot.append(f"baseline: {', '.join(compared)}")
     if description.targets:
         foot.append("targets: " + "; ".join(description.targets))
     parts: list[RenderableType] = [head, cases, needs, Text("\n".join(foot))]

@@ -39,6 +39,11 @@ COLUMNS = (
     "validity",
     "parameters",
     "reasons",
+    "baseline",
+    "ratio",
+    "ratio_low",
+    "ratio_high",
+    "comparison",
 )
 
 

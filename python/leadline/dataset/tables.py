@@ -130,6 +130,13 @@ RESULTS_SCHEMA: dict[str, Any] = {
     "validity": pl.String,
     # Codes of the verdict's reasons, a JSON list.
     "reasons": pl.String,
+    # The case that the plan compares it with, and the figure by that case's; null without a baseline.
+    "baseline": pl.String,
+    "ratio": pl.Float64,
+    "ratio_low": pl.Float64,
+    "ratio_high": pl.Float64,
+    # faster, slower, equivalent or cannot tell.
+    "comparison": pl.String,
 }
 
 _INSTANTS = ("due_ns", "start_ns", "end_ns")

@@ -36,6 +36,8 @@ class CaseLine:
     link: dict[str, Any] | None
     tests: tuple[TestLine, ...]
     trial_seconds: float
+    baseline: str | None = None
+    """The case that it is compared with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,4 +96,5 @@ def _line(case: Case) -> CaseLine:
         link=case.link.model_dump() if case.link else None,
         tests=tuple(TestLine(test.name, test.kind, test.model_dump()) for test in case.tests),
         trial_seconds=trial_seconds(case),
+        baseline=case.baseline,
     )

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from leadline.plan.base_test import BaseTest
@@ -39,6 +39,19 @@ def _plan_name(text: str) -> str:
     return text
 
 
+def _case_or_values(value: object) -> object:
+    if value is not None and not isinstance(value, str | dict):
+        raise validation_error("neither a case nor values of axes", hint="as in c01, or {sut: route}")
+    return value
+
+
+PlanBaseline = Annotated[
+    Any,
+    AfterValidator(_case_or_values),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "object"}, {"type": "null"}]}),
+]
+
+
 class PlanFrame(PlanModel):
     """The keys of the whole plan."""
 
@@ -60,6 +73,9 @@ class PlanFrame(PlanModel):
     """Seed of the order of trials; null: derived from the plan's content."""
     targets: Items[str] = ()
     """`METRIC < VALUE` for every test that has it, or `TEST.METRIC < VALUE`; also <= > >= ==."""
+    baseline: PlanBaseline = None
+    """The case that the others are compared with: its name (`c01`, or its axes as in `sut=route`), or axis to value.
+    Values that fit several cases stand for the one with the same other axes."""
     observe: Observe = Observe()
     """How hosts are observed."""
     profile: bool = False

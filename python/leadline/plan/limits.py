@@ -21,3 +21,5 @@ class Limits(PlanModel):
 
     stability: StabilityLimit = StabilityLimit()
     """When a figure counts as unstable."""
+    margin: Annotated[Share, Field(gt=0, lt=1)] = 0.05
+    """Figures that differ from the baseline's by less than this share are equivalent."""

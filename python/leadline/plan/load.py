@@ -18,6 +18,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from leadline.errors import PlanError
+from leadline.plan.baseline import with_baselines
 from leadline.plan.document import FRAME_KEYS, POINT_KEYS, PlanDocument, PlanFrame, PointSpec, follow_registries
 from leadline.plan.external_inputs import MOST_BYTES, ExternalReader, PlanText
 from leadline.plan.field_types import validate_input
@@ -72,6 +73,7 @@ def load_plan(path: Path, overrides: Sequence[str] = (), targets: Sequence[str] 
         )
         for index, (point, label, spec) in enumerate(zip(matrix.points, labels, specs, strict=True), 1)
     )
+    cases, unmatched = with_baselines(root.mapping.get("baseline"), cases)
     document = plain(root)
     return Plan(
         path=path,
@@ -89,7 +91,7 @@ def load_plan(path: Path, overrides: Sequence[str] = (), targets: Sequence[str] 
         targets=judged,
         observe_period_ms=frame.observe.period_ms,
         limits=frame.limits,
-        notes=tuple(matrix.notes),
+        notes=(*matrix.notes, *unmatched),
     )
 
 

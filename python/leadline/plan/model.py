@@ -37,6 +37,8 @@ class Case:
     tests: tuple[BaseTest, ...]
     profile: bool = False
     """Whether call stacks of the system under test are sampled."""
+    baseline: str | None = None
+    """The id of the case that it is compared with; None for a baseline, and without one."""
 
     @property
     def title(self) -> str:

@@ -79,10 +79,10 @@ def _with_tests(case: Case, patterns: list[str]) -> Case:
 
 
 def _value_matches(case: Case, axis: str, pattern: str) -> bool:
-    return any(fnmatchcase(text, pattern) for text in _texts(case, axis))
+    return any(fnmatchcase(text, pattern) for text in axis_texts(case, axis))
 
 
-def _texts(case: Case, axis: str) -> list[str]:
+def axis_texts(case: Case, axis: str) -> list[str]:
     """The texts that match a case's value of an axis."""
     texts = [case.labels[axis]] if axis in case.labels else []
     if axis == "clients":
@@ -98,7 +98,7 @@ def _texts(case: Case, axis: str) -> list[str]:
 
 
 def _check_axis(pattern: str, axis: str, value: str, cases: Sequence[Case]) -> None:
-    known = [text for case in cases for text in _texts(case, axis)]
+    known = [text for case in cases for text in axis_texts(case, axis)]
     if not known:
         axes = list(dict.fromkeys(name for case in cases for name in case.labels)) or ["sut", "clients"]
         raise InputError(f"--only {pattern}: no case has an axis '{axis}'", hint=did_you_mean(axis, axes))

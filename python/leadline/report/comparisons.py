@@ -13,7 +13,7 @@ from leadline import quantities
 from leadline.analysis.comparison import ComparedFigure, ComparedRuns
 from leadline.statistics import Comparison
 
-_TONES = {
+TONES = {
     Comparison.FASTER: "green",
     Comparison.SLOWER: "red",
     Comparison.EQUIVALENT: "",
@@ -97,7 +97,7 @@ def _table(figures: Sequence[ComparedFigure]) -> Table:
             quantities.metric(one.candidate, one.unit),
             quantities.UNKNOWN if one.ratio is None else f"{one.ratio:.3f}",
             interval_of(one),
-            Text(f"{MARKS[one.word]} {one.word.value}", style=_TONES[one.word]),
+            Text(f"{MARKS[one.word]} {one.word.value}", style=TONES[one.word]),
         )
     return table
 

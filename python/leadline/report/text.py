@@ -22,6 +22,7 @@ from leadline.analysis.head_and_tail import HEAD_AND_TAIL
 from leadline.analysis.model import Limit, RunAnalysis, Summary, Validity
 from leadline.report import figures, host_statistics, verdicts
 from leadline.report.answers import answer_lines
+from leadline.report.ratios import ratio_text, ratios_table
 from leadline.report.reasons import (
     MOST_IN_FULL,
     advice_lines,
@@ -41,6 +42,7 @@ def run_renderables(analysis: RunAnalysis) -> list[RenderableType]:
     parts = [
         figures_table(analysis),
         table_notes(analysis),
+        baseline_table(analysis),
         given_system(analysis),
         client_table(analysis),
         server_table(analysis),
@@ -77,6 +79,11 @@ def table_notes(analysis: RunAnalysis) -> RenderableType | None:
         return None
     title = _heading("Head and tail", "what the usual averages would say instead")
     return Group(title, *(Padding(line, (0, 0, 0, 1), expand=False) for line in shown))
+
+
+def baseline_table(analysis: RunAnalysis) -> RenderableType | None:
+    """The ratio of each result's main figures to those of its baseline; None without a baseline in the plan."""
+    return ratios_table(analysis) if analysis.baselines else None
 
 
 def given_system(analysis: RunAnalysis) -> RenderableType | None:
@@ -279,7 +286,8 @@ class _FiguresTable:
         cases = figures.case_parameters(self.analysis)
         names = figures.varying(cases)
         table = titled_table(_FIGURES_TITLE, _FIGURES_NOTE)
-        add_columns(table, left=("case", *names, "test"), right=("rate", "±95 %", "lost", "p50", "p99"))
+        compared = (_RATIO,) if self._is_compared else ()
+        add_columns(table, left=("case", *names, "test"), right=("rate", "±95 %", *compared, "lost", "p50", "p99"))
         table.add_column("verdict, limit", no_wrap=True)
         for case, parameters in cases.items():
             values = [Text(figures.parameter(parameters.get(name))) for name in names]
@@ -294,7 +302,8 @@ class _FiguresTable:
         """The narrow layout: a line for the case, its tests below it; rich's tables have no cells that span
         columns."""
         cases = figures.case_parameters(self.analysis)
-        head = [Text(title, style="bold") for title in ("test", "rate", "lost", "p50", "p99", "verdict, limit")]
+        titles = ("test", "rate", *((_RATIO,) if self._is_compared else ()), "lost", "p50", "p99", "verdict, limit")
+        head = [Text(title, style="bold") for title in titles]
         blocks = {case: [row[:2] + row[3:] for row in self._rows(case)] for case in cases}
         everything = [head, *(row for rows in blocks.values() for row in rows)]
         widths = [max(cell.cell_len for cell in column) for column in zip(*everything, strict=True)]
@@ -305,23 +314,34 @@ class _FiguresTable:
         return Group(*lines)
 
     def _rows(self, case: str) -> list[list[Text]]:
-        """test, rate, interval, lost, p50, p99, verdict of each test of a case; a case without results shows why."""
-        rows = [_figure_cells(summary) for summary in self.analysis.summaries if summary.case == case]
+        """test, rate, interval, ratio to the baseline if the plan has one, lost, p50, p99, verdict of each test of a
+        case; a case without results shows why."""
+        rows = [
+            _figure_cells(summary, self._is_compared) for summary in self.analysis.summaries if summary.case == case
+        ]
         if rows:
             return rows
         ends = Counter(trial.status for trial in self.analysis.trials if trial.case == case)
         why = ", ".join(f"{number} × {status}" for status, number in ends.items()) or "not run"
         style = "yellow" if set(ends) == {"skipped"} else "red"
-        return [[Text(quantities.UNKNOWN), *(Text("") for _ in range(5)), Text(why, style=style)]]
+        empty = 6 if self._is_compared else 5
+        return [[Text(quantities.UNKNOWN), *(Text("") for _ in range(empty)), Text(why, style=style)]]
+
+    @property
+    def _is_compared(self) -> bool:
+        return bool(self.analysis.baselines)
 
 
-def _figure_cells(summary: Summary) -> list[Text]:
+def _figure_cells(summary: Summary, is_compared: bool) -> list[Text]:
     verdict = summary.validity.verdict
     kind = figures.table_of(summary.kind, summary.metrics)
     others = {figure.title: figure for figure in kind.others}
     lead = summary.metrics.get(kind.rate.metric)
     interval = quantities.plus_minus(lead.value, lead.low, lead.high) if lead is not None else ""
     cells = [Text(summary.test), Text(figures.written(kind.rate, summary.metrics)), Text(interval)]
+    if is_compared:
+        ratio = summary.ratios.get(kind.rate.metric)
+        cells.append(Text("" if ratio is None else ratio_text(ratio)))
     for title in ("lost", "p50", "p99"):
         cells.append(Text(figures.written(others[title], summary.metrics) if title in others else ""))
     failed = f", {summary.failed} of {summary.repeats + summary.failed} failed" if summary.failed else ""
@@ -379,5 +399,6 @@ def _alarm(number: int) -> Text:
     return Text(str(number), style="red" if number else "")
 
 
+_RATIO = "ratio"
 _FIGURES_TITLE = "Figures"
 _FIGURES_NOTE = "means over the repeats, inside the steady window"

@@ -21,7 +21,7 @@ from leadline.analysis.model import (
     Validity,
     Verdict,
 )
-from leadline.report import charts, figures, host_statistics, scalings, verdicts
+from leadline.report import charts, figures, host_statistics, ratios, scalings, verdicts
 from leadline.report.measurement import engine_rows, warm_up
 
 MOST_COMPARED_CASES = 7
@@ -66,6 +66,8 @@ class FigureRow:
     failed: int
     validity: Validity
     limit: Limit | None
+    ratio: ratios.RatioCell | None = None
+    """The leading figure by the baseline's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,6 +234,7 @@ def _figure_row(summary: Summary, kind: figures.FigureTable, parameters: tuple[s
         failed=summary.failed,
         validity=summary.validity,
         limit=summary.limit,
+        ratio=ratios.ratio_cell(summary, kind.rate.metric),
     )
 
 

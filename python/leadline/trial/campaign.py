@@ -163,4 +163,5 @@ def _case_record(case: Case) -> dict[str, Any]:
         "sut": case.sut.model_dump(),
         "link": case.link.model_dump() if case.link else None,
         "tests": [test.model_dump() for test in case.tests],
+        "baseline": case.baseline,
     }

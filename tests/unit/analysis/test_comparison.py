@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from made_journals import MadeRun
 
-from leadline.analysis import analyse
+from leadline.analysis import analyse, result_rows
 from leadline.analysis.comparison import ComparedRuns, Side, compare_sides
 from leadline.analysis.model import Bound, Metric, RunAnalysis, TestResult, TrialResult, Validity, Verdict
 from leadline.statistics import Comparison
@@ -196,3 +196,44 @@ def test_equivalent_means_within_the_margin(cases: int) -> None:
     """A difference as large as the margin is called equivalent in at most 5 %, a small one nearly always."""
     assert words_of(1.05, 10, cases, 0.05).count(Comparison.EQUIVALENT) / cases <= most(0.05, cases)
     assert words_of(1.01, 10, cases, 0.05).count(Comparison.EQUIVALENT) / cases >= 0.95
+
+
+def test_plan_with_a_baseline_puts_ratios_into_summaries_and_rows() -> None:
+    made = MadeRun()
+    made.begin()
+    for number in range(1, 6):
+        for case, system, factor in (("c01", "route", 1.0), ("c02", "openvpn", 0.8)):
+            label = f"{case}/{number}"
+            made.begin_trial(label, sut=system)
+            made.test(label, factor * 1e6 * (1 + 0.001 * (number % 3)))
+            made.end_trial(label)
+    made.end()
+    cases = [
+        {"id": "c01", "parameters": {"sut": "route"}, "tests": [], "baseline": None},
+        {"id": "c02", "parameters": {"sut": "openvpn"}, "tests": [], "baseline": "c01"},
+    ]
+    analysis = analyse({"cases": cases}, made.entries)
+    base, other = analysis.summaries
+    assert (analysis.baselines, base.baseline, base.ratios, other.baseline) == ({"c02": "c01"}, None, {}, "c01")
+    ratio = other.ratios["throughput_bps"]
+    assert ratio.word is Comparison.SLOWER
+    assert ratio.value == pytest.approx(0.8)
+    assert ratio.low is not None
+    assert ratio.high is not None
+    assert ratio.low <= 0.8 <= ratio.high
+    [row] = [row for row in result_rows(analysis) if row["ratio"] is not None and row["metric"] == "throughput_bps"]
+    assert (row["case"], row["baseline"], row["comparison"]) == ("c02", "c01", "slower")
+
+
+def test_margin_of_the_plan_decides_what_is_equivalent() -> None:
+    made = MadeRun()
+    made.begin()
+    for number in range(1, 6):
+        for case, factor in (("c01", 1.0), ("c02", 0.8)):
+            made.begin_trial(f"{case}/{number}", sut=case)
+            made.test(f"{case}/{number}", factor * 1e6 * (1 + 0.001 * (number % 3)))
+            made.end_trial(f"{case}/{number}")
+    made.end()
+    manifest = {"cases": [{"id": "c01"}, {"id": "c02", "baseline": "c01"}], "plan": {"limits": {"margin": "40%"}}}
+    _, other = analyse(manifest, made.entries).summaries
+    assert other.ratios["throughput_bps"].word is Comparison.EQUIVALENT
