@@ -378,6 +378,8 @@ class TestResult:
     """Each gateway on its path."""
     naive: dict[str, NaiveRate] = field(default_factory=dict)
     """Rates of which a usual average differs by more than the interval, and by more than 1 %."""
+    started_at_s: float | None = None
+    """When its load began by the controller's wall clock, s since 1970; null in runs of older versions."""
 
     def distribution(self, metric: str) -> Distribution | None:
         """The distribution of that name; None if nothing was recorded."""

@@ -331,6 +331,7 @@ class _Reading:
             status="interrupted",
             error=_CUT_OFF,
             start_at_ns=record.get("start_at_ns"),
+            start_wall_ns=wall_ns if isinstance(wall_ns := record.get("start_wall_ns"), int) else None,
             facts=self._facts,
             stability_spread=_stability_spread(self._manifest.get("plan") or {}),
             asked=self._asked(),

@@ -90,6 +90,7 @@ def analyse_test(data: TestData) -> TestResult:
         distributions=kind.distributions(data, steady, merged),
         limit=limits.limit_of(evidence, judged.validity.reasons, kind.primary),
         fleet=tunnels.findings(data),
+        started_at_s=data.start_wall_ns / 1e9 if data.start_wall_ns is not None else None,
         gateways=crossed,
         naive=naive,
     )

@@ -165,6 +165,8 @@ class TestData:
     error: str | None = None
     # Planned start of all tasks, on the controller's clock.
     start_at_ns: int | None = None
+    # The same on the controller's wall clock, ns since 1970; None in journals of older versions.
+    start_wall_ns: int | None = None
     facts: dict[str, dict[str, Any]] = field(default_factory=dict)
     clock_bounds_ns: dict[str, int] = field(default_factory=dict)
     bring_up: ClientBringUp | None = None

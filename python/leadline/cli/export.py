@@ -1,18 +1,24 @@
-"""`leadline export`: the figures of runs in the formats of CI servers and of time series databases."""
+"""`leadline export`: the figures of runs for CI servers and time series databases, to a file or a receiver."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from leadline.cli import results
-from leadline.cli.output import check_writable, print_damage, write_option_file
+from leadline.cli.output import check_writable, print_damage, print_note, write_option_bytes, write_option_file
 from leadline.cli.run_args import Runs, open_runs
 from leadline.errors import InputError
+from leadline.quantities import counted
+
+if TYPE_CHECKING:
+    from leadline.analysis.model import RunAnalysis
+    from leadline.dataset import RunFolder
 
 NAME = "export"
 EXAMPLE = "Example: leadline export runs/*-nightly-* --format junit -o results.xml"
@@ -25,6 +31,7 @@ class Format(StrEnum):
     JUNIT = "junit"
     OPENMETRICS = "openmetrics"
     INFLUX = "influx"
+    REMOTE_WRITE = "prometheus-remote-write"
 
 
 def command(
@@ -34,36 +41,88 @@ def command(
         Path | None,
         typer.Option("-o", "--output", help="The file to write; standard output unless given.", show_default=False),
     ] = None,
+    url: Annotated[
+        str | None,
+        typer.Option(help="prometheus-remote-write: send to this receiver.", metavar="URL", show_default=False),
+    ] = None,
+    token_file: Annotated[
+        Path | None,
+        typer.Option(help="With --url: a file with the receiver's bearer token.", show_default=False),
+    ] = None,
 ) -> int:
     """Write the figures of runs for other tools.
 
     csv: one row per figure of every trial and case, as `results --csv`. junit: each target and each result of one run
     as a test case; missed is a failure, undecided an error, a result that is not valid is skipped. openmetrics and
     influx: the figures over the repeats with bounds, verdict and parameters, at the time at which the run began.
+    prometheus-remote-write: the figures of each trial, at the time at which its test began.
     """
     folders = open_runs(runs)
-    if form is Format.JUNIT and len(folders) > 1:
-        raise InputError("--format junit: one run makes one document", hint="export each run by itself")
-    if output is not None:
-        check_writable("--output", output)
-    if form is Format.CSV:
-        text = results.csv_text([row for folder in folders for row in results.rows_of(folder)[0]])
-    else:
-        from leadline.report import exports
-        from leadline.trial import read_findings
-
-        analyses = [read_findings(folder) for folder in folders]
-        for folder, analysis in zip(folders, analyses, strict=True):
-            print_damage(folder.run_id, analysis)
-        match form:
-            case Format.JUNIT:
-                text = exports.junit(analyses[0])
-            case Format.OPENMETRICS:
-                text = exports.openmetrics(analyses)
-            case _:
-                text = exports.influx(analyses)
+    _check_options(form, len(folders), output, url, token_file)
+    if form is Format.REMOTE_WRITE:
+        _remote_write(folders, output, url, token_file)
+        return 0
+    text = _text(form, folders)
     if output is None:
         sys.stdout.write(text)
     else:
         write_option_file("--output", output, text)
     return 0
+
+
+def _check_options(form: Format, runs: int, output: Path | None, url: str | None, token_file: Path | None) -> None:
+    """Raises InputError for options that do not go together, before any run is read."""
+    if form is Format.JUNIT and runs > 1:
+        raise InputError("--format junit: one run makes one document", hint="export each run by itself")
+    if url is not None and form is not Format.REMOTE_WRITE:
+        raise InputError(f"--url: format {form.value} is not sent", hint="choose --format prometheus-remote-write")
+    if token_file is not None and url is None:
+        raise InputError("--token-file: there is no --url to send it to")
+    if url is not None and output is not None:
+        raise InputError("--url and --output exclude each other")
+    if form is Format.REMOTE_WRITE and url is None and output is None:
+        raise InputError(f"--format {form.value}: it is binary", hint="give --url URL, or --output FILE")
+    if output is not None:
+        check_writable("--output", output)
+
+
+def _text(form: Format, folders: Sequence[RunFolder]) -> str:
+    if form is Format.CSV:
+        return results.csv_text([row for folder in folders for row in results.rows_of(folder)[0]])
+    from leadline.report import exports
+
+    analyses = _analyses(folders)
+    match form:
+        case Format.JUNIT:
+            return exports.junit(analyses[0])
+        case Format.OPENMETRICS:
+            return exports.openmetrics(analyses)
+        case _:
+            return exports.influx(analyses)
+
+
+def _remote_write(folders: Sequence[RunFolder], output: Path | None, url: str | None, token_file: Path | None) -> None:
+    """Send the figures, or write them as one request."""
+    from leadline.cli import remote_write_client as client
+    from leadline.report import remote_write
+
+    if url is not None:
+        client.check_url(url)
+    token = client.read_token(token_file) if token_file is not None else None
+    samples = remote_write.samples_of(_analyses(folders))
+    if not samples:
+        raise InputError("there is no figure with a time to write", hint="`leadline results` lists what a run has")
+    if output is not None:
+        write_option_bytes("--output", output, remote_write.request_of(samples))
+    elif url is not None:
+        requests = client.send(url, remote_write.requests_of(samples), remote_write.HEADERS, token)
+        print_note(f"{counted(len(samples), 'sample')} in {counted(requests, 'request')}: {url}")
+
+
+def _analyses(folders: Sequence[RunFolder]) -> list[RunAnalysis]:
+    from leadline.trial import read_findings
+
+    analyses = [read_findings(folder) for folder in folders]
+    for folder, analysis in zip(folders, analyses, strict=True):
+        print_damage(folder.run_id, analysis)
+    return analyses

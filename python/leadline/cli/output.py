@@ -75,8 +75,17 @@ def write_option_file(option: str, path: Path, text: str) -> None:
     Raises:
         InputError: it cannot be written.
     """
+    write_option_bytes(option, path, text.encode())
+
+
+def write_option_bytes(option: str, path: Path, content: bytes) -> None:
+    """Write the file that an option names.
+
+    Raises:
+        InputError: it cannot be written.
+    """
     with _naming(option, path):
-        path.write_text(text, encoding="utf-8")
+        path.write_bytes(content)
 
 
 def share(option: str, text: str) -> float:

@@ -6,6 +6,7 @@ as 0. Formats: the JUnit XML that CI servers read (there is no standard); OpenMe
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from datetime import datetime
@@ -53,7 +54,7 @@ def openmetrics(analyses: list[RunAnalysis]) -> str:
             for name, metric in summary.metrics.items():
                 labels = ",".join(f'{key}="{_label(value)}"' for key, value in _labels(analysis, summary, metric))
                 for suffix, value in (("", metric.value), ("_low", metric.low), ("_high", metric.high)):
-                    if value is not None:
+                    if value is not None and math.isfinite(value):
                         family = f"leadline_{name}{suffix}"
                         families.setdefault(family, []).append(f"{family}{{{labels}}} {value!r}{stamp}")
     lines = [line for family, rows in sorted(families.items()) for line in (f"# TYPE {family} gauge", *rows)]
@@ -71,7 +72,7 @@ def influx(analyses: list[RunAnalysis]) -> str:
         for summary in analysis.summaries:
             for name, metric in summary.metrics.items():
                 bounds = (("value", metric.value), ("low", metric.low), ("high", metric.high))
-                fields = [f"{key}={value!r}" for key, value in bounds if value is not None]
+                fields = [f"{key}={value!r}" for key, value in bounds if value is not None and math.isfinite(value)]
                 if fields:
                     labels = [pair for pair in _labels(analysis, summary, metric) if pair[0] != "verdict"]
                     tags = ",".join(f"{_tag(key)}={_tag(value)}" for key, value in [*labels, ("metric", name)] if value)
@@ -98,8 +99,14 @@ def _labels(analysis: RunAnalysis, summary: Summary, metric: Metric) -> Iterator
     yield "test", summary.test
     yield "kind", summary.kind
     yield "verdict", metric.verdict.value
-    for name, value in summary.parameters.items():
-        yield f"parameter_{re.sub(r'[^A-Za-z0-9_]', '_', name)}", str(value)
+    parameters = {_word(name): str(value) for name, value in reversed(summary.parameters.items())}
+    # No name may occur twice: of parameters that differ in other characters only, the first one is kept.
+    yield from ((f"parameter_{name}", value) for name, value in parameters.items())
+
+
+def _word(name: str) -> str:
+    """A name with the characters that labels may have."""
+    return re.sub(r"[^A-Za-z0-9_]", "_", name)
 
 
 def _began_s(analysis: RunAnalysis) -> float | None:

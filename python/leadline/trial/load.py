@@ -72,6 +72,7 @@ async def run(
             test=load.test,
             hosts=hosts,
             start_at_ns=start_at_ns,
+            start_wall_ns=start_at_ns + time.time_ns() - time.monotonic_ns(),
             controller_cpu_s=time.process_time(),
             controller_boot_id=_boot_id(),
         )

@@ -25,7 +25,8 @@ def made_run(base: Path, day: int, moved: dict[str, list[int]], **changes: Any) 
         {"id": f"c{number:02}", "parameters": {"sut": system}, "tests": [test]}
         for number, system in enumerate(moved, 1)
     ]
-    folder.write_manifest({"run_id": folder.run_id, "name": "small", "cases": cases})
+    began = f"2026-01-{day:02}T00:00:00+00:00"
+    folder.write_manifest({"run_id": folder.run_id, "name": "small", "started_at": began, "cases": cases})
     with Journal(folder.journal_path) as journal:
         for number, (system, repeats) in enumerate(moved.items(), 1):
             for repeat, count in enumerate(repeats, 1):
