@@ -13,11 +13,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
-from leadline.analysis.host_metrics import busy_percent, cpu_percent, machine_samples, neighbours
+from leadline.analysis.host_metrics import busy_percent, cgroup_percent, cpu_percent, machine_samples, neighbours
 from leadline.analysis.model import Reason, Verdict, Window
-from leadline.analysis.test_data import HostSample, TestData
+from leadline.analysis.test_data import TestData
 
 DISTURBED = "other-work"
 STOLEN = "cpu-stolen"
@@ -79,7 +77,7 @@ def use_of(data: TestData, hosts: Sequence[str], window: Window) -> Use | None:
     busy, cpus = busy_percent(shares, machine), machine[-1].cpus if machine else None
     if busy is None or not cpus:
         return None
-    of_hosts = [_cgroup_percent(data.samples.get(host, ()), window) for host in hosts] if data.in_lab else [None]
+    of_hosts = [cgroup_percent(data.samples.get(host, ()), window) for host in hosts] if data.in_lab else [None]
     known = [percent for percent in of_hosts if percent is not None]
     return Use(
         cpus=cpus,
@@ -89,16 +87,6 @@ def use_of(data: TestData, hosts: Sequence[str], window: Window) -> Use | None:
         controller=_controller_percent(data, hosts),
         stolen=shares["steal"],
     )
-
-
-def _cgroup_percent(samples: Sequence[HostSample], window: Window) -> float | None:
-    """CPU time of a host's group inside the window, percent of one CPU; None where its samples do not reach over it."""
-    known = [(sample.t_ns, sample.cgroup_s) for sample in samples if sample.cgroup_s is not None]
-    if len(known) < 2 or known[0][0] > window.start_ns or known[-1][0] < window.end_ns:
-        return None
-    t_ns, spent_s = (np.array(column, dtype=np.float64) for column in zip(*known, strict=True))
-    ends_s = np.interp([window.start_ns, window.end_ns], t_ns, spent_s)
-    return 100.0 * float(ends_s[1] - ends_s[0]) / window.length_s
 
 
 def _controller_percent(data: TestData, hosts: Sequence[str]) -> float:

@@ -113,6 +113,16 @@ def busy_percent(shares: Mapping[str, float], samples: Sequence[HostSample]) -> 
     return max(0.0, 100.0 * samples[-1].cpus - sum(shares[kind] for kind in _IDLE_KINDS))
 
 
+def cgroup_percent(samples: Sequence[HostSample], window: Window) -> float | None:
+    """CPU time of a host's group inside the window, percent of one CPU; None where its samples do not reach over it."""
+    known = [(sample.t_ns, sample.cgroup_s) for sample in samples if sample.cgroup_s is not None]
+    if len(known) < 2 or known[0][0] > window.start_ns or known[-1][0] < window.end_ns:
+        return None
+    t_ns, spent_s = (np.array(column, dtype=np.float64) for column in zip(*known, strict=True))
+    ends_s = np.interp([window.start_ns, window.end_ns], t_ns, spent_s)
+    return 100.0 * float(ends_s[1] - ends_s[0]) / window.length_s
+
+
 def observer_shares(samples: Iterable[tuple[str, Sequence[HostSample]]]) -> dict[str, float | None]:
     """The cost of observing on each host, as a share of one CPU. Each sequence is the life of one agent."""
     used: dict[str, tuple[float, float]] = {}

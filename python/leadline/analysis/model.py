@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
+from leadline.analysis.ladder_model import HostCost, Ladder
 from leadline.statistics import Comparison, Growth
 
 
@@ -380,6 +381,8 @@ class TestResult:
     """Rates of which a usual average differs by more than the interval, and by more than 1 %."""
     started_at_s: float | None = None
     """When its load began by the controller's wall clock, s since 1970; null in runs of older versions."""
+    host_costs: tuple[HostCost, ...] = ()
+    """What it cost each host, in CPU time."""
 
     def distribution(self, metric: str) -> Distribution | None:
         """The distribution of that name; None if nothing was recorded."""
@@ -571,3 +574,5 @@ class RunAnalysis:
     """The plan's description."""
     baselines: dict[str, str] = field(default_factory=dict)
     """The case that each case is compared with, by the plan's `baseline`."""
+    ladders: tuple[Ladder, ...] = ()
+    """The ladder of each case of a plan that has one."""

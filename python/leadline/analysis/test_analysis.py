@@ -11,6 +11,7 @@ from leadline.analysis import histograms as hdr
 from leadline.analysis.durations import Sample, curve
 from leadline.analysis.flows import Flow, build_flows
 from leadline.analysis.histograms import DamagedHistogram
+from leadline.analysis.host_costs import host_costs
 from leadline.analysis.intervals import with_intervals
 from leadline.analysis.model import Distribution, Generator, Interval, Metric, Percentiles, Series, TestResult, Window
 from leadline.analysis.test_data import TestData
@@ -93,6 +94,7 @@ def analyse_test(data: TestData) -> TestResult:
         started_at_s=data.start_wall_ns / 1e9 if data.start_wall_ns is not None else None,
         gateways=crossed,
         naive=naive,
+        host_costs=host_costs(data, flows, steady),
     )
 
 

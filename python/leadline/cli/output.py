@@ -201,6 +201,7 @@ def run_document(analysis: RunAnalysis, folder: str, problems: Iterable[str]) ->
         "summaries": analysis.summaries,
         "targets": analysis.targets,
         "scaling": analysis.scaling,
+        "ladders": analysis.ladders,
         "trials": trials,
         "notes": analysis.notes,
         "observer_cpu_share": analysis.observer_cpu_share,

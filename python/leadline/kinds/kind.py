@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from leadline.errors import LeadlineError
 from leadline.plan.base_test import BaseTest
+from leadline.plan.ladder import Packets, Rung
 from leadline.plan.metric_specs import MetricSpec
 from leadline.plan.options import Command
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from leadline.cli.kind_command import CommandedKind
     from leadline.contract.models import HttpWorkload, TunnelWorkload
     from leadline.plan.kinds import PlanKind
+    from leadline.plan.ladder import LadderKind
     from leadline.report import HttpRequested
     from leadline.report.figures import FigureTable, TabledKind
     from leadline.report.headlines import HeadlinedKind
@@ -52,8 +54,8 @@ if TYPE_CHECKING:
 
     def _in_other_packages(
         kind: Kind[BaseTest],
-    ) -> tuple[PlanKind, TabledKind, HeadlinedKind, PagedKind, SummarisedKind, LoadKind, CommandedKind]:
-        return kind, kind, kind, kind, kind, kind, kind
+    ) -> tuple[PlanKind, TabledKind, HeadlinedKind, PagedKind, SummarisedKind, LoadKind, CommandedKind, LadderKind]:
+        return kind, kind, kind, kind, kind, kind, kind, kind
 
 
 Test = TypeVar("Test", bound=BaseTest)
@@ -92,6 +94,9 @@ class Kind(Generic[Test]):
     """Metrics whose names differ from those of their rate columns."""
     figure_names: Mapping[str, str] = {}
     """Names of figures in words, if they differ from the metrics' names."""
+
+    rungs: tuple[Rung, ...] = ()
+    """Its tests in a ladder; empty if it is no layer of one."""
 
     command: Command | None = None
     """Its command of `leadline`; None if it has none."""
@@ -195,6 +200,10 @@ class Kind(Generic[Test]):
             limits=(rules.busy_threads, rules.late_sends, rules.unsent_by_flows),
             required=(rules.receiver_known,),
         )
+
+    def payload_share(self, test: Mapping[str, Any], packets: Packets) -> float | None:
+        """The payload in the bytes that a test's frames take on a link; None if it cannot be calculated."""
+        return None
 
     # The presentation.
     def table(self, metrics: Mapping[str, Metric]) -> FigureTable:

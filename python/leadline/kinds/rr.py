@@ -25,6 +25,7 @@ from leadline.plan.field_types import (
     validation_error,
     within,
 )
+from leadline.plan.ladder import Chain, Rung
 from leadline.plan.metric_specs import higher, times
 from leadline.plan.options import Command, Option
 
@@ -91,6 +92,11 @@ class RrTest(BaseTest):
                 )
 
 
+def _rung(name: str, title: str, height: int, **parameters: str) -> Rung:
+    sizes = {"request": 100, "response": 100}
+    return Rung(name, "rr", title, Chain.REQUESTS, height, "transactions_per_s", {**parameters, **sizes})
+
+
 class Rr(Kind[RrTest]):
     """The kind `rr`: each flow sends its next request when the previous answer has arrived."""
 
@@ -108,6 +114,11 @@ class Rr(Kind[RrTest]):
     scaling = (("transactions_per_s", "1/s"), ("latency_p99_us", "us"))
     headline = ("latency_p50_us", "latency_p99_us")
     operation = "transaction"
+    rungs = (
+        # About the size of a small HTTP request and of its answer, so that HTTP differs by what it does, not by bytes.
+        _rung("rr-udp", "UDP requests", 10, protocol="udp"),
+        _rung("rr-tcp", "TCP requests", 20, protocol="tcp"),
+    )
     command = Command(
         "Measure the latency of request and response, one outstanding per flow.",
         "Example: leadline rr 192.0.2.7 --udp -l 64 --response 64 -d 10s",

@@ -12,6 +12,7 @@ from leadline.kinds.kind import Kind
 from leadline.plan import options as o
 from leadline.plan.base_test import BaseTest, Conflict, carried_conflicts
 from leadline.plan.field_types import Count, RateBps, SizeBytes, within
+from leadline.plan.ladder import Chain, Packets, Rung
 from leadline.plan.metric_specs import higher, lower
 from leadline.plan.options import Command, Option
 
@@ -70,6 +71,7 @@ class Tcp(Kind[TcpTest]):
     scaling = (("throughput_bps", "bit/s"),)
     headline = ("retransmits", "rtt_mean_us")
     operation = "byte"
+    rungs = (Rung("tcp", "tcp", "TCP", Chain.PAYLOAD, 20, "throughput_bps", {"direction": "down"}),)
     command = Command(
         "Measure TCP throughput to or from a server.",
         "Example: leadline tcp 192.0.2.7 -P 4 -d 10s --warmup 1s",
@@ -154,6 +156,10 @@ class Tcp(Kind[TcpTest]):
 
         return sum_of_flows(flows, lambda flow: flow.sent_bytes)
 
+    def payload_share(self, test: Mapping[str, Any], packets: Packets) -> float:
+        """Full segments."""
+        return stream_share(packets)
+
     def rules(self) -> Rules:
         """The server generates the downstream load."""
         from leadline.analysis import rules
@@ -178,5 +184,13 @@ class Tcp(Kind[TcpTest]):
             ),
         )
 
+
+def stream_share(packets: Packets) -> float:
+    """The share of a TCP stream in the bytes of its frames: full segments, with timestamps."""
+    payload = packets.largest_bytes - packets.ip_header_bytes - _TCP_HEADER_BYTES
+    return payload / (packets.largest_bytes + packets.frame_overhead_bytes)
+
+
+_TCP_HEADER_BYTES = 20 + 12
 
 KIND = Tcp()

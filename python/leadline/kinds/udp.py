@@ -12,6 +12,7 @@ from leadline.kinds.kind import Kind
 from leadline.plan import options as o
 from leadline.plan.base_test import BaseTest, Conflict, carried_conflicts
 from leadline.plan.field_types import Count, RateBps, Total, UdpPayload
+from leadline.plan.ladder import Chain, Packets, Rung
 from leadline.plan.metric_specs import higher, lower, neither
 from leadline.plan.options import Command, Option
 
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from leadline.sut.model import FleetAccess
     from leadline.trial.workloads import Server
 
+_DATAGRAMS: Mapping[str, Any] = {"packet": 1372, "direction": "down"}
+_UDP_HEADER_BYTES = 8
 _PUSHBACK_SHARE = 0.01
 """Share of sends that the host's own socket refuses. Below one percent, a queue is full only now and then."""
 
@@ -76,6 +79,10 @@ class Udp(Kind[UdpTest]):
     scaling = (("throughput_bps", "bit/s"),)
     headline = ("lost_ratio", "jitter_us")
     operation = "datagram"
+    rungs = (
+        # The packets fit into a tunnel's MTU of 1420, over IPv6 too; downwards, as HTTP's bodies go.
+        Rung("udp", "udp", "UDP", Chain.PAYLOAD, 10, "throughput_bps", _DATAGRAMS, is_offered=True),
+    )
     command = Command(
         "Measure UDP throughput, loss, reordering and jitter. The receiver counts them.",
         "Example: leadline udp 192.0.2.7 --rate 100mbit -l 1400 -d 10s",
@@ -184,6 +191,14 @@ class Udp(Kind[UdpTest]):
         from leadline.analysis.metrics import sum_of_flows
 
         return sum_of_flows(flows, lambda flow: flow.sent_units)
+
+    def payload_share(self, test: Mapping[str, Any], packets: Packets) -> float | None:
+        """A datagram in each frame; unknown for datagrams that are fragmented."""
+        payload = int(test["packet_bytes"])
+        packet_bytes = payload + _UDP_HEADER_BYTES + packets.ip_header_bytes
+        if packet_bytes > packets.largest_bytes:
+            return None
+        return payload / (packet_bytes + packets.frame_overhead_bytes)
 
     def rules(self) -> Rules:
         """The server generates the downstream load, and a flow may end after its number of datagrams."""

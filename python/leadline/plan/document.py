@@ -20,6 +20,7 @@ from leadline.plan.clients import MOST_CLIENTS, FleetClients, PlanClients
 from leadline.plan.field_types import DURATION_PATTERN, Items, PeriodMs, PlanModel, SomeItems, rule, validation_error
 from leadline.plan.hosts import SMALLEST_IPV6_MTU_BYTES, Hosts, LabSpec, Topology
 from leadline.plan.kinds import AnyTest
+from leadline.plan.ladder import PlanLadder
 from leadline.plan.limits import Limits
 from leadline.plan.repeats import PlanRepeat
 from leadline.plan.sut import AnySut, plan_systems, system_of
@@ -78,6 +79,8 @@ class PlanFrame(PlanModel):
     Values that fit several cases stand for the one with the same other axes."""
     observe: Observe = Observe()
     """How hosts are observed."""
+    ladder: PlanLadder = None
+    """Whether each layer is measured from the bottom up (true), or how: {layers, duration, warmup, baseline}."""
     profile: bool = False
     """Whether call stacks of the system under test are sampled in every test (perf), for flame graphs in the run's
     folder."""
@@ -258,7 +261,7 @@ def plan_schema() -> dict[str, Any]:
         "description": "Replaced by the value of the axis with that name.",
     }
     schema["required"] = []
-    schema["anyOf"] = [{"required": ["extends"]}, {"required": ["name", "tests"]}]
+    schema["anyOf"] = [{"required": ["extends"]}, {"required": ["name", "tests"]}, {"required": ["name", "ladder"]}]
     schema["title"] = "Leadline plan"
     schema["description"] = "What to measure: hosts, the system under test, axes that are crossed, and tests."
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}

@@ -23,12 +23,14 @@ from leadline.plan.document import FRAME_KEYS, POINT_KEYS, PlanDocument, PlanFra
 from leadline.plan.external_inputs import MOST_BYTES, ExternalReader, PlanText
 from leadline.plan.field_types import validate_input
 from leadline.plan.hosts import LabSpec
+from leadline.plan.ladder import CaseLadder, all_rungs, with_ladder_tests, with_plain_routes
 from leadline.plan.matrix import Matrix, labels_of, read_matrix, resolve
 from leadline.plan.model import Case, Plan
 from leadline.plan.overrides import apply_overrides
 from leadline.plan.problems import Problems
 from leadline.plan.regular_files import NotRegular, read_bounded, read_regular
 from leadline.plan.source import Mark, Node, did_you_mean, inherit, name_of, nearest, parse_plan_text, plain
+from leadline.plan.sut import system_of
 from leadline.plan.targets import Target, read_target
 from leadline.plan.validation_errors import plan_errors
 from leadline.registry import KINDS
@@ -52,14 +54,16 @@ def load_plan(path: Path, overrides: Sequence[str] = (), targets: Sequence[str] 
         overrides = (*overrides, f"targets={json.dumps(list(targets))}")
     # Each file is read once, even if several cases name it: they share its content.
     external = ExternalReader(cache(read_external_file), _variable)
+    root = with_ladder_tests(root)
     frame, specs, matrix = _checked(root, problems, external)
     judged = _targets(root, specs, problems)
     problems.raise_any()
     labels = labels_of(matrix.points)
     width = max(2, len(str(len(specs))))
+    names = [f"c{index:0{width}d}" for index in range(1, len(specs) + 1)]
     cases = tuple(
         Case(
-            id=f"c{index:0{width}d}",
+            id=name,
             parameters=_given_label(spec) | {axis: plain(value) for axis, value in point.items()},
             labels=_given_label(spec) | label,
             topology=spec.topology,
@@ -70,8 +74,9 @@ def load_plan(path: Path, overrides: Sequence[str] = (), targets: Sequence[str] 
             sut=spec.sut,
             tests=spec.counted_tests,
             profile=frame.profile,
+            ladder=_case_ladder(frame, spec, pair, names),
         )
-        for index, (point, label, spec) in enumerate(zip(matrix.points, labels, specs, strict=True), 1)
+        for name, point, label, spec, pair in zip(names, matrix.points, labels, specs, matrix.baselines, strict=True)
     )
     cases, unmatched = with_baselines(root.mapping.get("baseline"), cases)
     document = plain(root)
@@ -200,6 +205,8 @@ def _checked(root: Node, problems: Problems, external: ExternalReader) -> tuple[
         shared = Node({key: node for key, node in root.mapping.items() if key in POINT_KEYS}, root.mark)
         _checked_point(shared, meant, problems, external, is_partial=True)
         return frame, [], Matrix([], [])
+    points, baselines = with_plain_routes(root, matrix.points)
+    matrix = Matrix(points, matrix.notes, baselines)
     specs = []
     for point in matrix.points:
         with problems.caught():
@@ -207,6 +214,24 @@ def _checked(root: Node, problems: Problems, external: ExternalReader) -> tuple[
     problems.add(_differing_given_systems(root, specs))
     problems.add(_profiles_of_given_systems(root, frame, specs))
     return frame, specs, matrix
+
+
+def _case_ladder(
+    frame: PlanFrame, spec: PointSpec, pair: tuple[int | None, str | None], names: Sequence[str]
+) -> CaseLadder | None:
+    """The ladder of a case, whose baseline is at a position or missing for a reason."""
+    if frame.ladder is None:
+        return None
+    tests = {test.name for test in spec.tests}
+    rungs = tuple(rung.test for _, rung in all_rungs() if rung.test in tests)
+    number, why = pair
+    baseline = None if number is None else names[number]
+    if spec.hosts is not None:
+        return CaseLadder(rungs, baseline, why)
+    mtu_bytes = (spec.lab or LabSpec()).link.mtu_bytes
+    packets = system_of(spec.sut).packets(spec.sut, mtu_bytes)
+    largest_bytes, overhead_bytes = packets or (None, None)
+    return CaseLadder(rungs, baseline, why, largest_bytes, overhead_bytes)
 
 
 def _checked_frame(root: Node, meant: list[str], problems: Problems, *, is_partial: bool) -> tuple[PlanFrame, set[str]]:
@@ -316,6 +341,6 @@ def _derived_seed(document: dict[str, Any]) -> int:
 MOST_PLAN_BYTES = 256 * 1024
 """Maximum size of a plan; reading YAML of this size takes seconds."""
 _LONGEST_CHAIN = 20
-_OF_THE_MATRIX = frozenset({"axes", "include", "exclude"})
+_OF_THE_MATRIX = frozenset({"axes", "include", "exclude", "ladder"})
 _KEYS = FRAME_KEYS | POINT_KEYS
 _FIELDS = list(PlanDocument.model_fields.items())

@@ -33,6 +33,8 @@ class Matrix:
 
     points: list[Point]
     notes: list[str]
+    baselines: Sequence[tuple[int | None, str | None]] = ()
+    """For each point of a plan with a ladder: the position of its plain route, or why it has none."""
 
 
 def read_matrix(root: Node, problems: Problems) -> Matrix | None:
@@ -90,6 +92,11 @@ def _path(tree: Node, axis: str, value: Node) -> Location:
     if axis == "clients" and clients is not None and clients.mapping and not value.mapping:
         return ("clients", "count")
     return tuple(axis.split("."))
+
+
+def placeholder_names(node: Node) -> set[str]:
+    """The names of all placeholders in a tree."""
+    return {name for below in walk(node) for name in _placeholders(below)}
 
 
 def labels_of(points: Sequence[Point]) -> list[dict[str, str]]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from leadline.plan.base_test import BaseTest
 from leadline.plan.hosts import Hosts, LinkSpec, Topology
+from leadline.plan.ladder import CaseLadder
 from leadline.plan.limits import Limits
 from leadline.plan.repeats import RepeatUntil
 from leadline.plan.sut import BaseSut
@@ -35,6 +36,8 @@ class Case:
     """Given hosts; None for hosts of the lab."""
     sut: BaseSut
     tests: tuple[BaseTest, ...]
+    ladder: CaseLadder | None = None
+    """Its ladder; None if the plan has none."""
     profile: bool = False
     """Whether call stacks of the system under test are sampled."""
     baseline: str | None = None

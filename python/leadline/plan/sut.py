@@ -69,6 +69,13 @@ class PlanSystem(Protocol):
     def cpu_attribution(self, parameters: Any) -> CpuAttribution:
         """Which CPU time on a gateway is the system's."""
 
+    @property
+    def compared_with_route(self) -> bool:
+        """Whether a ladder is measured through a plain route too, to show what the system costs."""
+
+    def packets(self, parameters: Any, link_mtu_bytes: int) -> tuple[int, int] | None:
+        """The largest IP packet that fits through it, and the bytes that it adds to each; None if unknown."""
+
     def needs(self, parameters: Any, *, fleet: bool) -> list[Need]:
         """The system's needs on the machine; with a fleet, the agent runs the clients."""
 

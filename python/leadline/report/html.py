@@ -22,6 +22,7 @@ from leadline import quantities
 from leadline.analysis.model import RunAnalysis, TestResult, Validity
 from leadline.registry import KINDS
 from leadline.report import answers, charts, figures, host_statistics, verdicts, views
+from leadline.report.ladder_page import ladder_sections
 from leadline.report.reasons import concerned, limited_by, own_reasons
 
 FlameGraphs = Mapping[str, Sequence[tuple[str, str]]]
@@ -52,6 +53,7 @@ def render_html(analysis: RunAnalysis, flame_graphs: FlameGraphs | None = None) 
             gateway_titles=host_statistics.GATEWAY_TITLES,
             gateway_notes=host_statistics.gateway_notes(analysis),
             scalings=views.scaling_tables(analysis),
+            ladders=ladder_sections(analysis.ladders),
             sections=sections,
             packed=packed,
             open_cases=len(sections) if len(sections) <= _MOST_OPEN_CASES else 1,
@@ -61,7 +63,7 @@ def render_html(analysis: RunAnalysis, flame_graphs: FlameGraphs | None = None) 
             plan_link=_plan_link(analysis),
             policy=_policy(scripts),
             scripts=[Markup(script) for script in scripts],
-            styles=Markup(_static("vendor/uplot/uPlot.min.css") + _static("report.css")),
+            styles=Markup(_static("vendor/uplot/uPlot.min.css") + _static("report.css") + _static("ladder.css")),
         )
     )
 

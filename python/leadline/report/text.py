@@ -22,6 +22,7 @@ from leadline.analysis.head_and_tail import HEAD_AND_TAIL
 from leadline.analysis.model import Limit, RunAnalysis, Summary, Validity
 from leadline.report import figures, host_statistics, verdicts
 from leadline.report.answers import answer_lines
+from leadline.report.ladders import ladder_blocks
 from leadline.report.ratios import ratio_text, ratios_table
 from leadline.report.reasons import (
     MOST_IN_FULL,
@@ -50,6 +51,7 @@ def run_renderables(analysis: RunAnalysis) -> list[RenderableType]:
         bring_up_table(analysis),
         fleet_table(analysis),
         *(scaling_table(found, "clients", test) for test, found in analysis.scaling.items() if found),
+        *ladder_blocks(analysis.ladders),
         why_not_valid(analysis),
         troubles(analysis),
         targets_table(analysis),

@@ -41,6 +41,7 @@ class Given(System[GivenSut]):
     name = "given"
     title = "the system on given hosts"
     model = GivenSut
+    compared_with_route = False
     on_given_hosts = True
 
     def cpu_attribution(self, parameters: GivenSut) -> CpuAttribution:

@@ -25,6 +25,11 @@ class Route(System[RouteSut]):
     name = "route"
     title = "the plain route"
     model = RouteSut
+    compared_with_route = False
+
+    def packets(self, parameters: RouteSut, link_mtu_bytes: int) -> tuple[int, int]:
+        """Packets pass as they are."""
+        return link_mtu_bytes, 0
 
     def cpu_attribution(self, parameters: RouteSut) -> CpuAttribution:
         """The kernel forwards; no process does."""

@@ -40,9 +40,16 @@ class System(Generic[Parameters]):
     carries_fleets: bool = False
     """Whether the VPN clients of a fleet can connect to it."""
 
+    compared_with_route: bool = True
+    """Whether a ladder is measured through a plain route too, to show what the system costs."""
+
     def cpu_attribution(self, parameters: Parameters) -> CpuAttribution:
         """Which CPU time on a gateway is the system's: that of the processes that it names when it is up."""
         return CpuAttribution.PROCESS
+
+    def packets(self, parameters: Parameters, link_mtu_bytes: int) -> tuple[int, int] | None:
+        """The largest IP packet that fits through it, and the bytes that it adds to each; None if unknown."""
+        return None
 
     def needs(self, parameters: Parameters, *, fleet: bool) -> list[Need]:
         """What it needs on the machine, in addition to the needs of every trial. With a fleet, the agent runs the

@@ -74,6 +74,11 @@ class Wireguard(System[WireguardSut]):
     title = "WireGuard"
     model = WireguardSut
 
+    def packets(self, parameters: WireguardSut, link_mtu_bytes: int) -> tuple[int, int]:
+        """Each packet goes into one datagram of its own."""
+        overhead_bytes = _OVERHEAD_BYTES[parameters.ip]
+        return max(_LEAST_MTU_BYTES, link_mtu_bytes - overhead_bytes), overhead_bytes
+
     def needs(self, parameters: WireguardSut, *, fleet: bool) -> list[Need]:
         """A TUN device for each end."""
         return [tun_device(parameters)]

@@ -6,7 +6,7 @@ import shlex
 from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -164,4 +164,5 @@ def _case_record(case: Case) -> dict[str, Any]:
         "link": case.link.model_dump() if case.link else None,
         "tests": [test.model_dump() for test in case.tests],
         "baseline": case.baseline,
+        **({} if case.ladder is None else {"ladder": asdict(case.ladder)}),
     }

@@ -81,6 +81,12 @@ class Server:
     """The client's local address; None for the host's choice."""
     family: Literal["v4", "v6", "any"] | None = None
     """Address family for resolving the name: `any` takes the first address; None takes that of the test."""
+    http_port: int = HTTP_PORT
+    https_port: int = HTTPS_PORT
+
+    def http_port_of(self, *, tls: bool) -> int:
+        """The port of HTTP, with or without TLS."""
+        return self.https_port if tls else self.http_port
 
     def target(self, ip: int) -> Target:
         """The server as the target of a load over this IP version."""

@@ -21,7 +21,7 @@ FORBIDDEN = {
     "tempfile",
     "shutil",
 }
-LOWER = {"analysis", "dataset", "plan", "contract", "statistics", "errors", "registry"}
+LOWER = {"analysis", "dataset", "plan", "contract", "statistics", "errors", "quantities", "registry"}
 
 
 def imported(source: Path) -> set[str]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from leadline.kinds.http.ladder import RUNGS
 from leadline.kinds.http.model import HttpTest
 from leadline.kinds.http.options import COMMAND
 from leadline.kinds.kind import Kind
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from leadline.analysis.validity import Rules
     from leadline.analysis.window import RateColumn
     from leadline.contract.models import HttpWorkload
+    from leadline.plan.ladder import Packets
     from leadline.report import HttpRequested
     from leadline.report.figures import FigureTable
     from leadline.trial.workloads import Server
@@ -82,6 +84,7 @@ class Http(Kind[HttpTest]):
     headline = ("latency_p50_us", "latency_p99_us")
     operation = "request"
     rate_metrics: Mapping[str, str] = {"transfer_bps": "throughput_bps"}
+    rungs = RUNGS
     command = COMMAND
     curves = ("latency", "connect", "service", "late", "dns", "tls_full", "tls_resumed", "first_byte", "transfer")
 
@@ -94,10 +97,16 @@ class Http(Kind[HttpTest]):
     def workload(self, test: HttpTest, server: Server) -> HttpWorkload:
         """Requests to the run's server, at the port of the test's scheme."""
         from leadline.kinds.http.workload import http_workload
-        from leadline.trial.workloads import HTTP_PORT, HTTPS_PORT, ip_version
 
-        port = HTTPS_PORT if test.scheme == "https" else HTTP_PORT
-        return http_workload(test, server.host, port, ip_version(test.ip))
+        port = server.http_port_of(tls=test.needs_https)
+        bound = test if server.bind is None else test.model_copy(update={"bind": (server.bind,)})
+        return http_workload(bound, server.host, port, server.target(test.ip).ip_version)
+
+    def payload_share(self, test: Mapping[str, Any], packets: Packets) -> float | None:
+        """Bodies in a TCP stream, and over TLS in its records."""
+        from leadline.kinds.http.ladder import payload_share
+
+        return payload_share(test, packets)
 
     def calibration(self, workload: HttpWorkload) -> HttpWorkload:
         """The load's requests: a null responder answers them."""

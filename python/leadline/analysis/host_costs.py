@@ -1,0 +1,149 @@
+"""What a test cost each host: CPU time per byte, per packet and per operation, inside the steady window.
+
+In a lab a host's CPU time is that of its control group: the load, the system under test and the agent. Work that the
+kernel does in soft interrupts for no process is in none of them; the whole machine's CPU time has it. On other hosts
+the load's threads are what is known. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from leadline.analysis.flows import Flow
+from leadline.analysis.host_metrics import (
+    busy_percent,
+    cgroup_percent,
+    cpu_percent,
+    machine_samples,
+    neighbours,
+)
+from leadline.analysis.ladder_model import HostCost
+from leadline.analysis.model import Window
+from leadline.analysis.test_data import InterfaceUse, TestData
+from leadline.analysis.window import byte_curves, rate_per_s, unit_curves
+from leadline.contract import records
+from leadline.plan.gateway_metrics import GATEWAYS
+
+MACHINE = "machine"
+"""The name of all CPUs of the machine that the hosts share."""
+ANSWERING_SIDE = "answering side"
+"""The name of a server that is known by its session alone."""
+CONTROL_GROUP, LOAD_THREADS, WHOLE_MACHINE = "control group", "load threads", "whole machine"
+_ETHERNET_BYTES = 14
+_HEADERS_BYTES = 54
+"""Ethernet, IPv4 and TCP: each packet on the wire has its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What was done each second, by which CPU time is divided."""
+
+    payload_bytes: float | None
+    operations: float | None
+
+
+def host_costs(data: TestData, flows: Sequence[Flow], window: Window | None) -> tuple[HostCost, ...]:
+    """The cost of one test on each of its hosts, the generating ones first, then the whole machine."""
+    if window is None or window.end_ns <= window.start_ns:
+        return ()
+    work = Work(rate_per_s(byte_curves(flows), window), rate_per_s(unit_curves(flows), window))
+    return tuple(_costs(data, work, window))
+
+
+def _costs(data: TestData, work: Work, window: Window) -> Iterator[HostCost]:
+    gateways = [host for host in reversed(GATEWAYS) if host in data.samples]
+    others = [host for host in data.samples if host not in (*data.hosts, *gateways)]
+    for host in (*data.hosts, *gateways, *others):
+        yield _of_host(data, host, work, window)
+    if not others and (receiver := _threads_percent(_reports(data, "receiver"))) is not None:
+        yield _cost(ANSWERING_SIDE, LOAD_THREADS, receiver, work, None)
+    seen: set[frozenset[str]] = set()
+    for host in data.samples:
+        together = frozenset(neighbours(data, host) & data.samples.keys()) or frozenset({host})
+        if together not in seen:
+            seen.add(together)
+            machine = machine_samples(data, host)
+            busy = busy_percent(cpu_percent(machine, window), machine)
+            packets = _packets_per_s(data, host, window) if len(together) == 1 else None
+            name = MACHINE if len(data.samples) == len(together) else f"{MACHINE} of {host}"
+            yield _cost(name, WHOLE_MACHINE, busy, work, packets)
+
+
+def _of_host(data: TestData, host: str, work: Work, window: Window) -> HostCost:
+    samples = data.samples.get(host, [])
+    packets = _packets_per_s(data, host, window)
+    percent = cgroup_percent(samples, window)
+    if percent is not None:
+        return _cost(host, CONTROL_GROUP, percent, work, packets)
+    mine = _reports(data, "generator", host) if host in data.hosts else _reports(data, "receiver")
+    return _cost(host, LOAD_THREADS, _threads_percent(mine), work, packets)
+
+
+def _cost(host: str, source: str, percent: float | None, work: Work, packets_per_s: float | None) -> HostCost:
+    ns_per_s = None if percent is None else percent / 100 * 1e9
+    missing = []
+    if percent is None:
+        missing.append("its CPU time is not known")
+    if percent is not None and not work.payload_bytes:
+        missing.append("no payload was counted")
+    if percent is not None and not packets_per_s:
+        missing.append("its packets are not known")
+    return HostCost(
+        host=host,
+        source=source,
+        cpu_percent=percent,
+        ns_per_byte=_by(ns_per_s, work.payload_bytes),
+        ns_per_packet=_by(ns_per_s, packets_per_s),
+        ns_per_operation=_by(ns_per_s, work.operations),
+        reason=", ".join(missing) or None,
+    )
+
+
+def _by(ns_per_s: float | None, per_s: float | None) -> float | None:
+    return ns_per_s / per_s if ns_per_s is not None and per_s else None
+
+
+def _reports(data: TestData, side: str, host: str | None = None) -> list[records.LoadReport]:
+    """The threads' accounts of a side, of all generating hosts or of one."""
+    outcomes = [found for found in data.load_outcomes() if host in (None, found.host)]
+    return [report for found in outcomes if (report := found.outcome.get(side)) is not None]  # type: ignore[misc]
+
+
+def _threads_percent(reports: Iterable[records.LoadReport]) -> float | None:
+    """CPU time of the load's threads, percent of one CPU; None without an account."""
+    threads = [thread for report in reports for thread in report["threads"] if thread["wall_s"] > 0]
+    if not threads:
+        return None
+    return sum(100.0 * (thread["user_s"] + thread["system_s"]) / thread["wall_s"] for thread in threads)
+
+
+def _packets_per_s(data: TestData, host: str, window: Window) -> float | None:
+    """Packets on the wire that passed the busiest interface, in both directions; None if it is not known.
+
+    An interface counts a segmented packet as one: it is taken as full packets of the interface's MTU.
+    """
+    inside = [sample for sample in data.samples.get(host, ()) if window.start_ns <= sample.t_ns <= window.end_ns]
+    if len(inside) < 2:
+        return None
+    first, last = inside[0], inside[-1]
+    before = {use.name: use for use in first.interfaces}
+    mtus = {str(one.get("name")): one.get("mtu") for one in data.facts.get(host, {}).get("interfaces") or ()}
+    counts = [
+        _segments(before[use.name], use, mtus.get(use.name) or data.link_mtu_bytes)
+        for use in last.interfaces
+        if use.name in before
+    ]
+    seconds = (last.t_ns - first.t_ns) / 1e9
+    return max(counts) / seconds if counts and seconds > 0 else None
+
+
+def _segments(first: InterfaceUse, last: InterfaceUse, mtu_bytes: int) -> float:
+    found = 0.0
+    room = max(1, mtu_bytes + _ETHERNET_BYTES - _HEADERS_BYTES)
+    for (bytes_before, packets_before), (bytes_after, packets_after) in zip(first.counted, last.counted, strict=True):
+        packets = packets_after - packets_before
+        if packets > 0:
+            mean_bytes = (bytes_after - bytes_before) / packets
+            found += packets * max(1.0, (mean_bytes - _HEADERS_BYTES) / room)
+    return found

@@ -1,0 +1,212 @@
+"""`leadline ladder`: measures each layer to a server from the bottom up, each as a share of the one below."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from leadline.cli import options as o
+from leadline.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from leadline.analysis.model import RunAnalysis
+    from leadline.dataset import RunFolder
+    from leadline.plan import BaseTest
+    from leadline.trial.ladder import Climb, Side
+
+NAME = "ladder"
+EXAMPLE = """\
+Example: leadline ladder 192.0.2.7 -d 5s
+
+    leadline ladder 10.8.0.1 --outside 192.0.2.7 --repeat 5
+    leadline ladder 192.0.2.7 --layers udp,tcp --rate 200mbit
+
+The server runs `leadline serve --bind ADDR --https-port 8443`.
+"""
+
+
+def command(
+    host: Annotated[
+        str,
+        typer.Argument(help="Name or address of the host that runs `leadline serve`.", metavar="HOST"),
+    ],
+    outside: Annotated[
+        str | None,
+        typer.Option(
+            "--outside",
+            help="The same server's address outside of the tunnel: the ladder is measured there too, in turn.",
+            metavar="HOST",
+        ),
+    ] = None,
+    layers: Annotated[
+        str | None,
+        typer.Option("--layers", help="Layers to measure: udp,tcp,rr,http,https. Default: all.", metavar="LIST"),
+    ] = None,
+    duration: Annotated[
+        str, typer.Option("-d", "--duration", help="Length of each test, warm-up included.", metavar="TIME")
+    ] = "5s",
+    warmup: Annotated[
+        str,
+        typer.Option("--warmup", help="Time at the start of each test that is not counted.", metavar="TIME"),
+    ] = "500ms",
+    rate: Annotated[
+        str | None,
+        typer.Option(
+            "--rate", help="Rate that datagrams are offered at: 200mbit. Default: as fast as possible.", metavar="RATE"
+        ),
+    ] = None,
+    repeat: Annotated[
+        int, typer.Option("--repeat", min=1, max=1000, help="Times that the ladder is measured.", metavar="N")
+    ] = 1,
+    ipv4: Annotated[bool, typer.Option("-4", "--ipv4", help="Use IPv4 only.")] = False,
+    ipv6: Annotated[bool, typer.Option("-6", "--ipv6", help="Use IPv6 only.")] = False,
+    bind: Annotated[str | None, typer.Option("--bind", help="Local address to send from.", metavar="ADDR")] = None,
+    port: Annotated[
+        int, typer.Option("-p", "--port", min=1, max=65535, help="The server's port for udp, tcp and rr.")
+    ] = 5201,
+    http_port: Annotated[int, typer.Option("--http-port", min=1, max=65535, help="The server's port for HTTP.")] = 8080,
+    https_port: Annotated[
+        int, typer.Option("--https-port", min=1, max=65535, help="The server's port for HTTPS.")
+    ] = 8443,
+    key_file: Annotated[
+        Path | None,
+        typer.Option("--key-file", help="File with the key of the server, if it requires one.", metavar="FILE"),
+    ] = None,
+    json: o.Json = False,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help="Keep all samples in a new run folder below DIR.", metavar="DIR"),
+    ] = None,
+) -> int:
+    """Measure each layer to a server, from the bottom up, as a share of what the layer below allows.
+
+    UDP, TCP, request and response, HTTP and HTTPS are measured in turn. A layer that the server does not offer is
+    named, and the others go on. Intervals need --repeat 3 or more.
+
+    Exit code: 0 measured, 1 no layer could be reached, 2 invalid input, 130 interrupted.
+    """
+    from leadline.cli import single_args
+
+    asked = {"duration": duration, "warmup": warmup, "rate": rate, "layers": _listed(layers)}
+    tests = _tests({key: value for key, value in asked.items() if value is not None})
+    family = single_args.family(ipv4, ipv6)
+    ports = {"port": port, "http_port": http_port, "https_port": https_port}
+    sides = _sides([host, *([outside] if outside else [])], ports, family, bind, key_file)
+    return _run(tests, sides, repeat, json=json, out=out)
+
+
+def _listed(layers: str | None) -> list[str] | None:
+    return None if layers is None else [name.strip() for name in layers.split(",") if name.strip()]
+
+
+def _tests(asked: dict[str, Any]) -> list[BaseTest]:
+    """The tests of a ladder with these options. Raises InputError."""
+    from leadline.cli import single_args
+    from leadline.plan.field_types import validate_input
+    from leadline.plan.ladder import Ladder
+    from leadline.registry import KINDS
+
+    ladder = single_args.parse(Ladder, asked, {})
+    return [validate_input(KINDS.get(kind).model, ladder.test(kind, rung)) for kind, rung in ladder.rungs]
+
+
+def _sides(
+    hosts: Sequence[str],
+    ports: dict[str, int],
+    family: Literal["v4", "v6"] | None,
+    bind: str | None,
+    key_file: Path | None,
+) -> list[Side]:
+    """The address, and the one outside of the tunnel if it is given."""
+    from leadline.cli.key_file import read_key
+    from leadline.trial.ladder import Side, path_mtu
+    from leadline.trial.workloads import Server
+
+    if len(set(hosts)) < len(hosts):
+        raise InputError(f"--outside {hosts[0]}: this is HOST itself", hint="give the address outside of the tunnel")
+    key = None if key_file is None else read_key(key_file)
+    found = []
+    for number, host in enumerate(hosts, 1):
+        server = Server(host, key=key, bind=bind, family=family or "any", **ports)
+        ip, mtu_bytes = path_mtu(host, server.port, family) or (4, None)
+        # The headers of a tunnel that Leadline did not bring up are not known.
+        is_tunnel = len(hosts) > 1 and number == 1
+        why_alone = None if is_tunnel else "--outside names no address" if len(hosts) == 1 else "it is outside itself"
+        overhead_bytes = None if is_tunnel else 0
+        found.append(Side(f"c{number:02}", server, ip, mtu_bytes, overhead_bytes, why_alone))
+    return found
+
+
+def _run(tests: Sequence[BaseTest], sides: Sequence[Side], repeats: int, *, json: bool, out: Path | None) -> int:
+    import asyncio
+
+    from leadline.cli.output import print_all, print_error, print_json, print_note
+    from leadline.report.ladders import ladder_blocks
+    from leadline.report.reasons import why_not_valid
+    from leadline.trial.ladder import Climb
+
+    climb = Climb(tests, sides, repeats, ["leadline", *sys.argv[1:]])
+    analysis, folder = asyncio.run(_measured(climb, json=json, out=out))
+    measured = any(layer.figure.value is not None for ladder in analysis.ladders for layer in ladder.layers)
+    if json:
+        print_json(document(analysis, [side.server.host for side in sides]))
+    elif measured:
+        reasons = why_not_valid(analysis)
+        print_all([*([] if reasons is None else [reasons]), *ladder_blocks(analysis.ladders)])
+    if folder is not None:
+        print_note(f"samples and report in {folder.path}")
+    if analysis.status == "interrupted":
+        return 130
+    if not measured:
+        why = next((layer.error for ladder in analysis.ladders for layer in ladder.layers if layer.error), "")
+        return print_error(f"no layer of {sides[0].server.host} could be measured: {why}", 1)
+    return 0
+
+
+def document(analysis: RunAnalysis, targets: Sequence[str]) -> dict[str, Any]:
+    """The document `leadline.ladder/1`."""
+    return {
+        "schema": "leadline.ladder/1",
+        "target": targets[0],
+        "outside": targets[1] if len(targets) > 1 else None,
+        "status": analysis.status,
+        "validity": analysis.validity,
+        "ladders": analysis.ladders,
+        "summaries": analysis.summaries,
+    }
+
+
+async def _measured(climb: Climb, *, json: bool, out: Path | None) -> tuple[RunAnalysis, RunFolder | None]:
+    from dataclasses import replace
+
+    from leadline.cli.output import finish_folder
+    from leadline.cli.progress import watched
+    from leadline.dataset import Journal, RunFolder
+    from leadline.trial import TestBegan
+    from leadline.trial.ladder import climb as measure
+
+    entries: list[dict[str, Any]] = []
+    whole = len(climb.tests) * len(climb.sides) * climb.repeats
+    begun: list[str] = []
+    with watched(json) as (progress, interrupt):
+
+        def tell(notification: object) -> None:
+            if isinstance(notification, TestBegan):
+                begun.append(notification.test)
+                if not progress.quiet:
+                    progress.note(f"[{len(begun)}/{whole}] {notification.test.removeprefix('ladder-')}")
+
+        observers = (progress, tell)
+        if out is None:
+            return await measure(climb, entries, None, interrupt, observers), None
+        folder = RunFolder.begin(out, NAME, climb.manifest)
+        climb = replace(climb, logs=folder.logs_path)
+        with Journal(folder.journal_path) as journal:
+            analysis = await measure(climb, entries, journal, interrupt, observers)
+    finish_folder(folder)
+    return analysis, folder

@@ -1,0 +1,181 @@
+"""A ladder from this host to a server: each layer in turn, over repeats, and the same outside of a tunnel.
+
+Uses the journal entries and the analysis of a run, with a case for each address. A layer that cannot be reached fails
+alone, and is not tried again.
+"""
+
+from __future__ import annotations
+
+import shlex
+import socket
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from leadline import __version__
+from leadline.agents import Agent, ClockComparison, Launch, agent_binary
+from leadline.analysis import analyse
+from leadline.analysis.model import RunAnalysis
+from leadline.errors import LeadlineError, TaskFailed
+from leadline.plan import BaseTest
+from leadline.trial import load
+from leadline.trial.event_log import EntryList, EventLog, EventSink
+from leadline.trial.interrupt import Interrupt
+from leadline.trial.notifications import Observer, TestBegan, TestEnded
+from leadline.trial.single import HERE
+from leadline.trial.workloads import Server, workload
+
+_OBSERVE_PERIOD_MS = 100
+_IP_MTU = {socket.AF_INET: (socket.IPPROTO_IP, 14), socket.AF_INET6: (socket.IPPROTO_IPV6, 24)}
+"""IP_MTU and IPV6_MTU of Linux, ip(7) and ipv6(7): the path's MTU, as far as the kernel knows it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One address that a ladder is measured to."""
+
+    case: str
+    server: Server
+    ip: int
+    """IP version of its address."""
+    largest_bytes: int | None
+    """Largest packet on the path; None if it is not known."""
+    overhead_bytes: int | None
+    """What each packet gets on the way, as a tunnel's headers; None if it is not known."""
+    why_alone: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Climb:
+    """A ladder to measure."""
+
+    tests: Sequence[BaseTest]
+    """From the bottom up."""
+    sides: Sequence[Side]
+    """The address itself; then the one outside of the tunnel, if there is one."""
+    repeats: int
+    argv: Sequence[str]
+    logs: Path | None = None
+    unreachable: set[str] = field(default_factory=set)
+    """Labels of tests, without their repeat, that failed and are not tried again."""
+
+    def manifest(self, run_id: str = "") -> dict[str, Any]:
+        """The ladder as a plan with a case for each address."""
+        return {
+            "schema": "leadline.run/1",
+            "run_id": run_id,
+            "name": "ladder",
+            "started_at": datetime.now(UTC).isoformat(timespec="seconds"),
+            "version": __version__,
+            "command": shlex.join(self.argv),
+            "cases": [self._case(side) for side in self.sides],
+        }
+
+    def _case(self, side: Side) -> dict[str, Any]:
+        is_first = side is self.sides[0]
+        others = [other.case for other in self.sides if other is not side]
+        return {
+            "id": side.case,
+            "parameters": {"to": side.server.host},
+            "tests": [{**test.model_dump(), "ip": side.ip} for test in self.tests],
+            "ladder": {
+                "tests": [test.name for test in self.tests],
+                "baseline": others[0] if is_first and others else None,
+                "why_alone": side.why_alone,
+                "path": side.server.host,
+                "largest_bytes": side.largest_bytes,
+                "overhead_bytes": side.overhead_bytes,
+            },
+        }
+
+
+def path_mtu(host: str, port: int, family: str | None) -> tuple[int, int] | None:
+    """The IP version of a host's address, and the path's MTU, as this host's kernel knows it; None if it does not."""
+    wanted = {"v4": socket.AF_INET, "v6": socket.AF_INET6}.get(family or "", socket.AF_UNSPEC)
+    with suppress(OSError, UnicodeError):
+        for found, kind, protocol, _, address in socket.getaddrinfo(host, port, wanted, socket.SOCK_DGRAM):
+            with socket.socket(found, kind, protocol) as probe:
+                probe.connect(address)
+                return (6 if found == socket.AF_INET6 else 4), probe.getsockopt(*_IP_MTU[socket.AddressFamily(found)])
+    return None
+
+
+async def climb(
+    what: Climb,
+    entries: list[dict[str, Any]],
+    sink: EventSink | None,
+    interrupt: Interrupt,
+    observers: tuple[Observer, ...],
+) -> RunAnalysis:
+    """Measure every layer on every side, the sides in turn; returns the findings, partial after an interrupt.
+
+    Raises:
+        LeadlineError: this host's agent could not be started, or is gone.
+    """
+    event_log = EventLog(EntryList(entries, sink), observers)
+    agent = await Agent.start(HERE, Launch((str(agent_binary()),)), sink=event_log.on_event, logs=what.logs)
+    try:
+        clock = await agent.compare_clocks()
+        event_log.record("clock", host=HERE, offset_ns=clock.offset_ns, bound_ns=clock.bound_ns)
+        here = _Here(agent, clock, event_log, interrupt)
+        for repeat in range(1, what.repeats + 1):
+            # Each repeat begins with the other side, so that a drift of the hosts favours none.
+            sides = what.sides if repeat % 2 else what.sides[::-1]
+            for side in sides:
+                if not interrupt.asked.is_set():
+                    await _trial(what, side, repeat, here)
+    finally:
+        await agent.close()
+    event_log.record("run-end", status="interrupted" if interrupt.asked.is_set() else "done")
+    return analyse(what.manifest(), entries)
+
+
+@dataclass(frozen=True, slots=True)
+class _Here:
+    """This host's agent, and what records and stops its tests."""
+
+    agent: Agent
+    clock: ClockComparison
+    event_log: EventLog
+    interrupt: Interrupt
+
+
+async def _trial(what: Climb, side: Side, repeat: int, here: _Here) -> None:
+    event_log, interrupt = here.event_log, here.interrupt
+    label = f"{side.case}/{repeat}"
+    parameters = {"to": side.server.host}
+    event_log.record("trial-begin", trial=label, case=side.case, repeat=repeat, parameters=parameters)
+    for test in what.tests:
+        if interrupt.asked.is_set() or f"{side.case}/{test.name}" in what.unreachable:
+            continue
+        await _test(what, side, f"{label}/{test.name}", test, here)
+    status = "interrupted" if interrupt.asked.is_set() else "done"
+    event_log.record("trial-end", trial=label, status=status, error=None)
+
+
+async def _test(what: Climb, side: Side, name: str, test: BaseTest, here: _Here) -> None:
+    """Run one test. Its failure is recorded, and the others go on.
+
+    Raises:
+        AgentLost: this host's agent is gone.
+    """
+    event_log, interrupt = here.event_log, here.interrupt
+    await here.agent.observe(name, _OBSERVE_PERIOD_MS, True)
+    event_log.notify(TestBegan(name, test.name, test.kind, test.expected_ms / 1000))
+    wanted = load.Load(name, test.model_dump(), {HERE: workload(test, side.server)})
+    failure: LeadlineError | None = None
+    try:
+        await load.run(wanted, {HERE: here.agent}, {HERE: here.clock}, event_log, interrupt)
+    except TaskFailed as error:
+        failure = error
+        what.unreachable.add(f"{side.case}/{test.name}")
+        # A test that could not be prepared has not begun; its result says why.
+        event_log.record("test-begin", label=name, test=test.model_dump(), hosts=[HERE], start_at_ns=None)
+    status = "failed" if failure else "interrupted" if interrupt.asked.is_set() else "done"
+    cause = str(failure) if failure else interrupt.why
+    event_log.record("test-end", label=name, status=status, error=cause, controller_cpu_s=time.process_time())
+    event_log.notify(TestEnded(name, test.name, status, cause))
