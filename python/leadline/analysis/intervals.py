@@ -10,12 +10,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from leadline.analysis.flows import Curve, Flow
 from leadline.analysis.histograms import NS_PER_US, DamagedHistogram, Histogram, decode, merge
 from leadline.analysis.metrics import Histograms
 from leadline.analysis.model import Metric, Window
 from leadline.analysis.test_data import IntervalHistogram, TestData
 from leadline.analysis.test_spec import TestSpec
+from leadline.analysis.tunnels import LATER, STEPS
 from leadline.analysis.window import interval_rates, named_rates
 from leadline.plan.percentiles import histogram_of
 from leadline.statistics import Estimate, independent_count, mean_of_series, quantile_of_buckets
@@ -28,10 +31,16 @@ _PART_NS = 1_000_000_000
 _NO_SERIES = "a figure of the whole test: only repeats give an interval"
 _ONLY_TOTALS = "only totals are known, no intervals of time"
 _BY_PLAN = "the rate changes by plan"
+_MEANS = ("_mean_us", "_mean_ms")
+_NO_SECONDS = "its values are known of the whole test only, not of its seconds: repeats give an interval"
 _NOT_ENDED = "some operations had not ended: longer times are unknown"
 _FEW_PARTS = (
     "the seconds of the test are too few, or too few values lie beyond, to show how much values depend on each other"
 )
+
+
+# One value for each client, instead of many in each second.
+_OF_CLIENTS = frozenset({*STEPS, *LATER})
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +84,12 @@ def with_intervals(
             found[name] = _bounded_rate(metric, *rates[name], data.spec, window)
         elif (asked := histogram_of(name)) is not None:
             unit_ns = NS_PER_US if asked.unit == "us" else NS_PER_US * 1000
-            bounds = _percentile(asked.histogram, asked.percentile / 100, histograms, parts)
+            of_clients = data.spec.connects_clients and asked.histogram in _OF_CLIENTS
+            bounds = _percentile(asked.histogram, asked.percentile / 100, histograms, parts, of_clients)
             found[name] = _bounded(metric, bounds, unit_ns)
+        elif name.endswith(_MEANS):
+            bounds = _mean(name.removesuffix(name[-len(_MEANS[0]) :]), histograms, parts)
+            found[name] = _bounded(metric, bounds, NS_PER_US if metric.unit == "us" else NS_PER_US * 1000)
         else:
             found[name] = replace(metric, unbounded=_NO_SERIES)
     return found
@@ -104,7 +117,9 @@ def _bounded_rate(
     return replace(metric, low=max(0.0, metric.value - half), high=metric.value + half)
 
 
-def _percentile(name: str, share: float, histograms: Histograms, parts: Parts) -> Estimate | str:
+def _percentile(
+    name: str, share: float, histograms: Histograms, parts: Parts, of_clients: bool = False
+) -> Estimate | str:
     """A percentile with its interval in ns, or why it has none."""
     sample = histograms.sample(name)
     if sample.censored:
@@ -112,6 +127,9 @@ def _percentile(name: str, share: float, histograms: Histograms, parts: Parts) -
     whole = sample.completed
     at = whole.bucket_at(share * 100)
     seconds = parts.named(name)
+    if at is not None and of_clients:
+        # Each client connects by itself.
+        return quantile_of_buckets(whole.lows_ns, whole.highs_ns, whole.counts, share)
     if at is None or not seconds:
         return _FEW_PARTS
     edge_ns = whole.highs_ns[at]
@@ -123,6 +141,21 @@ def _percentile(name: str, share: float, histograms: Histograms, parts: Parts) -
     # The last part of a second is in no interval's histogram.
     independent *= max(1.0, whole.count / sum(totals))
     return quantile_of_buckets(whole.lows_ns, whole.highs_ns, whole.counts, share, independent=independent)
+
+
+def _mean(name: str, histograms: Histograms, parts: Parts) -> Estimate | str:
+    """The interval in ns of the mean of a histogram's times, from its seconds: a ratio of sums, so each second counts
+    by how far its sum is from what its number of values would give."""
+    if histograms.sample(name).censored:
+        return _NOT_ENDED
+    seconds = [part for part in parts.named(name) if part.count]
+    if not seconds:
+        return _NO_SECONDS
+    counts = np.array([part.count for part in seconds], dtype=np.float64)
+    means_ns = np.array([part.mean_us or 0.0 for part in seconds]) * NS_PER_US
+    mean_ns = float(means_ns @ counts) / float(counts.sum())
+    estimate = mean_of_series(mean_ns + (means_ns - mean_ns) * counts / counts.mean())
+    return replace(estimate, reason=estimate.reason and estimate.reason.replace("intervals", "seconds"))
 
 
 def _bounded(metric: Metric, estimate: Estimate | str, unit_ns: float) -> Metric:

@@ -91,6 +91,27 @@ def merged_histograms(data: TestData) -> Histograms:
     return Histograms(merged, damaged)
 
 
+def of_all_repeats(repeats: Sequence[Histograms]) -> Histograms:
+    """The histograms of several repeats of a test as those of one."""
+    names = dict.fromkeys(name for one in repeats for name in one.by_name)
+    return Histograms(
+        {name: merge([one.named(name) for one in repeats]) for name in names},
+        sum(one.damaged for one in repeats),
+        backlog=any(one.backlog for one in repeats),
+        unaged=sum(one.unaged for one in repeats),
+    )
+
+
+def percentile_named(name: str, histograms: Histograms) -> Metric | None:
+    """The percentile that a metric's name says (`latency_p25_us`); None for other metrics."""
+    asked = histogram_of(name)
+    if asked is None:
+        return None
+    metric = microseconds(histograms.sample(asked.histogram).percentile(asked.percentile))
+    in_ms = None if metric.value is None else metric.value / 1e3
+    return metric if asked.unit == "us" else replace(metric, value=in_ms, unit=asked.unit)
+
+
 def _is_carrier(data: TestData, outcome: records.Outcome) -> bool:
     """Whether a fleet carried a test of another kind in its tunnels."""
     return not data.spec.connects_clients and outcome.get("tunnel") is not None
@@ -136,14 +157,8 @@ def microseconds(figure: Figure) -> Metric:
 
 def asked_percentiles(names: Iterable[str], histograms: Histograms) -> dict[str, Metric]:
     """Percentiles by their metrics' names (`latency_p25_us`), in addition to those of the kind."""
-    found = {}
-    for name in names:
-        asked = histogram_of(name)
-        if asked is not None:
-            metric = microseconds(histograms.sample(asked.histogram).percentile(asked.percentile))
-            in_ms = None if metric.value is None else metric.value / 1e3
-            found[name] = metric if asked.unit == "us" else replace(metric, value=in_ms, unit=asked.unit)
-    return found
+    found = {name: percentile_named(name, histograms) for name in names}
+    return {name: metric for name, metric in found.items() if metric is not None}
 
 
 def client_statistics(flows: Sequence[Flow], window: Window | None, fleet: bool = False) -> ClientStatistics | None:

@@ -1,8 +1,9 @@
 """Summarises a case's repeats: means with 95 % intervals, and a verdict on whether the repeats agree.
 
 The interval is Student's t over the repeats' values (n - 1 degrees of freedom). Repeats are interleaved with the
-other cases, so they are as independent as one machine allows. A latency percentile is a figure of a repeat like any
-other: the mean of three p99s is the mean p99 of a run, not the p99 of all three runs' requests.
+other cases, so they are as independent as one machine allows. A percentile is that of the merged histograms of all
+repeats, never a mean of percentiles; half of its interval is that of the repeats' own percentiles. A single repeat has
+the intervals of its test, which do not contain what differs from one start to the next.
 """
 
 from __future__ import annotations
@@ -10,9 +11,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, Protocol
 
 from leadline.analysis import stability
+from leadline.analysis.metrics import Histograms, of_all_repeats, percentile_named
 from leadline.analysis.model import Bound, Limit, Metric, Reason, Summary, TestResult, Validity, Verdict
 from leadline.analysis.scope import Judged
 from leadline.analysis.validity import worst
@@ -20,6 +23,7 @@ from leadline.registry import KINDS
 from leadline.statistics import mean_of_repeats
 from leadline.statistics.estimate import CONFIDENCE
 
+WITHIN_TEST = "interval-within-test"
 LEAST_REPEATS = 2
 """Number of completed repeats that is enough for a figure if other repeats failed."""
 
@@ -47,13 +51,14 @@ def summarise(
     parameters: Mapping[str, Any],
     named: Collection[str] = (),
     confidence: float = CONFIDENCE,
+    histograms: Mapping[tuple[str, int, str], Histograms] = MappingProxyType({}),
 ) -> Summary:
     """One test of one case over its repeats. Repeats that failed or were interrupted are counted, but not averaged;
     nor are disturbed ones, where two others are left.
     Only if none completed, an interrupted one is shown.
 
     `planned` is how many trials of the case began; `limit` is the plan's `limits.stability.spread`, which holds for the
-    primary figure and those that targets have `named`.
+    primary figure and those that targets have `named`. `histograms` are those of each repeat, by case, repeat and test.
     """
     done = [result for result in results if result.status == "done"]
     failed = max(planned, len(results)) - len(done)
@@ -64,13 +69,18 @@ def summarise(
     done = undisturbed if left_out else done
     names = dict.fromkeys(name for result in done for name in result.metrics)
     metrics = {name: mean_with_interval([result.metrics.get(name) for result in done], confidence) for name in names}
+    known = [histograms.get((result.case, result.repeat, result.test)) for result in done]
+    metrics |= _merged_percentiles(metrics, [one for one in known if one is not None], len(done))
     measured: PrimaryKind = KINDS.find(kind)
     judged = _judged(metrics, done, limit, measured, named)
     if failed:
         judged = _without_some(judged, failed, done)
+    if len(done) == 1 and any(metric.low is not None for metric in metrics.values()):
+        text = "one repeat: its intervals are those of the test, and do not contain what differs between starts"
+        judged = _with_note(judged, Reason(WITHIN_TEST, text))
     if left_out:
         note = Reason("repeats-disturbed", f"{left_out} of {left_out + len(done)} repeats were disturbed: left out")
-        judged = replace(judged, validity=replace(judged.validity, notes=(note, *judged.validity.notes)))
+        judged = _with_note(judged, note)
     unknown = {
         name: sum((found := result.metrics.get(name)) is None or found.value is None for result in done)
         for name in names
@@ -90,7 +100,7 @@ def summarise(
 
 
 def mean_with_interval(metrics: Iterable[Metric | None], confidence: float = CONFIDENCE) -> Metric:
-    """Mean and t-interval of the known values; no interval for a single one. It has every reason against each."""
+    """Mean and t-interval of the known values; a single one keeps its own. It has every reason against each."""
     known = [metric for metric in metrics if metric is not None]
     unit = known[0].unit if known else ""
     values = [metric.value for metric in known if metric.value is not None]
@@ -98,11 +108,37 @@ def mean_with_interval(metrics: Iterable[Metric | None], confidence: float = CON
         reasons = (metric.unknown for metric in known if metric.unknown is not None)
         return _with_reasons(Metric(None, unit, unknown=next(reasons, None)), known)
     mean = mean_of_repeats(values, confidence)
+    if len(known) == 1:
+        has_interval = known[0].low is not None or known[0].high is not None
+        return known[0] if has_interval else replace(known[0], unbounded=known[0].unbounded or mean.reason)
     if any(metric.censored for metric in known):
         # A mean with a lower bound in it is a lower bound; the spread of the repeats is then unknown.
         least = Metric(mean.value, unit, censored=True, unbounded="some repeats are lower bounds")
         return _with_reasons(least, known)
     return _with_reasons(Metric(mean.value, unit, mean.low, mean.high, unbounded=mean.reason), known)
+
+
+def _merged_percentiles(
+    means: Mapping[str, Metric], histograms: Sequence[Histograms], repeats: int
+) -> dict[str, Metric]:
+    """The percentiles of all repeats' values together, with the interval of the repeats' own around them."""
+    if repeats < LEAST_REPEATS or len(histograms) < repeats:
+        return {}
+    merged, found = of_all_repeats(histograms), dict[str, Metric]()
+    for name, mean in means.items():
+        whole = percentile_named(name, merged)
+        if whole is None or whole.value is None or mean.value is None:
+            continue
+        bounded = replace(mean, value=whole.value, censored=whole.censored, low=None, high=None)
+        if not whole.censored and mean.low is not None and mean.high is not None:
+            half = (mean.high - mean.low) / 2
+            bounded = replace(bounded, low=max(0.0, whole.value - half), high=whole.value + half)
+        found[name] = bounded
+    return found
+
+
+def _with_note(judged: Judged, note: Reason) -> Judged:
+    return replace(judged, validity=replace(judged.validity, notes=(note, *judged.validity.notes)))
 
 
 def _with_reasons(mean: Metric, repeats: Sequence[Metric]) -> Metric:

@@ -20,6 +20,7 @@ from pydantic import ValidationError
 
 from leadline.analysis import baseline_ratios, findings, host_metrics, ladder, scaling
 from leadline.analysis.answers import answers_of
+from leadline.analysis.metrics import Histograms
 from leadline.analysis.model import (
     Ceiling,
     ClientBringUp,
@@ -31,7 +32,7 @@ from leadline.analysis.model import (
 )
 from leadline.analysis.repeats import summarise
 from leadline.analysis.targets import judge_summaries, parse_targets
-from leadline.analysis.test_analysis import analyse_test
+from leadline.analysis.test_analysis import analyse_repeat
 from leadline.analysis.test_data import HostSample, ServerReading, TestData
 from leadline.analysis.test_spec import TestSpec
 from leadline.contract import records
@@ -107,6 +108,7 @@ class _Reading:
         self._periods_ms: dict[str, int] = {}
         self._taken = 0
         self._damage = JournalDamage()
+        self._histograms: dict[tuple[str, int, str], Histograms] = {}
         self._strict = reads_strictly()
 
     def note_damage(self, reader: JournalReader) -> None:
@@ -191,7 +193,8 @@ class _Reading:
     def _analysed(self, data: TestData) -> TestResult:
         """The test's result; if its entries lack data for the figures, a result that says so."""
         try:
-            return analyse_test(data)
+            result, self._histograms[data.case, data.repeat, data.spec.name] = analyse_repeat(data)
+            return result
         except _MALFORMED as error:
             if self._strict:
                 raise
@@ -396,6 +399,7 @@ class _Reading:
             kind=kind,
             parameters=parameters,
             named=self._named(test),
+            histograms=self._histograms,
         )
 
 

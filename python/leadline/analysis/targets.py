@@ -11,7 +11,6 @@ repeats of which one has no sample.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import cast
 
 from leadline.analysis import stability
@@ -23,8 +22,8 @@ from leadline.statistics.decision import Operator
 
 MET, MISSED, UNDECIDED = "met", "missed", "undecided"
 
-# Repeats that disagree leave a wide interval, and that decides.
-_REPEATS = frozenset({stability.REPEATS_DISAGREE})
+# What leaves a wide interval, which decides.
+_IMPRECISE = frozenset({stability.REPEATS_DISAGREE, stability.INTERVALS_DISAGREE, stability.PRECISION_UNKNOWN})
 # Counts are of the whole test.
 _GROWING_UNITS = frozenset({"count", "bytes"})
 _RATES = ("_bps", "_per_s")
@@ -50,7 +49,7 @@ def judge_summaries(targets: Iterable[Target], summaries: Sequence[Summary]) -> 
 def judge(target: Target, case: str, results: Iterable[Summary | TestResult]) -> TargetResult:
     """One target over the results of one case, or over a single measurement."""
     outcomes = [
-        _judge_one(target, case, _metric(target, result), _gap(target, result))
+        _judge_one(target, case, result.metrics.get(target.metric), _gap(target, result))
         for result in results
         if (result.test == target.test if target.test else has_metric(result.kind, target.metric))
     ]
@@ -99,13 +98,6 @@ def _figure(value: float) -> str:
     return f"{value:.0f}" if "e+" in text else text
 
 
-def _metric(target: Target, result: Summary | TestResult) -> Metric | None:
-    """The figure that a target is about. Of a single test its value decides: an interval within one test does not
-    contain what differs from one start to the next."""
-    metric = result.metrics.get(target.metric)
-    return metric if metric is None or isinstance(result, Summary) else replace(metric, low=None, high=None)
-
-
 def _gap(target: Target, result: Summary | TestResult) -> int:
     return result.gaps.get(target.metric, 0) if isinstance(result, Summary) else 0
 
@@ -130,7 +122,7 @@ def _decided(target: Target, metric: Metric, value: float) -> tuple[str, str]:
         return (outcome, f"at least {words}") if _is_certain(target, value, None) else (UNDECIDED, least)
     if metric.bound is Bound.MOST and _is_certain(target, None, value):
         return outcome, f"at most {words}"
-    if _REPEATS.issuperset(metric.reasons):
+    if _IMPRECISE.issuperset(metric.reasons) and (metric.low is not None or not _is_too_short(metric)):
         return _by_interval(target, metric, outcome, words)
     return UNDECIDED, f"the figure is {metric.verdict.value} ({', '.join(metric.reasons)})"
 
@@ -140,6 +132,11 @@ def _by_interval(target: Target, metric: Metric, outcome: str, words: str) -> tu
     if metric.low is None or metric.high is None or _is_certain(target, metric.low, metric.high):
         return outcome, words
     return UNDECIDED, f"{words}, but the 95 % interval {_figure(metric.low)} to {_figure(metric.high)} leaves it open"
+
+
+def _is_too_short(metric: Metric) -> bool:
+    """Whether its test is too short to tell how precise it is: then its value decides nothing."""
+    return stability.PRECISION_UNKNOWN in metric.reasons
 
 
 def _is_certain(target: Target, low: float | None, high: float | None) -> bool:

@@ -55,6 +55,11 @@ class FiguresKind(Protocol):
 
 def analyse_test(data: TestData) -> TestResult:
     """Figures, verdict, intervals, tables and curves of one test. Works with partial data of an interrupted test."""
+    return analyse_repeat(data)[0]
+
+
+def analyse_repeat(data: TestData) -> tuple[TestResult, metrics.Histograms]:
+    """The same, with the histograms: percentiles over several repeats are those of all of them merged."""
     flows = build_flows(data)
     kind: FiguresKind = KINDS.find(data.spec.kind)
     whole, lines = kind.window(data, flows)
@@ -69,7 +74,7 @@ def analyse_test(data: TestData) -> TestResult:
     judged = validity.assess(evidence, figures, tuple(gateways.notes(crossed)))
     naive = head_and_tail.naive_rates(data.spec, flows, steady, judged.metrics)
     notes = (*head_and_tail.note(naive, judged.metrics, steady), *judged.validity.notes)
-    return TestResult(
+    result = TestResult(
         case=data.case,
         repeat=data.repeat,
         test=data.spec.name,
@@ -96,6 +101,7 @@ def analyse_test(data: TestData) -> TestResult:
         naive=naive,
         host_costs=host_costs(data, flows, steady),
     )
+    return result, merged
 
 
 def figures_so_far(data: TestData, histograms: Mapping[str, hdr.Histogram]) -> dict[str, Metric]:

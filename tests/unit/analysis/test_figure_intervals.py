@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from made_fleets import client, fleet
 from made_journals import (
     EPOCH_NS,
     MS,
@@ -24,7 +26,11 @@ from made_journals import (
 from leadline.analysis import TestData, analyse_test
 from leadline.analysis.flows import Curve
 from leadline.analysis.intervals import rate_estimate
-from leadline.analysis.model import Metric, Window
+from leadline.analysis.model import Metric, Summary, Window
+from leadline.analysis.repeats import summarise
+from leadline.analysis.targets import judge, parse_targets
+from leadline.analysis.test_analysis import analyse_repeat
+from synthetic import contains
 
 KINDS = ("tcp", "udp", "rr", "http")
 
@@ -138,6 +144,107 @@ def test_each_known_figure_has_both_bounds_or_says_why_not(kind: str) -> None:
     for name, metric in analyse_test(steady_test(kind)).metrics.items():
         is_bounded = metric.low is not None and metric.high is not None
         assert (metric.value is None and metric.unbounded is None) or is_bounded == (metric.unbounded is None), name
+
+
+def test_mean_latency_has_an_interval_that_contains_the_truth() -> None:
+    generator, contained, bounded = np.random.default_rng(6), list[bool](), 0
+    for _ in range(20):
+        found = analyse_test(answered(12, generator)).metrics["latency_mean_us"]
+        contained.append(contains(found.low, found.high, 1000))
+        bounded += found.low is not None
+    assert sum(contained) >= 18 and bounded >= 15
+    short = analyse_test(answered(6, generator)).metrics["latency_mean_us"]
+    assert short.unbounded == "6 seconds are too few: 10 are needed"
+
+
+def test_rates_of_both_directions_and_of_transfer_have_intervals() -> None:
+    assert analyse_test(steady_test("http")).metrics["transfer_bps"].low is not None
+    data = test_data("tcp", direction="both")
+    end_ns, reports = EPOCH_NS + 10 * S, []
+    for number, (direction, side) in enumerate((("up", "peer"), ("down", "local"))):
+        for step in range(1, 101):
+            moved = 10_000 * step * (number + 1)
+            data.add("client1", progress(EPOCH_NS + step * 100 * MS, [counters(number, moved, moved)], side=side))
+        reports.append(flow(number, EPOCH_NS, end_ns, direction=direction, sent_bytes=moved, received_bytes=moved))
+    data.add("client1", finished(end_ns, outcome(reports)))
+    metrics = analyse_test(data).metrics
+    for name, truth in (("throughput_up_bps", 8e5), ("throughput_down_bps", 16e5), ("throughput_bps", 24e5)):
+        low, high = metrics[name].low, metrics[name].high
+        assert low is not None and high is not None
+        assert low * 0.999 <= truth <= high * 1.001
+
+
+def test_steps_of_vpn_clients_have_intervals_over_clients() -> None:
+    """400 clients that took 10 to 409 ms."""
+    metrics = analyse_test(fleet([client(number) for number in range(400)])).metrics
+    for name, truth in (("connect_p50_ms", 209), ("connect_p99_ms", 405)):
+        low, high = metrics[name].low, metrics[name].high
+        assert low is not None and high is not None and low <= truth <= high
+    for name, metric in metrics.items():
+        is_bounded = metric.low is not None and metric.high is not None
+        assert metric.value is None or is_bounded == (metric.unbounded is None), name
+
+
+def repeats_of(data: Sequence[TestData]) -> Summary:
+    """Tests of one case, through analysis and summary."""
+    results, histograms = [], {}
+    for number, one in enumerate(data, start=1):
+        one.case, one.repeat = "c01", number
+        result, found = analyse_repeat(one)
+        results.append(result)
+        histograms["c01", number, result.test] = found
+    first = results[0]
+    return summarise(
+        results,
+        planned=len(results),
+        limit=0.1,
+        case="c01",
+        test=first.test,
+        kind=first.kind,
+        parameters={},
+        histograms=histograms,
+    )
+
+
+def test_percentile_over_repeats_is_that_of_the_merged_histograms() -> None:
+    """Two repeats of 990 values of 1 ms and 10 of 9 ms, and one with 200 of 9 ms: their p99s are 1, 1 and 9 ms, and 220
+    of 3,000 values are 9 ms."""
+    slow = [[histogram("latency", [10**6] * (1000 - n) + [9 * 10**6] * n)] for n in (10, 10, 200)]
+    found = repeats_of([steady_test("rr", histograms=one) for one in slow]).metrics
+    p99, p90 = found["latency_p99_us"], found["latency_p90_us"]
+    assert p99.value == pytest.approx(9000, rel=1e-3)
+    assert p99.low is not None and p99.high is not None and p99.low <= 9000 <= p99.high
+    assert p90.value == pytest.approx(1000, rel=1e-3)
+    assert found["latency_mean_us"].value == pytest.approx((1080 + 1080 + 2600) / 3, rel=1e-3)
+
+
+def test_one_repeat_has_the_interval_of_its_test_and_says_so() -> None:
+    data = answered(12, np.random.default_rng(7))
+    alone, summary = analyse_test(data).metrics, repeats_of([data])
+    assert alone["latency_p99_us"].low is not None
+    assert summary.metrics["latency_p99_us"] == alone["latency_p99_us"]
+    assert [note.code for note in summary.validity.notes] == ["interval-within-test"]
+
+
+@pytest.mark.parametrize("repeats", [1, 3])
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_figure_over_repeats_has_both_bounds_or_says_why_not(kind: str, repeats: int) -> None:
+    for name, metric in repeats_of([steady_test(kind) for _ in range(repeats)]).metrics.items():
+        is_bounded = metric.low is not None and metric.high is not None
+        assert metric.value is None or is_bounded == (metric.unbounded is None), name
+
+
+def test_target_is_decided_by_the_interval_of_a_single_test() -> None:
+    generator = np.random.default_rng(8)
+    data = answered(12, generator)
+    found = analyse_test(data)
+    p99 = found.metrics["latency_p99_us"].value
+    assert p99 is not None
+    outcomes = [
+        judge(parse_targets([f"latency_p99_us < {limit}"], {"t": "rr"})[0], "c01", [found]).outcome
+        for limit in (p99 * 0.5, p99 * 1.001, p99 * 2)
+    ]
+    assert outcomes == ["missed", "undecided", "met"]
 
 
 def test_unknown_figure_has_neither_interval_nor_reason() -> None:

@@ -20,6 +20,7 @@ from leadline.report.reasons import MOST_IN_FULL, why_not_valid
 # Reasons that take no result's validity away: of a run as a whole, or notes.
 WITHOUT_ADVICE = {
     "head-and-tail",
+    "interval-within-test",
     "answering-side-unknown",
     "ceiling-doubtful",
     "ceiling-unknown",
