@@ -134,7 +134,16 @@ def _statistics(data: TestData, host: str, window: Window | None, traffic: Traff
         payload_bps=traffic.payload_bps,
         packets_per_s=_packets_per_s(data, host, window, traffic),
         clients=traffic.clients,
+        clock_hz=_clock_hz(data, host, window),
     )
+
+
+def _clock_hz(data: TestData, host: str, window: Window | None) -> float | None:
+    """Clocks are read once a second; those of a short window are around it."""
+    known = [(one.t_ns, one.clock_hz) for one in machine_samples(data, host) if one.clock_hz is not None]
+    inside = [hz for t_ns, hz in known if window is not None and window.start_ns <= t_ns <= window.end_ns]
+    found = inside or [hz for _, hz in known]
+    return float(np.mean(found)) if found else None
 
 
 def _figures(gateway: GatewayStatistics) -> dict[str, _Known]:

@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Any
 
 from leadline.analysis.ladder_model import HostCost, Ladder
+from leadline.analysis.size_model import GatewayCost
 from leadline.statistics import Comparison, Growth
 
 
@@ -275,6 +276,8 @@ class GatewayStatistics:
     packets_per_s: float | None
     """Packets that it forwarded, in both directions."""
     clients: float | None
+    clock_hz: float | None = None
+    """Clock speed of its machine's CPUs, the mean of the window; None where the kernel does not report it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -576,3 +579,5 @@ class RunAnalysis:
     """The case that each case is compared with, by the plan's `baseline`."""
     ladders: tuple[Ladder, ...] = ()
     """The ladder of each case of a plan that has one."""
+    sizing: tuple[GatewayCost, ...] = ()
+    """What the work of each system costs on each gateway, for planning."""

@@ -18,7 +18,7 @@ from typing import Any, cast
 
 from pydantic import ValidationError
 
-from leadline.analysis import baseline_ratios, findings, host_metrics, ladder, scaling
+from leadline.analysis import baseline_ratios, findings, host_metrics, ladder, scaling, sizing
 from leadline.analysis.answers import answers_of
 from leadline.analysis.metrics import Histograms
 from leadline.analysis.model import (
@@ -240,8 +240,8 @@ class _Reading:
         baselines = {case["id"]: case["baseline"] for case in self._cases.values() if case.get("baseline")}
         named = named_metrics(plan.get("targets") or ())
         found = baseline_ratios.with_ratios(found, baselines, _limits(plan).margin, named)
-        ladders = ladder.of_run(found, self._cases)
-        return replace(found, scaling=scaling.of_run(found), answers=answers_of(found), ladders=ladders)
+        found = replace(found, scaling=scaling.of_run(found), sizing=sizing.of_run(found))
+        return replace(found, answers=answers_of(found), ladders=ladder.of_run(found, self._cases))
 
     def _event(self, entry: Record, event: Record) -> None:
         host = entry["host"]

@@ -59,6 +59,8 @@ class HostSample(NamedTuple):
     """Time that the CPU limit of the host's control group held it back, s; None where it has none."""
     network_bytes: tuple[int, int] | None = None
     """Bytes that all interfaces together received and sent; None if none was read."""
+    clock_hz: float | None = None
+    """Mean clock speed of the machine's CPUs; None in samples without it."""
     cgroup_bytes: int | None = None
     """Memory of the host's control group; None where that is not counted."""
 
@@ -92,8 +94,14 @@ class HostSample(NamedTuple):
             ),
             throttled_s=cgroup.get("throttled_s") if cgroup else None,
             network_bytes=_network_bytes(event["network"]["interfaces"]),
+            clock_hz=_clock_hz(machine) if machine else None,
             cgroup_bytes=cgroup.get("memory_bytes") if cgroup else None,
         )
+
+
+def _clock_hz(machine: Mapping[str, Any]) -> float | None:
+    speeds = [row["mhz"] for row in machine.get("clocks") or () if row.get("mhz")]
+    return 1e6 * sum(speeds) / len(speeds) if speeds else None
 
 
 def _network_bytes(interfaces: Sequence[records.InterfaceSample]) -> tuple[int, int] | None:

@@ -88,6 +88,14 @@ def percent(value: Number) -> float:
     return 100 * fraction(value) if isinstance(value, str) else _finite(value, "a percentage")
 
 
+def frequency_hz(value: Number) -> float:
+    """Cycles per second from `3GHz`, `2600MHz` or a number of Hz."""
+    match = _FREQUENCY.fullmatch(str(value).strip())
+    if match is None or float(match.group(1)) <= 0:
+        raise UnitError(f"{value!r} is not a clock frequency; write 3GHz or 2600MHz")
+    return float(match.group(1)) * float(_DECIMAL[(match.group(2) or "").lower()])
+
+
 def per_second(value: Number) -> float:
     """Events per second from `1000` or `1000/s`."""
     if not isinstance(value, str):
@@ -162,4 +170,5 @@ _DURATION = re.compile(r"(?:\d+(?:\.\d+)?\s*(?:us|µs|ms|min|s|m|h)\s*)+", re.AS
 _PERCENT = re.compile(r"(\d+(?:\.\d+)?)\s*%", re.ASCII)
 _HIGHEST_CPU = 8191
 _CPUS = re.compile(r"(\d{1,4})(?:-(\d{1,4}))?", re.ASCII)
+_FREQUENCY = re.compile(r"(\d+(?:\.\d+)?(?:[eE]\d+)?)\s*([kmgKMG]?)(?:[hH][zZ])?", re.ASCII)
 _PER_SECOND = re.compile(rf"{_DIGITS}\s*([km]?)(?:/s)?", re.IGNORECASE | re.ASCII)

@@ -20,8 +20,9 @@ from markupsafe import Markup
 
 from leadline import quantities
 from leadline.analysis.model import RunAnalysis, TestResult, Validity
+from leadline.analysis.size_model import GatewayCost
 from leadline.registry import KINDS
-from leadline.report import answers, charts, figures, host_statistics, verdicts, views
+from leadline.report import answers, charts, figures, host_statistics, sizes, verdicts, views
 from leadline.report.ladder_page import ladder_sections
 from leadline.report.reasons import concerned, limited_by, own_reasons
 
@@ -52,6 +53,7 @@ def render_html(analysis: RunAnalysis, flame_graphs: FlameGraphs | None = None) 
             gateway_rows=host_statistics.gateway_rows(analysis),
             gateway_titles=host_statistics.GATEWAY_TITLES,
             gateway_notes=host_statistics.gateway_notes(analysis),
+            sizes=[_size_view(cost) for cost in analysis.sizing],
             scalings=views.scaling_tables(analysis),
             ladders=ladder_sections(analysis.ladders),
             sections=sections,
@@ -117,6 +119,13 @@ def _environment() -> Environment:
         fleet_of=_fleet,
     )
     return environment
+
+
+def _size_view(cost: GatewayCost) -> dict[str, object]:
+    """One system's cost on the page: its name, lines, and a table of links."""
+    cpu = "CPUs like the measured one"
+    titles, rows = sizes.link_titles(cost.links, cpu), sizes.link_rows(cost.links, cpu)
+    return {"name": sizes.name_of(cost), "lines": sizes.cost_lines(cost), "titles": titles, "rows": rows}
 
 
 class PagedKind(Protocol):

@@ -9,6 +9,7 @@ from leadline.statistics.changes import ChangePoint, change_points
 from leadline.statistics.decision import Decision, decide
 from leadline.statistics.estimate import Estimate, t_quantile
 from leadline.statistics.growth import Growth, PowerLaw, power_law
+from leadline.statistics.lines import Line, line
 from leadline.statistics.means import mean_of_repeats, mean_of_series
 from leadline.statistics.quantiles import independent_count, quantile_of_buckets, quantile_of_values
 from leadline.statistics.ratios import Comparison, compare, ratio_of_means
@@ -21,6 +22,7 @@ __all__ = [
     "Decision",
     "Estimate",
     "Growth",
+    "Line",
     "PowerLaw",
     "Scalability",
     "Truncation",
@@ -28,6 +30,7 @@ __all__ = [
     "compare",
     "decide",
     "independent_count",
+    "line",
     "mean_of_repeats",
     "mean_of_series",
     "power_law",

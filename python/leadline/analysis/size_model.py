@@ -1,0 +1,78 @@
+"""Records of planning: what a gateway's work costs, what CPU links need, and what links a CPU carries.
+
+Costs are CPU time on the measured machine, ns. With the clock speed they are cycles too. An unknown value is None.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Bounded:
+    """A figure with its 95 % interval."""
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CostPoint:
+    """A measured cost: the mean payload of a packet, and the CPU time for it."""
+
+    packet_bytes: float
+    ns: float
+
+
+@dataclass(frozen=True, slots=True)
+class LinkNeed:
+    """What a link that is full of packets of one size needs."""
+
+    link: str
+    bps: float
+    """Payload that it carries."""
+    packet_bytes: float | None
+    """Payload of each packet; None where the size does not matter."""
+    cpus: float | None
+    """CPUs like the measured one that it keeps busy; None where none was measured."""
+    hz: float | None
+    """Cycles per second; None where the clock speed is unknown."""
+    planned_hz: float | None
+    """The same for a CPU that is to have time to spare."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClientNeed:
+    """What each client takes at the measured load."""
+
+    clients: float
+    """The largest number of clients that was measured."""
+    bps_per_client: float | None
+    per_cpu: float | None
+    """Clients that one CPU like the measured one carries."""
+    per_gib: float | None
+    """Clients whose memory fits into 1 GiB, beside what the system takes without clients if that is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayCost:
+    """What one system's work on one gateway costs: CPU time for each packet, and for each byte of its payload."""
+
+    system: str
+    """The parameters of its cases that name the system."""
+    kind: str
+    """The kind of test."""
+    host: str
+    points: tuple[CostPoint, ...]
+    per_packet_ns: Bounded | None
+    """None where packets of one size alone were measured: `per_byte_ns` then holds for that size."""
+    per_byte_ns: Bounded
+    at_most: bool
+    """Whether other hosts' work is in it."""
+    threads: int | None
+    """Threads that share the work; None where that is not known."""
+    clock_hz: float | None
+    links: tuple[LinkNeed, ...] = ()
+    clients: ClientNeed | None = None
+    notes: tuple[str, ...] = ()

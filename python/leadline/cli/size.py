@@ -1,0 +1,135 @@
+"""`leadline size`: what CPU a link needs and what link a CPU carries, from the costs of a run or from given cycles."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import typer
+
+from leadline.cli import options as o
+from leadline.cli.output import print_all, print_damage, print_json, share
+from leadline.errors import InputError
+
+if TYPE_CHECKING:
+    from leadline.analysis.size_model import GatewayCost
+
+NAME = "size"
+EXAMPLE = "Example: leadline size runs/*-gateway-* --link 1gbit --cpu 3GHz --cores 4"
+Value = TypeVar("Value")
+
+
+def command(
+    run: Annotated[
+        Path | None, typer.Argument(help="A run with a gateway: its costs are used.", show_default=False)
+    ] = None,
+    cycles_per_byte: Annotated[
+        float | None,
+        typer.Option(help="CPU cycles for each byte, instead of a run.", metavar="CYCLES", show_default=False),
+    ] = None,
+    cycles_per_packet: Annotated[
+        float | None,
+        typer.Option(help="CPU cycles for each packet, instead of a run.", metavar="CYCLES", show_default=False),
+    ] = None,
+    link: Annotated[
+        list[str] | None,
+        typer.Option(help="Payload rate of a link; repeatable. Default: DSL to 100 Gbit/s.", metavar="RATE"),
+    ] = None,
+    packet: Annotated[
+        list[int] | None,
+        typer.Option(help="Payload of each packet, bytes; repeatable. Default: 1400 and 64.", metavar="BYTES"),
+    ] = None,
+    cpu: Annotated[
+        str | None,
+        typer.Option(help="Clock of the CPU to plan with: 3GHz. Default: the measured one.", metavar="FREQUENCY"),
+    ] = None,
+    cores: Annotated[int, typer.Option(help="Cores of the CPU to plan with.", min=1, max=4096)] = 1,
+    threads: Annotated[
+        int | None,
+        typer.Option(help="Threads that share the work. Default: as measured.", min=1, metavar="N", show_default=False),
+    ] = None,
+    frequency: Annotated[
+        str | None,
+        typer.Option(help="Clock of the run's gateway, if its kernel does not report it.", metavar="FREQUENCY"),
+    ] = None,
+    busy: Annotated[str, typer.Option(help="Share of the CPU that the gateway is planned to use.")] = "70%",
+    json: o.Json = False,
+) -> int:
+    """Plan a gateway: what CPU a link needs, what link a CPU carries, and how many clients.
+
+    A run with several packet sizes separates the cost of a packet from that of a byte. Links are rates of payload, one
+    direction; for both, add them.
+    """
+    from leadline.analysis.sizing import PACKETS, Asked, sized
+    from leadline.plan import units
+
+    asked = Asked(
+        links=[(text, float(_read("--link", units.rate_bps, text))) for text in link or ()],
+        packets=[float(octets) for octets in packet or ()] or list(PACKETS),
+        hz=_read("--cpu", units.frequency_hz, cpu) if cpu is not None else None,
+        cores=cores,
+        threads=threads,
+        busy=_busy(busy),
+    )
+    if any(octets < 1 for octets in asked.packets):
+        raise InputError("--packet: a packet has at least 1 byte")
+    costs = _given(cycles_per_byte, cycles_per_packet, run) or _of_run(run, frequency)
+    found = [sized(cost, asked) for cost in costs]
+    if json:
+        print_json({"schema": "leadline.size/1", "sizes": found})
+        return 0
+    from leadline.report.sizes import size_blocks
+
+    print_all(size_blocks(found))
+    return 0
+
+
+def _given(per_byte: float | None, per_packet: float | None, run: Path | None) -> Sequence[GatewayCost]:
+    """The cost that the options give; empty if they give none."""
+    from leadline.analysis.sizing import given_cost
+
+    values = [value for value in (per_byte, per_packet) if value is not None]
+    if not values:
+        return []
+    if run is not None:
+        raise InputError("a run and given cycles exclude each other", hint="leave one of them out")
+    if min(values) < 0 or max(values) <= 0 or not all(value < float("inf") for value in values):
+        raise InputError("--cycles-per-byte, --cycles-per-packet: they have to be above 0")
+    return [given_cost(per_packet or 0.0, per_byte or 0.0)]
+
+
+def _of_run(run: Path | None, frequency: str | None) -> Sequence[GatewayCost]:
+    from leadline.analysis.sizing import clocked
+    from leadline.dataset import RunFolder
+    from leadline.plan import units
+    from leadline.trial import read_findings
+
+    if run is None:
+        raise InputError("nothing to plan with", hint="name a run, or give --cycles-per-byte 140")
+    folder = RunFolder.open(run)
+    analysis = read_findings(folder)
+    print_damage(folder.run_id, analysis)
+    if not analysis.sizing:
+        raise InputError(
+            f"{run}: no gateway's CPU time per packet is known in this run",
+            hint="its tests need a gateway that is observed, and load through it; see `leadline results`",
+        )
+    hz = _read("--frequency", units.frequency_hz, frequency) if frequency is not None else None
+    return [clocked(cost, hz) for cost in analysis.sizing]
+
+
+def _busy(text: str) -> float:
+    found = 1.0 if text.strip() in ("100%", "1", "1.0") else share("--busy", text)
+    if found <= 0:
+        raise InputError(f"--busy {text}: it has to be above 0", hint="as in --busy 70%")
+    return found
+
+
+def _read(option: str, read: Callable[[str], Value], text: str) -> Value:
+    from leadline.plan.units import UnitError
+
+    try:
+        return read(text)
+    except UnitError as error:
+        raise InputError(f"{option} {text}: {error}") from None

@@ -1,0 +1,154 @@
+"""Plans for gateways: FreeS/WAN's rule from its own cost, and costs that are found again in a run's figures."""
+
+# Figures are compared with pytest.approx within tuples.
+# mypy: disable-error-code=comparison-overlap
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from leadline.analysis.model import (
+    Bound,
+    GatewayStatistics,
+    Metric,
+    RunAnalysis,
+    TestResult,
+    TrialResult,
+    Validity,
+    Verdict,
+)
+from leadline.analysis.sizing import LINKS, Asked, carried, clocked, given_cost, of_run, sized, work_of
+
+NS_PER_PACKET, NS_PER_BYTE = 900.0, 0.6
+ASKED = Asked(links=(), packets=(1400.0, 64.0), hz=None, cores=1, threads=None, busy=0.7)
+TABLE_OF_2002 = {"DSL": 25, "cable": 75, "Ethernet": 250, "T3, E3": 1125, "100M": 2500, "OC3": 3875}
+"""Machine speed in MHz for each link, from FreeS/WAN's documentation."""
+
+
+def test_the_rule_of_2002_from_its_own_140_cycles_per_byte() -> None:
+    needs = sized(given_cost(0.0, 140.0), ASKED).links
+    assert [(need.link, need.bps) for need in needs] == list(LINKS)
+    for need in needs:
+        mbit = need.bps / 1e6
+        assert (need.hz, need.planned_hz) == (pytest.approx(mbit * 17.5e6), pytest.approx(mbit * 25e6))
+    planned = {need.link: need.planned_hz for need in needs}
+    assert {link: planned[link] for link in TABLE_OF_2002} == pytest.approx(
+        {link: mhz * 1e6 for link, mhz in TABLE_OF_2002.items()}
+    )
+
+
+def test_a_machine_of_140_mhz_carries_a_megabyte_per_second() -> None:
+    [found] = carried(work_of(given_cost(0.0, 140.0)), (1400.0,), hz=140e6, cores=1, threads=None)
+    assert found.bps == pytest.approx(8e6)
+
+
+def result(size: float, *, clients: float = 10, verdict: Verdict = Verdict.VALID, repeat: int = 1) -> TestResult:
+    """Datagrams of one size through a gateway with the costs above, which holds 8 MB and 100 kB for each client."""
+    ns = NS_PER_PACKET + NS_PER_BYTE * size
+    packets_per_s = 50_000.0
+    gateway = GatewayStatistics(
+        host="gateway",
+        attribution="process",
+        basis="openvpn-server",
+        cpu_percent=packets_per_s * ns / 1e7,
+        cpu_unknown=None,
+        at_most=False,
+        memory_bytes=8e6 + 1e5 * clients,
+        memory_unknown=None,
+        threads=1,
+        payload_bps=8 * size * packets_per_s,
+        packets_per_s=packets_per_s,
+        clients=clients,
+        clock_hz=2e9,
+    )
+    bound = None if verdict is Verdict.VALID else Bound.NONE
+    metrics = {
+        "gateway_cpu_ns_per_packet": Metric(ns, "ns", verdict=verdict, bound=bound),
+        "gateway_cpu_ns_per_byte": Metric(ns / size, "ns", verdict=verdict, bound=bound),
+    }
+    return TestResult(
+        case="c01",
+        repeat=repeat,
+        test="udp",
+        kind="udp",
+        parameters={},
+        status="done",
+        error=None,
+        metrics=metrics,
+        validity=Validity(Verdict.VALID),
+        window=None,
+        generator=None,
+        errors={},
+        gateways=(gateway,),
+    )
+
+
+def run_of(*results: TestResult) -> RunAnalysis:
+    trials = tuple(
+        TrialResult(f"c{number:02}/1", f"c{number:02}", 1, "done", None, "openvpn", None, None, (one,))
+        for number, one in enumerate(results, start=1)
+    )
+    return RunAnalysis(
+        run_id="r",
+        name="made",
+        status="done",
+        started_at="",
+        plan_text="",
+        command="",
+        version="",
+        hosts={},
+        trials=trials,
+        summaries=(),
+        targets=(),
+        validity=Validity(Verdict.VALID),
+        notes=(),
+        observer_cpu_share={},
+    )
+
+
+def test_costs_of_a_packet_and_of_a_byte_are_found_again() -> None:
+    [cost] = of_run(run_of(*(result(size) for size in (64, 512, 1400))))
+    assert cost.per_packet_ns is not None
+    assert (cost.per_packet_ns.value, cost.per_byte_ns.value) == (
+        pytest.approx(NS_PER_PACKET, rel=0.05),
+        pytest.approx(NS_PER_BYTE, rel=0.05),
+    )
+    assert (cost.system, cost.kind, cost.host, cost.threads, cost.clock_hz) == ("openvpn", "udp", "gateway", 1, 2e9)
+    found = sized(cost, replace(ASKED, links=[("1gbit", 1e9)], cores=4, packets=(1000.0,)))
+    [need], [one] = found.links, found.carried
+    cycles = 1e9 / 8 * (2 * NS_PER_BYTE + 2 * NS_PER_PACKET / 1000)
+    assert (need.hz, need.cpus) == (pytest.approx(cycles, rel=0.05), pytest.approx(cycles / 2e9 / 0.7, rel=0.05))
+    assert (found.usable, one.cores) == (1, 1), "one thread uses one core"
+    assert one.bps == pytest.approx(1e9 * 2e9 / cycles, rel=0.05)
+
+
+def test_packets_of_one_size_leave_a_cost_per_byte_with_a_note() -> None:
+    [cost] = of_run(run_of(result(1000), result(1000)))
+    assert cost.per_packet_ns is None
+    assert cost.per_byte_ns.value == pytest.approx(NS_PER_BYTE + NS_PER_PACKET / 1000)
+    assert "packets of one size alone (1000 bytes of payload)" in cost.notes[0]
+    found = sized(clocked(cost, None), ASKED)
+    assert {need.packet_bytes for need in found.links} == {None}
+
+
+def test_figures_that_are_not_known_from_above_are_left_out() -> None:
+    assert of_run(run_of(result(1000, verdict=Verdict.UNDETERMINED))) == ()
+
+
+def test_clients_for_each_cpu_and_gibibyte() -> None:
+    [cost] = of_run(run_of(result(64, clients=10), result(512, clients=100), result(1400, clients=1000)))
+    need = cost.clients
+    assert need is not None
+    percent = 50_000 * (NS_PER_PACKET + NS_PER_BYTE * 1400) / 1e7
+    assert (need.clients, need.per_cpu) == (1000, pytest.approx(100 * 1000 / percent))
+    assert need.per_gib == pytest.approx(2**30 / 1e5, rel=0.01), "its growth, not the 8 MB that it takes anyway"
+
+
+def test_without_a_clock_the_plan_is_in_cpus_like_the_measured_one() -> None:
+    [cost] = of_run(run_of(result(64), result(512), result(1400)))
+    found = sized(replace(cost, clock_hz=None), replace(ASKED, links=[("1gbit", 1e9)], packets=(1000.0,)))
+    assert (found.hz, found.links[0].hz) == (None, None)
+    busy = 1e9 / 8 * (NS_PER_BYTE + NS_PER_PACKET / 1000) / 1e9
+    assert found.links[0].cpus == pytest.approx(busy / 0.7, rel=0.05)
+    assert found.carried[0].bps == pytest.approx(1e9 / busy, rel=0.05)
