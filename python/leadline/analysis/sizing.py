@@ -57,7 +57,7 @@ class Work:
         return octets_per_s * self.per_byte + octets_per_s / packet_bytes * self.per_packet
 
     def bps(self, per_s: float, packet_bytes: float) -> float:
-        """The rate of payload, in packets of this payload, that so many cycles, or ns, of each second carry."""
+        """The rate of payload, in packets of this payload, that this many cycles, or ns, of each second carry."""
         return 8 * per_s / (self.per_byte + self.per_packet / packet_bytes)
 
     def scaled(self, factor: float) -> Work:
@@ -190,7 +190,7 @@ def link_needs(
 def carried(
     cycles: Work, sizes: Sequence[float], *, hz: float, cores: int, threads: int | None, busy: float = BUSY
 ) -> list[Carried]:
-    """What link so many cores of this clock carry; `cycles` are for each packet and byte."""
+    """What link this number of cores of this clock carry; `cycles` are for each packet and byte."""
     used = cores if threads is None else min(cores, threads)
     found = []
     for size in _sizes(cycles, sizes):
