@@ -26,6 +26,7 @@ class Registry:
         self._package = package
         self._attribute = attribute
         self._added: dict[str, Any] = {}
+        self._found: dict[str, Any] = {}
         self.version = 0
         """Increases with each change: what was made from all parts must then be made again."""
 
@@ -33,6 +34,11 @@ class Registry:
     def names(self) -> tuple[str, ...]:
         """The names of all parts: the built-in ones in the order of their package, then the added ones."""
         return (*import_module(self._package).NAMES, *self._added)
+
+    @property
+    def has_added(self) -> bool:
+        """Whether there are parts that other processes do not know."""
+        return bool(self._added)
 
     def __contains__(self, name: object) -> bool:
         return name in self.names
@@ -53,7 +59,11 @@ class Registry:
         """The part of that name; for an unknown name, which a record of another version may have, the package's
         `unknown`.
         """
-        return self.get(name if name in self else UNKNOWN)
+        if name not in self._found:
+            if name not in self:
+                return self.get(UNKNOWN)
+            self._found[name] = self.get(name)
+        return self._found[name]
 
     @contextmanager
     def added(self, name: str, part: Any) -> Iterator[None]:
@@ -65,11 +75,13 @@ class Registry:
         if name in self:
             raise ValueError(f"there already is a {name!r}")
         self._added[name] = part
+        self._found.clear()
         self.version += 1
         try:
             yield
         finally:
             del self._added[name]
+            self._found.clear()
             self.version += 1
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import struct
 import zlib
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,8 +28,10 @@ _MOST_CONTENT_BYTES = 4 * 1024 * 1024
 Int64s = NDArray[np.int64]
 
 
+# A test's histograms are read for several of its figures, one soon after the other.
+@lru_cache(maxsize=256)
 def occupied_buckets(encoded: str) -> tuple[Int64s, Int64s, Int64s]:
-    """Lowest value, highest value and count of each occupied bucket, in ascending order.
+    """Lowest value, highest value and count of each occupied bucket, in ascending order; all are read-only.
 
     Raises:
 
@@ -44,7 +47,10 @@ def occupied_buckets(encoded: str) -> tuple[Int64s, Int64s, Int64s]:
     steps = np.where(numbers < 0, -numbers, 1)
     occupied = numbers > 0
     indexes = (np.cumsum(steps) - 1)[occupied]
-    return *_ranges(indexes, digits, lowest), numbers[occupied]
+    buckets = (*_ranges(indexes, digits, lowest), numbers[occupied])
+    for column in buckets:
+        column.flags.writeable = False
+    return buckets
 
 
 def _inflated(content: bytes) -> bytes:

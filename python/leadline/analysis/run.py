@@ -27,14 +27,13 @@ from leadline.analysis.model import (
     JournalDamage,
     RunAnalysis,
     Summary,
-    TestResult,
     TrialResult,
 )
 from leadline.analysis.repeats import summarise
 from leadline.analysis.targets import judge_summaries, parse_targets
-from leadline.analysis.test_analysis import analyse_repeat
 from leadline.analysis.test_data import HostSample, ServerReading, TestData
 from leadline.analysis.test_spec import TestSpec
+from leadline.analysis.trial_tests import MALFORMED, Begin, Pending, analyse_at_once
 from leadline.contract import records
 from leadline.dataset import HostClocks, JournalReader, reads_strictly
 from leadline.errors import PlanError
@@ -47,17 +46,15 @@ Record = Mapping[str, Any]
 # Time of samples before and after a test that is kept: longer than plots, warm-up and last answers need.
 _MARGIN_NS = 3_000_000_000
 _CUT_OFF = "the run was interrupted here"
-# The exceptions that an entry with missing or wrong fields raises.
-_MALFORMED = (KeyError, TypeError, AttributeError, ValueError, IndexError, ArithmeticError)
 
 
-def analyse(manifest: Record, entries: Iterable[Record]) -> RunAnalysis:
+def analyse(manifest: Record, entries: Iterable[Record], begin: Begin = analyse_at_once) -> RunAnalysis:
     """Analyse a run: everything that tables and reports show. Pure: the same input gives the same findings.
 
     Entries without required fields are counted, and reported together with the lines that a `JournalReader` could not
-    read.
+    read. `begin` analyses the tests of each trial, at once or while the reading goes on.
     """
-    reading = _Reading(manifest)
+    reading = _Reading(manifest, begin)
     reader = entries if isinstance(entries, JournalReader) else None
     noted = 0
     for entry in entries:
@@ -96,12 +93,15 @@ class _Trial:
 class _Reading:
     """Processes the entries one by one, and collects results trial by trial."""
 
-    def __init__(self, manifest: Record) -> None:
+    def __init__(self, manifest: Record, begin: Begin) -> None:
         self._manifest = dict(manifest)
+        self._begin = begin
         self._cases = {case["id"]: case for case in manifest.get("cases") or () if "id" in case}
         self._clocks = HostClocks()
         self._facts: dict[str, dict[str, Any]] = {}
         self._trial: _Trial | None = None
+        # Trials that ended, still without their tests, and those tests.
+        self._ended: list[tuple[TrialResult, Pending]] = []
         self._trials: list[TrialResult] = []
         self._lives: list[tuple[str, list[HostSample]]] = []
         self._status = "killed"
@@ -122,7 +122,7 @@ class _Reading:
         self._taken += 1
         try:
             self._take(entry)
-        except _MALFORMED:
+        except MALFORMED:
             # A line of another version, or a garbled one that is still JSON.
             if self._strict:
                 raise
@@ -174,34 +174,31 @@ class _Reading:
             data.clock_bounds_ns = self._clocks.bounds_ns
             data.unreadable_lines = trial.unreadable_lines
             data.samples = {host: _around_test(samples, data) for host, samples in trial.samples.items()}
-        self._trials.append(
-            TrialResult(
-                trial=trial.trial,
-                case=trial.case,
-                repeat=trial.repeat,
-                status=str(record.get("status") or "interrupted"),
-                error=_message(record.get("error")) if record else _CUT_OFF,
-                sut=trial.sut,
-                sut_version=trial.sut_version,
-                bring_up=trial.bring_up,
-                tests=tuple(self._analysed(data) for data in trial.tests.values()),
-                parameters=trial.parameters,
-                on_given_hosts=trial.on_given_hosts,
-            )
+        ended = TrialResult(
+            trial=trial.trial,
+            case=trial.case,
+            repeat=trial.repeat,
+            status=str(record.get("status") or "interrupted"),
+            error=_message(record.get("error")) if record else _CUT_OFF,
+            sut=trial.sut,
+            sut_version=trial.sut_version,
+            bring_up=trial.bring_up,
+            tests=(),
+            parameters=trial.parameters,
+            on_given_hosts=trial.on_given_hosts,
         )
+        self._ended.append((ended, self._begin(tuple(trial.tests.values()))))
 
-    def _analysed(self, data: TestData) -> TestResult:
-        """The test's result; if its entries lack data for the figures, a result that says so."""
-        try:
-            result, self._histograms[data.case, data.repeat, data.spec.name] = analyse_repeat(data)
-            return result
-        except _MALFORMED as error:
-            if self._strict:
-                raise
-            self._damage = replace(self._damage, malformed=self._damage.malformed + 1)
-            return findings.unreadable_test(data, error)
+    def _await_tests(self) -> None:
+        for trial, pending in self._ended:
+            analysed = pending()
+            self._damage = replace(self._damage, malformed=self._damage.malformed + analysed.malformed)
+            self._trials.append(replace(trial, tests=analysed.results))
+            self._histograms |= analysed.histograms
+        self._ended = []
 
     def findings(self) -> RunAnalysis:
+        self._await_tests()
         plan = self._manifest.get("plan") or {}
         damage = replace(self._damage, lines=self._taken + self._damage.garbled + self._damage.torn)
         limit = _stability_spread(plan)

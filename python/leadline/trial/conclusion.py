@@ -22,6 +22,7 @@ from leadline.dataset import Entry, JournalReader, RunFolder, TableWriter, read_
 from leadline.dataset.atomic import replace
 from leadline.errors import DatasetError
 from leadline.report import render_html
+from leadline.trial.analysis_processes import analysis_processes
 from leadline.trial.flame_graphs import draw_flame_graph, drawn_flame_graphs
 from leadline.trial.unforeseen import unforeseen
 
@@ -126,11 +127,15 @@ class _Taker:
 def _conclude_journal(folder: RunFolder, attempts: _Attempts) -> RunAnalysis:
     """The analysis, and in the same pass over the journal the tables and the flame graphs; then the page."""
     journal_bytes = _journal_bytes(folder)
-    with TableWriter(folder.path) as tables, ThreadPoolExecutor(1, "tables") as background:
+    with (
+        TableWriter(folder.path) as tables,
+        ThreadPoolExecutor(1, "tables") as background,
+        analysis_processes(journal_bytes) as begin,
+    ):
         into_tables = _Taker(tables.take, attempts)
         into_pictures = _Taker(partial(draw_flame_graph, folder), attempts)
         reader = JournalReader(folder.journal_path, takers=(into_tables, into_pictures))
-        analysis = analyse(folder.read_manifest(), reader)
+        analysis = analyse(folder.read_manifest(), reader, begin)
         if tables.malformed > analysis.journal.malformed:
             said = f"{tables.malformed} events of the journal have no rows: they lack required fields"
             attempts.problems.append(said)

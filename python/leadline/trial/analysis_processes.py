@@ -1,0 +1,121 @@
+"""Analyses the trials of a long run in further processes, while this one reads the journal.
+
+Owns those processes: each takes the tests of one trial on stdin and answers with their results on stdout, until stdin
+ends. They end with this process, however that ends. Where one fails, this process does its work.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from queue import SimpleQueue
+from typing import IO
+
+from leadline.analysis.test_data import TestData
+from leadline.analysis.trial_tests import AnalysedTests, Begin, Pending, analyse_at_once, analyse_tests
+from leadline.registry import KINDS
+
+# A process costs a second to start: as much as the analysis of so long a journal.
+_LEAST_JOURNAL_BYTES = 32 * 1024 * 1024
+_MOST_PROCESSES = 4
+_LENGTH_BYTES = 8
+_PROGRAM = ("-P", "-m", __name__)
+
+
+@contextmanager
+def analysis_processes(journal_bytes: int | None) -> Iterator[Begin]:
+    """The way to analyse a journal of this size, while the block runs."""
+    count = min(_MOST_PROCESSES, len(os.sched_getaffinity(0)) - 1)
+    # Another process knows only the kinds of test that come with Leadline.
+    if count < 1 or (journal_bytes or 0) < _LEAST_JOURNAL_BYTES or KINDS.has_added:
+        yield analyse_at_once
+        return
+    with ThreadPoolExecutor(count, "analysis") as threads:
+        processes = _Processes(count, threads)
+        try:
+            yield processes.begin
+        finally:
+            processes.end()
+
+
+class _Processes:
+    """The processes, and the trials that they analyse."""
+
+    def __init__(self, count: int, threads: ThreadPoolExecutor) -> None:
+        self._threads = threads
+        self._all = [_start() for _ in range(count)]
+        self._idle: SimpleQueue[subprocess.Popen[bytes]] = SimpleQueue()
+        for process in self._all:
+            self._idle.put(process)
+        self._under_way: list[Future[AnalysedTests]] = []
+
+    def begin(self, tests: Sequence[TestData]) -> Pending:
+        """Hand the tests over. If each process has work and more waits, analyse them here."""
+        self._under_way = [future for future in self._under_way if not future.done()]
+        if len(self._under_way) > len(self._all):
+            return analyse_at_once(tests)
+        # Now, because the facts about hosts change with later events.
+        question = pickle.dumps(tests, pickle.HIGHEST_PROTOCOL)
+        future = self._threads.submit(self._ask, question)
+        self._under_way.append(future)
+        return future.result
+
+    def end(self) -> None:
+        """End all processes."""
+        for process in self._all:
+            process.kill()
+            # What could not be written to a process that died is still in its buffer.
+            with suppress(OSError):
+                process.communicate()
+
+    def _ask(self, question: bytes) -> AnalysedTests:
+        process = self._idle.get()
+        try:
+            assert process.stdin is not None and process.stdout is not None
+            _write(process.stdin, question)
+            answer = _read(process.stdout)
+        except OSError:
+            answer = None
+        finally:
+            self._idle.put(process)
+        if answer is None:
+            return analyse_tests(pickle.loads(question))
+        analysed: AnalysedTests = pickle.loads(answer)
+        return analysed
+
+
+def _start() -> subprocess.Popen[bytes]:
+    """Start a process. A session of its own keeps it from the terminal's signals: it ends with its stdin."""
+    argv = [sys.executable, *_PROGRAM]
+    pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
+    return subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=nothing, start_new_session=True)
+
+
+def _write(stream: IO[bytes], content: bytes) -> None:
+    stream.write(len(content).to_bytes(_LENGTH_BYTES, "big"))
+    stream.write(content)
+    stream.flush()
+
+
+def _read(stream: IO[bytes]) -> bytes | None:
+    """The next message; None if the stream ends before its end."""
+    length = stream.read(_LENGTH_BYTES)
+    content = stream.read(int.from_bytes(length, "big"))
+    return content if len(length) == _LENGTH_BYTES and len(content) == int.from_bytes(length, "big") else None
+
+
+def main() -> None:
+    """Analyse trials until stdin ends. An error ends this process: its parent then analyses the trial itself."""
+    gc.disable()
+    while (question := _read(sys.stdin.buffer)) is not None:
+        _write(sys.stdout.buffer, pickle.dumps(analyse_tests(pickle.loads(question)), pickle.HIGHEST_PROTOCOL))
+
+
+if __name__ == "__main__":
+    main()
