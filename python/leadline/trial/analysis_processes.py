@@ -21,7 +21,7 @@ from leadline.analysis.test_data import TestData
 from leadline.analysis.trial_tests import AnalysedTests, Begin, Pending, analyse_at_once, analyse_tests
 from leadline.registry import KINDS
 
-# A process costs a second to start: as much as the analysis of so long a journal.
+# A process takes a second to start: as long as the analysis of a journal of this size.
 _LEAST_JOURNAL_BYTES = 32 * 1024 * 1024
 _MOST_PROCESSES = 4
 _LENGTH_BYTES = 8
