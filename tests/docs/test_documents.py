@@ -25,7 +25,7 @@ DOCUMENTS = [
     ROOT / "CONTRIBUTING.md",
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
-MEASUREMENTS = tuple(f"leadline {kind} " for kind in ("tcp", "udp", "rr", "http", "tunnel"))
+MEASUREMENTS = tuple(f"leadline {kind} " for kind in ("tcp", "udp", "rr", "http", "tunnel", "ladder"))
 NAMESPACE = ["unshare", "--net"] if os.geteuid() == 0 else ["unshare", "--user", "--map-root-user", "--net"]
 
 

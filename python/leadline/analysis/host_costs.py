@@ -7,7 +7,7 @@ the load's threads are what is known. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from leadline.analysis.flows import Flow
@@ -19,7 +19,7 @@ from leadline.analysis.host_metrics import (
     neighbours,
 )
 from leadline.analysis.ladder_model import HostCost
-from leadline.analysis.model import Window
+from leadline.analysis.model import GatewayStatistics, Window
 from leadline.analysis.test_data import InterfaceUse, TestData
 from leadline.analysis.window import byte_curves, rate_per_s, unit_curves
 from leadline.contract import records
@@ -43,19 +43,26 @@ class Work:
     operations: float | None
 
 
-def host_costs(data: TestData, flows: Sequence[Flow], window: Window | None) -> tuple[HostCost, ...]:
-    """The cost of one test on each of its hosts, the generating ones first, then the whole machine."""
+def host_costs(
+    data: TestData, flows: Sequence[Flow], window: Window | None, gateways: Sequence[GatewayStatistics] = ()
+) -> tuple[HostCost, ...]:
+    """The cost of one test on each of its hosts, the generating ones first, then the whole machine. Of a gateway it is
+    that of the system under test, as `gateways` has it."""
     if window is None or window.end_ns <= window.start_ns:
         return ()
     work = Work(rate_per_s(byte_curves(flows), window), rate_per_s(unit_curves(flows), window))
-    return tuple(_costs(data, work, window))
+    return tuple(_costs(data, work, window, {one.host: one for one in gateways}))
 
 
-def _costs(data: TestData, work: Work, window: Window) -> Iterator[HostCost]:
+def _costs(data: TestData, work: Work, window: Window, crossed: Mapping[str, GatewayStatistics]) -> Iterator[HostCost]:
     gateways = [host for host in reversed(GATEWAYS) if host in data.samples]
     others = [host for host in data.samples if host not in (*data.hosts, *gateways)]
     for host in (*data.hosts, *gateways, *others):
-        yield _of_host(data, host, work, window)
+        gateway = crossed.get(host)
+        if gateway is not None and gateway.cpu_percent is not None:
+            yield _cost(host, gateway.basis, gateway.cpu_percent, work, gateway.packets_per_s)
+        else:
+            yield _of_host(data, host, work, window)
     if not others and (receiver := _threads_percent(_reports(data, "receiver"))) is not None:
         yield _cost(ANSWERING_SIDE, LOAD_THREADS, receiver, work, None)
     seen: set[frozenset[str]] = set()

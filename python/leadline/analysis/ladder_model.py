@@ -17,7 +17,8 @@ class HostCost:
     host: str
     """The host; `machine` for all CPUs of the machine that the hosts share."""
     source: str
-    """Whose CPU time it is: `control group`, `load threads`, `system under test`, or `whole machine`."""
+    """Whose CPU time it is: `control group`, `load threads`, `whole machine`, or of a gateway what counts as the
+    system's."""
     cpu_percent: float | None
     """Percent of one CPU."""
     ns_per_byte: float | None

@@ -99,7 +99,7 @@ def analyse_repeat(data: TestData) -> tuple[TestResult, metrics.Histograms]:
         started_at_s=data.start_wall_ns / 1e9 if data.start_wall_ns is not None else None,
         gateways=crossed,
         naive=naive,
-        host_costs=host_costs(data, flows, steady),
+        host_costs=host_costs(data, flows, steady, crossed),
     )
     return result, merged
 

@@ -51,9 +51,13 @@ def command(
         str, typer.Option("-d", "--duration", help="Length of each test, warm-up included.", metavar="TIME")
     ] = "5s",
     warmup: Annotated[
-        str,
-        typer.Option("--warmup", help="Time at the start of each test that is not counted.", metavar="TIME"),
-    ] = "500ms",
+        str | None,
+        typer.Option(
+            "--warmup",
+            help="Time at the start of each test that is not counted. Default: a tenth of it.",
+            metavar="TIME",
+        ),
+    ] = None,
     rate: Annotated[
         str | None,
         typer.Option(

@@ -133,8 +133,8 @@ class Ladder(PlanModel):
     """Layers to measure: udp, tcp, rr, http, https; empty: all."""
     duration_ms: DurationMs = Field(default=5_000, validation_alias="duration")
     """Length of each test, warm-up included."""
-    warmup_ms: DurationOrZeroMs = Field(default=500, validation_alias="warmup")
-    """Time at the start of each test that is not counted."""
+    warmup_ms: DurationOrZeroMs | None = Field(default=None, validation_alias="warmup")
+    """Time at the start of each test that is not counted; null: a tenth of the duration."""
     rate_bps: RateBps | None = Field(default=None, validation_alias="rate")
     """Rate that datagrams are offered at; null: as fast as possible."""
     baseline: bool = True
@@ -142,7 +142,7 @@ class Ladder(PlanModel):
 
     @rule
     def _warm_up_leaves_time(self) -> Iterator[PydanticCustomError]:
-        if self.warmup_ms >= self.duration_ms:
+        if self.warmup_ms is not None and self.warmup_ms >= self.duration_ms:
             text = f"{self.warmup_ms} ms of warm-up leave no time of {self.duration_ms} ms"
             yield validation_error(text, at=("warmup",), hint="the duration includes the warm-up")
 
@@ -153,7 +153,8 @@ class Ladder(PlanModel):
 
     def test(self, kind: str, rung: Rung) -> dict[str, Any]:
         """The test of a rung, by a plan's keys."""
-        lasts = {"duration": f"{self.duration_ms}ms", "warmup": f"{self.warmup_ms}ms"}
+        warmup_ms = self.duration_ms // 10 if self.warmup_ms is None else self.warmup_ms
+        lasts = {"duration": f"{self.duration_ms}ms", "warmup": f"{warmup_ms}ms"}
         rate = {"rate": f"{self.rate_bps}bit"} if rung.is_offered and self.rate_bps is not None else {}
         return {"name": rung.test, "kind": kind, **lasts, **rung.parameters, **rate}
 

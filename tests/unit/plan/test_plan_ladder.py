@@ -127,7 +127,10 @@ def test_fleet_climbs_the_layers_that_it_carries(load: Callable[..., Plan]) -> N
         ),
         ("ladder: {length: 5s}", "plan.yaml:4: unknown key 'length' in ladder"),
         ("ladder: {duration: soon}", "plan.yaml:4: ladder.duration:"),
-        ("ladder: {duration: 400ms}", "plan.yaml:4: ladder.warmup: 500 ms of warm-up leave no time of 400 ms"),
+        (
+            "ladder: {duration: 400ms, warmup: 500ms}",
+            "plan.yaml:4: ladder.warmup: 500 ms of warm-up leave no time of 400 ms",
+        ),
     ],
 )
 def test_mistakes_name_their_place(error_text: Callable[..., str], given: str, said: str) -> None:

@@ -1,0 +1,142 @@
+"""Ladders on real hosts: against `leadline serve`, layers that are not offered, and a lab with and without a tunnel."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import cli_runs as cli
+import pytest
+
+from in_process import leadline
+from waiting import free_port
+
+pytestmark = [
+    pytest.mark.lab,
+    pytest.mark.apart,
+    pytest.mark.takes(20),
+    pytest.mark.skipif(bool(cli.why_not()), reason=cli.why_not() or "-"),
+]
+
+LAYERS = [
+    "UDP",
+    "TCP",
+    "HTTP bodies",
+    "HTTPS bodies",
+    "UDP requests",
+    "TCP requests",
+    "HTTP requests",
+    "HTTPS requests",
+]
+SHORT = ("-d", "600ms")
+PLAN = """
+name: small-ladder
+lab: {link: {rate: 200mbit}}
+sut: {kind: SYSTEM}
+ladder: {duration: 1500ms, warmup: 200ms}
+"""
+
+
+def measured(ladder: dict[str, Any]) -> dict[str, float | None]:
+    return {layer["title"]: layer["figure"]["value"] for layer in ladder["layers"]}
+
+
+def ports(server: cli.Server) -> tuple[str, ...]:
+    return ("--port", str(server.port), "--http-port", str(server.http_port))
+
+
+def test_all_layers_of_a_server(tmp_path: Path) -> None:
+    https = str(free_port())
+    with cli.serve("--https-port", https) as server:
+        where = ("127.0.0.1", *ports(server), "--https-port", https)
+        done = cli.call("ladder", *where, *SHORT, "--json", "--out", str(tmp_path))
+        shown = cli.call("ladder", *where, *SHORT, "--layers", "rr,udp", variables={"COLUMNS": "80"})
+    assert done.returncode == 0, done.stderr
+    (ladder,) = json.loads(done.stdout)["ladders"]
+    figures = measured(ladder)
+    assert list(figures) == LAYERS and all(value is not None and value > 0 for value in figures.values())
+    tcp = ladder["layers"][1]
+    assert tcp["below"] == "UDP" and tcp["share"]["value"] > 0 and tcp["share"]["reason"]
+    assert {cost["host"] for cost in tcp["costs"]} >= {"this host", "answering side", "machine"}
+    assert ladder["baseline"] is None and ladder["why_alone"] and ladder["look_first"]
+    (folder,) = tmp_path.iterdir()
+    assert ladder["look_first"] in (folder / "report.html").read_text().replace("&#39;", "'")
+    assert shown.returncode == 0 and max(map(len, shown.stdout.splitlines())) <= 80
+    assert "UDP requests" in shown.stdout and "HTTP" not in shown.stdout
+
+
+def test_layer_that_is_not_offered_is_named_and_the_others_go_on() -> None:
+    with cli.serve() as server:
+        done = cli.call("ladder", "127.0.0.1", *ports(server), "--https-port", str(free_port()), *SHORT, "--json")
+    assert done.returncode == 0, done.stderr
+    (ladder,) = json.loads(done.stdout)["ladders"]
+    figures = measured(ladder)
+    missing = [title for title, value in figures.items() if value is None]
+    assert missing == ["HTTPS bodies", "HTTPS requests"]
+    for layer in ladder["layers"]:
+        assert bool(layer["error"]) == (layer["title"] in missing)
+
+
+def test_both_addresses_of_a_server_stand_side_by_side() -> None:
+    with cli.serve("--bind", "127.0.0.1", "--bind", "127.0.0.2") as server:
+        options = ("--outside", "127.0.0.2", "--layers", "tcp", "--repeat", "3", *SHORT, "--json")
+        done = cli.call("ladder", "127.0.0.1", *ports(server), *options)
+    assert done.returncode == 0, done.stderr
+    first, outside = json.loads(done.stdout)["ladders"]
+    (tcp,) = first["layers"]
+    assert first["baseline"] == outside["case"] and tcp["below"] == "the plain route"
+    share = tcp["share_of_baseline"]
+    assert share["value"] > 0 and ((share["low"] or 0) < share["value"] or share["reason"])
+
+
+def test_nothing_there_fails_in_one_line() -> None:
+    nowhere = str(free_port())
+    where = ("--port", nowhere, "--http-port", nowhere, "--https-port", nowhere)
+    done = cli.call("ladder", "127.0.0.1", *where, *SHORT)
+    assert done.returncode == 1 and done.stdout == ""
+    assert done.stderr.splitlines()[-1].startswith("leadline: no layer of 127.0.0.1 could be measured: ")
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--layers", "udp,tpc"), "--layers: there is no layer 'tpc' (did you mean 'tcp'?)"),
+        (("-d", "soon"), "--duration:"),
+        (("-d", "400ms", "--warmup", "500ms"), "--warmup: 500 ms of warm-up leave no time of 400 ms"),
+        (("--rate", "fast"), "--rate:"),
+        (("--outside", "127.0.0.1"), "--outside 127.0.0.1: this is HOST itself"),
+        (("-4", "-6"), "--ipv4 and --ipv6 exclude each other"),
+        (("--key-file", "/nonexistent"), "--key-file /nonexistent:"),
+    ],
+)
+def test_wrong_input_is_one_line(options: tuple[str, ...], said: str) -> None:
+    done = leadline("ladder", "127.0.0.1", *options)
+    assert done.returncode == 2 and len(done.stderr.splitlines()) == 1
+    assert said.partition(" (")[0] in done.stderr
+
+
+@pytest.mark.parametrize(
+    "system",
+    [
+        "wireguard",
+        pytest.param("openvpn", marks=pytest.mark.skipif(cli.OPENVPN is None, reason="openvpn is not installed")),
+    ],
+)
+def test_tunnel_stands_beside_its_plain_route(system: str, tmp_path: Path) -> None:
+    run = cli.run(PLAN.replace("SYSTEM", system), tmp_path)
+    assert run.code == 0, run.err
+    tunnel, route = run.report()["ladders"]
+    assert (tunnel["sut"], tunnel["baseline"], route["case"]) == (system, "c02", "c02")
+    for ladder in (tunnel, route):
+        assert list(measured(ladder)) == LAYERS
+        assert all(value is not None and value > 0 for value in measured(ladder).values()), ladder["case"]
+    udp = tunnel["layers"][0]
+    assert udp["below"] == "the plain route" and 0.03 < udp["headers"] < 0.06
+    assert route["layers"][0]["below"] == "the link" and route["layers"][0]["share"]["value"] < 1
+    costs = {cost["host"]: cost for cost in udp["costs"]}
+    assert costs["gateway"]["ns_per_byte"] > 0 and costs["gateway"]["ns_per_packet"] > 0
+    levels = [bar["label"] for bar in tunnel["waterfalls"][0]["bars"] if bar["kind"] == "level"]
+    assert levels[:3] == ["link", "UDP, plain route", f"UDP, {system}"]
+    assert tunnel["look_first"] in " ".join(run.out.split())
+    assert 'id="ladder"' in (run.folder / "report.html").read_text()
