@@ -10,7 +10,8 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from leadline.analysis.model import Metric, TestResult, Validity, Verdict
+from leadline.analysis.model import LimitedBy, Metric, TestResult, Validity, Verdict
+from leadline.analysis.search_findings import Trial
 from leadline.analysis.targets import parse_targets
 from leadline.analysis.validity import (
     CONNECTIONS_BUSY,
@@ -28,6 +29,10 @@ QUEUE_SHARE = 0.05
 QUEUE_LEAST_MS = 50.0
 """The delay that a busy host alone may add to connecting."""
 
+UNSENT_SHARE = 0.01
+"""A sender that leaves out more than this share of what was due did not offer the rate."""
+
+_OTHERS = frozenset({Verdict.GENERATOR_LIMITED, Verdict.UNDETERMINED})
 _AND = re.compile(r"(?:^|\s)\s*and(?=\s|$)", re.IGNORECASE)
 _ERRORS = "error_ratio"
 # Figures of the clients of a fleet that are not configured.
@@ -65,29 +70,6 @@ class Conditions:
         return tuple(dict.fromkeys(target.metric for target in self.targets))
 
 
-@dataclass(frozen=True, slots=True)
-class Trial:
-    """One trial of a search."""
-
-    rate_per_s: float
-    """The offered rate."""
-    duration_s: float
-    """Length of the trial without warm-up."""
-    holds: bool
-    """Whether every condition held, every request that was due was sent, and the figures are complete."""
-    generator_limited: bool
-    """Whether the generator was at its limit or late, or may have been. A trial that does not hold then says nothing
-    about the server."""
-    answered_share: float
-    """Answered share of the requests that were due; at most 1."""
-    why: str
-    """The reason of the judgement, for the user."""
-    metrics: dict[str, float | None]
-    """The figures in the conditions, and the answered rate."""
-    connections_busy: bool = False
-    """Whether many requests waited for a free connection. More connections may reach a higher rate."""
-
-
 def judge_trial(
     conditions: Conditions, result: TestResult, *, rate_per_s: float, duration_s: float, connections: int
 ) -> Trial:
@@ -114,12 +96,57 @@ def judge_trial(
         rate_per_s=rate_per_s,
         duration_s=duration_s,
         holds=not against,
-        generator_limited=bool(limits) or _is_undetermined(result.validity),
+        generator_limited=bool(limits) or _is_doubted(conditions, result),
         answered_share=min(1.0, answered / due) if due > 0 else 0.0,
         why=why,
         metrics={name: figures.get(name) for name in ("requests_per_s", *conditions.metrics)},
         connections_busy=any(note.code == CONNECTIONS_BUSY for note in result.validity.notes),
+        disturbed=_is_disturbed(result),
     )
+
+
+def judge_packets(conditions: Conditions, result: TestResult, *, rate_per_s: float, duration_s: float) -> Trial:
+    """Judge the result of one trial of datagrams: `rate_per_s` of all clients and flows.
+
+    A trial whose sender left out more than `UNSENT_SHARE` of what was due does not hold, and says nothing of the path,
+    unless a link was full: a sender that is blocked by its own link has found the path's limit.
+    """
+    figures = {name: metric.value for name, metric in result.metrics.items()}
+    due, sent = rate_per_s * duration_s, figures.get("sent") or 0.0
+    short = sent < (1 - UNSENT_SHARE) * due
+    link_full = result.limit is not None and result.limit.by is LimitedBy.LINK
+    against = [*_unmet(conditions, result.metrics), *_doubts(result.validity, is_sparse=False)]
+    if short:
+        against.append(f"{sent:.0f} of {due:.0f} datagrams that were due were sent")
+    limits = {reason.code: reason.text for reason in result.validity.reasons if reason.code in GENERATOR_REASONS}
+    arrived = figures.get("received") or 0.0
+    if against:
+        why = "; ".join([*against, *limits.values()])
+    else:
+        why = "; ".join(f"{target.metric} {_said(figures[target.metric])}" for target in conditions.targets)
+    return Trial(
+        rate_per_s=rate_per_s,
+        duration_s=duration_s,
+        holds=not against,
+        generator_limited=not link_full and (short or bool(limits) or _is_doubted(conditions, result)),
+        answered_share=min(1.0, arrived / due) if due > 0 else 0.0,
+        why=why,
+        metrics={name: figures.get(name) for name in ("packets_per_s", *conditions.metrics)},
+        disturbed=_is_disturbed(result),
+    )
+
+
+def _is_doubted(conditions: Conditions, result: TestResult) -> bool:
+    """Whether the generator, or what cannot be known of it, may have made the conditions fail. What something else on
+    the machine did counts against the rate: the rate found is then a lower bound."""
+    named = [result.metrics[name] for name in conditions.metrics if name in result.metrics]
+    return _is_undetermined(result.validity) or any(
+        metric.verdict in _OTHERS and not UNEVEN.issuperset(metric.reasons) for metric in named
+    )
+
+
+def _is_disturbed(result: TestResult) -> bool:
+    return result.validity.verdict is Verdict.DISTURBED
 
 
 def judge_fleet(
@@ -147,10 +174,11 @@ def judge_fleet(
         rate_per_s=rate_per_s,
         duration_s=duration_s,
         holds=not against,
-        generator_limited=bool(limits) or _is_undetermined(result.validity),
+        generator_limited=bool(limits) or _is_doubted(conditions, result),
         answered_share=served * (1.0 - bad) if bad is not None else 0.0,
         why=why,
         metrics={name: figures.get(name) for name in ("clients", "handshakes_per_s", *conditions.metrics)},
+        disturbed=_is_disturbed(result),
     )
 
 

@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Any
 
 from leadline.analysis.ladder_model import HostCost, Ladder
+from leadline.analysis.search_findings import SearchFindings
 from leadline.analysis.size_model import GatewayCost
 from leadline.statistics import Comparison, Growth
 
@@ -386,6 +387,9 @@ class TestResult:
     """When its load began by the controller's wall clock, s since 1970; null in runs of older versions."""
     host_costs: tuple[HostCost, ...] = ()
     """What it cost each host, in CPU time."""
+    search: SearchFindings | None = None
+    """What a search for the highest rate found; None for a test at one rate. The figures are then those of the last
+    trial at the rate found."""
 
     def distribution(self, metric: str) -> Distribution | None:
         """The distribution of that name; None if nothing was recorded."""

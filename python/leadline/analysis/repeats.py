@@ -18,6 +18,7 @@ from leadline.analysis import stability
 from leadline.analysis.metrics import Histograms, of_all_repeats, percentile_named
 from leadline.analysis.model import Bound, Limit, Metric, Reason, Summary, TestResult, Validity, Verdict
 from leadline.analysis.scope import Judged
+from leadline.analysis.searches import SEARCHED
 from leadline.analysis.validity import worst
 from leadline.registry import KINDS
 from leadline.statistics import mean_of_repeats
@@ -71,6 +72,10 @@ def summarise(
     metrics = {name: mean_with_interval([result.metrics.get(name) for result in done], confidence) for name in names}
     known = [histograms.get((result.case, result.repeat, result.test)) for result in done]
     metrics |= _merged_percentiles(metrics, [one for one in known if one is not None], len(done))
+    metrics |= {
+        name: _between(metrics[name], [result.metrics[name] for result in done if name in result.metrics])
+        for name in SEARCHED & names.keys()
+    }
     measured: PrimaryKind = KINDS.find(kind)
     judged = _judged(metrics, done, limit, measured, named)
     if failed:
@@ -139,6 +144,17 @@ def _merged_percentiles(
 
 def _with_note(judged: Judged, note: Reason) -> Judged:
     return replace(judged, validity=replace(judged.validity, notes=(note, *judged.validity.notes)))
+
+
+def _between(mean: Metric, repeats: Sequence[Metric]) -> Metric:
+    """The mean of rates that searches found: the interval is never narrower than what each search left open."""
+    ends = [(one.low, one.high) for one in repeats if one.value is not None]
+    lows, highs = ([end for end in side if end is not None] for side in zip(*ends, strict=True)) if ends else ([], [])
+    if not ends or len(lows) < len(ends) or len(highs) < len(ends):
+        return replace(mean, low=None, high=None, unbounded="a search did not bound its rate from both sides")
+    low, high = sum(lows) / len(lows), sum(highs) / len(highs)
+    bounds = [value for value in (mean.low, mean.high) if value is not None]
+    return replace(mean, low=min([low, *bounds]), high=max([high, *bounds]), unbounded=None)
 
 
 def _with_reasons(mean: Metric, repeats: Sequence[Metric]) -> Metric:

@@ -30,6 +30,7 @@ from leadline.analysis.model import (
     TrialResult,
 )
 from leadline.analysis.repeats import summarise
+from leadline.analysis.searches import TrialSearches
 from leadline.analysis.targets import judge_summaries, parse_targets
 from leadline.analysis.test_data import HostSample, ServerReading, TestData
 from leadline.analysis.test_spec import TestSpec
@@ -88,6 +89,10 @@ class _Trial:
     unreadable_lines: int = 0
     samples: dict[str, list[HostSample]] = field(default_factory=dict)
     tests: dict[str, TestData] = field(default_factory=dict)
+    loads: dict[str, str] = field(default_factory=dict)
+    """The label of the search that a load belongs to."""
+    searches: dict[str, Record] = field(default_factory=dict)
+    """The records of searches that ended, by label."""
 
 
 class _Reading:
@@ -101,7 +106,7 @@ class _Reading:
         self._facts: dict[str, dict[str, Any]] = {}
         self._trial: _Trial | None = None
         # Trials that ended, still without their tests, and those tests.
-        self._ended: list[tuple[TrialResult, Pending]] = []
+        self._ended: list[tuple[TrialResult, Pending, TrialSearches]] = []
         self._trials: list[TrialResult] = []
         self._lives: list[tuple[str, list[HostSample]]] = []
         self._status = "killed"
@@ -154,7 +159,7 @@ class _Reading:
                 self._bring_up(entry)
             case "test-begin":
                 self._begin_test(entry)
-            case "ceiling" | "server-process" | "given-hosts":
+            case "ceiling" | "server-process" | "given-hosts" | "search-end":
                 self._note(entry)
             case "test-end":
                 self._end_test(entry)
@@ -187,15 +192,26 @@ class _Reading:
             parameters=trial.parameters,
             on_given_hosts=trial.on_given_hosts,
         )
-        self._ended.append((ended, self._begin(tuple(trial.tests.values()))))
+        self._ended.append((ended, self._begin(tuple(trial.tests.values())), self._searches(trial)))
 
     def _await_tests(self) -> None:
-        for trial, pending in self._ended:
+        for trial, pending, searches in self._ended:
             analysed = pending()
             self._damage = replace(self._damage, malformed=self._damage.malformed + analysed.malformed)
-            self._trials.append(replace(trial, tests=analysed.results))
-            self._histograms |= analysed.histograms
+            self._trials.append(replace(trial, tests=tuple(searches.folded(analysed.results))))
+            # Those of a search are of its last load, which need not be at the rate found.
+            own = {key: one for key, one in analysed.histograms.items() if key[2] not in searches.names}
+            self._histograms |= own
         self._ended = []
+
+    def _searches(self, trial: _Trial) -> TrialSearches:
+        """Which of a trial's tests are loads of searches."""
+        of_case = self._cases.get(trial.case, {}).get("tests") or ()
+        return TrialSearches(
+            tuple(trial.loads.get(label) for label in trial.tests),
+            trial.searches,
+            {str(test.get("name")): test for test in of_case},
+        )
 
     def findings(self) -> RunAnalysis:
         self._await_tests()
@@ -284,6 +300,8 @@ class _Reading:
                 self._note_ceiling(entry)
             case "server-process":
                 self._note_server(entry)
+            case "search-end" if self._trial is not None:
+                self._trial.searches[str(entry["label"])] = entry
             case "given-hosts" if self._trial is not None:
                 gateways = entry.get("gateways") or {}
                 self._trial.on_given_hosts = True
@@ -344,6 +362,8 @@ class _Reading:
             link_mtu_bytes=link.get("mtu_bytes") or 1500,
         )
         self._note_controller(record)
+        if record.get("search") is not None:
+            trial.loads[label] = str(record["search"])
 
     def _asked(self) -> tuple[str, ...]:
         """Percentiles in the targets."""

@@ -12,7 +12,7 @@ from typing import Any
 
 from rich.text import Text
 
-from leadline.analysis.capacity import Trial
+from leadline.analysis.search_findings import Trial
 from leadline.cli.calibration import calibrated, is_calibrated
 from leadline.cli.output import MISSED, UNDECIDED, finish_folder, print_all, print_error, print_json, print_note
 from leadline.cli.progress import Progress

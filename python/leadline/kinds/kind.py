@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from leadline.analysis.answers import AnsweredKind
+    from leadline.analysis.capacity import Conditions
     from leadline.analysis.flows import Flow
 
     # mypy checks a kind against the protocol of each module that uses one.
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from leadline.analysis.repeats import PrimaryKind
     from leadline.analysis.running_intervals import IntervalGrowth, IntervalKind
     from leadline.analysis.scaling import ScalingKind
+    from leadline.analysis.search_findings import Trial
     from leadline.analysis.test_analysis import FiguresKind
     from leadline.analysis.test_data import TestData
     from leadline.analysis.test_spec import SpecReader, TestSpec
@@ -127,6 +129,27 @@ class Kind(Generic[Test]):
             LeadlineError: a fleet cannot run it, and no plan has such a test.
         """
         raise LeadlineError(f"{test.name}: a fleet's clients cannot carry {test.kind} tests")
+
+    search_headroom: float = 2.0
+    """The highest rate that a search tries, as a multiple of the rate that the load reached without a rate."""
+
+    def at_rate(self, test: Test, rate_per_s: float | None, duration_ms: int, clients: int) -> BaseTest:
+        """The test at a rate of all its clients, or without a rate, for a search."""
+        raise LeadlineError(f"{test.name}: a {test.kind} test has no rate to search for")
+
+    def reached_per_s(self, test: Test, result: TestResult) -> float | None:
+        """The rate that the load reached without a rate, for a search."""
+        raise LeadlineError(f"{test.name}: a {test.kind} test has no rate to search for")
+
+    def judge_rate(
+        self, conditions: Conditions, test: Test, result: TestResult, rate_per_s: float, duration_s: float
+    ) -> Trial:
+        """Judge the result of a load at a rate, for a search."""
+        raise LeadlineError(f"{test.name}: a {test.kind} test has no rate to search for")
+
+    def bits_per_operation(self, test: Mapping[str, Any]) -> float | None:
+        """Payload bits of one operation at a rate; None where they are not all alike."""
+        return None
 
     def preparation_s(self, workload: Any) -> float:
         """The time beyond the usual one that an agent may take until it is ready."""

@@ -7,20 +7,24 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
+from pydantic_core import PydanticCustomError
 
 from leadline.kinds.kind import Kind
 from leadline.plan import options as o
 from leadline.plan.base_test import BaseTest, Conflict, carried_conflicts
-from leadline.plan.field_types import Count, RateBps, Total, UdpPayload
+from leadline.plan.field_types import Count, RateBps, Total, UdpPayload, rule, validation_error
 from leadline.plan.ladder import Chain, Packets, Rung
 from leadline.plan.metric_specs import higher, lower, neither
 from leadline.plan.options import Command, Option
+from leadline.plan.rate_search import RateSearch, expected_ms, search_errors
 
 if TYPE_CHECKING:
+    from leadline.analysis.capacity import Conditions
     from leadline.analysis.flows import Flow
     from leadline.analysis.metrics import Histograms
-    from leadline.analysis.model import Metric, Window
+    from leadline.analysis.model import Metric, TestResult, Window
     from leadline.analysis.running_intervals import IntervalGrowth
+    from leadline.analysis.search_findings import Trial
     from leadline.analysis.test_data import TestData
     from leadline.analysis.test_spec import TestSpec
     from leadline.analysis.validity import Evidence, Finding, Rules
@@ -50,10 +54,32 @@ class UdpTest(BaseTest):
     """UDP payload of each datagram."""
     number: Total | None = None
     """Datagrams per flow; the flow ends after them, even before its duration."""
+    search: RateSearch | None = None
+    """Search for the highest rate that holds; `duration` is then the length of the deciding trials."""
+
+    @property
+    def searched(self) -> RateSearch | None:
+        """The search, if there is one."""
+        return self.search
+
+    @property
+    def expected_ms(self) -> int:
+        """A search takes several trials."""
+        return self.duration_ms if self.search is None else expected_ms(self.duration_ms)
+
+    @rule
+    def _search_fits(self) -> Iterator[PydanticCustomError]:
+        yield from search_errors(self, self.search, self.rate_bps, self.number)
+        if self.search is not None and self.direction == "both":
+            yield validation_error(
+                "a search has one direction", at=("direction",), hint="search each direction by a test of its own"
+            )
 
     def fleet_conflicts(self, clients: int) -> Iterator[Conflict]:
         """In a fleet, all clients take part with one flow each, for the test's whole duration."""
         yield from carried_conflicts(self, self.flows)
+        if self.search is not None:
+            yield "search", "a fleet's trials cannot be repeated at other rates", "leave it out"
         if self.number is not None:
             yield "number", "datagrams of a fleet end with the duration", "leave it out"
 
@@ -73,11 +99,13 @@ class Udp(Kind[UdpTest]):
         lower("duplicates", "datagrams that arrived again"),
         lower("reordered", "datagrams that arrived behind a later one (RFC 4737)"),
         lower("jitter_us", "mean interarrival jitter (RFC 3550, 6.4.1)"),
+        higher("found_rate_per_s", "datagrams per second: the highest rate that a search found to hold"),
+        higher("found_rate_bps", "bits of payload per second at that rate"),
     )
     decisive = ("lost_ratio",)
     shortfall = ("lost_ratio", "of the packets lost")
     scaling = (("throughput_bps", "bit/s"),)
-    headline = ("lost_ratio", "jitter_us")
+    headline = ("found_rate_bps", "lost_ratio", "jitter_us")
     operation = "datagram"
     rungs = (
         # The packets fit into a tunnel's MTU of 1420, over IPv6 too; downwards, as HTTP's bodies go.
@@ -102,6 +130,11 @@ class Udp(Kind[UdpTest]):
                 default="1400",
                 metavar="SIZE",
             ),
+            Option(
+                ("--find-rate",),
+                "Find the highest rate with these conditions, as in 'lost_ratio < 0.1%'; -d is the length of a trial.",
+                metavar="'METRIC < VALUE and ...'",
+            ),
             *(*o.SESSION, *o.PRECISION, o.INTERVAL, o.JSON, o.OUT, o.targets("lost_ratio < 0.1%")),
         ),
     )
@@ -110,6 +143,14 @@ class Udp(Kind[UdpTest]):
         "received": "datagrams received",
         "lost": "datagrams lost",
     }
+
+    def run_command(self, values: Mapping[str, Any]) -> int:
+        """Measure, or search for the highest rate."""
+        if values["find_rate"] is None:
+            return super().run_command(values)
+        from leadline.kinds.udp_search import find_rate
+
+        return find_rate(self, values)
 
     def workload(self, test: UdpTest, server: Server) -> UdpWorkload:
         """Each flow gets an equal share of the rate, in datagrams."""
@@ -142,6 +183,33 @@ class Udp(Kind[UdpTest]):
             duration_ms=test.duration_ms,
         )
         return carried(test, load, access, clients, server)
+
+    def at_rate(self, test: UdpTest, rate_per_s: float | None, duration_ms: int, clients: int) -> UdpTest:
+        """Each client sends its share; without a rate, as fast as it can."""
+        rate = None if rate_per_s is None else max(1, round(rate_per_s / clients * 8 * test.packet_bytes))
+        return test.model_copy(update={"rate_bps": rate, "duration_ms": duration_ms, "search": None})
+
+    def reached_per_s(self, test: UdpTest, result: TestResult) -> float | None:
+        """What was sent: more cannot be offered, and a path that is flooded may carry less than it can."""
+        sent, arrived = (result.metrics.get(name) for name in ("sent", "received"))
+        if result.window is None or sent is None or not sent.value or arrived is None or not arrived.value:
+            return None
+        whole_s = (result.window.last_end_ns - result.window.first_start_ns) / 1e9
+        return sent.value / whole_s if whole_s > 0 else None
+
+    def judge_rate(
+        self, conditions: Conditions, test: UdpTest, result: TestResult, rate_per_s: float, duration_s: float
+    ) -> Trial:
+        """By the datagrams that arrived; the warm-up's count too."""
+        from leadline.analysis.capacity import judge_packets
+
+        whole_s = duration_s + test.warmup_ms / 1000
+        trial = judge_packets(conditions, result, rate_per_s=rate_per_s, duration_s=whole_s)
+        return replace(trial, duration_s=duration_s)
+
+    def bits_per_operation(self, test: Mapping[str, Any]) -> float:
+        """The payload of a datagram."""
+        return 8.0 * float(test.get("packet_bytes") or 1400)
 
     def read_spec(self, test: Mapping[str, Any], common: TestSpec) -> TestSpec:
         """Convert the rate: a plan has a client's rate in bits, a workload a flow's in datagrams."""
@@ -219,10 +287,14 @@ class Udp(Kind[UdpTest]):
         from leadline import quantities
         from leadline.report.figures import Figure, FigureTable
 
+        found = Figure("found_rate_bps", "highest rate", quantities.bit_rate)
+        throughput = Figure("throughput_bps", "throughput", quantities.bit_rate)
+        is_search = found.metric in metrics
         return FigureTable(
-            "UDP throughput and loss",
-            Figure("throughput_bps", "throughput", quantities.bit_rate),
+            "UDP: highest rate that holds" if is_search else "UDP throughput and loss",
+            found if is_search else throughput,
             (
+                *((throughput,) if is_search else ()),
                 Figure("lost_ratio", "lost", quantities.share),
                 Figure("packets_per_s", "packets", quantities.per_second),
                 Figure("jitter_us", "jitter", quantities.microseconds),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from pydantic import Field
 from pydantic_core import PydanticCustomError
@@ -58,6 +58,11 @@ class BaseTest(PlanModel):
     def longest_ms(self) -> int:
         """Maximum duration."""
         return self.duration_ms
+
+    @property
+    def searched(self) -> Any:
+        """The search for the highest rate that the test stands for; None for a test at one rate."""
+        return None
 
     @property
     def secrets(self) -> tuple[str, ...]:

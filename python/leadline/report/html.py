@@ -25,6 +25,7 @@ from leadline.registry import KINDS
 from leadline.report import answers, charts, figures, host_statistics, sizes, verdicts, views
 from leadline.report.ladder_page import ladder_sections
 from leadline.report.reasons import concerned, limited_by, own_reasons
+from leadline.report.searches import search_section
 
 FlameGraphs = Mapping[str, Sequence[tuple[str, str]]]
 """By test, as in "c01/1/tcp-up": the sampled host, and the picture's path relative to the page."""
@@ -116,6 +117,7 @@ def _environment() -> Environment:
         circumstances=views.circumstances,
         examples_of=views.error_examples,
         phases_of=_phases,
+        search_of=search_section,
         fleet_of=_fleet,
     )
     return environment

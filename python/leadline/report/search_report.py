@@ -11,9 +11,10 @@ from rich.table import Table
 from rich.text import Text
 
 from leadline import quantities
-from leadline.analysis.capacity import Trial
 from leadline.analysis.model import Metric, Validity, Verdict
+from leadline.analysis.search_findings import Trial
 from leadline.report import verdicts
+from leadline.report.searches import outcome
 from leadline.report.text import TONES, verdict_block
 
 
@@ -53,13 +54,13 @@ def trials_head() -> RenderableType:
 def trial_row(trial: Trial) -> RenderableType:
     """One trial, in the columns of `trials_head`; printed when it ends."""
     length = quantities.seconds(trial.duration_s)
-    return _trials_grid(Text(_rate(trial.rate_per_s)), Text(length), Text(_outcome(trial)), Text(trial.why))
+    return _trials_grid(Text(_rate(trial.rate_per_s)), Text(length), Text(outcome(trial)), Text(trial.why))
 
 
 def trial_line(number: int, trial: Trial) -> str:
     """One trial as a line of progress."""
     where = f"{_rate(trial.rate_per_s)} for {quantities.seconds(trial.duration_s)}"
-    return f"trial {number}: {where} {_outcome(trial)}: {trial.why}"
+    return f"trial {number}: {where} {outcome(trial)}: {trial.why}"
 
 
 def _headline(rate: Metric, validity: Validity) -> str:
@@ -77,12 +78,6 @@ def _rate(per_s: float | None) -> str:
     if per_s is None:
         return quantities.per_second(None)
     return f"{per_s:,.0f}/s" if per_s >= 1000 else f"{per_s:.4g}/s"
-
-
-def _outcome(trial: Trial) -> str:
-    if trial.holds:
-        return "holds"
-    return "generator-limited" if trial.generator_limited else "does not hold"
 
 
 def _trials_grid(rate: Text, length: Text, outcome: Text, why: Text, style: str = "") -> RenderableType:

@@ -34,6 +34,7 @@ from leadline.report.reasons import (
     why_not_valid,
 )
 from leadline.report.scalings import scaling_table
+from leadline.report.searches import searches_table
 
 TONES = verdicts.TONES
 
@@ -43,6 +44,7 @@ def run_renderables(analysis: RunAnalysis) -> list[RenderableType]:
     parts = [
         figures_table(analysis),
         table_notes(analysis),
+        searches_table(analysis),
         baseline_table(analysis),
         given_system(analysis),
         client_table(analysis),

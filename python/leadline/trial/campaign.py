@@ -6,7 +6,7 @@ import shlex
 from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from leadline.analysis.precision import is_precise
 from leadline.dataset import Journal, RunFolder, read_journal
 from leadline.errors import DatasetError
 from leadline.plan import Case, Plan, Trial, expected_seconds, one_round, schedule
+from leadline.trial.case_record import case_record
 from leadline.trial.event_log import EventLog
 from leadline.trial.interrupt import Interrupt
 from leadline.trial.notifications import Observer, RoundAdded, RunBegan, RunEnded, TrialMeasured
@@ -85,7 +86,7 @@ class Campaign:
 
     def _results(self, entries: Iterable[dict[str, Any]]) -> tuple[TestResult, ...]:
         """The results of the trial with these entries."""
-        manifest = {"plan": self.plan.document, "cases": [_case_record(case) for case in self.cases]}
+        manifest = {"plan": self.plan.document, "cases": [case_record(case) for case in self.cases]}
         return tuple(test for trial in analyse(manifest, entries).trials for test in trial.tests)
 
     def prepare(self) -> RunFolder:
@@ -111,7 +112,7 @@ class Campaign:
             "overrides": list(self.plan.overrides),
             "seed": self.plan.seed,
             "order": [trial.label for trial in trials],
-            "cases": [_case_record(case) for case in self.cases],
+            "cases": [case_record(case) for case in self.cases],
         }
 
 
@@ -150,19 +151,3 @@ class Rounds:
             test.name: [target.metric for target in self._plan.targets if target.test in (None, test.name)]
             for test in case.tests
         }
-
-
-def _case_record(case: Case) -> dict[str, Any]:
-    """A case as the manifest stores it."""
-    return {
-        "id": case.id,
-        "title": case.title,
-        "parameters": dict(case.labels),
-        "topology": case.topology,
-        "clients": case.clients if case.fleet is None else {"fleet": True, "count": case.fleet},
-        "sut": case.sut.model_dump(),
-        "link": case.link.model_dump() if case.link else None,
-        "tests": [test.model_dump() for test in case.tests],
-        "baseline": case.baseline,
-        **({} if case.ladder is None else {"ladder": asdict(case.ladder)}),
-    }

@@ -14,7 +14,7 @@ from enum import StrEnum
 
 from MLRsearch import AbstractMeasurer, Config, MeasurementResult, MultipleLossRatioSearch, SearchGoal
 
-from leadline.analysis.capacity import Trial
+from leadline.analysis.search_findings import Trial
 
 WIDTH = 0.02
 """The maximum distance of the bounds at the end, as a share of the upper one."""
@@ -47,13 +47,13 @@ class Limits:
     width: float = WIDTH
 
     @classmethod
-    def around(cls, reached_per_s: float, final_s: float, headroom: float = HEADROOM) -> Limits:
+    def around(cls, reached_per_s: float, final_s: float, headroom: float = HEADROOM, width: float = WIDTH) -> Limits:
         """The limits for the rate that the load reached without a rate, and the duration of the deciding trials."""
         highest = headroom * reached_per_s
         initial_s = min(INITIAL_S, final_s)
         # A trial without any request gives no information.
         lowest = min(max(highest / RANGE, 1.0 / initial_s), highest / 10)
-        return cls(lowest, highest, initial_s, final_s, BUDGET_TRIALS * (initial_s + final_s))
+        return cls(lowest, highest, initial_s, final_s, BUDGET_TRIALS * (initial_s + final_s), width)
 
 
 class Ending(StrEnum):

@@ -64,16 +64,21 @@ class EventLog:
         self._observers = list(observers)
         self._on_failed_observer = on_failed_observer
         self._listeners: list[Callable[[str, Event], None]] = []
+        self._copies: list[EntryList] = []
 
     def record(self, record: str, **fields: Any) -> None:
         """Append one record of the controller to the journal."""
-        self._sink.append({"record": record, "at_ns": time.monotonic_ns(), **fields})
+        entry = {"record": record, "at_ns": time.monotonic_ns(), **fields}
+        for sink in (self._sink, *self._copies):
+            sink.append(entry)
 
     def on_event(self, host: str, event: Event, line: bytes) -> None:
         """Append one event of an agent to the journal, as its original `line`, then pass it to the listeners."""
         # A heartbeat only shows that the agent is alive; figures do not need it.
         if not isinstance(event, Heartbeat):
-            self._sink.append_event(host, time.monotonic_ns(), line)
+            at_ns = time.monotonic_ns()
+            for sink in (self._sink, *self._copies):
+                sink.append_event(host, at_ns, line)
         for listener in self._listeners:
             listener(host, event)
 
@@ -81,6 +86,12 @@ class EventLog:
         """Call `listener` with every event; returns a function that ends this."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
+
+    def copy_to(self, entries: list[dict[str, Any]]) -> Callable[[], None]:
+        """Append every further entry to this list too; returns a function that ends this."""
+        copy = EntryList(entries)
+        self._copies.append(copy)
+        return lambda: self._copies.remove(copy)
 
     def notify(self, notification: Notification) -> None:
         """Pass the notification to every observer."""

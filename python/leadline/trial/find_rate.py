@@ -15,8 +15,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from leadline.analysis.capacity import Conditions, Trial
+from leadline.analysis.capacity import Conditions
 from leadline.analysis.model import Ceiling, Metric, Reason, TestResult, Validity, Verdict
+from leadline.analysis.search_findings import Trial
+from leadline.analysis.searches import disturbed_trials
 from leadline.errors import LeadlineError
 from leadline.plan import BaseTest
 from leadline.trial.capacity_search import Ending, Limits, SearchResult, Stopped, search
@@ -199,7 +201,8 @@ def verdict_of(found: SearchResult, trials: Sequence[Trial], error: str | None) 
     """The verdict: the bound that is missing, and the reason."""
     match found.ending:
         case Ending.FOUND | Ending.NONE_HELD:
-            return Validity(Verdict.VALID)
+            disturbed = disturbed_trials(trials, found.high_per_s)
+            return Validity(Verdict.VALID) if disturbed is None else Validity(Verdict.DISTURBED, (disturbed,))
         case Ending.GENERATOR_LIMITED:
             known = found.low_per_s or 0.0
             lowest = min(

@@ -44,6 +44,8 @@ class Load:
     """Checks the figures each second, and may end the load."""
     interval_ms: int | None = None
     """Length of the intervals that are reported while the load runs; None for none."""
+    search: str | None = None
+    """The label of the test whose search this load belongs to; None for a load by itself."""
 
 
 async def run(
@@ -75,6 +77,7 @@ async def run(
             start_wall_ns=start_at_ns + time.time_ns() - time.monotonic_ns(),
             controller_cpu_s=time.process_time(),
             controller_boot_id=_boot_id(),
+            **({} if load.search is None else {"search": load.search}),
         )
         longest_s = max(kind_of(work).longest_ms(work) for work in load.workloads.values()) / 1000
         live = LiveMetrics(load.label, start_at_ns, len(ready), event_log, longest_s)

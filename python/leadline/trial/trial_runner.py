@@ -6,11 +6,14 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import aclosing, asynccontextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 from leadline.agents.asyncio_tools import unless
+from leadline.analysis import analyse
+from leadline.analysis.model import TestResult
 from leadline.errors import (
     AgentError,
     DatasetError,
@@ -27,10 +30,12 @@ from leadline.plan.sut import system_of
 from leadline.sut.model import BringUp, ClientState, FleetAccess
 from leadline.sut.running import SystemUnderTest
 from leadline.trial import environment, load
+from leadline.trial.case_record import case_record
 from leadline.trial.environment import Environment
 from leadline.trial.event_log import EventLog
 from leadline.trial.interrupt import Interrupt
 from leadline.trial.notifications import PhaseBegan, TestBegan, TestEnded, TrialBegan, TrialEnded
+from leadline.trial.plan_search import PlanSearch, condition_metrics
 from leadline.trial.profile import profiled
 from leadline.trial.unforeseen import unforeseen
 from leadline.trial.workloads import FORGOTTEN_S, LoadWorkload, Server, fleet_workload, workload
@@ -46,6 +51,8 @@ class RunContext:
     """Folder for keys and configurations, mode 700."""
     logs: Path
     observe_period_ms: int
+    entries: list[dict[str, Any]] | None = None
+    """The trial's entries so far, if one of its tests is a search, whose loads are analysed one by one."""
 
 
 async def run_trial(trial: Trial, number: int, context: RunContext) -> str:
@@ -60,6 +67,10 @@ async def run_trial(trial: Trial, number: int, context: RunContext) -> str:
         axis: value if isinstance(value, int | float | str) else case.labels[axis]
         for axis, value in case.parameters.items()
     }
+    entries: list[dict[str, Any]] = []
+    if any(test.searched is not None for test in case.tests):
+        context = replace(context, entries=entries)
+    stop_copying = event_log.copy_to(entries) if context.entries is not None else None
     event_log.record("trial-begin", trial=trial.label, case=case.id, repeat=trial.repeat, parameters=parameters)
     event_log.notify(TrialBegan(trial.label, number, case, trial.repeat))
     status = "done"
@@ -76,6 +87,9 @@ async def run_trial(trial: Trial, number: int, context: RunContext) -> str:
         status, error = "failed", failure
     except Exception as failure:
         status, error = "failed", _named(failure, trial, context.logs)
+    finally:
+        if stop_copying is not None:
+            stop_copying()
     problem = {"code": error.code, "message": str(error)} if error else None
     event_log.record("trial-end", trial=trial.label, status=status, error=problem)
     event_log.notify(TrialEnded(trial.label, status, str(error) if error else None))
@@ -151,31 +165,65 @@ async def _test(test: BaseTest, label: str, up: _Up, env: Environment, context: 
     address = env.server_address.get(test.ip)
     if address is None:
         raise LeadlineError(f"{test.name}: the hosts have no IPv{test.ip}")
-    workloads: dict[str, LoadWorkload]
-    if up.fleet is not None and env.case.fleet is not None:
-        workloads = {able[0]: fleet_workload(test, up.fleet, env.case.fleet, address)}
-    else:
-        workloads = {client: workload(test, Server(address, key=env.key)) for client in able}
     await environment.observe(env, name, context.observe_period_ms, event_log)
     event_log.notify(TestBegan(name, test.name, test.kind, test.expected_ms / 1000))
+    if test.searched is not None:
+        await _search(test, able, up, env, context)
+        return
+    workloads = _workloads(test, able, address, up, env)
+    await _one_load(load.Load(name, test.model_dump(), workloads), test.name, up, env, context)
+
+
+def _workloads(test: BaseTest, clients: list[str], address: str, up: _Up, env: Environment) -> dict[str, LoadWorkload]:
+    """The load of each client, or of the fleet on the only one."""
+    if up.fleet is not None and env.case.fleet is not None:
+        return {clients[0]: fleet_workload(test, up.fleet, env.case.fleet, address)}
+    return {client: workload(test, Server(address, key=env.key)) for client in clients}
+
+
+async def _search(test: BaseTest, clients: list[str], up: _Up, env: Environment, context: RunContext) -> None:
+    """Search for the test's highest rate: a load for each rate, analysed when it ends."""
+    event_log, name, entries = context.event_log, f"{env.label}/{test.name}", context.entries or []
+    before = list(takewhile(lambda entry: entry.get("record") != "test-begin", entries))
+    address = env.server_address[test.ip]
+
+    async def measure(at_rate: BaseTest, number: int) -> TestResult:
+        label = f"{name}.{number}"
+        begin = len(entries)
+        await environment.observe(env, label, context.observe_period_ms, event_log)
+        one = load.Load(label, at_rate.model_dump(), _workloads(at_rate, clients, address, up, env), search=name)
+        await _one_load(one, test.name, up, env, context)
+        manifest = {"cases": [case_record(env.case)], "asked": condition_metrics(test)}
+        done = {"record": "trial-end", "at_ns": time.monotonic_ns(), "trial": env.label, "status": "done"}
+        own = ({key: value for key, value in entry.items() if key != "search"} for entry in entries[begin:])
+        (trial,) = analyse(manifest, [*before, *own, done]).trials
+        return trial.tests[-1]
+
+    try:
+        await PlanSearch(name, test, len(clients), measure, context.interrupt).run(event_log)
+    finally:
+        event_log.notify(TestEnded(name, test.name, "done", None))
+
+
+async def _one_load(one: load.Load, test: str, up: _Up, env: Environment, context: RunContext) -> None:
+    """Run one load to its end; its failure is a failure of the trial."""
+    event_log, name = context.event_log, one.label
     status, error = "done", None
     try:
         async with profiled(name, up.profiled, env):
-            course = load.run(
-                load.Load(name, test.model_dump(), workloads), env.agents, env.clocks, event_log, context.interrupt
-            )
+            course = load.run(one, env.agents, env.clocks, event_log, context.interrupt)
             await _watched(course, up, env, context.interrupt)
         if context.interrupt.asked.is_set():
             raise Interrupted("stopped by the user")
     except BaseException as failure:
         status = "interrupted" if isinstance(failure, Interrupted | asyncio.CancelledError) else "failed"
         error = failure if isinstance(failure, LeadlineError) and status == "failed" else None
-        await load.stop(name, able, env.agents)
+        await load.stop(name, list(one.workloads), env.agents)
         raise
     finally:
         text = str(error) if error else None
         event_log.record("test-end", label=name, status=status, error=text, controller_cpu_s=time.process_time())
-        event_log.notify(TestEnded(name, test.name, status, text))
+        event_log.notify(TestEnded(name, test, status, text))
 
 
 async def _watched(course: Coroutine[Any, Any, None], up: _Up, env: Environment, interrupt: Interrupt) -> None:

@@ -252,10 +252,12 @@ class MadeRun:
         client = {"host": "client1", "state": "connected", "time_s": 0.5, "missing": [], "cause": None}
         self.record("bring-up", trial=trial, sut="openvpn", version="2.6.14", clients=[client], processes=["openvpn"])
 
-    def test(self, trial: str, bytes_per_s: float, *, end: bool = True, begin_ns: int = EPOCH_NS) -> None:
+    def test(
+        self, trial: str, bytes_per_s: float, *, end: bool = True, begin_ns: int = EPOCH_NS, name: str = "tcp-up"
+    ) -> None:
         """A TCP test of 10 s at an even rate; the gateway's CPUs are 40 % user, 60 % system, openvpn 30 % and 50 %."""
-        label = f"{trial}/tcp-up"
-        test = {"name": "tcp-up", "kind": "tcp", "duration_ms": 10_000, "interval_ms": 100, "direction": "up"}
+        label = f"{trial}/{name}"
+        test = {"name": name, "kind": "tcp", "duration_ms": 10_000, "interval_ms": 100, "direction": "up"}
         self.record("test-begin", label=label, test=test, hosts=["client1"], start_at_ns=begin_ns)
         shift = begin_ns - EPOCH_NS
         report, events = steady_flow_events(0, EPOCH_NS, EPOCH_NS + 10 * S, bytes_per_s)

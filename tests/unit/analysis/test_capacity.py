@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from leadline.analysis import model
-from leadline.analysis.capacity import Conditions, Trial, judge_trial
+from leadline.analysis.capacity import Conditions, judge_trial
 from leadline.analysis.model import Metric, Reason, Validity, Verdict
+from leadline.analysis.search_findings import Trial
 from leadline.errors import InputError
 
 TEXT = "latency_p99_us < 5000 and error_ratio < 0.1%"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from rich.console import Console
 
-from leadline.analysis.capacity import Trial
 from leadline.analysis.model import Metric, Reason, Validity, Verdict
+from leadline.analysis.search_findings import Trial
 from leadline.report.search_report import found_rate, trial_line, trial_row, trials_head
 
 CONDITIONS = "latency_p99_us < 5000"

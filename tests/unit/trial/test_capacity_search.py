@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy.optimize import brentq
 
-from leadline.analysis.capacity import Trial
+from leadline.analysis.search_findings import Trial
 from leadline.trial.capacity_search import (
     MAJORITY_OF,
     WIDTH,

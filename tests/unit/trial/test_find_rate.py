@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from leadline.analysis.capacity import Trial
 from leadline.analysis.model import Verdict
+from leadline.analysis.search_findings import Trial
 from leadline.kinds.http.search import search_validity
 from leadline.trial.capacity_search import Ending, SearchResult
 

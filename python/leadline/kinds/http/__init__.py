@@ -15,10 +15,12 @@ from leadline.plan.metric_specs import higher, lower, neither, times
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from leadline.analysis.capacity import Conditions
     from leadline.analysis.flows import Flow
     from leadline.analysis.metrics import Histograms
     from leadline.analysis.model import Distribution, Metric, TestResult, Window
     from leadline.analysis.running_intervals import IntervalGrowth
+    from leadline.analysis.search_findings import Trial
     from leadline.analysis.test_data import TestData
     from leadline.analysis.test_spec import TestSpec
     from leadline.analysis.validity import Rules
@@ -66,6 +68,7 @@ _METRICS = (
     *times("first_byte", _PHASE, "us", "the time from sent to the answer's first byte"),
     *times("transfer", _PHASE, "us", "the time from the answer's first byte to its last"),
     *times("kernel_wait", ("p99",), "us", "the time that received bytes waited in the kernel"),
+    higher("found_rate_per_s", "requests per second: the highest rate that a search found to hold"),
 )
 
 
@@ -81,7 +84,7 @@ class Http(Kind[HttpTest]):
     shortfall = ("error_ratio", "of the requests failed")
     delay = ("latency_p99_us", "p99 of the latency")
     scaling = (("requests_per_s", "1/s"), ("latency_p99_us", "us"))
-    headline = ("latency_p50_us", "latency_p99_us")
+    headline = ("found_rate_per_s", "latency_p50_us", "latency_p99_us")
     operation = "request"
     rate_metrics: Mapping[str, str] = {"transfer_bps": "throughput_bps"}
     rungs = RUNGS
@@ -107,6 +110,30 @@ class Http(Kind[HttpTest]):
         from leadline.kinds.http.ladder import payload_share
 
         return payload_share(test, packets)
+
+    def at_rate(self, test: HttpTest, rate_per_s: float | None, duration_ms: int, clients: int) -> HttpTest:
+        """Each client offers its share; without a rate, a closed loop."""
+        rate = None if rate_per_s is None else rate_per_s / clients
+        return test.model_copy(update={"rate_per_s": rate, "duration_ms": duration_ms, "search": None})
+
+    def reached_per_s(self, test: HttpTest, result: TestResult) -> float | None:
+        """The rate of the closed loop: a rate never has more requests in flight."""
+        return result.metrics["requests_per_s"].value
+
+    def judge_rate(
+        self, conditions: Conditions, test: HttpTest, result: TestResult, rate_per_s: float, duration_s: float
+    ) -> Trial:
+        """By the requests that were answered."""
+        from leadline.analysis.capacity import judge_trial
+
+        clients = max(1, round(result.clients.clients)) if result.clients is not None else 1
+        return judge_trial(
+            conditions,
+            result,
+            rate_per_s=rate_per_s,
+            duration_s=duration_s,
+            connections=clients * test.connections,
+        )
 
     def calibration(self, workload: HttpWorkload) -> HttpWorkload:
         """The load's requests: a null responder answers them."""
@@ -180,11 +207,11 @@ class Http(Kind[HttpTest]):
         from leadline import quantities
         from leadline.report.figures import Figure, FigureTable, latency_figures
 
-        return FigureTable(
-            "HTTP requests",
-            Figure("requests_per_s", "requests", quantities.per_second),
-            latency_figures(),
-        )
+        found = Figure("found_rate_per_s", "highest rate", quantities.per_second)
+        answered = Figure("requests_per_s", "requests", quantities.per_second)
+        if found.metric in metrics:
+            return FigureTable("HTTP: highest rate that holds", found, (answered, *latency_figures()))
+        return FigureTable("HTTP requests", answered, latency_figures())
 
     def figure_rows(self, result: TestResult) -> list[tuple[str, str]]:
         """The outcome of the requests, and the transferred bytes."""

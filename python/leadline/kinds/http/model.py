@@ -39,6 +39,7 @@ from leadline.plan.field_types import (
     written_by_a_user,
 )
 from leadline.plan.rate import PerSecondOrStages, Stages
+from leadline.plan.rate_search import RateSearch, expected_ms, search_errors
 
 _MOST_CONNECTIONS = 1_000_000
 # Size of a request in the message to an agent, without the request's own text.
@@ -108,6 +109,18 @@ class HttpTest(BaseTest):
     """TLS options, for https."""
     cpus: Cpus = ()
     """CPUs to which the threads are pinned, in turn: 0,2-3."""
+    search: RateSearch | None = None
+    """Search for the highest rate that holds; `duration` is then the length of the deciding trials."""
+
+    @property
+    def searched(self) -> RateSearch | None:
+        """The search, if there is one."""
+        return self.search
+
+    @property
+    def expected_ms(self) -> int:
+        """A search takes several trials."""
+        return self.duration_ms if self.search is None else expected_ms(self.duration_ms)
 
     @model_validator(mode="before")
     @classmethod
@@ -143,6 +156,7 @@ class HttpTest(BaseTest):
     def _agrees_with_itself(self) -> Iterator[PydanticCustomError]:
         for at, text, hint in _conflicts(self):
             yield validation_error(text, at=(at,), hint=hint)
+        yield from search_errors(self, self.search, self.rate_per_s, self.number)
 
     @field_serializer("body")
     def _body_is_not_shown(self, body: str | None) -> str | None:

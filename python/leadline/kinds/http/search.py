@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from leadline.analysis.capacity import Conditions, Trial, judge_trial
+from leadline.analysis.capacity import Conditions, judge_trial
 from leadline.analysis.model import Ceiling, Reason, TestResult, Validity
+from leadline.analysis.search_findings import Trial
 from leadline.analysis.validity import CONNECTIONS_BUSY
 from leadline.contract.models import HttpWorkload, RateStage
 from leadline.errors import InputError

@@ -13,8 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from leadline.analysis.capacity import Conditions, Trial, judge_fleet
+from leadline.analysis.capacity import Conditions, judge_fleet
 from leadline.analysis.model import Ceiling, Reason, TestResult, Validity, Verdict
+from leadline.analysis.search_findings import Trial
 from leadline.contract.models import RateStage, TunnelWorkload
 from leadline.errors import InputError
 from leadline.kinds.tunnel.model import TunnelTest

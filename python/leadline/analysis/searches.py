@@ -1,0 +1,142 @@
+"""Makes one result of the loads of a plan's search: the rate found, the figures at it, and the verdict on the search.
+
+The journal has the decision on each rate; each load was analysed like a test of its own. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from leadline.analysis.model import Bound, Metric, Reason, TestResult, Validity, Verdict
+from leadline.analysis.search_findings import SearchFindings, Trial
+from leadline.analysis.validity import worst
+from leadline.registry import KINDS
+
+FOUND_PER_S, FOUND_BPS = "found_rate_per_s", "found_rate_bps"
+SEARCHED = frozenset({FOUND_PER_S, FOUND_BPS})
+"""Figures whose interval is that between the highest rate that holds and the lowest that does not."""
+
+_LEAST = frozenset({"generator-limited", "all-held"})
+_CUT_SHORT = frozenset({"budget", "interrupted", "failed"})
+
+
+class SearchedKind(Protocol):
+    """The attributes of a kind of test that this module uses."""
+
+    def bits_per_operation(self, test: Mapping[str, Any]) -> float | None:
+        """Payload bits of one operation at a rate; None where they are not all alike."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrialSearches:
+    """Which tests of a trial are loads of searches."""
+
+    labels: tuple[str | None, ...]
+    """For each test, in order, the label of the search that it is a load of; None for a test by itself."""
+    records: Mapping[str, Mapping[str, Any]]
+    """The records of the searches that ended, by label."""
+    tests: Mapping[str, Mapping[str, Any]]
+    """The case's tests by name, as the manifest has them."""
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The names of the tests that are searches."""
+        return frozenset(label.rpartition("/")[2] for label in self.labels if label is not None)
+
+    def folded(self, results: Sequence[TestResult]) -> Iterator[TestResult]:
+        """The results of the tests; one for all loads of a search, in the place of its last load."""
+        for place, (label, result) in enumerate(zip(self.labels, results, strict=True)):
+            if label is None:
+                yield result
+            elif label not in self.labels[place + 1 :]:
+                loads = [one for of, one in zip(self.labels, results, strict=True) if of == label]
+                test = self.tests.get(label.rpartition("/")[2], {})
+                yield search_result(loads, findings_of(self.records.get(label)), test)
+
+
+def findings_of(record: Mapping[str, Any] | None) -> SearchFindings:
+    """What a search found, from its record; without one it was cut off."""
+    if record is None:
+        return SearchFindings("", "interrupted", None, None, None, None)
+    return SearchFindings(
+        conditions=str(record.get("conditions") or ""),
+        ending=str(record.get("ending") or "interrupted"),
+        low_per_s=record.get("low_per_s"),
+        high_per_s=record.get("high_per_s"),
+        decided_s=record.get("decided_s"),
+        reached_per_s=record.get("reached_per_s"),
+        trials=tuple(Trial(**trial) for trial in record.get("trials") or ()),
+    )
+
+
+def disturbed_trials(trials: Sequence[Trial], high_per_s: float | None) -> Reason | None:
+    """The reason against a rate found if something else used the machine in trials at its upper bound."""
+    failed = [trial for trial in trials if not trial.holds and trial.rate_per_s == high_per_s]
+    disturbed = sum(trial.disturbed for trial in failed)
+    if not disturbed:
+        return None
+    text = (
+        f"something else used the machine in {disturbed} of {len(failed)} trials at {high_per_s:.6g}/s, which did not "
+        "hold: on a quiet one the rate may be higher"
+    )
+    return Reason("trials-disturbed", text, Verdict.DISTURBED)
+
+
+def search_result(results: Sequence[TestResult], found: SearchFindings, test: Mapping[str, Any]) -> TestResult:
+    """The result of a search, whose first load had no rate. Its figures are those of the longest load at the rate
+    found, the last of several."""
+    loads = list(zip(found.trials, results[1:], strict=False))
+    at_low = [(trial, one) for trial, one in loads if trial.holds and trial.rate_per_s == found.low_per_s]
+    longest_s = max((trial.duration_s for trial, _ in at_low), default=0.0)
+    base = next((one for trial, one in reversed(at_low) if trial.duration_s == longest_s), None)
+    at_high = next((one for trial, one in reversed(loads) if trial.rate_per_s == found.high_per_s), None)
+    reasons = tuple(_reasons(found))
+    verdict = worst([reason.verdict or Verdict.VALID for reason in reasons])
+    figures = _found_metrics(found, test, reasons)
+    whole = base if base is not None else results[-1]
+    of_base = base.validity if base is not None else Validity(Verdict.VALID)
+    return replace(
+        whole,
+        status="done" if found.ending not in ("interrupted", "failed") else found.ending,
+        metrics={**figures, **(base.metrics if base is not None else {})},
+        validity=Validity(worst([verdict, of_base.verdict]), (*reasons, *of_base.reasons), of_base.notes),
+        limit=at_high.limit if at_high is not None else whole.limit,
+        search=found,
+    )
+
+
+def _found_metrics(found: SearchFindings, test: Mapping[str, Any], reasons: Sequence[Reason]) -> dict[str, Metric]:
+    kind: SearchedKind = KINDS.find(str(test.get("kind")))
+    figures = {FOUND_PER_S: Metric(found.low_per_s, "1/s", found.low_per_s, found.high_per_s)}
+    bits = kind.bits_per_operation(test)
+    if bits is not None:
+        low, high = (None if rate is None else rate * bits for rate in (found.low_per_s, found.high_per_s))
+        figures[FOUND_BPS] = Metric(low, "bit/s", low, high)
+    for reason in reasons:
+        if reason.verdict is not None:
+            is_least = found.ending in _LEAST or reason.verdict is Verdict.DISTURBED
+            bound = Bound.LEAST if is_least else Bound.NONE
+            figures = {name: metric.doubted(reason.verdict, reason.code, bound) for name, metric in figures.items()}
+    return figures
+
+
+def _reasons(found: SearchFindings) -> Iterator[Reason]:
+    """Why the rate found is not known from both sides."""
+    high = "" if found.high_per_s is None else f"; at {found.high_per_s:.6g}/s the conditions did not hold"
+    if found.ending == "generator-limited":
+        text = f"above the rate that holds the generator was at its limit or late: the path's limit is unknown{high}"
+        yield Reason("generator-limited-trials", text, Verdict.GENERATOR_LIMITED)
+    elif found.ending in ("found", "none-held"):
+        disturbed = disturbed_trials(found.trials, found.high_per_s)
+        if disturbed is not None:
+            yield disturbed
+    elif found.ending == "all-held":
+        text = "the highest rate tried holds: the generator offers no more, or not much"
+        yield Reason("highest-rate-held", text, Verdict.UNDETERMINED)
+    elif found.ending == "budget":
+        text = "the trials disagreed until the time budget was used up: the bounds are the last ones"
+        yield Reason("search-budget", text, Verdict.INCOMPLETE)
+    elif found.ending in _CUT_SHORT:
+        yield Reason("ended-early", "the search was cut short", Verdict.INCOMPLETE)

@@ -1,0 +1,129 @@
+"""The search of `leadline udp --find-rate`: datagrams to a server at the rates that `trial.find_rate` chooses."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from leadline.analysis.capacity import Conditions
+from leadline.analysis.model import Ceiling, TestResult, Validity
+from leadline.analysis.search_findings import Trial
+from leadline.errors import InputError
+from leadline.trial.capacity_search import Limits, SearchResult
+from leadline.trial.find_rate import verdict_of
+from leadline.trial.single import Single
+from leadline.trial.workloads import LoadWorkload, Server
+
+_UNPACED_MS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class UdpSearchTarget:
+    """Datagrams at a rate, or, without one, as fast as possible."""
+
+    kind: Any
+    """The kind `udp`, which imports this module."""
+    test: Any
+    server: Server
+    conditions: Conditions
+    argv: Sequence[str]
+    reference: str = "unpaced_per_s"
+
+    @property
+    def workload(self) -> LoadWorkload:
+        """The load without a rate."""
+        load: LoadWorkload = self.kind.workload(self.kind.at_rate(self.test, None, _UNPACED_MS, 1), self.server)
+        return load
+
+    def with_ceiling(self, ceiling: Ceiling | None) -> UdpSearchTarget:
+        """The same search: the generator of datagrams has no ceiling."""
+        return self
+
+    def limits(self, reached_per_s: float) -> Limits:
+        """Up to a multiple of what was sent without a rate."""
+        final_s = (self.test.duration_ms - self.test.warmup_ms) / 1000
+        return Limits.around(reached_per_s, final_s, self.kind.search_headroom)
+
+    def manifest(self, run_id: str) -> dict[str, Any]:
+        """The search as a run's manifest. Its cases are not known yet; the journal has them."""
+        single = Single(self.test, self.workload, self.argv, asked=self.conditions.metrics)
+        return {**single.manifest(run_id), "cases": []}
+
+    def single(self, case: str, rate_per_s: float | None, steady_s: float | None) -> Single:
+        """One measurement at a rate, or without one."""
+        steady_ms = _UNPACED_MS if steady_s is None else round(steady_s * 1000)
+        test = self.kind.at_rate(self.test, rate_per_s, self.test.warmup_ms + max(1, steady_ms), 1)
+        return Single(
+            test=test,
+            workload=self.kind.workload(test, self.server),
+            argv=self.argv,
+            case=case,
+            parameters={"rate_per_s": rate_per_s, "duration_ms": test.duration_ms},
+            alone=False,
+            asked=self.conditions.metrics,
+        )
+
+    def reached_per_s(self, result: TestResult) -> float | None:
+        """What was sent without a rate."""
+        reached: float | None = self.kind.reached_per_s(self.test, result)
+        return reached
+
+    def rest_s(self, result: TestResult) -> float:
+        """No pause: datagrams leave nothing behind."""
+        return 0.0
+
+    def failure_message(self, result: TestResult) -> str:
+        """The message if nothing arrived."""
+        return "the load without a rate at the start of the search: no datagram arrived"
+
+    def initial_result(self, result: TestResult) -> SearchResult | None:
+        """None: a load without a rate decides nothing."""
+        return None
+
+    def judge(self, result: TestResult, rate_per_s: float, duration_s: float) -> Trial:
+        """Whether the conditions held."""
+        trial: Trial = self.kind.judge_rate(self.conditions, self.test, result, rate_per_s, duration_s)
+        return trial
+
+    def validity(self, found: SearchResult, trials: Sequence[Trial], error: str | None) -> Validity:
+        """The verdict of the search."""
+        return verdict_of(found, trials, error)
+
+
+def find_rate(kind: Any, values: Mapping[str, Any]) -> int:
+    """Run the search that the options describe.
+
+    Raises:
+        InputError: an option that has no meaning beside `--find-rate`, or a wrong condition.
+    """
+    from leadline.cli import run_search, single_args
+    from leadline.cli.key_file import read_key
+    from leadline.plan.options import test_values
+
+    assert kind.command is not None, "only a kind with a command gets here"
+    given = test_values(kind.command.options, values)
+    test = single_args.parse(kind.model, {"name": kind.name, **given}, kind.command.flags)
+    if test.rate_bps is not None or test.number is not None:
+        option = "--rate" if test.rate_bps is not None else "--number"
+        raise InputError(f"{option} and --find-rate exclude each other", hint="--find-rate searches for the rate")
+    if test.direction == "both":
+        raise InputError("--bidir and --find-rate exclude each other", hint="search each direction by itself")
+    if values["interval"] is not None:
+        raise InputError("--find-rate and --interval exclude each other", hint="a search prints its trials")
+    output = single_args.OutputOptions(
+        values["host"],
+        values["json"],
+        values["out"],
+        values["target"] or [],
+        find_rate=values["find_rate"],
+        precision=single_args.precision(values),
+    )
+    single_args.refuse_with_precision(output)
+    run_search.check(output, "--find-rate")
+    family = single_args.family(values["ipv4"], values["ipv6"])
+    key = None if values["key_file"] is None else read_key(values["key_file"])
+    server = Server(values["host"], values["port"], key, values["bind"], family or "any")
+    conditions = Conditions.read(values["find_rate"], test.name, test.kind)
+    return run_search.finish(UdpSearchTarget(kind, test, server, conditions, ["leadline", *sys.argv[1:]]), output)

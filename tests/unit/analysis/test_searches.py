@@ -1,0 +1,139 @@
+"""Searches in plans: the judgement of datagrams at a rate, and the result that a journal's loads make together."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from typing import Any
+
+import pytest
+from made_journals import MadeRun
+
+from leadline.analysis import analyse
+from leadline.analysis.capacity import Conditions, judge_packets
+from leadline.analysis.model import Bound, Limit, LimitedBy, Metric, Reason, TestResult, Validity, Verdict
+from leadline.analysis.repeats import summarise
+from leadline.analysis.search_findings import SearchFindings, Trial
+from leadline.analysis.searches import findings_of, search_result
+
+CONDITIONS = Conditions.read("lost_ratio < 0.1%", "ndr", "udp")
+TEST = {"name": "ndr", "kind": "udp", "packet_bytes": 1000}
+
+
+def load(sent: float, lost: float, verdict: Verdict = Verdict.VALID, limit: LimitedBy | None = None) -> TestResult:
+    metrics = {
+        "throughput_bps": Metric((sent - lost) * 8000, "bit/s"),
+        "sent": Metric(sent, "count"),
+        "received": Metric(sent - lost, "count"),
+        "lost_ratio": Metric(lost / sent, "ratio"),
+        "packets_per_s": Metric(sent - lost, "1/s"),
+    }
+    limited = None if limit is None else Limit(limit, "")
+    reasons = (Reason("other-work", "a spin loop", verdict),) if verdict is not Verdict.VALID else ()
+    return TestResult(
+        "c01", 1, "ndr", "udp", {}, "done", None, metrics, Validity(verdict, reasons), None, None, {}, limit=limited
+    )
+
+
+def judged(result: TestResult, rate_per_s: float = 1000.0) -> Trial:
+    return judge_packets(CONDITIONS, result, rate_per_s=rate_per_s, duration_s=1.0)
+
+
+@pytest.mark.parametrize(
+    ("result", "holds", "generator_limited"),
+    [
+        (load(1000, 0), True, False),
+        (load(1000, 50), False, False),
+        (load(900, 0), False, True),
+        (load(900, 0, limit=LimitedBy.LINK), False, False),
+        (load(1000, 50, Verdict.UNDETERMINED), False, True),
+        (load(1000, 50, Verdict.DISTURBED), False, False),
+    ],
+)
+def test_trial_of_datagrams_is_judged_by_loss_and_by_what_was_offered(
+    result: TestResult, holds: bool, generator_limited: bool
+) -> None:
+    trial = judged(result)
+    assert (trial.holds, trial.generator_limited) == (holds, generator_limited)
+    assert trial.disturbed is (result.validity.verdict is Verdict.DISTURBED)
+    assert trial.why
+
+
+def found(ending: str = "found", low: float | None = 1000.0, high: float | None = 1020.0) -> SearchFindings:
+    trials = (judged(load(2000, 900), 2000.0), judged(load(1000, 0)), judged(load(1020, 20), 1020.0))
+    return SearchFindings("lost_ratio < 0.1%", ending, low, high, 1.0, 2000.0, trials)
+
+
+LOADS = (load(2000, 900), load(2000, 900), load(1000, 0), load(1020, 20, limit=LimitedBy.GATEWAY))
+
+
+def test_result_of_a_search_has_the_rates_and_the_figures_at_the_lower_one() -> None:
+    result = search_result(LOADS, found(), TEST)
+    rate = result.metrics["found_rate_bps"]
+    assert (rate.value, rate.low, rate.high) == (8e6, 8e6, 8.16e6)
+    assert result.metrics["throughput_bps"].value == 8e6
+    assert result.validity.verdict is Verdict.VALID
+    assert result.limit is not None
+    assert result.limit.by is LimitedBy.GATEWAY
+
+
+@pytest.mark.parametrize(
+    ("ending", "high", "verdict", "bound"),
+    [
+        ("generator-limited", None, Verdict.GENERATOR_LIMITED, Bound.LEAST),
+        ("all-held", None, Verdict.UNDETERMINED, Bound.LEAST),
+        ("budget", 1020.0, Verdict.INCOMPLETE, Bound.NONE),
+    ],
+)
+def test_ending_decides_the_verdict_and_the_side(
+    ending: str, high: float | None, verdict: Verdict, bound: Bound
+) -> None:
+    result = search_result(LOADS, found(ending, high=high), TEST)
+    assert result.validity.verdict is verdict
+    assert result.metrics["found_rate_per_s"].bound is bound
+
+
+def test_search_without_a_rate_that_holds_has_no_figure_of_a_load() -> None:
+    result = search_result(LOADS, found("none-held", low=None), TEST)
+    assert result.metrics["found_rate_per_s"].value is None
+    assert "throughput_bps" not in result.metrics
+
+
+def test_trials_that_were_disturbed_make_the_rate_a_lower_bound() -> None:
+    disturbed = replace(found(), trials=(*found().trials[:2], judged(load(1020, 20, Verdict.DISTURBED), 1020.0)))
+    result = search_result(LOADS, disturbed, TEST)
+    assert result.validity.verdict is Verdict.DISTURBED
+    assert result.metrics["found_rate_per_s"].bound is Bound.LEAST
+
+
+def test_mean_over_repeats_keeps_what_each_search_left_open() -> None:
+    results = [search_result(LOADS, found(), TEST) for _ in range(3)]
+    for repeats in (results[:1], results):
+        rate = summarise(
+            repeats, planned=len(repeats), limit=0.1, case="c01", test="ndr", kind="udp", parameters={}
+        ).metrics["found_rate_per_s"]
+        assert (rate.value, rate.low, rate.high) == (1000.0, 1000.0, 1020.0)
+
+
+def test_loads_of_a_journal_become_one_result() -> None:
+    made = MadeRun()
+    made.begin()
+    made.begin_trial("c01/1")
+    for number, rate in enumerate((2e6, 1e6), 1):
+        made.test("c01/1", rate, name=f"ndr.{number}")
+    for entry in made.entries:
+        if entry.get("record") == "test-begin":
+            entry["search"] = "c01/1/ndr"
+            entry["test"] = {**entry["test"], "name": "ndr", "kind": "udp"}
+    record: dict[str, Any] = {**asdict(found()), "trials": [asdict(found().trials[1])], "label": "c01/1/ndr"}
+    made.entries.append({"record": "search-end", "at_ns": 1, **record})
+    made.end_trial("c01/1")
+    made.end()
+    (trial,) = analyse({"cases": [{"id": "c01", "tests": [TEST]}]}, made.entries).trials
+    (result,) = trial.tests
+    assert (result.test, result.search is not None) == ("ndr", True)
+    assert result.metrics["found_rate_per_s"].value == 1000.0
+
+
+def test_search_that_was_cut_off_is_incomplete() -> None:
+    result = search_result(LOADS[:1], findings_of(None), TEST)
+    assert (result.status, result.validity.verdict) == ("interrupted", Verdict.INCOMPLETE)
