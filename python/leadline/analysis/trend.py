@@ -16,10 +16,12 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import Any, Protocol
 
+import numpy as np
+
 from leadline.analysis.model import RunAnalysis, Summary, Verdict
 from leadline.plan.metric_specs import Better, MetricSpec
 from leadline.registry import KINDS
-from leadline.statistics import ChangePoint, change_points, mean_of_repeats
+from leadline.statistics import ChangePoint, change_points, mean_of_repeats, neighbours_correlation
 
 LEAST_RUNS = 10
 """With fewer runs no order of them is rare enough: of 9 runs even the clearest shift has a probability of 1.6 %."""
@@ -126,6 +128,8 @@ class History:
     changes: tuple[Change, ...]
     reason: str | None
     """Why no shift was looked for; None if it was."""
+    caution: str | None = None
+    """Why shifts are less certain than their probability says."""
 
     @property
     def name(self) -> str:
@@ -294,7 +298,18 @@ def _history(
         levels=tuple(_levels(valid, [shift.index for shift in shifts])),
         changes=tuple(judge.changes(shifts, valid)),
         reason=reason,
+        caution=_caution([point.value for point in valid], [shift.index for shift in shifts]),
     )
+
+
+def _caution(values: Sequence[float], places: Sequence[int]) -> str | None:
+    """Whether neighbouring runs resemble each other beyond what their levels explain: such runs come in no random
+    order."""
+    rests = [np.array(values[start:end]) for start, end in pairwise((0, *places, len(values)))]
+    found = neighbours_correlation(np.concatenate([rest - rest.mean() if len(rest) else rest for rest in rests]))
+    if found is None:
+        return None
+    return f"neighbouring runs resemble each other (correlation {found:.2f}): shifts are less certain"
 
 
 @dataclass(frozen=True, slots=True)

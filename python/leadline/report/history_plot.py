@@ -49,6 +49,7 @@ class HistoryPlot:
     better: str
     machine: str
     reason: str | None
+    caution: str | None
     spoken: str
     labels: tuple[tuple[float, str], ...]
     """The axis of figures: place from the top in percent, and text."""
@@ -108,6 +109,7 @@ def history_plot(history: History) -> HistoryPlot:
         better=f"{history.better.value} is better" if history.better.value != "neither" else "neither way is better",
         machine=", ".join(f"{name} {value}" for name, value in history.machine.items()),
         reason=history.reason,
+        caution=history.caution,
         spoken=_spoken(history),
         labels=tuple((height(value), write(value)) for value in (high, (high + low) / 2, low)),
         first=_day(history.points[0]),

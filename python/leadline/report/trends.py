@@ -26,6 +26,9 @@ def trend_blocks(trend: Trend) -> Iterator[RenderableType]:
     if trend.histories:
         yield _table(trend)
     reasons = reasons_of(trend)
+    cautions = cautions_of(trend)
+    if cautions:
+        yield Group(*(Text(text, style="dim") for text in cautions))
     if reasons:
         yield Group(*(Text(f"not judged: {text}", style="dim") for text in reasons))
     if trend.separations:
@@ -82,6 +85,11 @@ def reasons_of(trend: Trend) -> list[str]:
         if history.reason is not None:
             found.setdefault(history.reason, []).append(f"{history.name} {history.metric}")
     return [f"{names[0]}{_more(len(names) - 1)}: {reason}" for reason, names in found.items()]
+
+
+def cautions_of(trend: Trend) -> list[str]:
+    """Histories whose shifts are less certain than they look."""
+    return [f"{history.name} {history.metric}: {history.caution}" for history in trend.histories if history.caution]
 
 
 def separations_of(separations: Sequence[Separation]) -> list[str]:

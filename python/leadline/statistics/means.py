@@ -23,6 +23,8 @@ interval wider by more than a tenth; more leave the slow part of the noise insid
 correction of the first order does not see it."""
 LEAST_INDEPENDENT = 3.0
 """With fewer independent batches an interval is more than five times as wide as it seems: it is withheld."""
+LEAST_NEIGHBOURS = 20
+"""Of fewer values the standard error of their autocorrelation is above 0.22: hardly any could be certain."""
 _MOST_CORRELATION = 0.95
 _UNSEEN_CORRELATION = 0.025
 """By how much each value below `LEAST_BATCHES` raises the least autocorrelation that is assumed: 0.5 at 10 values,
@@ -108,6 +110,17 @@ def variance_of_mean(values: Values, least_correlation: float = 0.0) -> tuple[fl
     independent = count / inflation
     variance = squares / count / max(1 - 1 / independent, 0.1)
     return variance * inflation / count, independent
+
+
+def neighbours_correlation(values: Values) -> float | None:
+    """The lag-1 autocorrelation of values where it is certain that neighbours resemble each other: above two standard
+    errors, which independent values exceed in 2 to 3 %. None otherwise, and of fewer than `LEAST_NEIGHBOURS` values.
+    """
+    if len(values) < LEAST_NEIGHBOURS or np.ptp(values) == 0:
+        return None
+    deviations = values - values.mean()
+    found = float(deviations[1:] @ deviations[:-1] / (deviations @ deviations))
+    return found if found > 2 / math.sqrt(len(values)) else None
 
 
 def _interval(mean: float, variance: float, independent: float, confidence: float) -> Estimate:

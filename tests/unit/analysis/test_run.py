@@ -294,3 +294,16 @@ def test_the_plans_own_limit_counts_as_it_was_written(limits: Any, verdict: str)
     plan = {"name": "made", "limits": limits}
     (summary,) = analyse({**MANIFEST, "plan": plan}, whole_run().entries).summaries
     assert summary.validity.verdict.value == verdict
+
+
+@pytest.mark.parametrize(
+    ("began", "read"), [(1_790_000_000_123_000_000, 1_790_000_000.123), (None, None), ("odd", None)]
+)
+def test_a_test_knows_when_it_began_by_the_wall_clock(began: Any, read: float | None) -> None:
+    """Journals of older versions do not have it."""
+    run = whole_run()
+    for entry in run.entries:
+        if entry.get("record") == "test-begin":
+            entry["start_wall_ns"] = began
+    (test,) = analyse(MANIFEST, run.entries).trials[0].tests
+    assert test.started_at_s == read

@@ -197,3 +197,16 @@ def test_another_kernel_or_load_begins_a_history_of_its_own() -> None:
 def test_no_runs_have_no_history() -> None:
     found = trend_of([])
     assert (found.runs, found.histories, found.first) == (0, (), "")
+
+
+def test_neighbours_that_resemble_each_other_are_a_caution() -> None:
+    """Of independent runs hardly any history has one, whether its level shifts or not."""
+    shocks = np.random.default_rng(5).standard_normal(60)
+    slow = [0.0]
+    for shock in shocks:
+        slow.append(0.8 * slow[-1] + shock)
+    caution = only_history(trend_of(nights([1e9 * (1 + 0.01 * value) for value in slow]))).caution
+    assert caution is not None and "neighbouring runs resemble each other (correlation 0." in caution
+    for factor in (1.0, 0.9):
+        histories = trend_of(many_histories(60, 1, 6, 60, factor)).histories
+        assert sum(history.caution is not None for history in histories) <= 6

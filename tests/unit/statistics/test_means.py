@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from leadline.statistics import Estimate, mean_of_repeats, mean_of_series, t_quantile
+from leadline.statistics import Estimate, mean_of_repeats, mean_of_series, neighbours_correlation, t_quantile
 from leadline.statistics.means import LEAST_VALUES, batch_means
 from synthetic import SETS, ar1, assert_share, contains
 
@@ -139,3 +139,11 @@ def test_interval_of_one_or_two_seconds_contains_the_truth(correlation: float, l
 
 def test_batches_leave_out_the_first_values() -> None:
     assert batch_means(np.arange(7.0), 2).tolist() == [1.5, 3.5, 5.5]
+
+
+def test_resemblance_of_neighbours_is_certain_only_where_there_is_one() -> None:
+    generator = np.random.default_rng(9)
+    assert_share([neighbours_correlation(row) is None for row in ar1(0.0, 1000, 60, generator)], 0.96)
+    assert_share([neighbours_correlation(row) is not None for row in ar1(0.5, 1000, 60, generator)], 0.9)
+    assert neighbours_correlation(np.arange(19.0)) is None
+    assert neighbours_correlation(np.ones(60)) is None
