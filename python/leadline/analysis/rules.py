@@ -213,21 +213,23 @@ def thread_limits(load: records.LoadReport, where: str) -> Iterator[Reason]:
 
 def late_sends(evidence: Evidence) -> Iterator[Finding]:
     """Late paced sends, of the side that sent, by the direction."""
-    data, late_us = evidence.data, []
-    if data.spec.direction != "down":
-        late_us.append(generators_late_p99_us(data, evidence.histograms))
+    data, late_us = evidence.data, list[tuple[float, str]]()
+    if data.spec.direction != "down" and (own := generators_late_p99_us(data, evidence.histograms)) is not None:
+        late_us.append((own, _some(sorted(data.hosts))))
     if data.spec.direction != "up":
         receivers = (load for found in data.load_outcomes() if (load := found.outcome.get("receiver")))
-        late_us += [load.get("late_p99_us") for load in receivers]
-    yield from too_late(evidence, max((late for late in late_us if late is not None), default=None))
+        late_us += [(late, "the server") for load in receivers if (late := load.get("late_p99_us")) is not None]
+    worst, where = max(late_us, default=(None, ""))
+    yield from too_late(evidence, worst, where)
 
 
-def too_late(evidence: Evidence, late_us: float | None) -> Iterator[Finding]:
-    """A lateness at p99 above the pace's limit."""
+def too_late(evidence: Evidence, late_us: float | None, where: str = "") -> Iterator[Finding]:
+    """A lateness at p99 above the pace's limit, of the sending host."""
     spec = evidence.data.spec
     allowed_us = late_allowed_us(spec)
     if spec.paced and late_us is not None and late_us > allowed_us:
-        text = f"sends were {late_us / 1e3:.3g} ms late at p99; the limit is {allowed_us / 1e3:.3g} ms"
+        of_host = f" of {where}" if where else ""
+        text = f"sends{of_host} were {late_us / 1e3:.3g} ms late at p99; the limit is {allowed_us / 1e3:.3g} ms"
         yield Verdict.GENERATOR_LIMITED, Reason("sends-late", text)
 
 

@@ -71,6 +71,35 @@ def bounded(text: str, metric: Metric) -> str:
     return f"≤ {text}" if is_most else text
 
 
+def interval_words(figure: Figure, metrics: Mapping[str, Metric]) -> str:
+    """`95 %: 939 Mbit/s to 960 Mbit/s`, or why a figure has no such interval; empty if the figure is unknown."""
+    found = metrics.get(figure.metric)
+    if found is None or found.value is None:
+        return ""
+    low, high = (None if bound is None else figure.write(bound) for bound in (found.low, found.high))
+    if low is not None and high is not None:
+        return f"95 %: {low} to {high}"
+    one_side = f"95 %: {low} or more; " if low is not None else f"95 %: {high} or less; " if high is not None else ""
+    return f"{one_side}no interval: {found.unbounded}" if found.unbounded else ""
+
+
+def interval_line(histogram: str, metrics: Mapping[str, Metric]) -> str:
+    """`95 %: p50 101 µs to 110 µs, p99 400 µs to 520 µs` of a histogram's times; empty if neither has an interval."""
+    parts = []
+    for name, unit in ((name, unit) for name in ("p50", "p99") for unit in ("us", "ms")):
+        found = metrics.get(f"{histogram}_{name}_{unit}")
+        if found is not None and found.low is not None and found.high is not None:
+            parts.append(f"{name} {quantities.metric(found.low, unit)} to {quantities.metric(found.high, unit)}")
+    return f"95 %: {', '.join(parts)}" if parts else ""
+
+
+def row_title(title: str, histogram: str, metrics: Mapping[str, Metric]) -> str:
+    """The title of a row of times, with `≤` where all of them are upper bounds."""
+    bounds = (metrics.get(f"{histogram}_p99_{unit}") for unit in ("us", "ms"))
+    is_most = any(found is not None and found.value is not None and found.bound is Bound.MOST for found in bounds)
+    return f"{title} ≤" if is_most else title
+
+
 def time_cell(found: Distribution, name: str) -> str:
     """A distribution's `min`, `mean`, `stdev` or `max` as text, with `≥` before a lower bound."""
     return quantities.at_least(quantities.microseconds(getattr(found, name)), found.is_bound(name))

@@ -50,6 +50,7 @@ def measurement(result: TestResult) -> RenderableType:
         (figures.written(table.rate, result.metrics), f"bold {TONES[verdicts.WORDINGS[verdict].tone]}"),
         f"  {table.title}",
         f" ({both})" if (both := directions(result.metrics)) else "",
+        _uncertainty(result.metrics.get(table.rate.metric)),
         (f"  {_length(result)}", "dim"),
     )
     parts: list[RenderableType] = [headline, Text("")]
@@ -66,6 +67,12 @@ def measurement(result: TestResult) -> RenderableType:
     if result.status != "done":
         parts.append(Text(f"{result.status}: {verdicts.why_ended(result.status, result.error)}", style="bold red"))
     return Group(*parts, verdict_block(result.validity, result.limit))
+
+
+def _uncertainty(metric: Metric | None) -> str:
+    """` ±0.6 %`: half of the leading figure's 95 % interval; empty without one."""
+    half = quantities.plus_minus(metric.value, metric.low, metric.high) if metric is not None else ""
+    return f" {half}" if half else ""
 
 
 def figure_rows(result: TestResult, names: Mapping[str, str]) -> list[tuple[str, str]]:
@@ -138,6 +145,10 @@ def _latency_table(metrics: dict[str, Metric]) -> RenderableType:
         table.add_column(title, justify="right", no_wrap=True)
     cells = (figures.bounded(quantities.microseconds(metric.value), metric) for metric, _ in shown)
     table.add_row("latency", *cells)
+    if any(metric.low is not None and metric.high is not None for metric, _ in shown):
+        for title, bounds in (("95 % from", [one.low for one, _ in shown]), ("to", [one.high for one, _ in shown])):
+            written = (Text("" if bound is None else quantities.microseconds(bound), style="dim") for bound in bounds)
+            table.add_row(title, *written)
     return Padding(table, (0, 0, 0, 2), expand=False)
 
 

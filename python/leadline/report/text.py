@@ -283,7 +283,7 @@ class _FiguresTable:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         wide = self._wide()
         needed = Measurement.get(console, options.update(max_width=10_000), wide).maximum
-        yield wide if needed <= options.max_width else self._narrow()
+        yield wide if needed <= options.max_width else self._narrow(options.max_width)
 
     def _wide(self) -> Table:
         """The wide layout: every varying parameter has its own column."""
@@ -302,19 +302,27 @@ class _FiguresTable:
                 table.add_section()
         return table
 
-    def _narrow(self) -> Group:
+    def _narrow(self, width: int) -> Group:
         """The narrow layout: a line for the case, its tests below it; rich's tables have no cells that span
-        columns."""
+        columns. Intervals get a line of their own below a case's tests if the width leaves them no column."""
         cases = figures.case_parameters(self.analysis)
-        titles = ("test", "rate", *((_RATIO,) if self._is_compared else ()), "lost", "p50", "p99", "verdict, limit")
-        head = [Text(title, style="bold") for title in titles]
-        blocks = {case: [row[:2] + row[3:] for row in self._rows(case)] for case in cases}
-        everything = [head, *(row for rows in blocks.values() for row in rows)]
-        widths = [max(cell.cell_len for cell in column) for column in zip(*everything, strict=True)]
-        lines = [_heading(_FIGURES_TITLE, _FIGURES_NOTE), _aligned(head, widths)]
+        compared = (_RATIO,) if self._is_compared else ()
+        head = [Text(title, style="bold") for title in ("test", "rate", "±95 %", *compared, *_LAST_TITLES)]
+        blocks = {case: self._rows(case) for case in cases}
+        widths = _widths([head, *(row for rows in blocks.values() for row in rows)])
+        intervals = {}
+        if sum(widths) + 2 * len(widths) > width:
+            intervals = {
+                case: ", ".join(f"{row[0]} {row[2]}" for row in rows if row[2]) for case, rows in blocks.items()
+            }
+            blocks = {case: [row[:2] + row[3:] for row in rows] for case, rows in blocks.items()}
+            head, widths = head[:2] + head[3:], widths[:2] + widths[3:]
+        lines: list[RenderableType] = [_heading(_FIGURES_TITLE, _FIGURES_NOTE), _aligned(head, widths)]
         for case, rows in blocks.items():
             lines.append(Text(f" {figures.case_label(case, cases)}", style="cyan"))
             lines += [_aligned(row, widths) for row in rows]
+            if intervals.get(case):
+                lines.append(Padding(Text(f"95 %: {intervals[case]}", style="dim"), (0, 0, 0, 1), expand=False))
         return Group(*lines)
 
     def _rows(self, case: str) -> list[list[Text]]:
@@ -334,6 +342,11 @@ class _FiguresTable:
     @property
     def _is_compared(self) -> bool:
         return bool(self.analysis.baselines)
+
+
+def _widths(rows: Sequence[Sequence[Text]]) -> list[int]:
+    """The width of each column."""
+    return [max(cell.cell_len for cell in column) for column in zip(*rows, strict=True)]
 
 
 def _figure_cells(summary: Summary, is_compared: bool) -> list[Text]:
@@ -405,4 +418,5 @@ def _alarm(number: int) -> Text:
 
 _RATIO = "ratio"
 _FIGURES_TITLE = "Figures"
+_LAST_TITLES = ("lost", "p50", "p99", "verdict, limit")
 _FIGURES_NOTE = "means over the repeats, inside the steady window"

@@ -68,6 +68,8 @@ class FigureRow:
     limit: Limit | None
     ratio: ratios.RatioCell | None = None
     """The leading figure by the baseline's."""
+    intervals: tuple[str, ...] = ()
+    """The interval of each figure, or why it has none; the leading one first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,6 +237,7 @@ def _figure_row(summary: Summary, kind: figures.FigureTable, parameters: tuple[s
         validity=summary.validity,
         limit=summary.limit,
         ratio=ratios.ratio_cell(summary, kind.rate.metric),
+        intervals=tuple(figures.interval_words(figure, summary.metrics) for figure in (kind.rate, *kind.others)),
     )
 
 

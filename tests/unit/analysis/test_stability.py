@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
-from made_journals import EPOCH_NS, MS, S, counters, finished, flow, outcome, progress, test_data
+from made_journals import (
+    EPOCH_NS,
+    MS,
+    S,
+    counters,
+    finished,
+    flow,
+    load,
+    outcome,
+    progress,
+    steady_test,
+    test_data,
+)
 
-from leadline.analysis import TestData, analyse_test
+from leadline.analysis import TestData, TestSpec, analyse_test
+from leadline.analysis.model import Metric, Verdict
+from leadline.analysis.repeats import summarise
 from synthetic import ar1
 
 END_NS = EPOCH_NS + 10 * S
@@ -122,3 +138,27 @@ def test_other_rate_is_checked_if_a_target_names_it() -> None:
     assert found.metrics["packets_per_s"].verdict.value == "unstable"
     assert found.metrics["throughput_bps"].verdict.value == "valid"
     assert [reason.metrics for reason in found.validity.reasons] == [("packets_per_s",)]
+
+
+def test_late_sends_name_the_host_that_sent() -> None:
+    paced = {"name": "t", "kind": "udp", "duration_ms": 10_000, "interval_ms": 100, "rate_pps": 1000}
+    found = []
+    for direction in ("up", "down"):
+        data = steady_test("udp", generator=load(late_p99_us=5000.0), receiver=load(side="peer", late_p99_us=5000.0))
+        data.spec = TestSpec.read({**paced, "direction": direction})
+        found += [note for note in analyse_test(data).validity.reasons if note.code == "sends-late"]
+    assert [reason.text.partition(" were ")[0] for reason in found] == ["sends of client1", "sends of the server"]
+
+
+@pytest.mark.parametrize("repeats", [3, 10, 30])
+def test_spread_of_3_percent_is_never_unstable_however_many_repeats(repeats: int) -> None:
+    """200 cases, through the summary: more repeats never make it worse."""
+    generator, unstable = np.random.default_rng(repeats), 0
+    template = analyse_test(steady_test("tcp", 1e6))
+    for _ in range(200):
+        values = 8e6 * (1 + 0.03 * generator.standard_normal(repeats))
+        results = [replace(template, metrics={"throughput_bps": Metric(value, "bit/s")}) for value in values.tolist()]
+        found = summarise(results, planned=repeats, limit=0.1, case="c01", test="t", kind="tcp", parameters={})
+        unstable += found.validity.verdict is Verdict.UNSTABLE
+    # Three repeats tell little: their interval is wider than 10 % in a sixth of cases. That of ten or more never is.
+    assert unstable <= (50 if repeats == 3 else 0)

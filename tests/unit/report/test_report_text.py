@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console, RenderableType
 from sample_runs import GENERATOR_LIMITED, VALID, doubted, gateway_run, many_trials, one_result
 
-from leadline.analysis.model import Limit, LimitedBy, Metric, Validity, Verdict
+from leadline.analysis.model import Bound, Limit, LimitedBy, Metric, Reason, Validity, Verdict
 from leadline.report import figures_table, measurement, run_renderables
 
 
@@ -176,9 +176,47 @@ def test_single_measurement_shows_headline_and_figures(kind: str, headline: str,
     assert ("≥ generator-limited" if kind == "http" else "✓ valid") in text
 
 
+def test_single_measurement_shows_its_intervals() -> None:
+    rr = one_result("rr")
+    metrics = {
+        **rr.metrics,
+        "transactions_per_s": Metric(41_600.0, "1/s", 41_200.0, 42_000.0),
+        "latency_p99_us": Metric(67.9, "us", 66.0, 70.5),
+    }
+    text = shown(measurement(replace(rr, metrics=metrics)))
+    assert "41.6 k/s  request-response ±0.96 %" in text
+    assert line_with(text, "95 % from", "66.0 µs") and line_with(text, "to", "70.5 µs")
+    http = one_result("http")
+    bounds = {"latency_p50_us": Metric(400.0, "us", 390.0, 411.0), "latency_p99_us": Metric(900.0, "us", 850.0, 990.0)}
+    text = shown(measurement(replace(http, metrics={**http.metrics, **bounds})))
+    assert line_with(text, "95 %: p50 390 µs to 411 µs, p99 850 µs to 990 µs")
+
+
+def test_row_of_times_that_are_upper_bounds_says_so() -> None:
+    http = one_result("http")
+    p99 = replace(http.metrics["latency_p99_us"], verdict=Verdict.DISTURBED, reasons=("other-work",), bound=Bound.MOST)
+    text = shown(measurement(replace(http, metrics={**http.metrics, "latency_p99_us": p99})))
+    assert line_with(text, "  latency ≤")
+
+
+@pytest.mark.parametrize("width", [80, 200])
+def test_run_shows_intervals_at_every_width(width: int) -> None:
+    text = shown(figures_table(gateway_run()), width=width)
+    assert "±" in text and ("±95 %" in text or "95 %: " in text)
+
+
+def test_head_and_tail_stands_below_the_figures() -> None:
+    run = gateway_run()
+    note = Reason("head-and-tail", "from the first start to the last end, throughput_bps would be -15.8%")
+    first = run.summaries[0]
+    noted = replace(first, validity=replace(first.validity, notes=(note,)))
+    text = shown(*run_renderables(replace(run, summaries=(noted, *run.summaries[1:]))))
+    assert line_with(text, f"{first.case} {first.test}: from the first start")
+
+
 def test_service_and_lateness_stand_below_latency() -> None:
     text = shown(measurement(one_result("http")))
-    assert line_with(text, "  late ", "270 µs").split()[1:3] == ["3.15", "µs"]
+    assert line_with(text, "  late ", "270 µs").split()[1:4] == ["≤", "3.15", "µs"]
     assert text.index("  latency") < text.index("  service") < text.index("  late ")
 
 

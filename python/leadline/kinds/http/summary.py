@@ -16,7 +16,7 @@ from leadline import quantities
 from leadline.analysis.durations import DISTRIBUTION_PERCENTILES
 from leadline.analysis.model import Distribution, Metric, TestResult
 from leadline.report import figures
-from leadline.report.figures import percentile_cell, time_cell
+from leadline.report.figures import interval_line, percentile_cell, row_title, time_cell
 
 _PERCENTILES = (50.0, 75.0, 90.0, 95.0, 99.0, 99.9, 99.99, 99.999)
 _WHOLE = {"latency": "latency", "service": "service", "late": "late"}
@@ -55,16 +55,22 @@ def http_rows(result: TestResult) -> list[tuple[str, str]]:
 
 def http_times(result: TestResult) -> list[RenderableType]:
     """The tables of times that have values: spread, percentiles, phases."""
-    whole = {title: found for name, title in _WHOLE.items() if (found := result.distribution(name)) is not None}
-    phases = {title: found for name, title in _PHASES.items() if (found := result.distribution(name)) is not None}
+    whole, phases = _named(result, _WHOLE), _named(result, _PHASES)
     tables: list[RenderableType] = []
     if whole:
         tables += [_spreads(whole), *_percentiles(whole)]
-        said = [line for line in (_left_out(whole), _censored(whole)) if line]
+        interval = interval_line("latency", result.metrics)
+        said = [line for line in (interval, _left_out(whole), _censored(whole)) if line]
         tables += [Padding(Text(line, style="dim"), (0, 0, 0, 2), expand=False) for line in said]
     if phases:
         tables += [Text(""), _phases(phases)]
     return tables
+
+
+def _named(result: TestResult, titles: Mapping[str, str]) -> dict[str, Distribution]:
+    """The distributions with values, by their titles in a table."""
+    found = {name: one for name in titles if (one := result.distribution(name)) is not None}
+    return {row_title(titles[name], name, result.metrics): one for name, one in found.items()}
 
 
 def phase_cells(found: Distribution) -> tuple[str, ...]:
@@ -81,8 +87,8 @@ def phase_cells(found: Distribution) -> tuple[str, ...]:
 
 def phase_rows(result: TestResult) -> list[tuple[str, tuple[str, ...]]]:
     """Each phase that occurred, with its cells."""
-    named = (*_WHOLE.items(), *_PHASES.items())
-    return [(title, phase_cells(found)) for name, title in named if (found := result.distribution(name)) is not None]
+    named = _named(result, {**_WHOLE, **_PHASES})
+    return [(title, phase_cells(found)) for title, found in named.items()]
 
 
 def _fates(metrics: Mapping[str, Metric]) -> str:

@@ -15,7 +15,7 @@ from rich.table import Table
 
 from leadline import quantities
 from leadline.analysis.model import Distribution, FleetFindings, Metric, Misfortune, TestResult
-from leadline.report.figures import percentile_cell, time_cell
+from leadline.report.figures import percentile_cell, row_title, time_cell
 from leadline.report.measurement import cut_example, error_rows
 
 _STEPS = {
@@ -76,13 +76,14 @@ def tunnel_times(result: TestResult) -> list[RenderableType]:
     for title in ("count", "mean", "p50", "p90", "p99", "max"):
         table.add_column(title, justify="right", no_wrap=True)
     for title, one in found.items():
-        table.add_row(title, *_cells(one))
+        table.add_row(row_title(title, one.metric, result.metrics), *_cells(one))
     return [Padding(table, (0, 0, 0, 2), expand=False)]
 
 
 def step_rows(result: TestResult) -> list[tuple[str, tuple[str, ...]]]:
     """Each step that clients took, with its cells."""
-    named = ((title.strip(), result.distribution(name)) for name, title in _STEPS.items())
+    titles = ((name, row_title(title.strip(), name, result.metrics)) for name, title in _STEPS.items())
+    named = ((title, result.distribution(name)) for name, title in titles)
     return [(title, _cells(one)) for title, one in named if one is not None]
 
 
