@@ -111,20 +111,20 @@ def command_server(folder: Path) -> Iterator[Path]:
         # Threads of a library would be missing in each fork.
         variables = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
         argv = [sys.executable, __file__, str(made.fileno())]
-        server = subprocess.Popen(argv, pass_fds=[made.fileno()], env=variables, start_new_session=True)
-    # Where it has ended, nothing listens, and the stand-in becomes the command.
+        server = subprocess.Popen(
+            argv, stdin=subprocess.PIPE, pass_fds=[made.fileno()], env=variables, start_new_session=True
+        )
+    # Its stdin ends with this process, however that ends. Where the server has ended, nothing listens, and the stand-in
+    # becomes the command.
     with server:
-        try:
-            yield stand_in
-        finally:
-            server.terminate()
+        yield stand_in
 
 
 # --- the server -------------------------------------------------------------------------------------------------------
 
 
 def main() -> NoReturn:
-    """Fork a guardian for each command that is asked for."""
+    """Fork a guardian for each command that is asked for, until stdin ends."""
     with socket.socket(fileno=int(sys.argv[1])) as listener:
         for name in MODULES:
             importlib.import_module(name)
@@ -133,7 +133,12 @@ def main() -> NoReturn:
         gc.collect()
         gc.freeze()
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+        poll = select.poll()
+        poll.register(listener, select.POLLIN)
+        poll.register(0, select.POLLIN)
         while True:
+            if any(number == 0 for number, _ in poll.poll()):
+                sys.exit()
             connection, _ = listener.accept()
             if os.fork() == 0:
                 signal.signal(signal.SIGCHLD, signal.SIG_DFL)
