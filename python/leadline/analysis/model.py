@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Any
 
 from leadline.analysis.ladder_model import HostCost, Ladder
+from leadline.analysis.scaling_model import ScalabilityLaw
 from leadline.analysis.search_findings import SearchFindings
 from leadline.analysis.size_model import GatewayCost
 from leadline.statistics import Comparison, Growth
@@ -473,14 +474,14 @@ class TargetResult:
 
 @dataclass(frozen=True, slots=True)
 class Scaling:
-    """The growth of one figure with the number of clients."""
+    """The growth of one figure with the numbers of an axis: clients, connections, flows, bytes of a packet."""
 
     metric: str
     unit: str
     points: tuple[tuple[float, float], ...]
-    """Number of clients and figure, as measured, sorted by number."""
+    """Number and figure, as measured, sorted by number."""
     exponent: float | None
-    """None with fewer than two numbers of clients."""
+    """None with fewer than two numbers."""
     low: float | None
     high: float | None
     """Bounds at 95 %; None with fewer than three different points."""
@@ -489,6 +490,10 @@ class Scaling:
     """The exponent between the middle and the largest number, where fixed costs matter least."""
     notes: tuple[str, ...]
     """Notes for the reader."""
+    axis: str = "clients"
+    """What the numbers are: the plan's axis."""
+    law: ScalabilityLaw | None = None
+    """For rates over numbers of users or cores; None with fewer than four numbers."""
 
 
 class Certainty(StrEnum):
@@ -573,7 +578,7 @@ class RunAnalysis:
     notes: tuple[Reason, ...]
     observer_cpu_share: dict[str, float | None]
     scaling: dict[str, tuple[Scaling, ...]] = field(default_factory=dict)
-    """The growth of figures with an axis of clients, by test."""
+    """The growth of figures with each axis of numbers, by test."""
     journal: JournalDamage = JournalDamage()
     answers: tuple[Answer, ...] = ()
     """What each case's figures say, in sentences."""

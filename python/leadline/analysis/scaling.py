@@ -1,4 +1,5 @@
-"""Estimates how figures grow with the number of clients: the exponent of each figure, with its interval.
+"""Estimates how figures grow with a number (clients, connections, flows, bytes of a packet): the exponent of each
+figure, with its interval, and of rates the Universal Scalability Law.
 
 A fleet that was limited by its generator, or is incomplete, says nothing about the server; it is left out, and a note
 says so. Clients that failed are the server's result; a note reports them, since the figures are of the others.
@@ -11,18 +12,28 @@ bends has no exponent; the result is then `cannot tell`. Pure.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 
 from leadline.analysis.model import Bound, Metric, RunAnalysis, Scaling, Validity, Verdict
+from leadline.analysis.scaling_model import ScalabilityLaw
 from leadline.analysis.validity import SHORT_WINDOWS
+from leadline.plan import units
+from leadline.plan.gateway_metrics import CPU, GATEWAY_METRICS, MEMORY
 from leadline.registry import KINDS
-from leadline.statistics import Growth, PowerLaw, power_law
+from leadline.statistics import Growth, PowerLaw, power_law, scalability
 
 LEAST_RATIO = 4.0
 """Numbers of clients that span a smaller factor say little about growth."""
-AXES = ("clients", "clients.count")
+CLIENTS = "clients"
+AXES = (CLIENTS, "clients.count")
 """Axes of a plan whose values are numbers of clients."""
+BRING_UP = ("bring_up_s", "s")
+"""The figure of a trial that all its tests share: the time until the last client is up."""
+_USERS = frozenset({"clients", "count", "connections", "flows", "cores", "cpus", "threads"})
+_RATES = frozenset({"bit/s", "1/s"})
+_CURVE_POINTS = 60
 
 
 class ScalingKind(Protocol):
@@ -37,45 +48,79 @@ class ScalingKind(Protocol):
 class Point:
     """The figures of a fleet of this many clients."""
 
-    number: int
+    number: float
     metrics: Mapping[str, Metric]
     validity: Validity
 
 
-def of_kind(name: str, measured: Sequence[Point]) -> tuple[Scaling, ...]:
-    """The growth of the figures of a kind of test with the number of clients."""
+def of_kind(name: str, measured: Sequence[Point], axis: str = CLIENTS) -> tuple[Scaling, ...]:
+    """The growth of the figures of a kind of test, and of its gateways, with the numbers of an axis."""
     kind: ScalingKind = KINDS.find(name)
-    return _fits(kind.scaling, measured)
+    gateways = tuple((spec.name, spec.unit) for spec in GATEWAY_METRICS if spec.name.endswith((CPU, MEMORY)))
+    return _fits((*kind.scaling, BRING_UP, *gateways), measured, axis)
 
 
 def of_run(analysis: RunAnalysis) -> dict[str, tuple[Scaling, ...]]:
-    """The growth of figures with an axis of clients, by test and by the other parameters of its cases.
+    """The growth of figures with each axis of numbers, by test and by the other parameters of its cases.
 
-    Empty if the plan has no such axis, or an axis with a single number.
+    Empty if the plan has no such axis, or only axes with a single number.
     """
-    groups: dict[str, list[tuple[str, Point]]] = {}
     values: dict[str, set[str]] = {}
     for name in {name for trial in analysis.trials for name in trial.parameters}:
         # A case with one more parameter, from an `include`, differs from those without it.
         values[name] = {repr(trial.parameters.get(name, "")) for trial in analysis.trials}
-    for trial in analysis.trials:
-        for test in trial.tests:
-            axis = next((name for name in AXES if isinstance(test.parameters.get(name), int)), None)
-            if axis is None or test.status != "done":
-                continue
-            others = [name for name in test.parameters if name != axis and len(values.get(name, ())) > 1]
-            varying = ", ".join(f"{name}={test.parameters[name]}" for name in others)
-            key = f"{test.test} ({varying})" if varying else test.test
-            point = Point(test.parameters[axis], test.metrics, test.validity)
-            groups.setdefault(key, []).append((test.kind, point))
+    differing = [name for name, known in values.items() if len(known) > 1]
+    axes = [name for name in differing if any(number_of(one) is not None for one in _values_of(analysis, name))]
     found = {}
-    for key, rows in groups.items():
-        if len({point.number for _, point in rows}) > 1:
-            found[key] = of_kind(rows[0][0], [point for _, point in rows])
+    for axis in sorted(axes, key=lambda name: (name not in AXES, name)):
+        for (key, kind), points in _groups(analysis, axis, differing).items():
+            if len({point.number for point in points}) > 1 and (scalings := of_kind(kind, points, axis)):
+                found[key if axis in AXES else f"{key} by {axis}"] = scalings
     return found
 
 
-def fit(metric: str, unit: str, points: Sequence[tuple[float, float | None]], notes: tuple[str, ...] = ()) -> Scaling:
+def number_of(value: object) -> float | None:
+    """The number of an axis' value, also of a rate or a size with its unit; None if it is none above 0."""
+    number: float | None = None
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        number = float(value)
+    elif isinstance(value, str):
+        for read in (units.rate_bps, units.size_bytes):
+            with suppress(units.UnitError):
+                number = float(read(value))
+                break
+    return number if number is not None and number > 0 else None
+
+
+def _values_of(analysis: RunAnalysis, axis: str) -> Iterator[object]:
+    for trial in analysis.trials:
+        yield trial.parameters.get(axis)
+
+
+def _groups(analysis: RunAnalysis, axis: str, differing: Sequence[str]) -> dict[tuple[str, str], list[Point]]:
+    """The points of each test and of each combination of the other parameters."""
+    groups: dict[tuple[str, str], list[Point]] = {}
+    for trial in analysis.trials:
+        last_s = trial.bring_up.time_max_s if trial.bring_up is not None else None
+        more = {} if last_s is None else {BRING_UP[0]: Metric(last_s, BRING_UP[1])}
+        for test in trial.tests:
+            number = number_of(test.parameters.get(axis))
+            if number is None or test.status != "done":
+                continue
+            others = [name for name in test.parameters if name != axis and name in differing]
+            varying = ", ".join(f"{name}={test.parameters[name]}" for name in others)
+            key = f"{test.test} ({varying})" if varying else test.test
+            groups.setdefault((key, test.kind), []).append(Point(number, {**test.metrics, **more}, test.validity))
+    return groups
+
+
+def fit(
+    metric: str,
+    unit: str,
+    points: Sequence[tuple[float, float | None]],
+    notes: tuple[str, ...] = (),
+    axis: str = CLIENTS,
+) -> Scaling:
     """The growth of one figure. Points without a positive figure are left out and counted. `notes` are about points
     that were left out before."""
     known = sorted((number, figure) for number, figure in points if figure is not None and figure > 0 and number > 0)
@@ -83,7 +128,7 @@ def fit(metric: str, unit: str, points: Sequence[tuple[float, float | None]], no
     missing = len(points) - len(known)
     if len(numbers) < 2:
         return Scaling(
-            metric, unit, tuple(known), None, None, None, Growth.UNKNOWN, None, (*notes, *_few(known, missing))
+            metric, unit, tuple(known), None, None, None, Growth.UNKNOWN, None, (*notes, *_few(known, missing)), axis
         )
     law = power_law([number for number, _ in known], [figure for _, figure in known])
     exponent = law.exponent
@@ -98,10 +143,34 @@ def fit(metric: str, unit: str, points: Sequence[tuple[float, float | None]], no
         law.growth,
         law.upper_exponent,
         notes,
+        axis,
+        law_of(unit, axis, known),
     )
 
 
-def _fits(figures: Iterable[tuple[str, str]], measured: Sequence[Point]) -> tuple[Scaling, ...]:
+def law_of(unit: str, axis: str, known: Sequence[tuple[float, float]]) -> ScalabilityLaw | None:
+    """The Universal Scalability Law of a rate over numbers of users or cores; None where it says nothing."""
+    if unit not in _RATES or not _USERS & set(axis.split(".")):
+        return None
+    found = scalability([number for number, _ in known], [figure for _, figure in known])
+    if found is None:
+        return None
+    first, last = known[0][0], known[-1][0]
+    at = [first + (last - first) * step / _CURVE_POINTS for step in range(_CURVE_POINTS + 1)]
+    return ScalabilityLaw(
+        rate=found.rate.value,
+        contention=found.contention.value,
+        coherency=found.coherency.value,
+        peak=found.peak.value if found.peak is not None else None,
+        peak_low=found.peak.low if found.peak is not None else None,
+        peak_high=found.peak.high if found.peak is not None else None,
+        knee=found.knee,
+        residual=found.residual,
+        curve=tuple((number, found.throughput(number)) for number in at),
+    )
+
+
+def _fits(figures: Iterable[tuple[str, str]], measured: Sequence[Point], axis: str) -> tuple[Scaling, ...]:
     """Omits figures that were not measured, and points that do not describe the server."""
     usable = [point for point in measured if _doubt(point) is None]
     notes = tuple(_point_notes(sorted(measured, key=lambda point: point.number)))
@@ -110,8 +179,8 @@ def _fits(figures: Iterable[tuple[str, str]], measured: Sequence[Point]) -> tupl
         bounds = [point for point in usable if _is_bound(point.metrics, name)]
         values = [(float(point.number), None if point in bounds else _value(point.metrics, name)) for point in usable]
         if any(_value(point.metrics, name) is not None for point in measured):
-            said = [f"left out, because only a bound is known: at {point.number}" for point in bounds]
-            found.append(fit(name, unit, values, (*notes, *([_some(said)] if said else []))))
+            said = [f"left out, because only a bound is known: at {point.number:g}" for point in bounds]
+            found.append(fit(name, unit, values, (*notes, *([_some(said)] if said else [])), axis))
     return tuple(found)
 
 
@@ -129,7 +198,7 @@ def _doubt(point: Point) -> str | None:
 
 
 def _point_notes(measured: Sequence[Point]) -> Iterator[str]:
-    left_out = [f"at {point.number} {why}" for point in measured if (why := _doubt(point)) is not None]
+    left_out = [f"at {point.number:g} {why}" for point in measured if (why := _doubt(point)) is not None]
     if left_out:
         points = "1 point is" if len(left_out) == 1 else f"{len(left_out)} points are"
         yield f"{points} left out: {_some(left_out)}"

@@ -190,7 +190,7 @@ def link_needs(
 def carried(
     cycles: Work, sizes: Sequence[float], *, hz: float, cores: int, threads: int | None, busy: float = BUSY
 ) -> list[Carried]:
-    """What link this number of cores of this clock carry; `cycles` are for each packet and byte."""
+    """What link this number of cores of this clock carries; `cycles` are for each packet and byte."""
     used = cores if threads is None else min(cores, threads)
     found = []
     for size in _sizes(cycles, sizes):

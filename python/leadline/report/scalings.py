@@ -11,6 +11,7 @@ from rich.text import Text
 
 from leadline import quantities
 from leadline.analysis.model import Scaling
+from leadline.analysis.scaling_model import ScalabilityLaw
 
 
 def scaling_table(scalings: Sequence[Scaling], what: str, test: str = "") -> RenderableType:
@@ -29,6 +30,7 @@ def scaling_table(scalings: Sequence[Scaling], what: str, test: str = "") -> Ren
     ]
     title = f"Scaling of {test}" if test else "Scaling"
     heading = Text.assemble((title, "bold underline"), (f"  figure = a × {what} ** exponent", "dim"))
+    notes += [Text(line) for line in law_lines(scalings)]
     parts: list[RenderableType] = [heading, Padding(table, (0, 0, 0, 2), expand=False)]
     return Group(*parts, *(Padding(note, (0, 0, 0, 2), expand=False) for note in notes))
 
@@ -40,6 +42,33 @@ def notes_of(scalings: Sequence[Scaling]) -> dict[str, list[str]]:
         for note in one.notes:
             found.setdefault(note, []).append(spoken(one.metric))
     return {note: [] if len(names) == len(scalings) > 1 else names for note, names in found.items()}
+
+
+def law_lines(scalings: Sequence[Scaling]) -> list[str]:
+    """What the Universal Scalability Law says of each rate."""
+    lines = []
+    for one in scalings:
+        if (law := one.law) is None:
+            continue
+        last = max(number for number, _ in one.points)
+        shape = f"contention {quantities.share(law.contention)}, coherency {quantities.share(law.coherency)}"
+        lines.append(f"{spoken(one.metric)}, Universal Scalability Law: {shape}; {_peak(law, last)}{_knee(law, last)}")
+    return lines
+
+
+def _peak(law: ScalabilityLaw, last: float) -> str:
+    if law.peak is None:
+        return "no peak"
+    within = "" if law.peak_low is None or law.peak_high is None else f" ({law.peak_low:.3g} to {law.peak_high:.3g})"
+    return f"peak at {law.peak:.3g}{within}{_beyond(law.peak, last)}"
+
+
+def _knee(law: ScalabilityLaw, last: float) -> str:
+    return "" if law.knee is None else f"; knee at {law.knee:.3g}{_beyond(law.knee, last)}"
+
+
+def _beyond(number: float, last: float) -> str:
+    return f", beyond the {last:g} that were measured" if number > last else ""
 
 
 def ends_of(scalings: Sequence[Scaling]) -> tuple[float, ...]:
@@ -65,6 +94,6 @@ def spoken(metric: str) -> str:
     """`connect_p99_ms` as `connect p99`."""
     if metric == "memory_bytes":
         return "fleet memory"
-    for unit in ("_per_s", "_bps", "_us", "_ms", "_bytes", "_s"):
+    for unit in ("_percent", "_per_s", "_bps", "_us", "_ms", "_bytes", "_s"):
         metric = metric.removesuffix(unit)
     return metric.replace("_", " ")

@@ -52,7 +52,7 @@ def run_renderables(analysis: RunAnalysis) -> list[RenderableType]:
         gateway_table(analysis),
         bring_up_table(analysis),
         fleet_table(analysis),
-        *(scaling_table(found, "clients", test) for test, found in analysis.scaling.items() if found),
+        *(scaling_table(found, found[0].axis, test) for test, found in analysis.scaling.items() if found),
         *ladder_blocks(analysis.ladders),
         why_not_valid(analysis),
         troubles(analysis),

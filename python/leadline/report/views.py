@@ -93,6 +93,7 @@ class ScalingTable:
     numbers: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     notes: dict[str, list[str]]
+    laws: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +149,7 @@ def scaling_tables(analysis: RunAnalysis) -> list[ScalingTable]:
             tuple(f"{number:g}" for number in scalings.ends_of(found)),
             tuple(scalings.scaling_row(one, scalings.ends_of(found)) for one in found),
             scalings.notes_of(found),
+            tuple(scalings.law_lines(found)),
         )
         for title, found in analysis.scaling.items()
         if found

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import random
 from typing import Any
 
+import numpy as np
 import pytest
 from made_fleets import client, fleet_outcome
 from made_journals import EPOCH_NS, MS, S, finished
 
 from leadline.analysis import analyse
 from leadline.analysis.model import Metric, Reason, Validity, Verdict
-from leadline.analysis.scaling import Point, fit, of_kind
+from leadline.analysis.scaling import Point, fit, number_of, of_kind
 from leadline.statistics import Growth
 
 VALID = Validity(Verdict.VALID)
@@ -157,10 +159,52 @@ def test_a_case_with_one_more_parameter_is_no_point_of_the_others() -> None:
     assert {number for number, _ in analyse({}, entries).scaling["storm"][0].points} == {50, 100}
 
 
-def test_one_number_or_no_axis_of_clients_is_not_fitted() -> None:
+def test_one_number_is_not_fitted_and_any_axis_of_numbers_is() -> None:
     assert analyse({}, fleets((50,))).scaling == {}
-    assert analyse({}, fleets((50, 100), axis="packet")).scaling == {}
+    [(title, found)] = analyse({}, fleets((50, 100), axis="packet")).scaling.items()
+    assert (title, {one.axis for one in found}) == ("storm by packet", {"packet"})
     assert set(analyse({}, fleets((50, 100), axis="clients.count")).scaling) == {"storm"}
+
+
+@pytest.mark.parametrize(
+    ("value", "number"),
+    [
+        (50, 50.0),
+        (0.5, 0.5),
+        ("20mbit", 20e6),
+        ("64KiB", 65536.0),
+        ("openvpn", None),
+        (True, None),
+        (0, None),
+        (None, None),
+    ],
+)
+def test_numbers_of_an_axis(value: object, number: float | None) -> None:
+    assert number_of(value) == number
+
+
+def usl(number: float) -> float:
+    """1000 each, 5 % contention, 0.1 % coherency: a peak at 30.8."""
+    return 1000 * number / (1 + 0.05 * (number - 1) + 0.001 * number * (number - 1))
+
+
+def test_a_rate_over_connections_has_the_scalability_law_within_a_tenth() -> None:
+    random = np.random.default_rng(11)
+    points = [
+        (float(n), usl(n) * (1 + 0.02 * random.standard_normal())) for n in (1, 2, 4, 8, 16, 32, 64) for _ in range(3)
+    ]
+    law = fit("requests_per_s", "1/s", points, axis="tests.http.connections").law
+    assert law is not None and law.peak is not None and law.knee is not None
+    assert law.contention == pytest.approx(0.05, rel=0.1)
+    assert law.coherency == pytest.approx(0.001, rel=0.1)
+    assert law.peak == pytest.approx(math.sqrt(0.95 / 0.001), rel=0.1)
+    assert law.curve[0][0] == 1 and law.curve[-1][0] == 64
+    assert dict(law.curve)[64.0] == pytest.approx(usl(64), rel=0.1)
+
+
+@pytest.mark.parametrize(("unit", "axis"), [("us", "connections"), ("1/s", "packet"), ("bit/s", "tests.udp.rate")])
+def test_the_law_is_of_rates_over_users_or_cores_alone(unit: str, axis: str) -> None:
+    assert fit("figure", unit, [(n, usl(n)) for n in (1, 2, 4, 8, 16)], axis=axis).law is None
 
 
 def test_figures_without_measurements_are_left_out() -> None:
