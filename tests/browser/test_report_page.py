@@ -15,6 +15,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.wait import WebDriverWait
 
+from leadline.analysis.trial_records import FlowSpan
 from leadline.report import render_html
 from waiting import WITHIN_S
 
@@ -115,8 +116,8 @@ def test_dark_mode_changes_page_and_charts(open_page: Open) -> None:
     assert painted(browser, 20) == 20
 
 
-@pytest.mark.parametrize("width", [400, 320])
-def test_a_narrow_window_does_not_scroll_sideways(open_page: Open, width: int) -> None:
+@pytest.mark.parametrize("width", [360, 320, 1600])
+def test_page_does_not_scroll_sideways(open_page: Open, width: int) -> None:
     browser = open_page(render_html(gateway_run()), width=width)
     painted(browser, 20)
     open_everything(browser, cases=3)
@@ -204,3 +205,105 @@ def test_tables_and_plots_are_named_for_those_who_do_not_see_them(open_page: Ope
     """
     assert browser.execute_script(nameless) == 0
     assert browser.execute_script("return document.documentElement.lang") == "en"
+
+
+FOCUSED = "const one = document.activeElement; return [one.tagName, one.textContent.trim().split(/\\s/)[0]]"
+
+
+def focused(browser: WebDriver) -> list[str]:
+    found: list[str] = browser.execute_script(FOCUSED)
+    return found
+
+
+def press(browser: WebDriver, *keys: str) -> None:
+    for key in keys:
+        browser.switch_to.active_element.send_keys(key)
+
+
+def test_keyboard_goes_from_the_skip_link_through_the_cases(open_page: Open) -> None:
+    browser = open_page(render_html(gateway_run()))
+    painted(browser, 20)
+    press(browser, Keys.TAB)
+    assert focused(browser) == ["A", "Skip"]
+    press(browser, Keys.ENTER, Keys.TAB)
+    assert focused(browser) == ["A", "c01"], "past the contents, at the first answer's evidence"
+    browser.execute_script("document.querySelector('#case-c02 > summary').focus()")
+    assert browser.execute_script("return document.querySelector('#case-c02').open")
+    press(browser, Keys.ESCAPE)
+    assert not browser.execute_script("return document.querySelector('#case-c02').open")
+    assert focused(browser) == ["SUMMARY", "c02"], "the focus stays"
+    press(browser, Keys.TAB)
+    assert focused(browser) == ["SUMMARY", "c03"], "a closed case is one step"
+    press(browser, Keys.ENTER)
+    assert not browser.execute_script("return document.querySelector('#case-c03').open")
+
+
+def test_focus_is_visible(open_page: Open) -> None:
+    browser = open_page(render_html(gateway_run()))
+    press(browser, Keys.TAB)
+    box = browser.switch_to.active_element.rect
+    assert box["x"] >= 0 and box["width"] > 50, "the skip link is on the screen while it has the focus"
+    press(browser, Keys.TAB)
+    assert browser.execute_script("return getComputedStyle(document.activeElement).outlineStyle") == "solid"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_paper_cuts_no_table_and_is_black_on_white(open_page: Open, scheme: str) -> None:
+    """At the width that A4 leaves between the page's margins."""
+    browser = open_page(render_html(gateway_run()), width=703, scheme=scheme)
+    painted(browser, 20)
+    open_everything(browser, cases=3)
+    media = {"media": "print", "features": [{"name": "prefers-color-scheme", "value": scheme}]}
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
+    try:
+        cut = """return [...document.querySelectorAll(".scroll, pre")].filter((one) => one.scrollWidth > one.clientWidth + 1)
+          .map((one) => one.getAttribute("aria-label"));"""
+        assert browser.execute_script(cut) == []
+        looks = browser.execute_script(
+            "const looks = getComputedStyle(document.body); return [looks.color, looks.backgroundColor]"
+        )
+        assert looks == ["rgb(0, 0, 0)", "rgb(255, 255, 255)"]
+    finally:
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+
+
+def test_print_to_pdf_opens_what_is_folded_and_folds_it_again(open_page: Open) -> None:
+    browser = open_page(render_html(many_trials(200)))
+    painted(browser, 4)
+    folded = "return document.querySelectorAll('details.more:not([open])').length"
+    assert browser.execute_script(folded) == 1, "40 cases have more sentences than the page shows at once"
+    browser.execute_script(
+        "addEventListener('beforeprint', () => { window.whilePrinting = "
+        "document.querySelectorAll('details.more:not([open])').length; })"
+    )
+    printed = browser.execute_cdp_cmd("Page.printToPDF", {"printBackground": False})
+    assert len(printed["data"]) > 20_000
+    assert browser.execute_script("return window.whilePrinting") == 0
+    assert wait_for(browser, f"return ({folded.removeprefix('return ')}) === 1")
+
+
+def test_flows_have_bars_on_the_plots_axis(open_page: Open) -> None:
+    run = gateway_run()
+    spans = (FlowSpan("client1 0 up", 1, 0.0, 0.0, 0.0, 9.0, 9.0), FlowSpan("client2 0 up", 1, 0.2, 0.5, 0.5, 9.9, 9.9))
+    first = run.trials[0]
+    tests = tuple(replace(test, flow_spans=spans) for test in first.tests)
+    browser = open_page(render_html(replace(run, trials=(replace(first, tests=tests), *run.trials[1:]))))
+    painted(browser, 20)
+    bars = "return document.querySelectorAll('svg.flows .all').length"
+    assert browser.execute_script(bars) == 2 * len(tests)
+    ends = """
+    const plot = document.querySelector(".test .u-over"), flows = document.querySelector("svg.flows");
+    if (!flows.style.width) return null;
+    const [over, under] = [plot, flows].map((one) => one.getBoundingClientRect());
+    return [Math.abs(over.left - under.left), Math.abs(over.right - under.right)];
+    """
+    assert max(wait_for(browser, ends)) <= 1.5
+    label = browser.execute_script("return document.querySelector('svg.flows').ariaLabel")
+    assert label == "2 flows. the first began at 0 s, the last at 500 ms; the first ended at 9.00 s, the last at 9.90 s"
+
+
+def test_reduced_motion_is_respected(open_page: Open) -> None:
+    browser = open_page(render_html(gateway_run()))
+    motion = {"features": [{"name": "prefers-reduced-motion", "value": "reduce"}]}
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", motion)
+    assert browser.execute_script("return getComputedStyle(document.documentElement).scrollBehavior") == "auto"

@@ -173,6 +173,8 @@ class _Sides:
         ratio = self._ratio()
         text, certainty = self._claim(ratio)
         clauses = [text + self._shortfall()]
+        if self.lead.bound is Bound.NONE and self.lead.value is not None and self.baseline is None:
+            clauses.append(f"this is not certain, since {self._why(self.summary)}")
         if self.lead.value is not None and certainty is not Certainty.CANNOT_TELL:
             clauses += self._limit_clause()
         is_known = ratio.value is not None and ratio.word is not Comparison.CANNOT_TELL
@@ -203,13 +205,8 @@ class _Sides:
             share = "nearly all" if self._shortfall() else "all"
             return f"{name} {kind.verb} {share} that is offered {self.where}, {amount}{also}", Certainty.KNOWN
         if self.baseline is None or self.base_lead is None:
-            certainty = Certainty.KNOWN if _has_interval(self.lead) else Certainty.ABOUT
-            if self.lead.bound is Bound.NONE:
-                return (
-                    f"{name} {kind.verb} {amount} {self.where}, which is not certain: {self._why(self.summary)}",
-                    certainty,
-                )
-            return f"{name} {kind.verb} {amount} {self.where}", certainty
+            known = _has_interval(self.lead) and self.lead.bound is not Bound.NONE
+            return f"{name} {kind.verb} {amount} {self.where}", Certainty.KNOWN if known else Certainty.ABOUT
         return self._compared(ratio, amount, _amount(self.base_lead, kind.counted))
 
     def _compared(self, ratio: _Ratio, amount: str, base_amount: str) -> tuple[str, Certainty]:

@@ -14,6 +14,7 @@ from leadline.analysis.ladder_model import HostCost, Ladder
 from leadline.analysis.scaling_model import ScalabilityLaw
 from leadline.analysis.search_findings import SearchFindings
 from leadline.analysis.size_model import GatewayCost
+from leadline.analysis.trial_records import FactDifference, FlowSpan
 from leadline.statistics import Comparison, Growth
 
 
@@ -392,6 +393,9 @@ class TestResult:
     """What a search for the highest rate found; None for a test at one rate. The figures are then those of the last
     trial at the rate found."""
 
+    flow_spans: tuple[FlowSpan, ...] = ()
+    """When its flows ran, in the order in which they began; neighbours together if they are many."""
+
     def distribution(self, metric: str) -> Distribution | None:
         """The distribution of that name; None if nothing was recorded."""
         return next((one for one in self.distributions if one.metric == metric), None)
@@ -590,3 +594,5 @@ class RunAnalysis:
     """The ladder of each case of a plan that has one."""
     sizing: tuple[GatewayCost, ...] = ()
     """What the work of each system costs on each gateway, for planning."""
+    differences: tuple[FactDifference, ...] = ()
+    """What differed in the environment of its trials."""

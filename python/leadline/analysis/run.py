@@ -20,6 +20,7 @@ from pydantic import ValidationError
 
 from leadline.analysis import baseline_ratios, findings, host_metrics, ladder, scaling, sizing
 from leadline.analysis.answers import answers_of
+from leadline.analysis.environment import Environment
 from leadline.analysis.metrics import Histograms
 from leadline.analysis.model import (
     Ceiling,
@@ -104,6 +105,7 @@ class _Reading:
         self._cases = {case["id"]: case for case in manifest.get("cases") or () if "id" in case}
         self._clocks = HostClocks()
         self._facts: dict[str, dict[str, Any]] = {}
+        self._environment = Environment()
         self._trial: _Trial | None = None
         # Trials that ended, still without their tests, and those tests.
         self._ended: list[tuple[TrialResult, Pending, TrialSearches]] = []
@@ -248,6 +250,7 @@ class _Reading:
             ),
             observer_cpu_share=observer,
             journal=damage,
+            differences=self._environment.differences(self._trials),
             description=str(plan.get("description") or ""),
         )
         baselines = {case["id"]: case["baseline"] for case in self._cases.values() if case.get("baseline")}
@@ -261,6 +264,7 @@ class _Reading:
         if event.get("type") == "hello":
             about = {"agent_version": event.get("agent_version"), "capabilities": event.get("capabilities") or []}
             self._facts[host] = {**event["host"], **about}
+            self._environment.note(self._trial.trial if self._trial is not None else "", host, self._facts[host])
             self._lives.append((host, []))
             return
         offset_ns = self._clocks.offset_ns(entry)

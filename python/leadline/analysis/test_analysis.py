@@ -9,6 +9,7 @@ from typing import Protocol
 from leadline.analysis import gateways, head_and_tail, host_metrics, limits, metrics, tunnels, validity, window
 from leadline.analysis import histograms as hdr
 from leadline.analysis.durations import Sample, curve
+from leadline.analysis.flow_spans import spans_of
 from leadline.analysis.flows import Flow, build_flows
 from leadline.analysis.histograms import DamagedHistogram
 from leadline.analysis.host_costs import host_costs
@@ -100,6 +101,7 @@ def analyse_repeat(data: TestData) -> tuple[TestResult, metrics.Histograms]:
         gateways=crossed,
         naive=naive,
         host_costs=host_costs(data, flows, steady, crossed),
+        flow_spans=spans_of(flows, steady),
     )
     return result, merged
 

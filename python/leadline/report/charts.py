@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from leadline import quantities
 from leadline.analysis.model import Percentiles, Series, TestResult, Window
+from leadline.analysis.trial_records import FlowSpan
 from leadline.report import figures
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -82,8 +83,31 @@ def test_charts(test: TestResult, samples: int = 1) -> dict[str, Any]:
         "span": _span(lines, test.window),
         "cuts": _cuts(test.window),
         "plots": plots,
+        "flows": flow_bars(test),
         "curves": [curve(line.metric, line) for line in test.percentiles if any(y > 0 for _, y in line.points)],
     }
+
+
+def flow_bars(test: TestResult) -> dict[str, Any] | None:
+    """The bars of a test's flows; None for a single flow, whose bar would say what the plots say."""
+    spans = test.flow_spans
+    number = sum(span.flows for span in spans)
+    if number < 2:
+        return None
+    grouped = f", about {spans[0].flows} in a bar" if spans[0].flows > 1 else ""
+    starts = [quantities.seconds(at) for at in (spans[0].start_s, max(span.all_from_s for span in spans))]
+    ends = [quantities.seconds(at) for at in (min(s.all_until_s for s in spans), max(span.end_s for span in spans))]
+    return {
+        "title": f"{number:,} flows{grouped}",
+        "spoken": f"the first began at {starts[0]}, the last at {starts[1]}; "
+        f"the first ended at {ends[0]}, the last at {ends[1]}",
+        "bars": [[span.name, *(round(at, 3) for at in _instants(span))] for span in spans],
+    }
+
+
+def _instants(span: FlowSpan) -> tuple[float, ...]:
+    due = span.start_s if span.due_s is None else min(span.due_s, span.start_s)
+    return due, span.start_s, span.all_from_s, span.all_until_s, span.end_s
 
 
 def curve(name: str, percentiles: Percentiles, group: int | None = None) -> dict[str, Any]:

@@ -172,6 +172,23 @@ def host_groups(analysis: RunAnalysis) -> list[HostGroup]:
     return [_host_group(analysis, hosts) for hosts in groups.values()]
 
 
+def unlike_hosts(analysis: RunAnalysis) -> tuple[tuple[str, ...], list[tuple[str, tuple[str, ...]]]] | None:
+    """The groups of hosts, and each fact in which they differ with its value in each group; None if all are alike."""
+    groups = host_groups(analysis)
+    names = dict.fromkeys(name for group in groups for name in group.facts)
+    rows = [(name, tuple(group.facts.get(name, quantities.UNKNOWN) for group in groups)) for name in names]
+    unlike = [(name, values) for name, values in rows if len(set(values)) > 1]
+    if not unlike:
+        return None
+    titles = tuple(", ".join(group.hosts[:3]) + (" ..." if len(group.hosts) > 3 else "") for group in groups)
+    return titles, unlike
+
+
+def spoken_fact(name: str) -> str:
+    """`interfaces wan tso` as `interfaces wan TSO`."""
+    return " ".join(_spoken(word) for word in name.split(" "))
+
+
 def observer_costs(analysis: RunAnalysis) -> list[tuple[str, str]]:
     """The cost of observing as a share of one CPU, per host."""
     return [(host, quantities.share(cost)) for host, cost in sorted(analysis.observer_cpu_share.items())]

@@ -15,6 +15,7 @@ from sample_runs import gateway_run, many_cases, many_trials
 
 from leadline.analysis.answers import answers_of
 from leadline.analysis.model import Interval, Limit, LimitedBy, Metric, Percentiles, Series, Window
+from leadline.analysis.trial_records import FlowSpan
 from leadline.report import charts, render_html, views
 from leadline.report.answers import answer_rows
 
@@ -313,3 +314,16 @@ def test_the_title_counts_results_as_the_first_line_does() -> None:
     assert "<title>10 of 12 results can be believed: gateway – Leadline</title>" in page
     assert "10 of 12 results can be believed.</strong>" in page
     assert "<title>Incomplete: gateway – Leadline</title>" in render_html(run)
+
+
+def test_flows_have_a_bar_each_with_the_times_of_head_and_tail() -> None:
+    spans = (FlowSpan("client1 0 up", 1, 0.0, 0.1, 0.1, 9.0, 9.0), FlowSpan("client2 0 up", 1, 0.2, 0.4, 0.4, 9.5, 9.5))
+    test = replace(gateway_run().trials[0].tests[0], flow_spans=spans)
+    found = charts.flow_bars(test)
+    assert found is not None
+    assert found["bars"] == [["client1 0 up", 0.0, 0.1, 0.1, 9.0, 9.0], ["client2 0 up", 0.2, 0.4, 0.4, 9.5, 9.5]]
+    assert (
+        found["spoken"]
+        == "the first began at 100 ms, the last at 400 ms; the first ended at 9.00 s, the last at 9.50 s"
+    )
+    assert charts.flow_bars(replace(test, flow_spans=spans[:1])) is None

@@ -196,7 +196,41 @@
       ],
       hooks: { drawClear: [shade(test.cuts, first)] },
     };
-    draw(figure(parent, plotData.title, scale.unit, plotData.notes), options, data, `${plotData.title}. ${plotData.spoken}`);
+    return draw(figure(parent, plotData.title, scale.unit, plotData.notes), options, data, `${plotData.title}. ${plotData.spoken}`);
+  }
+
+  // A bar for each flow on the time axis of the plots above: pale from when it was due, and where not all flows of a group run.
+  function drawFlows(parent, test, flows, above) {
+    const holder = figure(parent, flows.title, "from when each began (pale: was due) to its end", [flows.spoken]);
+    const rows = flows.bars.length, step = Math.min(12, Math.max(1.5, 260 / rows)), height = Math.ceil(rows * step) + 2;
+    const [first, last] = test.span, at = (time) => ((Math.min(last, Math.max(first, time)) - first) / (last - first || 1)) * 100;
+    const picture = svg("svg", { class: "flows", height, role: "img", "aria-label": `${flows.title}. ${flows.spoken}` });
+    const box = (y, from, to, high, className) =>
+      picture.append(svg("rect", { x: `${at(from)}%`, y, width: `${Math.max(0.1, at(to) - at(from))}%`, height: high, class: className }));
+    for (const cut of test.cuts) box(0, cut.from, cut.to, height, "cut");
+    flows.bars.forEach(([name, due, start, allFrom, allUntil, end], row) => {
+      const y = 1 + row * step, high = Math.max(1, step - (step > 4 ? 2 : 0.5));
+      if (start > due) box(y + high / 3, due, start, high / 3, "due");
+      box(y, start, end, high, "some");
+      if (allUntil > allFrom) box(y, allFrom, allUntil, high, "all");
+      const title = svg("title", {});
+      title.textContent = `${name}: ${start.toFixed(2)} to ${end.toFixed(2)} s`;
+      picture.lastChild.append(title);
+    });
+    holder.append(picture);
+    // On the same axis as the plots, whose margins depend on their labels.
+    const align = () => requestAnimationFrame(() => {
+      if (!above || !above.bbox.width) return;
+      picture.style.marginLeft = `${above.bbox.left / devicePixelRatio}px`;
+      picture.style.width = `${above.bbox.width / devicePixelRatio}px`;
+    });
+    new ResizeObserver(align).observe(holder);
+  }
+
+  function svg(name, attributes) {
+    const element = document.createElementNS("http://www.w3.org/2000/svg", name);
+    for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
+    return element;
   }
 
   function drawCurves(parent, curves) {
@@ -302,7 +336,8 @@
     const holders = details.querySelectorAll(":scope > .test > .charts");
     chartsOf.get(details).forEach((test, index) => {
       const part = holders[index], together = `${drawn.size}-${index}`;
-      test.plots.forEach((one, place) => drawOverTime(part, test, one, together, place === 0, place === test.plots.length - 1));
+      const over = test.plots.map((one, place) => drawOverTime(part, test, one, together, place === 0, place === test.plots.length - 1));
+      if (test.flows) drawFlows(part, test, test.flows, over.at(-1));
       if (test.curves.length) drawCurves(figure(part, "Latency by percentile", "logarithmic", []), test.curves);
       if (!test.plots.length && !test.curves.length) part.append("Nothing was recorded over time.");
     });
@@ -335,10 +370,26 @@
     }
   }
 
+  // On paper all is open that the page holds, and what was closed is closed again.
+  function openForPrint() {
+    const closed = [...document.querySelectorAll("details:not(.case):not([open])")];
+    closed.forEach((details) => { details.open = true; });
+    drawVisible(document);
+    addEventListener("afterprint", () => closed.forEach((details) => { details.open = false; }), { once: true });
+  }
+
   const redraw = () => plots.forEach((plot) => plot.redraw(false, true));
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
   matchMedia("print").addEventListener("change", redraw);
+  addEventListener("beforeprint", openForPrint);
   addEventListener("hashchange", openTarget);
+  // Escape closes the innermost section around the focus, and leaves the focus on its heading.
+  addEventListener("keydown", (event) => {
+    const details = event.key === "Escape" && document.activeElement?.closest("main details[open]");
+    if (!details || document.activeElement.matches(".plot")) return;
+    details.open = false;
+    details.querySelector("summary").focus();
+  });
   document.addEventListener("toggle", (event) => event.target.open && drawVisible(event.target), true);
   for (const holder of document.querySelectorAll("[data-chart=curves]")) {
     drawCurves(holder, JSON.parse(holder.querySelector("script").textContent));

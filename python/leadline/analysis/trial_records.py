@@ -1,0 +1,29 @@
+"""Records of how trials ran: when flows were active, and what differed between environments. `model` has the others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class FlowSpan:
+    """When a flow ran, or several neighbouring ones: s after the test's first flow began. All of them run from
+    `all_from_s` to `all_until_s`."""
+
+    name: str
+    flows: int
+    due_s: float | None
+    start_s: float
+    all_from_s: float
+    all_until_s: float
+    end_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class FactDifference:
+    """A fact of one host, or of a system under test, that is not the same in all trials."""
+
+    of: str
+    fact: str
+    values: dict[str, tuple[str, ...]]
+    """Each value, and the trials that had it."""
