@@ -256,8 +256,8 @@ def test_paper_cuts_no_table_and_is_black_on_white(open_page: Open, scheme: str)
     media = {"media": "print", "features": [{"name": "prefers-color-scheme", "value": scheme}]}
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
     try:
-        cut = """return [...document.querySelectorAll(".scroll, pre")].filter((one) => one.scrollWidth > one.clientWidth + 1)
-          .map((one) => one.getAttribute("aria-label"));"""
+        cut = """return [...document.querySelectorAll(".scroll, pre")]
+          .filter((one) => one.scrollWidth > one.clientWidth + 1).map((one) => one.getAttribute("aria-label"));"""
         assert browser.execute_script(cut) == []
         looks = browser.execute_script(
             "const looks = getComputedStyle(document.body); return [looks.color, looks.backgroundColor]"
