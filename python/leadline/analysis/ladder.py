@@ -152,7 +152,7 @@ def _layers(steps: Sequence[Step], route: Sequence[Step], link_bps: float | None
             below = replace(carried(route, beside), name=THE_ROUTE)
         else:
             below = _of_link(link_bps) if step.rung.chain is Chain.PAYLOAD else None
-        yield _layer(step, below, beside, route)
+        yield _layer(step, carried(steps, step), below, beside, route)
 
 
 def _of_link(link_bps: float | None) -> Below | None:
@@ -183,8 +183,8 @@ def _factor(upper: float | None, lower: float | None) -> float:
     return lower / upper if upper and lower else 1.0
 
 
-def _layer(step: Step, below: Below | None, beside: Step | None, route: Sequence[Step]) -> LadderLayer:
-    share = _share_of(step, below)
+def _layer(step: Step, own: Below, below: Below | None, beside: Step | None, route: Sequence[Step]) -> LadderLayer:
+    share = _share_of(step, own, below)
     headers, headers_reason = _headers(step, below)
     limit = step.summary.limit if step.summary is not None else None
     return LadderLayer(
@@ -202,7 +202,7 @@ def _layer(step: Step, below: Below | None, beside: Step | None, route: Sequence
         headers_reason=headers_reason,
         lost=_lost(share, headers),
         baseline=None if beside is None else _figure(beside),
-        share_of_baseline=None if beside is None else _share_of_route(step, beside, route),
+        share_of_baseline=None if beside is None else _share_of_route(step, own, beside, route),
         limited_by=None if limit is None else limit.by.value,
         evidence=None if limit is None else limit.evidence,
         costs=costs_of(step.results),
@@ -220,21 +220,24 @@ def _figure(step: Step) -> LadderFigure:
     )
 
 
-def _share_of_route(step: Step, beside: Step, route: Sequence[Step]) -> Share:
+def _share_of_route(step: Step, own: Below, beside: Step, route: Sequence[Step]) -> Share:
     if not beside.values:
         return Share(None, reason=beside.error or "the plain route has no figure")
-    return _share_of(step, carried(route, beside))
+    return _share_of(step, own, carried(route, beside))
 
 
-def _share_of(step: Step, below: Below | None) -> Share:
+def _share_of(step: Step, own: Below, below: Below | None) -> Share:
     if not step.values:
         return Share(None, reason=step.error)
     if below is None:
         lowest = "the rate of the link is not known" if step.rung.chain is Chain.PAYLOAD else "it is the lowest layer"
         return Share(None, reason=lowest)
-    own = step.bound
-    bound = _ratio_bound(below.bound, own)
+    bound = _ratio_bound(below.bound, own.bound)
     word = None if bound is None else bound.value
+    if own.shown_by is not None:
+        # A layer above carried more through this one than its own doubted figure says.
+        reason = f"the figure of {own.name} comes from a layer above it ({own.shown_by})"
+        return Share(own.value / below.value, None, None, word, reason)
     if below.values is None:
         return _share_of_value(step, below, word)
     shared = sorted(step.values.keys() & below.values.keys())

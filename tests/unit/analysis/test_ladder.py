@@ -80,7 +80,8 @@ def test_doubted_layer_allows_what_a_layer_above_it_carried() -> None:
     doubts = {("c02", "udp"): (Verdict.GENERATOR_LIMITED, Bound.LEAST)}
     route = ladders(figures, doubts=doubts)["c02"]
     udp, tcp = layer(route, "udp"), layer(route, "tcp")
-    assert udp.figure.bound == "at least" and udp.share.bound == "at least"
+    assert udp.figure.value == pytest.approx(500 * MBIT) and udp.figure.bound == "at least"
+    assert udp.share.bound == "at least" and udp.share.value == pytest.approx((tcp.allowed or 0) / 1e9)
     assert tcp.allowed is not None and tcp.allowed >= 956 * MBIT * UDP_SHARE / TCP_SHARE - 1
     assert tcp.allowed_by in ("TCP", "HTTP bodies") and tcp.share.bound == "at most"
     assert tcp.share.low is None and "comes from a layer above" in str(tcp.share.reason)
