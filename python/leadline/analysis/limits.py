@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from leadline import quantities
+from leadline.analysis.gateways import attribution_of
+from leadline.analysis.host_metrics import cpu_percent, machine_samples, neighbours
 from leadline.analysis.interfaces import wire_bytes
 from leadline.analysis.metrics import delivered_share
 from leadline.analysis.model import Limit, LimitedBy, Reason, Verdict, Window
@@ -17,11 +19,16 @@ from leadline.analysis.scope import NOT_OFFERED, WHOLE
 from leadline.analysis.test_data import HostSample, InterfaceUse, TestData
 from leadline.analysis.validity import Evidence
 from leadline.plan.gateway_metrics import GATEWAYS
+from leadline.plan.sut import CpuAttribution
 
 LINK_FULL = 0.97
 """Of a link's rate, from where on the link counts as the limit: a shaper gives a few percent less or more."""
 PROCESS_FULL = 0.95
 """Of the CPUs that a process can use."""
+INTERRUPTS_FULL = 0.9
+"""Of one CPU, from where on its soft interrupts leave no room: the timer tick that counts them misses some."""
+DROPPED = 0.01
+"""Of the packets at a gateway's interface, from where on its queue counts as the limit."""
 THROTTLED = 0.05
 """Of the time, from where on a control group's CPU limit counts as what limited its host."""
 
@@ -97,6 +104,7 @@ def _busy_gateway(data: TestData, gateway: str, window: Window) -> Iterator[Limi
     if len(samples) < 2:
         return
     seconds = (samples[-1].t_ns - samples[0].t_ns) / 1e9
+    stolen = _stolen_share(data, gateway, window)
     before = {process.pid: process for process in samples[0].processes}
     for process in samples[-1].processes:
         if process.name not in data.sut_processes or process.pid not in before:
@@ -104,6 +112,12 @@ def _busy_gateway(data: TestData, gateway: str, window: Window) -> Iterator[Limi
         first = before[process.pid]
         busy = (process.user_s + process.system_s - first.user_s - first.system_s) / seconds
         usable = min(process.threads, _cpus(data, gateway) or process.threads)
+        if usable and PROCESS_FULL * usable * (1 - stolen) <= busy < PROCESS_FULL * usable:
+            text = (
+                f"{process.name} on {gateway} used {busy:.0%} of a CPU, and a hypervisor took {stolen:.0%} of each: "
+                "it had no more"
+            )
+            yield Limit(LimitedBy.GATEWAY, text)
         if usable and busy >= PROCESS_FULL * usable:
             what = "its single thread" if usable == 1 else f"its {usable} CPUs"
             text = f"{process.name} on {gateway} used {busy:.0%} of a CPU: {what} had no more"
@@ -111,6 +125,47 @@ def _busy_gateway(data: TestData, gateway: str, window: Window) -> Iterator[Limi
             clause = f"{what} {ends} the limit at {quantities.share(busy)} of {cores}"
             yield Limit(LimitedBy.GATEWAY, text, clause)
     yield from _throttled(samples, window, LimitedBy.GATEWAY, gateway)
+    if attribution_of(data) is CpuAttribution.KERNEL:
+        yield from _busy_kernel(data, gateway, window)
+    yield from _full_queues(samples, gateway)
+
+
+def _busy_kernel(data: TestData, gateway: str, window: Window) -> Iterator[Limit]:
+    """A CPU whose interrupts leave no room, on a machine of the gateway's own."""
+    if len(neighbours(data, gateway)) > 1:
+        return  # They are those of all hosts, of which each may be the one at its end.
+    samples = [sample for sample in machine_samples(data, gateway) if window.start_ns <= sample.t_ns <= window.end_ns]
+    if len(samples) < 2 or len(samples[0].interrupted_s) != len(samples[-1].interrupted_s):
+        return
+    seconds = (samples[-1].t_ns - samples[0].t_ns) / 1e9
+    ends = zip(samples[0].interrupted_s, samples[-1].interrupted_s, strict=True)
+    busiest = max(((last - first) / seconds for first, last in ends), default=0.0)
+    if busiest >= INTERRUPTS_FULL:
+        text = f"one CPU of {gateway} was {busiest:.0%} of the time in soft interrupts, where the kernel forwards"
+        clause = f"the kernel is the limit at {quantities.share(busiest)} of a core"
+        yield Limit(LimitedBy.GATEWAY, text, clause)
+
+
+def _full_queues(samples: Sequence[HostSample], gateway: str) -> Iterator[Limit]:
+    """An interface of the gateway that dropped packets, since its queue was full."""
+    before = {use.name: use for use in samples[0].interfaces}
+    for use in samples[-1].interfaces:
+        if use.name not in before or use.name == "lo":
+            continue
+        for number, way in enumerate(("received", "to send")):
+            _, packets = _grown(before[use.name], use, number)
+            dropped = use.dropped[number] - before[use.name].dropped[number]
+            if dropped >= DROPPED * (packets + dropped) and dropped > 0:
+                share = dropped / (packets + dropped)
+                text = f"{use.name} of {gateway} dropped {share:.1%} of the packets {way}: its queue was full"
+                yield Limit(LimitedBy.GATEWAY, text, f"the gateway's queue is the limit: it drops {share:.1%}")
+
+
+def _stolen_share(data: TestData, host: str, window: Window) -> float:
+    """The share of each CPU that a hypervisor gave to others."""
+    machine = machine_samples(data, host)
+    stolen = cpu_percent(machine, window).get("steal", 0.0)
+    return min(0.9, stolen / 100 / machine[-1].cpus) if machine and machine[-1].cpus else 0.0
 
 
 def _throttled(samples: Sequence[HostSample], window: Window, by: LimitedBy, host: str) -> Iterator[Limit]:

@@ -42,6 +42,8 @@ class InterfaceUse(NamedTuple):
 
     name: str
     counted: tuple[tuple[int, int], tuple[int, int]]
+    dropped: tuple[int, int] = (0, 0)
+    """Packets dropped on receipt and on sending, because a queue was full."""
 
 
 class HostSample(NamedTuple):
@@ -59,6 +61,8 @@ class HostSample(NamedTuple):
     """Time that the CPU limit of the host's control group held it back, s; None where it has none."""
     network_bytes: tuple[int, int] | None = None
     """Bytes that all interfaces together received and sent; None if none was read."""
+    interrupted_s: tuple[float, ...] = ()
+    """Time of each CPU in interrupts and soft interrupts since boot."""
     clock_hz: float | None = None
     """Mean clock speed of the machine's CPUs; None in samples without it."""
     cgroup_bytes: int | None = None
@@ -89,11 +93,16 @@ class HostSample(NamedTuple):
                 for row in event["processes"]
             ),
             interfaces=tuple(
-                InterfaceUse(row["name"], ((row["rx_bytes"], row["rx_packets"]), (row["tx_bytes"], row["tx_packets"])))
+                InterfaceUse(
+                    row["name"],
+                    ((row["rx_bytes"], row["rx_packets"]), (row["tx_bytes"], row["tx_packets"])),
+                    (row["rx_dropped"], row["tx_dropped"]),
+                )
                 for row in event["network"]["interfaces"]
             ),
             throttled_s=cgroup.get("throttled_s") if cgroup else None,
             network_bytes=_network_bytes(event["network"]["interfaces"]),
+            interrupted_s=tuple(row["softirq_s"] + row["irq_s"] for row in cpus) if cpus else (),
             clock_hz=_clock_hz(machine) if machine else None,
             cgroup_bytes=cgroup.get("memory_bytes") if cgroup else None,
         )

@@ -95,3 +95,41 @@ def test_a_gateway_that_its_group_held_back() -> None:
         LimitedBy.GATEWAY,
         "the CPU limit of gateway's control group held it back 40% of the time",
     )
+
+
+@pytest.mark.parametrize(("interrupts", "by"), [(0.95, LimitedBy.GATEWAY), (0.6, LimitedBy.UNKNOWN)])
+@pytest.mark.parametrize("attribution", ["kernel", "process"])
+def test_a_kernel_whose_interrupts_fill_a_cpu(interrupts: float, by: LimitedBy, attribution: str) -> None:
+    data = with_gateway(steady_test())
+    data.facts["gateway"] = facts("another")
+    data.cpu_attribution = attribution
+    for number, sample in enumerate(data.samples["gateway"]):
+        spent = (0.1 * number, interrupts * number)
+        data.samples["gateway"][number] = sample._replace(
+            cpu_s=(0.0, 0.0, sum(spent), 0.0, 0.0, 0.0, 2.0 * number), cpus=2, interrupted_s=spent
+        )
+    assert limit(data)[0] is (by if attribution == "kernel" else LimitedBy.UNKNOWN)
+    data.facts["gateway"] = data.facts["client1"] = facts()
+    assert limit(data)[0] is LimitedBy.UNKNOWN, "all hosts of a machine share its interrupts"
+
+
+@pytest.mark.parametrize(("dropped", "by"), [(50, LimitedBy.GATEWAY), (5, LimitedBy.UNKNOWN)])
+def test_a_gateway_whose_queue_drops(dropped: int, by: LimitedBy) -> None:
+    data = with_gateway(steady_test(), bits=1514 * 8 * 1000)
+    for number, sample in enumerate(data.samples["gateway"]):
+        uses = tuple(use._replace(dropped=(0, dropped * number)) for use in sample.interfaces)
+        data.samples["gateway"][number] = sample._replace(interfaces=uses)
+    found, text = limit(data)
+    assert found is by
+    if by is LimitedBy.GATEWAY:
+        assert text == "lan of gateway dropped 4.8% of the packets to send: its queue was full"
+
+
+def test_a_process_whose_cpu_a_hypervisor_took() -> None:
+    data = with_gateway(steady_test(), busy=0.72)
+    for number, sample in enumerate(data.samples["gateway"]):
+        cpu_s = (0.0, 0.0, 0.0, 0.0, 0.5 * number, 0.0, 1.5 * number)
+        data.samples["gateway"][number] = sample._replace(cpu_s=cpu_s, cpus=2)
+    found, text = limit(data)
+    assert found is LimitedBy.GATEWAY
+    assert text == "openvpn on gateway used 72% of a CPU, and a hypervisor took 25% of each: it had no more"
