@@ -151,6 +151,7 @@ MODULES_WITH_EVENTS = {
     "serve/listener.rs": {"run_once", "accept", "receive", "open_session"},
     "serve/mod.rs": {"start"},
     "serve/session.rs": {"run", "log_opened"},
+    "soaker.rs": {"start", "soak"},
     "standalone.rs": {"serve"},
     "wireguard.rs": {"run"},
 }

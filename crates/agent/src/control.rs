@@ -18,8 +18,8 @@ use crate::control_signal::ControlSignal;
 use crate::events::{input_error, system_error, Events, LAST_PATIENCE};
 use crate::load;
 use crate::task::Task;
-use crate::watch::{self, Processes, Watch};
-use crate::{facts, process as process_task, profile, serve};
+use crate::watch::{self, Order, Processes, Watch};
+use crate::{facts, process as process_task, profile, serve, wake_up};
 
 /// Runs commands until `shutdown` or the end of stdin.
 pub fn run(cgroup: Option<&Path>) -> io::Result<()> {
@@ -108,9 +108,18 @@ impl Agent {
                 info!(trial, task, "tasks are to stop");
                 self.of_trial(&trial, task.as_deref()).for_each(|running| running.signal.stop());
             }
-            Command::Observe { trial, period_ms, machine } => {
-                debug!(trial, period_ms, machine, "host is observed");
-                self.watch.order(trial, period_ms, machine);
+            Command::Observe { trial, period_ms, machine, pids, programs, soak } => {
+                debug!(trial, period_ms, machine, soak, "host is observed");
+                let period_ns = (period_ms > 0).then(|| u64::from(period_ms) * 1_000_000);
+                self.watch.order(Order { trial, period_ns, machine, pids, programs, soak, ..Order::default() });
+            }
+            Command::WakeUp { id } => {
+                let events = self.events.clone();
+                // Commands are read on while it sleeps and wakes.
+                thread::spawn(move || {
+                    let found = wake_up::measure();
+                    events.send(&Event::WakeUp { id, t_ns: monotonic_ns(), found });
+                });
             }
             Command::Inspect { id } => {
                 self.events.send(&Event::Network { id, t_ns: monotonic_ns(), view: facts::network_view() });

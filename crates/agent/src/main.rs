@@ -17,8 +17,10 @@ mod metering;
 mod process;
 mod profile;
 mod serve;
+mod soaker;
 mod standalone;
 mod task;
+mod wake_up;
 mod watch;
 mod wireguard;
 

@@ -10,8 +10,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use leadline_sys::clock::monotonic_ns;
-use leadline_sys::process::{await_exit, signal_group, spawn_bound, Signal};
-use leadline_wire::{ErrorReport, Event, ProcessSpec};
+use leadline_sys::process::{await_exit, signal_group, spawn_bound, usage_of_ended, Signal};
+use leadline_wire::{ErrorReport, Event, ExitUsage, ProcessSpec};
 use tracing::{info, warn};
 
 use crate::events::{input_error, system_error};
@@ -50,7 +50,8 @@ pub fn run(spec: &ProcessSpec, task: &Task, processes: &Processes) -> Result<Eve
     lock(processes).retain(|(_, other)| *other != pid);
     // The group has been killed, and its pipes end with it; a helper in a separate session may hold them without end.
     let _ = ends.recv_timeout(PIPE_DRAIN_TIME);
-    let (status, expected) = result.map_err(|error| system_error(&format!("waiting for {}", spec.name), &error))?;
+    let (status, expected, usage) =
+        result.map_err(|error| system_error(&format!("waiting for {}", spec.name), &error))?;
     info!(
         trial = task.trial,
         task = task.name,
@@ -68,6 +69,7 @@ pub fn run(spec: &ProcessSpec, task: &Task, processes: &Processes) -> Result<Eve
         code: status.code(),
         signal: status.signal(),
         expected,
+        usage,
     })
 }
 
@@ -83,8 +85,11 @@ fn spawn(spec: &ProcessSpec) -> Result<Child, ErrorReport> {
     spawn_bound(&mut command).map_err(|error| system_error(&format!("starting {program}"), &error))
 }
 
+/// How a process ended, whether that was asked for, and what it used.
+type Ended = (ExitStatus, bool, Option<ExitUsage>);
+
 /// Waits for the end, or causes it when the task is stopped.
-fn wait_for_exit(spec: &ProcessSpec, child: &mut Child, task: &Task) -> io::Result<(ExitStatus, bool)> {
+fn wait_for_exit(spec: &ProcessSpec, child: &mut Child, task: &Task) -> io::Result<Ended> {
     let pid = child.id();
     let (exited, ended) = mpsc::channel();
     // A thread blocks in wait(2) on the child's pid, without reaping it, while this one watches the signal.
@@ -112,7 +117,12 @@ fn wait_for_exit(spec: &ProcessSpec, child: &mut Child, task: &Task) -> io::Resu
     }
     // This also kills helpers in the process's group; the group's number is reserved until the process is reaped.
     let _ = signal_group(pid, Signal::Kill);
-    Ok((child.wait()?, stopping.is_some()))
+    let usage = usage_of_ended(pid).map(|used| ExitUsage {
+        user_s: used.user_s,
+        system_s: used.system_s,
+        max_resident_bytes: used.max_resident_bytes,
+    });
+    Ok((child.wait()?, stopping.is_some(), usage))
 }
 
 /// Follows both outputs; the returned channel is disconnected when both have ended.

@@ -5,12 +5,13 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use leadline_observe::{CgroupPaths, Observer};
+use leadline_observe::{processes_of, CgroupPaths, Observer};
 use leadline_sys::clock::monotonic_ns;
 use leadline_sys::usage::thread_cpu_s;
 use leadline_wire::Event;
 
 use crate::events::Events;
+use crate::soaker::Soaker;
 
 const HEARTBEAT_NS: u64 = 1_000_000_000;
 
@@ -29,13 +30,21 @@ pub fn start_heartbeat(events: Events) {
 
 /// What to sample, and how often.
 #[derive(Clone, Debug, Default)]
-struct Order {
-    trial: Option<String>,
+pub struct Order {
+    /// The label of the samples.
+    pub trial: Option<String>,
     /// Time between two samples; `None`: it rests.
-    period_ns: Option<u64>,
-    machine: bool,
-    /// Increases with each order, so that a sleeping watcher notices a new one.
-    number: u64,
+    pub period_ns: Option<u64>,
+    /// Whether to sample what all hosts of the machine share.
+    pub machine: bool,
+    /// Processes in addition to the agent's own.
+    pub pids: Vec<u32>,
+    /// The names of programs whose processes to sample, too.
+    pub programs: Vec<String>,
+    /// Whether the soaker runs.
+    pub soak: bool,
+    /// Increases with each order, so that a sleeping watcher notices a new one; `Watch::order` sets it.
+    pub number: u64,
 }
 
 /// The processes to sample, by name; the agent is always among them.
@@ -55,50 +64,89 @@ impl Watch {
         Self { order }
     }
 
-    /// Samples from now on; a period of 0 pauses it.
-    pub fn order(&self, trial: Option<String>, period_ms: u32, machine: bool) {
+    /// Samples as ordered from now on.
+    pub fn order(&self, new: Order) {
         let (order, changed) = &*self.order;
         let mut order = order.lock().unwrap_or_else(PoisonError::into_inner);
-        let period_ns = (period_ms > 0).then(|| u64::from(period_ms) * 1_000_000);
-        *order = Order { trial, period_ns, machine, number: order.number + 1 };
+        *order = Order { number: order.number + 1, ..new };
         changed.notify_one();
     }
 }
 
 fn run(orders: &(Mutex<Order>, Condvar), events: &Events, cgroup: &CgroupPaths, processes: &Processes) {
-    let (lock, changed) = orders;
     let mut observer = Observer::open(cgroup);
+    let mut soaker = None;
+    let mut named = Vec::new();
     let began_s = thread_cpu_s();
     let mut due_ns = monotonic_ns();
     let mut seen = 0;
     loop {
-        let order = {
-            let resting = |order: &mut Order| order.period_ns.is_none();
-            let order = changed
-                .wait_while(lock.lock().unwrap_or_else(PoisonError::into_inner), resting)
-                .unwrap_or_else(PoisonError::into_inner);
-            let wait = if order.number == seen { due_ns.saturating_sub(monotonic_ns()) } else { 0 };
-            let newer = |order: &mut Order| order.number == seen;
-            let (order, _) = changed
-                .wait_timeout_while(order, Duration::from_nanos(wait), newer)
-                .unwrap_or_else(PoisonError::into_inner);
-            order.clone()
-        };
+        let order = await_turn(orders, seen, due_ns, &mut soaker);
         let Some(period_ns) = order.period_ns else { continue };
         let now = monotonic_ns();
         if order.number != seen {
             seen = order.number;
             observer.make_next_whole();
             due_ns = now;
+            soaker = if order.soak { soaker.or_else(|| Some(Soaker::start())) } else { None };
+        }
+        if observer.is_whole_due(now) {
+            named = processes_of(&order.programs);
         }
         let mut sample = {
             let list = processes.lock().unwrap_or_else(PoisonError::into_inner);
-            observer.sample(now, order.machine, &list)
+            observer.sample(now, order.machine, &chosen(&list, &order.pids, &named))
         };
         sample.trial.clone_from(&order.trial);
         sample.observer_cpu_s = thread_cpu_s() - began_s;
+        if let Some(soaker) = &soaker {
+            // Its counts go on while the other counters are read: they have an instant of their own.
+            sample.t_ns = monotonic_ns();
+            sample.soaker = Some(soaker.sample());
+        }
         events.send(&Event::Observation(sample));
         // A late sample does not make the next ones follow too closely.
         due_ns = (due_ns + period_ns).max(now);
+    }
+}
+
+/// Waits for the next sample, or for an order after the one with the number `seen`. The soaker ends before a rest.
+fn await_turn(orders: &(Mutex<Order>, Condvar), seen: u64, due_ns: u64, soaker: &mut Option<Soaker>) -> Order {
+    let (lock, changed) = orders;
+    let order = lock.lock().unwrap_or_else(PoisonError::into_inner);
+    if order.period_ns.is_none() {
+        *soaker = None;
+    }
+    let resting = |order: &mut Order| order.period_ns.is_none();
+    let order = changed.wait_while(order, resting).unwrap_or_else(PoisonError::into_inner);
+    let wait = if order.number == seen { due_ns.saturating_sub(monotonic_ns()) } else { 0 };
+    let newer = |order: &mut Order| order.number == seen;
+    let (order, _) =
+        changed.wait_timeout_while(order, Duration::from_nanos(wait), newer).unwrap_or_else(PoisonError::into_inner);
+    order.clone()
+}
+
+/// The agent's own processes, then those that were asked for, each once.
+fn chosen(own: &[(String, u32)], pids: &[u32], named: &[(String, u32)]) -> Vec<(String, u32)> {
+    let mut all = own.to_vec();
+    let asked = pids.iter().map(|pid| (pid.to_string(), *pid)).chain(named.iter().cloned());
+    for (name, pid) in asked {
+        if !all.iter().any(|(_, known)| *known == pid) {
+            all.push((name, pid));
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::chosen;
+
+    #[test]
+    fn each_process_is_sampled_once() {
+        let named =
+            |rows: &[(&str, u32)]| rows.iter().map(|(name, pid)| ((*name).to_owned(), *pid)).collect::<Vec<_>>();
+        let all = chosen(&named(&[("agent", 1)]), &[7, 1], &named(&[("nginx", 7), ("nginx", 8)]));
+        assert_eq!(all, named(&[("agent", 1), ("7", 7), ("nginx", 8)]));
     }
 }

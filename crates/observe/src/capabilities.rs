@@ -3,13 +3,14 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
+use std::path::Path;
 
 use leadline_wire::Capability;
 
 use crate::cgroup::CgroupPaths;
 use crate::parse;
 
-/// Returns the capabilities `tun`, `psi`, `irq_pressure`, `cgroup` (of the given paths) and `io_uring`.
+/// Returns the capabilities `tun`, `psi`, `irq_pressure`, `cgroup` (of the given paths), `io_uring` and `soaker`.
 pub fn capabilities(cgroup: &CgroupPaths) -> Vec<Capability> {
     vec![
         capability("tun", openable("/dev/net/tun")),
@@ -17,6 +18,7 @@ pub fn capabilities(cgroup: &CgroupPaths) -> Vec<Capability> {
         capability("irq_pressure", readable("/proc/pressure/irq")),
         capability("cgroup", cgroup_readable(cgroup)),
         capability("io_uring", io_uring()),
+        capability("soaker", soaker()),
     ]
 }
 
@@ -75,6 +77,22 @@ fn io_uring() -> Result<(), String> {
     }
 }
 
+/// Checks that a thread of policy SCHED_IDLE yields to all others. Inside a group with a CPU weight it yields to the
+/// threads of that group only: the group as a whole competes with the others by its weight.
+fn soaker() -> Result<(), String> {
+    let groups = parse::cgroup::cpu_groups(&fs::read("/proc/self/cgroup").unwrap_or_default());
+    let weighted = |path: &str| {
+        let mounts = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
+        let below = |mount: &str| Path::new(mount).join(path.trim_start_matches('/'));
+        mounts.iter().any(|mount| below(mount).ancestors().any(|group| group.join("cpu.weight").exists()))
+    };
+    let v2 = groups.v2.filter(|path| weighted(path));
+    match groups.v1.filter(|path| path != "/").or(v2) {
+        Some(group) => Err(format!("the CPU weight of the group {group} lets it take CPU from other groups")),
+        None => Ok(()),
+    }
+}
+
 /// Returns true if this thread has CAP_SYS_ADMIN where the kernel checks it: in the initial user namespace.
 fn is_administrator() -> bool {
     const CAP_SYS_ADMIN: u64 = 1 << 21;
@@ -98,7 +116,7 @@ mod tests {
     fn each_missing_one_has_a_reason() {
         let listed = capabilities(&CgroupPaths::default());
         let names: Vec<_> = listed.iter().map(|capability| capability.name.as_str()).collect();
-        assert_eq!(names, ["tun", "psi", "irq_pressure", "cgroup", "io_uring"]);
+        assert_eq!(names, ["tun", "psi", "irq_pressure", "cgroup", "io_uring", "soaker"]);
         for capability in &listed {
             assert_eq!(capability.available, capability.reason.is_none(), "{capability:?}");
         }

@@ -1,5 +1,5 @@
 //! Samples of a host from the kernel's own accounting: /proc, PSI and cgroups. Owns the parsers of those files, the
-//! `Observer` that samples them, the host's fingerprint and its routes. Computes no rates and no verdicts: every
+//! `Observer` that samples them, the host's fingerprint and its routes, and the soaker's counting. Computes no rates and no verdicts: every
 //! figure is the kernel's cumulative count, and a count that the kernel does not provide is `None`, never 0. Makes no
 //! system calls except open, read and readdir; code that needs an ioctl or a socket is in `leadline-sys`.
 //!
@@ -9,14 +9,19 @@
 mod capabilities;
 mod cgroup;
 mod facts;
+mod hardware;
+mod named;
 mod observer;
 pub mod parse;
 mod process;
+mod quota;
 mod reread;
 mod routes;
+pub mod soaker;
 
 pub use capabilities::capabilities;
 pub use cgroup::CgroupPaths;
 pub use facts::facts;
+pub use named::processes_of;
 pub use observer::Observer;
 pub use routes::routes;

@@ -9,8 +9,10 @@ use leadline_wire::{
 };
 
 use crate::cgroup::CgroupPaths;
+use crate::hardware::Hardware;
 use crate::parse;
 use crate::process::Processes;
+use crate::quota::Quota;
 use crate::reread::{Buffer, Reread};
 
 /// Reads a host's counters. A file that cannot be opened at the start stays absent from every sample.
@@ -19,6 +21,7 @@ pub struct Observer {
     machine: MachineFiles,
     network: NetworkFiles,
     cgroup: CgroupFiles,
+    quota: Option<Quota>,
     processes: Processes,
     softnet: Vec<Widened>,
     buffer: Buffer,
@@ -26,7 +29,7 @@ pub struct Observer {
 }
 
 /// The period of full samples, which include counters that are expensive to read and change slowly: listen drops,
-/// UDP's counters over both families, PSI, the context switches of every thread. It is a little under a second, so
+/// UDP's counters over both families, PSI, clock speeds, disks, the context switches of every thread. It is a little under a second, so
 /// that a sampling period that divides the second meets it. Samples between have `None` for these, because an old
 /// figure could be mistaken for a fresh one.
 const WHOLE_PERIOD_NS: u64 = 975_000_000;
@@ -38,6 +41,7 @@ impl Observer {
             machine: MachineFiles::open(),
             network: NetworkFiles::open(),
             cgroup: CgroupFiles::open(cgroup),
+            quota: Quota::find(cgroup.v2.as_deref()),
             processes: Processes::default(),
             softnet: Vec::new(),
             buffer: Buffer::default(),
@@ -50,11 +54,16 @@ impl Observer {
         self.next_whole_ns = 0;
     }
 
+    /// Whether a sample at this time would be a full one.
+    pub fn is_whole_due(&self, now_ns: u64) -> bool {
+        now_ns >= self.next_whole_ns
+    }
+
     /// Takes one sample. `processes` are names and process ids; processes that do not exist are omitted. `machine`
     /// tells whether to read what all hosts of one machine share, which one of them does for all. The caller fills in
-    /// `trial` and `observer_cpu_s`.
+    /// `trial`, `observer_cpu_s` and `soaker`.
     pub fn sample(&mut self, now_ns: u64, machine: bool, processes: &[(String, u32)]) -> Observation {
-        let whole = now_ns >= self.next_whole_ns;
+        let whole = self.is_whole_due(now_ns);
         if whole {
             self.next_whole_ns = now_ns.saturating_add(WHOLE_PERIOD_NS);
         }
@@ -67,6 +76,8 @@ impl Observer {
             network: self.network.sample(whole, &mut self.buffer),
             cgroup: self.cgroup.sample(&mut self.buffer),
             processes: self.processes.sample(processes, whole, &mut self.buffer),
+            quota: self.quota.as_ref().filter(|_| whole).and_then(|quota| quota.sample(&mut self.buffer)),
+            soaker: None,
         }
     }
 }
@@ -92,6 +103,7 @@ struct MachineFiles {
     pressure_memory: Source,
     pressure_io: Source,
     pressure_irq: Source,
+    hardware: Hardware,
 }
 
 impl MachineFiles {
@@ -104,12 +116,14 @@ impl MachineFiles {
             pressure_memory: source("/proc/pressure/memory"),
             pressure_io: source("/proc/pressure/io"),
             pressure_irq: source("/proc/pressure/irq"),
+            hardware: Hardware::open(),
         }
     }
 
     /// `None` if CPUs or memory cannot be read: a machine sample needs both.
     fn sample(&self, whole: bool, widened: &mut Vec<Widened>, buffer: &mut Buffer) -> Option<MachineSample> {
-        let cpus = parsed(&self.stat, buffer, |text| Some(parse::machine::cpus(text)))?;
+        let stat = |text: &[u8]| Some((parse::machine::cpus(text), parse::machine::switches_and_interrupts(text)));
+        let (cpus, (context_switches, interrupts)) = parsed(&self.stat, buffer, stat)?;
         let memory = parsed(&self.meminfo, buffer, parse::machine::memory)?;
         let mut softnet = parsed(&self.softnet, buffer, |text| Some(parse::machine::softnet(text))).unwrap_or_default();
         for row in &mut softnet {
@@ -124,7 +138,18 @@ impl MachineFiles {
             io: pressure(&self.pressure_io),
             irq: pressure(&self.pressure_irq),
         };
-        (!cpus.is_empty()).then_some(MachineSample { cpus, memory, pressure, softnet })
+        let clocks = whole.then(|| self.hardware.clocks(buffer)).flatten();
+        let disks = whole.then(|| self.hardware.disks(buffer)).flatten();
+        (!cpus.is_empty()).then_some(MachineSample {
+            cpus,
+            memory,
+            pressure,
+            softnet,
+            context_switches,
+            interrupts,
+            clocks,
+            disks,
+        })
     }
 }
 

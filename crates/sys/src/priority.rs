@@ -2,8 +2,11 @@
 //! and only among the agent's own threads; other processes lose no time.
 #![allow(unsafe_code)]
 
+use std::io;
+
 /// A tenth of the default weight: enough to make progress beside a thread that never sleeps.
 const LOW_PRIORITY: libc::c_int = 10;
+const LOWEST_PRIORITY: libc::c_int = 19;
 
 /// Makes this thread's sleeps end when they are due: by default the kernel adds 50 µs of slack to save power.
 pub fn minimize_timer_slack() {
@@ -20,6 +23,31 @@ pub fn lower_priority() {
     }
 }
 
+/// Lets this thread run only while no other thread wants its CPU.
+///
+/// # Errors
+/// The system's.
+pub fn run_only_when_idle() -> io::Result<()> {
+    let parameters = libc::sched_param { sched_priority: 0 };
+    // SAFETY: `parameters` is valid; 0 is this thread, and SCHED_IDLE needs no privilege. Its time counts as niced.
+    unsafe {
+        libc::setpriority(libc::PRIO_PROCESS, 0, LOWEST_PRIORITY);
+        if libc::sched_setscheduler(0, libc::SCHED_IDLE, &parameters) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
+}
+
+/// Moves this process into a session of its own, which the kernel schedules with the least weight where it groups
+/// processes by session. Changes nothing where it does not.
+pub fn lower_session() {
+    // SAFETY: takes nothing; refused for the leader of a process group, whose session is its own more often than not.
+    unsafe { libc::setsid() };
+    // Refused by kernels that do not group by session.
+    let _ = std::fs::write("/proc/self/autogroup", LOWEST_PRIORITY.to_string());
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -27,6 +55,30 @@ mod tests {
     fn own() -> libc::c_int {
         // SAFETY: reads this thread's own priority.
         unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) }
+    }
+
+    #[test]
+    fn idle_thread_yields_to_a_busy_one_on_its_cpu() {
+        use crate::usage::{allowed_cpus, pin_to, thread_cpu_s};
+        let cpu = allowed_cpus()[0];
+        let spin_until = |end: std::time::Instant| {
+            while std::time::Instant::now() < end {
+                std::hint::spin_loop();
+            }
+            thread_cpu_s()
+        };
+        let end = std::time::Instant::now() + std::time::Duration::from_millis(400);
+        let idle = std::thread::spawn(move || {
+            pin_to(cpu).unwrap();
+            run_only_when_idle().unwrap();
+            spin_until(end)
+        });
+        let busy = std::thread::spawn(move || {
+            pin_to(cpu).unwrap();
+            spin_until(end)
+        });
+        let (idle_s, busy_s) = (idle.join().unwrap(), busy.join().unwrap());
+        assert!(idle_s < 0.2 * busy_s, "idle {idle_s} s, busy {busy_s} s");
     }
 
     #[test]

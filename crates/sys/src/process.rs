@@ -130,6 +130,39 @@ pub fn await_exit(pid: u32) {
     }
 }
 
+/// What a process that has ended used, with the children that it waited for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct EndedUsage {
+    /// CPU time in user mode, s.
+    pub user_s: f64,
+    /// CPU time in the kernel, s.
+    pub system_s: f64,
+    /// The largest resident memory of one of these processes, bytes.
+    pub max_resident_bytes: u64,
+}
+
+/// Returns what a child used that has ended, and leaves it to be reaped; `None` if it has not ended.
+pub fn usage_of_ended(pid: u32) -> Option<EndedUsage> {
+    let options = libc::WEXITED | libc::WNOWAIT | libc::WNOHANG;
+    // SAFETY: all-zero values are valid for the kernel to fill. Its waitid has a fifth parameter, which libc's lacks.
+    let (result, info, usage) = unsafe {
+        let mut info: libc::siginfo_t = std::mem::zeroed();
+        let mut usage: libc::rusage = std::mem::zeroed();
+        let result = libc::syscall(libc::SYS_waitid, libc::P_PID, pid, &mut info, options, &mut usage);
+        (result, info, usage)
+    };
+    // SAFETY: waitid fills the fields of a child's end; its pid stays 0 if no child has ended.
+    if result != 0 || unsafe { info.si_pid() } == 0 {
+        return None;
+    }
+    let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
+    Some(EndedUsage {
+        user_s: seconds(usage.ru_utime),
+        system_s: seconds(usage.ru_stime),
+        max_resident_bytes: u64::try_from(usage.ru_maxrss).unwrap_or(0) * 1024,
+    })
+}
+
 /// A signal for a process group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
@@ -226,6 +259,21 @@ mod tests {
         let mut command = Command::new("sh");
         command.args(["-c", "ulimit -n"]).stdout(Stdio::piped());
         assert_eq!(spawn_bound(&mut command).unwrap().wait_with_output().unwrap().stdout, before);
+    }
+
+    #[test]
+    fn usage_of_an_ended_child_is_read_before_it_is_reaped() {
+        let mut child =
+            spawn_bound(Command::new("sh").args(["-c", "i=0; while [ $i -lt 30000 ]; do i=$((i+1)); done"])).unwrap();
+        await_exit(child.id());
+        let usage = usage_of_ended(child.id()).unwrap();
+        assert!(usage.user_s + usage.system_s > 0.0 && usage.max_resident_bytes > 100_000, "{usage:?}");
+        assert!(child.wait().unwrap().success());
+        assert_eq!(usage_of_ended(child.id()), None);
+        let mut running = spawn_bound(Command::new("sleep").arg("1000")).unwrap();
+        assert_eq!(usage_of_ended(running.id()), None);
+        signal_group(running.id(), Signal::Kill).unwrap();
+        running.wait().unwrap();
     }
 
     #[test]

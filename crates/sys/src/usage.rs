@@ -81,6 +81,40 @@ pub fn thread_cpu_s() -> f64 {
     used.tv_sec as f64 + used.tv_nsec as f64 / 1e9
 }
 
+/// The CPU time of one thread, for another thread to read.
+#[derive(Clone, Copy, Debug)]
+pub struct ThreadClock(libc::clockid_t);
+
+impl ThreadClock {
+    /// Returns the clock of the calling thread; `None` if the system has none.
+    pub fn of_this_thread() -> Option<Self> {
+        let mut clock = 0;
+        // SAFETY: the calling thread exists, and `clock` is a valid place for its clock's number.
+        let result = unsafe { libc::pthread_getcpuclockid(libc::pthread_self(), &mut clock) };
+        (result == 0).then_some(Self(clock))
+    }
+
+    /// Returns the thread's CPU time since it began, s; `None` if it has ended.
+    pub fn read_s(self) -> Option<f64> {
+        let mut used = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: `used` is a valid timespec; the clock of a thread that has ended is refused.
+        let result = unsafe { libc::clock_gettime(self.0, &mut used) };
+        (result == 0).then_some(used.tv_sec as f64 + used.tv_nsec as f64 / 1e9)
+    }
+}
+
+/// CPUs that the calling thread may run on, in order.
+pub fn allowed_cpus() -> Vec<u32> {
+    // SAFETY: an all-zero set is valid, the kernel fills it, and CPU_ISSET reads numbers within it.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        if libc::sched_getaffinity(0, std::mem::size_of::<libc::cpu_set_t>(), &mut set) != 0 {
+            return Vec::new();
+        }
+        (0..libc::CPU_SETSIZE as usize).filter(|cpu| libc::CPU_ISSET(*cpu, &set)).map(|cpu| cpu as u32).collect()
+    }
+}
+
 /// CPUs of this machine that are in use, whichever of them this process may run on; 1 where that is not known.
 pub fn cpus_online() -> usize {
     // SAFETY: asks for a number; negative where it is not known.
@@ -122,6 +156,34 @@ mod tests {
             assert!(pin_to(u32::MAX).is_err() && pin_to(1023).is_err());
             assert!((0..1023).any(|cpu| pin_to(cpu).is_ok()));
             assert_eq!(std::thread::available_parallelism().unwrap().get(), 1);
+        })
+        .join()
+        .unwrap();
+    }
+
+    #[test]
+    fn another_thread_reads_a_thread_until_its_end() {
+        let (send, receive) = std::sync::mpsc::channel();
+        let (end, ended) = std::sync::mpsc::channel::<()>();
+        let thread = std::thread::spawn(move || {
+            while thread_cpu_s() < 0.01 {}
+            send.send(ThreadClock::of_this_thread().unwrap()).unwrap();
+            let _ = ended.recv();
+        });
+        let clock = receive.recv().unwrap();
+        assert!(clock.read_s().unwrap() >= 0.01);
+        drop(end);
+        thread.join().unwrap();
+        assert_eq!(clock.read_s(), None);
+    }
+
+    #[test]
+    fn allowed_cpus_are_those_that_can_be_pinned_to() {
+        std::thread::spawn(|| {
+            let allowed = allowed_cpus();
+            assert_eq!(allowed.len(), std::thread::available_parallelism().unwrap().get());
+            assert!(allowed.iter().all(|cpu| pin_to(*cpu).is_ok()));
+            assert_eq!(allowed_cpus(), allowed[allowed.len() - 1..]);
         })
         .join()
         .unwrap();

@@ -46,6 +46,21 @@ pub enum Command {
         /// Whether to sample resources that hosts on one machine share (CPUs, memory, PSI, softnet) in addition to
         /// the host's own.
         machine: bool,
+        /// Process ids to sample in addition to the agent's own processes.
+        #[serde(default)]
+        pids: Vec<u32>,
+        /// Names of programs whose processes to sample in addition.
+        #[serde(default)]
+        programs: Vec<String>,
+        /// Whether to run the soaker: on each CPU a thread of policy SCHED_IDLE that uses what is left of it.
+        #[serde(default)]
+        soak: bool,
+    },
+    /// Measures how long an idle CPU takes to wake up (answered by `wake_up`).
+    #[schemars(title = "MeasureWakeUp")]
+    WakeUp {
+        /// Repeated in the response.
+        id: u64,
     },
     /// Reports the current network: addresses and routes (answered by `network`).
     #[schemars(title = "Inspect")]

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Capability, Counts, HistogramReport, HostFacts, NetworkView, Observation, Outcome, Side, ThreadReport};
+use crate::{
+    Capability, Counts, HistogramReport, HostFacts, NetworkView, Observation, Outcome, Side, ThreadReport, WakeUpFacts,
+};
 
 /// One line on an agent's stdout.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -52,6 +54,16 @@ pub enum Event {
         t_ns: u64,
         /// Addresses and routes.
         view: NetworkView,
+    },
+    /// The response to `wake_up`.
+    #[schemars(title = "WakeUpReply")]
+    WakeUp {
+        /// The id of the command.
+        id: u64,
+        /// When the measurement had ended, ns.
+        t_ns: u64,
+        /// The times; absent if they could not be measured.
+        found: Option<WakeUpFacts>,
     },
     /// The task is ready: a process has been started, or a server listens.
     #[schemars(title = "Prepared")]
@@ -155,6 +167,8 @@ pub enum Event {
         signal: Option<i32>,
         /// Whether `stop` or `shutdown` had requested it.
         expected: bool,
+        /// What it used, with the children that it waited for; absent if the system does not say.
+        usage: Option<ExitUsage>,
     },
     /// The samples of a stopped `profile`.
     #[schemars(title = "Profiled")]
@@ -173,6 +187,17 @@ pub enum Event {
         /// its number of samples. This is the input of flame graphs.
         folded: String,
     },
+}
+
+/// What a process that has ended used, with the children that it waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ExitUsage {
+    /// CPU time in user mode, s.
+    pub user_s: f64,
+    /// CPU time in the kernel, s.
+    pub system_s: f64,
+    /// The largest resident memory of one of these processes, bytes.
+    pub max_resident_bytes: u64,
 }
 
 /// One flow's cumulative counters.

@@ -30,6 +30,23 @@ pub struct HostFacts {
     pub interfaces: Vec<InterfaceFacts>,
 }
 
+/// How long an idle CPU of a host takes to run a thread that was woken up.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct WakeUpFacts {
+    /// Wake-ups that were measured.
+    pub samples: u32,
+    /// From when a sleeping thread's timer was due until it ran, µs: the median.
+    pub timer_p50_us: f64,
+    /// The same at the 99th percentile, µs.
+    pub timer_p99_us: f64,
+    /// From when a thread woke another one up, on another CPU if there is one, until that one ran, µs: the median.
+    pub thread_p50_us: f64,
+    /// The same at the 99th percentile, µs.
+    pub thread_p99_us: f64,
+    /// CPUs of the waking and of the woken thread.
+    pub cpus: [u32; 2],
+}
+
 /// The quality of a host's clock.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ClockQuality {

@@ -19,16 +19,19 @@ mod workload;
 
 pub use command::Command;
 pub use counts::{unless_zero, Counts, FlowCounts, HttpCounts, NoCounts, StatusCounts, TrafficCounts, TunnelCounts};
-pub use event::{Blame, ErrorReport, Event, FlowProgress, Standing};
-pub use facts::{Capability, ClockQuality, HostFacts, InterfaceFacts, InterfaceView, NetworkView, RouteView};
+pub use event::{Blame, ErrorReport, Event, ExitUsage, FlowProgress, Standing};
+pub use facts::{
+    Capability, ClockQuality, HostFacts, InterfaceFacts, InterfaceView, NetworkView, RouteView, WakeUpFacts,
+};
 pub use failure_cause::FailureCause;
 pub use http::{
     DelayShape, DnsPolicy, Header, HttpAnswer, HttpRequest, HttpRoute, HttpScript, HttpSpec, HttpTimeouts, RateStage,
     Resolution, SocketOptions, TlsIdentity, TlsSpec, TlsVersion,
 };
 pub use observation::{
-    CgroupSample, CpuSample, InterfaceSample, MachineSample, MemorySample, NetworkSample, Observation, Pressure,
-    PressureSample, ProcessSample, SoftnetSample, TcpSample, UdpSample,
+    CgroupSample, ClockSample, CpuSample, DiskSample, InterfaceSample, MachineSample, MemorySample, NetworkSample,
+    Observation, Pressure, PressureSample, ProcessSample, QuotaSample, SoakerSample, SoftnetSample, TcpSample,
+    UdpSample,
 };
 pub use outcome::{FlowReport, HistogramReport, LoadReport, Outcome, Side, ThreadReport};
 pub use target::{Direction, IpVersion, SessionKey, Target};

@@ -18,8 +18,13 @@ pub struct Observation {
     pub network: NetworkSample,
     /// The agent's cgroup: the CPU time of all processes of this host.
     pub cgroup: Option<CgroupSample>,
-    /// The agent and every process that it started.
+    /// The agent, every process that it started, and the processes that `observe` named.
     pub processes: Vec<ProcessSample>,
+    /// A CPU quota above this host's own group, as a container has. Read once a second; absent in the samples
+    /// between, and where there is none.
+    pub quota: Option<QuotaSample>,
+    /// One row per CPU while `observe` asks for the soaker.
+    pub soaker: Option<Vec<SoakerSample>>,
 }
 
 /// CPUs, memory, pressure.
@@ -34,6 +39,74 @@ pub struct MachineSample {
     pub pressure: Pressure,
     /// One row per CPU of /proc/net/softnet_stat.
     pub softnet: Vec<SoftnetSample>,
+    /// Context switches of all CPUs since boot.
+    pub context_switches: Option<u64>,
+    /// Hardware interrupts of all CPUs since boot.
+    pub interrupts: Option<u64>,
+    /// Clock speed and thermal throttling of each CPU that reports one of them. Read once a second; absent in the
+    /// samples between.
+    pub clocks: Option<Vec<ClockSample>>,
+    /// One row per disk that has been used. Read once a second; absent in the samples between, and if the kernel does
+    /// not report them.
+    pub disks: Option<Vec<DiskSample>>,
+}
+
+/// One CPU's clock speed, as the kernel reports it at this moment.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ClockSample {
+    /// CPU number.
+    pub cpu: u32,
+    /// Clock speed, MHz. A virtual machine often sees a constant one.
+    pub mhz: Option<f64>,
+    /// Times since boot that the core was slowed down because it was hot.
+    pub core_throttles: Option<u64>,
+    /// The same of its package.
+    pub package_throttles: Option<u64>,
+}
+
+/// One disk (/proc/diskstats).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct DiskSample {
+    /// The disk's name.
+    pub name: String,
+    /// Reads that have completed.
+    pub reads: u64,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Writes that have completed.
+    pub writes: u64,
+    /// Bytes written.
+    pub written_bytes: u64,
+    /// Time with a request outstanding, ms.
+    pub busy_ms: u64,
+}
+
+/// A control group above the host whose CPU quota holds for it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct QuotaSample {
+    /// The group's folder.
+    pub group: String,
+    /// The quota, in CPUs.
+    pub cpus: f64,
+    /// Periods in which the quota was used up, since the group was made.
+    pub throttled_periods: u64,
+    /// Time for which the group's threads were kept from running, s: the sum over CPUs.
+    pub throttled_s: f64,
+}
+
+/// One CPU's soaker: a thread of policy SCHED_IDLE that counts what is left of the CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SoakerSample {
+    /// CPU number.
+    pub cpu: u32,
+    /// Slices of a fixed number of arithmetic rounds that it has done since it began.
+    pub slices: u64,
+    /// Time of its fastest slice so far, ns: what a slice takes while nothing else runs on the CPU.
+    pub fastest_ns: Option<u64>,
+    /// Time of its fastest slice since the sample before, ns: longer where the CPU's clock went slower.
+    pub recent_ns: Option<u64>,
+    /// CPU time that the kernel charged to it, s. It includes interrupts that came while it ran.
+    pub cpu_s: Option<f64>,
 }
 
 /// Seconds that one CPU has spent per kind, since boot (proc_stat).
@@ -55,6 +128,8 @@ pub struct CpuSample {
     pub softirq_s: f64,
     /// Taken by the hypervisor.
     pub steal_s: f64,
+    /// Part of `user_s` of niced processes.
+    pub nice_s: f64,
 }
 
 /// Memory of the machine, bytes.

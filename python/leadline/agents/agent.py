@@ -28,16 +28,20 @@ from leadline.contract.models import (
     Heartbeat,
     Hello,
     Inspect,
+    MeasureWakeUp,
     NetworkReply,
     NetworkView,
     Observe,
     OutputLine,
+    Pid,
     Prepare,
     Prepared,
     Profiled,
     Shutdown,
     Start,
     Stop,
+    WakeUpFacts,
+    WakeUpReply,
 )
 from leadline.errors import AgentLost, MissingBinary, TaskFailed
 
@@ -45,7 +49,7 @@ Sink = Callable[[str, Event, bytes], None]
 """Receives the host's name, an event, and the agent's line for it without the line end."""
 
 T = TypeVar("T")
-Reply = TypeVar("Reply", ClockReply, NetworkReply)
+Reply = TypeVar("Reply", ClockReply, NetworkReply, WakeUpReply)
 
 SILENCE_S = 10.0
 """An agent sends a heartbeat each second; after ten missed ones it is lost. The end of its process is noticed at
@@ -172,9 +176,37 @@ class Agent:
         log = self._tasks.get((trial, task))
         return tuple(log.lines) if log else ()
 
-    async def observe(self, trial: str | None, period_ms: int, machine: bool) -> None:
-        """Sample the host from now on; a period of 0 ends it."""
-        await self._send(Observe(trial=trial, period_ms=period_ms, machine=machine))
+    async def observe(
+        self,
+        trial: str | None,
+        period_ms: int,
+        machine: bool,
+        *,
+        pids: Sequence[int] = (),
+        programs: Sequence[str] = (),
+        soak: bool = False,
+    ) -> None:
+        """Sample the host from now on; a period of 0 ends it. `pids` and `programs` name processes to sample in
+        addition to the agent's own; with `soak`, a thread on each CPU counts what is left of it."""
+        order = Observe(
+            trial=trial,
+            period_ms=period_ms,
+            machine=machine,
+            pids=list(map(Pid, pids)),
+            programs=list(programs),
+            soak=soak,
+        )
+        await self._send(order)
+
+    async def measure_wake_up(self, timeout_s: float = ANSWER_WITHIN_S) -> WakeUpFacts | None:
+        """How long an idle CPU of the host takes to wake up, measured now, in under half a second; None if the host
+        is too busy to tell.
+
+        Raises:
+            AgentLost: the agent is gone, or does not answer in `timeout_s`.
+        """
+        reply, _ = await self._ask(WakeUpReply, MeasureWakeUp(id=next(self._ids)), timeout_s)
+        return reply.found
 
     async def inspect(self, timeout_s: float = ANSWER_WITHIN_S) -> NetworkView:
         """Addresses and routes as they are now.
@@ -242,7 +274,9 @@ class Agent:
             self._raise_if_over()
             raise AgentLost(self.name, self._channel.with_last_words("its stdin is closed")) from None
 
-    async def _ask(self, expected: type[Reply], command: Inspect | Clock, timeout_s: float) -> tuple[Reply, int]:
+    async def _ask(
+        self, expected: type[Reply], command: Inspect | Clock | MeasureWakeUp, timeout_s: float
+    ) -> tuple[Reply, int]:
         """The reply with the command's id, and its arrival time (controller's clock, ns)."""
         key = (expected, command.id)
         answer: asyncio.Future[tuple[Reply, int]] = asyncio.get_running_loop().create_future()
@@ -310,7 +344,7 @@ class Agent:
             case Hello():
                 if not self._greeting.done():
                     self._greeting.set_result(event)
-            case ClockReply() | NetworkReply():
+            case ClockReply() | NetworkReply() | WakeUpReply():
                 answer = self._answers.get((type(event), event.id))
                 if answer is not None and not answer.done():
                     answer.set_result((event, now_ns))

@@ -22,6 +22,7 @@ Event: TypeAlias = (
     | models.Heartbeat
     | models.ClockReply
     | models.NetworkReply
+    | models.WakeUpReply
     | models.Prepared
     | models.Started
     | models.Progress
@@ -34,7 +35,14 @@ Event: TypeAlias = (
 )
 
 Command: TypeAlias = (
-    models.Prepare | models.Start | models.Stop | models.Observe | models.Inspect | models.Clock | models.Shutdown
+    models.Prepare
+    | models.Start
+    | models.Stop
+    | models.Observe
+    | models.Inspect
+    | models.Clock
+    | models.MeasureWakeUp
+    | models.Shutdown
 )
 
 Workload: TypeAlias = (

@@ -87,6 +87,32 @@ class ClockQuality(BaseModel):
     """
 
 
+class ClockSample(BaseModel):
+    """
+    One CPU's clock speed, as the kernel reports it at this moment.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    core_throttles: Annotated[int | None, Field(ge=0)] = None
+    """
+    Times since boot that the core was slowed down because it was hot.
+    """
+    cpu: Annotated[int, Field(ge=0)]
+    """
+    CPU number.
+    """
+    mhz: float | None = None
+    """
+    Clock speed, MHz. A virtual machine often sees a constant one.
+    """
+    package_throttles: Annotated[int | None, Field(ge=0)] = None
+    """
+    The same of its package.
+    """
+
+
 class Start(BaseModel):
     """
     Starts every prepared measuring task of the trial at the same instant.
@@ -126,6 +152,10 @@ class Stop(BaseModel):
     type: Literal["stop"] = "stop"
 
 
+class Pid(RootModel[int]):
+    root: Annotated[int, Field(ge=0)]
+
+
 class Observe(BaseModel):
     """
     Samples the host from now on; replaces an earlier `observe`.
@@ -143,11 +173,38 @@ class Observe(BaseModel):
     """
     Time between samples, ms; 0 ends observing.
     """
+    pids: Annotated[list[Pid] | None, Field(validate_default=True)] = []
+    """
+    Process ids to sample in addition to the agent's own processes.
+    """
+    programs: list[str] | None = []
+    """
+    Names of programs whose processes to sample in addition.
+    """
+    soak: bool | None = False
+    """
+    Whether to run the soaker: on each CPU a thread of policy SCHED_IDLE that uses what is left of it.
+    """
     trial: str | None = None
     """
     The label of the samples.
     """
     type: Literal["observe"] = "observe"
+
+
+class MeasureWakeUp(BaseModel):
+    """
+    Measures how long an idle CPU takes to wake up (answered by `wake_up`).
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    id: Annotated[int, Field(ge=0)]
+    """
+    Repeated in the response.
+    """
+    type: Literal["wake_up"] = "wake_up"
 
 
 class Inspect(BaseModel):
@@ -215,6 +272,10 @@ class CpuSample(BaseModel):
     """
     Hardware interrupts.
     """
+    nice_s: float
+    """
+    Part of `user_s` of niced processes.
+    """
     softirq_s: float
     """
     Soft interrupts: most of the network stack.
@@ -265,6 +326,40 @@ class CryptoReport(BaseModel):
     """
     The measured operation: `seal`, `open`, `cipher` (bare), `hmac` (bare), `handshake` (both ends), and its parts
     `handshake_client` and `handshake_server`.
+    """
+
+
+class DiskSample(BaseModel):
+    """
+    One disk (/proc/diskstats).
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    busy_ms: Annotated[int, Field(ge=0)]
+    """
+    Time with a request outstanding, ms.
+    """
+    name: str
+    """
+    The disk's name.
+    """
+    read_bytes: Annotated[int, Field(ge=0)]
+    """
+    Bytes read.
+    """
+    reads: Annotated[int, Field(ge=0)]
+    """
+    Reads that have completed.
+    """
+    writes: Annotated[int, Field(ge=0)]
+    """
+    Writes that have completed.
+    """
+    written_bytes: Annotated[int, Field(ge=0)]
+    """
+    Bytes written.
     """
 
 
@@ -448,41 +543,6 @@ class OutputLine(BaseModel):
     type: Literal["output"] = "output"
 
 
-class Exited(BaseModel):
-    """
-    A process ended, as requested or not.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
-    code: int | None = None
-    """
-    Its exit code, if it exited.
-    """
-    expected: bool
-    """
-    Whether `stop` or `shutdown` had requested it.
-    """
-    signal: int | None = None
-    """
-    The signal that ended it, if one did.
-    """
-    t_ns: Annotated[int, Field(ge=0)]
-    """
-    When, ns.
-    """
-    task: str
-    """
-    The task.
-    """
-    trial: str
-    """
-    The task's trial.
-    """
-    type: Literal["exited"] = "exited"
-
-
 class Profiled(BaseModel):
     """
     The samples of a stopped `profile`.
@@ -517,6 +577,28 @@ class Profiled(BaseModel):
     The task's trial.
     """
     type: Literal["profiled"] = "profiled"
+
+
+class ExitUsage(BaseModel):
+    """
+    What a process that has ended used, with the children that it waited for.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    max_resident_bytes: Annotated[int, Field(ge=0)]
+    """
+    The largest resident memory of one of these processes, bytes.
+    """
+    system_s: float
+    """
+    CPU time in the kernel, s.
+    """
+    user_s: float
+    """
+    CPU time in user mode, s.
+    """
 
 
 class FlowCounts(BaseModel):
@@ -1142,6 +1224,32 @@ class ProcessSample(BaseModel):
     """
 
 
+class QuotaSample(BaseModel):
+    """
+    A control group above the host whose CPU quota holds for it.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    cpus: float
+    """
+    The quota, in CPUs.
+    """
+    group: str
+    """
+    The group's folder.
+    """
+    throttled_periods: Annotated[int, Field(ge=0)]
+    """
+    Periods in which the quota was used up, since the group was made.
+    """
+    throttled_s: float
+    """
+    Time for which the group's threads were kept from running, s: the sum over CPUs.
+    """
+
+
 class RateStage(BaseModel):
     """
     A stage of a load, during which its rate changes linearly.
@@ -1205,6 +1313,36 @@ class RouteView(BaseModel):
     interface: str
     """
     The interface it leaves by.
+    """
+
+
+class SoakerSample(BaseModel):
+    """
+    One CPU's soaker: a thread of policy SCHED_IDLE that counts what is left of the CPU.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    cpu: Annotated[int, Field(ge=0)]
+    """
+    CPU number.
+    """
+    cpu_s: float | None = None
+    """
+    CPU time that the kernel charged to it, s. It includes interrupts that came while it ran.
+    """
+    fastest_ns: Annotated[int | None, Field(ge=0)] = None
+    """
+    Time of its fastest slice so far, ns: what a slice takes while nothing else runs on the CPU.
+    """
+    recent_ns: Annotated[int | None, Field(ge=0)] = None
+    """
+    Time of its fastest slice since the sample before, ns: longer where the CPU's clock went slower.
+    """
+    slices: Annotated[int, Field(ge=0)]
+    """
+    Slices of a fixed number of arithmetic rounds that it has done since it began.
     """
 
 
@@ -1920,6 +2058,44 @@ class UdpSample(BaseModel):
     """
 
 
+class Cpu(RootModel[int]):
+    root: Annotated[int, Field(ge=0)]
+
+
+class WakeUpFacts(BaseModel):
+    """
+    How long an idle CPU of a host takes to run a thread that was woken up.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    cpus: Annotated[list[Cpu], Field(max_length=2, min_length=2)]
+    """
+    CPUs of the waking and of the woken thread.
+    """
+    samples: Annotated[int, Field(ge=0)]
+    """
+    Wake-ups that were measured.
+    """
+    thread_p50_us: float
+    """
+    From when a thread woke another one up, on another CPU if there is one, until that one ran, µs: the median.
+    """
+    thread_p99_us: float
+    """
+    The same at the 99th percentile, µs.
+    """
+    timer_p50_us: float
+    """
+    From when a sleeping thread's timer was due until it ran, µs: the median.
+    """
+    timer_p99_us: float
+    """
+    The same at the 99th percentile, µs.
+    """
+
+
 class TcpWorkload(BaseModel):
     """
     Bulk TCP.
@@ -2089,10 +2265,6 @@ class RrWorkload(BaseModel):
     """
 
 
-class Cpu(RootModel[int]):
-    root: Annotated[int, Field(ge=0)]
-
-
 class Size(RootModel[int]):
     root: Annotated[int, Field(ge=0)]
 
@@ -2187,6 +2359,68 @@ class ProfileWorkload(BaseModel):
     processes: list[str]
     """
     The names of process tasks of this agent, or `agent` for the agent itself. At least one of them has to run.
+    """
+
+
+class WakeUpReply(BaseModel):
+    """
+    The response to `wake_up`.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    found: WakeUpFacts | None = None
+    """
+    The times; absent if they could not be measured.
+    """
+    id: Annotated[int, Field(ge=0)]
+    """
+    The id of the command.
+    """
+    t_ns: Annotated[int, Field(ge=0)]
+    """
+    When the measurement had ended, ns.
+    """
+    type: Literal["wake_up"] = "wake_up"
+
+
+class Exited(BaseModel):
+    """
+    A process ended, as requested or not.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    code: int | None = None
+    """
+    Its exit code, if it exited.
+    """
+    expected: bool
+    """
+    Whether `stop` or `shutdown` had requested it.
+    """
+    signal: int | None = None
+    """
+    The signal that ended it, if one did.
+    """
+    t_ns: Annotated[int, Field(ge=0)]
+    """
+    When, ns.
+    """
+    task: str
+    """
+    The task.
+    """
+    trial: str
+    """
+    The task's trial.
+    """
+    type: Literal["exited"] = "exited"
+    usage: ExitUsage | None = None
+    """
+    What it used, with the children that it waited for; absent if the system does not say.
     """
 
 
@@ -3105,9 +3339,27 @@ class MachineSample(BaseModel):
     model_config = ConfigDict(
         extra="forbid",
     )
+    clocks: list[ClockSample] | None = None
+    """
+    Clock speed and thermal throttling of each CPU that reports one of them. Read once a second; absent in the
+    samples between.
+    """
+    context_switches: Annotated[int | None, Field(ge=0)] = None
+    """
+    Context switches of all CPUs since boot.
+    """
     cpus: list[CpuSample]
     """
     One row per online CPU.
+    """
+    disks: list[DiskSample] | None = None
+    """
+    One row per disk that has been used. Read once a second; absent in the samples between, and if the kernel does
+    not report them.
+    """
+    interrupts: Annotated[int | None, Field(ge=0)] = None
+    """
+    Hardware interrupts of all CPUs since boot.
     """
     memory: MemorySample
     """
@@ -3150,7 +3402,16 @@ class Observation(BaseModel):
     """
     processes: list[ProcessSample]
     """
-    The agent and every process that it started.
+    The agent, every process that it started, and the processes that `observe` named.
+    """
+    quota: QuotaSample | None = None
+    """
+    A CPU quota above this host's own group, as a container has. Read once a second; absent in the samples
+    between, and where there is none.
+    """
+    soaker: list[SoakerSample] | None = None
+    """
+    One row per CPU while `observe` asks for the soaker.
     """
     t_ns: Annotated[int, Field(ge=0)]
     """
@@ -3265,7 +3526,16 @@ class ObservationEvent(BaseModel):
     """
     processes: list[ProcessSample]
     """
-    The agent and every process that it started.
+    The agent, every process that it started, and the processes that `observe` named.
+    """
+    quota: QuotaSample | None = None
+    """
+    A CPU quota above this host's own group, as a container has. Read once a second; absent in the samples
+    between, and where there is none.
+    """
+    soaker: list[SoakerSample] | None = None
+    """
+    One row per CPU while `observe` asks for the soaker.
     """
     t_ns: Annotated[int, Field(ge=0)]
     """
@@ -3286,7 +3556,7 @@ class Contract(BaseModel):
     model_config = ConfigDict(
         extra="forbid",
     )
-    command: Prepare | Start | Stop | Observe | Inspect | Clock | Shutdown
+    command: Prepare | Start | Stop | Observe | MeasureWakeUp | Inspect | Clock | Shutdown
     """
     A line on the agent's stdin.
     """
@@ -3295,6 +3565,7 @@ class Contract(BaseModel):
         | Heartbeat
         | ClockReply
         | NetworkReply
+        | WakeUpReply
         | Prepared
         | Started
         | Progress

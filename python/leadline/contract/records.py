@@ -81,6 +81,29 @@ class ClockQuality(TypedDict):
     """
 
 
+class ClockSample(TypedDict):
+    """
+    One CPU's clock speed, as the kernel reports it at this moment.
+    """
+
+    core_throttles: NotRequired[int | None]
+    """
+    Times since boot that the core was slowed down because it was hot.
+    """
+    cpu: int
+    """
+    CPU number.
+    """
+    mhz: NotRequired[float | None]
+    """
+    Clock speed, MHz. A virtual machine often sees a constant one.
+    """
+    package_throttles: NotRequired[int | None]
+    """
+    The same of its package.
+    """
+
+
 class CpuSample(TypedDict):
     """
     Seconds that one CPU has spent per kind, since boot (proc_stat).
@@ -101,6 +124,10 @@ class CpuSample(TypedDict):
     irq_s: float
     """
     Hardware interrupts.
+    """
+    nice_s: float
+    """
+    Part of `user_s` of niced processes.
     """
     softirq_s: float
     """
@@ -156,6 +183,37 @@ Direction: TypeAlias = Literal["up", "down", "both"]
 """
 The direction of the payload, as seen by the load's client.
 """
+
+
+class DiskSample(TypedDict):
+    """
+    One disk (/proc/diskstats).
+    """
+
+    busy_ms: int
+    """
+    Time with a request outstanding, ms.
+    """
+    name: str
+    """
+    The disk's name.
+    """
+    read_bytes: int
+    """
+    Bytes read.
+    """
+    reads: int
+    """
+    Reads that have completed.
+    """
+    writes: int
+    """
+    Writes that have completed.
+    """
+    written_bytes: int
+    """
+    Bytes written.
+    """
 
 
 class ErrorReport(TypedDict):
@@ -317,38 +375,6 @@ class OutputLine(TypedDict):
     type: Literal["output"]
 
 
-class Exited(TypedDict):
-    """
-    A process ended, as requested or not.
-    """
-
-    code: NotRequired[int | None]
-    """
-    Its exit code, if it exited.
-    """
-    expected: bool
-    """
-    Whether `stop` or `shutdown` had requested it.
-    """
-    signal: NotRequired[int | None]
-    """
-    The signal that ended it, if one did.
-    """
-    t_ns: int
-    """
-    When, ns.
-    """
-    task: str
-    """
-    The task.
-    """
-    trial: str
-    """
-    The task's trial.
-    """
-    type: Literal["exited"]
-
-
 class Profiled(TypedDict):
     """
     The samples of a stopped `profile`.
@@ -380,6 +406,25 @@ class Profiled(TypedDict):
     The task's trial.
     """
     type: Literal["profiled"]
+
+
+class ExitUsage(TypedDict):
+    """
+    What a process that has ended used, with the children that it waited for.
+    """
+
+    max_resident_bytes: int
+    """
+    The largest resident memory of one of these processes, bytes.
+    """
+    system_s: float
+    """
+    CPU time in the kernel, s.
+    """
+    user_s: float
+    """
+    CPU time in user mode, s.
+    """
 
 
 class FlowCounts(TypedDict):
@@ -846,6 +891,29 @@ class ProcessSample(TypedDict):
     """
 
 
+class QuotaSample(TypedDict):
+    """
+    A control group above the host whose CPU quota holds for it.
+    """
+
+    cpus: float
+    """
+    The quota, in CPUs.
+    """
+    group: str
+    """
+    The group's folder.
+    """
+    throttled_periods: int
+    """
+    Periods in which the quota was used up, since the group was made.
+    """
+    throttled_s: float
+    """
+    Time for which the group's threads were kept from running, s: the sum over CPUs.
+    """
+
+
 class RouteView(TypedDict):
     """
     One route.
@@ -869,6 +937,33 @@ Side: TypeAlias = Literal["local", "peer"]
 """
 The side that counted.
 """
+
+
+class SoakerSample(TypedDict):
+    """
+    One CPU's soaker: a thread of policy SCHED_IDLE that counts what is left of the CPU.
+    """
+
+    cpu: int
+    """
+    CPU number.
+    """
+    cpu_s: NotRequired[float | None]
+    """
+    CPU time that the kernel charged to it, s. It includes interrupts that came while it ran.
+    """
+    fastest_ns: NotRequired[int | None]
+    """
+    Time of its fastest slice so far, ns: what a slice takes while nothing else runs on the CPU.
+    """
+    recent_ns: NotRequired[int | None]
+    """
+    Time of its fastest slice since the sample before, ns: longer where the CPU's clock went slower.
+    """
+    slices: int
+    """
+    Slices of a fixed number of arithmetic rounds that it has done since it began.
+    """
 
 
 class SoftnetSample(TypedDict):
@@ -1268,6 +1363,40 @@ class UdpSample(TypedDict):
     """
 
 
+Cpu: TypeAlias = int
+
+
+class WakeUpFacts(TypedDict):
+    """
+    How long an idle CPU of a host takes to run a thread that was woken up.
+    """
+
+    cpus: list[Cpu]
+    """
+    CPUs of the waking and of the woken thread.
+    """
+    samples: int
+    """
+    Wake-ups that were measured.
+    """
+    thread_p50_us: float
+    """
+    From when a thread woke another one up, on another CPU if there is one, until that one ran, µs: the median.
+    """
+    thread_p99_us: float
+    """
+    The same at the 99th percentile, µs.
+    """
+    timer_p50_us: float
+    """
+    From when a sleeping thread's timer was due until it ran, µs: the median.
+    """
+    timer_p99_us: float
+    """
+    The same at the 99th percentile, µs.
+    """
+
+
 CountName: TypeAlias = Literal[
     "actions_skipped",
     "attempts",
@@ -1350,6 +1479,62 @@ Counts: TypeAlias = HttpCounts | TunnelCounts | FlowCounts | NoCounts
 """
 The counters of a task, by its kind of load.
 """
+
+
+class WakeUpReply(TypedDict):
+    """
+    The response to `wake_up`.
+    """
+
+    found: NotRequired[WakeUpFacts | None]
+    """
+    The times; absent if they could not be measured.
+    """
+    id: int
+    """
+    The id of the command.
+    """
+    t_ns: int
+    """
+    When the measurement had ended, ns.
+    """
+    type: Literal["wake_up"]
+
+
+class Exited(TypedDict):
+    """
+    A process ended, as requested or not.
+    """
+
+    code: NotRequired[int | None]
+    """
+    Its exit code, if it exited.
+    """
+    expected: bool
+    """
+    Whether `stop` or `shutdown` had requested it.
+    """
+    signal: NotRequired[int | None]
+    """
+    The signal that ended it, if one did.
+    """
+    t_ns: int
+    """
+    When, ns.
+    """
+    task: str
+    """
+    The task.
+    """
+    trial: str
+    """
+    The task's trial.
+    """
+    type: Literal["exited"]
+    usage: NotRequired[ExitUsage | None]
+    """
+    What it used, with the children that it waited for; absent if the system does not say.
+    """
 
 
 class HostFacts(TypedDict):
@@ -1799,9 +1984,27 @@ class MachineSample(TypedDict):
     CPUs, memory, pressure.
     """
 
+    clocks: NotRequired[list[ClockSample] | None]
+    """
+    Clock speed and thermal throttling of each CPU that reports one of them. Read once a second; absent in the
+    samples between.
+    """
+    context_switches: NotRequired[int | None]
+    """
+    Context switches of all CPUs since boot.
+    """
     cpus: list[CpuSample]
     """
     One row per online CPU.
+    """
+    disks: NotRequired[list[DiskSample] | None]
+    """
+    One row per disk that has been used. Read once a second; absent in the samples between, and if the kernel does
+    not report them.
+    """
+    interrupts: NotRequired[int | None]
+    """
+    Hardware interrupts of all CPUs since boot.
     """
     memory: MemorySample
     """
@@ -1841,7 +2044,16 @@ class Observation(TypedDict):
     """
     processes: list[ProcessSample]
     """
-    The agent and every process that it started.
+    The agent, every process that it started, and the processes that `observe` named.
+    """
+    quota: NotRequired[QuotaSample | None]
+    """
+    A CPU quota above this host's own group, as a container has. Read once a second; absent in the samples
+    between, and where there is none.
+    """
+    soaker: NotRequired[list[SoakerSample] | None]
+    """
+    One row per CPU while `observe` asks for the soaker.
     """
     t_ns: int
     """
@@ -1947,7 +2159,16 @@ class ObservationEvent(TypedDict):
     """
     processes: list[ProcessSample]
     """
-    The agent and every process that it started.
+    The agent, every process that it started, and the processes that `observe` named.
+    """
+    quota: NotRequired[QuotaSample | None]
+    """
+    A CPU quota above this host's own group, as a container has. Read once a second; absent in the samples
+    between, and where there is none.
+    """
+    soaker: NotRequired[list[SoakerSample] | None]
+    """
+    One row per CPU while `observe` asks for the soaker.
     """
     t_ns: int
     """
@@ -1965,6 +2186,7 @@ Event: TypeAlias = (
     | Heartbeat
     | ClockReply
     | NetworkReply
+    | WakeUpReply
     | Prepared
     | Started
     | Progress

@@ -32,6 +32,8 @@ def obey(command: dict[str, object]) -> None:
     match command["type"]:
         case "clock":
             say("clock", id=command["id"], received_ns=now + 5_000, sent_ns=now + 6_000)
+        case "wake_up":
+            say("wake_up", id=command["id"], t_ns=now, found=None)
         case "inspect":
             view = {"interfaces": [], "routes": [{"destination": "10.82.0.0/24", "gateway": None, "interface": "wan"}]}
             say("network", id=command["id"], t_ns=now, view=view)

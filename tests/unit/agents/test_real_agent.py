@@ -51,6 +51,14 @@ async def test_local_agent_shares_the_clock(agent: Agent) -> None:
     assert start_instant({"here": comparison}, now_ns=before_ns, ahead_ms=1) == {"here": before_ns + 1_000_000}
 
 
+async def test_wake_ups_of_an_idle_cpu_are_measured(agent: Agent) -> None:
+    found = await agent.measure_wake_up(30)
+    # Beside other work there may be too few of them.
+    if found is not None:
+        assert found.samples >= 20
+        assert 0 < found.thread_p50_us <= found.thread_p99_us
+
+
 async def test_a_transaction_with_its_own_server(agent: Agent) -> None:
     serve = await agent.prepare("t/setup", "serve", SERVE)
     assert serve.port

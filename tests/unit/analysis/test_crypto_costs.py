@@ -77,7 +77,7 @@ def test_what_is_stolen_is_a_share_of_busy_time() -> None:
     """One CPU of 16 works, and a tenth of its time is taken: the 15 that are idle make that no smaller."""
 
     def cpus(*, worked: float, stolen: float, idled: float) -> list[CpuSample]:
-        nothing = {"system_s": 0.0, "iowait_s": 0.0, "irq_s": 0.0, "softirq_s": 0.0}
+        nothing = {"nice_s": 0.0, "system_s": 0.0, "iowait_s": 0.0, "irq_s": 0.0, "softirq_s": 0.0}
         busy = CpuSample(cpu=0, user_s=5 + worked, steal_s=3 + stolen, idle_s=0.0, **nothing)
         idle = [CpuSample(cpu=cpu, user_s=1.0, steal_s=0.5, idle_s=9 + idled, **nothing) for cpu in range(1, 16)]
         return [busy, *idle]

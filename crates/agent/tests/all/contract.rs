@@ -140,6 +140,44 @@ fn network_is_reported_and_the_host_observed_until_stopped() {
 }
 
 #[test]
+fn named_processes_and_the_soaker_are_in_the_samples_while_asked_for() {
+    let mut agent = Agent::start();
+    let mut other = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+    let order = json!({"type": "observe", "trial": null, "period_ms": 20, "machine": true, "pids": [other.id()],
+        "programs": ["leadline-agent"], "soak": true});
+    agent.send(&order);
+    let pids = [other.id(), agent.pid()];
+    // A busy machine may leave it nothing for some time.
+    agent.wait("a CPU that was left", |event| match event {
+        Event::Observation(sample) => {
+            let known = |pid: &u32| sample.processes.iter().filter(|process| process.pid == *pid).count() == 1;
+            assert!(pids.iter().all(known), "{:?}", sample.processes);
+            let soaker = sample.soaker.as_ref().expect("it was asked for");
+            soaker.iter().any(|cpu| cpu.slices > 0 && cpu.fastest_ns.is_some_and(|ns| ns > 0)).then_some(())
+        }
+        _ => None,
+    });
+    agent.send(&json!({"type": "observe", "trial": "off", "period_ms": 20, "machine": false}));
+    agent.wait("a sample without it", |event| match event {
+        Event::Observation(sample) if sample.trial.is_some() => {
+            assert!(sample.soaker.is_none() && sample.processes.iter().all(|process| process.pid != other.id()));
+            Some(())
+        }
+        _ => None,
+    });
+    other.kill().unwrap();
+    other.wait().unwrap();
+}
+
+#[test]
+fn wake_ups_are_measured_on_request() {
+    let mut agent = Agent::start();
+    agent.send(&json!({"type": "wake_up", "id": 9}));
+    agent.clock_works();
+    agent.wait("the wake-ups", |event| matches!(event, Event::WakeUp { id: 9, .. }).then_some(()));
+}
+
+#[test]
 fn a_process_reports_its_lines_and_its_exit() {
     let mut agent = Agent::start();
     let script = "echo one; echo two >&2; echo $WORD; exit 7";
@@ -151,7 +189,10 @@ fn a_process_reports_its_lines_and_its_exit() {
             lines.push(line.clone());
             None
         }
-        Event::Exited { code, expected, .. } => Some((*code, *expected)),
+        Event::Exited { code, expected, usage, .. } => {
+            assert!(usage.is_some_and(|used| used.max_resident_bytes > 0));
+            Some((*code, *expected))
+        }
         _ => None,
     });
     lines.sort();

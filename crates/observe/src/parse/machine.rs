@@ -26,7 +26,13 @@ fn cpu(line: &[u8]) -> Option<CpuSample> {
         irq_s: next()?,
         softirq_s: next()?,
         steal_s: next()?,
+        nice_s,
     })
+}
+
+/// Returns the context switches and the hardware interrupts of all CPUs, from /proc/stat.
+pub fn switches_and_interrupts(stat: &[u8]) -> (Option<u64>, Option<u64>) {
+    (labelled(stat, b"ctxt"), labelled(stat, b"intr"))
 }
 
 /// Returns MemTotal and MemAvailable of /proc/meminfo, converted from KiB to bytes.
@@ -86,10 +92,17 @@ mod tests {
             irq_s: 0.0,
             softirq_s: 0.09,
             steal_s: 0.36,
+            nice_s: 0.1,
         };
         assert!((samples[0].user_s - expected.user_s).abs() < 1e-9);
         assert_eq!(CpuSample { user_s: expected.user_s, ..samples[0] }, expected);
         assert_eq!((samples[1].cpu, samples[1].irq_s, samples[1].steal_s), (3, 0.01, 0.53));
+    }
+
+    #[test]
+    fn switches_and_interrupts_are_those_of_all_cpus() {
+        assert_eq!(switches_and_interrupts(STAT), (Some(99), Some(1)));
+        assert_eq!(switches_and_interrupts(b"cpu0 1\n"), (None, None));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! admin-guide/cgroup-v2.rst and cgroup-v1/cpuacct.rst.
 
 pub mod cgroup;
+pub mod hardware;
 pub mod host;
 pub mod machine;
 pub mod network;
