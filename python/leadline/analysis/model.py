@@ -15,6 +15,7 @@ from leadline.analysis.scaling_model import ScalabilityLaw
 from leadline.analysis.search_findings import SearchFindings
 from leadline.analysis.size_model import GatewayCost
 from leadline.analysis.trial_records import FactDifference, FlowSpan
+from leadline.analysis.wake_up_times import WakeUp
 from leadline.statistics import Comparison, Growth
 
 
@@ -392,9 +393,10 @@ class TestResult:
     search: SearchFindings | None = None
     """What a search for the highest rate found; None for a test at one rate. The figures are then those of the last
     trial at the rate found."""
-
     flow_spans: tuple[FlowSpan, ...] = ()
     """When its flows ran, in the order in which they began; neighbours together if they are many."""
+    wake_ups: dict[str, WakeUp] = field(default_factory=dict)
+    """The time that an idle CPU takes to wake up, of each host where it was measured."""
 
     def distribution(self, metric: str) -> Distribution | None:
         """The distribution of that name; None if nothing was recorded."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Protocol
 
-from leadline.analysis import crossing, disturbance, fleet_validity, host_metrics, stability, validity
+from leadline.analysis import crossing, disturbance, fleet_validity, host_metrics, stability, validity, wake_ups
 from leadline.analysis.flows import Flow
 from leadline.analysis.metrics import (
     busy_s,
@@ -30,6 +30,17 @@ from leadline.registry import KINDS
 
 Rule = Callable[[Evidence], Iterable[Finding]]
 Note = Callable[[Evidence], Iterable[Reason]]
+
+
+def idle_wake_ups(*woken: str, percentile: float = 50.0) -> Note:
+    """A note if waking idle CPUs up is a notable share of the latency. `woken` are the sides that wake up once per
+    operation."""
+
+    def note(evidence: Evidence) -> Iterator[Reason]:
+        latency_us = evidence.histograms.sample("latency").percentile(percentile).value_us
+        yield from wake_ups.notes(evidence.data, woken, f"p{percentile:g}", latency_us)
+
+    return note
 
 
 def rules_of(

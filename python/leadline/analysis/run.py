@@ -161,7 +161,7 @@ class _Reading:
                 self._bring_up(entry)
             case "test-begin":
                 self._begin_test(entry)
-            case "ceiling" | "server-process" | "given-hosts" | "search-end":
+            case "ceiling" | "server-process" | "given-hosts" | "search-end" | "wake-up":
                 self._note(entry)
             case "test-end":
                 self._end_test(entry)
@@ -300,6 +300,9 @@ class _Reading:
     def _note(self, entry: Record) -> None:
         """Facts from the journal that are not a test's own events."""
         match entry["record"]:
+            case "wake-up":
+                for host in entry["hosts"]:
+                    self._facts[host] = {**self._facts.get(host, {}), "wake_up": entry.get("found")}
             case "ceiling":
                 self._note_ceiling(entry)
             case "server-process":

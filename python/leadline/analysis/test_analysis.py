@@ -6,7 +6,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from leadline.analysis import gateways, head_and_tail, host_metrics, limits, metrics, tunnels, validity, window
+from leadline.analysis import (
+    gateways,
+    head_and_tail,
+    host_metrics,
+    limits,
+    metrics,
+    tunnels,
+    validity,
+    wake_ups,
+    window,
+)
 from leadline.analysis import histograms as hdr
 from leadline.analysis.durations import Sample, curve
 from leadline.analysis.flow_spans import spans_of
@@ -102,6 +112,7 @@ def analyse_repeat(data: TestData) -> tuple[TestResult, metrics.Histograms]:
         naive=naive,
         host_costs=host_costs(data, flows, steady, crossed),
         flow_spans=spans_of(flows, steady),
+        wake_ups=wake_ups.wake_ups(data),
     )
     return result, merged
 

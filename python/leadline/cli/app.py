@@ -10,7 +10,21 @@ from typing import Annotated, Any
 import typer
 
 from leadline import __version__
-from leadline.cli import compare, crypto, doctor, export, ladder, plan, report, results, run, serve, size, trend
+from leadline.cli import (
+    compare,
+    crypto,
+    doctor,
+    export,
+    ladder,
+    observe,
+    plan,
+    report,
+    results,
+    run,
+    serve,
+    size,
+    trend,
+)
 from leadline.cli.help_format import PanelHelpCommand
 from leadline.cli.kind_command import add_commands as add_kinds
 from leadline.cli.output import print_error, print_json
@@ -36,7 +50,7 @@ def _add_commands(*modules: Any) -> None:
 
 _add_commands(run, plan)
 add_kinds(app)
-_add_commands(ladder, crypto, serve, results, report, compare, trend, size, export, doctor)
+_add_commands(ladder, crypto, serve, observe, results, report, compare, trend, size, export, doctor)
 
 
 def _print_version(is_asked: bool) -> None:

@@ -88,6 +88,9 @@ class Kind(Generic[Test]):
     """The share that a system did not serve, and its words in sentences: `with 3.1 % of the packets lost`."""
     delay: tuple[str, str] | None = None
     """The time that sentences state where the rate was given, and its words: `p99 of the latency`."""
+    woken: tuple[str, ...] = ()
+    """The sides (`client`, `server`) that wake up once per operation, for kinds whose latencies wake-ups may
+    dominate."""
     operation: str = "operation"
     """The divisor of the generator's CPU time."""
     curves: tuple[str, ...] = ("latency", "service", "late")

@@ -113,6 +113,7 @@ class Rr(Kind[RrTest]):
     delay = ("latency_p99_us", "p99 of the latency")
     scaling = (("transactions_per_s", "1/s"), ("latency_p99_us", "us"))
     headline = ("latency_p50_us", "latency_p99_us")
+    woken = ("server", "client")
     operation = "transaction"
     rungs = (
         # About the size of a small HTTP request and of its answer, so that HTTP differs by what it does, not by bytes.
@@ -221,6 +222,7 @@ class Rr(Kind[RrTest]):
             ),
             limits=(rules.busy_threads, rules.late_sends, rules.unsent_by_flows),
             required=(rules.receiver_known,),
+            notes=(rules.idle_wake_ups(*self.woken),),
         )
 
     def table(self, metrics: Mapping[str, Metric]) -> FigureTable:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from leadline.analysis.capacity import Conditions
     from leadline.analysis.flows import Flow
     from leadline.analysis.metrics import Histograms
-    from leadline.analysis.model import Metric, TestResult, Window
+    from leadline.analysis.model import Metric, Reason, TestResult, Window
     from leadline.analysis.running_intervals import IntervalGrowth
     from leadline.analysis.search_findings import Trial
     from leadline.analysis.test_data import TestData
@@ -106,6 +106,7 @@ class Udp(Kind[UdpTest]):
     shortfall = ("lost_ratio", "of the packets lost")
     scaling = (("throughput_bps", "bit/s"),)
     headline = ("found_rate_bps", "lost_ratio", "jitter_us")
+    woken = ("server",)
     operation = "datagram"
     rungs = (
         # The packets fit into a tunnel's MTU of 1420, over IPv6 too; downwards, as HTTP's bodies go.
@@ -280,6 +281,7 @@ class Udp(Kind[UdpTest]):
             ),
             limits=(rules.busy_threads_by_direction, pushback, rules.late_sends, rules.unsent_by_flows),
             required=(rules.receiver_known,),
+            notes=(one_way_wake_ups,),
         )
 
     def table(self, metrics: Mapping[str, Metric]) -> FigureTable:
@@ -301,6 +303,16 @@ class Udp(Kind[UdpTest]):
                 Figure("reordered", "reordered", quantities.count),
             ),
         )
+
+
+def one_way_wake_ups(evidence: Evidence) -> Iterator[Reason]:
+    """A note if waking the receiving side up is a notable share of the mean one-way latency."""
+    from leadline.analysis import wake_ups
+
+    means = [us for flow in evidence.flows if flow.report and (us := flow.report.get("latency_mean_us")) is not None]
+    receiver = wake_ups.CLIENT if evidence.data.spec.direction == "down" else wake_ups.SERVER
+    mean_us = sum(means) / len(means) if means else None
+    yield from wake_ups.notes(evidence.data, (receiver,), "mean one-way latency", mean_us)
 
 
 def pushback(evidence: Evidence) -> Iterator[Finding]:

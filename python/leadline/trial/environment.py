@@ -26,6 +26,7 @@ from leadline.plan.hosts import GATEWAYS, HostAddress
 from leadline.sut.model import Site
 from leadline.trial.event_log import EventLog
 from leadline.trial.site import given_site, lab_site
+from leadline.trial.wake_up import record_wake_ups, waits_for_idle_cpus
 from leadline.trial.workloads import SESSION_PORT, serve_everything
 
 SERVER = "server"
@@ -138,6 +139,8 @@ async def build(case: Case, label: str, event_log: EventLog, logs: Path) -> Envi
         https = any(test.needs_https for test in case.tests)
         serving = serve_everything(bind, longest_ms, https=https, key=env.key)
         await env.agents[SERVER].prepare(f"{label}/setup", SERVE_TASK, serving)
+        if waits_for_idle_cpus(test.kind for test in case.tests):
+            await record_wake_ups(env.agents, event_log)
     except BaseException:
         await env.aclose()
         raise

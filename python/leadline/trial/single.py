@@ -24,6 +24,7 @@ from leadline.trial import load, server_process
 from leadline.trial.event_log import EntryList, EventLog, EventSink
 from leadline.trial.interrupt import Interrupt
 from leadline.trial.notifications import Observer, TestBegan, TestEnded
+from leadline.trial.wake_up import record_wake_ups, waits_for_idle_cpus
 from leadline.trial.watch import TargetWatch
 from leadline.trial.workloads import LoadWorkload
 
@@ -99,6 +100,8 @@ async def measure(
     try:
         clock = await agent.compare_clocks()
         event_log.record("clock", host=HERE, offset_ns=clock.offset_ns, bound_ns=clock.bound_ns)
+        if waits_for_idle_cpus([test.kind]):
+            await record_wake_ups({HERE: agent}, event_log)
         await agent.observe(name, _OBSERVE_PERIOD_MS, True)
         event_log.notify(TestBegan(name, test.name, test.kind, test.expected_ms / 1000))
         what = load.Load(name, test.model_dump(), {HERE: single.workload}, single.watch, single.interval_ms)

@@ -85,6 +85,7 @@ class Http(Kind[HttpTest]):
     delay = ("latency_p99_us", "p99 of the latency")
     scaling = (("requests_per_s", "1/s"), ("latency_p99_us", "us"))
     headline = ("found_rate_per_s", "latency_p50_us", "latency_p99_us")
+    woken = ("server", "client")
     operation = "request"
     rate_metrics: Mapping[str, str] = {"transfer_bps": "throughput_bps"}
     rungs = RUNGS
@@ -199,7 +200,7 @@ class Http(Kind[HttpTest]):
 
         return rules.rules_of(
             limits=(rules.busy_threads, rules.late_sends, rules.unsent_by_hosts),
-            notes=(ceiling_known, server_unknown),
+            notes=(ceiling_known, server_unknown, rules.idle_wake_ups(*self.woken)),
         )
 
     def table(self, metrics: Mapping[str, Metric]) -> FigureTable:

@@ -1,0 +1,59 @@
+"""How much of a latency is the time in which idle CPUs wake up.
+
+Each side of a request and its response sleeps until the other one has answered. On idle hosts, waking their CPUs up
+may be most of a short latency, which is then shorter on busy ones: not the path is faster, the CPUs are awake.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from leadline.analysis.model import Reason
+from leadline.analysis.test_data import TestData
+from leadline.analysis.wake_up_times import WakeUp
+from leadline.quantities import microseconds
+
+CODE = "idle-wake-up"
+NOTABLE_SHARE = 0.2
+"""Of a latency: from this share on, the note tells of the wake-ups."""
+CLIENT, SERVER = "client", "server"
+"""The two sides, as `Kind.woken` names them."""
+
+
+def read_wake_up(found: Mapping[str, Any] | None) -> WakeUp | None:
+    """An agent's measurement, from its plain record."""
+    if not found:
+        return None
+    return WakeUp(**{name: found[name] for name in WakeUp.__dataclass_fields__})
+
+
+def wake_ups(data: TestData) -> dict[str, WakeUp]:
+    """The measurement of each host that has one."""
+    known = {host: facts.get("wake_up") for host, facts in data.facts.items()}
+    return {host: found for host, record in known.items() if (found := read_wake_up(record)) is not None}
+
+
+def notes(data: TestData, woken: tuple[str, ...], name: str, latency_us: float | None) -> Iterator[Reason]:
+    """A note if wake-ups of idle CPUs are a notable share of a latency. `woken` are the sides that wake up once per
+    operation; those that were not measured count nothing."""
+    if not latency_us:
+        return
+    found = wake_ups(data)
+    hosts = [host for side in woken for host in _hosts(data, side) if host in found]
+    total_us = sum(found[host].thread_p50_us for host in hosts)
+    if not hosts or total_us < NOTABLE_SHARE * latency_us:
+        return
+    each = ", ".join(f"{microseconds(found[host].thread_p50_us)} on {host}" for host in hosts)
+    text = f"an idle CPU takes {each} to wake up (median before the test): {microseconds(total_us)} per operation"
+    latency = f"the {name} of {microseconds(latency_us)}"
+    if total_us >= latency_us:
+        yield Reason(CODE, f"{text}, and {latency} is less, so other work kept the CPUs awake; idle hosts are slower")
+    else:
+        share = f"{total_us / latency_us:.0%} of {latency}"
+        yield Reason(CODE, f"{text}, if idle each time, are {share}; on busy hosts, which do not sleep, it is shorter")
+
+
+def _hosts(data: TestData, side: str) -> tuple[str, ...]:
+    """The host of a side; of several clients the first one."""
+    return data.hosts[:1] if side == CLIENT else (SERVER,)
