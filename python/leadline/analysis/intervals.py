@@ -23,7 +23,7 @@ from leadline.analysis.window import interval_rates, named_rates
 from leadline.plan.percentiles import histogram_of
 from leadline.statistics import Estimate, independent_count, mean_of_series, quantile_of_buckets
 
-# Decoding a histogram takes 0.3 ms: a second of work.
+# Decoding a histogram takes 0.3 ms: with more than this, intervals have no latencies (a second of work).
 _MOST_HISTOGRAMS = 4000
 # Agents hand over their histograms once a second.
 _PART_NS = 1_000_000_000
@@ -43,6 +43,10 @@ _FEW_PARTS = (
 _OF_CLIENTS = frozenset({*STEPS, *LATER})
 
 
+DecodedParts = Sequence[tuple[IntervalHistogram, Histogram]]
+"""The histograms of a test's intervals, decoded."""
+
+
 @dataclass(frozen=True, slots=True)
 class Parts:
     """The histograms of each second of a test, in order, by name."""
@@ -54,16 +58,19 @@ class Parts:
         return self.by_name.get(name, ())
 
 
-def parts_of(data: TestData) -> Parts:
-    """The histograms of each second, all hosts merged; none if decoding them would take long."""
-    reports = data.interval_histograms
-    if len(reports) > _MOST_HISTOGRAMS:
-        return Parts({})
+def decoded_parts(data: TestData) -> DecodedParts:
+    """The histograms of the test's intervals; none if decoding them would take long."""
+    if len(data.interval_histograms) > _MOST_HISTOGRAMS:
+        return ()
+    found = ((part, _decoded(part)) for part in data.interval_histograms)
+    return tuple((part, histogram) for part, histogram in found if histogram is not None)
+
+
+def parts_of(decoded: DecodedParts) -> Parts:
+    """The histograms of each second, all hosts merged."""
     seconds: dict[tuple[str, int], list[Histogram]] = {}
-    for part in reports:
-        found = _decoded(part)
-        if found is not None:
-            seconds.setdefault((part.report["metric"], part.end_ns // _PART_NS), []).append(found)
+    for part, found in decoded:
+        seconds.setdefault((part.report["metric"], part.end_ns // _PART_NS), []).append(found)
     by_name: dict[str, list[Histogram]] = {}
     for name, second in sorted(seconds):
         by_name.setdefault(name, []).append(merge(seconds[name, second]))
@@ -71,11 +78,17 @@ def parts_of(data: TestData) -> Parts:
 
 
 def with_intervals(
-    metrics: Mapping[str, Metric], data: TestData, flows: Sequence[Flow], window: Window | None, histograms: Histograms
+    metrics: Mapping[str, Metric],
+    data: TestData,
+    flows: Sequence[Flow],
+    window: Window | None,
+    *,
+    histograms: Histograms,
+    decoded: DecodedParts,
 ) -> dict[str, Metric]:
     """The metrics with `low` and `high`, or with the reason why one of them is unknown."""
     rates = {name: (factor, curves) for name, (_, factor, curves) in named_rates(data.spec, flows).items()}
-    parts = parts_of(data)
+    parts = parts_of(decoded)
     found = {}
     for name, metric in metrics.items():
         if metric.value is None:

@@ -21,9 +21,8 @@ from leadline.analysis import histograms as hdr
 from leadline.analysis.durations import Sample, curve
 from leadline.analysis.flow_spans import spans_of
 from leadline.analysis.flows import Flow, build_flows
-from leadline.analysis.histograms import DamagedHistogram
 from leadline.analysis.host_costs import host_costs
-from leadline.analysis.intervals import with_intervals
+from leadline.analysis.intervals import DecodedParts, decoded_parts, with_intervals
 from leadline.analysis.model import Distribution, Generator, Interval, Metric, Percentiles, Series, TestResult, Window
 from leadline.analysis.test_data import TestData
 from leadline.plan.targets import has_metric
@@ -31,9 +30,6 @@ from leadline.registry import KINDS
 
 # Histograms of completed operations, and of the ages of outstanding ones.
 _LATENCIES = ("latency", f"latency{metrics.CENSORED}")
-
-# Decoding an interval's histogram takes 0.3 ms: with more than this, interval latencies are omitted (a second of work).
-_MOST_INTERVAL_HISTOGRAMS = 4000
 
 
 class FiguresKind(Protocol):
@@ -76,12 +72,15 @@ def analyse_repeat(data: TestData) -> tuple[TestResult, metrics.Histograms]:
     whole, lines = kind.window(data, flows)
     steady = window.without_warm_up(data.spec, flows, whole)
     merged = _with_backlog(data, flows, metrics.merged_histograms(data))
-    intervals = _with_latency(data, steady, window.intervals(flows, steady, data.spec))
+    decoded = decoded_parts(data)
+    intervals = _with_latency(data, steady, window.intervals(flows, steady, data.spec), decoded)
     evidence = validity.Evidence(data, flows, steady, merged)
     clients = metrics.client_statistics(flows, steady, _through_a_fleet(data))
     figures = _figures(data, flows, steady, merged)
     crossed = gateways.statistics_of(data, steady, gateways.Traffic.of(clients, figures))
-    figures = with_intervals({**figures, **gateways.figures(crossed)}, data, flows, steady, merged)
+    figures = with_intervals(
+        {**figures, **gateways.figures(crossed)}, data, flows, steady, histograms=merged, decoded=decoded
+    )
     judged = validity.assess(evidence, figures, tuple(gateways.notes(crossed)))
     naive = head_and_tail.naive_rates(data.spec, flows, steady, judged.metrics)
     notes = (*head_and_tail.note(naive, judged.metrics, steady), *judged.validity.notes)
@@ -157,21 +156,20 @@ def _curves(kind: FiguresKind, merged: metrics.Histograms) -> tuple[Percentiles,
     return tuple(curve(name, sample) for name, sample in samples.items() if sample.count or sample.censored)
 
 
-def _with_latency(data: TestData, steady: Window | None, intervals: Sequence[Interval]) -> tuple[Interval, ...]:
+def _with_latency(
+    data: TestData, steady: Window | None, intervals: Sequence[Interval], decoded: DecodedParts
+) -> tuple[Interval, ...]:
     """Add the p99 that agents reported in each interval. They report once a second, so most intervals have none."""
-    parts = [part for part in data.interval_histograms if part.report.get("metric") in _LATENCIES]
-    if steady is None or not intervals or not parts or len(parts) > _MOST_INTERVAL_HISTOGRAMS:
+    parts = [one for one in decoded if one[0].report["metric"] in _LATENCIES]
+    if steady is None or not intervals or not parts:
         return tuple(intervals)
     step_s = intervals[0].end_s - intervals[0].start_s
     found: dict[tuple[int, str], list[hdr.Histogram]] = {}
-    for part in parts:
+    for part, histogram in parts:
         # A progress event ends its interval, so half a step earlier is inside it.
         middle_s = (part.end_ns - data.spec.interval_ns / 2 - steady.first_start_ns) / 1e9
         index = min(max(0, int(middle_s / step_s)), len(intervals) - 1)
-        try:
-            found.setdefault((index, str(part.report["metric"])), []).append(hdr.decode(part.report))
-        except DamagedHistogram:
-            continue  # counted when the whole test's histograms are read
+        found.setdefault((index, str(part.report["metric"])), []).append(histogram)
     return tuple(
         _timed(interval, Sample(*(hdr.merge(found.get((index, name), ())) for name in _LATENCIES)))
         for index, interval in enumerate(intervals)
