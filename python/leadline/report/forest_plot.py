@@ -74,7 +74,7 @@ def forest_plot(one: ComparedRuns) -> ForestPlot:
     kept: list[tuple[float, str]] = []
     for tick in sorted(_TICKS, key=lambda tick: abs(math.log(tick))):
         place = across(tick)
-        if 1 < place < 99 and all(abs(place - other) >= _APART for other, _ in kept):
+        if 5 < place < 95 and all(abs(place - other) >= _APART for other, _ in kept):
             kept.append((place, f"{tick:g}"))
     rows = tuple(_row(figure, across) for figure in one.figures)
     return ForestPlot(
