@@ -111,9 +111,12 @@ def _answer(case: Case, baseline: Case | None, summaries: dict[tuple[str, str], 
     return Answer(case.case, case.name, lead.sentence, lead.test, tuple(tests), against, lead.next_step)
 
 
-def _rank(answer: TestAnswer) -> tuple[int, bool]:
-    """What is known comes first; a load that was carried whole does not say how much could be."""
-    return list(Certainty).index(answer.certainty), answer.limit is LimitedBy.OFFERED_RATE
+def _rank(answer: TestAnswer) -> tuple[bool, bool, int]:
+    """How much a case can do comes first, then a load that was carried whole, which does not say that; what is not
+    known comes last."""
+    certainty = answer.certainty
+    offered = answer.limit is LimitedBy.OFFERED_RATE
+    return certainty is Certainty.CANNOT_TELL, offered, list(Certainty).index(certainty)
 
 
 def _without_result(case: Case) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -68,13 +69,17 @@ def summary(repeats: Sequence[TrialResult]) -> Summary:
 
 
 def answers(*cases: Sequence[TrialResult]) -> list[Answer]:
-    run = RunAnalysis(
+    summaries = [summary(case) for case in cases if case[0].tests]
+    return list(answers_of(run_of([trial for case in cases for trial in case], summaries)))
+
+
+def run_of(trials: Sequence[TrialResult], summaries: Sequence[Summary]) -> RunAnalysis:
+    return RunAnalysis(
         run_id="r", name="n", status="done", started_at="", plan_text="", command="", version="0", hosts={},
-        trials=tuple(trial for case in cases for trial in case),
-        summaries=tuple(summary(case) for case in cases if case[0].tests),
+        trials=tuple(trials),
+        summaries=tuple(summaries),
         targets=(), validity=VALID, notes=(), observer_cpu_share={},
     )  # fmt: skip
-    return list(answers_of(run))
 
 
 ROUTE = trials("c01", "route", [950 * MBIT, 952 * MBIT, 948 * MBIT], limit=OF_LINK)
@@ -234,3 +239,13 @@ def test_case_without_a_test_says_why() -> None:
 def test_figure_that_is_unknown_is_said_to_be() -> None:
     [answer] = answers(trials("c01", "openvpn", [None]))
     assert answer.sentence == "OpenVPN has no figure in load: it was not measured."
+
+
+def test_case_speaks_of_its_capacity_before_a_load_that_was_carried_whole() -> None:
+    paced = trials("c01", "openvpn", [100 * MBIT, 100 * MBIT, 100.1 * MBIT], kind="udp", limit=OFFERED)
+    bulk = trials("c01", "openvpn", [200 * MBIT], limit=OF_GATEWAY)
+    named = [replace(trial.tests[0], test="paced") for trial in paced]
+    trial = replace(bulk[0], tests=(named[0], bulk[0].tests[0]))
+    summaries = (summary([replace(one, tests=(test,)) for one, test in zip(paced, named, strict=True)]), summary(bulk))
+    [answer] = answers_of(run_of([trial], summaries))
+    assert (answer.lead, answer.tests[0].certainty, answer.tests[1].certainty) == ("load", "known", "about")
