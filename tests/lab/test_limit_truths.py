@@ -1,4 +1,4 @@
-"""What limited a test, in real runs that were limited on purpose: by the lab's link, and by the rate that was asked for.
+"""What limited a test, in real runs that were limited on purpose: by the lab's link, and by the rate that was asked.
 Each is named in every test of a run, whatever else the machine does."""
 
 from __future__ import annotations
@@ -29,5 +29,5 @@ def test_a_link_and_an_offered_rate_are_named(tmp_path: Path, repeats: int, syst
     run = cli.run(PLAN % (system, repeats), tmp_path)
     assert run.code == 0, run.err
     for trial in run.report()["trials"]:
-        found = {test["test"]: test["limit"] for test in trial["tests"]}
-        assert {name: limit["by"] for name, limit in found.items()} == {"link": "link", "offered": "offered rate"}, found
+        found = {test["test"]: test["limit"]["by"] for test in trial["tests"]}
+        assert found == {"link": "link", "offered": "offered rate"}, trial["tests"]
