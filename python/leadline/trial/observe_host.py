@@ -32,6 +32,7 @@ from leadline.plan.hosts import HostAddress
 from leadline.trial.interrupt import Interrupt
 
 _TRIAL, _TASK, _LAST = "observe", "command", "observe/end"
+_STDERR = 2
 _GRACE_S = 2.0
 """Time that an interrupted command may take: a terminal's Ctrl-C reaches it, too."""
 
@@ -157,7 +158,11 @@ async def _follow(
         while before.trial != _LAST:
             for process in before.processes:
                 seen.setdefault(int(process.pid), (before.t_ns, process))
-            sample = await source.next_or_end(over) or await source.last()
+            sample = await source.next_or_end(over)
+            if sample is None:
+                if command is not None:
+                    command.result()
+                sample = await source.last()
             usage = between(before, sample, began_ns=first.t_ns)
             if usage is not None:
                 observed.intervals.append(usage)
@@ -192,7 +197,7 @@ async def _run_here(argv: tuple[str, ...], interrupt: Interrupt, *, quiet: bool)
     own_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     began_s = time.monotonic()
     try:
-        process = subprocess.Popen(argv, stdout=sys.stderr if quiet else None)  # noqa: ASYNC220 - it only starts it
+        process = subprocess.Popen(argv, stdout=_STDERR if quiet else None)  # noqa: ASYNC220 - it only starts it
     except OSError as error:
         raise InputError(f"{argv[0]}: it cannot be started: {error.strerror}") from error
     stopper = asyncio.create_task(_end_late(process, interrupt))
