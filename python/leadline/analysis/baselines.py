@@ -6,26 +6,17 @@ to the same load over the same links without it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from leadline.analysis.model import RunAnalysis, TrialResult
-from leadline.registry import SYSTEMS
 
 ROUTE = "route"
 """The system that is the baseline of the others."""
 _SYSTEM = "sut"
 # Parameters that only name the system.
 _OF_NAME = (_SYSTEM, f"{_SYSTEM}.kind")
-
-
-class NamedSystem(Protocol):
-    """The attributes of a system under test that this module uses."""
-
-    @property
-    def title(self) -> str:
-        """What sentences call it; empty if that is its name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +77,7 @@ def _parameters(trials: Iterable[TrialResult]) -> dict[str, Any]:
 
 
 def _name(
-    case: str, trials: Iterable[TrialResult], systems: Mapping[str, str], parameters: Mapping[str, Mapping[str, Any]]
+    case: str, trials: Sequence[TrialResult], systems: Mapping[str, str], parameters: Mapping[str, Mapping[str, Any]]
 ) -> str:
     """The system, or the label of a given one, and the parameters in which the cases differ."""
     system, own = systems[case], parameters[case]
@@ -95,7 +86,7 @@ def _name(
     # Among cases of one system its axis has labels for sets of parameters.
     names = [name for name in _varying(parameters.values()) if name not in _OF_NAME or name in _varying(alike)]
     shown = [f"{name.removeprefix('sut.')} {own[name]}" for name in names if name in own]
-    title = label or _title(system)
+    title = label or next((trial.sut_title for trial in trials if trial.sut_title), None) or system or "the path"
     return f"{title} ({', '.join(shown)})" if shown else title
 
 
@@ -108,10 +99,3 @@ def _varying(cases: Iterable[Mapping[str, Any]]) -> list[str]:
 
 def _is_of_system(parameter: str) -> bool:
     return parameter == _SYSTEM or parameter.startswith(f"{_SYSTEM}.")
-
-
-def _title(system: str) -> str:
-    if system not in SYSTEMS:
-        return system or "the path"
-    known: NamedSystem = SYSTEMS.get(system)
-    return known.title or system

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
+from leadline.analysis.fleet_model import FleetFindings
 from leadline.analysis.ladder_model import HostCost, Ladder
 from leadline.analysis.scaling_model import ScalabilityLaw
 from leadline.analysis.search_findings import SearchFindings
@@ -294,43 +295,6 @@ class ClientStatistics:
     average_bps: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class Misfortune:
-    """One cause for which clients of a fleet are not configured, and its first clients."""
-
-    cause: str
-    clients: int
-    examples: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Overload:
-    """A limit of the server that explains the clients' failures: `pool_exhausted`, `max_clients`,
-    `connect_freq_initial`."""
-
-    name: str
-    clients: int
-    seen: str
-    """The observation that suggests the limit."""
-
-
-@dataclass(frozen=True, slots=True)
-class FleetFindings:
-    """The outcome of a fleet's clients, in addition to their counts. The most frequent causes come first."""
-
-    failed: tuple[Misfortune, ...]
-    partial: tuple[Misfortune, ...]
-    waiting: int
-    """Clients that never tried to connect."""
-    recovered: int
-    """Clients that are configured after a failed attempt."""
-    ciphers: dict[str, int]
-    """Number of clients per negotiated data cipher."""
-    ignored_options: tuple[str, ...]
-    """Lines of the profile that a fleet ignores."""
-    overload: tuple[Overload, ...] = ()
-
-
 class LimitedBy(StrEnum):
     """The part that limited a figure."""
 
@@ -431,6 +395,8 @@ class TrialResult:
     parameters: dict[str, Any] = field(default_factory=dict)
     on_given_hosts: bool = False
     """Whether the system runs on given hosts; its version is then the plan's label."""
+    sut_title: str | None = None
+    """What sentences call the system; None if it is not known, where its kind stands for it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from leadline.analysis.model import Overload
+from leadline.analysis.fleet_model import Overload
 from leadline.contract import records
 
 Row = records.TunnelClientReport

@@ -80,6 +80,7 @@ class _Trial:
     parameters: dict[str, Any]
     sut: str = ""
     sut_version: str | None = None
+    sut_title: str | None = None
     bring_up: ClientBringUp | None = None
     sut_processes: tuple[str, ...] = ()
     cpu_attribution: str | None = None
@@ -189,6 +190,7 @@ class _Reading:
             error=_message(record.get("error")) if record else _CUT_OFF,
             sut=trial.sut,
             sut_version=trial.sut_version,
+            sut_title=trial.sut_title,
             bring_up=trial.bring_up,
             tests=(),
             parameters=trial.parameters,
@@ -295,6 +297,7 @@ class _Reading:
             repeat=int(record.get("repeat") or 1),
             parameters=dict(record.get("parameters") or known.get("parameters") or {}),
             sut=str(sut.get("kind") or "") if isinstance(sut, Mapping) else str(sut),
+            sut_title=record.get("sut_title"),
         )
 
     def _note(self, entry: Record) -> None:

@@ -264,15 +264,15 @@ def _is_bound(metric: Metric) -> bool:
 def _fitted(points: Sequence[CostPoint]) -> tuple[Bounded | None, Bounded, tuple[str, ...]]:
     """The cost of a packet and of a byte, in ns; of a byte alone where all packets have about the same size."""
     sizes = [point.packet_bytes for point in points]
-    if max(sizes) <= (1 + _SAME_SIZE) * min(sizes):
+    rounded = [_rounded(size) for size in sizes]
+    found = line(rounded, [point.ns for point in points]) if max(sizes) > (1 + _SAME_SIZE) * min(sizes) else None
+    if found is None:
         per_byte = fmean(point.ns / point.packet_bytes for point in points)
         note = (
             f"packets of one size alone ({fmean(sizes):.0f} bytes of payload) were measured: an axis of sizes "
             "(packet: [64, 512, 1400]) separates the cost of a packet from that of a byte"
         )
         return None, Bounded(per_byte), (note,)
-    found = line([_rounded(size) for size in sizes], [point.ns for point in points])
-    assert found is not None
     return _bounded(found.fixed), _bounded(found.slope), _notes(found.fixed)
 
 

@@ -15,9 +15,10 @@ import numpy as np
 
 from leadline.analysis import host_metrics
 from leadline.analysis.durations import distribution
+from leadline.analysis.fleet_model import FleetFindings, Misfortune
 from leadline.analysis.flows import Flow
 from leadline.analysis.metrics import LATENCY_PERCENTILES, Histograms, counter, received_units, sum_of_flows, times
-from leadline.analysis.model import Distribution, FleetFindings, Metric, Misfortune, Series, Window
+from leadline.analysis.model import Distribution, Metric, Series, Window
 from leadline.analysis.overload import overload
 from leadline.analysis.test_data import ServerReading, TestData
 from leadline.analysis.window import byte_curves, rate_per_s, unit_curves

@@ -55,6 +55,10 @@ class PlanSystem(Protocol):
         """The value of `kind` in a plan."""
 
     @property
+    def title(self) -> str:
+        """What sentences call the system; empty if that is its name."""
+
+    @property
     def model(self) -> type[BaseSut]:
         """The system's parameters."""
 

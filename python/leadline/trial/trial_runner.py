@@ -71,7 +71,10 @@ async def run_trial(trial: Trial, number: int, context: RunContext) -> str:
     if any(test.searched is not None for test in case.tests):
         context = replace(context, entries=entries)
     stop_copying = event_log.copy_to(entries) if context.entries is not None else None
-    event_log.record("trial-begin", trial=trial.label, case=case.id, repeat=trial.repeat, parameters=parameters)
+    title = system_of(case.sut).title or None
+    event_log.record(
+        "trial-begin", trial=trial.label, case=case.id, repeat=trial.repeat, parameters=parameters, sut_title=title
+    )
     event_log.notify(TrialBegan(trial.label, number, case, trial.repeat))
     status = "done"
     error: LeadlineError | None = None

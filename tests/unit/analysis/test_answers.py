@@ -31,6 +31,7 @@ OF_LINK = Limit(LimitedBy.LINK, "wan carried 99 of 100 Mbit/s", "the link is the
 OFFERED = Limit(LimitedBy.OFFERED_RATE, "1 of what was due was delivered")
 DISTURBED: dict[str, Any] = {"verdict": Verdict.DISTURBED, "reasons": ("other-work",)}
 VALID = Validity(Verdict.VALID)
+TITLES = {"openvpn": "OpenVPN", "wireguard": "WireGuard", "route": "the plain route"}
 
 
 def metric(value: float | None, unit: str = "bit/s", **judged: Any) -> Metric:
@@ -57,7 +58,8 @@ def trials(
     for repeat, value in enumerate(values, start=1):
         metrics = {leading: metric(value, unit, **judged), **(others or {})}
         test = TestResult(case, repeat, "load", kind, own, "done", None, metrics, validity, None, None, {}, limit=limit)
-        found.append(TrialResult(f"{case}/{repeat}", case, repeat, "done", None, system, None, None, (test,), own))
+        label, title = f"{case}/{repeat}", TITLES.get(system)
+        found.append(TrialResult(label, case, repeat, "done", None, system, None, None, (test,), own, sut_title=title))
     return found
 
 
@@ -230,7 +232,8 @@ def test_system_without_its_route_has_no_baseline() -> None:
 
 
 def test_case_without_a_test_says_why() -> None:
-    skipped = [TrialResult("c02/1", "c02", 1, "skipped", "openvpn is not installed", "openvpn", None, None, (), {})]
+    reason = "openvpn is not installed"
+    skipped = [TrialResult("c02/1", "c02", 1, "skipped", reason, "openvpn", None, None, (), {}, sut_title="OpenVPN")]
     [_, answer] = answers(ROUTE, skipped)
     assert answer.sentence == "OpenVPN was skipped: openvpn is not installed."
     assert answer.lead is None

@@ -8,7 +8,7 @@ import pytest
 from made_fleets import client, fleet
 from made_journals import EPOCH_NS, S
 
-from leadline.analysis.model import Overload
+from leadline.analysis.fleet_model import Overload
 from leadline.analysis.overload import overload
 from leadline.analysis.tunnels import findings
 from leadline.contract.records import TunnelClientReport

@@ -167,7 +167,10 @@ def _trial(case: str, gateway: str, repeat: int) -> TrialResult:
         bring_up = ClientBringUp(19, 1, 0, 0.412 + 0.01 * repeat, 0.94, {"no address: the pool is used up": 1})
     elif gateway == "wireguard":
         bring_up = ClientBringUp(20, 0, 0, 0.021, 0.034)
-    return TrialResult(f"{case}/{repeat}", case, repeat, "done", None, gateway, version, bring_up, tests)
+    title = {"route": "the plain route", "wireguard": "WireGuard", "openvpn": "OpenVPN"}[gateway]
+    return TrialResult(
+        f"{case}/{repeat}", case, repeat, "done", None, gateway, version, bring_up, tests, sut_title=title
+    )
 
 
 def _test(case: str, repeat: int, name: str, kind: str, gateway: str) -> TestResult:

@@ -8,7 +8,8 @@ from sample_runs import gateway_run
 from test_report_html import HOSTILE, Page
 from test_tunnel_summary import fleet
 
-from leadline.analysis.model import Overload, RunAnalysis
+from leadline.analysis.fleet_model import Overload
+from leadline.analysis.model import RunAnalysis
 from leadline.analysis.model import TestResult as Result
 from leadline.report import render_html
 

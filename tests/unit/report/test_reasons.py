@@ -21,6 +21,7 @@ from leadline.report.reasons import MOST_IN_FULL, why_not_valid
 WITHOUT_ADVICE = {
     "head-and-tail",
     "interval-within-test",
+    "idle-wake-up",
     "answering-side-unknown",
     "ceiling-doubtful",
     "ceiling-unknown",

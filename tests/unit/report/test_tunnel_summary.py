@@ -8,7 +8,8 @@ import pytest
 from rich.console import Console, RenderableType
 from sample_runs import VALID
 
-from leadline.analysis.model import Distribution, FleetFindings, Generator, Metric, Misfortune
+from leadline.analysis.fleet_model import FleetFindings, Misfortune
+from leadline.analysis.model import Distribution, Generator, Metric
 from leadline.analysis.model import TestResult as Result
 from leadline.analysis.scaling import fit
 from leadline.report import measurement, scaling_table

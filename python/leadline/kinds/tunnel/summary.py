@@ -14,7 +14,8 @@ from rich.padding import Padding
 from rich.table import Table
 
 from leadline import quantities
-from leadline.analysis.model import Distribution, FleetFindings, Metric, Misfortune, TestResult
+from leadline.analysis.fleet_model import FleetFindings, Misfortune
+from leadline.analysis.model import Distribution, Metric, TestResult
 from leadline.report.figures import percentile_cell, row_title, time_cell
 from leadline.report.measurement import cut_example, error_rows
 

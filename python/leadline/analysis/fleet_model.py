@@ -1,0 +1,42 @@
+"""The records of a fleet's outcome: causes for which clients are not configured, and limits of the server. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Misfortune:
+    """One cause for which clients of a fleet are not configured, and its first clients."""
+
+    cause: str
+    clients: int
+    examples: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Overload:
+    """A limit of the server that explains the clients' failures: `pool_exhausted`, `max_clients`,
+    `connect_freq_initial`."""
+
+    name: str
+    clients: int
+    seen: str
+    """The observation that suggests the limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class FleetFindings:
+    """The outcome of a fleet's clients, in addition to their counts. The most frequent causes come first."""
+
+    failed: tuple[Misfortune, ...]
+    partial: tuple[Misfortune, ...]
+    waiting: int
+    """Clients that never tried to connect."""
+    recovered: int
+    """Clients that are configured after a failed attempt."""
+    ciphers: dict[str, int]
+    """Number of clients per negotiated data cipher."""
+    ignored_options: tuple[str, ...]
+    """Lines of the profile that a fleet ignores."""
+    overload: tuple[Overload, ...] = ()
