@@ -1,11 +1,11 @@
-"""Prints why each result is not valid: the cause with its figures, and the advice, once per code.
+"""Prints why results are not valid: each cause with its figures and the results that it concerns; advice once per code.
 
 `analysis` makes a reason's text and has the advice.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -14,6 +14,7 @@ from rich.text import Text
 from leadline.analysis.advice import ADVICE
 from leadline.analysis.model import Limit, LimitedBy, Reason, RunAnalysis, Summary, Verdict
 from leadline.report import verdicts
+from leadline.report.reason_groups import ReasonGroup, reason_groups
 
 # Reasons of a run that only count the results' verdicts, as the headline does.
 _COUNTS = "results-"
@@ -21,23 +22,24 @@ _COUNTS = "results-"
 _NAMES_A_LIMIT = (Verdict.GENERATOR_LIMITED, Verdict.RECEIVER_LIMITED)
 # Figures that a line names.
 _MOST_METRICS = 3
-# One or two screens; for further results only the codes are shown.
+# One or two screens; of further reasons only the codes are shown.
 MOST_IN_FULL = 20
 
 
 def why_not_valid(analysis: RunAnalysis) -> RenderableType | None:
-    """The reasons of each result that is not valid, with advice; None if all are valid."""
+    """The reasons for which results are not valid, each once with the results that it concerns, and advice; None if all
+    are valid."""
     doubted = [summary for summary in analysis.summaries if summary.validity.verdict is not Verdict.VALID]
     if not doubted:
         return None
     lines: list[RenderableType] = [Text("Why results are not valid", style="bold underline")]
-    for summary in doubted[:MOST_IN_FULL]:
-        lines += _in_full(summary)
-    rest = doubted[MOST_IN_FULL:]
+    order = list(dict.fromkeys(summary.case for summary in analysis.summaries))
+    groups = reason_groups(doubted)
+    for group in groups[:MOST_IN_FULL]:
+        lines += _in_full(group, order)
+    rest = groups[MOST_IN_FULL:]
     if rest:
-        named = ", ".join(
-            f"{one.case} {one.test} ({', '.join(_codes(one)) or one.validity.verdict.value})" for one in rest
-        )
+        named = "; ".join(f"{group.code or 'no reason'}: {_where(group.results, order)}" for group in rest)
         lines.append(_indented(Text(f"{len(rest)} more, in full in report.html: {named}"), 1))
     lines += advice_lines(code for summary in doubted for code in _codes(summary))
     return Group(*lines)
@@ -77,7 +79,11 @@ def limited_by(limit: Limit) -> str:
 
 def concerned(reason: Reason) -> str:
     """` (jitter_us only)`: the figures that a reason concerns; empty where it is all of them, or too many to name."""
-    return f" ({', '.join(reason.metrics)} only)" if 0 < len(reason.metrics) <= _MOST_METRICS else ""
+    return _only(reason.metrics)
+
+
+def _only(metrics: Sequence[str]) -> str:
+    return f" ({', '.join(metrics)} only)" if 0 < len(metrics) <= _MOST_METRICS else ""
 
 
 def own_reasons(analysis: RunAnalysis) -> list[Reason]:
@@ -85,16 +91,37 @@ def own_reasons(analysis: RunAnalysis) -> list[Reason]:
     return [reason for reason in analysis.validity.reasons if not reason.code.startswith(_COUNTS)]
 
 
-def _in_full(summary: Summary) -> list[RenderableType]:
-    verdict = summary.validity.verdict
-    wording = verdicts.WORDINGS[verdict]
-    head = Text.assemble(
-        (f"{summary.case} {summary.test}", "bold"),
-        "  ",
-        (f"{wording.mark} {verdict.value}", verdicts.TONES[wording.tone]),
-    )
-    reasons = [reason_line(reason, 3) for reason in summary.validity.reasons]
-    return [_indented(head, 1), *(reasons or [_indented(Text(wording.sentence), 3)])]
+def _in_full(group: ReasonGroup, order: Sequence[str]) -> list[RenderableType]:
+    """What it is and which results it concerns, then the evidence."""
+    marked = ("", "")
+    if group.verdict is not None:
+        wording = verdicts.WORDINGS[group.verdict]
+        marked = (f"  {wording.mark} {group.verdict.value}", verdicts.TONES[wording.tone])
+    head = Text.assemble((_where(group.results, order), "bold"), marked)
+    code = f"{group.code}: " if group.code else ""
+    return [_indented(head, 1), _indented(Text.assemble((code, "dim"), group.text, (_only(group.metrics), "dim")), 3)]
+
+
+def _where(results: Sequence[Summary], order: Sequence[str]) -> str:
+    """`c01 to c04 tcp-up, udp; c07 udp`: cases that have the same tests together."""
+    tests: dict[str, list[str]] = {}
+    for one in results:
+        tests.setdefault(one.case, []).append(one.test)
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for case, names in tests.items():
+        alike.setdefault(tuple(dict.fromkeys(names)), []).append(case)
+    return "; ".join(f"{_cases(cases, order)} {', '.join(names)}" for names, cases in alike.items())
+
+
+def _cases(cases: Sequence[str], order: Sequence[str]) -> str:
+    """The cases, with `to` between the ends of three or more that follow each other in the run."""
+    runs: list[list[str]] = []
+    for case in sorted(cases, key=order.index):
+        if runs and order.index(runs[-1][-1]) + 1 == order.index(case):
+            runs[-1].append(case)
+        else:
+            runs.append([case])
+    return ", ".join(f"{run[0]} to {run[-1]}" if len(run) > 2 else ", ".join(run) for run in runs)
 
 
 def _codes(summary: Summary) -> list[str]:

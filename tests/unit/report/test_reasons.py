@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console, RenderableType
-from sample_runs import GENERATOR_LIMITED, UNSTABLE, gateway_run, many_trials, one_result
+from sample_runs import GENERATOR_LIMITED, gateway_run, many_trials, one_result
 
 import leadline.analysis
 import leadline.kinds
 from leadline.analysis.advice import ADVICE
-from leadline.analysis.model import Reason, Validity, Verdict
+from leadline.analysis.model import Reason, Summary, Validity, Verdict
 from leadline.report import measurement, run_renderables
+from leadline.report.reason_groups import reason_groups
 from leadline.report.reasons import MOST_IN_FULL, why_not_valid
 
 # Reasons that take no result's validity away: of a run as a whole, or notes.
@@ -63,7 +64,7 @@ def test_each_result_that_is_not_valid_names_its_reasons_with_figures_and_advice
     text = shown(why_not_valid(gateway_run()))
     assert max(len(line) for line in text.splitlines()) <= 80
     lines = text.splitlines()
-    first = next(index for index, line in enumerate(lines) if line.startswith(" c01 http  ≥ generator-limited"))
+    first = next(index for index, line in enumerate(lines) if "http  ≥ generator-limited" in line)
     assert lines[first + 1].startswith("   thread-saturated: the busiest generating thread on client1")
     assert "the repeats' throughput spreads over 12.4 % of the mean; the plan allows 5 %" in flat(text)
     assert flat(text).count(ADVICE["thread-saturated"]) == 1
@@ -75,15 +76,51 @@ def test_a_run_of_valid_results_has_no_such_part() -> None:
     assert why_not_valid(many_trials(10)) is None
 
 
-def test_many_results_are_bounded_and_each_still_names_its_reasons() -> None:
+def disturbed(case: str, test: str, share: int, host: str = "client1") -> Summary:
+    text = f"processes outside of this run used {share} % of one CPU, of the 4 CPUs that {host} is on"
+    reason = Reason("machine-disturbed", text, Verdict.DISTURBED)
+    return replace(gateway_run().summaries[0], case=case, test=test, validity=Validity(Verdict.DISTURBED, (reason,)))
+
+
+def test_one_reason_of_ninety_results_takes_a_few_lines() -> None:
+    results = [disturbed(f"c{case:02}", test, 20 + case) for case in range(1, 31) for test in ("tcp-up", "udp", "http")]
+    text = shown(why_not_valid(replace(gateway_run(), summaries=tuple(results))))
+    lines = text.splitlines()
+    assert len(lines) <= 10 and max(len(line) for line in lines) <= 80
+    assert lines[1] == " c01 to c30 tcp-up, udp, http  ! disturbed"
+    assert "used 21 to 50 % of one CPU, of the 4 CPUs that client1 is on" in flat(text)
+
+
+def test_hosts_stay_separate_and_names_keep_their_numbers() -> None:
+    results = (
+        disturbed("c01", "tcp-up", 30),
+        disturbed("c02", "tcp-up", 80),
+        replace(disturbed("c03", "tcp-up", 0), validity=Validity(Verdict.VALID)),
+        disturbed("c04", "tcp-up", 50),
+        disturbed("c04", "udp", 40, "server-2"),
+    )
+    text = flat(shown(why_not_valid(replace(gateway_run(), summaries=results))))
+    assert "c01, c02, c04 tcp-up ! disturbed machine-disturbed: processes outside of this run used 30 to 80 %" in text
+    assert "c04 udp ! disturbed machine-disturbed: processes outside of this run used 40 %" in text
+    assert "CPUs that server-2 is on" in text
+
+
+def test_what_only_some_repeats_had_is_joined_with_what_all_had() -> None:
+    one = disturbed("c01", "tcp-up", 30)
+    some = replace(one.validity.reasons[0], text=f"{one.validity.reasons[0].text} (in 2 of 3 repeats)")
+    other = replace(one, case="c02", validity=replace(one.validity, reasons=(some,)))
+    [group] = reason_groups([one, other])
+    assert group.text == one.validity.reasons[0].text and len(group.results) == 2
+
+
+def test_many_reasons_are_bounded_and_each_still_names_its_results() -> None:
     run = gateway_run()
-    result = replace(run.summaries[0], validity=UNSTABLE)
-    doubted = tuple(replace(result, case=f"c{number:03}") for number in range(300))
+    doubted = tuple(disturbed(f"c{number:03}", "tcp-up", 30, f"host-{number}") for number in range(0, 600, 2))
     text = shown(why_not_valid(replace(run, summaries=doubted)))
-    assert flat(text).count("spreads over") == MOST_IN_FULL
+    assert flat(text).count("processes outside") == MOST_IN_FULL
     assert f"{300 - MOST_IN_FULL} more, in full in report.html" in flat(text)
-    assert all(f"c{number:03} tcp-up" in flat(text) for number in range(300))
-    assert flat(text).count("(repeats-disagree)") == 300 - MOST_IN_FULL
+    assert all(f"{one.case} tcp-up" in flat(text) for one in doubted)
+    assert flat(text).count("machine-disturbed: c") == 300 - MOST_IN_FULL
 
 
 def test_a_run_does_not_give_its_results_verdicts_as_their_reason() -> None:

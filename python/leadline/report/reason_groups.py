@@ -1,0 +1,61 @@
+"""Puts results that have the same reason together: one text, with the range of each figure that differs.
+
+Two reasons are the same if their code, their verdict and their words are, hosts included; only numbers may differ.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from leadline.analysis.model import Reason, Summary, Verdict
+from leadline.report import verdicts
+
+# A number by itself: no part of a name (client1, c01/2) or of an address.
+_NUMBER = re.compile(r"(?<![\w.,/:-])\d+(?:,\d{3})*(?:\.\d+)?(?![\w/:]|[.,]\d)")
+_SOME_REPEATS = re.compile(r" \(in \d+ of \d+ repeats\)$")
+
+
+@dataclass(frozen=True, slots=True)
+class ReasonGroup:
+    """A reason, and the results that have it."""
+
+    code: str
+    """Empty for results that have a verdict without a reason."""
+    verdict: Verdict | None
+    text: str
+    """`60 to 91 % of one CPU` where the figures differ."""
+    metrics: tuple[str, ...]
+    """The figures that it concerns; empty where it concerns all of them."""
+    results: tuple[Summary, ...]
+
+
+def reason_groups(results: Iterable[Summary]) -> list[ReasonGroup]:
+    """The reasons of these results in the order of their first result, each once."""
+    found: dict[tuple[str, Verdict | None, tuple[str, ...], str], list[tuple[Summary, str]]] = {}
+    for one in results:
+        verdict = one.validity.verdict
+        for reason in one.validity.reasons or (Reason("", verdicts.WORDINGS[verdict].sentence),):
+            said = reason.verdict or (verdict if len(one.validity.reasons) < 2 else None)
+            key = (reason.code, said, reason.metrics, _NUMBER.sub("#", _SOME_REPEATS.sub("", reason.text)))
+            found.setdefault(key, []).append((one, reason.text))
+    return [
+        ReasonGroup(code, said, _joined([text for _, text in pairs]), metrics, tuple(one for one, _ in pairs))
+        for (code, said, metrics, _), pairs in found.items()
+    ]
+
+
+def _joined(texts: Sequence[str]) -> str:
+    """Texts that differ in their numbers only as one, with the smallest and the largest of each number."""
+    if len(set(texts)) == 1:
+        return texts[0]
+    whole = [_SOME_REPEATS.sub("", text) for text in texts]
+    columns = zip(*(_NUMBER.findall(text) for text in whole), strict=True)
+    ranges = iter([_range(column) for column in columns])
+    return _NUMBER.sub(lambda _: next(ranges), whole[0])
+
+
+def _range(numbers: Sequence[str]) -> str:
+    low, high = (choose(numbers, key=lambda number: float(number.replace(",", ""))) for choose in (min, max))
+    return low if low == high else f"{low} to {high}"
