@@ -39,6 +39,8 @@ ADVICE: dict[str, str] = {
     "nothing-came-through": "check whether the destination answers at all (to, --echo), and the gateway's routes to it",
     "path-mtu-too-small": "send shorter packets (packet), or lower the tunnel's MTU (tun-mtu)",
     "other-work": "stop what else runs on the machine that is named (`top` shows it), and run it again",
+    "heat-throttled": "cool the machine, or give it less load before the test, and run it again",
+    "quota-held-back": "raise or remove the CPU quota of the container or slice that Leadline runs in",
     "cpu-stolen": "run it on a machine of its own, or when its neighbours are quiet: a hypervisor shared its CPUs out",
     "precision-unknown": f"measure longer (duration): 2 s or more of an even rate are enough{_SPREAD}",
     "pushback": "lower the rate, or generate from more hosts: the sending host's queue was full",

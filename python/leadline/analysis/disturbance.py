@@ -1,11 +1,12 @@
-"""Whether something else ran on the machine of a test: CPU time that neither its hosts, nor the network stack, nor
-Leadline used, and time that a hypervisor took.
+"""Whether something else held the machine of a test back: CPU time that neither its hosts, nor the network stack, nor
+Leadline used, time that a hypervisor took, a CPU quota from above, and CPUs that were slowed down since they were hot.
 
 A lab's hosts have a control group each, whose CPU time the kernel counts to the nanosecond. What the machine's CPUs
 were busy beyond those groups, soft interrupts and the controller belongs to processes outside of the run. Soft
 interrupts are counted by timer ticks on most kernels, and the task that they interrupt may be charged for them too:
 what is found is therefore rather too little than too much. On given hosts the system under test may run outside of
-every known group, so there only stolen time counts.
+every known group, so there other work is not known; the rest counts everywhere. The limit of a host's own group is
+part of what is measured, and no disturbance.
 """
 
 from __future__ import annotations
@@ -13,14 +14,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from leadline.analysis.host_metrics import busy_percent, cgroup_percent, cpu_percent, machine_samples, neighbours
 from leadline.analysis.model import Reason, Verdict, Window
 from leadline.analysis.test_data import TestData
 
 DISTURBED = "other-work"
 STOLEN = "cpu-stolen"
+HEAT = "heat-throttled"
+QUOTA = "quota-held-back"
+CLOCK = "clock-changed"
 LIMIT_SHARE = 0.05
 """Of the machine's CPUs: what other work, or a hypervisor, may take before a trial counts as disturbed."""
+QUOTA_SHARE = 0.05
+"""Of the time: how long a CPU quota from above may hold threads back."""
+CLOCK_SPREAD = 0.10
+"""Of the mean clock speed: its highest less its lowest value, from where on a note says so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,30 +54,101 @@ class Use:
 
 
 def findings(data: TestData, window: Window | None) -> Iterator[tuple[Verdict, Reason]]:
-    """Each machine on which other work, or a hypervisor, took more than `LIMIT_SHARE` of its CPUs."""
+    """Each machine on which other work, or a hypervisor, took more than `LIMIT_SHARE` of its CPUs, or that heat or a
+    quota slowed down."""
     if window is None or window.end_ns <= window.start_ns:
         return
-    seen: set[frozenset[str]] = set()
-    for host in data.samples:
-        together = frozenset(neighbours(data, host) & data.samples.keys())
-        if together in seen:
+    for hosts in _machines(data):
+        texts = [*_used_by_others(data, hosts, window), *_hot(data, hosts, window), *_held_back(data, hosts, window)]
+        for code, text in texts:
+            yield Verdict.DISTURBED, Reason(code, text)
+
+
+def notes(data: TestData, window: Window | None) -> Iterator[Reason]:
+    """Each machine whose clock speed, the mean of its CPUs, changed by more than `CLOCK_SPREAD` inside the window."""
+    if window is None:
+        return
+    for hosts in _machines(data):
+        samples = machine_samples(data, hosts[0])
+        speeds = [one.clock_hz for one in samples if one.clock_hz and window.start_ns <= one.t_ns <= window.end_ns]
+        if len(speeds) < 2:
             continue
-        seen.add(together)
-        use = use_of(data, sorted(together) or [host], window)
-        if use is None:
-            continue
-        limit = 100.0 * use.cpus * LIMIT_SHARE
-        where = f"{use.cpus} CPUs that {host} is on" if len(together) < 2 else f"{use.cpus} CPUs that the hosts share"
-        if use.foreign is not None and use.foreign > limit:
+        lowest, highest, mean = min(speeds), max(speeds), sum(speeds) / len(speeds)
+        spread = (highest - lowest) / mean
+        if spread > CLOCK_SPREAD:
             text = (
-                f"processes outside of this run used {use.foreign:.0f} % of one CPU, of the {where} (busy "
-                f"{use.busy:.0f} %: hosts {use.hosts:.0f} %, soft interrupts {use.softirq:.0f} %, "
-                f"Leadline's controller {use.controller:.0f} %)"
+                f"the clock of {_machine(hosts)} went from {lowest / 1e9:.3g} to {highest / 1e9:.3g} GHz, by "
+                f"{spread:.0%} of its mean: CPU time per byte or request is not that of one speed"
             )
-            yield Verdict.DISTURBED, Reason(DISTURBED, text)
-        if use.stolen > limit:
-            text = f"the hypervisor gave {use.stolen:.0f} % of one CPU to others, of the {where}"
-            yield Verdict.DISTURBED, Reason(STOLEN, text)
+            yield Reason(CLOCK, text)
+
+
+def _machines(data: TestData) -> Iterator[list[str]]:
+    """The observed hosts, those of one machine together."""
+    seen: set[str] = set()
+    for host in data.samples:
+        if host not in seen:
+            together = sorted(neighbours(data, host) & data.samples.keys()) or [host]
+            seen.update(together)
+            yield [host, *(name for name in together if name != host)]
+
+
+def _machine(hosts: Sequence[str]) -> str:
+    return f"the machine that {hosts[0]} is on" if len(hosts) < 2 else "the machine that the hosts share"
+
+
+def _used_by_others(data: TestData, hosts: Sequence[str], window: Window) -> Iterator[tuple[str, str]]:
+    use = use_of(data, hosts, window)
+    if use is None:
+        return
+    limit = 100.0 * use.cpus * LIMIT_SHARE
+    where = f"{use.cpus} CPUs that {hosts[0]} is on" if len(hosts) < 2 else f"{use.cpus} CPUs that the hosts share"
+    if use.foreign is not None and use.foreign > limit:
+        text = (
+            f"processes outside of this run used {use.foreign:.0f} % of one CPU, of the {where} (busy "
+            f"{use.busy:.0f} %: hosts {use.hosts:.0f} %, soft interrupts {use.softirq:.0f} %, "
+            f"Leadline's controller {use.controller:.0f} %)"
+        )
+        yield DISTURBED, text
+    if use.stolen > limit:
+        yield STOLEN, f"the hypervisor gave {use.stolen:.0f} % of one CPU to others, of the {where}"
+
+
+def _hot(data: TestData, hosts: Sequence[str], window: Window) -> Iterator[tuple[str, str]]:
+    """Thermal throttling between the readings around the window; one sample in a second has the counts."""
+    samples = machine_samples(data, hosts[0])
+    known = [(one.t_ns, one.heat_throttles) for one in samples if one.heat_throttles is not None]
+    if len(known) < 2:
+        return
+    before = [counts for t_ns, counts in known if t_ns <= window.start_ns]
+    after = [counts for t_ns, counts in known if t_ns >= window.end_ns]
+    first, last = before[-1] if before else known[0][1], after[0] if after else known[-1][1]
+    cores, packages = last[0] - first[0], last[1] - first[1]
+    if cores > 0 or packages > 0:
+        text = f"the CPUs of {_machine(hosts)} were slowed down because they were hot: cores {max(cores, 0)} times"
+        yield HEAT, f"{text}, packages {max(packages, 0)} times"
+
+
+def _held_back(data: TestData, hosts: Sequence[str], window: Window) -> Iterator[tuple[str, str]]:
+    """Quotas of groups above the hosts, each once."""
+    seen: set[str] = set()
+    for host in hosts:
+        known = [(one.t_ns, one.quota) for one in data.samples[host] if one.quota is not None]
+        if len(known) < 2 or known[-1][1].group in seen:
+            continue
+        quota = known[-1][1]
+        seen.add(quota.group)
+        start_ns, end_ns = max(window.start_ns, known[0][0]), min(window.end_ns, known[-1][0])
+        if end_ns <= start_ns:
+            continue
+        held_s = np.interp([start_ns, end_ns], [t_ns for t_ns, _ in known], [one.throttled_s for _, one in known])
+        share = float(held_s[1] - held_s[0]) / ((end_ns - start_ns) / 1e9)
+        if share > QUOTA_SHARE:
+            text = (
+                f"a quota of {quota.cpus:g} CPUs from above, of the control group {quota.group}, kept threads of "
+                f"{_machine(hosts)} waiting for {100 * share:.0f} % of the time of one CPU"
+            )
+            yield QUOTA, text
 
 
 def use_of(data: TestData, hosts: Sequence[str], window: Window) -> Use | None:

@@ -55,7 +55,16 @@ def rules_of(
             *(*limits, near_ceiling, even_rate, journal_readable, generator_known),
             *(*required, machine_not_saturated, undisturbed),
         ),
-        notes=(shared_cpus, undone, *notes, clocks_compared, receiver_totals, damaged_histograms, open_latencies),
+        notes=(
+            shared_cpus,
+            undone,
+            *notes,
+            even_clock,
+            clocks_compared,
+            receiver_totals,
+            damaged_histograms,
+            open_latencies,
+        ),
     )
 
 
@@ -113,6 +122,11 @@ def something_answered(evidence: Evidence) -> Iterator[Finding]:
 def undisturbed(evidence: Evidence) -> Iterator[Finding]:
     """Other work on a machine of the test."""
     yield from disturbance.findings(evidence.data, evidence.window)
+
+
+def even_clock(evidence: Evidence) -> Iterator[Reason]:
+    """A machine of the test whose CPUs changed their speed."""
+    yield from disturbance.notes(evidence.data, evidence.window)
 
 
 def connections_lost(evidence: Evidence) -> Iterator[Finding]:

@@ -48,6 +48,8 @@ _NO_PACE: Mapping[Family, Bound] = dict.fromkeys(_RATES, Bound.NONE)
 _OF_CODE: Mapping[str, Mapping[Family, Bound]] = {
     "other-work": _OTHERS,
     "cpu-stolen": _OTHERS,
+    "heat-throttled": _OTHERS,
+    "quota-held-back": _OTHERS,
     "thread-saturated": _OWN_CPU,
     "thread-starved": _OWN_CPU,
     "near-ceiling": _OWN_CPU,
@@ -70,7 +72,7 @@ _OF_CODE: Mapping[str, Mapping[Family, Bound]] = {
 """What a reason concerns, by its code; what is not here concerns every figure."""
 
 _OF_THREADS = frozenset({"thread-saturated", "thread-starved"})
-_OF_CPU = _OF_THREADS | {"other-work", "cpu-stolen"}
+_OF_CPU = _OF_THREADS | {"other-work", "cpu-stolen", "heat-throttled", "quota-held-back"}
 NOT_OFFERED = frozenset({"unsent", "pushback"})
 """Reasons by which the load that was asked for was not there."""
 

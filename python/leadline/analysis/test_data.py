@@ -46,6 +46,14 @@ class InterfaceUse(NamedTuple):
     """Packets dropped on receipt and on sending, because a queue was full."""
 
 
+class QuotaUse(NamedTuple):
+    """A CPU quota that holds for a host from above: its control group, its CPUs, and how long it held threads back."""
+
+    group: str
+    cpus: float
+    throttled_s: float
+
+
 class HostSample(NamedTuple):
     """One observation of a host, reduced. `cpu_s` is summed over the CPUs since boot, in the order of `CPU_KINDS`."""
 
@@ -67,6 +75,9 @@ class HostSample(NamedTuple):
     """Mean clock speed of the machine's CPUs; None in samples without it."""
     cgroup_bytes: int | None = None
     """Memory of the host's control group; None where that is not counted."""
+    heat_throttles: tuple[int, int] | None = None
+    """Times that cores, and packages, were slowed down because they were hot; None in samples that do not count it."""
+    quota: QuotaUse | None = None
 
     @classmethod
     def read(cls, event: records.ObservationEvent, offset_ns: int) -> HostSample:
@@ -105,12 +116,26 @@ class HostSample(NamedTuple):
             interrupted_s=tuple(row["softirq_s"] + row["irq_s"] for row in cpus) if cpus else (),
             clock_hz=_clock_hz(machine) if machine else None,
             cgroup_bytes=cgroup.get("memory_bytes") if cgroup else None,
+            heat_throttles=_heat_throttles(machine) if machine else None,
+            quota=_quota(event.get("quota")),
         )
 
 
 def _clock_hz(machine: Mapping[str, Any]) -> float | None:
     speeds = [row["mhz"] for row in machine.get("clocks") or () if row.get("mhz")]
     return 1e6 * sum(speeds) / len(speeds) if speeds else None
+
+
+def _heat_throttles(machine: Mapping[str, Any]) -> tuple[int, int] | None:
+    """Of the cores together; every CPU of a package has the package's own count."""
+    clocks = machine.get("clocks") or ()
+    cores = [row["core_throttles"] for row in clocks if row.get("core_throttles") is not None]
+    packages = [row["package_throttles"] for row in clocks if row.get("package_throttles") is not None]
+    return (sum(cores), max(packages, default=0)) if cores or packages else None
+
+
+def _quota(row: Mapping[str, Any] | None) -> QuotaUse | None:
+    return QuotaUse(row["group"], row["cpus"], row["throttled_s"]) if row else None
 
 
 def _network_bytes(interfaces: Sequence[records.InterfaceSample]) -> tuple[int, int] | None:

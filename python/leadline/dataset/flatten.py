@@ -3,12 +3,14 @@
 | metric | labels | from |
 |---|---|---|
 | `cpu_{user,system,idle,iowait,irq,softirq,steal}_s` | cpu | seconds since boot |
+| `clock_mhz`, `clock_{core,package}_throttles` | cpu | once a second |
 | `memory_{total,available}_bytes` | | the machine |
 | `pressure_{some,full}_us` | resource | stalled since boot |
 | `softnet_{processed,dropped,squeezed}` | cpu | frames since boot |
 | `interface_{rx,tx}_{bytes,packets,errors,dropped}` | interface | since it was made |
 | `tcp_*`, `udp_*` | | RFC 4022 and RFC 4113 counters of the host |
 | `cgroup_{usage,user,system,throttled}_s`, `cgroup_memory_bytes` | | the host's processes |
+| `quota_cpus`, `quota_throttled_{periods,s}` | group | a CPU quota from above, once a second |
 | `process_{user,system}_s`, `process_resident_bytes`, `process_threads`, `process_*_switches` | process, pid | |
 | `observer_cpu_s` | | what observing has cost |
 | `flow_{sent,received}_{bytes,units}` | task, flow, side | since the task began |
@@ -28,7 +30,7 @@ Part: TypeAlias = tuple["Names", tuple[str | int, ...]]
 """The description of a record's numbers: their names, and their common labels (keys and values in turn)."""
 
 _NO_LABELS = ()
-_ROW_KEYS = frozenset({"cpu", "name", "pid", "flow"})
+_ROW_KEYS = frozenset({"cpu", "name", "pid", "flow", "group"})
 
 
 class Names:
@@ -60,6 +62,9 @@ def observation(event: Mapping[str, Any], values: list[Any]) -> list[Part]:
     for protocol in ("tcp", "udp"):
         _numbers(f"{protocol}_", _NO_LABELS, network.get(protocol), parts, values)
     _numbers("cgroup_", _NO_LABELS, event.get("cgroup"), parts, values)
+    quota = event.get("quota")
+    if quota:
+        _numbers("quota_", ("group", quota["group"]), quota, parts, values)
     for row in event["processes"]:
         _numbers("process_", ("process", row["name"], "pid", row["pid"]), row, parts, values)
     return parts
@@ -83,6 +88,8 @@ def columns(part: Part) -> tuple[tuple[str, ...], str]:
 def _machine(machine: Mapping[str, Any], parts: list[Part], values: list[Any]) -> None:
     for row in machine["cpus"]:
         _numbers("cpu_", ("cpu", row["cpu"]), row, parts, values)
+    for row in machine.get("clocks") or ():
+        _numbers("clock_", ("cpu", row["cpu"]), row, parts, values)
     _numbers("memory_", _NO_LABELS, machine["memory"], parts, values)
     for resource, row in machine["pressure"].items():
         _numbers("pressure_", ("resource", resource), row, parts, values)

@@ -1,6 +1,9 @@
-"""Other work on the machine of a test: found in a lab by what its hosts' groups did not use, and elsewhere by steal."""
+"""Other work on the machine of a test: found in a lab by what its hosts' groups did not use, and elsewhere by steal.
+Heat and quotas from above, found by what the kernel counted."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import pytest
 from made_journals import BOOT, EPOCH_NS, S, facts, observation, steady_test
@@ -95,3 +98,63 @@ def test_a_rate_that_was_delivered_whole_is_not_doubted() -> None:
     assert found.metrics["throughput_bps"].verdict is Verdict.VALID
     [reason] = found.validity.reasons
     assert [name for name in reason.metrics if not of_gateway(name)] == ["jitter_us"]
+
+
+def with_hardware(**grown: Any) -> TestData:
+    """Clocks and quota are read each second; `grown` says what grows per second, and how the clock goes."""
+    data = on_one_machine()
+    data.samples.clear()
+    for second in SECONDS:
+        past = second + 2
+        event = observation(EPOCH_NS + second * S, {"user": 0.2 * past, "idle": 1.8 * past}, cpus=CPUS, cgroup_s=past)
+        mhz = 3000.0 * (1.0 - grown.get("slower", 0.0) * (second % 2))
+        cores, packages = (
+            int(number * max(0, min(past, grown.get("until", 99)))) for number in grown.get("hot", (0, 0))
+        )
+        event["machine"]["clocks"] = [
+            {"cpu": 0, "mhz": mhz, "core_throttles": 7 + cores, "package_throttles": 3 + packages},
+            {"cpu": 1, "mhz": mhz, "core_throttles": 0, "package_throttles": 3 + packages},
+        ]
+        if "held" in grown:
+            held_s = 40.0 + grown["held"] * past
+            event["quota"] = {"group": "/sys/fs/cgroup/box", "cpus": 1.5, "throttled_periods": 4, "throttled_s": held_s}
+        data.add("gateway", event)
+        data.add("client1", {**observation(EPOCH_NS + second * S, cgroup_s=0.0), "quota": event.get("quota")})
+    return data
+
+
+def test_cpus_that_heat_slowed_down_are_named_with_their_counts() -> None:
+    assert codes(with_hardware()) == ("valid", [])
+    for hot, text in (((1, 0), "cores 10 times, packages 0 times"), ((0, 2), "cores 0 times, packages 20 times")):
+        found = analyse_test(with_hardware(hot=hot)).validity
+        assert found.verdict is Verdict.DISTURBED
+        (reason,) = found.reasons
+        assert reason.code == "heat-throttled"
+        assert "the machine that the hosts share" in reason.text and reason.text.endswith(text)
+
+
+def test_heat_before_the_window_disturbs_nothing() -> None:
+    assert codes(with_hardware(hot=(5, 5), until=2)) == ("valid", [])
+
+
+@pytest.mark.parametrize(("held", "said"), [(0.04, []), (0.12, ["quota-held-back"])])
+@pytest.mark.parametrize("in_lab", [True, False])
+def test_a_quota_from_above_that_held_threads_back_is_named_once(held: float, said: list[str], in_lab: bool) -> None:
+    data = with_hardware(held=held)
+    data.in_lab = in_lab
+    found = analyse_test(data).validity
+    assert [reason.code for reason in found.reasons] == said
+    assert (found.verdict is Verdict.DISTURBED) == bool(said)
+    for reason in found.reasons:
+        assert "a quota of 1.5 CPUs from above, of the control group /sys/fs/cgroup/box" in reason.text
+        assert "waiting for 12 % of the time" in reason.text
+
+
+@pytest.mark.parametrize(("slower", "noted"), [(0.08, False), (0.2, True)])
+def test_a_clock_that_changed_is_a_note(slower: float, noted: bool) -> None:
+    found = analyse_test(with_hardware(slower=slower)).validity
+    assert found.verdict is Verdict.VALID
+    notes = [note.text for note in found.notes if note.code == "clock-changed"]
+    assert bool(notes) is noted
+    if noted:
+        assert "from 2.4 to 3 GHz" in notes[0]

@@ -44,9 +44,11 @@ OBSERVATION = {
         "memory": {"total_bytes": 100, "available_bytes": 40},
         "pressure": {"cpu": {"some_us": 7, "full_us": None}, "memory": None},
         "softnet": [{"cpu": 1, "processed": 5, "dropped": 6, "squeezed": 7}],
+        "clocks": [{"cpu": 1, "mhz": 2900.5, "core_throttles": 11, "package_throttles": None}],
     },
     "network": {"interfaces": [INTERFACE], "tcp": {"in_segments": 3, "listen_drops": None}, "udp": None},
     "cgroup": None,
+    "quota": {"group": "/box", "cpus": 1.5, "throttled_periods": 12, "throttled_s": 0.75},
     "processes": [{"name": "openvpn", "pid": 9, "user_s": 0.5, "system_s": 0.25, "resident_bytes": 8, "threads": 1}],
 }
 HISTOGRAM = {"metric": "latency", "count": 0, "hdr_v2": "HISTFAAAABx4nJNpmSzMwMDAyAABzFAaxmey/wBlAQA8yQJ9"}
@@ -117,6 +119,10 @@ def test_samples_hold_each_number_once_with_labels(tmp_path: Path) -> None:
     assert found[("memory_available_bytes", "{}")] == 40
     assert found[("pressure_some_us", '{"resource": "cpu"}')] == 7
     assert found[("softnet_dropped", '{"cpu": 1}')] == 6
+    assert found[("clock_mhz", '{"cpu": 1}')] == 2900.5
+    assert found[("clock_core_throttles", '{"cpu": 1}')] == 11
+    assert found[("quota_cpus", '{"group": "/box"}')] == 1.5
+    assert found[("quota_throttled_s", '{"group": "/box"}')] == 0.75
     assert found[("interface_tx_bytes", '{"interface": "wan"}')] == 20
     assert found[("tcp_in_segments", "{}")] == 3
     assert found[("process_resident_bytes", '{"pid": 9, "process": "openvpn"}')] == 8

@@ -21,12 +21,14 @@ from leadline.report.reasons import MOST_IN_FULL, why_not_valid
 # Reasons that take no result's validity away: of a run as a whole, or notes.
 WITHOUT_ADVICE = {
     "head-and-tail",
+    "idle-wake-up",
     "interval-within-test",
     "idle-wake-up",
     "answering-side-unknown",
     "ceiling-doubtful",
     "ceiling-unknown",
     "clients-without-traffic",
+    "clock-changed",
     "connections-busy",
     "counters-missing",
     "cpu-shared",
