@@ -21,7 +21,6 @@ from leadline.report.reasons import MOST_IN_FULL, why_not_valid
 # Reasons that take no result's validity away: of a run as a whole, or notes.
 WITHOUT_ADVICE = {
     "head-and-tail",
-    "idle-wake-up",
     "interval-within-test",
     "idle-wake-up",
     "answering-side-unknown",
