@@ -97,11 +97,17 @@ def significant(value: float, digits: int = 3) -> str:
     return f"{value:.{max(0, digits - 1 - exponent)}f}"
 
 
-def plus_minus(value: float | None, low: float | None, high: float | None) -> str:
-    """Half the width of an interval around `value`, as percent of it: `±1.2 %`; empty without an interval."""
+def plus_minus(value: float | None, low: float | None, high: float | None, repeats: int | None = None) -> str:
+    """Half the width of an interval around `value`, as percent of it: `±1.2 %`; empty without an interval.
+
+    Two repeats that differ much make an interval that is wider than the figure; `2 repeats` then says why it is of no
+    use.
+    """
     if not (_known(value) and _known(low) and _known(high)) or value == 0:
         return ""
     half = max(high - value, value - low) / abs(value) * 100
+    if repeats == 2 and half >= 100:
+        return counted(repeats, "repeat")
     return f"±{significant(half, 2)} %" if half >= 0.05 else "±0.0 %"
 
 

@@ -77,6 +77,12 @@ def test_plus_minus_is_the_wider_half_relative_to_the_value() -> None:
     assert quantities.plus_minus(0.0, 0.0, 0.0) == ""
 
 
+def test_an_interval_of_two_repeats_that_is_wider_than_the_figure_says_so() -> None:
+    assert quantities.plus_minus(100.0, -121.0, 321.0, repeats=2) == "2 repeats"
+    assert quantities.plus_minus(100.0, 90.0, 110.0, repeats=2) == "±10 %"
+    assert quantities.plus_minus(100.0, -121.0, 321.0, repeats=5) == "±221 %"
+
+
 @pytest.mark.parametrize(
     ("value", "unit", "text"),
     [

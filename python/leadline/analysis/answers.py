@@ -201,7 +201,7 @@ class _Sides:
         name, kind = self.case.name, self.kind
         if self.lead.value is None:
             return f"{name} has no figure {self.where}: {self._why(self.summary)}", Certainty.CANNOT_TELL
-        amount = _amount(self.lead, kind.counted)
+        amount = _amount(self.lead, kind.counted, self.summary.repeats)
         if self._is_offered(self.summary):
             like = self.base_summary is not None and self._is_offered(self.base_summary)
             also = f", as {self.baseline.name} does" if like and self.baseline is not None else ""
@@ -210,7 +210,7 @@ class _Sides:
         if self.baseline is None or self.base_lead is None:
             known = _has_interval(self.lead) and self.lead.bound is not Bound.NONE
             return f"{name} {kind.verb} {amount} {self.where}", Certainty.KNOWN if known else Certainty.ABOUT
-        return self._compared(ratio, amount, _amount(self.base_lead, kind.counted))
+        return self._compared(ratio, amount, _amount(self.base_lead, kind.counted, self._base_repeats))
 
     def _compared(self, ratio: _Ratio, amount: str, base_amount: str) -> tuple[str, Certainty]:
         assert self.baseline is not None
@@ -244,6 +244,10 @@ class _Sides:
                 word = compare(estimate, margin=MARGIN, higher_is_better=True)
             return _Ratio(estimate.value, estimate.low, estimate.high, None, why or None, word)
         return _bounded_ratio(lead, base, why)
+
+    @property
+    def _base_repeats(self) -> int:
+        return 0 if self.base_summary is None else self.base_summary.repeats
 
     def _results(self, case: Case) -> list[TestResult]:
         tests = (test for trial in case.trials for test in trial.tests)
@@ -282,8 +286,12 @@ class _Sides:
         base = self.base_summary.metrics.get(metric) if self.base_summary is not None else None
         if own is None or own.value is None:
             return ""
-        delay = f"the {words} is {_time(own)}"
-        return f"{delay} against {_time(base)}" if base is not None and base.value is not None else delay
+        delay = f"the {words} is {_time(own, self.summary.repeats)}"
+        return (
+            f"{delay} against {_time(base, self._base_repeats)}"
+            if base is not None and base.value is not None
+            else delay
+        )
 
     def _cost(self) -> str | None:
         """CPU per Gbit/s and per client of each gateway; None where no figure is known."""
@@ -349,7 +357,7 @@ def _share(value: float, low: float | None, high: float | None, side: Bound | No
     return f"{words.get(side, 'about') if side is not None else 'about'} {text}"
 
 
-def _amount(metric: Metric, counted: str | None) -> str:
+def _amount(metric: Metric, counted: str | None, repeats: int) -> str:
     """The figure with its interval, or with the words for what is not known of it."""
 
     def text(value: float | None) -> str:
@@ -357,22 +365,24 @@ def _amount(metric: Metric, counted: str | None) -> str:
         return f"{shown.removesuffix('/s').rstrip()} {counted}/s" if counted and shown.endswith("/s") else shown
 
     if metric.bound is None and metric.low is not None and metric.high is not None:
-        return text(metric.value) + _interval(metric)
+        return text(metric.value) + _interval(metric, repeats)
     if metric.bound in (Bound.LEAST, Bound.MOST) or metric.is_least:
         return _bounded(text(metric.value), metric)
     return f"about {text(metric.value)}"
 
 
-def _interval(metric: Metric) -> str:
-    """` ±1.2 %`; empty where it rounds to none."""
-    shown = quantities.plus_minus(metric.value, metric.low, metric.high)
+def _interval(metric: Metric, repeats: int) -> str:
+    """` ±1.2 %`; empty without an interval."""
+    shown = quantities.plus_minus(metric.value, metric.low, metric.high, repeats)
+    if shown.endswith("repeats"):
+        return f" ({shown})"
     return f" {shown}" if shown else ""
 
 
-def _time(metric: Metric) -> str:
+def _time(metric: Metric, repeats: int) -> str:
     shown = quantities.metric(metric.value, metric.unit)
     if metric.bound is None and _has_interval(metric):
-        return shown + _interval(metric)
+        return shown + _interval(metric, repeats)
     return _bounded(shown, metric) if metric.bound in (Bound.LEAST, Bound.MOST) or metric.is_least else f"about {shown}"
 
 

@@ -216,7 +216,13 @@ def _figure(step: Step) -> LadderFigure:
         return LadderFigure(None, metric.unit, verdict=metric.verdict.value)
     bound = step.bound
     return LadderFigure(
-        metric.value, metric.unit, metric.low, metric.high, None if bound is None else bound.value, metric.verdict.value
+        metric.value,
+        metric.unit,
+        metric.low,
+        metric.high,
+        None if bound is None else bound.value,
+        metric.verdict.value,
+        len(step.values),
     )
 
 

@@ -57,6 +57,8 @@ class LadderFigure:
     """Where it is not valid: on which side of `value` the true figure lies, as `Metric.bound`."""
     verdict: str = "valid"
     """As `Metric.verdict`."""
+    repeats: int = 0
+    """How many repeats have this figure."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -103,10 +103,10 @@ def _layer(layer: LadderLayer) -> LayerRow:
     return LayerRow(
         title=layer.title,
         carries=figure_text(figure),
-        interval=quantities.plus_minus(figure.value, figure.low, figure.high),
+        interval=quantities.plus_minus(figure.value, figure.low, figure.high, figure.repeats),
         baseline=quantities.UNKNOWN if layer.baseline is None else figure_text(layer.baseline),
-        of_route=_with_interval(layer.share_of_baseline),
-        of_below=_with_interval(layer.share),
+        of_route=_with_interval(layer.share_of_baseline, figure.repeats),
+        of_below=_with_interval(layer.share, figure.repeats),
         below=layer.below or "",
         bar=None if layer.share.value is None else 100 * max(0.0, min(layer.share.value, 1.0)),
         wording=verdicts.WORDINGS[Verdict(figure.verdict)],
@@ -117,10 +117,10 @@ def _layer(layer: LadderLayer) -> LayerRow:
     )
 
 
-def _with_interval(share: Share | None) -> str:
+def _with_interval(share: Share | None, repeats: int) -> str:
     if share is None:
         return quantities.UNKNOWN
-    interval = quantities.plus_minus(share.value, share.low, share.high)
+    interval = quantities.plus_minus(share.value, share.low, share.high, repeats)
     return f"{share_text(share)} {interval}".strip()
 
 

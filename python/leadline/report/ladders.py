@@ -116,7 +116,7 @@ def _against_route(layer: LadderLayer) -> tuple[str, ...]:
 
 def _alone(layer: LadderLayer) -> tuple[str, ...]:
     one = layer.figure
-    return figure_text(one), quantities.plus_minus(one.value, one.low, one.high)
+    return figure_text(one), quantities.plus_minus(one.value, one.low, one.high, one.repeats)
 
 
 def figure_text(figure: LadderFigure) -> str:

@@ -26,7 +26,7 @@ def repeated_measurement(
     table = figures.table_of(summary.kind, summary.metrics)
     lead = summary.metrics.get(table.rate.metric, Metric(None, ""))
     tone = TONES[verdicts.WORDINGS[summary.validity.verdict].tone]
-    within = quantities.plus_minus(lead.value, lead.low, lead.high)
+    within = quantities.plus_minus(lead.value, lead.low, lead.high, summary.repeats)
     headline = Text.assemble(
         (figures.written(table.rate, summary.metrics), f"bold {tone}"),
         f" {within}" if within else "",
@@ -44,11 +44,11 @@ def repeated_measurement(
             figure.title,
             figures.written(figure, summary.metrics),
             *("" if bound is None else figure.write(bound) for bound in (metric.low, metric.high)),
-            quantities.plus_minus(metric.value, metric.low, metric.high),
+            quantities.plus_minus(metric.value, metric.low, metric.high, summary.repeats),
         )
     for name in dict.fromkeys(asked):
         if name not in names and name in summary.metrics:
-            rows.add_row(*_plain(name, summary.metrics[name]))
+            rows.add_row(*_plain(name, summary.metrics[name], summary.repeats))
     return Group(
         headline,
         Text(""),
@@ -58,10 +58,10 @@ def repeated_measurement(
     )
 
 
-def _plain(name: str, metric: Metric) -> tuple[str, ...]:
+def _plain(name: str, metric: Metric, repeats: int) -> tuple[str, ...]:
     bounds = ("" if bound is None else quantities.metric(bound, metric.unit) for bound in (metric.low, metric.high))
     mean = figures.bounded(quantities.metric(metric.value, metric.unit), metric)
-    return name, mean, *bounds, quantities.plus_minus(metric.value, metric.low, metric.high)
+    return name, mean, *bounds, quantities.plus_minus(metric.value, metric.low, metric.high, repeats)
 
 
 def _tally(summary: Summary, repeats: Sequence[TestResult]) -> str:

@@ -354,7 +354,7 @@ def _figure_cells(summary: Summary, is_compared: bool) -> list[Text]:
     kind = figures.table_of(summary.kind, summary.metrics)
     others = {figure.title: figure for figure in kind.others}
     lead = summary.metrics.get(kind.rate.metric)
-    interval = quantities.plus_minus(lead.value, lead.low, lead.high) if lead is not None else ""
+    interval = quantities.plus_minus(lead.value, lead.low, lead.high, summary.repeats) if lead is not None else ""
     cells = [Text(summary.test), Text(figures.written(kind.rate, summary.metrics)), Text(interval)]
     if is_compared:
         ratio = summary.ratios.get(kind.rate.metric)

@@ -248,7 +248,7 @@ def _figure_row(summary: Summary, kind: figures.FigureTable, parameters: tuple[s
         case=summary.case,
         parameters=parameters,
         lead=figures.written(kind.rate, summary.metrics),
-        interval=quantities.plus_minus(lead.value, lead.low, lead.high),
+        interval=quantities.plus_minus(lead.value, lead.low, lead.high, summary.repeats),
         bar=_bar(lead, longest),
         others=tuple(figures.written(figure, summary.metrics) for figure in kind.others),
         repeats=summary.repeats,
