@@ -12,12 +12,12 @@ from typing import Any
 
 from leadline.analysis.fleet_model import FleetFindings
 from leadline.analysis.ladder_model import HostCost, Ladder
-from leadline.analysis.scaling_model import ScalabilityLaw
+from leadline.analysis.scaling_model import Scaling
 from leadline.analysis.search_findings import SearchFindings
 from leadline.analysis.size_model import GatewayCost
 from leadline.analysis.trial_records import FactDifference, FlowSpan
 from leadline.analysis.wake_up_times import WakeUp
-from leadline.statistics import Comparison, Growth
+from leadline.statistics import Comparison
 
 
 class Verdict(StrEnum):
@@ -442,30 +442,6 @@ class TargetResult:
     outcome: str  # met | missed | undecided
     value: float | None
     reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Scaling:
-    """The growth of one figure with the numbers of an axis: clients, connections, flows, bytes of a packet."""
-
-    metric: str
-    unit: str
-    points: tuple[tuple[float, float], ...]
-    """Number and figure, as measured, sorted by number."""
-    exponent: float | None
-    """None with fewer than two numbers."""
-    low: float | None
-    high: float | None
-    """Bounds at 95 %; None with fewer than three different points."""
-    growth: Growth
-    upper_exponent: float | None
-    """The exponent between the middle and the largest number, where fixed costs matter least."""
-    notes: tuple[str, ...]
-    """Notes for the reader."""
-    axis: str = "clients"
-    """What the numbers are: the plan's axis."""
-    law: ScalabilityLaw | None = None
-    """For rates over numbers of users or cores; None with fewer than four numbers."""
 
 
 class Certainty(StrEnum):

@@ -16,13 +16,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 
-from leadline.analysis.model import Bound, Metric, RunAnalysis, Scaling, Validity, Verdict
-from leadline.analysis.scaling_model import ScalabilityLaw
+from leadline.analysis.model import Bound, Metric, RunAnalysis, Validity, Verdict
+from leadline.analysis.scaling_model import ScalabilityLaw, Scaling, ScalingMean
 from leadline.analysis.validity import SHORT_WINDOWS
 from leadline.plan import units
 from leadline.plan.gateway_metrics import CPU, GATEWAY_METRICS, MEMORY
 from leadline.registry import KINDS
-from leadline.statistics import Growth, PowerLaw, power_law, scalability
+from leadline.statistics import Growth, PowerLaw, mean_of_repeats, power_law, scalability
 
 LEAST_RATIO = 4.0
 """Numbers of clients that span a smaller factor say little about growth."""
@@ -34,6 +34,7 @@ BRING_UP = ("bring_up_s", "s")
 _USERS = frozenset({"clients", "count", "connections", "flows", "cores", "cpus", "threads"})
 _RATES = frozenset({"bit/s", "1/s"})
 _CURVE_POINTS = 60
+_LINE_POINTS = 20
 
 
 class ScalingKind(Protocol):
@@ -128,7 +129,17 @@ def fit(
     missing = len(points) - len(known)
     if len(numbers) < 2:
         return Scaling(
-            metric, unit, tuple(known), None, None, None, Growth.UNKNOWN, None, (*notes, *_few(known, missing)), axis
+            metric,
+            unit,
+            tuple(known),
+            None,
+            None,
+            None,
+            Growth.UNKNOWN,
+            None,
+            (*notes, *_few(known, missing)),
+            axis,
+            means=means_of(known),
         )
     law = power_law([number for number, _ in known], [figure for _, figure in known])
     exponent = law.exponent
@@ -145,7 +156,24 @@ def fit(
         notes,
         axis,
         law_of(unit, axis, known),
+        means_of(known),
+        tuple((number, law.figure(number)) for number in _spread(numbers[0], numbers[-1])),
     )
+
+
+def means_of(known: Sequence[tuple[float, float]]) -> tuple[ScalingMean, ...]:
+    """The mean at each number, with the interval of its repeats."""
+    found = []
+    for number in sorted({number for number, _ in known}):
+        mean = mean_of_repeats([figure for at, figure in known if at == number])
+        found.append(ScalingMean(number, mean.value, mean.low, mean.high))
+    return tuple(found)
+
+
+def _spread(first: float, last: float) -> Iterator[float]:
+    """Numbers from the first to the last one, each greater than the one before by the same factor."""
+    for step in range(_LINE_POINTS + 1):
+        yield first * (last / first) ** (step / _LINE_POINTS)
 
 
 def law_of(unit: str, axis: str, known: Sequence[tuple[float, float]]) -> ScalabilityLaw | None:

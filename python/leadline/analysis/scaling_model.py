@@ -1,8 +1,10 @@
-"""The record of a scalability law."""
+"""The records of how figures grow with a number."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+from leadline.statistics import Growth
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,3 +27,42 @@ class ScalabilityLaw:
     """Standard deviation of the figures around the law, as a share of it."""
     curve: tuple[tuple[float, float], ...]
     """The law over the measured numbers: number and rate."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScalingMean:
+    """The mean figure at one number, over the repeats."""
+
+    number: float
+    mean: float
+    low: float | None = None
+    high: float | None = None
+    """Bounds at 95 %; None with a single repeat."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scaling:
+    """The growth of one figure with the numbers of an axis: clients, connections, flows, bytes of a packet."""
+
+    metric: str
+    unit: str
+    points: tuple[tuple[float, float], ...]
+    """Number and figure, as measured, sorted by number."""
+    exponent: float | None
+    """None with fewer than two numbers."""
+    low: float | None
+    high: float | None
+    """Bounds at 95 %; None with fewer than three different points."""
+    growth: Growth
+    upper_exponent: float | None
+    """The exponent between the middle and the largest number, where fixed costs matter least."""
+    notes: tuple[str, ...]
+    """Notes for the reader."""
+    axis: str = "clients"
+    """What the numbers are: the plan's axis."""
+    law: ScalabilityLaw | None = None
+    """For rates over numbers of users or cores; None with fewer than four numbers."""
+    means: tuple[ScalingMean, ...] = ()
+    """The mean figure at each number, sorted by number."""
+    line: tuple[tuple[float, float], ...] = ()
+    """The power law over the measured numbers: number and figure; empty with fewer than two numbers."""

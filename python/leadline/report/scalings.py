@@ -10,8 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from leadline import quantities
-from leadline.analysis.model import Scaling
-from leadline.analysis.scaling_model import ScalabilityLaw
+from leadline.analysis.scaling_model import ScalabilityLaw, Scaling
 
 
 def scaling_table(scalings: Sequence[Scaling], what: str, test: str = "") -> RenderableType:

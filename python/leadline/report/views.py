@@ -23,6 +23,7 @@ from leadline.analysis.model import (
 )
 from leadline.report import charts, figures, host_statistics, ratios, scalings, verdicts
 from leadline.report.measurement import engine_rows, warm_up
+from leadline.report.scaling_plots import MOST_PLOTS, scaling_plots
 
 MOST_COMPARED_CASES = 7
 
@@ -94,6 +95,9 @@ class ScalingTable:
     rows: tuple[tuple[str, ...], ...]
     notes: dict[str, list[str]]
     laws: tuple[str, ...]
+    plots: tuple[dict[str, Any], ...] = ()
+    undrawn: int = 0
+    """How many further figures have no plot, because the page has enough."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,17 +147,24 @@ def figure_tables(analysis: RunAnalysis) -> list[FigureTable]:
 
 def scaling_tables(analysis: RunAnalysis) -> list[ScalingTable]:
     """One table per test that ran with several numbers of clients."""
-    return [
-        ScalingTable(
-            title,
-            tuple(f"{number:g}" for number in scalings.ends_of(found)),
-            tuple(scalings.scaling_row(one, scalings.ends_of(found)) for one in found),
-            scalings.notes_of(found),
-            tuple(scalings.law_lines(found)),
+    tables, left = [], MOST_PLOTS
+    for title, found in analysis.scaling.items():
+        if not found:
+            continue
+        plots = scaling_plots(found)
+        tables.append(
+            ScalingTable(
+                title,
+                tuple(f"{number:g}" for number in scalings.ends_of(found)),
+                tuple(scalings.scaling_row(one, scalings.ends_of(found)) for one in found),
+                scalings.notes_of(found),
+                tuple(scalings.law_lines(found)),
+                tuple(plots[:left]),
+                max(0, len(plots) - left),
+            )
         )
-        for title, found in analysis.scaling.items()
-        if found
-    ]
+        left = max(0, left - len(plots))
+    return tables
 
 
 def case_sections(analysis: RunAnalysis) -> list[CaseSection]:

@@ -57,6 +57,12 @@ class PowerLaw:
             return False
         return abs(self.upper_exponent - self.lower_exponent) > BEND
 
+    def figure(self, number: float) -> float:
+        """What the fit says at a number, in the figures' unit."""
+        # Least squares go through the middle of the logarithms.
+        middle, mean = (math.fsum(map(math.log, some)) / len(some) for some in (self.numbers, self.means))
+        return math.exp(mean + self.exponent.value * (math.log(number) - middle))
+
 
 def means_by_number(numbers: ArrayLike, figures: ArrayLike) -> tuple[Values, Values]:
     """The different numbers in ascending order, and the mean of the figures at each.

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from leadline.analysis import judge, parse_targets
-from leadline.analysis.model import Metric, Scaling, TargetResult, TestResult
+from leadline.analysis.model import Metric, TargetResult, TestResult
 from leadline.analysis.scaling import Point, of_kind
+from leadline.analysis.scaling_model import Scaling
 from leadline.cli.output import (
     finish_folder,
     print_all,

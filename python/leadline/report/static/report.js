@@ -261,15 +261,113 @@
     if (grouped) parent.append(key(groups.map((group) => curves.find((one) => one.group === group).name)));
   }
 
+  // What was measured (pale), its means with their intervals, and the fitted curve, at the numbers of an axis.
+  function drawScaling(parent, one) {
+    const numbers = one.means.map(([number]) => number), first = numbers[0], last = numbers[numbers.length - 1];
+    const figures = [...one.points, ...one.means, ...one.curve].map(([, value]) => value);
+    const lowest = Math.min(...figures), highest = Math.max(...figures), byUnit = axisUnit(highest, one.unit);
+    const across = last > 10 * first, up = lowest > 0 && highest > 10 * lowest, gap = (last - first) * 0.05;
+    const time = one.unit === "µs", notes = across && up ? ["both axes logarithmic"] : across || up ? [`${up ? "figures" : "numbers"} logarithmic`] : [];
+    const options = {
+      height: 210,
+      padding: [18, 14, null, null],
+      cursor: { y: false, drag: { x: false, y: false } },
+      legend: { markers: LEGEND_MARKERS },
+      scales: {
+        x: { time: false, distr: across ? 3 : 1, range: () => (across ? [first / 1.15, last * 1.15] : [first - gap, last + gap]) },
+        y: { distr: up ? 3 : 1, range: () => (up ? [lowest / 1.4, highest * 1.4] : [0, highest * 1.12]) },
+      },
+      axes: [
+        axis({ label: one.axis, labelSize: 18, labelFont: font(), size: 30, splits: () => numbers,
+               filter: (_, splits) => splits, values: (u, splits) => spaced(u, splits, splits.map(tickText)) }),
+        axis({ size: Y_AXIS_PX + (time ? 8 : 0), filter: (_, splits) => splits,
+               ...(up ? { splits: () => decades(lowest / 1.4, highest * 1.4, one.unit === "B") } : { incrs: time ? undefined : byUnit.steps }),
+               values: (_, ticks) => ticks.map((tick) => (time ? (tick ? microseconds(tick) : "0") : tickText(tick / byUnit.divisor))) }),
+      ],
+      series: [
+        { label: one.axis, value: (_, value) => (value === null || value === undefined ? UNKNOWN : tickText(value)) },
+        line("mean", one.unit, 0, { paths: () => null, points: { show: true, size: 7, fill: lineColor(0) } }),
+        ...(one.curve.length ? [line(one.fit, one.unit, 1, { spanGaps: true })] : []),
+      ],
+      hooks: { drawClear: [(u) => underScaling(u, one)] },
+    };
+    const means = [numbers, one.means.map(([, mean]) => mean)];
+    const curve = [one.curve.map(([number]) => number), one.curve.map(([, value]) => value)];
+    const caption = parent.querySelector("figcaption");
+    if (!time) caption.append(span("unit", ` ${one.unit === "%" ? "%" : byUnit.unit}`));
+    if (notes.length) caption.append(span("thinned", ` · ${notes.join("; ")}`));
+    draw(parent, options, uPlot.join(one.curve.length ? [means, curve] : [means]), `${one.title}: ${one.spoken}`);
+  }
+
+  // Under the curve: each repeat, the means' intervals, and where the knee and the peak are.
+  function underScaling(u, one) {
+    const { ctx, bbox } = u, px = devicePixelRatio, at = (value) => u.valToPos(value, "x", true);
+    const down = (value) => (u.scales.y.distr === 3 && value <= 0 ? bbox.top + bbox.height : u.valToPos(value, "y", true));
+    ctx.save();
+    ctx.beginPath();
+    ctx.rect(bbox.left, bbox.top - 18 * px, bbox.width, bbox.height + 18 * px);
+    ctx.clip();
+    ctx.font = `${11 * px}px ${getComputedStyle(document.body).fontFamily}`;
+    ctx.textBaseline = "bottom";
+    one.marks.forEach((mark, index) => {
+      const x = at(mark.at), left = x > bbox.left + bbox.width / 2;
+      stroke(ctx, [[x, bbox.top + index * 13 * px], [x, bbox.top + bbox.height]], "cut", [3 * px, 3 * px]);
+      ctx.fillStyle = color("muted");
+      ctx.textAlign = left ? "right" : "left";
+      ctx.fillText(mark.name, x + (left ? -3 : 3) * px, bbox.top + (index ? index * 13 + 10 : -3) * px);
+    });
+    ctx.beginPath();
+    ctx.rect(bbox.left, bbox.top, bbox.width, bbox.height);
+    ctx.clip();
+    for (const [number, , low, high] of one.means) {
+      if (low === null || high === null) continue;
+      const x = at(number), ends = [down(low), down(high)];
+      stroke(ctx, [[x, ends[0]], [x, ends[1]]], "whisker", []);
+      for (const y of ends) stroke(ctx, [[x - 4 * px, y], [x + 4 * px, y]], "whisker", []);
+    }
+    ctx.fillStyle = color("cut");
+    for (const [number, value] of one.points) {
+      ctx.beginPath();
+      ctx.arc(at(number), down(value), 2 * px, 0, 7);
+      ctx.fill();
+    }
+    ctx.restore();
+  }
+
+  function stroke(ctx, path, name, dash) {
+    ctx.strokeStyle = color(name);
+    ctx.lineWidth = 1.25 * devicePixelRatio;
+    ctx.setLineDash(dash);
+    ctx.beginPath();
+    path.forEach(([x, y], index) => (index ? ctx.lineTo(x, y) : ctx.moveTo(x, y)));
+    ctx.stroke();
+  }
+
+  // Powers of ten between two values, with 2 and 5 times them where there is less than two decades; of bytes powers of two.
+  function decades(low, high, bytes) {
+    const base = bytes ? 2 : 10, wide = high / low > 100, found = [];
+    const every = bytes ? Math.max(1, Math.ceil(Math.log2(high / low) / 6)) : 1;
+    for (let power = Math.floor(Math.log(low) / Math.log(base)); base ** power <= high; power += every) {
+      for (const lead of bytes || wide ? [1] : [1, 2, 5]) {
+        const value = lead * base ** power;
+        if (value >= low && value <= high) found.push(value);
+      }
+    }
+    return found;
+  }
+
   // Percentiles under the axis, leaving out those that would run into the one before.
   function withRoom(plot, splits) {
+    return spaced(plot, splits, splits.map((tick) => (tick === 0 ? "min" : percentile(tick))));
+  }
+
+  function spaced(plot, splits, texts) {
     let free = -Infinity;
-    return splits.map((tick) => {
-      const text = tick === 0 ? "min" : percentile(tick), half = 4 * text.length;
-      const at = plot.valToPos(tick, "x");
+    return splits.map((tick, index) => {
+      const half = 4 * texts[index].length, at = plot.valToPos(tick, "x");
       if (at - half < free) return "";
       free = at + half;
-      return text;
+      return texts[index];
     });
   }
 
@@ -393,6 +491,9 @@
   document.addEventListener("toggle", (event) => event.target.open && drawVisible(event.target), true);
   for (const holder of document.querySelectorAll("[data-chart=curves]")) {
     drawCurves(holder, JSON.parse(holder.querySelector("script").textContent));
+  }
+  for (const holder of document.querySelectorAll("[data-chart=scaling]")) {
+    drawScaling(holder, JSON.parse(holder.querySelector("script").textContent));
   }
   openTarget();
   offerCopying();
