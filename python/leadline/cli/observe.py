@@ -72,7 +72,8 @@ def command(
     """Show what a host does: CPUs, memory, interrupts, interfaces, disks, TCP, processes. With a command: its cost.
 
     One line per interval, and tables of the whole at the end. CPU figures in lines are percent of all CPUs. The end of
-    the command ends it, and its exit code is passed on; without a command, Ctrl-C ends it with exit code 0.
+    the command ends it, and its exit code is passed on. Without a command, Ctrl-C ends it: with exit code 0, or 130 if
+    it was to last a duration.
     """
     import asyncio
 
@@ -82,7 +83,7 @@ def command(
     wanted = replace(wanted, pids=pid or (), programs=process or (), soak=soak, quiet=json)
     observed = asyncio.run(_observed(wanted, json))
     if observed.soaker is not None and soak and not observed.soaker.available:
-        print_note(f"what is left is less than shown: {observed.soaker.reason}")
+        print_note(f"the soaker takes CPU time from other programs, so that left is too high: {observed.soaker.reason}")
     if json:
         print_json(document(wanted, observed))
     else:
