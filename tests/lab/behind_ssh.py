@@ -1,7 +1,8 @@
 """Runs a command with an SSH server on loopback beside it: behind_ssh.py FOLDER COMMAND...
 
-`@SSH@` in the plan (FOLDER/plan.yaml) becomes the server's address. A helper of test_hosts_given.py, run in a network
-of its own; asyncssh's server, so real SSH with keys, without root, and nothing installed on the machine.
+`@SSH@` in the command's words, and in the plan where there is one (FOLDER/plan.yaml), becomes the server's address. A
+helper of test_hosts_given.py and test_observe_hosts.py, run in a network of its own; asyncssh's server, so real SSH
+with keys, without root, and nothing installed on the machine.
 """
 
 from __future__ import annotations
@@ -52,10 +53,13 @@ async def main(folder: Path, argv: list[str]) -> int:
     options = f"-F none -i {folder}/key -o UserKnownHostsFile={folder}/known"
     program.write_text(f'#!/bin/sh\nexec {shutil.which("ssh")} {options} "$@"\n')
     program.chmod(0o755)
+    address = f"ssh://tester@127.0.0.1:{port}"
     plan = folder / "plan.yaml"
-    plan.write_text(plan.read_text().replace("@SSH@", f"ssh://tester@127.0.0.1:{port}"))
+    if plan.exists():
+        plan.write_text(plan.read_text().replace("@SSH@", address))
     environment = {**os.environ, "PATH": f"{program.parent}:{os.environ['PATH']}"}
-    command = await asyncio.create_subprocess_exec(*argv, env=environment)
+    words = [word.replace("@SSH@", address) for word in argv]
+    command = await asyncio.create_subprocess_exec(*words, env=environment)
     status = await command.wait()
     server.close()
     await server.wait_closed()
