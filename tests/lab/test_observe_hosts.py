@@ -68,7 +68,7 @@ def test_ctrl_c_prints_the_totals(sandbox: CliSandbox, more: tuple[str, ...], co
     assert sandbox.left_behind() == []
 
 
-def test_ctrl_c_ends_a_command_that_does_not_hear_it(sandbox: CliSandbox) -> None:
+def test_ctrl_c_ends_a_command_that_did_not_get_it(sandbox: CliSandbox) -> None:
     run = observe(sandbox, "--interval", "100ms", "--", "sh", "-c", "echo began; exec sleep 600")
     assert run.process.stdout is not None
     assert run.process.stdout.readline() == "began\n"

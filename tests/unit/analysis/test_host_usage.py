@@ -18,7 +18,7 @@ CPU_S = {"user": 1.0, "system": 0.5, "irq": 0.1, "softirq": 0.3, "steal": 0.2, "
 
 
 def sample(at_s: float, machine: dict[str, Any] | None = None, **changes: Any) -> ObservationEvent:
-    """One sample, so many seconds after the first one; `cpu_s` and the like as in `observation`."""
+    """One sample, this many seconds after the first one; `cpu_s` and the like as in `observation`."""
     made = {name: changes.pop(name) for name in ("interfaces", "observer_cpu_s", "processes") if name in changes}
     cpu_s = changes.pop("cpu_s", {})
     row = observation(BEGAN_NS + round(at_s * S), cpu_s, **made)
