@@ -1,0 +1,207 @@
+"""The soaker against loads whose CPU time is known, on one core, in bursts that accounting by ticks misses.
+
+The truth of an interval is what is left of the core after everything that is known to have used it: the load by its
+thread's own CPU clock, other tasks by the scheduler's account of the core, and interrupts by what they took of a thread
+that watched the clock there. What a hypervisor took makes it uncertain by as much.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import statistics
+import sys
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from leadline.agents import Agent, Event, launch_on
+from leadline.analysis.host_usage import CpuUse, between
+from leadline.contract.models import CpuSample, ObservationEvent, SoakerSample
+from leadline.plan.hosts import HostAddress
+
+pytestmark = [pytest.mark.lab, pytest.mark.exclusive]
+full = pytest.mark.full_matrix
+
+SPINNER = Path(__file__).with_name("spinner.py")
+INTERVAL_MS = 500
+WANTED, TRIED = 8, 40
+"""Clean intervals that a comparison needs, and intervals after which it is given up."""
+WITHIN = 0.03
+MOST_STEAL, MOST_OTHER, SAME_SPEED = 0.03, 0.3, 0.02
+MOST_HELD_UP = 0.05
+"""By more than that, other tasks disturbed the watching of the clock."""
+TICKS = ("user", "system", "irq", "softirq", "steal")
+"""What /proc/stat counts as used; the soaker's own time is in `nice`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """One interval of the core, as shares of it."""
+
+    used: float
+    """By the load."""
+    other: float
+    """By all tasks but the load and the soaker."""
+    steal: float
+    truth: float
+    """What was left."""
+    left: float
+    """What the soaker found."""
+    by_ticks: float
+    """What was left by /proc/stat."""
+    packets: int
+
+    @property
+    def error(self) -> float:
+        """By how much the soaker is wrong, beyond what the hypervisor makes uncertain."""
+        return max(0.0, abs(self.left - self.truth + self.steal / 2) - self.steal / 2)
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """The lines of the load."""
+
+    lines: list[dict[str, Any]]
+
+    def grown(self, figure: str, before_ns: int, after_ns: int) -> float:
+        """By how much a figure grew between two instants."""
+        return self._at(figure, after_ns) - self._at(figure, before_ns)
+
+    def _at(self, figure: str, t_ns: int) -> float:
+        place = bisect_left(self.lines, t_ns, key=lambda line: line["t_ns"])
+        first, last = self.lines[place - 1], self.lines[place]
+        part = (t_ns - first["t_ns"]) / (last["t_ns"] - first["t_ns"])
+        return float(first[figure] + part * (last[figure] - first[figure]))
+
+
+def of_cpu(rows: Sequence[Any], cpu: int) -> Any:
+    """The row of a CPU; None if there is none."""
+    return next((row for row in rows if row.cpu == cpu), None)
+
+
+def compared(before: ObservationEvent, after: ObservationEvent, cpu: int, known: Known) -> Compared | None:
+    """An interval; None if it is not clean."""
+    length_ns = after.t_ns - before.t_ns
+    usage = between(before, after, began_ns=before.t_ns)
+    assert usage is not None
+    found: CpuUse = of_cpu(usage.cpus, cpu)
+    soaked: list[SoakerSample | None] = [of_cpu(one.soaker or (), cpu) for one in (before, after)]
+    if found.left is None or found.speed is None or soaked[0] is None or soaked[1] is None:
+        return None
+    soaker = ((soaked[1].cpu_s or 0.0) - (soaked[0].cpu_s or 0.0)) * 1e9 / length_ns
+    used, tasks = (known.grown(figure, before.t_ns, after.t_ns) / length_ns for figure in ("own_ns", "all_ns"))
+    other = tasks - used - soaker
+    if found.steal > MOST_STEAL or other > MOST_OTHER or 1 - found.speed > SAME_SPEED:
+        return None
+    return Compared(
+        used=used,
+        other=other,
+        steal=found.steal,
+        # Ticks interrupt the soaker, since the load runs between them.
+        truth=1 - used - other - known.lines[0]["held_up"],
+        left=found.left,
+        by_ticks=1 - sum(ticks(before, after, cpu)) * 1e9 / length_ns,
+        packets=round(known.grown("packets", before.t_ns, after.t_ns)),
+    )
+
+
+def ticks(before: ObservationEvent, after: ObservationEvent, cpu: int) -> Iterator[float]:
+    """Seconds of each kind that /proc/stat counts as used."""
+    assert before.machine is not None
+    assert after.machine is not None
+    first: CpuSample = of_cpu(before.machine.cpus, cpu)
+    last: CpuSample = of_cpu(after.machine.cpus, cpu)
+    for kind in TICKS:
+        yield getattr(last, f"{kind}_s") - getattr(first, f"{kind}_s")
+
+
+async def observed(share: float, kind: str, cpu: int) -> list[Compared]:
+    """Clean intervals of a core with this load, or as many as there were."""
+    wrap = ["unshare", "--net"] if kind == "flood" else []
+    argv = [*wrap, sys.executable, str(SPINNER), str(cpu), str(share), kind]
+    pipe = asyncio.subprocess.PIPE
+    load = await asyncio.create_subprocess_exec(*argv, stdin=pipe, stdout=pipe)
+    assert load.stdin is not None
+    assert load.stdout is not None
+    known, samples = Known([]), asyncio.Queue[ObservationEvent]()
+    clean: list[Compared] = []
+
+    def on_event(_host: str, event: Event, _line: bytes) -> None:
+        if isinstance(event, ObservationEvent):
+            samples.put_nowait(event)
+
+    async def line_after(t_ns: int) -> None:
+        assert load.stdout is not None
+        while not known.lines or known.lines[-1]["t_ns"] <= t_ns:
+            line = await load.stdout.readline()
+            assert line, "the load ended"
+            known.lines.append(json.loads(line))
+        if known.lines[0]["all_ns"] is None:
+            pytest.skip("this kernel does not tell the CPU time of all tasks on a core (cgroup v1 cpuacct)")
+        if known.lines[0]["held_up"] > MOST_HELD_UP:
+            pytest.skip(f"interrupts held up the load for {known.lines[0]['held_up']:.0%}: the machine is busy")
+
+    try:
+        await line_after(0)
+        agent = await Agent.start("this host", launch_on(HostAddress.parse("local")), sink=on_event)
+        try:
+            await agent.observe("soak", INTERVAL_MS, True, soak=True)
+            await samples.get()
+            seen = [await samples.get()]  # from here on the soaker runs on every core
+            while len(clean) < WANTED and len(seen) <= TRIED:
+                seen.append(await samples.get())
+                await line_after(seen[-1].t_ns)
+                clean = [one for pair in pairwise(seen) if (one := compared(*pair, cpu, known)) is not None]
+        finally:
+            await agent.close()
+    finally:
+        load.stdin.close()
+        await load.communicate()
+    return clean
+
+
+def clean_intervals(share: float, kind: str) -> list[Compared]:
+    """Intervals to compare; skips the test if there are too few."""
+    cpu = max(os.sched_getaffinity(0))
+    found = asyncio.run(observed(share, kind, cpu))
+    for one in found:
+        print(
+            f"used {one.used:.3f}, other {one.other:.3f}, steal {one.steal:.3f}; left: truth {one.truth:.3f}, "
+            f"soaker {one.left:.3f}, ticks {one.by_ticks:.3f}; packets {one.packets}"
+        )
+    if len(found) < WANTED:
+        pytest.skip(f"only {len(found)} of {TRIED} intervals were clean: the machine or its hypervisor is busy")
+    return found
+
+
+def check(found: list[Compared]) -> None:
+    """The soaker is within the tolerance, and nearer to the truth than the count of ticks."""
+    errors = [one.error for one in found]
+    assert statistics.median(errors) <= WITHIN
+    assert sum(error <= WITHIN for error in errors) >= 0.75 * len(errors), errors
+    of_ticks = [abs(one.by_ticks - one.truth) for one in found]
+    assert statistics.median(errors) < statistics.median(of_ticks), (errors, of_ticks)
+
+
+@pytest.mark.parametrize("percent", [pytest.param(10, marks=full), 30, pytest.param(60, marks=full), 90])
+def test_bursts_between_ticks_are_found(percent: int) -> None:
+    found = clean_intervals(percent / 100, "spin")
+    used = statistics.median(one.used for one in found)
+    assert used == pytest.approx(percent / 100, abs=0.1), "the load itself"
+    check(found)
+
+
+@pytest.mark.full_matrix
+@pytest.mark.skipif(os.geteuid() != 0, reason="a veth needs root")
+def test_soft_interrupts_of_a_packet_flood_are_found() -> None:
+    found = clean_intervals(0.5, "flood")
+    # Some µs each: the kernel's part of the load, without which it would be a spin.
+    assert min(one.packets for one in found) > 1000
+    check(found)
