@@ -100,7 +100,9 @@ def test_examples_of_a_measurement_run(name: str, workplace: Path) -> None:
     (workplace / "script.lua").write_text("function init(args) wrk.path = '/' .. args[1] end\n")
     base = shortened(examples(name)[0])
     lines = [shortened(line) for line in examples(name)]
-    lines += [f"{base} {option} '{text}'" for option, text in hints(name)]
+    # A search sets the rate itself.
+    searching = re.sub(r" --rate \S+", "", base)
+    lines += [f"{searching if option == '--find-rate' else base} {option} '{text}'" for option, text in hints(name)]
     assert hints(name), "--target has an example"
     succeed([*SERVERS, *map(allowed, lines)], workplace)
 

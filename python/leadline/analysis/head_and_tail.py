@@ -17,6 +17,8 @@ from leadline.analysis.window import NS_PER_S, named_rates
 HEAD_AND_TAIL = "head-and-tail"
 LEAST_DIFFERENCE = 0.01
 """Of the rate: a smaller difference is not worth a line."""
+LEAST_WITHOUT_INTERVAL = 0.05
+"""The same where the rate has no interval."""
 
 
 def naive_rates(
@@ -33,7 +35,10 @@ def naive_rates(
             continue
         whole = factor * sum(curve.total for curve in curves) * NS_PER_S / (window.last_end_ns - window.first_start_ns)
         own = factor * sum(curve.total / times_s[id(curve)] for curve in curves if times_s.get(id(curve)))
-        allowed = max(LEAST_DIFFERENCE * metric.value, (metric.high or 0.0) - metric.value)
+        if metric.high is None:
+            allowed = LEAST_WITHOUT_INTERVAL * metric.value
+        else:
+            allowed = max(LEAST_DIFFERENCE * metric.value, metric.high - metric.value)
         if max(abs(whole - metric.value), abs(own - metric.value)) > allowed:
             found[name] = NaiveRate(whole, own)
     return found
@@ -47,9 +52,9 @@ def note(naive: Mapping[str, NaiveRate], metrics: Mapping[str, Metric], window: 
     value, rate = metrics[name].value or 0.0, naive[name]
     head_s, tail_s = (window.start_ns - window.first_start_ns) / 1e9, (window.last_end_ns - window.end_ns) / 1e9
     text = (
-        f"from the first start to the last end, {name} would be {rate.whole / value - 1:+.1%}, and the flows' own "
-        f"averages add up to {rate.flows / value - 1:+.1%}: {head_s:.3g} s of head and {tail_s:.3g} s of tail are left "
-        "out here, in which not all flows ran or the rate was not yet steady"
+        f"{name} would be {rate.whole / value - 1:+.1%} from the first start to the last end, and "
+        f"{rate.flows / value - 1:+.1%} by the flows' own averages: {head_s:.3g} s of head and {tail_s:.3g} s of tail are "
+        "cut off here"
     )
     yield Reason(HEAD_AND_TAIL, text, metrics=tuple(naive))
 

@@ -21,8 +21,6 @@ def command(
 ) -> int:
     """Print the tables of each run and write its report.html. A killed run works too.
 
-    Print the tables of each run and write its report.html. Works for a killed run too.
-
     With --json, one run prints its own document; several runs print one document with a list.
     """
     from leadline.trial import conclude

@@ -397,9 +397,9 @@ def titled_table(title: str, note: str) -> Table:
 
 
 def add_columns(table: Table, *, left: Sequence[str], right: Sequence[str]) -> None:
-    """Add columns of words, then columns of numbers."""
+    """Add columns of words, then columns of numbers. If the width is too small, words are broken: numbers never."""
     for title in left:
-        table.add_column(Text(title), no_wrap=True)
+        table.add_column(Text(title), overflow="fold")
     for title in right:
         table.add_column(Text(title), justify="right", no_wrap=True)
 
