@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from leadline.analysis.comparison import chosen_metrics, compare_results
-from leadline.analysis.model import Ratio, RunAnalysis, Summary, TestResult
+from leadline.analysis.cross_check_model import Ratio
+from leadline.analysis.model import RunAnalysis, Summary, TestResult
 
 
 def with_ratios(

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
+from leadline.analysis.cross_check_model import CrossCheck, Ratio
 from leadline.analysis.fleet_model import FleetFindings
 from leadline.analysis.ladder_model import HostCost, Ladder
 from leadline.analysis.scaling_model import Scaling
@@ -17,7 +18,6 @@ from leadline.analysis.search_findings import SearchFindings
 from leadline.analysis.size_model import GatewayCost
 from leadline.analysis.trial_records import FactDifference, FlowSpan
 from leadline.analysis.wake_up_times import WakeUp
-from leadline.statistics import Comparison
 
 
 class Verdict(StrEnum):
@@ -400,18 +400,6 @@ class TrialResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Ratio:
-    """A figure by that of the baseline: the ratio of the means over the repeats, with its 95 % interval."""
-
-    value: float | None
-    low: float | None
-    high: float | None
-    word: Comparison
-    reason: str | None = None
-    """Why the word is `cannot tell`; None for the other words."""
-
-
-@dataclass(frozen=True, slots=True)
 class Summary:
     """One test of one case over its repeats: means with 95 % t-intervals over the repeats' values."""
 
@@ -540,3 +528,5 @@ class RunAnalysis:
     """What the work of each system costs on each gateway, for planning."""
     differences: tuple[FactDifference, ...] = ()
     """What differed in the environment of its trials."""
+    cross_checks: tuple[CrossCheck, ...] = ()
+    """Whether second tools agree with the figures, by the plan's `cross_check`."""

@@ -18,7 +18,7 @@ from typing import Any, cast
 
 from pydantic import ValidationError
 
-from leadline.analysis import baseline_ratios, findings, host_metrics, ladder, scaling, sizing
+from leadline.analysis import baseline_ratios, cross_checks, findings, host_metrics, ladder, scaling, sizing
 from leadline.analysis.answers import answers_of
 from leadline.analysis.environment import Environment
 from leadline.analysis.metrics import Histograms
@@ -117,6 +117,7 @@ class _Reading:
         self._taken = 0
         self._damage = JournalDamage()
         self._histograms: dict[tuple[str, int, str], Histograms] = {}
+        self._cross_checks: list[cross_checks.ToolRepeat] = []
         self._strict = reads_strictly()
 
     def note_damage(self, reader: JournalReader) -> None:
@@ -162,7 +163,7 @@ class _Reading:
                 self._bring_up(entry)
             case "test-begin":
                 self._begin_test(entry)
-            case "ceiling" | "server-process" | "given-hosts" | "search-end" | "wake-up":
+            case "ceiling" | "server-process" | "given-hosts" | "search-end" | "wake-up" | "cross-check":
                 self._note(entry)
             case "test-end":
                 self._end_test(entry)
@@ -258,6 +259,8 @@ class _Reading:
         baselines = {case["id"]: case["baseline"] for case in self._cases.values() if case.get("baseline")}
         named = named_metrics(plan.get("targets") or ())
         found = baseline_ratios.with_ratios(found, baselines, _limits(plan).margin, named)
+        checks = cross_checks.of_run(self._trials, summaries, self._cross_checks, _limits(plan).margin)
+        found = replace(found, cross_checks=tuple(checks))
         found = replace(found, scaling=scaling.of_run(found), sizing=sizing.of_run(found))
         return replace(found, answers=answers_of(found), ladders=ladder.of_run(found, self._cases))
 
@@ -306,6 +309,8 @@ class _Reading:
             case "wake-up":
                 for host in entry["hosts"]:
                     self._facts[host] = {**self._facts.get(host, {}), "wake_up": entry.get("found")}
+            case "cross-check":
+                self._cross_checks.append(cross_checks.ToolRepeat.read(entry))
             case "ceiling":
                 self._note_ceiling(entry)
             case "server-process":

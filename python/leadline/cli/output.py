@@ -203,6 +203,7 @@ def run_document(analysis: RunAnalysis, folder: str, problems: Iterable[str]) ->
         "targets": analysis.targets,
         "scaling": analysis.scaling,
         "ladders": analysis.ladders,
+        "cross_checks": analysis.cross_checks,
         "trials": trials,
         "notes": analysis.notes,
         "observer_cpu_share": analysis.observer_cpu_share,

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from leadline.report.html import PagedKind
     from leadline.report.measurement import SummarisedKind
     from leadline.sut.model import FleetAccess
+    from leadline.trial.second_tools import RepeatedKind, ToolRun
     from leadline.trial.workloads import LoadKind, LoadWorkload, Server
 
     def _in_analysis(
@@ -54,10 +55,13 @@ if TYPE_CHECKING:
     def _in_answers(kind: Kind[BaseTest]) -> AnsweredKind:
         return kind
 
+    def _in_trials(kind: Kind[BaseTest]) -> tuple[LoadKind, RepeatedKind]:
+        return kind, kind
+
     def _in_other_packages(
         kind: Kind[BaseTest],
-    ) -> tuple[PlanKind, TabledKind, HeadlinedKind, PagedKind, SummarisedKind, LoadKind, CommandedKind, LadderKind]:
-        return kind, kind, kind, kind, kind, kind, kind, kind
+    ) -> tuple[PlanKind, TabledKind, HeadlinedKind, PagedKind, SummarisedKind, CommandedKind, LadderKind]:
+        return kind, kind, kind, kind, kind, kind, kind
 
 
 Test = TypeVar("Test", bound=BaseTest)
@@ -132,6 +136,16 @@ class Kind(Generic[Test]):
             LeadlineError: a fleet cannot run it, and no plan has such a test.
         """
         raise LeadlineError(f"{test.name}: a fleet's clients cannot carry {test.kind} tests")
+
+    def second_tool_run(self, test: Test, address: str, port: int) -> ToolRun:
+        """The command lines of the test's second tool, from a client to the server at this address; `port` is free
+        for a server of the tool's own.
+
+        Raises:
+
+            LeadlineError: no second tool can run it, and no plan has such a test.
+        """
+        raise LeadlineError(f"{test.name}: no second tool repeats {test.kind} tests")
 
     search_headroom: float = 2.0
     """The highest rate that a search tries, as a multiple of the rate that the load reached without a rate."""

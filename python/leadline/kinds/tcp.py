@@ -7,11 +7,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
+from pydantic_core import PydanticCustomError
 
 from leadline.kinds.kind import Kind
+from leadline.kinds.second_tools import fleet_conflicts, iperf3_errors, iperf3_run
 from leadline.plan import options as o
 from leadline.plan.base_test import BaseTest, Conflict, carried_conflicts
-from leadline.plan.field_types import Count, RateBps, SizeBytes, within
+from leadline.plan.field_types import Count, RateBps, SizeBytes, rule, within
 from leadline.plan.ladder import Chain, Packets, Rung
 from leadline.plan.metric_specs import higher, lower
 from leadline.plan.options import Command, Option
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from leadline.contract.models import TcpWorkload, TunnelWorkload
     from leadline.report.figures import FigureTable
     from leadline.sut.model import FleetAccess
+    from leadline.trial.second_tools import ToolRun
     from leadline.trial.workloads import Server
 
 _PACED_BLOCK_S = 0.01
@@ -49,10 +52,22 @@ class TcpTest(BaseTest):
     """Payload bits per second and client, shared evenly by its flows. Null: as fast as possible."""
     congestion: str | None = None
     """Congestion control, by the kernel's name; null: the host's default."""
+    cross_check: Literal["iperf3"] | None = None
+    """A second tool that repeats the test, on the same hosts; null: none."""
+
+    @property
+    def second_tool(self) -> str | None:
+        """The tool of the cross-check."""
+        return self.cross_check
+
+    @rule
+    def _second_tool_fits(self) -> Iterator[PydanticCustomError]:
+        yield from iperf3_errors(self, self.direction)
 
     def fleet_conflicts(self, clients: int) -> Iterator[Conflict]:
         """In a fleet, all clients take part with one flow each, and TCP sets its own pace."""
         yield from carried_conflicts(self, self.flows)
+        yield from fleet_conflicts(self)
         if self.rate_bps is not None or self.congestion is not None:
             key = "rate" if self.rate_bps is not None else "congestion"
             yield key, "TCP in a fleet's tunnels sends as fast as its congestion control allows", None
@@ -107,6 +122,15 @@ class Tcp(Kind[TcpTest]):
             congestion=test.congestion,
             interval_ms=test.interval_ms,
         )
+
+    def second_tool_run(self, test: TcpTest, address: str, port: int) -> ToolRun:
+        """iperf3, with the same flows, blocks, rate and congestion control."""
+        options = ["-l", str(test.block_bytes)]
+        if test.rate_bps is not None:
+            options += ["-b", str(round(test.rate_bps / test.flows))]
+        if test.congestion is not None:
+            options += ["-C", test.congestion]
+        return iperf3_run(test, address, port, flows=test.flows, direction=test.direction, options=options)
 
     def fleet_workload(self, test: TcpTest, access: FleetAccess, clients: int, server: str) -> TunnelWorkload:
         """One stream per client."""

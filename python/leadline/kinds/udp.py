@@ -10,6 +10,7 @@ from pydantic import Field
 from pydantic_core import PydanticCustomError
 
 from leadline.kinds.kind import Kind
+from leadline.kinds.second_tools import fleet_conflicts, iperf3_errors, iperf3_run
 from leadline.plan import options as o
 from leadline.plan.base_test import BaseTest, Conflict, carried_conflicts
 from leadline.plan.field_types import Count, RateBps, Total, UdpPayload, rule, validation_error
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from leadline.contract.models import TunnelWorkload, UdpWorkload
     from leadline.report.figures import FigureTable
     from leadline.sut.model import FleetAccess
+    from leadline.trial.second_tools import ToolRun
     from leadline.trial.workloads import Server
 
 _DATAGRAMS: Mapping[str, Any] = {"packet": 1372, "direction": "down"}
@@ -56,6 +58,13 @@ class UdpTest(BaseTest):
     """Datagrams per flow; the flow ends after them, even before its duration."""
     search: RateSearch | None = None
     """Search for the highest rate that holds; `duration` is then the length of the deciding trials."""
+    cross_check: Literal["iperf3"] | None = None
+    """A second tool that repeats the test, on the same hosts; null: none."""
+
+    @property
+    def second_tool(self) -> str | None:
+        """The tool of the cross-check."""
+        return self.cross_check
 
     @property
     def searched(self) -> RateSearch | None:
@@ -68,6 +77,14 @@ class UdpTest(BaseTest):
         return self.duration_ms if self.search is None else expected_ms(self.duration_ms)
 
     @rule
+    def _second_tool_fits(self) -> Iterator[PydanticCustomError]:
+        yield from iperf3_errors(self, self.direction, self.number)
+        if self.cross_check is not None and self.rate_bps is None and self.search is None:
+            yield validation_error(
+                "without a rate the two tools do not offer the same load", at=("cross_check",), hint="set rate"
+            )
+
+    @rule
     def _search_fits(self) -> Iterator[PydanticCustomError]:
         yield from search_errors(self, self.search, self.rate_bps, self.number)
         if self.search is not None and self.direction == "both":
@@ -78,6 +95,7 @@ class UdpTest(BaseTest):
     def fleet_conflicts(self, clients: int) -> Iterator[Conflict]:
         """In a fleet, all clients take part with one flow each, for the test's whole duration."""
         yield from carried_conflicts(self, self.flows)
+        yield from fleet_conflicts(self)
         if self.search is not None:
             yield "search", "a fleet's trials cannot be repeated at other rates", "leave it out"
         if self.number is not None:
@@ -170,6 +188,12 @@ class Udp(Kind[UdpTest]):
             rate_pps=None if test.rate_bps is None else test.rate_bps / test.flows / 8 / test.packet_bytes,
             interval_ms=test.interval_ms,
         )
+
+    def second_tool_run(self, test: UdpTest, address: str, port: int) -> ToolRun:
+        """iperf3, with the same flows, datagrams and rate."""
+        rate_bps = round((test.rate_bps or 0) / test.flows)
+        options = ["-u", "-l", str(test.packet_bytes), "-b", str(rate_bps)]
+        return iperf3_run(test, address, port, flows=test.flows, direction=test.direction, options=options)
 
     def fleet_workload(self, test: UdpTest, access: FleetAccess, clients: int, server: str) -> TunnelWorkload:
         """One flow per client, at the whole rate."""

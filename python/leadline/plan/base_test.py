@@ -65,6 +65,11 @@ class BaseTest(PlanModel):
         return None
 
     @property
+    def second_tool(self) -> str | None:
+        """The program that repeats the test for a cross-check; None without one."""
+        return None
+
+    @property
     def secrets(self) -> tuple[str, ...]:
         """Texts that must not be written to any file."""
         return ()

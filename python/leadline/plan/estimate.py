@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from leadline.plan.base_test import BaseTest
 from leadline.plan.model import Case, Trial
 from leadline.plan.need import Need
 from leadline.plan.sut import system_of
@@ -13,10 +14,15 @@ def trial_seconds(case: Case) -> float:
     """Estimated duration of one trial of a case: build, bring-up, every test at full length, and tear-down."""
     fixed, per_client = system_of(case.sut).bring_up_seconds(case.sut)
     hosts = case.clients + (3 if case.topology == "site-to-site" else 2)
-    tests = sum(test.expected_ms / 1000 + _BETWEEN_TESTS_S for test in case.tests)
+    tests = sum(test_seconds(test) + _BETWEEN_TESTS_S for test in case.tests)
     if case.fleet is not None:
         tests += len(case.tests) * case.fleet * _PER_FLEET_CLIENT_S + (len(case.tests) - 1) * _BETWEEN_FLEETS_S
     return hosts * _PER_HOST_S + fixed + (0 if case.fleet else case.clients) * per_client + tests + _TEAR_DOWN_S
+
+
+def test_seconds(test: BaseTest) -> float:
+    """Estimated duration of a test, and of its repetition with a second tool."""
+    return (test.expected_ms if test.second_tool is None else 2 * test.expected_ms) / 1000
 
 
 def expected_seconds(trials: Iterable[Trial]) -> float:
@@ -44,6 +50,8 @@ def _needs_of(case: Case) -> list[Need]:
     found += system_of(case.sut).needs(case.sut, fleet=case.fleet is not None)
     if case.profile:
         found.append(Need("program", "perf", "`profile` samples the system under test's call stacks"))
+    tools = dict.fromkeys(test.second_tool for test in case.tests if test.second_tool is not None)
+    found += [Need("program", tool, "`cross_check` repeats a test with it") for tool in tools]
     if case.link is not None:
         if case.link.delay_us:
             found.append(Need("kernel", "netem", "lab.link.delay delays packets"))

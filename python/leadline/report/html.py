@@ -23,6 +23,7 @@ from leadline.analysis.model import RunAnalysis, TestResult, Validity
 from leadline.analysis.size_model import GatewayCost
 from leadline.registry import KINDS
 from leadline.report import answers, charts, figures, host_statistics, sizes, verdicts, views
+from leadline.report.cross_checks import cross_check_rows
 from leadline.report.ladder_page import ladder_sections
 from leadline.report.reasons import concerned, limited_by, own_reasons
 from leadline.report.searches import search_section
@@ -57,6 +58,7 @@ def render_html(analysis: RunAnalysis, flame_graphs: FlameGraphs | None = None) 
             sizes=[_size_view(cost) for cost in analysis.sizing],
             scalings=views.scaling_tables(analysis),
             ladders=ladder_sections(analysis.ladders),
+            cross_checks=cross_check_rows(analysis.cross_checks),
             sections=sections,
             packed=packed,
             open_cases=len(sections) if len(sections) <= _MOST_OPEN_CASES else 1,

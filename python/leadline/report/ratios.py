@@ -13,7 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from leadline import quantities
-from leadline.analysis.model import Ratio, RunAnalysis, Summary
+from leadline.analysis.cross_check_model import Ratio
+from leadline.analysis.model import RunAnalysis, Summary
 from leadline.report.comparisons import MARKS, TONES
 
 

@@ -22,6 +22,7 @@ from leadline.analysis.head_and_tail import HEAD_AND_TAIL
 from leadline.analysis.model import Limit, RunAnalysis, Summary, Validity
 from leadline.report import figures, host_statistics, verdicts
 from leadline.report.answers import answer_lines
+from leadline.report.cross_checks import cross_check_lines
 from leadline.report.ladders import ladder_blocks
 from leadline.report.ratios import ratio_text, ratios_table
 from leadline.report.reasons import (
@@ -45,6 +46,7 @@ def run_renderables(analysis: RunAnalysis) -> list[RenderableType]:
         figures_table(analysis),
         table_notes(analysis),
         searches_table(analysis),
+        cross_check_lines(analysis.cross_checks),
         baseline_table(analysis),
         given_system(analysis),
         client_table(analysis),

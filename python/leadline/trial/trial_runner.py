@@ -37,6 +37,7 @@ from leadline.trial.interrupt import Interrupt
 from leadline.trial.notifications import PhaseBegan, TestBegan, TestEnded, TrialBegan, TrialEnded
 from leadline.trial.plan_search import PlanSearch, condition_metrics
 from leadline.trial.profile import profiled
+from leadline.trial.second_tools import cross_check
 from leadline.trial.unforeseen import unforeseen
 from leadline.trial.workloads import FORGOTTEN_S, LoadWorkload, Server, fleet_workload, workload
 
@@ -175,6 +176,11 @@ async def _test(test: BaseTest, label: str, up: _Up, env: Environment, context: 
         return
     workloads = _workloads(test, able, address, up, env)
     await _one_load(load.Load(name, test.model_dump(), workloads), test.name, up, env, context)
+    if test.second_tool is not None:
+        await environment.observe_afterwards(env, f"{name}.cross-check", context.observe_period_ms, event_log)
+        site = env.site(context.private, context.logs)
+        repeated = cross_check(test, name, able, address, site=site, event_log=event_log)
+        await unless(repeated, _stop_requested(context.interrupt), env.failure(), up.sut.failure())
 
 
 def _workloads(test: BaseTest, clients: list[str], address: str, up: _Up, env: Environment) -> dict[str, LoadWorkload]:

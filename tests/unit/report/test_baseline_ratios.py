@@ -8,7 +8,8 @@ from io import StringIO
 from rich.console import Console
 from sample_runs import gateway_run
 
-from leadline.analysis.model import Ratio, RunAnalysis
+from leadline.analysis.cross_check_model import Ratio
+from leadline.analysis.model import RunAnalysis
 from leadline.report import render_html, run_renderables
 from leadline.statistics import Comparison
 

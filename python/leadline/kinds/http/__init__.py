@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from leadline.plan.ladder import Packets
     from leadline.report import HttpRequested
     from leadline.report.figures import FigureTable
+    from leadline.trial.second_tools import ToolRun
     from leadline.trial.workloads import Server
 
 _SPREAD = ("min", "mean", "stdev", "p50", "p75", "p90", "p95", "p99", "p999", "p9999", "p99999", "max")
@@ -135,6 +136,13 @@ class Http(Kind[HttpTest]):
             duration_s=duration_s,
             connections=clients * test.connections,
         )
+
+    def second_tool_run(self, test: HttpTest, address: str, port: int) -> ToolRun:
+        """wrk, ab or h2load against the run's own HTTP server."""
+        from leadline.kinds.http.second_tool import http_run
+        from leadline.trial.workloads import Server
+
+        return http_run(test, Server(address))
 
     def calibration(self, workload: HttpWorkload) -> HttpWorkload:
         """The load's requests: a null responder answers them."""

@@ -41,6 +41,9 @@ from leadline.plan.field_types import (
 from leadline.plan.rate import PerSecondOrStages, Stages
 from leadline.plan.rate_search import RateSearch, expected_ms, search_errors
 
+HttpTool = Literal["wrk", "ab", "h2load"]
+"""The tools that can repeat a closed loop."""
+
 _MOST_CONNECTIONS = 1_000_000
 # Size of a request in the message to an agent, without the request's own text.
 _AROUND_A_REQUEST_BYTES = 400
@@ -111,6 +114,13 @@ class HttpTest(BaseTest):
     """CPUs to which the threads are pinned, in turn: 0,2-3."""
     search: RateSearch | None = None
     """Search for the highest rate that holds; `duration` is then the length of the deciding trials."""
+    cross_check: HttpTool | None = None
+    """A second tool that repeats the test, on the same hosts; null: none."""
+
+    @property
+    def second_tool(self) -> str | None:
+        """The tool of the cross-check."""
+        return self.cross_check
 
     @property
     def searched(self) -> RateSearch | None:
@@ -157,6 +167,8 @@ class HttpTest(BaseTest):
         for at, text, hint in _conflicts(self):
             yield validation_error(text, at=(at,), hint=hint)
         yield from search_errors(self, self.search, self.rate_per_s, self.number)
+        for text, hint in _second_tool_conflicts(self):
+            yield validation_error(f"{self.cross_check} cannot repeat it: {text}", at=("cross_check",), hint=hint)
 
     @field_serializer("body")
     def _body_is_not_shown(self, body: str | None) -> str | None:
@@ -237,6 +249,21 @@ def _conflicts(test: HttpTest) -> Iterator[Conflict]:
         yield "urls" if test.urls else "body", f"the requests take {mebi}", f"at most {MOST_BYTES // 2**20} MiB"
 
 
+def _second_tool_conflicts(test: HttpTest) -> Iterator[tuple[str, str]]:
+    """Why the second tool cannot send the same load: the mistake, and the advice."""
+    if test.cross_check is None:
+        return
+    given = {name for name in test.model_fields_set if getattr(test, name) != type(test).model_fields[name].default}
+    for name in sorted(given & _NOT_REPEATED):
+        yield f"the test has {_words(name)}", f"leave out {_words(name)}, or cross_check"
+    if any(header.secret is not None for header in test.headers):
+        yield "a command line would show the secret header", "leave it out, or leave out cross_check"
+    if test.tls not in (None, HttpTls(), HttpTls(verify=False)):
+        yield "the test has TLS options", "leave them out, except verify: false, or leave out cross_check"
+    if test.cross_check == "ab" and test.threads > 1:
+        yield f"ab has one thread, the test {test.threads}", "set threads: 1, or use wrk or h2load"
+
+
 def _message_bytes(test: HttpTest) -> int:
     """The approximate size of the requests in the message to an agent, before base64."""
     headers = sum(len(header.name) + len(header.text) for header in test.headers)
@@ -249,6 +276,14 @@ def _message_bytes(test: HttpTest) -> int:
 def _words(name: str) -> str:
     return name.removesuffix("_bytes").replace("_", " ")
 
+
+_NOT_REPEATED = frozenset(
+    {
+        *("urls", "script", "rate_per_s", "number", "method", "body", "body_file", "basic", "bearer", "keep_alive"),
+        *("requests_per_connection", "redirects", "bind", "resolve", "unix_socket", "proxy", "tcp", "cpus", "search"),
+    }
+)
+"""Keys of tests that a second tool cannot repeat."""
 
 _EXCLUSIVE: tuple[tuple[str, tuple[str, ...], str | None], ...] = (
     ("body_file", ("body",), "give only one of them"),

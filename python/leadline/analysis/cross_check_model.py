@@ -1,0 +1,59 @@
+"""Records of a ratio over the repeats, and of a test's repetition with a second tool. Records only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from leadline.statistics import Comparison
+
+Bounded = tuple[float | None, float | None, float | None]
+"""A mean over the repeats, and the bounds of its 95 % interval."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """A figure by that of the baseline: the ratio of the means over the repeats, with its 95 % interval."""
+
+    value: float | None
+    low: float | None
+    high: float | None
+    word: Comparison
+    reason: str | None = None
+    """Why the word is `cannot tell`; None for the other words."""
+
+
+class Agreement(StrEnum):
+    """Whether two tools measure the same."""
+
+    AGREE = "agree"
+    """The interval of the ratio lies within the margin."""
+    DIFFER = "differ"
+    """It lies on one side of 1, and not within the margin."""
+    CANNOT_TELL = "cannot tell"
+
+
+@dataclass(frozen=True, slots=True)
+class CrossCheck:
+    """A test's leading figure by Leadline and by a second tool, which repeated the test in each trial."""
+
+    case: str
+    test: str
+    tool: str
+    versions: tuple[str, ...]
+    """The versions that the tool reported."""
+    metric: str
+    unit: str
+    repeats: int
+    """Trials in which both have a figure."""
+    own: Bounded
+    """Leadline's mean and its bounds."""
+    other: Bounded
+    """The second tool's."""
+    ratio: Ratio
+    """The second tool's figure by Leadline's, in pairs: both of a trial have its circumstances in common."""
+    agreement: Agreement
+    margin: float
+    """The plan's `limits.margin`."""
+    troubles: tuple[str, ...] = ()
+    """Why repeats were left out."""

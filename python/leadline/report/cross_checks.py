@@ -1,0 +1,93 @@
+"""Draws whether second tools agree with the figures of tests, for a terminal and for the page.
+
+Arranges the results of `analysis`; computes no figure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.text import Text
+
+from leadline import quantities
+from leadline.analysis.cross_check_model import Agreement, Bounded, CrossCheck
+
+_TONES = {Agreement.AGREE: "green", Agreement.DIFFER: "yellow", Agreement.CANNOT_TELL: "dim"}
+_TITLE = "Cross-check"
+
+
+@dataclass(frozen=True, slots=True)
+class CrossCheckRow:
+    """A cross-check as text."""
+
+    case: str
+    test: str
+    tool: str
+    own: str
+    other: str
+    ratio: str
+    interval: str
+    word: str
+    notes: tuple[str, ...]
+
+
+def cross_check_rows(found: Sequence[CrossCheck]) -> list[CrossCheckRow]:
+    """A row for each cross-check."""
+    return [
+        CrossCheckRow(
+            case=one.case,
+            test=one.test,
+            tool=" ".join((one.tool, *one.versions)),
+            own=_figure(one.own, one.unit),
+            other=_figure(one.other, one.unit),
+            ratio=_number(one.ratio.value),
+            interval=_interval(one.ratio.low, one.ratio.high),
+            word=one.agreement.value,
+            notes=_notes(one),
+        )
+        for one in found
+    ]
+
+
+def cross_check_lines(found: Sequence[CrossCheck]) -> RenderableType | None:
+    """A line for each case and test; below, what is doubtful. None without a cross-check."""
+    if not found:
+        return None
+    margins = ", ".join(dict.fromkeys(f"{100 * one.margin:g} %" for one in found))
+    head = Text.assemble((_TITLE, "bold underline"), (f"  the same load by a second tool; margin {margins}", "dim"))
+    lines = []
+    for one, row in zip(found, cross_check_rows(found), strict=True):
+        ratio = f"; ratio {row.ratio} ({row.interval})" if row.interval else ""
+        word = (row.word, _TONES[one.agreement])
+        figures = f": {row.tool} {row.other}, Leadline {row.own}{ratio}"
+        lines.append(Text.assemble((f"{row.case} {row.test}  ", "bold"), word, figures))
+        lines += [Text(f"  {note}", style="dim") for note in row.notes]
+    return Group(head, *(Padding(line, (0, 0, 0, 2), expand=False) for line in lines))
+
+
+def _notes(one: CrossCheck) -> tuple[str, ...]:
+    """Why it cannot tell, or the repeats that were left out."""
+    return (one.ratio.reason,) if one.ratio.reason else one.troubles
+
+
+def _figure(mean: Bounded, unit: str) -> str:
+    value, low, high = mean
+    if value is None:
+        return quantities.UNKNOWN
+    shown = quantities.bit_rate(value) if unit == "bit/s" else quantities.per_second(value)
+    if low is None or high is None:
+        return shown
+    return f"{shown} ±{quantities.significant(50 * (high - low) / value)} %" if value else shown
+
+
+def _interval(low: float | None, high: float | None) -> str:
+    if low is None or high is None:
+        return ""
+    return f"{quantities.significant(low)} to {quantities.significant(high)}"
+
+
+def _number(value: float | None) -> str:
+    return quantities.UNKNOWN if value is None else quantities.significant(value)
