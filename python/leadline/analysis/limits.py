@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from leadline import quantities
+from leadline.analysis import answering_time
 from leadline.analysis.gateways import attribution_of
 from leadline.analysis.host_metrics import cpu_percent, machine_samples, neighbours
 from leadline.analysis.interfaces import wire_bytes
 from leadline.analysis.metrics import delivered_share
 from leadline.analysis.model import Limit, LimitedBy, Reason, Verdict, Window
 from leadline.analysis.scope import NOT_OFFERED, WHOLE
-from leadline.analysis.test_data import HostSample, InterfaceUse, TestData
+from leadline.analysis.test_data import HostSample, InterfaceUse, ProcessUse, TestData
 from leadline.analysis.validity import Evidence
 from leadline.plan.gateway_metrics import GATEWAYS
 from leadline.plan.sut import CpuAttribution
@@ -57,11 +58,13 @@ def _limits(evidence: Evidence, reasons: Sequence[Reason], primary: str) -> Iter
             yield Limit(_SPEAKS_OF[reason.verdict], reason.text)
     if window is None or window.end_ns <= window.start_ns:
         return
+    for host in data.hosts:
+        yield from _throttled(data.samples.get(host, ()), window, LimitedBy.GENERATOR, host)
     yield from _full_links(data, window)
     for gateway in (host for host in GATEWAYS if host in data.samples):
         yield from _busy_gateway(data, gateway, window)
-    if "server" in data.samples:
-        yield from _throttled(data.samples["server"], window, LimitedBy.SERVER, "server")
+    yield from _busy_server(data, window)
+    yield from answering_time.limits(evidence)
 
 
 def _full_links(data: TestData, window: Window) -> Iterator[Limit]:
@@ -103,31 +106,55 @@ def _busy_gateway(data: TestData, gateway: str, window: Window) -> Iterator[Limi
     samples = [sample for sample in data.samples[gateway] if window.start_ns <= sample.t_ns <= window.end_ns]
     if len(samples) < 2:
         return
-    seconds = (samples[-1].t_ns - samples[0].t_ns) / 1e9
-    stolen = _stolen_share(data, gateway, window)
-    before = {process.pid: process for process in samples[0].processes}
-    for process in samples[-1].processes:
-        if process.name not in data.sut_processes or process.pid not in before:
-            continue
-        first = before[process.pid]
-        busy = (process.user_s + process.system_s - first.user_s - first.system_s) / seconds
-        usable = min(process.threads, _cpus(data, gateway) or process.threads)
-        if usable and PROCESS_FULL * usable * (1 - stolen) <= busy < PROCESS_FULL * usable:
-            text = (
-                f"{process.name} on {gateway} used {busy:.0%} of a CPU, and a hypervisor took {stolen:.0%} of each: "
-                "it had no more"
-            )
-            yield Limit(LimitedBy.GATEWAY, text)
-        if usable and busy >= PROCESS_FULL * usable:
-            what = "its single thread" if usable == 1 else f"its {usable} CPUs"
-            text = f"{process.name} on {gateway} used {busy:.0%} of a CPU: {what} had no more"
-            ends, cores = ("is", "a core") if usable == 1 else ("are", "one")
-            clause = f"{what} {ends} the limit at {quantities.share(busy)} of {cores}"
-            yield Limit(LimitedBy.GATEWAY, text, clause)
+    for process, busy, text, what in _full_processes(data, gateway, window):
+        if process.name in data.sut_processes:
+            yield Limit(LimitedBy.GATEWAY, text, _clause(what, busy))
     yield from _throttled(samples, window, LimitedBy.GATEWAY, gateway)
     if attribution_of(data) is CpuAttribution.KERNEL:
         yield from _busy_kernel(data, gateway, window)
     yield from _full_queues(samples, gateway)
+
+
+def _busy_server(data: TestData, window: Window) -> Iterator[Limit]:
+    """A process that is observed on the server's host without CPU to spare, or a control group that held it back."""
+    if "server" not in data.samples:
+        return
+    for process, busy, text, what in _full_processes(data, "server", window):
+        if process.name not in data.sut_processes:
+            clause = f"the server is the limit: {process.name} uses {quantities.share(busy)} of a core" if what else ""
+            yield Limit(LimitedBy.SERVER, text, clause)
+    yield from _throttled(data.samples["server"], window, LimitedBy.SERVER, "server")
+
+
+def _full_processes(data: TestData, host: str, window: Window) -> Iterator[tuple[ProcessUse, float, str, str]]:
+    """Processes that used all that their threads, or their CPUs, allow: with its CPUs, the evidence, and what was full;
+    empty where a hypervisor took the rest."""
+    samples = [sample for sample in data.samples[host] if window.start_ns <= sample.t_ns <= window.end_ns]
+    if len(samples) < 2:
+        return
+    seconds = (samples[-1].t_ns - samples[0].t_ns) / 1e9
+    stolen = _stolen_share(data, host, window)
+    before = {process.pid: process for process in samples[0].processes}
+    for process in samples[-1].processes:
+        if process.pid not in before:
+            continue
+        first = before[process.pid]
+        busy = (process.user_s + process.system_s - first.user_s - first.system_s) / seconds
+        usable = min(process.threads, _cpus(data, host) or process.threads)
+        used = f"{process.name} on {host} used {busy:.0%} of a CPU"
+        if usable and busy >= PROCESS_FULL * usable:
+            what = "its single thread" if usable == 1 else f"its {usable} CPUs"
+            yield process, busy, f"{used}: {what} had no more", what
+        elif usable and busy >= PROCESS_FULL * usable * (1 - stolen):
+            yield process, busy, f"{used}, and a hypervisor took {stolen:.0%} of each: it had no more", ""
+
+
+def _clause(what: str, busy: float) -> str:
+    """`its single thread is the limit at 100 % of a core`; empty where nothing was full."""
+    if not what:
+        return ""
+    ends, cores = ("is", "a core") if what == "its single thread" else ("are", "one")
+    return f"{what} {ends} the limit at {quantities.share(busy)} of {cores}"
 
 
 def _busy_kernel(data: TestData, gateway: str, window: Window) -> Iterator[Limit]:

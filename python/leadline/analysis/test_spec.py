@@ -44,6 +44,8 @@ class TestSpec:
     # What load a fleet carries (echo | udp | tcp | http), and the time between two sends of one client, s.
     inside: str | None = None
     inside_gap_s: float | None = None
+    # How long its requests ask the server to wait before it answers, s.
+    asked_delay_s: float | None = None
     # Metrics that the test requests in addition to those of its kind: percentiles.
     asked: tuple[str, ...] = ()
 

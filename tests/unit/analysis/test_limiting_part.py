@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from made_journals import EPOCH_NS, S, facts, load, observation, process, steady_test, thread
+from made_journals import EPOCH_NS, MS, S, facts, histogram, load, observation, process, steady_test, thread
 
 from leadline.analysis import TestData, analyse_test
 from leadline.analysis.model import LimitedBy
@@ -133,3 +133,111 @@ def test_a_process_whose_cpu_a_hypervisor_took() -> None:
     found, text = limit(data)
     assert found is LimitedBy.GATEWAY
     assert text == "openvpn on gateway used 72% of a CPU, and a hypervisor took 25% of each: it had no more"
+
+
+@pytest.mark.parametrize(
+    ("busy", "threads", "by"), [(0.97, 1, LimitedBy.SERVER), (0.97, 3, LimitedBy.UNKNOWN), (1.97, 3, LimitedBy.SERVER)]
+)
+def test_a_server_whose_process_had_no_more_cpu(busy: float, threads: int, by: LimitedBy) -> None:
+    data = with_gateway(steady_test())
+    data.facts["server"] = facts()
+    for second in range(-1, 13):
+        own = {**process("nginx", 12, busy * (second + 2), 0.0, 1000), "threads": threads}
+        data.add("server", observation(EPOCH_NS + second * S, None, [own]))
+    found, text = limit(data)
+    assert found is by
+    if by is LimitedBy.SERVER:
+        assert text.startswith(f"nginx on server used {busy:.0%} of a CPU: its ")
+    data.sut_processes = ("nginx",)
+    assert limit(data)[0] is LimitedBy.UNKNOWN, "a process of the system under test is no server"
+
+
+def test_a_generator_that_its_group_held_back() -> None:
+    data = with_gateway(steady_test())
+    for second in range(-1, 13):
+        event = observation(EPOCH_NS + second * S, cgroup_s=0.1)
+        event["cgroup"]["throttled_s"] = 0.3 * (second + 2)
+        data.add("client1", event)
+    assert limit(data) == (LimitedBy.GENERATOR, "the CPU limit of client1's control group held it back 30% of the time")
+
+
+def closed_loop(
+    path: str = "/",
+    *,
+    busy: float = 0.2,
+    first_ms: float = 19.9,
+    connections: int = 20,
+    trip_ms: float | None = 0.3,
+    machine: float = 0.3,
+    softirq: float = 0.1,
+    **more: Any,
+) -> TestData:
+    """1,000 requests per second over 20 connections, of 20 ms each."""
+    times = {"service": 20 * MS, "latency": 20 * MS, "first_byte": round(first_ms * MS)}
+    histograms = [histogram(name, [value] * 1000) for name, value in times.items()]
+    if trip_ms is not None:
+        histograms.append(histogram("connect", [round(trip_ms * MS)] * 20))
+    data = with_gateway(steady_test("http", histograms=histograms, generator=load(thread(busy))))
+    spec = {"name": "t", "kind": "http", "duration_ms": 10_000, "interval_ms": 100, "connections": connections}
+    data.spec = type(data.spec).read({**spec, "path": path, **more})
+    for number, sample in enumerate(data.samples["gateway"]):
+        idle = (2 - machine - softirq) * number
+        cpu_s = (machine * number, 0.0, softirq * number, 0.0, 0.0, 0.0, idle)
+        data.samples["gateway"][number] = sample._replace(cpu_s=cpu_s, cpus=2)
+    return data
+
+
+def test_a_server_that_was_asked_to_wait() -> None:
+    assert limit(closed_loop("/?delay=19.5ms", trip_ms=None, machine=1.9)) == (
+        LimitedBy.SERVER,
+        "20 requests at a time, of 20 ms each, are the rate of 1000/s; the server waited 19.5 ms of each, as the "
+        "request asked it to",
+    )
+    assert limit(closed_loop("/?size=10&delay=25ms", trip_ms=None))[0] is LimitedBy.UNKNOWN, "it did not wait so long"
+    assert limit(closed_loop("/?delay=5ms", trip_ms=None))[0] is LimitedBy.UNKNOWN, "that is a quarter of its time"
+
+
+def test_a_server_whose_own_time_is_what_a_round_trip_is_not() -> None:
+    found, text = limit(closed_loop())
+    assert found is LimitedBy.SERVER
+    assert text.endswith(
+        "19.9 ms of each passed until the first byte, of which a round trip is 0.3 ms: the rest is the server's"
+    )
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param({"trip_ms": None}, id="the path's round trip is not known"),
+        pytest.param({"trip_ms": 8.0}, id="the path takes a good part of the time"),
+        pytest.param({"first_ms": 10.0}, id="the answer's body takes half of the time"),
+        pytest.param({"connections": 22}, id="connections had no request a tenth of the time"),
+        pytest.param({"busy": 0.85}, id="the generator had hardly CPU to spare"),
+        pytest.param({"machine": 1.8}, id="the machine was full"),
+        pytest.param({"softirq": 0.6}, id="the kernel of the gateway was not idle"),
+    ],
+)
+def test_a_closed_loop_that_may_wait_for_something_else(changes: dict[str, Any]) -> None:
+    assert limit(closed_loop(**changes))[0] is LimitedBy.UNKNOWN
+
+
+def test_a_load_with_a_rate_waits_for_no_server() -> None:
+    assert limit(closed_loop("/?delay=19.5ms", rate_per_s=2000.0))[0] is LimitedBy.OFFERED_RATE
+
+
+@pytest.mark.parametrize(
+    ("test", "delay_s"),
+    [
+        ({"path": "/?delay=250us"}, 250e-6),
+        ({"path": "/a?x=1&delay=1.5s"}, 1.5),
+        ({"path": "/?delay=5"}, None),
+        ({"path": "/"}, None),
+        ({"path": "/?delay=5ms", "urls": ["/a"]}, None),
+        ({"requests": [{"url": "http://[::1]:80/?delay=2ms"}]}, 0.002),
+        ({"requests": [{"url": "http://a/?delay=2ms"}, {"url": "http://a/"}]}, None),
+    ],
+)
+def test_the_delay_that_requests_ask_for(test: dict[str, Any], delay_s: float | None) -> None:
+    data = steady_test("http")
+    found = type(data.spec).read({"name": "t", "kind": "http", "duration_ms": 1000, **test}).asked_delay_s
+    assert found == (None if delay_s is None else pytest.approx(delay_s))

@@ -165,6 +165,7 @@ class Http(Kind[HttpTest]):
     def read_spec(self, test: Mapping[str, Any], common: TestSpec) -> TestSpec:
         """HTTP counts answers, and its rate may have stages."""
         from leadline.analysis import test_spec as t
+        from leadline.kinds.http.asked_delay import asked_delay_s
 
         stages = t.stages(test, "rate_per_s", "rate")
         return replace(
@@ -172,6 +173,7 @@ class Http(Kind[HttpTest]):
             counts_units=True,
             send_gap_s=t.shortest_gap_s(stages),
             steady=t.is_steady(stages),
+            asked_delay_s=asked_delay_s(test),
             asked=t.asked_percentiles(test, ("latency", "service")),
         )
 

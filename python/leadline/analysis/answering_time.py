@@ -1,0 +1,78 @@
+"""Whether the time that a server took to answer limited a closed loop.
+
+In a closed loop each connection sends its next request when the answer is there, so by Little's law the rate is the
+number of connections by the mean time of a request. Where that holds, the rate is limited by whatever a request waits
+for. It is the server, if most of the time passed until the first byte of the answer, the generator had CPU to spare,
+and the time was the server's own: the delay that it was asked for, or what remains beside the round trip of the path,
+which the opening of a connection shows, while neither a gateway nor the machine was busy. Links are asked before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from leadline.analysis.host_metrics import busy_percent, cpu_percent, machine_samples, processes_use
+from leadline.analysis.model import Limit, LimitedBy, Window
+from leadline.analysis.rules import had_spare_time, primary_rate_per_s
+from leadline.analysis.test_data import TestData
+from leadline.analysis.validity import Evidence
+from leadline.plan.gateway_metrics import GATEWAYS
+
+LITTLE = 0.05
+"""By how much of the connections their number may differ from the rate by the mean time of a request."""
+DOMINATES = 0.8
+"""Of a request's time, from where on one part of it explains the rate."""
+IDLE_PERCENT = 50.0
+"""Of one CPU, up to which a gateway counts as idle."""
+ROOM = 0.9
+"""Of a machine's CPUs, up to which a host hardly waits for one."""
+
+
+def limits(evidence: Evidence) -> Iterator[Limit]:
+    """The server as the limit of a closed loop, by the time that it took to answer."""
+    data, window = evidence.data, evidence.window
+    spec, rate = data.spec, primary_rate_per_s(evidence)
+    if window is None or not rate or not spec.counts_units or spec.paced or spec.connects_clients:
+        return
+    named = evidence.histograms.named
+    first_us, whole_us = named("first_byte").mean_us, named("service").mean_us or named("latency").mean_us
+    if not first_us or not whole_us or not had_spare_time(data) or _in_tunnels(data):
+        return
+    connections = spec.connections * max(1, len(data.hosts)) if spec.connections else len(evidence.flows)
+    if abs(rate * whole_us / 1e6 - connections) > LITTLE * connections or first_us < DOMINATES * whole_us:
+        return
+    at_a_time = f"{connections} requests at a time" if connections > 1 else "one request at a time"
+    law = f"{at_a_time}, of {whole_us / 1e3:.4g} ms each, are the rate of {rate:.4g}/s"
+    clause = f"the server is the limit: it takes {first_us / 1e3:.3g} ms to answer"
+    asked_us = (spec.asked_delay_s or 0.0) * 1e6
+    trip_us = named("connect").mean_us
+    if DOMINATES * first_us <= asked_us <= first_us:
+        text = f"{law}; the server waited {asked_us / 1e3:.4g} ms of each, as the request asked it to"
+        yield Limit(LimitedBy.SERVER, text, clause)
+    elif trip_us and first_us - trip_us >= DOMINATES * first_us and _quiet(data, window):
+        text = (
+            f"{law}; {first_us / 1e3:.4g} ms of each passed until the first byte, of which a round trip is "
+            f"{trip_us / 1e3:.3g} ms: the rest is the server's"
+        )
+        yield Limit(LimitedBy.SERVER, text, clause)
+
+
+def _in_tunnels(data: TestData) -> bool:
+    """Whether a fleet carried the load, whose clients share their hosts' connections."""
+    return any(found.outcome.get("tunnel") for found in data.load_outcomes())
+
+
+def _quiet(data: TestData, window: Window) -> bool:
+    """Whether every machine had CPU to spare, and every gateway was idle: none of them made a request wait."""
+    for host in data.samples:
+        machine = machine_samples(data, host)
+        busy = busy_percent(cpu_percent(machine, window), machine)
+        if busy is None or busy > 100.0 * ROOM * (machine[-1].cpus or 1):
+            return False
+    for gateway in (host for host in GATEWAYS if host in data.samples):
+        own = processes_use(data, gateway, window, data.sut_processes)
+        shares = cpu_percent(machine_samples(data, gateway), window)
+        used = [own.user_percent + own.system_percent] if own is not None else []
+        if max([*used, shares.get("softirq", 100.0) + shares.get("irq", 0.0)]) > IDLE_PERCENT:
+            return False
+    return bool(data.samples)
