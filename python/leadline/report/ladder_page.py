@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from leadline import quantities
 from leadline.analysis.ladder_model import BarKind, Ladder, LadderLayer, Share, Waterfall
-from leadline.analysis.model import Verdict
+from leadline.analysis.model import LimitedBy, Verdict
 from leadline.report import verdicts
 from leadline.report.ladders import (
     WATERFALL_TITLES,
@@ -111,7 +111,7 @@ def _layer(layer: LadderLayer) -> LayerRow:
         bar=None if layer.share.value is None else 100 * max(0.0, min(layer.share.value, 1.0)),
         wording=verdicts.WORDINGS[Verdict(figure.verdict)],
         verdict=figure.verdict if figure.value is not None else "not measured",
-        limit=layer.limited_by or "",
+        limit="" if layer.limited_by in (None, LimitedBy.UNKNOWN.value) else str(layer.limited_by),
         evidence=layer.evidence or "",
         error=layer.error,
     )

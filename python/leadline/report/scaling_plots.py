@@ -39,7 +39,7 @@ def _plot(one: Scaling) -> dict[str, Any]:
     unit, scale = _UNITS.get(one.unit, (one.unit, 1.0))
     curve = one.law.curve if one.law is not None else one.line
     return {
-        "title": scalings.spoken(one.metric).capitalize(),
+        "title": scalings.spoken(one.metric).capitalize().replace("cpu", "CPU"),
         "unit": unit,
         "axis": _axis(one.axis),
         "points": [[number, _digits(value * scale)] for number, value in one.points],

@@ -287,7 +287,7 @@
       series: [
         { label: one.axis, value: (_, value) => (value === null || value === undefined ? UNKNOWN : tickText(value)) },
         line("mean", one.unit, 0, { paths: () => null, points: { show: true, size: 7, fill: lineColor(0) } }),
-        ...(one.curve.length ? [line(one.fit, one.unit, 1, { spanGaps: true })] : []),
+        ...(one.curve.length ? [line(one.fit, one.unit, 1, { spanGaps: true, pxAlign: 0 })] : []),
       ],
       hooks: { drawClear: [(u) => underScaling(u, one)] },
     };
@@ -309,12 +309,13 @@
     ctx.clip();
     ctx.font = `${11 * px}px ${getComputedStyle(document.body).fontFamily}`;
     ctx.textBaseline = "bottom";
+    // The knee comes before the peak: its name ends at its line, that of the last mark begins at it where there is room.
     one.marks.forEach((mark, index) => {
-      const x = at(mark.at), left = x > bbox.left + bbox.width / 2;
-      stroke(ctx, [[x, bbox.top + index * 13 * px], [x, bbox.top + bbox.height]], "cut", [3 * px, 3 * px]);
+      const x = at(mark.at), before = index < one.marks.length - 1, wide = ctx.measureText(mark.name).width;
+      stroke(ctx, [[x, bbox.top], [x, bbox.top + bbox.height]], "cut", [3 * px, 3 * px]);
       ctx.fillStyle = color("muted");
-      ctx.textAlign = left ? "right" : "left";
-      ctx.fillText(mark.name, x + (left ? -3 : 3) * px, bbox.top + (index ? index * 13 + 10 : -3) * px);
+      const from = before ? Math.max(bbox.left, x - wide - 3 * px) : Math.min(x, bbox.left + bbox.width - wide);
+      ctx.fillText(mark.name, from, bbox.top - 3 * px);
     });
     ctx.beginPath();
     ctx.rect(bbox.left, bbox.top, bbox.width, bbox.height);

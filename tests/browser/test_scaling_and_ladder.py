@@ -11,6 +11,7 @@ import pytest
 from chromium_page import log_of
 from sample_runs import gateway_run
 from selenium.webdriver.chrome.webdriver import WebDriver
+from selenium.webdriver.common.by import By
 from test_report_page import painted
 
 from leadline.analysis.scaling import fit
@@ -62,3 +63,28 @@ def test_page_is_quiet_and_fits(open_page: Open, width: int, scheme: str, media:
         assert browser.execute_script("return document.documentElement.scrollWidth") <= width
     finally:
         browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+
+
+def test_each_figure_has_a_plot_with_its_fit_and_its_scale(open_page: Open) -> None:
+    browser = opened(open_page, 1200, "light", "")
+    plots = browser.find_elements(By.CSS_SELECTOR, "#scaling .chart")
+    captions = [one.find_element(By.TAG_NAME, "figcaption").text for one in plots]
+    assert captions == [
+        "Requests k/s · numbers logarithmic",
+        "Latency p99 · both axes logarithmic",
+        "Fleet memory MiB · numbers logarithmic",
+        "Gateway CPU % · numbers logarithmic",
+    ]
+    fits = [one.find_elements(By.CSS_SELECTOR, ".u-series .u-label")[-1].text for one in plots]
+    assert fits == ["Universal Scalability Law", "clients ** 1.40", "clients ** 0.38", "clients ** 0.04"]
+    spoken = plots[1].find_element(By.CSS_SELECTOR, ".plot").get_attribute("aria-label")
+    assert spoken is not None and spoken.startswith("Latency p99: ") and spoken.endswith(" ms at 64")
+
+
+def test_waterfall_shows_bars_and_amounts_in_a_narrow_window(open_page: Open) -> None:
+    browser = opened(open_page, 360, "light", "")
+    cut = """return [...document.querySelectorAll("#ladder .waterfall")].map((table) => table.closest(".scroll"))
+      .filter((box) => box.scrollWidth > box.clientWidth + 1).length;"""
+    assert browser.execute_script("return document.querySelectorAll('#ladder .waterfall rect').length") > 10
+    assert browser.execute_script(cut) == 0
+    assert "not known" not in browser.find_element(By.CSS_SELECTOR, "#ladder .ladder").text
