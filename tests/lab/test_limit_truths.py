@@ -1,12 +1,16 @@
-"""What limited a test, in real runs that were limited on purpose: by the lab's link, and by the rate that was asked.
-Each is named in every test of a run, whatever else the machine does."""
+"""What limited or disturbed a test, in real runs that were limited on purpose: by the lab's link, the rate that was
+asked, the generator, and the server. Each is named in every test of a run, whatever else the machine does. A run that
+nothing disturbed is not called disturbed."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from typing import Any
 
 import cli_runs as cli
 import pytest
+from foreign_work import taken_by_others
 
 needs_lab = pytest.mark.skipif(bool(cli.why_not()), reason=cli.why_not() or "-")
 
@@ -31,3 +35,75 @@ def test_a_link_and_an_offered_rate_are_named(tmp_path: Path, repeats: int, syst
     for trial in run.report()["trials"]:
         found = {test["test"]: test["limit"]["by"] for test in trial["tests"]}
         assert found == {"link": "link", "offered": "offered rate"}, trial["tests"]
+
+
+SIDES = """
+    name: sides
+    sut: {kind: route}
+    repeat: %d
+    tests:
+      - {name: server, kind: http, path: "/?delay=50ms", connections: 2, duration: 1500ms, warmup: 300ms}
+      - {name: generator, kind: http, script: busy.lua, connections: 32, duration: 1500ms, warmup: 300ms}
+"""
+# Each request costs its one thread more than its answer costs the server, so that the thread always has one to make.
+BUSY_LUA = """
+request = function()
+  local sum = 0
+  for number = 1, 200000 do sum = sum + number % 7 end
+  return wrk.format("GET", "/?sum=" .. sum)
+end
+"""
+
+
+@needs_lab
+@pytest.mark.lab
+@pytest.mark.parametrize("repeats", [1, pytest.param(20, marks=pytest.mark.full_matrix)])
+def test_a_generator_and_a_slow_server_are_named(tmp_path: Path, repeats: int) -> None:
+    (tmp_path / "busy.lua").write_text(BUSY_LUA)
+    run = cli.run(SIDES % repeats, tmp_path)
+    assert run.code == 0, run.err
+    for trial in run.report()["trials"]:
+        found = {test["test"]: test["limit"]["by"] for test in trial["tests"]}
+        assert found == {"server": "server", "generator": "generator"}, [
+            (test["limit"], test["validity"]) for test in trial["tests"]
+        ]
+
+
+WINDOW_S = 1.5
+STEADY = """
+    name: steady
+    sut: {kind: route}
+    repeat: %d
+    tests: [{name: tcp, kind: tcp, duration: 1800ms, warmup: 300ms}]
+"""
+LIMIT_SHARE = 0.05
+"""Of the machine's CPUs: docs/figures.md, Verdicts."""
+
+
+def disturbances(run: cli.Run) -> list[tuple[str, set[str]]]:
+    """The verdict of each repeat, and the reasons for which it is disturbed."""
+
+    def codes(test: dict[str, Any]) -> set[str]:
+        return {reason["code"] for reason in test["validity"]["reasons"] if reason["verdict"] == "disturbed"}
+
+    tests = [test for trial in run.report()["trials"] for test in trial["tests"]]
+    return [(test["validity"]["verdict"], codes(test)) for test in tests]
+
+
+@needs_lab
+@pytest.mark.lab
+@pytest.mark.exclusive
+@pytest.mark.parametrize("runs", [1, pytest.param(20, marks=pytest.mark.full_matrix)])
+def test_a_run_on_a_quiet_machine_is_not_disturbed(tmp_path: Path, runs: int) -> None:
+    """Where others took more of the CPUs than the limit allows, by the kernel's own account, the truth is that it was
+    disturbed; anything less over the whole run cannot be more than the limit within its window."""
+    allowed_s = LIMIT_SHARE * WINDOW_S * (os.cpu_count() or 1)
+    for number in range(runs):
+        (folder := tmp_path / str(number)).mkdir()
+        with taken_by_others() as taken:
+            run = cli.run(STEADY % 1, folder)
+        assert run.code == 0, run.err
+        [(verdict, reasons)] = disturbances(run)
+        excused = {"other-work"} if taken.foreign_s > allowed_s else set()
+        excused |= {"cpu-stolen"} if taken.stolen_s > allowed_s else set()
+        assert reasons <= excused, (verdict, taken, run.out)
