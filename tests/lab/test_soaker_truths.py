@@ -100,14 +100,16 @@ def compared(before: ObservationEvent, after: ObservationEvent, cpu: int, known:
     other = tasks - used - soaker
     if found.steal > MOST_STEAL or other > MOST_OTHER or 1 - found.speed > SAME_SPEED:
         return None
+    by_ticks = 1 - sum(ticks(before, after, cpu)) * 1e9 / length_ns
+    # Interrupts are charged to what they interrupt: those of the ticks that /proc/stat charged to the soaker count.
+    interrupts = known.lines[0]["held_up"] * min(1.0, max(0.0, by_ticks))
     return Compared(
         used=used,
         other=other,
         steal=found.steal,
-        # Ticks interrupt the soaker, since the load runs between them.
-        truth=1 - used - other - known.lines[0]["held_up"],
+        truth=1 - used - other - interrupts,
         left=found.left,
-        by_ticks=1 - sum(ticks(before, after, cpu)) * 1e9 / length_ns,
+        by_ticks=by_ticks,
         packets=round(known.grown("packets", before.t_ns, after.t_ns)),
     )
 
