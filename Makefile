@@ -21,7 +21,7 @@ unexport PYTHONDONTWRITEBYTECODE
 FUZZ_SECONDS := 30
 DIST := dist
 
-.PHONY: help man build build-checked demo check test test-all test-rust test-rust-beside test-python test-exclusive test-tools lint format bench dist fuzz contract reference lock clean system-packages
+.PHONY: help man build build-checked demo check test test-all test-rust test-python test-exclusive test-tools lint format bench dist fuzz contract reference lock clean system-packages
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -55,8 +55,7 @@ check: $(VENV)/.installed ## in a minute: linters, types, protocol crates, and t
 	LEADLINE_AGENT=none $(PYTHON) -m pytest --quiet $(WORKERS) -n auto -m "not agent" tests/unit tests/contract
 
 test: build-checked test-tools ## every kind of test: Rust, Python, contract, lab, browser; of matrices a selection
-	$(MAKE) --no-print-directory --jobs=2 test-rust-beside test-python
-	$(MAKE) --no-print-directory test-exclusive
+	$(MAKE) --no-print-directory test-rust test-python test-exclusive
 
 test-all: ## the same with every combination, and searches to their end
 	$(MAKE) --no-print-directory test SELECTION=
@@ -64,13 +63,9 @@ test-all: ## the same with every combination, and searches to their end
 test-tools:
 	@scripts/packages openvpn openssh-client linux-perf chromium chromium-driver $(HTTP_SERVERS)
 
-# No test is in documentation. The agent's tests wait for timeouts and for the end of loads: that is why 16 run side by side.
+# No test is in documentation. The agent's tests wait for timeouts and for the end of loads: that is why 8 run side by side.
 test-rust:
-	RUST_TEST_THREADS=16 $(STATIC) cargo test --profile checked --quiet --workspace --lib --bins --tests
-
-# Rust compiles and waits while Python waits. What it says comes in one piece, between lines of the other.
-test-rust-beside:
-	@$(MAKE) --no-print-directory test-rust 2>&1 | { said=$$(cat); echo "$$said"; }
+	RUST_TEST_THREADS=8 $(STATIC) cargo test --profile checked --quiet --workspace --lib --bins --tests
 
 # Crates that touch no network.
 MACHINES := http pace script stats tls transport tunnel wire

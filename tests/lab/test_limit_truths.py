@@ -1,6 +1,6 @@
-"""What limited or disturbed a test, in real runs that were limited on purpose: by the lab's link, the rate that was
-asked, the generator, and the server. Each is named in every test of a run, whatever else the machine does. A run that
-nothing disturbed is not called disturbed."""
+"""What limited or disturbed a test, in real runs that were limited or disturbed on purpose: by the lab's link, the rate
+that was asked, the generator, the server, and a spin loop. Each is named in every test of a run, whatever else the
+machine does."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import cli_runs as cli
 import pytest
-from foreign_work import taken_by_others
+from foreign_work import spinners, taken_by_others
 
 needs_lab = pytest.mark.skipif(bool(cli.why_not()), reason=cli.why_not() or "-")
 
@@ -88,6 +88,19 @@ def disturbances(run: cli.Run) -> list[tuple[str, set[str]]]:
 
     tests = [test for trial in run.report()["trials"] for test in trial["tests"]]
     return [(test["validity"]["verdict"], codes(test)) for test in tests]
+
+
+@needs_lab
+@pytest.mark.lab
+@pytest.mark.parametrize("repeats", [1, pytest.param(20, marks=pytest.mark.full_matrix)])
+def test_a_spin_loop_of_others_disturbs_every_repeat(tmp_path: Path, repeats: int) -> None:
+    with spinners():
+        run = cli.run(STEADY % repeats, tmp_path)
+    assert run.code == 0, run.err
+    found = disturbances(run)
+    assert len(found) == repeats
+    for verdict, reasons in found:
+        assert (verdict, "other-work" in reasons) == ("disturbed", True), found
 
 
 @needs_lab

@@ -114,13 +114,14 @@ def busy_percent(shares: Mapping[str, float], samples: Sequence[HostSample]) -> 
 
 
 def cgroup_percent(samples: Sequence[HostSample], window: Window) -> float | None:
-    """CPU time of a host's group inside the window, percent of one CPU; None where its samples do not reach over it."""
+    """CPU time of a host's group inside the window, percent of one CPU; None if samples are missing."""
     known = [(sample.t_ns, sample.cgroup_s) for sample in samples if sample.cgroup_s is not None]
-    if len(known) < 2 or known[0][0] > window.start_ns or known[-1][0] < window.end_ns:
+    if not covers([t_ns for t_ns, _ in known], window):
         return None
     t_ns, spent_s = (np.array(column, dtype=np.float64) for column in zip(*known, strict=True))
-    ends_s = np.interp([window.start_ns, window.end_ns], t_ns, spent_s)
-    return 100.0 * float(ends_s[1] - ends_s[0]) / window.length_s
+    start, end = max(t_ns[0], window.start_ns), min(t_ns[-1], window.end_ns)
+    ends_s = np.interp([start, end], t_ns, spent_s)
+    return 100.0 * float(ends_s[1] - ends_s[0]) / float((end - start) / 1e9)
 
 
 def observer_shares(samples: Iterable[tuple[str, Sequence[HostSample]]]) -> dict[str, float | None]:

@@ -28,6 +28,8 @@ NS_PER_S = 1e9
 MOST_WARM_UP = 0.25
 """Of the window: what a warm-up may take."""
 _STANDARD_ERRORS, _LEAST_DIFFERENCE = 3.0, 0.01
+_LEAST_KEPT = 0.5
+"""Of the rate that would be cut: what is left after it, where it is a warm-up."""
 
 RateColumn = tuple[str, float, list[Curve]]
 """A rate's name, the factor on its counter, and the flows' counters."""
@@ -98,7 +100,7 @@ def without_warm_up(spec: TestSpec, flows: Sequence[Flow], window: Window | None
     """The window from where its leading rate is steady on, by MSER-5: a warm-up that the plan did not leave out.
 
     What is cut has to differ from the rest by three standard errors, and be at most `MOST_WARM_UP` of the window: a
-    rate that differs for longer changes, and has no warm-up.
+    rate that differs for longer changes, and has no warm-up. A rate that breaks down early is no warm-up either.
     """
     rates = None
     if spec.steady and window is not None:
@@ -111,6 +113,11 @@ def without_warm_up(spec: TestSpec, flows: Sequence[Flow], window: Window | None
     share = found.start / len(rates)
     if share > MOST_WARM_UP:
         reason = f"the rate differs in the first {share:.0%} of the window: more than a warm-up takes"
+        return replace(window, unsettled=reason)
+    if found.start and rates[found.start :].mean() < _LEAST_KEPT * rates[: found.start].mean():
+        reason = (
+            f"the rate falls to less than {_LEAST_KEPT:.0%} after {share:.0%} of the window: a stall, not a warm-up"
+        )
         return replace(window, unsettled=reason)
     if not found.start or not _differs(rates[: found.start], rates[found.start :]):
         return window

@@ -266,7 +266,7 @@ class MadeRun:
             cpu_s = {"user": 0.4 * since_s, "system": 0.6 * since_s, "idle": 1.0 * since_s}
             own = [process("openvpn", 9, 0.3 * since_s, 0.5 * since_s, 8_000_000)]
             sample = observation(
-                event["t_ns"] + shift, cpu_s, own, cgroup_s=0.8 * since_s, observer_cpu_s=since_s / 500
+                event["t_ns"] + shift, cpu_s, own, cgroup_s=0.98 * since_s, observer_cpu_s=since_s / 500
             )
             self.event("gateway", sample)
             self.event("client1", _shifted({**event, "trial": label}, shift))

@@ -289,6 +289,20 @@ def test_rate_that_differs_for_long_changes_and_has_no_warm_up() -> None:
     assert [reason.code for reason in found.validity.reasons] == ["change-point"]
 
 
+def test_rate_that_breaks_down_early_is_a_stall_and_no_warm_up() -> None:
+    """200 answers in the first second, and none in the other nine: their rate is over all of the ten."""
+    data, moved = test_data(), 0
+    for step in range(100):
+        moved += 1_000_000 if step < 10 else 0
+        data.add("client1", progress(EPOCH_NS + (step + 1) * 100 * MS, [counters(0, 0, moved)]))
+    report = flow(0, EPOCH_NS, EPOCH_NS + 10 * S, received_bytes=moved, sent_bytes=moved)
+    data.add("client1", finished(EPOCH_NS + 10 * S, outcome([report])))
+    found = analyse_test(data)
+    assert found.window is not None and found.window.warm_up_ns == 0
+    assert "a stall, not a warm-up" in (found.window.unsettled or "")
+    assert found.metrics["throughput_bps"].value == pytest.approx(8e6)
+
+
 def test_short_test_says_that_no_warm_up_was_looked_for() -> None:
     report, events = steady_flow_events(0, EPOCH_NS, EPOCH_NS + 3 * S, 1e6)
     data = test_data(duration_ms=3000)

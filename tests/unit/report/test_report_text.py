@@ -211,7 +211,7 @@ def test_head_and_tail_stands_below_the_figures() -> None:
     first = run.summaries[0]
     noted = replace(first, validity=replace(first.validity, notes=(note,)))
     text = shown(*run_renderables(replace(run, summaries=(noted, *run.summaries[1:]))))
-    assert line_with(text, f"{first.case} {first.test}: from the first start")
+    assert line_with(text, f"{first.case} {first.test}: throughput_bps would be")
 
 
 def test_service_and_lateness_stand_below_latency() -> None:
