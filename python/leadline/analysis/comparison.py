@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
+from leadline.analysis.main_figures import better_of, chosen_figures
 from leadline.analysis.model import RunAnalysis, TestResult, Verdict
 from leadline.plan.gateway_metrics import CPU, GATEWAYS, MEMORY, PER_GBPS, metric_of, of_gateway
-from leadline.plan.kinds import spec_of
-from leadline.plan.metric_specs import Better, MetricSpec
-from leadline.registry import KINDS
+from leadline.plan.metric_specs import Better
 from leadline.statistics import Comparison, Estimate, compare, ratio_of_means
 
 MARGIN = 0.05
@@ -108,26 +107,6 @@ class ComparedRuns:
         return tuple(one for one in self.differences if one.blocking)
 
 
-class ComparedKind(Protocol):
-    """What this module needs of a kind of test."""
-
-    @property
-    def primary(self) -> str:
-        """The figure that stands for a test."""
-
-    @property
-    def decisive(self) -> tuple[str, ...]:
-        """The figures whose verdicts make that of a test, beside the primary one."""
-
-    @property
-    def headline(self) -> tuple[str, ...]:
-        """The figures that stand beside the leading one in a line."""
-
-    @property
-    def metrics(self) -> tuple[MetricSpec, ...]:
-        """Its figures."""
-
-
 def compare_sides(
     baseline: Side, candidate: Side, *, margin: float = MARGIN, metrics: Sequence[str] = ()
 ) -> ComparedRuns:
@@ -171,24 +150,14 @@ def compare_results(
 
 
 def chosen_metrics(kind: str, metrics: Sequence[str] = ()) -> tuple[str, ...]:
-    """The figures to compare: those that are asked for, or what a line of the kind shows, if one way is better."""
-    known: ComparedKind = KINDS.find(kind)
-    if metrics:
-        return tuple(metrics)
-    gateways = (metric_of(host, figure) for host in GATEWAYS for figure in (CPU, PER_GBPS, MEMORY))
-    main = dict.fromkeys((known.primary, *known.decisive, *known.headline, *gateways))
-    return tuple(name for name in main if _better(kind, name) is not Better.NEITHER)
-
-
-def _better(kind: str, metric: str) -> Better:
-    spec = spec_of(kind, metric)
-    return spec.better if spec is not None else Better.NEITHER
+    """The figures to compare: those that are asked for, or the main ones and what gateways cost."""
+    return chosen_figures(kind, metrics, [metric_of(host, one) for host in GATEWAYS for one in (CPU, PER_GBPS, MEMORY)])
 
 
 def _compared(
     key: Key, metric: str, first: Sequence[TestResult], second: Sequence[TestResult], *, margin: float, paired: bool
 ) -> ComparedFigure | None:
-    better = _better(first[0].kind, metric)
+    better = better_of(first[0].kind, metric)
     if not any(metric in result.metrics for result in first):
         return None
     if of_gateway(metric) and all(one.metrics[metric].value is None for one in first if metric in one.metrics):

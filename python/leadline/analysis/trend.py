@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
+from leadline.analysis.main_figures import better_of, chosen_figures
 from leadline.analysis.model import RunAnalysis, Summary, Verdict
-from leadline.plan.metric_specs import Better, MetricSpec
-from leadline.registry import KINDS
+from leadline.plan.metric_specs import Better
 from leadline.statistics import ChangePoint, change_points, mean_of_repeats, neighbours_correlation
 
 LEAST_RUNS = 10
@@ -176,26 +176,6 @@ class Trend:
         )
 
 
-class FollowedKind(Protocol):
-    """The attributes of a kind of test that this module uses."""
-
-    @property
-    def primary(self) -> str:
-        """The figure that stands for a test."""
-
-    @property
-    def decisive(self) -> tuple[str, ...]:
-        """The figures whose verdicts make that of a test, beside the primary one."""
-
-    @property
-    def headline(self) -> tuple[str, ...]:
-        """The figures that stand beside the leading one in a line."""
-
-    @property
-    def metrics(self) -> tuple[MetricSpec, ...]:
-        """Its figures."""
-
-
 def recorded_run(run: str, analysis: RunAnalysis, manifest: Mapping[str, Any]) -> RecordedRun:
     """What a history needs of a run."""
     cases = [case for case in manifest.get("cases") or () if "id" in case]
@@ -231,7 +211,7 @@ def trend_of(
     histories = (
         history
         for key, rows in found.items()
-        for name in _chosen(key.kind, metrics)
+        for name in chosen_figures(key.kind, metrics)
         if (history := _history(key, name, rows, margin, new_runs)) is not None
     )
     return Trend(
@@ -277,8 +257,7 @@ def _history(
     )
     if not points:
         return None
-    kind: FollowedKind = KINDS.find(key.kind)
-    better = next((spec.better for spec in kind.metrics if spec.name == metric), Better.NEITHER)
+    better = better_of(key.kind, metric)
     valid = [point for point in points if point.verdict is Verdict.VALID]
     reason = None
     if len(valid) < LEAST_RUNS:
@@ -357,16 +336,6 @@ def _levels(valid: Sequence[Point], places: Sequence[int]) -> Iterator[Level]:
         if part:
             mean = mean_of_repeats([point.value for point in part])
             yield Level(part[0].run, part[-1].run, len(part), mean.value, mean.low, mean.high)
-
-
-def _chosen(kind: str, metrics: Sequence[str]) -> tuple[str, ...]:
-    """The figures to follow: those that are asked for, or what a line of the kind shows, if one way is better."""
-    if metrics:
-        return tuple(metrics)
-    known: FollowedKind = KINDS.find(kind)
-    better = {spec.name: spec.better for spec in known.metrics}
-    main = dict.fromkeys((known.primary, *known.decisive, *known.headline))
-    return tuple(name for name in main if better.get(name, Better.NEITHER) is not Better.NEITHER)
 
 
 def _separations(found: Mapping[_Key, Sequence[tuple[RecordedRun, Summary]]]) -> Iterator[Separation]:

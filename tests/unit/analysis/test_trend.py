@@ -141,6 +141,7 @@ def test_regression_is_new_while_its_first_run_is_among_the_newest(newest: int, 
         ("rtt_mean_us", 1.1, Shift.REGRESSION),
         ("rtt_mean_us", 0.9, Shift.IMPROVEMENT),
         ("throughput_bps", 0.985, Shift.SMALL),
+        ("gateway_cpu_percent", 1.1, Shift.REGRESSION),
         ("sent_bytes", 0.5, Shift.NEUTRAL),
     ],
 )
