@@ -1,19 +1,23 @@
 //! The agent's periodic work beside the tasks: a heartbeat each second, and samples of the host at the requested
 //! period.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use leadline_observe::{processes_of, CgroupPaths, Observer};
 use leadline_sys::clock::monotonic_ns;
+use leadline_sys::queues::{interface_name, QueueCounters, Queues};
 use leadline_sys::usage::thread_cpu_s;
-use leadline_wire::Event;
+use leadline_wire::{Event, QueueSample};
 
 use crate::events::Events;
 use crate::soaker::Soaker;
 
 const HEARTBEAT_NS: u64 = 1_000_000_000;
+/// Up to this number of queues they are read with every sample.
+const MANY_QUEUES: usize = 100;
 
 /// Sends a heartbeat each second until the process ends, and reaps adopted processes that have ended.
 pub fn start_heartbeat(events: Events) {
@@ -75,6 +79,7 @@ impl Watch {
 
 fn run(orders: &(Mutex<Order>, Condvar), events: &Events, cgroup: &CgroupPaths, processes: &Processes) {
     let mut observer = Observer::open(cgroup);
+    let mut queues = NamedQueues::open();
     let mut soaker = None;
     let mut named = Vec::new();
     let began_s = thread_cpu_s();
@@ -90,13 +95,15 @@ fn run(orders: &(Mutex<Order>, Condvar), events: &Events, cgroup: &CgroupPaths, 
             due_ns = now;
             soaker = if order.soak { soaker.or_else(|| Some(Soaker::start())) } else { None };
         }
-        if observer.is_whole_due(now) {
+        let whole = observer.is_whole_due(now);
+        if whole {
             named = processes_of(&order.programs);
         }
         let mut sample = {
             let list = processes.lock().unwrap_or_else(PoisonError::into_inner);
             observer.sample(now, order.machine, &chosen(&list, &order.pids, &named))
         };
+        sample.network.queues = queues.as_mut().and_then(|queues| queues.sample(whole));
         sample.trial.clone_from(&order.trial);
         sample.observer_cpu_s = thread_cpu_s() - began_s;
         if let Some(soaker) = &soaker {
@@ -136,6 +143,51 @@ fn chosen(own: &[(String, u32)], pids: &[u32], named: &[(String, u32)]) -> Vec<(
         }
     }
     all
+}
+
+/// The queues by which packets leave this host, with the names of their interfaces.
+struct NamedQueues {
+    queues: Queues,
+    names: BTreeMap<u32, String>,
+    rows: usize,
+}
+
+impl NamedQueues {
+    /// `None` if the kernel reports no queues.
+    fn open() -> Option<Self> {
+        Some(Self { queues: Queues::open().ok()?, names: BTreeMap::new(), rows: 0 })
+    }
+
+    /// Hosts with many interfaces have them in whole samples only, and names are asked for again then.
+    fn sample(&mut self, whole: bool) -> Option<Vec<QueueSample>> {
+        if whole {
+            self.names.clear();
+        } else if self.rows > MANY_QUEUES {
+            return None;
+        }
+        let rows = self.queues.read().ok()?;
+        self.rows = rows.len();
+        Some(rows.into_iter().filter_map(|row| self.named(row)).collect())
+    }
+
+    fn named(&mut self, row: QueueCounters) -> Option<QueueSample> {
+        let name = match self.names.get(&row.interface) {
+            Some(known) => known.clone(),
+            None => {
+                let found = interface_name(row.interface)?;
+                self.names.insert(row.interface, found.clone());
+                found
+            }
+        };
+        Some(QueueSample {
+            name,
+            kind: row.kind,
+            packets: row.packets,
+            drops: u64::from(row.drops),
+            overlimits: u64::from(row.overlimits),
+            backlog_bytes: u64::from(row.backlog_bytes),
+        })
+    }
 }
 
 #[cfg(test)]

@@ -61,7 +61,7 @@ impl Observer {
 
     /// Takes one sample. `processes` are names and process ids; processes that do not exist are omitted. `machine`
     /// tells whether to read what all hosts of one machine share, which one of them does for all. The caller fills in
-    /// `trial`, `observer_cpu_s` and `soaker`.
+    /// `trial`, `observer_cpu_s`, `soaker` and the network's queues.
     pub fn sample(&mut self, now_ns: u64, machine: bool, processes: &[(String, u32)]) -> Observation {
         let whole = self.is_whole_due(now_ns);
         if whole {
@@ -205,7 +205,7 @@ impl NetworkFiles {
         let both = |text: &[u8]| Some((parse::network::tcp(text), parse::network::udp(text)));
         let (mut tcp, over_ipv4) = parsed(&self.snmp, buffer, both).unwrap_or_default();
         if !whole {
-            return NetworkSample { interfaces, tcp, udp: None };
+            return NetworkSample { interfaces, tcp, udp: None, queues: None };
         }
         if let Some(tcp) = &mut tcp {
             tcp.listen_drops = parsed(&self.netstat, buffer, parse::network::listen_drops);
@@ -218,7 +218,7 @@ impl NetworkFiles {
             // A sum with an unknown part is unknown.
             _ => None,
         };
-        NetworkSample { interfaces, tcp, udp }
+        NetworkSample { interfaces, tcp, udp, queues: None }
     }
 }
 

@@ -11,6 +11,7 @@ mod pinned;
 pub mod poll;
 pub mod priority;
 pub mod process;
+pub mod queues;
 pub mod ring;
 pub mod segments;
 pub mod tun;

@@ -30,7 +30,7 @@ pub use http::{
 };
 pub use observation::{
     CgroupSample, ClockSample, CpuSample, DiskSample, InterfaceSample, MachineSample, MemorySample, NetworkSample,
-    Observation, Pressure, PressureSample, ProcessSample, QuotaSample, SoakerSample, SoftnetSample, TcpSample,
+    Observation, Pressure, PressureSample, ProcessSample, QueueSample, QuotaSample, SoakerSample, SoftnetSample, TcpSample,
     UdpSample,
 };
 pub use outcome::{FlowReport, HistogramReport, LoadReport, Outcome, Side, ThreadReport};

@@ -185,6 +185,9 @@ pub struct NetworkSample {
     pub tcp: Option<TcpSample>,
     /// UDP, the sum of IPv4 and IPv6. Read once a second; absent in the samples between.
     pub udp: Option<UdpSample>,
+    /// One row per interface that packets leave by a queue; absent if the kernel does not report them, and between
+    /// samples of a second apart on hosts with many interfaces.
+    pub queues: Option<Vec<QueueSample>>,
 }
 
 /// One interface's counters (/proc/net/dev).
@@ -208,6 +211,24 @@ pub struct InterfaceSample {
     pub tx_errors: u64,
     /// Packets dropped on sending.
     pub tx_dropped: u64,
+}
+
+/// One interface's queue for sending (its root queueing discipline), with the queues inside it. /proc/net/dev does not
+/// count what it drops.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct QueueSample {
+    /// The interface's name.
+    pub name: String,
+    /// The discipline: `fq_codel`, `tbf`.
+    pub kind: String,
+    /// Packets that left it; a bundle of segments counts as many.
+    pub packets: u64,
+    /// Packets dropped.
+    pub drops: u64,
+    /// Times that it held packets back for its rate.
+    pub overlimits: u64,
+    /// Bytes that wait in it now.
+    pub backlog_bytes: u64,
 }
 
 /// TCP counters (RFC 4022 names).

@@ -12,7 +12,7 @@ from typing import Any
 
 from leadline.contract.models import (
     CpuSample,
-    InterfaceSample,
+    NetworkSample,
     ObservationEvent,
     PressureSample,
     ProcessSample,
@@ -57,6 +57,7 @@ class InterfaceUse:
     rx_packets: int
     tx_packets: int
     dropped: int
+    """By the interface, and by the queue in front of it."""
     errors: int
 
 
@@ -206,7 +207,7 @@ def between(
         context_switches_per_s=_rate((first, last), lambda one: one.context_switches, seconds),
         interrupts_per_s=_rate((first, last), lambda one: one.interrupts, seconds),
         pressure={name: _stalled(before, after, name, seconds) for name in ("cpu", "memory", "io", "irq")},
-        interfaces=tuple(_interfaces(before.network.interfaces, after.network.interfaces, seconds)),
+        interfaces=tuple(_interfaces(before.network, after.network, seconds)),
         disks=tuple(_disks(before, after, seconds)),
         tcp_retransmits=_count(_grown(tcp, lambda one: one.retransmitted_segments)),
         tcp_segments=_count(sent),
@@ -307,11 +308,11 @@ def _left(
     return left, speed, ((last.cpu_s or 0.0) - (first.cpu_s or 0.0)) / seconds
 
 
-def _interfaces(
-    before: Sequence[InterfaceSample], after: Sequence[InterfaceSample], seconds: float
-) -> Iterable[InterfaceUse]:
-    earlier = {one.name: one for one in before}
-    for last in after:
+def _interfaces(before: NetworkSample, after: NetworkSample, seconds: float) -> Iterable[InterfaceUse]:
+    earlier = {one.name: one for one in before.interfaces}
+    known = {one.name: one.drops for one in before.queues or ()}
+    queued = {one.name: max(0, one.drops - known[one.name]) for one in after.queues or () if one.name in known}
+    for last in after.interfaces:
         first = earlier.get(last.name)
         if first is None or last.rx_bytes < first.rx_bytes or last.tx_bytes < first.tx_bytes:
             continue
@@ -324,7 +325,7 @@ def _interfaces(
             tx_packets_per_s=tx / seconds,
             rx_packets=rx,
             tx_packets=tx,
-            dropped=last.rx_dropped + last.tx_dropped - first.rx_dropped - first.tx_dropped,
+            dropped=last.rx_dropped + last.tx_dropped - first.rx_dropped - first.tx_dropped + queued.get(last.name, 0),
             errors=last.rx_errors + last.tx_errors - first.rx_errors - first.tx_errors,
         )
 

@@ -1224,6 +1224,41 @@ class ProcessSample(BaseModel):
     """
 
 
+class QueueSample(BaseModel):
+    """
+    One interface's queue for sending (its root queueing discipline), with the queues inside it. /proc/net/dev does not
+    count what it drops.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    backlog_bytes: Annotated[int, Field(ge=0)]
+    """
+    Bytes that wait in it now.
+    """
+    drops: Annotated[int, Field(ge=0)]
+    """
+    Packets dropped.
+    """
+    kind: str
+    """
+    The discipline: `fq_codel`, `tbf`.
+    """
+    name: str
+    """
+    The interface's name.
+    """
+    overlimits: Annotated[int, Field(ge=0)]
+    """
+    Times that it held packets back for its rate.
+    """
+    packets: Annotated[int, Field(ge=0)]
+    """
+    Packets that left it; a bundle of segments counts as many.
+    """
+
+
 class QuotaSample(BaseModel):
     """
     A control group above the host whose CPU quota holds for it.
@@ -2613,6 +2648,11 @@ class NetworkSample(BaseModel):
     interfaces: list[InterfaceSample]
     """
     One row per interface.
+    """
+    queues: list[QueueSample] | None = None
+    """
+    One row per interface that packets leave by a queue; absent if the kernel does not report them, and between
+    samples of a second apart on hosts with many interfaces.
     """
     tcp: TcpSample | None = None
     """

@@ -891,6 +891,38 @@ class ProcessSample(TypedDict):
     """
 
 
+class QueueSample(TypedDict):
+    """
+    One interface's queue for sending (its root queueing discipline), with the queues inside it. /proc/net/dev does not
+    count what it drops.
+    """
+
+    backlog_bytes: int
+    """
+    Bytes that wait in it now.
+    """
+    drops: int
+    """
+    Packets dropped.
+    """
+    kind: str
+    """
+    The discipline: `fq_codel`, `tbf`.
+    """
+    name: str
+    """
+    The interface's name.
+    """
+    overlimits: int
+    """
+    Times that it held packets back for its rate.
+    """
+    packets: int
+    """
+    Packets that left it; a bundle of segments counts as many.
+    """
+
+
 class QuotaSample(TypedDict):
     """
     A control group above the host whose CPU quota holds for it.
@@ -1635,6 +1667,11 @@ class NetworkSample(TypedDict):
     interfaces: list[InterfaceSample]
     """
     One row per interface.
+    """
+    queues: NotRequired[list[QueueSample] | None]
+    """
+    One row per interface that packets leave by a queue; absent if the kernel does not report them, and between
+    samples of a second apart on hosts with many interfaces.
     """
     tcp: NotRequired[TcpSample | None]
     """

@@ -30,7 +30,7 @@ Part: TypeAlias = tuple["Names", tuple[str | int, ...]]
 """The description of a record's numbers: their names, and their common labels (keys and values in turn)."""
 
 _NO_LABELS = ()
-_ROW_KEYS = frozenset({"cpu", "name", "pid", "flow", "group"})
+_ROW_KEYS = frozenset({"cpu", "name", "pid", "flow", "group", "kind"})
 
 
 class Names:
@@ -59,6 +59,8 @@ def observation(event: Mapping[str, Any], values: list[Any]) -> list[Part]:
     network = event["network"]
     for row in network["interfaces"]:
         _numbers("interface_", ("interface", row["name"]), row, parts, values)
+    for row in network.get("queues") or ():
+        _numbers("queue_", ("interface", row["name"], "kind", row["kind"]), row, parts, values)
     for protocol in ("tcp", "udp"):
         _numbers(f"{protocol}_", _NO_LABELS, network.get(protocol), parts, values)
     _numbers("cgroup_", _NO_LABELS, event.get("cgroup"), parts, values)
