@@ -5,13 +5,18 @@ number of connections by the mean time of a request. Where that holds, the rate 
 for. It is the server, if most of the time passed until the first byte of the answer, the generator had CPU to spare,
 and the time was the server's own: the delay that it was asked for, or what remains beside the round trip of the path,
 which the opening of a connection shows, while neither a gateway nor the machine was busy. Links are asked before.
+
+Of a responder, which reports its threads, the CPU time tells: with one request at a time per thread, the thread and
+its client take turns, so that neither is busy all the time, and the one that takes most of it is the limit.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from leadline import quantities
 from leadline.analysis.host_metrics import busy_percent, cpu_percent, machine_samples, processes_use
+from leadline.analysis.metrics import busy_s
 from leadline.analysis.model import Limit, LimitedBy, Window
 from leadline.analysis.rules import had_spare_time, primary_rate_per_s
 from leadline.analysis.test_data import TestData
@@ -22,6 +27,8 @@ LITTLE = 0.05
 """By how much of the connections their number may differ from the rate by the mean time of a request."""
 DOMINATES = 0.8
 """Of a request's time, from where on one part of it explains the rate."""
+WAITED = 0.05
+"""Of the time, from where on a thread's waiting for a CPU is told."""
 IDLE_PERCENT = 50.0
 """Of one CPU, up to which a gateway counts as idle."""
 ROOM = 0.9
@@ -55,6 +62,26 @@ def limits(evidence: Evidence) -> Iterator[Limit]:
             f"{trip_us / 1e3:.3g} ms: the rest is the server's"
         )
         yield Limit(LimitedBy.SERVER, text, clause)
+
+
+def limits_of_turns(evidence: Evidence) -> Iterator[Limit]:
+    """The responder as the limit of a closed loop whose flows are not more than its threads."""
+    data = evidence.data
+    if not data.spec.counts_units or data.spec.paced or data.spec.connects_clients or _in_tunnels(data):
+        return
+    for found in data.load_outcomes():
+        far = found.outcome.get("receiver")
+        threads = [thread for thread in (far["threads"] if far else ()) if thread["wall_s"] > 0]
+        if not threads or len(found.outcome["flows"]) > len(threads):
+            continue
+        shares = [(busy_s(one) + (one.get("runnable_wait_s") or 0.0)) / one["wall_s"] for one in threads]
+        most = max(shares)
+        waited = (threads[shares.index(most)].get("runnable_wait_s") or 0.0) / threads[shares.index(most)]["wall_s"]
+        if most >= DOMINATES:
+            text = f"the server that {found.host} used took {most:.0%} of the time of its flow"
+            text += f", {waited:.0%} of it waiting for a CPU" if waited >= WAITED else ", on a CPU"
+            clause = f"the answering side is the limit: it takes {quantities.share(most)} of the time"
+            yield Limit(LimitedBy.ANSWERING_SIDE, text, clause)
 
 
 def _in_tunnels(data: TestData) -> bool:

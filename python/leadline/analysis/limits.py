@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from leadline import quantities
-from leadline.analysis import answering_time
+from leadline.analysis import answering_time, queues
 from leadline.analysis.gateways import attribution_of
 from leadline.analysis.host_metrics import cpu_percent, machine_samples, neighbours
 from leadline.analysis.interfaces import wire_bytes
 from leadline.analysis.metrics import delivered_share
 from leadline.analysis.model import Limit, LimitedBy, Reason, Verdict, Window
 from leadline.analysis.scope import NOT_OFFERED, WHOLE
-from leadline.analysis.test_data import HostSample, InterfaceUse, ProcessUse, TestData
+from leadline.analysis.test_data import HostSample, ProcessUse, TestData
 from leadline.analysis.validity import Evidence
 from leadline.plan.gateway_metrics import GATEWAYS
 from leadline.plan.sut import CpuAttribution
@@ -28,8 +28,6 @@ PROCESS_FULL = 0.95
 """Of the CPUs that a process can use."""
 INTERRUPTS_FULL = 0.9
 """Of one CPU, from where on its soft interrupts leave no room: the timer tick that counts them misses some."""
-DROPPED = 0.01
-"""Of the packets at a gateway's interface, from where on its queue counts as the limit."""
 THROTTLED = 0.05
 """Of the time, from where on a control group's CPU limit counts as what limited its host."""
 
@@ -61,10 +59,12 @@ def _limits(evidence: Evidence, reasons: Sequence[Reason], primary: str) -> Iter
     for host in data.hosts:
         yield from _throttled(data.samples.get(host, ()), window, LimitedBy.GENERATOR, host)
     yield from _full_links(data, window)
+    yield from queues.of_links(data, window)
     for gateway in (host for host in GATEWAYS if host in data.samples):
         yield from _busy_gateway(data, gateway, window)
     yield from _busy_server(data, window)
     yield from answering_time.limits(evidence)
+    yield from answering_time.limits_of_turns(evidence)
 
 
 def _full_links(data: TestData, window: Window) -> Iterator[Limit]:
@@ -92,13 +92,8 @@ def _used(data: TestData, window: Window) -> Iterator[tuple[float, str]]:
             if use.name not in before or use.name == "lo":
                 continue
             for number, way in enumerate(("received", "sent")):
-                grown = _grown(before[use.name], use, number)
+                grown = queues.grown(before[use.name], use, number)
                 yield 8.0 * wire_bytes(*grown, data.link_mtu_bytes) / seconds, f"{use.name} of {host} ({way})"
-
-
-def _grown(first: InterfaceUse, last: InterfaceUse, way: int) -> tuple[int, int]:
-    """Bytes and packets in one direction."""
-    return last.counted[way][0] - first.counted[way][0], last.counted[way][1] - first.counted[way][1]
 
 
 def _busy_gateway(data: TestData, gateway: str, window: Window) -> Iterator[Limit]:
@@ -112,7 +107,8 @@ def _busy_gateway(data: TestData, gateway: str, window: Window) -> Iterator[Limi
     yield from _throttled(samples, window, LimitedBy.GATEWAY, gateway)
     if attribution_of(data) is CpuAttribution.KERNEL:
         yield from _busy_kernel(data, gateway, window)
-    yield from _full_queues(samples, gateway)
+    yield from queues.of_interfaces(samples, gateway)
+    yield from queues.of_gateway(data, gateway, window)
 
 
 def _busy_server(data: TestData, window: Window) -> Iterator[Limit]:
@@ -171,21 +167,6 @@ def _busy_kernel(data: TestData, gateway: str, window: Window) -> Iterator[Limit
         text = f"one CPU of {gateway} was {busiest:.0%} of the time in soft interrupts, where the kernel forwards"
         clause = f"the kernel is the limit at {quantities.share(busiest)} of a core"
         yield Limit(LimitedBy.GATEWAY, text, clause)
-
-
-def _full_queues(samples: Sequence[HostSample], gateway: str) -> Iterator[Limit]:
-    """An interface of the gateway that dropped packets, since its queue was full."""
-    before = {use.name: use for use in samples[0].interfaces}
-    for use in samples[-1].interfaces:
-        if use.name not in before or use.name == "lo":
-            continue
-        for number, way in enumerate(("received", "to send")):
-            _, packets = _grown(before[use.name], use, number)
-            dropped = use.dropped[number] - before[use.name].dropped[number]
-            if dropped >= DROPPED * (packets + dropped) and dropped > 0:
-                share = dropped / (packets + dropped)
-                text = f"{use.name} of {gateway} dropped {share:.1%} of the packets {way}: its queue was full"
-                yield Limit(LimitedBy.GATEWAY, text, f"the gateway's queue is the limit: it drops {share:.1%}")
 
 
 def _stolen_share(data: TestData, host: str, window: Window) -> float:

@@ -46,6 +46,16 @@ class InterfaceUse(NamedTuple):
     """Packets dropped on receipt and on sending, because a queue was full."""
 
 
+class QueueUse(NamedTuple):
+    """The queue by which packets leave an interface: its discipline, and what it counted."""
+
+    name: str
+    kind: str
+    packets: int
+    drops: int
+    backlog_bytes: int
+
+
 class QuotaUse(NamedTuple):
     """A CPU quota that holds for a host from above: its control group, its CPUs, and how long it held threads back."""
 
@@ -78,6 +88,8 @@ class HostSample(NamedTuple):
     heat_throttles: tuple[int, int] | None = None
     """Times that cores, and packages, were slowed down because they were hot; None in samples that do not count it."""
     quota: QuotaUse | None = None
+    queues: tuple[QueueUse, ...] = ()
+    """By interface; empty where none was read."""
 
     @classmethod
     def read(cls, event: records.ObservationEvent, offset_ns: int) -> HostSample:
@@ -118,6 +130,10 @@ class HostSample(NamedTuple):
             cgroup_bytes=cgroup.get("memory_bytes") if cgroup else None,
             heat_throttles=_heat_throttles(machine) if machine else None,
             quota=_quota(event.get("quota")),
+            queues=tuple(
+                QueueUse(row["name"], row["kind"], row["packets"], row["drops"], row["backlog_bytes"])
+                for row in event["network"].get("queues") or ()
+            ),
         )
 
 

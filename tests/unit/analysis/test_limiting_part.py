@@ -223,6 +223,23 @@ def test_a_closed_loop_that_may_wait_for_something_else(changes: dict[str, Any])
     assert limit(closed_loop(**changes))[0] is LimitedBy.UNKNOWN
 
 
+@pytest.mark.parametrize(
+    ("busy", "waiting", "by", "how"),
+    [
+        (0.85, 0.0, LimitedBy.ANSWERING_SIDE, "85% of the time of its flow, on a CPU"),
+        (0.3, 0.55, LimitedBy.ANSWERING_SIDE, "85% of the time of its flow, 55% of it waiting for a CPU"),
+        (0.4, 0.1, LimitedBy.UNKNOWN, ""),
+    ],
+)
+def test_an_answering_side_that_takes_most_of_a_transaction(
+    busy: float, waiting: float, by: LimitedBy, how: str
+) -> None:
+    data = steady_test("rr", receiver=load(thread(busy, waiting=waiting), side="peer"))
+    found, text = limit(data)
+    assert found is by
+    assert text.endswith(how)
+
+
 def test_a_load_with_a_rate_waits_for_no_server() -> None:
     assert limit(closed_loop("/?delay=19.5ms", rate_per_s=2000.0))[0] is LimitedBy.OFFERED_RATE
 

@@ -1,0 +1,113 @@
+"""Queues that were full: an interface's drops, and the drops of the queueing discipline by which packets leave it.
+
+A queue drops because packets come faster than they can leave. In front of a lab's link, and on a host that sends or
+answers, what they leave by is the link; on a gateway it is the gateway's own. A few drops are how TCP finds its rate,
+so they count where they are a share of the packets, or where the queue was hardly ever empty. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from leadline import quantities
+from leadline.analysis.model import Limit, LimitedBy, Window
+from leadline.analysis.test_data import HostSample, InterfaceUse, QueueUse, TestData
+from leadline.plan.gateway_metrics import GATEWAYS
+
+DROPPED = 0.01
+"""Of the packets at an interface, from where on its queue counts as the limit."""
+STANDING = 0.9
+"""Of the samples, from where on a queue that drops and holds packets counts as never empty."""
+LEAST_SAMPLES = 8
+"""Fewer samples do not show that a queue was never empty."""
+
+MAIN_SHARE = 0.5
+"""Of the bytes that a host's busiest interface sent, from where on another one carries the load, too."""
+LEAST_DROPS = 10
+"""Fewer drops are no evidence, whatever their share."""
+
+_SHAPERS = frozenset({"tbf", "netem"})
+"""Disciplines that give a lab's link its rate and its delay."""
+_DELAYS = frozenset({"netem", "fq"})
+"""Disciplines that hold packets for another reason than that the link is busy."""
+
+
+def of_links(data: TestData, window: Window) -> Iterator[Limit]:
+    """Queues in front of links: the shapers of a lab, and those of given hosts that are no gateways."""
+    for host in data.samples:
+        is_gateway = host in GATEWAYS
+        for queue, text, what in _full(data.samples[host], window, host):
+            if queue.kind in _SHAPERS if data.in_lab else not is_gateway:
+                yield Limit(LimitedBy.LINK, text, f"the link is the limit: its queue on {host} {what}")
+
+
+def of_gateway(data: TestData, gateway: str, window: Window) -> Iterator[Limit]:
+    """Queues of a gateway that are not in front of a lab's link."""
+    for queue, text, what in _full(data.samples[gateway], window, gateway):
+        if not (data.in_lab and queue.kind in _SHAPERS):
+            yield Limit(LimitedBy.GATEWAY, text, f"the gateway's queue is the limit: it {what}")
+
+
+def of_interfaces(samples: Sequence[HostSample], gateway: str) -> Iterator[Limit]:
+    """Interfaces of the gateway that dropped packets, since their own queue was full."""
+    before = {use.name: use for use in samples[0].interfaces}
+    for use in samples[-1].interfaces:
+        if use.name not in before or use.name == "lo":
+            continue
+        for number, way in enumerate(("received", "to send")):
+            _, packets = grown(before[use.name], use, number)
+            dropped = use.dropped[number] - before[use.name].dropped[number]
+            if dropped >= DROPPED * (packets + dropped) and dropped > 0:
+                share = dropped / (packets + dropped)
+                text = f"{use.name} of {gateway} dropped {share:.1%} of the packets {way}: its queue was full"
+                yield Limit(LimitedBy.GATEWAY, text, f"the gateway's queue is the limit: it drops {share:.1%}")
+
+
+def grown(first: InterfaceUse, last: InterfaceUse, way: int) -> tuple[int, int]:
+    """Bytes and packets in one direction."""
+    return last.counted[way][0] - first.counted[way][0], last.counted[way][1] - first.counted[way][1]
+
+
+def _full(samples: Sequence[HostSample], window: Window, host: str) -> Iterator[tuple[QueueUse, str, str]]:
+    """Queues that were full: at their end, the evidence, and what each does."""
+    around = _around([sample for sample in samples if sample.queues], window)
+    for name in dict.fromkeys(queue.name for sample in around for queue in sample.queues):
+        if not _on_path(around, name):
+            continue
+        read = [queue for sample in around for queue in sample.queues if queue.name == name]
+        told = _told(read, host)
+        if told is not None:
+            yield read[-1], *told
+
+
+def _told(read: Sequence[QueueUse], host: str) -> tuple[str, str] | None:
+    """The evidence that one queue was full, and what it does; None if it was not."""
+    dropped, packets = read[-1].drops - read[0].drops, read[-1].packets - read[0].packets
+    if dropped < LEAST_DROPS or packets < 0:
+        return None
+    share = dropped / (packets + dropped)
+    held = sum(1 for queue in read if queue.backlog_bytes > 0) / len(read)
+    where = f"the queue ({read[-1].kind}) of {read[-1].name} on {host}"
+    if share >= DROPPED:
+        return f"{where} dropped {share:.1%} of the packets to send: it was full", f"drops {share:.1%}"
+    if held >= STANDING and len(read) >= LEAST_SAMPLES and read[-1].kind not in _DELAYS:
+        text = f"{where} held packets {held:.0%} of the time and dropped {dropped:,}: more came than could leave"
+        return text, f"is hardly ever empty, and drops {quantities.count(dropped)} packets"
+    return None
+
+
+def _on_path(samples: Sequence[HostSample], name: str) -> bool:
+    """Whether an interface sent at least half as much as the one that sent most: others carry no load of the test."""
+    first = {use.name: use for use in samples[0].interfaces}
+    sent = {use.name: grown(first[use.name], use, 1)[0] for use in samples[-1].interfaces if use.name in first}
+    return name not in sent or sent[name] >= MAIN_SHARE * max(sent.values())
+
+
+def _around(samples: Sequence[HostSample], window: Window) -> list[HostSample]:
+    """The samples inside the window, with those next to it where it is too short to have two."""
+    inside = [sample for sample in samples if window.start_ns <= sample.t_ns <= window.end_ns]
+    if len(inside) >= 2:
+        return inside
+    before = [sample for sample in samples if sample.t_ns < window.start_ns][-1:]
+    after = [sample for sample in samples if sample.t_ns > window.end_ns][:1]
+    return [*before, *inside, *after]
