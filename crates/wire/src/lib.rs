@@ -30,8 +30,8 @@ pub use http::{
 };
 pub use observation::{
     CgroupSample, ClockSample, CpuSample, DiskSample, InterfaceSample, MachineSample, MemorySample, NetworkSample,
-    Observation, Pressure, PressureSample, ProcessSample, QueueSample, QuotaSample, SoakerSample, SoftnetSample, TcpSample,
-    UdpSample,
+    Observation, Pressure, PressureSample, ProcessSample, QueueSample, QuotaSample, SoakerSample, SoftnetSample,
+    TcpSample, UdpSample,
 };
 pub use outcome::{FlowReport, HistogramReport, LoadReport, Outcome, Side, ThreadReport};
 pub use target::{Direction, IpVersion, SessionKey, Target};
