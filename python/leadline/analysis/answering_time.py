@@ -28,7 +28,7 @@ LITTLE = 0.05
 DOMINATES = 0.8
 """Of a request's time, from where on one part of it explains the rate."""
 WAITED = 0.05
-"""Of the time, from where on a thread's waiting for a CPU is told."""
+"""Of the time, from where on a thread's waiting for a CPU is mentioned."""
 IDLE_PERCENT = 50.0
 """Of one CPU, up to which a gateway counts as idle."""
 ROOM = 0.9

@@ -75,12 +75,12 @@ def _full(samples: Sequence[HostSample], window: Window, host: str) -> Iterator[
         if not _on_path(around, name):
             continue
         read = [queue for sample in around for queue in sample.queues if queue.name == name]
-        told = _told(read, host)
-        if told is not None:
-            yield read[-1], *told
+        evidence = _evidence(read, host)
+        if evidence is not None:
+            yield read[-1], *evidence
 
 
-def _told(read: Sequence[QueueUse], host: str) -> tuple[str, str] | None:
+def _evidence(read: Sequence[QueueUse], host: str) -> tuple[str, str] | None:
     """The evidence that one queue was full, and what it does; None if it was not."""
     dropped, packets = read[-1].drops - read[0].drops, read[-1].packets - read[0].packets
     if dropped < LEAST_DROPS or packets < 0:
