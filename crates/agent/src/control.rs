@@ -267,6 +267,7 @@ fn kind(workload: &Workload) -> &'static str {
         Workload::Udp(_) => "udp",
         Workload::Rr(_) => "rr",
         Workload::Http(_) => "http",
+        Workload::Scenario(_) => "scenario",
         Workload::Tunnel(_) => "tunnel",
         Workload::Crypto(_) => "crypto",
         Workload::Process(_) => "process",

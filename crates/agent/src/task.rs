@@ -44,6 +44,7 @@ impl Task {
             flows,
             histograms,
             standing,
+            scenario: None,
         });
     }
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::scenario::ScenarioProgress;
 use crate::{
     Capability, Counts, HistogramReport, HostFacts, NetworkView, Observation, Outcome, Side, ThreadReport, WakeUpFacts,
 };
@@ -112,6 +113,9 @@ pub enum Event {
         histograms: Vec<HistogramReport>,
         /// The state of the load, about once a second, for the kinds of load that report it.
         standing: Option<Standing>,
+        /// The transactions, requests and users of a scenario.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        scenario: Option<Box<ScenarioProgress>>,
     },
     /// A measuring task ended by itself or was stopped; its figures are complete.
     #[schemars(title = "Finished")]

@@ -13,6 +13,7 @@ mod failure_cause;
 mod http;
 mod observation;
 mod outcome;
+pub mod scenario;
 mod target;
 mod tunnel;
 mod workload;
@@ -34,6 +35,7 @@ pub use observation::{
     TcpSample, UdpSample,
 };
 pub use outcome::{FlowReport, HistogramReport, LoadReport, Outcome, Side, ThreadReport};
+pub use scenario::ScenarioSpec;
 pub use target::{Direction, IpVersion, SessionKey, Target};
 pub use tunnel::{
     CryptoReport, CryptoSpec, TunnelAction, TunnelActionKind, TunnelAttemptReport, TunnelClientReport,

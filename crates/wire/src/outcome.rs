@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::scenario::ScenarioReport;
 use crate::{Counts, CryptoReport, Direction, TunnelReport};
 
 /// The figures of one task.
@@ -32,6 +33,9 @@ pub struct Outcome {
     pub tunnel: Option<Box<TunnelReport>>,
     /// The figures of `crypto`.
     pub crypto: Option<Vec<CryptoReport>>,
+    /// The figures of a scenario.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scenario: Option<Box<ScenarioReport>>,
 }
 
 /// One flow from its first to its last byte.

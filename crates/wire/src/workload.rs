@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{CryptoSpec, Direction, HttpAnswer, HttpSpec, SessionKey, Target, TunnelSpec};
+use crate::{CryptoSpec, Direction, HttpAnswer, HttpSpec, ScenarioSpec, SessionKey, Target, TunnelSpec};
 
 /// The kind of a task and its parameters.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -26,6 +26,9 @@ pub enum Workload {
     /// HTTP/1.1 requests.
     #[schemars(title = "HttpWorkload")]
     Http(Box<HttpSpec>),
+    /// Virtual users that execute a scenario over HTTP.
+    #[schemars(title = "ScenarioWorkload")]
+    Scenario(Box<ScenarioSpec>),
     /// A fleet of VPN clients.
     #[schemars(title = "TunnelWorkload")]
     Tunnel(Box<TunnelSpec>),

@@ -9,6 +9,57 @@ from leadline.contract.base import BaseModel
 from typing_extensions import TypeAliasType
 
 
+class SharedIterations(BaseModel):
+    """
+    A number of iterations that users share: each takes the next one until none is left. k6's
+    `shared-iterations`.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    duration_ms: Annotated[int | None, Field(ge=0)] = None
+    """
+    When the population's time is over, ms after its beginning; with the test if absent.
+    """
+    iterations: Annotated[int, Field(ge=0)]
+    """
+    Iterations of all users together.
+    """
+    model: Literal["shared_iterations"] = "shared_iterations"
+    users: Annotated[int, Field(ge=0)]
+    """
+    Users, which begin at once.
+    """
+
+
+class DueU(RootModel[int]):
+    root: Annotated[int, Field(ge=0)]
+
+
+class ScheduledArrivals(BaseModel):
+    """
+    Iterations at given times.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    due_us: list[DueU]
+    """
+    When each iteration is due, µs after the population's beginning, in ascending order.
+    """
+    initial_users: Annotated[int, Field(ge=0)]
+    """
+    Users that exist before the first iteration.
+    """
+    max_users: Annotated[int | None, Field(ge=0)] = None
+    """
+    The largest number of users; unlimited if absent.
+    """
+    model: Literal["schedule"] = "schedule"
+
+
 class Capability(BaseModel):
     """
     A feature that an agent can or cannot use on this host.
@@ -59,6 +110,47 @@ class CgroupSample(BaseModel):
     """
     Part of it in user mode, s.
     """
+
+
+class CheckReport(BaseModel):
+    """
+    The results of one check.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    failed: Annotated[int, Field(ge=0)]
+    """
+    How often it failed.
+    """
+    name: str
+    """
+    Its name.
+    """
+    passed: Annotated[int, Field(ge=0)]
+    """
+    How often it passed.
+    """
+
+
+class CheckSize(BaseModel):
+    """
+    The size of the response's body is in a range.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    at_least: Annotated[int | None, Field(ge=0)] = None
+    """
+    The smallest size, bytes.
+    """
+    at_most: Annotated[int | None, Field(ge=0)] = None
+    """
+    The largest size, bytes.
+    """
+    kind: Literal["size"] = "size"
 
 
 class ClockQuality(BaseModel):
@@ -363,6 +455,24 @@ class DiskSample(BaseModel):
     """
 
 
+class EmbeddedRule(BaseModel):
+    """
+    Which resources of a page are fetched.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    at_once: Annotated[int, Field(ge=0)]
+    """
+    Requests at once.
+    """
+    pattern: str | None = None
+    """
+    Only URLs that this regular expression matches as a whole; all if absent.
+    """
+
+
 class ErrorReport(BaseModel):
     """
     An error as text and as a code.
@@ -599,6 +709,65 @@ class ExitUsage(BaseModel):
     """
     CPU time in user mode, s.
     """
+
+
+class FeederRecycles(BaseModel):
+    """
+    The first row follows.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    kind: Literal["recycle"] = "recycle"
+
+
+class FeederStopsUser(BaseModel):
+    """
+    The user that asks ends.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    kind: Literal["stop_user"] = "stop_user"
+
+
+class FeederStopsTest(BaseModel):
+    """
+    The test ends as by `stop_test`.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    kind: Literal["stop_test"] = "stop_test"
+
+
+class FeederGivesText(BaseModel):
+    """
+    Each column's variable is set to this text.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    kind: Literal["text"] = "text"
+    text: str
+    """
+    The text, such as JMeter's `<EOF>`.
+    """
+
+
+class FindWhole(BaseModel):
+    """
+    The whole subject.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    kind: Literal["whole"] = "whole"
 
 
 class FlowCounts(BaseModel):
@@ -1101,6 +1270,252 @@ class InterfaceView(BaseModel):
     """
 
 
+class IterationCounts(BaseModel):
+    """
+    Iterations by what became of them. Each iteration that was due is in exactly one of `dropped`, `not_begun`,
+    `completed`, `failed`, `interrupted` and, before the end, `running`.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    begun: Annotated[int, Field(ge=0)]
+    """
+    Iterations that began.
+    """
+    completed: Annotated[int, Field(ge=0)]
+    """
+    Iterations that reached their end without a failed request.
+    """
+    dropped: Annotated[int, Field(ge=0)]
+    """
+    Iterations without a free user.
+    """
+    due: Annotated[int, Field(ge=0)]
+    """
+    Iterations that were due; in closed models those that began.
+    """
+    failed: Annotated[int, Field(ge=0)]
+    """
+    Iterations that ended with a failed request in them.
+    """
+    interrupted: Annotated[int, Field(ge=0)]
+    """
+    Iterations that were ended before their end because the time was over, or by a stop.
+    """
+    late: Annotated[int, Field(ge=0)]
+    """
+    Of these, iterations that began more than 1 ms after they were due.
+    """
+    not_begun: Annotated[int, Field(ge=0)]
+    """
+    Iterations that were due and had not begun when the time was over.
+    """
+    running: Annotated[int, Field(ge=0)]
+    """
+    Iterations that run at this moment.
+    """
+
+
+class EndAfterIteration(BaseModel):
+    """
+    They go on for this time, and are interrupted then. k6's `gracefulStop`.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    grace_ms: Annotated[int, Field(ge=0)]
+    """
+    The time, ms.
+    """
+    kind: Literal["iteration"] = "iteration"
+
+
+class EndAfterRequest(BaseModel):
+    """
+    They end before their next request or with their current wait; a request that was sent is awaited for this
+    time. JMeter's scheduler.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    grace_ms: Annotated[int, Field(ge=0)]
+    """
+    The time, ms.
+    """
+    kind: Literal["request"] = "request"
+
+
+ErrorsAdditionalProperty = TypeAliasType("ErrorsAdditionalProperty", Annotated[int, Field(ge=0)])
+
+
+class LabelProgress(BaseModel):
+    """
+    A label in one interval.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    ended: Annotated[int, Field(ge=0)]
+    """
+    How many ended in the interval.
+    """
+    errors: dict[str, ErrorsAdditionalProperty]
+    """
+    Failures in the interval by cause.
+    """
+    failed: Annotated[int, Field(ge=0)]
+    """
+    Of these, how many failed.
+    """
+    kind: Literal["request", "transaction"]
+    """
+    Requests or a transaction.
+    """
+    latency: HistogramReport
+    """
+    `latency` in the interval.
+    """
+    name: str
+    """
+    The name.
+    """
+
+
+MissesAdditionalProperty = TypeAliasType("MissesAdditionalProperty", Annotated[int, Field(ge=0)])
+
+
+class LabelReport(BaseModel):
+    """
+    The figures of the requests or transactions of one name.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    cached: Annotated[int, Field(ge=0)]
+    """
+    Requests that were answered from the user's cache; they are not in `ended`.
+    """
+    checks: list[CheckReport]
+    """
+    Its checks.
+    """
+    ended: Annotated[int, Field(ge=0)]
+    """
+    How many ended; each request and transaction that began is in `ended` or `interrupted`.
+    """
+    error_examples: dict[str, str]
+    """
+    The message of the first failure of each cause.
+    """
+    errors: dict[str, ErrorsAdditionalProperty]
+    """
+    Failures by cause; their sum is `failed`. A failed check counts as `check_failed`, a status as `status_404`
+    and the like.
+    """
+    failed: Annotated[int, Field(ge=0)]
+    """
+    Of these, how many failed.
+    """
+    histograms: list[HistogramReport]
+    """
+    Distributions of those that ended, failed ones included if they had a response: `latency` (from when it was
+    wanted), `service` (from sent), each also as `warmup_*`; for requests also `first_byte`; for transactions
+    `waits` (the waits in it).
+    """
+    interrupted: Annotated[int, Field(ge=0)]
+    """
+    Requests without a response, and transactions without an end, when the time was over.
+    """
+    kind: Literal["request", "transaction"]
+    """
+    Requests or a transaction.
+    """
+    misses: dict[str, MissesAdditionalProperty]
+    """
+    Extractions that found nothing, by variable.
+    """
+    name: str
+    """
+    The name.
+    """
+    population: Annotated[int, Field(ge=0)]
+    """
+    The population that it belongs to, by its index.
+    """
+    received_bytes: Annotated[int, Field(ge=0)]
+    """
+    Bytes received.
+    """
+    redirects: Annotated[int, Field(ge=0)]
+    """
+    Redirects followed.
+    """
+    sent_bytes: Annotated[int, Field(ge=0)]
+    """
+    Bytes sent.
+    """
+
+
+class LoopForever(BaseModel):
+    """
+    Until the user ends.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    kind: Literal["forever"] = "forever"
+
+
+class MatchLast(BaseModel):
+    """
+    The last one.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    kind: Literal["last"] = "last"
+
+
+class MatchRandom(BaseModel):
+    """
+    A random one.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    kind: Literal["random"] = "random"
+
+
+class MatchAll(BaseModel):
+    """
+    All.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    kind: Literal["all"] = "all"
+
+
+class MatchCount(BaseModel):
+    """
+    The number of values.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    kind: Literal["count"] = "count"
+
+
 class MemorySample(BaseModel):
     """
     Memory of the machine, bytes.
@@ -1119,6 +1534,39 @@ class MemorySample(BaseModel):
     """
 
 
+class MissKeeps(BaseModel):
+    """
+    The variable keeps its value. JMeter's extractors without a default.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    kind: Literal["keep"] = "keep"
+
+
+class MissUnsets(BaseModel):
+    """
+    The variable is unset.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    kind: Literal["unset"] = "unset"
+
+
+class MissFails(BaseModel):
+    """
+    The variable is unset, and the request fails as `extraction_failed`.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    kind: Literal["fail"] = "fail"
+
+
 class NoCounts(BaseModel):
     """
     The counters of a kind of load that has none.
@@ -1129,7 +1577,101 @@ class NoCounts(BaseModel):
     )
 
 
-ErrorsAdditionalProperty = TypeAliasType("ErrorsAdditionalProperty", Annotated[int, Field(ge=0)])
+class FeedNode(BaseModel):
+    """
+    Takes the next row of a feeder and sets its variables.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    feeder: str
+    """
+    The feeder's name.
+    """
+    kind: Literal["feed"] = "feed"
+
+
+class ControlNode(BaseModel):
+    """
+    Ends something.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    control: Literal["next_pass", "break_loop", "next_iteration", "stop_user", "stop_test", "stop_test_now"]
+    """
+    What.
+    """
+    kind: Literal["control"] = "control"
+
+
+class ScriptNode(BaseModel):
+    """
+    Executes a script.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    kind: Literal["script"] = "script"
+    lua: str
+    """
+    Its text in Lua.
+    """
+
+
+class OpaqueNode(BaseModel):
+    """
+    Something of the format that cannot be executed. An agent refuses the scenario.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    kind: Literal["opaque"] = "opaque"
+    text: str
+    """
+    Its text.
+    """
+    what: str
+    """
+    What it is, such as `JSR223Sampler (groovy)`.
+    """
+
+
+class OpenStage(BaseModel):
+    """
+    A stage during which the rate of iterations changes linearly.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    at_once: Annotated[int | None, Field(ge=0)] = 0
+    """
+    Iterations that are due together at the stage's beginning. Gatling's `atOnceUsers`.
+    """
+    duration_ms: Annotated[int, Field(ge=0)]
+    """
+    Duration, ms; with 0, `at_once` iterations are due together.
+    """
+    from_per_s: float
+    """
+    Iterations per second at its beginning.
+    """
+    to_per_s: float
+    """
+    Iterations per second at its end.
+    """
+
+
+class OutputPart1(RootModel[int]):
+    root: Annotated[int, Field(ge=0)]
+    """
+    A group's number; 0 is the whole match.
+    """
 
 
 class PeerLimits(BaseModel):
@@ -1160,6 +1702,71 @@ class PeerLimits(BaseModel):
     sessions: Annotated[int, Field(ge=0)]
     """
     Sessions at once.
+    """
+
+
+class PopulationProgress(BaseModel):
+    """
+    A population while it runs.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    iterations: IterationCounts
+    """
+    Its iterations so far.
+    """
+    users: Annotated[int, Field(ge=0)]
+    """
+    Users that exist.
+    """
+    users_active: Annotated[int, Field(ge=0)]
+    """
+    Users that are in an iteration.
+    """
+
+
+class PopulationReport(BaseModel):
+    """
+    The figures of a population.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    end_ns: Annotated[int | None, Field(ge=0)] = None
+    """
+    When its last iteration ended, ns.
+    """
+    histograms: list[HistogramReport]
+    """
+    Distributions: `iteration` (from its beginning to its end) and, in open models, `iteration_due` (from due to
+    its end) and `start_late` (from due to its beginning).
+    """
+    is_main: bool
+    """
+    Whether its phase is the main one.
+    """
+    iterations: IterationCounts
+    """
+    Its iterations.
+    """
+    name: str
+    """
+    Its name.
+    """
+    start_ns: Annotated[int | None, Field(ge=0)] = None
+    """
+    When it began, ns; absent if it did not.
+    """
+    users_begun: Annotated[int, Field(ge=0)]
+    """
+    Users that began.
+    """
+    users_most: Annotated[int, Field(ge=0)]
+    """
+    The largest number of users at once.
     """
 
 
@@ -1307,6 +1914,21 @@ class RateStage(BaseModel):
     """
 
 
+class FileBody(BaseModel):
+    """
+    The content of a file.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    file: str
+    """
+    The file's name in the plan.
+    """
+    kind: Literal["file"] = "file"
+
+
 class Resolution(BaseModel):
     """
     An address for a name.
@@ -1348,6 +1970,84 @@ class RouteView(BaseModel):
     interface: str
     """
     The interface it leaves by.
+    """
+
+
+class ScenarioFile(BaseModel):
+    """
+    The content of a file that requests send.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    content_base64: str
+    """
+    Its content, base64.
+    """
+    name: str
+    """
+    The name by which requests refer to it: its path as the format has it.
+    """
+
+
+class ScenarioProgress(BaseModel):
+    """
+    The figures of a scenario while it runs.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    labels: list[LabelProgress]
+    """
+    One row per label that had an event in the interval.
+    """
+    populations: list[PopulationProgress]
+    """
+    One row per population.
+    """
+
+
+class SlowRequest(BaseModel):
+    """
+    One of the slowest requests, with its phases.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    before_sent_us: float
+    """
+    Of this, time until it was sent (opening a connection, or waiting for a free one), µs.
+    """
+    due_ns: Annotated[int, Field(ge=0)]
+    """
+    When it was wanted, ns.
+    """
+    error: str | None = None
+    """
+    The cause of its failure; absent if it succeeded.
+    """
+    first_byte_us: float | None = None
+    """
+    Of this, time from sent to the response's first byte, µs; absent if there was none.
+    """
+    label: Annotated[int, Field(ge=0)]
+    """
+    The index of its row in `labels`.
+    """
+    latency_us: float
+    """
+    Time from then to its response's end or failure, µs.
+    """
+    status: Annotated[int | None, Field(ge=0, le=65535)] = None
+    """
+    Status code; absent if there was no response.
+    """
+    user: Annotated[int, Field(ge=0)]
+    """
+    The user's number in its population, from 1.
     """
 
 
@@ -1446,6 +2146,134 @@ class SoftnetSample(BaseModel):
     squeezed: Annotated[int, Field(ge=0)]
     """
     Times that the budget ended with work left.
+    """
+
+
+class SourcePlace(BaseModel):
+    """
+    A place in the file that a scenario was read from.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    file: str
+    """
+    The file.
+    """
+    line: Annotated[int, Field(ge=0)]
+    """
+    The line, from 1.
+    """
+
+
+class StatusRange(BaseModel):
+    """
+    A range of status codes.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    from_: Annotated[int, Field(alias="from", ge=0, le=65535)]
+    """
+    The first.
+    """
+    to: Annotated[int, Field(ge=0, le=65535)]
+    """
+    The last.
+    """
+
+
+class BodySubject(BaseModel):
+    """
+    The response's body.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    kind: Literal["body"] = "body"
+
+
+class HeadersSubject(BaseModel):
+    """
+    The response's header fields, as lines `Name: value`.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    kind: Literal["headers"] = "headers"
+
+
+class StatusSubject(BaseModel):
+    """
+    The status code.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    kind: Literal["status"] = "status"
+
+
+class ReasonSubject(BaseModel):
+    """
+    The reason phrase.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    kind: Literal["reason"] = "reason"
+
+
+class UrlSubject(BaseModel):
+    """
+    The URL of the request, after redirects.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    kind: Literal["url"] = "url"
+
+
+class RequestHeadersSubject(BaseModel):
+    """
+    The header fields of the request.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    kind: Literal["request_headers"] = "request_headers"
+
+
+class RequestBodySubject(BaseModel):
+    """
+    The body of the request.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    kind: Literal["request_body"] = "request_body"
+
+
+class VariableSubject(BaseModel):
+    """
+    A variable.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    kind: Literal["variable"] = "variable"
+    name: str
+    """
+    Its name.
     """
 
 
@@ -2093,6 +2921,24 @@ class UdpSample(BaseModel):
     """
 
 
+class UserStage(BaseModel):
+    """
+    A stage during which the number of users changes linearly.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    duration_ms: Annotated[int, Field(ge=0)]
+    """
+    Duration, ms; with 0 the number changes at once.
+    """
+    users: Annotated[int, Field(ge=0)]
+    """
+    Users at its end.
+    """
+
+
 class Cpu(RootModel[int]):
     root: Annotated[int, Field(ge=0)]
 
@@ -2397,6 +3243,91 @@ class ProfileWorkload(BaseModel):
     """
 
 
+class UserArrivals(BaseModel):
+    """
+    A number of users that changes in stages; each begins its next iteration when the last one has ended. k6's
+    `constant-vus`, `ramping-vus` and `per-vu-iterations`, JMeter's thread groups, Gatling's closed models.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    duration_ms: Annotated[int | None, Field(ge=0)] = None
+    """
+    When the population's time is over, ms after its beginning; if absent, when its users have done their
+    iterations, or with the test.
+    """
+    first: Literal["at_start", "after_interval"]
+    """
+    When the first user of a ramp begins.
+    """
+    initial: Annotated[int | None, Field(ge=0)] = 0
+    """
+    Users at the beginning.
+    """
+    iterations: Annotated[int | None, Field(ge=0)] = None
+    """
+    Iterations of each user, after which it ends; unlimited if absent.
+    """
+    model: Literal["users"] = "users"
+    ramp_down_ms: Annotated[int | None, Field(ge=0)] = 0
+    """
+    How long an iteration of a user that is no longer wanted may go on, ms. k6's `gracefulRampDown`.
+    """
+    stages: Annotated[list[UserStage] | None, Field(validate_default=True)] = []
+    """
+    Consecutive stages, during which the number of users changes linearly. After the last stage the number
+    stays; the end is by `iterations` or `duration_ms`.
+    """
+
+
+class OpenArrivals(BaseModel):
+    """
+    Iterations at a rate, whether or not earlier ones have ended. An iteration without a free user is dropped if
+    there are `max_users`. k6's `constant-arrival-rate` and `ramping-arrival-rate`, Gatling's open models.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    first: Literal["at_start", "after_interval"]
+    """
+    When the first iteration is due.
+    """
+    initial_users: Annotated[int, Field(ge=0)]
+    """
+    Users that exist before the first iteration.
+    """
+    max_users: Annotated[int | None, Field(ge=0)] = None
+    """
+    The largest number of users; unlimited if absent.
+    """
+    model: Literal["open"] = "open"
+    spacing: Literal["even", "poisson"]
+    """
+    How iterations are spaced.
+    """
+    stages: list[OpenStage]
+    """
+    Iterations per second, in consecutive stages; the population's time is their sum.
+    """
+
+
+class CheckStatus(BaseModel):
+    """
+    The status code is in a range.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    kind: Literal["status"] = "status"
+    ranges: list[StatusRange]
+    """
+    The ranges.
+    """
+
+
 class WakeUpReply(BaseModel):
     """
     The response to `wake_up`.
@@ -2456,6 +3387,149 @@ class Exited(BaseModel):
     usage: ExitUsage | None = None
     """
     What it used, with the children that it waited for; absent if the system does not say.
+    """
+
+
+class Expression(BaseModel):
+    """
+    An expression: an operation with its arguments.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    arguments: Annotated[list[Expression] | None, Field(validate_default=True)] = []
+    """
+    The arguments, in order.
+    """
+    name: str | None = None
+    """
+    A variable's name; other operations' names as they say.
+    """
+    op: Literal[
+        "literal",
+        "variable",
+        "variable_named",
+        "is_set",
+        "join",
+        "first_of",
+        "not",
+        "and",
+        "or",
+        "if",
+        "equal",
+        "not_equal",
+        "same_text",
+        "less",
+        "less_equal",
+        "greater",
+        "greater_equal",
+        "add",
+        "subtract",
+        "multiply",
+        "divide",
+        "divide_whole",
+        "modulo",
+        "negate",
+        "absolute",
+        "minimum",
+        "maximum",
+        "round",
+        "floor",
+        "ceiling",
+        "to_integer",
+        "to_number",
+        "to_text",
+        "length",
+        "is_empty",
+        "substring",
+        "index_of",
+        "contains",
+        "starts_with",
+        "ends_with",
+        "equal_ignoring_case",
+        "matches",
+        "finds",
+        "group",
+        "replace",
+        "replace_pattern",
+        "split_part",
+        "upper",
+        "lower",
+        "trim",
+        "json_value",
+        "url_encode",
+        "url_decode",
+        "base64_encode",
+        "base64_decode",
+        "sha256",
+        "md5",
+        "html_escape",
+        "html_unescape",
+        "random_integer",
+        "random_number",
+        "random_text",
+        "random_of",
+        "uuid",
+        "time_ms",
+        "time_s",
+        "date",
+        "counter",
+        "user_counter",
+        "user_number",
+        "iteration",
+        "population_iteration",
+        "population",
+        "active_users",
+        "last_status",
+        "last_ok",
+        "last_body",
+        "last_url",
+        "last_header",
+        "last_duration_ms",
+        "last_timed_out",
+        "cookie",
+    ]
+    """
+    The operation, which says what the other fields mean.
+    """
+    value: bool | int | float | str | None = None
+    """
+    The value of a literal; the fallback of a variable that is not set.
+    """
+
+
+class Feeder(BaseModel):
+    """
+    Rows of data that users take in turn by `feed` nodes.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    at_end: Annotated[FeederRecycles | FeederStopsUser | FeederStopsTest | FeederGivesText, Field(discriminator="kind")]
+    """
+    What happens after the last row.
+    """
+    columns: list[str]
+    """
+    The variable that each column sets.
+    """
+    name: str
+    """
+    Its name.
+    """
+    order: Literal["sequential", "shuffled", "random", "unique"]
+    """
+    In which order rows are taken.
+    """
+    rows: list[list[str]]
+    """
+    The rows, each with a text per column; missing texts are empty.
+    """
+    share: Literal["test", "population", "user"]
+    """
+    Who takes rows from the same position.
     """
 
 
@@ -2637,6 +3711,70 @@ class LoadReport(BaseModel):
     """
 
 
+class LoopCount(BaseModel):
+    """
+    A number of times.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    kind: Literal["count"] = "count"
+    times: Expression
+    """
+    The number, computed when the loop begins.
+    """
+
+
+class LoopWhile(BaseModel):
+    """
+    As long as a condition is true.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    checks_after: bool | None = False
+    """
+    Whether the condition is checked after each pass only, so that there is at least one.
+    """
+    condition: Expression
+    """
+    The condition.
+    """
+    kind: Literal["while"] = "while"
+
+
+class LoopTime(BaseModel):
+    """
+    For a time; the last pass is completed.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    duration_ms: Expression
+    """
+    The time, ms.
+    """
+    kind: Literal["time"] = "time"
+
+
+class MatchNumber(BaseModel):
+    """
+    The one with this number, from 1. If the number is 0 when it is computed: a random one; if -1: all.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    kind: Literal["number"] = "number"
+    number: Expression
+    """
+    The number.
+    """
+
+
 class NetworkSample(BaseModel):
     """
     A host's interfaces and protocol counters.
@@ -2682,6 +3820,29 @@ class NetworkView(BaseModel):
     """
 
 
+class SetNode(BaseModel):
+    """
+    Sets variables, in order.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    is_shared: bool | None = False
+    """
+    Whether all users share it.
+    """
+    kind: Literal["set"] = "set"
+    value: Expression
+    """
+    Its value; a variable that is set to nothing is unset.
+    """
+    variable: str
+    """
+    The variable.
+    """
+
+
 class Pressure(BaseModel):
     """
     Pressure stall information.
@@ -2705,6 +3866,32 @@ class Pressure(BaseModel):
     memory: PressureSample | None = None
     """
     Waiting for memory.
+    """
+
+
+class ScenarioReport(BaseModel):
+    """
+    The figures of a scenario at its end.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    labels: list[LabelReport]
+    """
+    One row per request name and transaction, in the flow's order.
+    """
+    populations: list[PopulationReport]
+    """
+    One row per population, in the plan's order.
+    """
+    slowest: list[SlowRequest]
+    """
+    The slowest requests, the slowest first.
+    """
+    users_memory_bytes: Annotated[int | None, Field(ge=0)] = None
+    """
+    Memory of the users (registers, cookies, stacks), bytes; absent if it was not measured.
     """
 
 
@@ -3014,6 +4201,181 @@ class TunnelReport(BaseModel):
     """
 
 
+class Variable(BaseModel):
+    """
+    A variable and its initial value.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    is_secret: bool | None = False
+    """
+    Whether its value is masked in every output.
+    """
+    is_shared: bool | None = False
+    """
+    Whether all users share it, as JMeter's properties. If not, each user has its own copy.
+    """
+    name: str
+    """
+    Its name.
+    """
+    value: list[str | Expression]
+    """
+    Its value.
+    """
+
+
+class ConstantWait(BaseModel):
+    """
+    Always the same time.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    kind: Literal["constant"] = "constant"
+    ms: Expression
+    """
+    The time, ms.
+    """
+
+
+class UniformWait(BaseModel):
+    """
+    Uniformly distributed.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    from_ms: Expression
+    """
+    The shortest time, ms.
+    """
+    kind: Literal["uniform"] = "uniform"
+    to_ms: Expression
+    """
+    The longest time, ms.
+    """
+
+
+class NormalWait(BaseModel):
+    """
+    Normally distributed.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    deviation_ms: Expression
+    """
+    The standard deviation, ms.
+    """
+    kind: Literal["normal"] = "normal"
+    mean_ms: Expression
+    """
+    The mean, ms.
+    """
+    negative: Literal["zero", "absolute"]
+    """
+    What becomes of a negative time.
+    """
+
+
+class PoissonWait(BaseModel):
+    """
+    A constant plus a Poisson-distributed number of ms. JMeter's Poisson timer.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    kind: Literal["poisson"] = "poisson"
+    lambda_ms: Expression
+    """
+    The distribution's mean, ms.
+    """
+    offset_ms: Expression
+    """
+    The constant, ms.
+    """
+
+
+class ExponentialWait(BaseModel):
+    """
+    Exponentially distributed.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    kind: Literal["exponential"] = "exponential"
+    mean_ms: Expression
+    """
+    The mean, ms.
+    """
+
+
+class PacingWait(BaseModel):
+    """
+    Until this time after the user last passed this node, or after its iteration began if it has not. A late user
+    goes on at once, and its next time counts from there. Gatling's `pace`, LoadRunner's pacing.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    kind: Literal["pacing"] = "pacing"
+    ms: Expression
+    """
+    The time, ms.
+    """
+
+
+class ThroughputWait(BaseModel):
+    """
+    As long as needed so that this node is passed at most at a rate.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    is_random: bool | None = False
+    """
+    Whether the intervals are random (exponentially distributed) instead of even.
+    """
+    kind: Literal["throughput"] = "throughput"
+    per_minute: Expression
+    """
+    The rate, per minute.
+    """
+    scope: Literal["user", "population_share", "test_share", "population", "test"]
+    """
+    Whose passes count together.
+    """
+
+
+class RendezvousWait(BaseModel):
+    """
+    Until a number of users wait at the node.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    kind: Literal["rendezvous"] = "rendezvous"
+    timeout_ms: Expression
+    """
+    How long at most, ms; without limit if 0.
+    """
+    users: Expression
+    """
+    The number; all users of the population if 0.
+    """
+
+
 class ServeWorkload(BaseModel):
     """
     Answers `tcp`, `udp`, `rr` and `http` load until stopped.
@@ -3241,37 +4603,139 @@ class TunnelWorkload(BaseModel):
     """
 
 
-class Prepare(BaseModel):
+class BasicAuth(BaseModel):
     """
-    Prepares a task (sockets open, handshakes done); the agent answers `prepared` or `failed`.
+    A user and a password.
     """
 
     model_config = ConfigDict(
         extra="forbid",
     )
-    task: str
+    password: list[str | Expression]
     """
-    The task's name, unique within its trial.
+    The password.
     """
-    trial: str
+    user: list[str | Expression]
     """
-    The trial that the task belongs to; every event of the task repeats it.
+    The user.
     """
-    type: Literal["prepare"] = "prepare"
-    workload: (
-        ServeWorkload
-        | TcpWorkload
-        | UdpWorkload
-        | RrWorkload
-        | HttpWorkload
-        | TunnelWorkload
-        | CryptoWorkload
-        | ProcessWorkload
-        | ProfileWorkload
+
+
+class CheckContains(BaseModel):
+    """
+    The subject contains a text.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
     )
+    kind: Literal["contains"] = "contains"
+    text: list[str | Expression]
     """
-    What the task does.
+    The text.
     """
+
+
+class CheckEquals(BaseModel):
+    """
+    The subject equals a text.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    kind: Literal["equals"] = "equals"
+    text: list[str | Expression]
+    """
+    The text.
+    """
+
+
+class CheckFinds(BaseModel):
+    """
+    A regular expression matches a part of the subject.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    kind: Literal["finds"] = "finds"
+    pattern: list[str | Expression]
+    """
+    The expression.
+    """
+
+
+class CheckMatches(BaseModel):
+    """
+    A regular expression matches the whole subject.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    kind: Literal["matches"] = "matches"
+    pattern: list[str | Expression]
+    """
+    The expression.
+    """
+
+
+class CheckJson(BaseModel):
+    """
+    A JSONPath has a value.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    equals: list[str | Expression] | None = None
+    """
+    The value that one of the found nodes must have, as text; any value if absent.
+    """
+    is_null: bool | None = False
+    """
+    Whether the value must be null.
+    """
+    is_pattern: bool | None = False
+    """
+    Whether `equals` is a regular expression for the whole value.
+    """
+    kind: Literal["json"] = "json"
+    path: list[str | Expression]
+    """
+    The path.
+    """
+
+
+class CheckDuration(BaseModel):
+    """
+    The response was complete within a time from sending.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    at_most_ms: Expression
+    """
+    The time, ms.
+    """
+    kind: Literal["duration"] = "duration"
+
+
+class CheckCondition(BaseModel):
+    """
+    A condition is true.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    condition: Expression
+    """
+    The condition.
+    """
+    kind: Literal["condition"] = "condition"
 
 
 class Hello(BaseModel):
@@ -3348,6 +4812,10 @@ class Progress(BaseModel):
     """
     Histograms of this interval only.
     """
+    scenario: ScenarioProgress | None = None
+    """
+    The transactions, requests and users of a scenario.
+    """
     side: Literal["local", "peer"]
     """
     The side that counted.
@@ -3369,6 +4837,187 @@ class Progress(BaseModel):
     The task's trial.
     """
     type: Literal["progress"] = "progress"
+
+
+class FindRegex(BaseModel):
+    """
+    Matches of a regular expression.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    kind: Literal["regex"] = "regex"
+    output: Annotated[list[OutputPart1 | str] | None, Field(validate_default=True)] = []
+    """
+    The value, made of texts and groups; the first group, or the match if there is none, if empty.
+    """
+    pattern: list[str | Expression]
+    """
+    The expression.
+    """
+
+
+class FindJsonPath(BaseModel):
+    """
+    Nodes of a JSON text by JSONPath (RFC 9535); the root's `$` may be absent.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    kind: Literal["json_path"] = "json_path"
+    path: list[str | Expression]
+    """
+    The path.
+    """
+
+
+class FindHeader(BaseModel):
+    """
+    Values of a response's header field; the subject is ignored.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    kind: Literal["header"] = "header"
+    name: list[str | Expression]
+    """
+    The field's name.
+    """
+
+
+class FindCookie(BaseModel):
+    """
+    The value of a cookie that the user has after the response; the subject is ignored.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    kind: Literal["cookie"] = "cookie"
+    name: list[str | Expression]
+    """
+    The cookie's name.
+    """
+
+
+class FindBoundary(BaseModel):
+    """
+    What is between two texts; an empty text is the subject's beginning or end.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    kind: Literal["boundary"] = "boundary"
+    left: list[str | Expression]
+    """
+    The text before.
+    """
+    right: list[str | Expression]
+    """
+    The text after.
+    """
+
+
+class FindCss(BaseModel):
+    """
+    Elements of HTML by a CSS selector.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    attribute: Annotated[list[str | Expression] | None, Field(validate_default=True)] = []
+    """
+    The attribute; the element's text if empty.
+    """
+    kind: Literal["css"] = "css"
+    selector: list[str | Expression]
+    """
+    The selector.
+    """
+
+
+class FindXPath(BaseModel):
+    """
+    Nodes of XML or HTML by XPath.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    kind: Literal["xpath"] = "xpath"
+    path: list[str | Expression]
+    """
+    The path.
+    """
+
+
+class HeaderTemplate(BaseModel):
+    """
+    A header field.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    name: list[str | Expression]
+    """
+    Its name.
+    """
+    value: list[str | Expression]
+    """
+    Its value.
+    """
+
+
+class LoopEach(BaseModel):
+    """
+    Once for each text.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    kind: Literal["each"] = "each"
+    values: list[list[str | Expression]]
+    """
+    The texts.
+    """
+    variable: str
+    """
+    The variable that holds the text.
+    """
+
+
+class LoopEachVariable(BaseModel):
+    """
+    Once for each of the variables `prefix_1`, `prefix_2` and so on that are set.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    from_: Annotated[Expression | None, Field(alias="from")] = None
+    """
+    The first number; 1 if absent.
+    """
+    kind: Literal["each_variable"] = "each_variable"
+    prefix: list[str | Expression]
+    """
+    What the names begin with, with its separator (`id_`).
+    """
+    to: Expression | None = None
+    """
+    The last number; until a variable is not set if absent.
+    """
+    variable: str
+    """
+    The variable that holds the value.
+    """
 
 
 class MachineSample(BaseModel):
@@ -3413,6 +5062,103 @@ class MachineSample(BaseModel):
     softnet: list[SoftnetSample]
     """
     One row per CPU of /proc/net/softnet_stat.
+    """
+
+
+class MissDefault(BaseModel):
+    """
+    The variable is set to this text.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    kind: Literal["default"] = "default"
+    text: list[str | Expression]
+    """
+    The text.
+    """
+
+
+class MultipartPart(BaseModel):
+    """
+    A part of a multipart body: a text or a file.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    content_type: Annotated[list[str | Expression] | None, Field(validate_default=True)] = []
+    """
+    Its `Content-Type`; none if empty.
+    """
+    file: str | None = None
+    """
+    The file's name in the plan, if it is one.
+    """
+    file_name: Annotated[list[str | Expression] | None, Field(validate_default=True)] = []
+    """
+    The name of the file as it is sent; none if empty.
+    """
+    name: list[str | Expression]
+    """
+    The field's name.
+    """
+    text: Annotated[list[str | Expression] | None, Field(validate_default=True)] = []
+    """
+    The text, if it is no file.
+    """
+
+
+class WaitNode(BaseModel):
+    """
+    Waits.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    kind: Literal["wait"] = "wait"
+    wait: Annotated[
+        ConstantWait
+        | UniformWait
+        | NormalWait
+        | PoissonWait
+        | ExponentialWait
+        | PacingWait
+        | ThroughputWait
+        | RendezvousWait,
+        Field(discriminator="kind"),
+    ]
+    """
+    How long.
+    """
+
+
+class CookieNode(BaseModel):
+    """
+    Changes the user's jar or connections.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    domain: list[str | Expression]
+    """
+    Its domain, which its subdomains share.
+    """
+    kind: Literal["set_cookie"] = "set_cookie"
+    name: list[str | Expression]
+    """
+    The cookie's name.
+    """
+    path: Annotated[list[str | Expression] | None, Field(validate_default=True)] = []
+    """
+    Its path; `/` if empty.
+    """
+    value: list[str | Expression]
+    """
+    Its value; the cookie is removed if it is empty.
     """
 
 
@@ -3507,9 +5253,145 @@ class Outcome(BaseModel):
     """
     The cost of answering on the server, if the server reported it.
     """
+    scenario: ScenarioReport | None = None
+    """
+    The figures of a scenario.
+    """
     tunnel: TunnelReport | None = None
     """
     A fleet's clients.
+    """
+
+
+class Parameter(BaseModel):
+    """
+    A parameter of a query or a form.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    is_encoded: bool | None = False
+    """
+    Whether name and value are sent as they are. If not, they are percent-encoded.
+    """
+    name: list[str | Expression]
+    """
+    Its name.
+    """
+    value: list[str | Expression] | None = None
+    """
+    Its value; the name stands alone, without `=`, if absent.
+    """
+
+
+class TextBody(BaseModel):
+    """
+    A text, in UTF-8.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    kind: Literal["text"] = "text"
+    text: list[str | Expression]
+    """
+    The text.
+    """
+
+
+class FormBody(BaseModel):
+    """
+    `application/x-www-form-urlencoded`.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    kind: Literal["form"] = "form"
+    parameters: list[Parameter]
+    """
+    The fields.
+    """
+
+
+class MultipartBody(BaseModel):
+    """
+    `multipart/form-data`.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    kind: Literal["multipart"] = "multipart"
+    parts: list[MultipartPart]
+    """
+    The parts.
+    """
+
+
+class Check(BaseModel):
+    """
+    A check of a response.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    any: bool | None = False
+    """
+    Whether one of the tests is enough.
+    """
+    is_negated: bool | None = False
+    """
+    Whether each test must fail instead.
+    """
+    label: str | None = None
+    """
+    Its name in figures; what it checks, in words, if absent.
+    """
+    message: Annotated[list[str | Expression] | None, Field(validate_default=True)] = []
+    """
+    The message of a failure; the agent's own if empty.
+    """
+    severity: Literal["fail", "count"]
+    """
+    What a failed check means.
+    """
+    source: SourcePlace | None = None
+    """
+    Where it is defined.
+    """
+    subject: Annotated[
+        BodySubject
+        | HeadersSubject
+        | StatusSubject
+        | ReasonSubject
+        | UrlSubject
+        | RequestHeadersSubject
+        | RequestBodySubject
+        | VariableSubject,
+        Field(discriminator="kind"),
+    ]
+    """
+    What it reads; ignored by tests that say what they read.
+    """
+    tests: list[
+        Annotated[
+            CheckStatus
+            | CheckContains
+            | CheckEquals
+            | CheckFinds
+            | CheckMatches
+            | CheckJson
+            | CheckSize
+            | CheckDuration
+            | CheckCondition,
+            Field(discriminator="kind"),
+        ]
+    ]
+    """
+    The tests.
     """
 
 
@@ -3588,6 +5470,150 @@ class ObservationEvent(BaseModel):
     type: Literal["observation"] = "observation"
 
 
+class Extractor(BaseModel):
+    """
+    Takes a value from a response into a variable.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    find: Annotated[
+        FindRegex | FindJsonPath | FindHeader | FindCookie | FindBoundary | FindCss | FindXPath | FindWhole,
+        Field(discriminator="kind"),
+    ]
+    """
+    What it looks for.
+    """
+    on_miss: Annotated[MissKeeps | MissUnsets | MissDefault | MissFails, Field(discriminator="kind")]
+    """
+    What happens if there is none.
+    """
+    pick: Annotated[MatchNumber | MatchLast | MatchRandom | MatchAll | MatchCount, Field(discriminator="kind")]
+    """
+    Which of several it takes.
+    """
+    sets_groups: bool | None = False
+    """
+    Whether a regular expression's groups are set too, as `variable_g0` (the whole match), `variable_g1` and so
+    on, and their number as `variable_g`.
+    """
+    source: SourcePlace | None = None
+    """
+    Where it is defined.
+    """
+    subject: Annotated[
+        BodySubject
+        | HeadersSubject
+        | StatusSubject
+        | ReasonSubject
+        | UrlSubject
+        | RequestHeadersSubject
+        | RequestBodySubject
+        | VariableSubject,
+        Field(discriminator="kind"),
+    ]
+    """
+    Where it looks.
+    """
+    variable: str
+    """
+    The variable. With [`Match::All`], the values are in `variable_1` and so on, and their number in
+    `variable_matchNr`.
+    """
+
+
+class RequestNode(BaseModel):
+    """
+    Sends a request and awaits its response.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    basic_auth: BasicAuth | None = None
+    """
+    Sent as `Authorization: Basic`.
+    """
+    body: TextBody | FormBody | MultipartBody | FileBody | None = None
+    """
+    The body; none if absent.
+    """
+    checks: Annotated[list[Check] | None, Field(validate_default=True)] = []
+    """
+    What is checked, in order; the first failed one is the cause of the request's failure. Checks see what the
+    extractors have set.
+    """
+    closes_connection: bool | None = False
+    """
+    Whether the connection is closed after the response.
+    """
+    connect_timeout_ms: Annotated[int | None, Field(ge=0)] = None
+    """
+    Time limit of connecting, ms; the scenario's if absent.
+    """
+    embedded: EmbeddedRule | None = None
+    """
+    Resources named by a response of HTML, which are fetched too; none if absent.
+    """
+    extractors: Annotated[list[Extractor] | None, Field(validate_default=True)] = []
+    """
+    What is taken from the response, in order.
+    """
+    headers: Annotated[list[HeaderTemplate] | None, Field(validate_default=True)] = []
+    """
+    Header fields, in order. `Host`, `Content-Length` and, if absent, `Content-Type` of forms are added.
+    """
+    host: Annotated[list[str | Expression] | None, Field(validate_default=True)] = []
+    """
+    The host.
+    """
+    kind: Literal["request"] = "request"
+    method: list[str | Expression]
+    """
+    The method.
+    """
+    ok_status: Annotated[list[StatusRange] | None, Field(validate_default=True)] = []
+    """
+    The status codes of a success; 200 to 399 if empty. Others fail as `status_404` and the like.
+    """
+    path: Annotated[list[str | Expression] | None, Field(validate_default=True)] = []
+    """
+    The path and perhaps a query. If it is an absolute URL when it is sent, it replaces scheme, host and port.
+    Characters that a request cannot have are percent-encoded; others are sent as they are.
+    """
+    port: Annotated[list[str | Expression] | None, Field(validate_default=True)] = []
+    """
+    The port; the scheme's own if empty.
+    """
+    query: Annotated[list[Parameter] | None, Field(validate_default=True)] = []
+    """
+    Parameters that are appended to the query.
+    """
+    redirects: Annotated[int | None, Field(ge=0)] = 0
+    """
+    How many redirects are followed; with 0 the redirect is the response. The request's time and bytes include
+    them.
+    """
+    response_timeout_ms: Annotated[int | None, Field(ge=0)] = None
+    """
+    Time limit from sending to the response's end, ms; the scenario's if absent.
+    """
+    scheme: Annotated[list[str | Expression] | None, Field(validate_default=True)] = []
+    """
+    `http` or `https`; `http` if empty.
+    """
+    uses_cache: bool | None = False
+    """
+    Whether a fresh response in the user's cache is used instead of a request, and a stale one revalidated. A
+    fresh one is no sample.
+    """
+    uses_cookies: bool | None = False
+    """
+    Whether the user's cookies are sent, and those of the response kept (RFC 6265).
+    """
+
+
 class Contract(BaseModel):
     """
     Both directions in one document.
@@ -3619,3 +5645,556 @@ class Contract(BaseModel):
     """
     A line on its stdout.
     """
+
+
+class Branch(BaseModel):
+    """
+    A branch of a choice.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    nodes: list[Node]
+    """
+    The nodes.
+    """
+    weight: float
+    """
+    Its weight, greater than 0.
+    """
+
+
+class Case(BaseModel):
+    """
+    A case of a switch.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    nodes: list[Node]
+    """
+    The nodes.
+    """
+    value: str
+    """
+    The text that the value is compared with.
+    """
+
+
+class Prepare(BaseModel):
+    """
+    Prepares a task (sockets open, handshakes done); the agent answers `prepared` or `failed`.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    task: str
+    """
+    The task's name, unique within its trial.
+    """
+    trial: str
+    """
+    The trial that the task belongs to; every event of the task repeats it.
+    """
+    type: Literal["prepare"] = "prepare"
+    workload: (
+        ServeWorkload
+        | TcpWorkload
+        | UdpWorkload
+        | RrWorkload
+        | HttpWorkload
+        | ScenarioWorkload
+        | TunnelWorkload
+        | CryptoWorkload
+        | ProcessWorkload
+        | ProfileWorkload
+    )
+    """
+    What the task does.
+    """
+
+
+class Node(BaseModel):
+    """
+    A step of a flow.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    action: Annotated[
+        SequenceNode
+        | RequestNode
+        | ParallelNode
+        | LoopNode
+        | IfNode
+        | SwitchNode
+        | WeightedNode
+        | InterleaveNode
+        | ShuffleNode
+        | PercentNode
+        | TimesNode
+        | OnceNode
+        | TransactionNode
+        | WaitNode
+        | SetNode
+        | FeedNode
+        | CookieNode
+        | ControlNode
+        | ScriptNode
+        | OpaqueNode,
+        Field(discriminator="kind"),
+    ]
+    """
+    What it does.
+    """
+    label: str | None = None
+    """
+    Its name in figures. A request without one has its method and path as they are written; a transaction needs
+    one; others have no figures.
+    """
+    source: SourcePlace | None = None
+    """
+    Where it is defined.
+    """
+    tags: dict[str, str] | None = {}
+    """
+    Tags of it and of the nodes in it.
+    """
+
+
+class SequenceNode(BaseModel):
+    """
+    Executes nodes one after another.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    kind: Literal["sequence"] = "sequence"
+    nodes: list[Node]
+    """
+    The nodes.
+    """
+
+
+class ParallelNode(BaseModel):
+    """
+    Sends requests at the same time and awaits all of them. Its nodes are requests.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    at_once: Annotated[int | None, Field(ge=0)] = None
+    """
+    Requests at once; the others follow in order. As many as there are if absent.
+    """
+    kind: Literal["parallel"] = "parallel"
+    nodes: list[Node]
+    """
+    The requests.
+    """
+
+
+class LoopNode(BaseModel):
+    """
+    Executes nodes repeatedly.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    counter: str | None = None
+    """
+    The variable that holds the number of the pass, from 0.
+    """
+    kind: Literal["loop"] = "loop"
+    nodes: list[Node]
+    """
+    The nodes.
+    """
+    rule: Annotated[
+        LoopCount | LoopForever | LoopWhile | LoopEach | LoopEachVariable | LoopTime, Field(discriminator="kind")
+    ]
+    """
+    How often.
+    """
+
+
+class IfNode(BaseModel):
+    """
+    Executes nodes if a condition is true.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    condition: Expression
+    """
+    The condition.
+    """
+    kind: Literal["if"] = "if"
+    nodes: list[Node]
+    """
+    The nodes.
+    """
+    otherwise: Annotated[list[Node] | None, Field(validate_default=True)] = []
+    """
+    The nodes if the condition is false.
+    """
+
+
+class SwitchNode(BaseModel):
+    """
+    Executes the nodes of the first case that equals a value.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    cases: list[Case]
+    """
+    The cases.
+    """
+    kind: Literal["switch"] = "switch"
+    otherwise: Annotated[list[Node] | None, Field(validate_default=True)] = []
+    """
+    The nodes if no case equals it.
+    """
+    value: list[str | Expression]
+    """
+    The value.
+    """
+
+
+class WeightedNode(BaseModel):
+    """
+    Executes one branch, chosen at random in proportion to the weights.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    branches: list[Branch]
+    """
+    The branches.
+    """
+    kind: Literal["weighted"] = "weighted"
+
+
+class InterleaveNode(BaseModel):
+    """
+    Executes one branch at each pass, in turn.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    branches: list[Branch]
+    """
+    The branches; their weights are ignored.
+    """
+    is_shared: bool | None = False
+    """
+    Whether all users share the turn.
+    """
+    kind: Literal["interleave"] = "interleave"
+
+
+class ShuffleNode(BaseModel):
+    """
+    Executes all branches, in a random order.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    branches: list[Branch]
+    """
+    The branches; their weights are ignored.
+    """
+    kind: Literal["shuffle"] = "shuffle"
+
+
+class PercentNode(BaseModel):
+    """
+    Executes nodes at a share of the passes, evenly spread and not at random: at pass i (from 0) after d
+    executions if (100 d + 50) / (i + 1) < `percent`. JMeter's throughput controller.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    is_per_user: bool
+    """
+    Whether each user counts its own passes. If not, all users count together.
+    """
+    kind: Literal["percent"] = "percent"
+    nodes: list[Node]
+    """
+    The nodes.
+    """
+    percent: Expression
+    """
+    The share, percent.
+    """
+
+
+class TimesNode(BaseModel):
+    """
+    Executes nodes at the first passes only.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    is_per_user: bool
+    """
+    Whether each user counts its own passes. If not, all users count together.
+    """
+    kind: Literal["times"] = "times"
+    nodes: list[Node]
+    """
+    The nodes.
+    """
+    times: Expression
+    """
+    Number of executions.
+    """
+
+
+class OnceNode(BaseModel):
+    """
+    Executes nodes only at the first pass of the enclosing loop, or at the user's first iteration if there is
+    none.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    kind: Literal["once"] = "once"
+    nodes: list[Node]
+    """
+    The nodes.
+    """
+
+
+class TransactionNode(BaseModel):
+    """
+    Executes nodes as one transaction: its time is from the beginning of the first node to the end of the last
+    one, and it fails with a request in it.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    hides_requests: bool | None = False
+    """
+    Whether its requests are hidden in tables that list samples. JMeter's parent samples.
+    """
+    includes_waits: bool
+    """
+    Whether its time includes waits.
+    """
+    kind: Literal["transaction"] = "transaction"
+    nodes: list[Node]
+    """
+    The nodes.
+    """
+
+
+class Population(BaseModel):
+    """
+    Users with the same flow.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    after: list[str] | None = []
+    """
+    Populations of the same phase that must have ended before it begins.
+    """
+    afterwards: Annotated[list[Node] | None, Field(validate_default=True)] = []
+    """
+    Nodes that a user executes once, after its last iteration.
+    """
+    arrivals: Annotated[
+        UserArrivals | SharedIterations | OpenArrivals | ScheduledArrivals, Field(discriminator="model")
+    ]
+    """
+    When users and iterations begin and end.
+    """
+    before: Annotated[list[Node] | None, Field(validate_default=True)] = []
+    """
+    Nodes that a user executes once, before its first iteration.
+    """
+    clear_cache_each_iteration: bool | None = False
+    """
+    Whether cached responses are forgotten when an iteration begins.
+    """
+    clear_cookies_each_iteration: bool | None = False
+    """
+    Whether cookies are forgotten when an iteration begins.
+    """
+    close_connections_each_iteration: bool | None = False
+    """
+    Whether connections are closed when an iteration begins.
+    """
+    end: Annotated[EndAfterIteration | EndAfterRequest, Field(discriminator="kind")]
+    """
+    How an iteration that runs when its time is over ends.
+    """
+    flow: list[Node]
+    """
+    Nodes that a user executes in each iteration.
+    """
+    name: str
+    """
+    Its name, unique in the plan.
+    """
+    new_user_each_iteration: bool | None = False
+    """
+    Whether each iteration is a new user: with a number of its own, its own variables, cookies and connections. If
+    not, they are kept from one iteration to the next.
+    """
+    on_error: Literal["continue", "next_iteration", "stop_user", "stop_test", "stop_test_now"]
+    """
+    What a user does after a failed request.
+    """
+    phase: Literal["setup", "main", "teardown", "teardown_unless_stopped"]
+    """
+    When it runs.
+    """
+    source: SourcePlace | None = None
+    """
+    Where its definition is.
+    """
+    start_delay_ms: Annotated[int | None, Field(ge=0)] = 0
+    """
+    When it begins, ms after its phase, or after the last population of `after` has ended.
+    """
+    tags: dict[str, str] | None = {}
+    """
+    Tags of all its nodes.
+    """
+    variables: Annotated[list[Variable] | None, Field(validate_default=True)] = []
+    """
+    Variables whose values are computed for each user when it begins.
+    """
+
+
+class ScenarioPlan(BaseModel):
+    """
+    What users do, with which data, and when they begin.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    feeders: Annotated[list[Feeder] | None, Field(validate_default=True)] = []
+    """
+    Rows of data.
+    """
+    files: Annotated[list[ScenarioFile] | None, Field(validate_default=True)] = []
+    """
+    Contents of request bodies and uploads.
+    """
+    name: str
+    """
+    Its name in reports.
+    """
+    populations: list[Population]
+    """
+    The users, at least one population.
+    """
+    targets: list[str] | None = []
+    """
+    Origins (`https://shop.test:8443`) that requests may go to. A request to another one is not sent and fails as
+    `target_not_allowed`. Any origin if empty.
+    """
+    variables: Annotated[list[Variable] | None, Field(validate_default=True)] = []
+    """
+    Variables of the whole test. Their values are computed once, in order, before the first population begins;
+    every user starts with a copy.
+    """
+
+
+class ScenarioWorkload(BaseModel):
+    """
+    Virtual users that execute a scenario over HTTP.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    connections: Annotated[int | None, Field(ge=0)] = None
+    """
+    Connections that each thread may have open at once; a request waits for a free one. Unlimited if absent.
+    """
+    connections_per_user: Annotated[int, Field(ge=0)]
+    """
+    Connections that each user may have open to one server at once.
+    """
+    cpus: list[Cpu]
+    """
+    CPUs that the threads are pinned to, in turn; no pinning if empty.
+    """
+    duration_ms: Annotated[int, Field(ge=0)]
+    """
+    The longest time that the main phase may take, ms, including the warm-up. Iterations that run at its end are
+    ended in the populations' order.
+    """
+    interval_ms: Annotated[int, Field(ge=0)]
+    """
+    Time between `progress` events, ms.
+    """
+    ip_version: Literal["v4", "v6"] | None = None
+    """
+    Only this family if a name has several addresses.
+    """
+    kind: Literal["scenario"] = "scenario"
+    plan: ScenarioPlan
+    """
+    The scenario.
+    """
+    route: HttpRoute
+    """
+    The way to the servers.
+    """
+    seed: Annotated[int, Field(ge=0)]
+    """
+    Seed of all random values; the same seed makes each user draw the same values.
+    """
+    socket: SocketOptions
+    """
+    Socket options.
+    """
+    threads: Annotated[int, Field(ge=0)]
+    """
+    Threads that drive the users; the users are distributed evenly.
+    """
+    timeouts: HttpTimeouts
+    """
+    Time limits of each phase, unless a request has its own.
+    """
+    tls: TlsSpec | None = None
+    """
+    TLS, for `https` URLs.
+    """
+    warmup_ms: Annotated[int, Field(ge=0)]
+    """
+    Leading time whose figures are kept but flagged, ms.
+    """
+
+
+Expression.model_rebuild()
+Contract.model_rebuild()
+Branch.model_rebuild()
+Case.model_rebuild()
+Prepare.model_rebuild()
+Node.model_rebuild()

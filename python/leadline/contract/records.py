@@ -58,6 +58,25 @@ class CgroupSample(TypedDict):
     """
 
 
+class CheckReport(TypedDict):
+    """
+    The results of one check.
+    """
+
+    failed: int
+    """
+    How often it failed.
+    """
+    name: str
+    """
+    Its name.
+    """
+    passed: int
+    """
+    How often it passed.
+    """
+
+
 class ClockQuality(TypedDict):
     """
     The quality of a host's clock.
@@ -815,6 +834,157 @@ class InterfaceView(TypedDict):
     """
 
 
+class IterationCounts(TypedDict):
+    """
+    Iterations by what became of them. Each iteration that was due is in exactly one of `dropped`, `not_begun`,
+    `completed`, `failed`, `interrupted` and, before the end, `running`.
+    """
+
+    begun: int
+    """
+    Iterations that began.
+    """
+    completed: int
+    """
+    Iterations that reached their end without a failed request.
+    """
+    dropped: int
+    """
+    Iterations without a free user.
+    """
+    due: int
+    """
+    Iterations that were due; in closed models those that began.
+    """
+    failed: int
+    """
+    Iterations that ended with a failed request in them.
+    """
+    interrupted: int
+    """
+    Iterations that were ended before their end because the time was over, or by a stop.
+    """
+    late: int
+    """
+    Of these, iterations that began more than 1 ms after they were due.
+    """
+    not_begun: int
+    """
+    Iterations that were due and had not begun when the time was over.
+    """
+    running: int
+    """
+    Iterations that run at this moment.
+    """
+
+
+LabelKind: TypeAlias = Literal["request", "transaction"]
+"""
+What a label names.
+"""
+
+
+class LabelProgress(TypedDict):
+    """
+    A label in one interval.
+    """
+
+    ended: int
+    """
+    How many ended in the interval.
+    """
+    errors: dict[str, int]
+    """
+    Failures in the interval by cause.
+    """
+    failed: int
+    """
+    Of these, how many failed.
+    """
+    kind: LabelKind
+    """
+    Requests or a transaction.
+    """
+    latency: HistogramReport
+    """
+    `latency` in the interval.
+    """
+    name: str
+    """
+    The name.
+    """
+
+
+class LabelReport(TypedDict):
+    """
+    The figures of the requests or transactions of one name.
+    """
+
+    cached: int
+    """
+    Requests that were answered from the user's cache; they are not in `ended`.
+    """
+    checks: list[CheckReport]
+    """
+    Its checks.
+    """
+    ended: int
+    """
+    How many ended; each request and transaction that began is in `ended` or `interrupted`.
+    """
+    error_examples: dict[str, str]
+    """
+    The message of the first failure of each cause.
+    """
+    errors: dict[str, int]
+    """
+    Failures by cause; their sum is `failed`. A failed check counts as `check_failed`, a status as `status_404`
+    and the like.
+    """
+    failed: int
+    """
+    Of these, how many failed.
+    """
+    histograms: list[HistogramReport]
+    """
+    Distributions of those that ended, failed ones included if they had a response: `latency` (from when it was
+    wanted), `service` (from sent), each also as `warmup_*`; for requests also `first_byte`; for transactions
+    `waits` (the waits in it).
+    """
+    interrupted: int
+    """
+    Requests without a response, and transactions without an end, when the time was over.
+    """
+    kind: LabelKind
+    """
+    Requests or a transaction.
+    """
+    misses: dict[str, int]
+    """
+    Extractions that found nothing, by variable.
+    """
+    name: str
+    """
+    The name.
+    """
+    population: int
+    """
+    The population that it belongs to, by its index.
+    """
+    received_bytes: int
+    """
+    Bytes received.
+    """
+    redirects: int
+    """
+    Redirects followed.
+    """
+    sent_bytes: int
+    """
+    Bytes sent.
+    """
+
+
 class MemorySample(TypedDict):
     """
     Memory of the machine, bytes.
@@ -833,6 +1003,65 @@ class MemorySample(TypedDict):
 class NoCounts(TypedDict):
     """
     The counters of a kind of load that has none.
+    """
+
+
+class PopulationProgress(TypedDict):
+    """
+    A population while it runs.
+    """
+
+    iterations: IterationCounts
+    """
+    Its iterations so far.
+    """
+    users: int
+    """
+    Users that exist.
+    """
+    users_active: int
+    """
+    Users that are in an iteration.
+    """
+
+
+class PopulationReport(TypedDict):
+    """
+    The figures of a population.
+    """
+
+    end_ns: NotRequired[int | None]
+    """
+    When its last iteration ended, ns.
+    """
+    histograms: list[HistogramReport]
+    """
+    Distributions: `iteration` (from its beginning to its end) and, in open models, `iteration_due` (from due to
+    its end) and `start_late` (from due to its beginning).
+    """
+    is_main: bool
+    """
+    Whether its phase is the main one.
+    """
+    iterations: IterationCounts
+    """
+    Its iterations.
+    """
+    name: str
+    """
+    Its name.
+    """
+    start_ns: NotRequired[int | None]
+    """
+    When it began, ns; absent if it did not.
+    """
+    users_begun: int
+    """
+    Users that began.
+    """
+    users_most: int
+    """
+    The largest number of users at once.
     """
 
 
@@ -965,10 +1194,64 @@ class RouteView(TypedDict):
     """
 
 
+class ScenarioProgress(TypedDict):
+    """
+    The figures of a scenario while it runs.
+    """
+
+    labels: list[LabelProgress]
+    """
+    One row per label that had an event in the interval.
+    """
+    populations: list[PopulationProgress]
+    """
+    One row per population.
+    """
+
+
 Side: TypeAlias = Literal["local", "peer"]
 """
 The side that counted.
 """
+
+
+class SlowRequest(TypedDict):
+    """
+    One of the slowest requests, with its phases.
+    """
+
+    before_sent_us: float
+    """
+    Of this, time until it was sent (opening a connection, or waiting for a free one), µs.
+    """
+    due_ns: int
+    """
+    When it was wanted, ns.
+    """
+    error: NotRequired[str | None]
+    """
+    The cause of its failure; absent if it succeeded.
+    """
+    first_byte_us: NotRequired[float | None]
+    """
+    Of this, time from sent to the response's first byte, µs; absent if there was none.
+    """
+    label: int
+    """
+    The index of its row in `labels`.
+    """
+    latency_us: float
+    """
+    Time from then to its response's end or failure, µs.
+    """
+    status: NotRequired[int | None]
+    """
+    Status code; absent if there was no response.
+    """
+    user: int
+    """
+    The user's number in its population, from 1.
+    """
 
 
 class SoakerSample(TypedDict):
@@ -1721,6 +2004,29 @@ class Pressure(TypedDict):
     """
 
 
+class ScenarioReport(TypedDict):
+    """
+    The figures of a scenario at its end.
+    """
+
+    labels: list[LabelReport]
+    """
+    One row per request name and transaction, in the flow's order.
+    """
+    populations: list[PopulationReport]
+    """
+    One row per population, in the plan's order.
+    """
+    slowest: list[SlowRequest]
+    """
+    The slowest requests, the slowest first.
+    """
+    users_memory_bytes: NotRequired[int | None]
+    """
+    Memory of the users (registers, cookies, stacks), bytes; absent if it was not measured.
+    """
+
+
 class Standing(TypedDict):
     """
     The state of a load, beyond its flows' counters.
@@ -1993,6 +2299,10 @@ class Progress(TypedDict):
     """
     Histograms of this interval only.
     """
+    scenario: NotRequired[ScenarioProgress | None]
+    """
+    The transactions, requests and users of a scenario.
+    """
     side: Side
     """
     The side that counted.
@@ -2142,6 +2452,10 @@ class Outcome(TypedDict):
     receiver: NotRequired[LoadReport | None]
     """
     The cost of answering on the server, if the server reported it.
+    """
+    scenario: NotRequired[ScenarioReport | None]
+    """
+    The figures of a scenario.
     """
     tunnel: NotRequired[TunnelReport | None]
     """

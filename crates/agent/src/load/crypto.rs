@@ -340,6 +340,7 @@ fn outcome(reports: Vec<CryptoReport>, meter: ThreadMeter, began_ns: u64, end_ns
         counts: Counts::None(NoCounts {}),
         tunnel: None,
         crypto: Some(reports),
+        scenario: None,
     }
 }
 

@@ -145,6 +145,7 @@ impl SessionRunner {
             counts: Counts::Flows(counts),
             tunnel: None,
             crypto: None,
+            scenario: None,
         })
     }
 }

@@ -225,6 +225,7 @@ pub fn outcome(
             memory_bytes,
         })),
         crypto: None,
+        scenario: None,
     }
 }
 
