@@ -109,7 +109,7 @@ pub struct Variable {
     pub is_shared: bool,
     /// Whether its value is masked in every output.
     #[serde(default)]
-    pub is_secret: bool,
+    pub is_masked: bool,
 }
 
 /// Rows of data that users take in turn by `feed` nodes.

@@ -49,15 +49,15 @@ class ScheduledArrivals(BaseModel):
     """
     When each iteration is due, µs after the population's beginning, in ascending order.
     """
-    initial_users: Annotated[int, Field(ge=0)]
+    model: Literal["schedule"] = "schedule"
+    users_at_start: Annotated[int, Field(ge=0)]
     """
     Users that exist before the first iteration.
     """
-    max_users: Annotated[int | None, Field(ge=0)] = None
+    users_most: Annotated[int | None, Field(ge=0)] = None
     """
     The largest number of users; unlimited if absent.
     """
-    model: Literal["schedule"] = "schedule"
 
 
 class Capability(BaseModel):
@@ -3284,7 +3284,7 @@ class UserArrivals(BaseModel):
 class OpenArrivals(BaseModel):
     """
     Iterations at a rate, whether or not earlier ones have ended. An iteration without a free user is dropped if
-    there are `max_users`. k6's `constant-arrival-rate` and `ramping-arrival-rate`, Gatling's open models.
+    there are `users_most`. k6's `constant-arrival-rate` and `ramping-arrival-rate`, Gatling's open models.
     """
 
     model_config = ConfigDict(
@@ -3294,14 +3294,6 @@ class OpenArrivals(BaseModel):
     """
     When the first iteration is due.
     """
-    initial_users: Annotated[int, Field(ge=0)]
-    """
-    Users that exist before the first iteration.
-    """
-    max_users: Annotated[int | None, Field(ge=0)] = None
-    """
-    The largest number of users; unlimited if absent.
-    """
     model: Literal["open"] = "open"
     spacing: Literal["even", "poisson"]
     """
@@ -3310,6 +3302,14 @@ class OpenArrivals(BaseModel):
     stages: list[OpenStage]
     """
     Iterations per second, in consecutive stages; the population's time is their sum.
+    """
+    users_at_start: Annotated[int, Field(ge=0)]
+    """
+    Users that exist before the first iteration.
+    """
+    users_most: Annotated[int | None, Field(ge=0)] = None
+    """
+    The largest number of users; unlimited if absent.
     """
 
 
@@ -4209,7 +4209,7 @@ class Variable(BaseModel):
     model_config = ConfigDict(
         extra="forbid",
     )
-    is_secret: bool | None = False
+    is_masked: bool | None = False
     """
     Whether its value is masked in every output.
     """
@@ -5531,7 +5531,7 @@ class RequestNode(BaseModel):
     model_config = ConfigDict(
         extra="forbid",
     )
-    basic_auth: BasicAuth | None = None
+    basic_credentials: BasicAuth | None = None
     """
     Sent as `Authorization: Basic`.
     """

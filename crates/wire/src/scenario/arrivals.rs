@@ -45,7 +45,7 @@ pub enum Arrivals {
         duration_ms: Option<u64>,
     },
     /// Iterations at a rate, whether or not earlier ones have ended. An iteration without a free user is dropped if
-    /// there are `max_users`. k6's `constant-arrival-rate` and `ramping-arrival-rate`, Gatling's open models.
+    /// there are `users_most`. k6's `constant-arrival-rate` and `ramping-arrival-rate`, Gatling's open models.
     #[schemars(title = "OpenArrivals")]
     Open {
         /// Iterations per second, in consecutive stages; the population's time is their sum.
@@ -55,9 +55,9 @@ pub enum Arrivals {
         /// When the first iteration is due.
         first: FirstArrival,
         /// Users that exist before the first iteration.
-        initial_users: u32,
+        users_at_start: u32,
         /// The largest number of users; unlimited if absent.
-        max_users: Option<u32>,
+        users_most: Option<u32>,
     },
     /// Iterations at given times.
     #[schemars(title = "ScheduledArrivals")]
@@ -65,9 +65,9 @@ pub enum Arrivals {
         /// When each iteration is due, µs after the population's beginning, in ascending order.
         due_us: Vec<u64>,
         /// Users that exist before the first iteration.
-        initial_users: u32,
+        users_at_start: u32,
         /// The largest number of users; unlimited if absent.
-        max_users: Option<u32>,
+        users_most: Option<u32>,
     },
 }
 

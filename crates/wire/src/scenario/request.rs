@@ -35,7 +35,7 @@ pub struct ScenarioRequest {
     pub body: Option<RequestBody>,
     /// Sent as `Authorization: Basic`.
     #[serde(default)]
-    pub basic_auth: Option<BasicAuth>,
+    pub basic_credentials: Option<BasicAuth>,
     /// How many redirects are followed; with 0 the redirect is the response. The request's time and bytes include
     /// them.
     #[serde(default)]

@@ -127,7 +127,18 @@ pub fn outcome(
     };
     let Failures { counts: errors, examples: error_examples } = failures;
     let counts = Counts::Http(Box::new(counts));
-    Outcome { flows, histograms, errors, error_examples, generator, receiver: None, counts, tunnel: None, crypto: None, scenario: None }
+    Outcome {
+        flows,
+        histograms,
+        errors,
+        error_examples,
+        generator,
+        receiver: None,
+        counts,
+        tunnel: None,
+        crypto: None,
+        scenario: None,
+    }
 }
 
 /// Returns the state of the load, from the latest snapshot of each worker that has published one.
