@@ -1600,7 +1600,14 @@ class ControlNode(BaseModel):
     model_config = ConfigDict(
         extra="forbid",
     )
-    control: Literal["next_pass", "break_loop", "next_iteration", "stop_user", "stop_test", "stop_test_now"]
+    control: Literal[
+        "next_pass",
+        "break_loop",
+        "next_iteration",
+        "stop_user",
+        "stop_test",
+        "stop_test_now",
+    ]
     """
     What.
     """
@@ -3507,7 +3514,10 @@ class Feeder(BaseModel):
     model_config = ConfigDict(
         extra="forbid",
     )
-    at_end: Annotated[FeederRecycles | FeederStopsUser | FeederStopsTest | FeederGivesText, Field(discriminator="kind")]
+    at_end: Annotated[
+        FeederRecycles | FeederStopsUser | FeederStopsTest | FeederGivesText,
+        Field(discriminator="kind"),
+    ]
     """
     What happens after the last row.
     """
@@ -5489,7 +5499,10 @@ class Extractor(BaseModel):
     """
     What happens if there is none.
     """
-    pick: Annotated[MatchNumber | MatchLast | MatchRandom | MatchAll | MatchCount, Field(discriminator="kind")]
+    pick: Annotated[
+        MatchNumber | MatchLast | MatchRandom | MatchAll | MatchCount,
+        Field(discriminator="kind"),
+    ]
     """
     Which of several it takes.
     """
@@ -5818,7 +5831,8 @@ class LoopNode(BaseModel):
     The nodes.
     """
     rule: Annotated[
-        LoopCount | LoopForever | LoopWhile | LoopEach | LoopEachVariable | LoopTime, Field(discriminator="kind")
+        LoopCount | LoopForever | LoopWhile | LoopEach | LoopEachVariable | LoopTime,
+        Field(discriminator="kind"),
     ]
     """
     How often.
@@ -6024,7 +6038,8 @@ class Population(BaseModel):
     Nodes that a user executes once, after its last iteration.
     """
     arrivals: Annotated[
-        UserArrivals | SharedIterations | OpenArrivals | ScheduledArrivals, Field(discriminator="model")
+        UserArrivals | SharedIterations | OpenArrivals | ScheduledArrivals,
+        Field(discriminator="model"),
     ]
     """
     When users and iterations begin and end.
