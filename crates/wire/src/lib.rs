@@ -10,6 +10,7 @@ mod counts;
 mod event;
 mod facts;
 mod failure_cause;
+mod histogram;
 mod http;
 mod observation;
 mod outcome;
@@ -25,6 +26,7 @@ pub use facts::{
     Capability, ClockQuality, HostFacts, InterfaceFacts, InterfaceView, NetworkView, RouteView, WakeUpFacts,
 };
 pub use failure_cause::FailureCause;
+pub use histogram::HistogramReport;
 pub use http::{
     DelayShape, DnsPolicy, Header, HttpAnswer, HttpRequest, HttpRoute, HttpScript, HttpSpec, HttpTimeouts, RateStage,
     Resolution, SocketOptions, TlsIdentity, TlsSpec, TlsVersion,
@@ -34,7 +36,7 @@ pub use observation::{
     Observation, Pressure, PressureSample, ProcessSample, QueueSample, QuotaSample, SoakerSample, SoftnetSample,
     TcpSample, UdpSample,
 };
-pub use outcome::{FlowReport, HistogramReport, LoadReport, Outcome, Side, ThreadReport};
+pub use outcome::{FlowReport, LoadReport, Outcome, Side, ThreadReport};
 pub use scenario::ScenarioSpec;
 pub use target::{Direction, IpVersion, SessionKey, Target};
 pub use tunnel::{

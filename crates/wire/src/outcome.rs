@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::scenario::ScenarioReport;
-use crate::{Counts, CryptoReport, Direction, TunnelReport};
+use crate::{Counts, CryptoReport, Direction, HistogramReport, TunnelReport};
 
 /// The figures of one task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -93,17 +93,6 @@ pub enum Side {
     Local,
     /// The server that this agent's load goes to.
     Peer,
-}
-
-/// A mergeable histogram.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct HistogramReport {
-    /// The recorded metric, in ns.
-    pub metric: String,
-    /// Number of values.
-    pub count: u64,
-    /// HdrHistogram, V2 encoding, base64.
-    pub hdr_v2: String,
 }
 
 /// The cost of generating or answering load on a host.

@@ -11,6 +11,7 @@
 mod arrivals;
 mod expression;
 mod node;
+mod place;
 mod report;
 mod request;
 
@@ -19,9 +20,8 @@ use serde::{Deserialize, Serialize};
 
 pub use self::arrivals::{Arrivals, FirstArrival, IterationEnd, OpenStage, Spacing, UserStage};
 pub use self::expression::{Expression, Op, Scalar, Template, TemplatePart};
-pub use self::node::{
-    Branch, Case, ControlAction, LoopRule, Node, NodeAction, NormalSign, SourcePlace, ThroughputScope, WaitRule,
-};
+pub use self::node::{Branch, Case, ControlAction, LoopRule, Node, NodeAction, NormalSign, ThroughputScope, WaitRule};
+pub use self::place::SourcePlace;
 pub use self::report::{
     CheckReport, IterationCounts, LabelKind, LabelProgress, LabelReport, PopulationProgress, PopulationReport,
     ScenarioProgress, ScenarioReport, SlowRequest,

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Expression, ScenarioRequest, Template};
+use super::expression::{Expression, Template};
+use super::place::SourcePlace;
+use super::request::ScenarioRequest;
 
 /// A step of a flow.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -23,16 +25,6 @@ pub struct Node {
     pub tags: BTreeMap<String, String>,
     /// What it does.
     pub action: NodeAction,
-}
-
-/// A place in the file that a scenario was read from.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct SourcePlace {
-    /// The file.
-    pub file: String,
-    /// The line, from 1.
-    pub line: u32,
 }
 
 /// What a node does.

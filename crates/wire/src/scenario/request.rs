@@ -3,7 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Expression, Template};
+use super::expression::{Expression, Template};
+use super::place::SourcePlace;
 
 /// A request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -232,7 +233,7 @@ pub struct Extractor {
     pub sets_groups: bool,
     /// Where it is defined.
     #[serde(default)]
-    pub source: Option<super::SourcePlace>,
+    pub source: Option<SourcePlace>,
 }
 
 /// What an extractor looks for.
@@ -377,7 +378,7 @@ pub struct Check {
     pub message: Template,
     /// Where it is defined.
     #[serde(default)]
-    pub source: Option<super::SourcePlace>,
+    pub source: Option<SourcePlace>,
 }
 
 /// What a failed check means.

@@ -1,0 +1,15 @@
+//! A distribution in reports.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// A mergeable histogram.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct HistogramReport {
+    /// The recorded metric, in ns.
+    pub metric: String,
+    /// Number of values.
+    pub count: u64,
+    /// HdrHistogram, V2 encoding, base64.
+    pub hdr_v2: String,
+}
