@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from leadline.analysis.ladder import of_run
@@ -38,9 +39,11 @@ def ladders(
     baseline: str | None = "c02",
     limits: Mapping[tuple[str, str], Limit] | None = None,
     missing: Mapping[tuple[str, str], str] | None = None,
+    more: Mapping[tuple[str, str], Mapping[str, Metric]] | None = None,
 ) -> dict[str, Ladder]:
-    """The ladder of each case: `figures` has those of its rungs, by case and rung. c02 is the plain route."""
-    doubts, limits, missing = doubts or {}, limits or {}, missing or {}
+    """The ladder of each case: `figures` has those of its rungs, by case and rung; `more` has further ones. c02 is the
+    plain route."""
+    doubts, limits, missing, more = doubts or {}, limits or {}, missing or {}, more or {}
     results: list[TestResult] = []
     for case, values in figures.items():
         for rung, figure in values.items():
@@ -49,7 +52,8 @@ def ladders(
                 made = None if why else figure * factor
                 doubt = doubts.get((case, rung))
                 limit = limits.get((case, rung))
-                results.append(_result(case, number, rung, made, error=why, doubt=doubt, limit=limit))
+                result = _result(case, number, rung, made, error=why, doubt=doubt, limit=limit)
+                results.append(replace(result, metrics={**result.metrics, **more.get((case, rung), {})}))
     trials = tuple(
         TrialResult(
             trial=f"{case}/{number}",

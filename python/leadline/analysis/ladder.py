@@ -36,12 +36,16 @@ class Step:
     """The payload in the bytes of its frames."""
     error: str | None
     results: tuple[TestResult, ...]
+    note: str | None = None
+    """What a reader of its figure has to know."""
 
     @property
     def metric(self) -> Metric:
         """Its figure over the repeats."""
         unknown = Metric(None, "bit/s" if self.rung.chain is Chain.PAYLOAD else "1/s")
-        return unknown if self.summary is None else self.summary.metrics.get(self.rung.metric, unknown)
+        return (
+            unknown if self.summary is None else self.summary.metrics.get(_figure_of(self.rung, self.summary), unknown)
+        )
 
     @property
     def bound(self) -> Bound | None:
@@ -50,8 +54,18 @@ class Step:
         if self.metric.is_least:
             return Bound.LEAST
         limit = None if self.summary is None else self.summary.limit
-        offered = limit is not None and limit.by is LimitedBy.OFFERED_RATE
+        offered = limit is not None and limit.by is LimitedBy.OFFERED_RATE and not self.is_found
         return Bound.LEAST if offered and self.metric.bound is None else self.metric.bound
+
+    @property
+    def is_found(self) -> bool:
+        """Whether a search found its rate."""
+        return self.summary is not None and _figure_of(self.rung, self.summary) != self.rung.metric
+
+
+def _figure_of(rung: Rung, measured: Summary | TestResult) -> str:
+    """The name of a rung's figure: of a test that searches, the rate that it found."""
+    return rung.found_metric if rung.found_metric in measured.metrics else rung.metric
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +107,7 @@ def _ladder(name: str, case: Mapping[str, Any], paths: Mapping[str, Sequence[Ste
         baseline=baseline,
         why_alone=why_alone,
         layers=layers,
-        notes=tuple(_notes(layers)),
+        notes=(*(step.note for step in steps if step.note is not None), *_notes(layers)),
     )
     below = {step.rung.test: carried(steps_of, step) for steps_of in [paths.get(baseline, ())] for step in steps_of}
     made = replace(made, waterfalls=waterfalls(made, link_bps, _route_layers(paths.get(baseline, ()), link_bps), below))
@@ -118,17 +132,33 @@ def _steps(analysis: RunAnalysis, case: str, record: Mapping[str, Any]) -> Itera
         results = tuple(one for trial in trials for one in trial.tests if one.test == rung.test)
         error = next((one.error for one in results if one.error and one.status == "failed"), None)
         error = error or next((trial.error for trial in trials if trial.error), None)
-        values = _values(results, rung.metric)
+        values = _values(results, rung)
         missing = None if values else error or "it was not measured"
-        yield Step(rung, summary, values, _payload_share(kind, test, record["ladder"]), missing, results)
+        share = _payload_share(kind, test, record["ladder"])
+        yield Step(rung, summary, values, share, missing, results, _flooded(kind, rung, test, summary))
 
 
-def _values(results: Sequence[TestResult], metric: str) -> dict[int, float]:
+def _flooded(kind: str, rung: Rung, test: Mapping[str, Any], summary: Summary | None) -> str | None:
+    """That a load without a rate was more than could arrive."""
+    found: LadderKind = KINDS.get(kind)
+    if not rung.is_offered or test.get("rate_bps") or test.get("search") or found.shortfall is None or summary is None:
+        return None
+    name, words = found.shortfall
+    lost = summary.metrics[name].value if name in summary.metrics else None
+    if lost is None or lost < _MUCH_LOST:
+        return None
+    return (
+        f"{rung.title}: sent as fast as possible, with {quantities.share(lost)} {words}; its figure is what arrived. "
+        "A rate that holds may be higher: give `rate`, or a test of this name with `search`"
+    )
+
+
+def _values(results: Sequence[TestResult], rung: Rung) -> dict[int, float]:
     """The figure of each repeat that counts: as in the summary, disturbed ones are left out where others are left."""
     done = [one for one in results if one.status == "done"]
     calm = [one for one in done if one.validity.verdict is not Verdict.DISTURBED]
     counted = calm if len(calm) >= LEAST_REPEATS else done
-    found = {one.repeat: one.metrics.get(metric) for one in counted}
+    found = {one.repeat: one.metrics.get(_figure_of(rung, one)) for one in counted}
     return {number: figure.value for number, figure in found.items() if figure is not None and figure.value is not None}
 
 
@@ -332,3 +362,5 @@ def _notes(layers: Sequence[LadderLayer]) -> Iterator[str]:
 
 
 _MORE = 0.02
+_MUCH_LOST = 0.01
+"""Share of a load that did not arrive, from where on a note says so."""

@@ -128,7 +128,11 @@ class Udp(Kind[UdpTest]):
     operation = "datagram"
     rungs = (
         # The packets fit into a tunnel's MTU of 1420, over IPv6 too; downwards, as HTTP's bodies go.
-        Rung("udp", "udp", "UDP", Chain.PAYLOAD, 10, "throughput_bps", _DATAGRAMS, is_offered=True),
+        Rung(
+            *("udp", "udp", "UDP", Chain.PAYLOAD, 10, "throughput_bps", _DATAGRAMS),
+            is_offered=True,
+            found_metric="found_rate_bps",
+        ),
     )
     command = Command(
         "Measure UDP throughput, loss, reordering and jitter. The receiver counts them.",

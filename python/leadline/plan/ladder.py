@@ -65,6 +65,8 @@ class Rung:
     """The test's keys, as in a plan."""
     is_offered: bool = False
     """Whether it finds no rate by itself, so that a rate can be set: datagrams have no congestion control."""
+    found_metric: str = ""
+    """The figure that takes the place of `metric` where the test searches for its rate; empty if it cannot."""
 
     @property
     def test(self) -> str:
@@ -100,6 +102,10 @@ class LadderKind(Protocol):
     @property
     def rungs(self) -> Sequence[Rung]:
         """Its tests in a ladder; empty if it is no layer of one."""
+
+    @property
+    def shortfall(self) -> tuple[str, str] | None:
+        """The share of a load that was not served, and its words; None if it has none."""
 
     def payload_share(self, test: Mapping[str, Any], packets: Packets) -> float | None:
         """The payload in the bytes that a test's frames take on a link; None if it cannot be calculated."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from leadline.analysis.ladder_model import BarKind, Ladder, LadderLayer
-from leadline.analysis.model import Bound, Limit, LimitedBy, Verdict
+from leadline.analysis.model import Bound, Limit, LimitedBy, Metric, Verdict
 from made_ladders import MBIT, PLAIN, SPREAD, TUNNEL, ladders
 
 UDP_SHARE = 1372 / 1414
@@ -175,3 +175,23 @@ def test_costs_are_means_over_the_repeats() -> None:
     udp = layer(ladders({"c01": TUNNEL, "c02": PLAIN})["c01"], "udp")
     assert [(cost.host, cost.ns_per_byte) for cost in udp.costs] == [("client1", 5.0), ("gateway", 20.0)]
     assert [(cost.host, cost.ns_per_byte) for cost in udp.baseline_costs] == [("client1", 0.25), ("gateway", 1.0)]
+
+
+def test_note_says_that_datagrams_were_sent_faster_than_they_could_arrive() -> None:
+    lost = {("c02", "udp"): {"lost_ratio": Metric(0.37, "ratio")}}
+    (ladder,) = ladders({"c02": PLAIN}, more=lost).values()
+    assert ladder.notes[0].startswith(
+        "UDP: sent as fast as possible, with 37.0 % of the packets lost; its figure is what"
+    )
+    few = {("c02", "udp"): {"lost_ratio": Metric(0.002, "ratio")}}
+    (ladder,) = ladders({"c02": PLAIN}, more=few).values()
+    assert not any("as fast as possible" in note for note in ladder.notes)
+
+
+def test_rate_that_a_search_found_is_the_figure_of_its_layer() -> None:
+    limit = {("c02", "udp"): Limit(LimitedBy.OFFERED_RATE, "all of it was delivered")}
+    (offered,) = ladders({"c02": PLAIN}, limits=limit).values()
+    assert offered.layers[0].figure.bound == "at least"
+    found = {("c02", "udp"): {"found_rate_bps": Metric(900 * MBIT, "bit/s")}}
+    (ladder,) = ladders({"c02": PLAIN}, limits=limit, more=found).values()
+    assert (ladder.layers[0].figure.value, ladder.layers[0].figure.bound) == (900 * MBIT, None)
