@@ -184,6 +184,10 @@ _PROGRAMS = (
     ("nsenter", "the lab's hosts", "apt-get install util-linux"),
     ("ssh", "plans with given hosts", "apt-get install openssh-client"),
     ("perf", "`profile: true` in plans", "apt-get install linux-perf"),
+    ("wrk", "cross-checks of http tests with wrk", "apt-get install wrk"),
+    ("ab", "cross-checks of http tests with ab", "apt-get install apache2-utils"),
+    ("h2load", "cross-checks of http tests with h2load", "apt-get install nghttp2-client"),
+    ("iperf3", "cross-checks of tcp and udp tests", "apt-get install iperf3"),
 )
 _CAPABILITIES = {
     "tun": ("plans with sut kind openvpn or wireguard", "sudo modprobe tun (in a container: --device /dev/net/tun)"),

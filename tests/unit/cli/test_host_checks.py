@@ -30,6 +30,7 @@ def test_doctor_names_each_check_with_its_use_and_its_remedy() -> None:
     found = {one["what"]: one for one in json.loads(ended.stdout)["findings"]}
     assert {
         *("lab", "user namespaces", "netem", "tbf", "nftables", "openvpn", "ssh", "perf", "open files"),
+        *("wrk", "ab", "h2load", "iperf3"),
         *("CPU governor", "synchronised clock", "tun", "io_uring"),
     } <= set(found)
     assert all(one["needed_for"] for one in found.values())
