@@ -1,9 +1,13 @@
-"""Cross-checks in a lab: the real wrk and iperf3 repeat the loads of a plan."""
+"""Cross-checks with the real wrk, ab, h2load and iperf3: of a plan's tests in a lab, and of single commands."""
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
+import socket
 from pathlib import Path
+from typing import Any
 
 import cli_runs as cli
 import pytest
@@ -16,6 +20,10 @@ pytestmark = [
     pytest.mark.skipif(not (shutil.which("wrk") and shutil.which("iperf3")), reason="wrk or iperf3 is not installed"),
 ]
 
+TOOLS_ON_HTTP = [
+    pytest.param(name, marks=pytest.mark.skipif(not shutil.which(name), reason=f"{name} is not installed"))
+    for name in ("wrk", "ab", "h2load")
+]
 PLAN = """\
 name: crossed
 sut: {kind: route}
@@ -43,3 +51,46 @@ def test_second_tools_measure_the_same_load_in_the_same_place(tmp_path: Path) ->
             assert 0.9 < one["ratio"]["value"] < 1.1, one
             assert one["agreement"] in ("agree", "cannot tell") or one["ratio"]["low"] > 0.9, one
     assert "Cross-check" in run.out
+
+
+def checked(*arguments: str, **variables: str) -> dict[str, Any]:
+    """The cross-check in a command's document, and the command's own figure beside it."""
+    done = cli.call(*arguments, "--json", variables=variables)
+    assert done.returncode == 0, done.stderr
+    document: dict[str, Any] = json.loads(done.stdout)
+    found: dict[str, Any] = document["cross_check"]
+    assert found["own"][0] == pytest.approx(document["metrics"][found["metric"]]["value"], rel=0.05)
+    return found
+
+
+@pytest.mark.parametrize("tool", TOOLS_ON_HTTP)
+def test_command_is_repeated_with_another_http_client(tool: str) -> None:
+    with cli.serve() as server:
+        url = f"http://127.0.0.1:{server.http_port}/"
+        found = checked("http", url, "-c", "4", "-d", "1s", "--no-calibrate", "--cross-check", tool)
+    assert found["tool"] == tool and found["versions"] and found["other"][0] > 100, found
+    assert found["agreement"] == "cannot tell", "one repeat has no interval"
+
+
+def test_command_is_repeated_with_iperf3_until_the_figure_is_known() -> None:
+    with cli.serve() as server:
+        where = ("127.0.0.1", "-p", str(server.port), "-d", "1s", "--rate", "5mbit")
+        found = checked("udp", *where, "--cross-check", "iperf3", "--width", "50%", "--most-repeats", "5")
+    assert found["repeats"] >= 3 or found["troubles"], found
+    if found["repeats"] >= 3:
+        assert found["other"][0] == pytest.approx(5e6, rel=0.05)
+        assert found["agreement"] in ("agree", "cannot tell"), found
+
+
+def test_tool_that_is_missing_or_fails_leaves_the_result_as_it_is(tmp_path: Path) -> None:
+    """wrk is not in PATH; iperf3's server finds its port taken."""
+    with cli.serve() as server, socket.create_server(("::", 5301), family=socket.AF_INET6, dualstack_ipv6=True):
+        url = f"http://127.0.0.1:{server.http_port}/"
+        options = ("-c", "2", "-d", "500ms", "--no-calibrate", "--cross-check", "wrk")
+        missing = checked("http", url, *options, PATH=str(tmp_path))
+        where = ("127.0.0.1", "-p", str(server.port), "-d", "500ms")
+        taken = checked("tcp", *where, "--cross-check", "iperf3")
+        shown = cli.call("tcp", *where, "--cross-check", "iperf3", variables={"PATH": os.environ["PATH"]})
+    assert missing["troubles"] == ["wrk is not installed or not executable"] and missing["other"][0] is None
+    assert taken["other"][0] is None and "iperf3" in taken["troubles"][0]
+    assert shown.returncode == 0 and "Cross-check" in shown.stdout and taken["troubles"][0][:30] in shown.stdout

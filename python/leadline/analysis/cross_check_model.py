@@ -38,6 +38,7 @@ class CrossCheck:
     """A test's leading figure by Leadline and by a second tool, which repeated the test in each trial."""
 
     case: str
+    """Empty for a command's measurement."""
     test: str
     tool: str
     versions: tuple[str, ...]

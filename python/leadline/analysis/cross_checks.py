@@ -60,19 +60,31 @@ def of_run(
     for summary in summaries:
         found = pairs.get((summary.case, summary.test))
         if found:
-            yield _cross_check(summary, found, margin)
+            yield _cross_check(summary.case, summary.test, found, margin)
 
 
-def _cross_check(summary: Summary, pairs: Sequence[Pair], margin: float) -> CrossCheck:
+def of_command(results: Sequence[TestResult], entries: Sequence[Mapping[str, Any]], margin: float) -> CrossCheck | None:
+    """The cross-check of one measurement and its repeats, which have no case; None if no second tool ran. `entries`
+    are those of a journal."""
+    repeats = [ToolRepeat.read(entry) for entry in entries if entry.get("record") == "cross-check"]
+    by_label = {one.label: one for one in repeats}
+    labels = [(result, f"{result.case}/{result.repeat}/{result.test}") for result in results]
+    pairs = [(result, by_label[label]) for result, label in labels if label in by_label]
+    return _cross_check("", pairs[0][0].test, pairs, margin) if pairs else None
+
+
+def _cross_check(case: str, test: str, pairs: Sequence[Pair], margin: float) -> CrossCheck:
     tool, metric = pairs[0][1].tool, pairs[0][1].metric
     good = _values(pair for pair in pairs if not any(_troubles(*pair)))
     troubles = tuple(dict.fromkeys(trouble for pair in pairs for trouble in _troubles(*pair)))
     ratio = _ratio(good, margin, troubles)
     shown = good or _values(pairs)
-    own, other = (mean_of_repeats([pair[side] for pair in shown]) if shown else None for side in (0, 1))
+    owns = [own for own, _ in shown] or _own_values(pairs)
+    own = mean_of_repeats(owns) if owns else None
+    other = mean_of_repeats([other for _, other in shown]) if shown else None
     return CrossCheck(
-        case=summary.case,
-        test=summary.test,
+        case=case,
+        test=test,
         tool=tool,
         versions=tuple(dict.fromkeys(one.version for _, one in pairs if one.version)),
         metric=metric,
@@ -94,6 +106,12 @@ def _values(pairs: Iterable[Pair]) -> list[tuple[float, float]]:
         for test, one in pairs
         if (own := test.metrics.get(one.metric)) and own.value is not None and one.per_s is not None
     ]
+
+
+def _own_values(pairs: Iterable[Pair]) -> list[float]:
+    """Leadline's figure of each repeat that has one."""
+    figures = [test.metrics.get(one.metric) for test, one in pairs]
+    return [figure.value for figure in figures if figure is not None and figure.value is not None]
 
 
 def _troubles(test: TestResult, repeat: ToolRepeat) -> Iterator[str]:

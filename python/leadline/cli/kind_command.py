@@ -89,10 +89,12 @@ def measure_with_session(kind: CommandedKind, values: Mapping[str, Any]) -> int:
     """Run one measurement against a server at `host`, over a control session."""
     from leadline.cli import single_args
     from leadline.plan.options import test_values
+    from leadline.trial.workloads import Server
 
     assert kind.command is not None, "only a kind with a command gets here"
     given = test_values(kind.command.options, values)
     test = single_args.parse(kind.model, {"name": kind.name, **given}, kind.command.flags)
+    family = single_args.family(values["ipv4"], values["ipv6"])
     output = single_args.OutputOptions(
         values["host"],
         values["json"],
@@ -100,8 +102,8 @@ def measure_with_session(kind: CommandedKind, values: Mapping[str, Any]) -> int:
         values["target"] or [],
         interval_ms=single_args.interval(values["interval"]),
         precision=single_args.precision(values),
+        second_tool=single_args.second_tool(test, Server(values["host"], bind=values["bind"], family=family or "any")),
     )
-    family = single_args.family(values["ipv4"], values["ipv6"])
     load = single_args.build_workload(test, values["host"], values["port"], family, values["bind"], values["key_file"])
     return measure(test, load, output)
 

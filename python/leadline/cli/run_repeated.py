@@ -16,6 +16,7 @@ from rich.text import Text
 
 from leadline import quantities
 from leadline.analysis import judge, parse_targets
+from leadline.analysis.cross_checks import of_command
 from leadline.analysis.model import Summary, TargetResult, TestResult, Verdict
 from leadline.analysis.precision import counts_as_repeat
 from leadline.analysis.repeats import summarise
@@ -31,10 +32,11 @@ from leadline.cli.output import (
     targets_code,
 )
 from leadline.cli.progress import Progress, watched
-from leadline.cli.run_single import print_script_output, show_interval
+from leadline.cli.run_single import print_cross_check, print_script_output, show_interval
 from leadline.cli.single_args import OutputOptions
 from leadline.dataset import Journal, RunFolder
 from leadline.plan import BaseTest
+from leadline.plan.limits import Limits
 from leadline.plan.repeats import PrecisionGoal
 from leadline.report import repeated_measurement, test_headline
 from leadline.trial import IntervalEnded, Single
@@ -49,7 +51,7 @@ def run(test: BaseTest, workload: LoadWorkload, output: OutputOptions, goal: Pre
     targets = parse_targets(output.targets, {test.name: test.kind})
     asked = tuple(target.metric for target in targets)
     single = Single(test, workload, ["leadline", *sys.argv[1:]], server_pid=output.server_pid, asked=asked)
-    single = replace(single, interval_ms=output.interval_ms)
+    single = replace(single, interval_ms=output.interval_ms, second_tool=output.second_tool)
     shown = _Shown(goal, output.json)
     repeats, folder = asyncio.run(_measured(single, output, goal, shown))
     summary = summarise(
@@ -65,10 +67,13 @@ def run(test: BaseTest, workload: LoadWorkload, output: OutputOptions, goal: Pre
         confidence=goal.confidence,
     )
     judged = [judge(target, _CASE, [summary]) for target in targets]
+    checked = of_command(repeats.results, repeats.second_tool, Limits().margin)
     if output.json:
-        print_json({**document(repeats, summary, goal, test.kind, output.target), "targets": judged})
+        whole = document(repeats, summary, goal, test.kind, output.target)
+        print_json({**whole, "cross_check": checked, "targets": judged})
     else:
         print_all([repeated_measurement(summary, repeats.results, goal, asked)])
+        print_cross_check(checked, output)
         for one in judged:
             print_note(f"target {one.target}: {one.outcome} ({one.reason})")
     if not repeats.is_precise and repeats.error is None:

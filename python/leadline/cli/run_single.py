@@ -10,6 +10,8 @@ from functools import partial
 from typing import Any, Protocol
 
 from leadline.analysis import judge, parse_targets
+from leadline.analysis.cross_check_model import CrossCheck
+from leadline.analysis.cross_checks import of_command
 from leadline.analysis.model import Interval, TargetResult, TestResult, Verdict
 from leadline.analysis.running_intervals import in_window
 from leadline.cli.calibration import calibrated
@@ -30,8 +32,10 @@ from leadline.cli.single_args import OutputOptions
 from leadline.dataset import Journal, RunFolder
 from leadline.errors import InputError
 from leadline.plan import BaseTest
+from leadline.plan.limits import Limits
 from leadline.registry import KINDS
 from leadline.report import HttpRequested, ab_text, hdr_log, interval_line, measurement, wrk_text
+from leadline.report.cross_checks import cross_check_line, cross_check_lines
 from leadline.trial import IntervalEnded, Notification, ScriptOutput, Single, TargetWatch, measure
 from leadline.trial.workloads import LoadWorkload
 
@@ -53,17 +57,20 @@ def run(test: BaseTest, workload: LoadWorkload, output: OutputOptions) -> int:
         check_writable("--hdr", output.hdr)
     asked = tuple(target.metric for target in targets)
     single = Single(test, workload, ["leadline", *sys.argv[1:]], watch, server_pid=output.server_pid, asked=asked)
-    single = replace(single, interval_ms=output.interval_ms)
+    single = replace(single, interval_ms=output.interval_ms, second_tool=output.second_tool)
     ended_intervals: list[IntervalEnded] = []
-    result, folder = asyncio.run(_measured(single, output, ended_intervals))
+    entries: list[dict[str, Any]] = []
+    result, folder = asyncio.run(_measured(single, output, entries, ended_intervals))
+    checked = of_command([result], entries, Limits().margin)
     if output.interval_ms is not None:
         result = replace(result, intervals=tuple(_judged(one, result) for one in ended_intervals))
     missed = {} if watch is None else {one.target: one for one in watch.missed}
     judged = [missed.get(target.text) or judge(target, "c01", [result]) for target in targets]
     if output.json:
-        print_json({**result_document(result, test.kind, output.target), "targets": judged})
+        print_json({**result_document(result, test.kind, output.target), "cross_check": checked, "targets": judged})
     else:
         _print(result, workload, output)
+        print_cross_check(checked, output)
         for one in judged:
             print_note(f"target {one.target}: {one.outcome} ({one.reason})")
     if folder is not None:
@@ -88,16 +95,26 @@ def _print(result: TestResult, load: LoadWorkload, output: OutputOptions) -> Non
         print_note(f"{validity.verdict.value}: {'; '.join(reason.text for reason in validity.reasons)}")
 
 
+def print_cross_check(checked: CrossCheck | None, output: OutputOptions) -> None:
+    """Print whether the second tool agrees, on stderr if the summary has another tool's layout."""
+    lines = cross_check_lines([] if checked is None else [checked])
+    if checked is None or lines is None:
+        return
+    if output.format == "text":
+        print_all([lines])
+    else:
+        print_note(cross_check_line(checked).plain)
+
+
 def _judged(ended: IntervalEnded, result: TestResult) -> Interval:
     """An interval that was reported while the load ran, judged by the window that is known now."""
     return replace(ended.interval, in_window=in_window(ended.interval, ended.start_ns, result.window))
 
 
 async def _measured(
-    single: Single, output: OutputOptions, ended_intervals: list[IntervalEnded]
+    single: Single, output: OutputOptions, entries: list[dict[str, Any]], ended_intervals: list[IntervalEnded]
 ) -> tuple[TestResult, RunFolder | None]:
     with watched(output.json) as (progress, interrupt):
-        entries: list[dict[str, Any]] = []
         observers = (
             progress,
             partial(print_script_output, progress, output.json),

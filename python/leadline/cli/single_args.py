@@ -19,7 +19,8 @@ from leadline.plan.field_types import validate_input
 if TYPE_CHECKING:
     from leadline.plan import BaseTest
     from leadline.plan.repeats import PrecisionGoal
-    from leadline.trial.workloads import LoadWorkload
+    from leadline.trial.second_tools import ToolRun
+    from leadline.trial.workloads import LoadWorkload, Server
 
 SHORTEST_INTERVAL_MS = 100
 LEAST_CONFIDENCE_PERCENT, MOST_CONFIDENCE_PERCENT = 50.0, 99.9
@@ -52,6 +53,8 @@ class OutputOptions:
     """Repeat the measurement until its figures are known this well; None for one measurement."""
     server_pid: int | None = None
     """Process of a server on this host whose CPU time and memory are counted."""
+    second_tool: ToolRun | None = None
+    """A second tool's command lines; it repeats the measurement for a cross-check."""
 
 
 def parse(model: type[Model], options: Mapping[str, Any], names: Mapping[str, str]) -> Model:
@@ -176,3 +179,13 @@ def build_workload(
 
     key = None if key_file is None else read_key(key_file)
     return workload(test, Server(host, port, key, bind, family or "any"))
+
+
+def second_tool(test: BaseTest, server: Server) -> ToolRun | None:
+    """The command lines of the test's second tool against a server; None without one. A server of the tool's own is
+    started only on this host."""
+    if test.second_tool is None:
+        return None
+    from leadline.trial.second_tools import run_from_here
+
+    return run_from_here(test, server)

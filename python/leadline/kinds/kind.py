@@ -137,9 +137,9 @@ class Kind(Generic[Test]):
         """
         raise LeadlineError(f"{test.name}: a fleet's clients cannot carry {test.kind} tests")
 
-    def second_tool_run(self, test: Test, address: str, port: int) -> ToolRun:
-        """The command lines of the test's second tool, from a client to the server at this address; `port` is free
-        for a server of the tool's own.
+    def second_tool_run(self, test: Test, server: Server, port: int) -> ToolRun:
+        """The command lines of the test's second tool, from a client to this server; `port` is that of a server of the
+        tool's own.
 
         Raises:
 

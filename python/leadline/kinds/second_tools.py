@@ -13,6 +13,7 @@ from leadline.plan.field_types import validation_error
 
 if TYPE_CHECKING:
     from leadline.trial.second_tools import ToolRun
+    from leadline.trial.workloads import Server
 
 _CONNECT_MS = 5000
 _KEY = "cross_check"
@@ -38,13 +39,15 @@ def fleet_conflicts(test: BaseTest) -> Iterator[Conflict]:
 
 
 def iperf3_run(
-    test: BaseTest, address: str, port: int, *, flows: int, direction: str, options: Sequence[str]
+    test: BaseTest, server: Server, port: int, *, flows: int, direction: str, options: Sequence[str]
 ) -> ToolRun:
     """iperf3 for the test's whole duration, and its own server for one client."""
     from leadline.trial.second_tools import ToolRun
 
     duration_s = math.ceil(test.duration_ms / 1000)
-    client = ("iperf3", "-J", "-c", address, "-p", str(port), "-t", str(duration_s), "-P", str(flows), *options)
+    family = {"v4": ("-4",), "v6": ("-6",)}.get(server.family or "", ())
+    options = [*family, *(("-B", server.bind) if server.bind else ()), *options]
+    client = ("iperf3", "-J", "-c", server.host, "-p", str(port), "-t", str(duration_s), "-P", str(flows), *options)
     if direction == "down":
         client = (*client, "-R")
     return ToolRun(

@@ -101,7 +101,15 @@ class Tcp(Kind[TcpTest]):
             ),
             Option(("-l", "--size"), "Bytes per write and read call.", key="block", default="128KiB", metavar="SIZE"),
             Option(("--congestion",), "Congestion control, by the kernel's name.", key="congestion", metavar="NAME"),
-            *(*o.SESSION, *o.PRECISION, o.INTERVAL, o.JSON, o.OUT, o.targets("throughput_bps > 100mbit")),
+            *(
+                *o.SESSION,
+                o.cross_check("iperf3"),
+                *o.PRECISION,
+                o.INTERVAL,
+                o.JSON,
+                o.OUT,
+                o.targets("throughput_bps > 100mbit"),
+            ),
         ),
     )
 
@@ -123,14 +131,14 @@ class Tcp(Kind[TcpTest]):
             interval_ms=test.interval_ms,
         )
 
-    def second_tool_run(self, test: TcpTest, address: str, port: int) -> ToolRun:
+    def second_tool_run(self, test: TcpTest, server: Server, port: int) -> ToolRun:
         """iperf3, with the same flows, blocks, rate and congestion control."""
         options = ["-l", str(test.block_bytes)]
         if test.rate_bps is not None:
             options += ["-b", str(round(test.rate_bps / test.flows))]
         if test.congestion is not None:
             options += ["-C", test.congestion]
-        return iperf3_run(test, address, port, flows=test.flows, direction=test.direction, options=options)
+        return iperf3_run(test, server, port, flows=test.flows, direction=test.direction, options=options)
 
     def fleet_workload(self, test: TcpTest, access: FleetAccess, clients: int, server: str) -> TunnelWorkload:
         """One stream per client."""

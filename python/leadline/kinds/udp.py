@@ -158,7 +158,15 @@ class Udp(Kind[UdpTest]):
                 "Find the highest rate with these conditions, as in 'lost_ratio < 0.1%'; -d is the length of a trial.",
                 metavar="'METRIC < VALUE and ...'",
             ),
-            *(*o.SESSION, *o.PRECISION, o.INTERVAL, o.JSON, o.OUT, o.targets("lost_ratio < 0.1%")),
+            *(
+                *o.SESSION,
+                o.cross_check("iperf3"),
+                *o.PRECISION,
+                o.INTERVAL,
+                o.JSON,
+                o.OUT,
+                o.targets("lost_ratio < 0.1%"),
+            ),
         ),
     )
     figure_names: Mapping[str, str] = {
@@ -193,11 +201,11 @@ class Udp(Kind[UdpTest]):
             interval_ms=test.interval_ms,
         )
 
-    def second_tool_run(self, test: UdpTest, address: str, port: int) -> ToolRun:
+    def second_tool_run(self, test: UdpTest, server: Server, port: int) -> ToolRun:
         """iperf3, with the same flows, datagrams and rate."""
         rate_bps = round((test.rate_bps or 0) / test.flows)
         options = ["-u", "-l", str(test.packet_bytes), "-b", str(rate_bps)]
-        return iperf3_run(test, address, port, flows=test.flows, direction=test.direction, options=options)
+        return iperf3_run(test, server, port, flows=test.flows, direction=test.direction, options=options)
 
     def fleet_workload(self, test: UdpTest, access: FleetAccess, clients: int, server: str) -> TunnelWorkload:
         """One flow per client, at the whole rate."""

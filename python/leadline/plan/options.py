@@ -169,6 +169,15 @@ SESSION = (
     Option(("--key-file",), "File with the key of the server, if it requires one.", type=Path, metavar="FILE"),
 )
 """Options that reach the server, for tests with a control session."""
+
+
+def cross_check(*tools: str) -> Option:
+    """The option that repeats a measurement with one of these tools."""
+    which = " or ".join([", ".join(tools[:-1]), tools[-1]] if len(tools) > 1 else tools)
+    text = f"Repeat the measurement with a second tool, and say whether the two agree: {which}. --width repeats both."
+    return Option(("--cross-check",), text, key="cross_check", type=tools, metavar="TOOL")
+
+
 INTERVAL = Option(
     ("-i", "--interval"),
     "Print figures on stderr at this interval: 1s. With --json they are part of the document.",

@@ -59,13 +59,18 @@ def cross_check_lines(found: Sequence[CrossCheck]) -> RenderableType | None:
     margins = ", ".join(dict.fromkeys(f"{100 * one.margin:g} %" for one in found))
     head = Text.assemble((_TITLE, "bold underline"), (f"  the same load by a second tool; margin {margins}", "dim"))
     lines = []
-    for one, row in zip(found, cross_check_rows(found), strict=True):
-        ratio = f"; ratio {row.ratio} ({row.interval})" if row.interval else ""
-        word = (row.word, _TONES[one.agreement])
-        figures = f": {row.tool} {row.other}, Leadline {row.own}{ratio}"
-        lines.append(Text.assemble((f"{row.case} {row.test}  ", "bold"), word, figures))
-        lines += [Text(f"  {note}", style="dim") for note in row.notes]
+    for one in found:
+        lines.append(cross_check_line(one))
+        lines += [Text(f"  {note}", style="dim") for note in _notes(one)]
     return Group(head, *(Padding(line, (0, 0, 0, 2), expand=False) for line in lines))
+
+
+def cross_check_line(one: CrossCheck) -> Text:
+    """Whether the two agree, and both figures."""
+    (row,) = cross_check_rows([one])
+    ratio = f"; ratio {row.ratio} ({row.interval})" if row.interval else ""
+    figures = f": {row.tool} {row.other}, Leadline {row.own}{ratio}"
+    return Text.assemble((f"{row.case} {row.test}  ".lstrip(), "bold"), (row.word, _TONES[one.agreement]), figures)
 
 
 def _notes(one: CrossCheck) -> tuple[str, ...]:

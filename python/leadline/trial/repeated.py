@@ -31,6 +31,8 @@ class Repeats:
     """Half of the interval by the mean, of the leading figure and those of the targets."""
     error: LeadlineError | None = None
     """The error that ended a later repeat, and with it the repeating."""
+    second_tool: tuple[Entry, ...] = ()
+    """The journal's records of a second tool that repeated each of them."""
 
 
 async def measure_repeats(
@@ -48,6 +50,7 @@ async def measure_repeats(
         LeadlineError: the first one could not begin, or failed.
     """
     results: list[TestResult] = []
+    second_tool: list[Entry] = []
     precise, widths, failure = False, dict[str, float | None](), None
     while not precise and len(results) < goal.most and not interrupt.asked.is_set():
         entries: list[Entry] = []
@@ -57,6 +60,7 @@ async def measure_repeats(
         except LeadlineError as error:
             failure = error
             break
+        second_tool += [entry for entry in entries if entry.get("record") == "cross-check"]
         precise = is_precise(
             results,
             least=goal.least,
@@ -70,4 +74,4 @@ async def measure_repeats(
     EventLog(EntryList([], sink)).record("run-end", status=status)
     if failure is not None and not results:
         raise failure
-    return Repeats(tuple(results), precise, widths, failure)
+    return Repeats(tuple(results), precise, widths, failure, tuple(second_tool))

@@ -5,16 +5,19 @@ Uses the same journal entries and the same analysis as a run; the user may have 
 
 from __future__ import annotations
 
+import asyncio
 import shlex
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from leadline import __version__
 from leadline.agents import Agent, Launch, agent_binary
+from leadline.agents.local_ops import LocalOps
 from leadline.analysis import analyse
 from leadline.analysis.model import Ceiling, TestResult
 from leadline.errors import LeadlineError
@@ -24,6 +27,7 @@ from leadline.trial import load, server_process
 from leadline.trial.event_log import EntryList, EventLog, EventSink
 from leadline.trial.interrupt import Interrupt
 from leadline.trial.notifications import Observer, TestBegan, TestEnded
+from leadline.trial.second_tools import ToolHosts, ToolRun, repeat_with
 from leadline.trial.wake_up import record_wake_ups, waits_for_idle_cpus
 from leadline.trial.watch import TargetWatch
 from leadline.trial.workloads import LoadWorkload
@@ -59,6 +63,8 @@ class Single:
     """Folder for the agent's log; without one, what `LEADLINE_LOG` asks for goes to stderr."""
     asked: Sequence[str] = ()
     """Metrics in addition to those of its kind: percentiles."""
+    second_tool: ToolRun | None = None
+    """A second tool's command lines; it repeats the measurement when that has ended."""
 
     def manifest(self, run_id: str = "") -> dict[str, Any]:
         """The measurement as a plan of one case, without its secrets."""
@@ -107,6 +113,8 @@ async def measure(
         what = load.Load(name, test.model_dump(), {HERE: single.workload}, single.watch, single.interval_ms)
         with server_process.watched(single.server_pid, event_log, name):
             await load.run(what, {HERE: agent}, {HERE: clock}, event_log, interrupt)
+        if single.second_tool is not None and not interrupt.asked.is_set():
+            await _repeat(single, single.second_tool, agent, event_log, interrupt)
     except LeadlineError as error:
         failure = error
     finally:
@@ -121,3 +129,25 @@ async def measure(
     if failure is not None:
         raise failure
     return analyse(single.manifest(), entries).trials[0].tests[0]
+
+
+async def _repeat(single: Single, tool: ToolRun, agent: Agent, event_log: EventLog, interrupt: Interrupt) -> None:
+    """Repeat the measurement with the second tool, and record what it measured. Ctrl-C ends it without a figure."""
+    name = f"{single.case}/{single.repeat}/{single.test.name}"
+    label = f"{name}.cross-check"
+    await agent.observe(label, _OBSERVE_PERIOD_MS, True)
+    event_log.notify(TestBegan(label, f"{single.test.name} by {tool.tool}", single.test.kind, tool.duration_s))
+    here = LocalOps(agent, label)
+    with TemporaryDirectory(prefix="leadline-") as folder:
+        logs = single.logs or Path(folder)
+        hosts = ToolHosts({HERE: here}, here, lambda process, _: logs / f"{process}.log")
+        working = asyncio.ensure_future(repeat_with({HERE: tool}, hosts, f"{single.case}/{single.repeat}"))
+        asked = asyncio.ensure_future(interrupt.asked.wait())
+        try:
+            await asyncio.wait({working, asked}, return_when=asyncio.FIRST_COMPLETED)
+            if working.done():
+                working.result().record(single.test, name, event_log)
+        finally:
+            working.cancel()
+            asked.cancel()
+            await asyncio.gather(working, asked, return_exceptions=True)

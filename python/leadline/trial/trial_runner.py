@@ -179,8 +179,9 @@ async def _test(test: BaseTest, label: str, up: _Up, env: Environment, context: 
     if test.second_tool is not None:
         await environment.observe_afterwards(env, f"{name}.cross-check", context.observe_period_ms, event_log)
         site = env.site(context.private, context.logs)
-        repeated = cross_check(test, name, able, address, site=site, event_log=event_log)
-        await unless(repeated, _stop_requested(context.interrupt), env.failure(), up.sut.failure())
+        repeated = cross_check(test, label, able, address, site=site)
+        found = await unless(repeated, _stop_requested(context.interrupt), env.failure(), up.sut.failure())
+        found.record(test, name, event_log)
 
 
 def _workloads(test: BaseTest, clients: list[str], address: str, up: _Up, env: Environment) -> dict[str, LoadWorkload]:

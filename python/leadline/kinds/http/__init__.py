@@ -137,12 +137,11 @@ class Http(Kind[HttpTest]):
             connections=clients * test.connections,
         )
 
-    def second_tool_run(self, test: HttpTest, address: str, port: int) -> ToolRun:
-        """wrk, ab or h2load against the run's own HTTP server."""
+    def second_tool_run(self, test: HttpTest, server: Server, port: int) -> ToolRun:
+        """wrk, ab or h2load against the same HTTP server."""
         from leadline.kinds.http.second_tool import http_run
-        from leadline.trial.workloads import Server
 
-        return http_run(test, Server(address))
+        return http_run(test, server)
 
     def calibration(self, workload: HttpWorkload) -> HttpWorkload:
         """The load's requests: a null responder answers them."""

@@ -45,12 +45,17 @@ def parse_options(options: Mapping[str, Any]) -> tuple[HttpTest, HttpWorkload, O
 
         InputError: the first mistake.
     """
+    from leadline.kinds.http.workload import http_workload
+    from leadline.trial.workloads import Server
+
     _check(options)
     origin = args.parse_origin(options["url"])
     test = single_args.parse(HttpTest, _test_values(options, origin), COMMAND.flags)
     family = single_args.family(options["ipv4"], options["ipv6"])
     if family and test.unix_socket is not None:
         raise InputError(f"--ip{family} and --unix-socket exclude each other", hint="a Unix socket has no address")
+    port = origin.effective_port
+    server = Server(origin.host, family=family or "any", http_port=port, https_port=port)
     output = single_args.OutputOptions(
         options["url"],
         options["json"],
@@ -63,10 +68,9 @@ def parse_options(options: Mapping[str, Any]) -> tuple[HttpTest, HttpWorkload, O
         find_rate=options["find_rate"],
         interval_ms=single_args.interval(options["interval"]),
         precision=single_args.precision(options),
+        second_tool=single_args.second_tool(test, server),
     )
     single_args.refuse_with_precision(output)
-    from leadline.kinds.http.workload import http_workload
-
     return test, http_workload(test, origin.host, origin.port, family), output
 
 
@@ -80,6 +84,8 @@ def _check(options: Mapping[str, Any]) -> None:
         raise InputError(f"--json and --format {options['output_format']} exclude each other", hint="give one of them")
     if options["find_rate"] is not None and options["interval"] is not None:
         raise InputError("--find-rate and --interval exclude each other", hint="a search prints its trials")
+    if options["find_rate"] is not None and options["cross_check"] is not None:
+        raise InputError("--find-rate and --cross-check exclude each other", hint="the other tools search for no rate")
     if options["find_rate"] is not None and options["stop_on_miss"]:
         raise InputError(
             "--find-rate and --stop-on-miss exclude each other", hint="the trials of a search are never cut short"

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from leadline.kinds.http import args
-from leadline.plan.options import PRECISION, Command, Option, listed
+from leadline.plan.options import PRECISION, Command, Option, cross_check, listed
 
 _LOAD, _REQUEST, _CONNECTION, _TLS, _OUTPUT = "Load", "Request", "Connection", "TLS", "Output"
 
@@ -307,6 +307,7 @@ OPTIONS = (
         panel=_OUTPUT,
         parameter="output_format",
     ),
+    replace(cross_check("wrk", "ab", "h2load"), panel=_OUTPUT),
     *(replace(option, panel=_OUTPUT) for option in PRECISION),
     Option(("-i", "--interval"), "Print figures at this interval: 1s.", metavar="TIME", panel=_OUTPUT),
     Option(("--json",), "Print one JSON document; progress goes to stderr.", type=bool, default=False, panel=_OUTPUT),
