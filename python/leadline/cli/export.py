@@ -49,6 +49,16 @@ def command(
         Path | None,
         typer.Option(help="With --url: a file with the receiver's bearer token.", show_default=False),
     ] = None,
+    retries: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            max=100,
+            help="With --url: attempts to send a request again while the receiver fails (5xx), has too many (429) or "
+            "cannot be reached; the pause doubles from 0.5 s to 8 s.",
+            metavar="N",
+        ),
+    ] = 5,
 ) -> int:
     """Write the figures of runs for other tools.
 
@@ -60,7 +70,7 @@ def command(
     folders = open_runs(runs)
     _check_options(form, len(folders), output, url, token_file)
     if form is Format.REMOTE_WRITE:
-        _remote_write(folders, output, url, token_file)
+        _remote_write(folders, output, url, token_file, retries)
         return 0
     text = _text(form, folders)
     if output is None:
@@ -101,7 +111,9 @@ def _text(form: Format, folders: Sequence[RunFolder]) -> str:
             return exports.influx(analyses)
 
 
-def _remote_write(folders: Sequence[RunFolder], output: Path | None, url: str | None, token_file: Path | None) -> None:
+def _remote_write(
+    folders: Sequence[RunFolder], output: Path | None, url: str | None, token_file: Path | None, retries: int
+) -> None:
     """Send the figures, or write them as one request."""
     from leadline.cli import remote_write_client as client
     from leadline.report import remote_write
@@ -115,7 +127,8 @@ def _remote_write(folders: Sequence[RunFolder], output: Path | None, url: str | 
     if output is not None:
         write_option_bytes("--output", output, remote_write.request_of(samples))
     elif url is not None:
-        requests = client.send(url, remote_write.requests_of(samples), remote_write.HEADERS, token)
+        bodies = remote_write.requests_of(samples)
+        requests = client.send(url, bodies, remote_write.HEADERS, token, retries=retries, on_retry=print_note)
         print_note(f"{counted(len(samples), 'sample')} in {counted(requests, 'request')}: {url}")
 
 

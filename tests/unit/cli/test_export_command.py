@@ -101,8 +101,10 @@ def test_refusal_is_one_line_and_fails(  # noqa: PLR0917
 def test_receiver_that_does_not_answer_is_one_line(
     run_folder: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert export(monkeypatch, run_folder, *FORMAT, "--url", "http://127.0.0.1:1/api/v1/write") == 1
-    assert "cannot be reached: Connection refused" in capsys.readouterr().err
+    where = ("--url", "http://127.0.0.1:1/api/v1/write", "--retries", "0")
+    assert export(monkeypatch, run_folder, *FORMAT, *where) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "cannot be reached: Connection refused" in line
 
 
 @pytest.mark.parametrize(
