@@ -30,12 +30,6 @@ LAYERS = [
     "HTTPS requests",
 ]
 SHORT = ("-d", "600ms")
-PLAN = """
-name: small-ladder
-lab: {link: {rate: 200mbit}}
-sut: {kind: SYSTEM}
-ladder: {duration: 1500ms, warmup: 200ms}
-"""
 
 
 def measured(ladder: dict[str, Any]) -> dict[str, float | None]:
@@ -116,27 +110,25 @@ def test_wrong_input_is_one_line(options: tuple[str, ...], said: str) -> None:
     assert said.partition(" (")[0] in done.stderr
 
 
-@pytest.mark.parametrize(
-    "system",
-    [
-        "wireguard",
-        pytest.param("openvpn", marks=pytest.mark.skipif(cli.OPENVPN is None, reason="openvpn is not installed")),
-    ],
-)
-def test_tunnel_stands_beside_its_plain_route(system: str, tmp_path: Path) -> None:
-    run = cli.run(PLAN.replace("SYSTEM", system), tmp_path)
+def test_tunnels_of_the_example_stand_beside_their_plain_route(tmp_path: Path) -> None:
+    run = cli.run(cli.ROOT / "examples" / "ladder.yaml", tmp_path, "--set", "ladder={duration: 1s, warmup: 100ms}")
     assert run.code == 0, run.err
-    tunnel, route = run.report()["ladders"]
-    assert (tunnel["sut"], tunnel["baseline"], route["case"]) == (system, "c02", "c02")
-    for ladder in (tunnel, route):
+    *tunnels, route = run.report()["ladders"]
+    systems = ["wireguard", *(["openvpn"] if cli.OPENVPN else [])]
+    assert [tunnel["sut"] for tunnel in tunnels] == systems and route["baseline"] is None
+    assert {tunnel["baseline"] for tunnel in tunnels} == {route["case"]}
+    for ladder in (*tunnels, route):
         assert list(measured(ladder)) == LAYERS
         assert all(value is not None and value > 0 for value in measured(ladder).values()), ladder["case"]
-    udp = tunnel["layers"][0]
-    assert udp["below"] == "the plain route" and 0.03 < udp["headers"] < 0.06
     assert route["layers"][0]["below"] == "the link" and route["layers"][0]["share"]["value"] < 1
-    costs = {cost["host"]: cost for cost in udp["costs"]}
-    assert costs["gateway"]["ns_per_byte"] > 0 and costs["gateway"]["ns_per_packet"] > 0
-    levels = [bar["label"] for bar in tunnel["waterfalls"][0]["bars"] if bar["kind"] == "level"]
-    assert levels[:3] == ["link", "UDP, plain route", f"UDP, {system}"]
-    assert tunnel["look_first"] in " ".join(run.out.split())
-    assert 'id="ladder"' in (run.folder / "report.html").read_text()
+    page = (run.folder / "report.html").read_text()
+    assert 'id="ladder"' in page
+    for tunnel, system in zip(tunnels, systems, strict=True):
+        udp = tunnel["layers"][0]
+        assert udp["below"] == "the plain route" and 0.03 < udp["headers"] < 0.06
+        costs = {cost["host"]: cost for cost in udp["costs"]}
+        assert costs["gateway"]["ns_per_byte"] > 0 and costs["gateway"]["ns_per_packet"] > 0
+        levels = [bar["label"] for bar in tunnel["waterfalls"][0]["bars"] if bar["kind"] == "level"]
+        assert levels[:3] == ["link", "UDP, plain route", f"UDP, {system}"]
+        assert tunnel["look_first"] in " ".join(run.out.split())
+        assert tunnel["look_first"] in page.replace("&#39;", "'")
