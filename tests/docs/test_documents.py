@@ -1,7 +1,7 @@
 """Every example of the documents runs: shell blocks as they stand, in a network of their own; plans as they stand.
 
-What is shortened, so that a test takes seconds: the example plans that the commands name are copies with short tests,
-and of a measurement's seconds a fifth passes. Everything else of a command is verbatim.
+What is shortened, so that a test takes seconds: plans, also those that the commands name, are copies with short tests
+and at most two repeats, and of a measurement's seconds a fifth passes. Everything else of a command is verbatim.
 """
 
 from __future__ import annotations
@@ -45,6 +45,13 @@ def shortened(line: str) -> str:
     return re.sub(r"\b(\d+)s\b", lambda found: f"{int(found[1]) * 200}ms", line)
 
 
+def shortened_plan(text: str) -> str:
+    """A plan whose tests take half a second each, twice at most."""
+    text = re.sub(r"\b(duration: )\d+s", r"\g<1>500ms", text)
+    text = re.sub(r"\b(warmup: )\d+m?s", r"\g<1>100ms", text)
+    return re.sub(r"^(repeat: )[3-9]$", r"\g<1>2", text, flags=re.MULTILINE)
+
+
 def script(lines: list[str]) -> str:
     """The lines as one script that stops at the first failure and ends what it put into the background."""
     parts = ["set -euo pipefail", "ip link set lo up", "trap 'kill $(jobs -p) 2>/dev/null || true' EXIT"]
@@ -79,8 +86,7 @@ def workplace(tmp_path: Path, quick_command: Path) -> Path:
     (programs / "leadline-agent").symlink_to(BIN / "leadline-agent")
     (tmp_path / "examples").mkdir()
     for plan in sorted((ROOT / "examples").glob("*.yaml")):
-        text = re.sub(r"duration: \d+s", "duration: 1s", plan.read_text(encoding="utf-8"))
-        text = re.sub(r"warmup: \d+m?s", "warmup: 100ms", text)
+        text = shortened_plan(plan.read_text(encoding="utf-8"))
         (tmp_path / "examples" / plan.name).write_text(text, encoding="utf-8")
     return tmp_path
 
@@ -128,7 +134,7 @@ def test_plans_in_documents_run(document: Path, workplace: Path) -> None:
         pytest.skip("openvpn is not installed, and cannot be without root")
     for number, text in enumerate(blocks(document, "yaml")):
         plan = workplace / f"plan{number}.yaml"
-        plan.write_text(text, encoding="utf-8")
+        plan.write_text(shortened_plan(text), encoding="utf-8")
         done = run_here([f"leadline plan {plan.name} > plan.txt", f"leadline run {plan.name} --json"], workplace)
         found = json.loads(done.stdout)
         assert {trial["status"] for trial in found["trials"]} == {"done"}, done.stderr[-3000:]
