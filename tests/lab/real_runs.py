@@ -26,6 +26,7 @@ from typing import Any
 import pytest
 from lab_scripts import UNPRIVILEGED_UID, cgroups_of, jail_user
 
+from in_process import leadline
 from waiting import WITHIN_S
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -188,20 +189,21 @@ def record(kind: str, **fields: Any) -> Callable[[Entry], bool]:
     return lambda entry: entry.get("record") == kind and fields.items() <= entry.items()
 
 
-def figures(sandbox: CliSandbox, folder: Path) -> dict[tuple[str, str, str], Any]:
+def figures(folder: Path) -> dict[tuple[str, str, str], Any]:
     """What `leadline results` tells of a run: (trial, test, metric) -> value."""
-    ended = sandbox.call("results", folder, "--json")
-    assert (ended.code, ended.err) == (0, "")
-    return {(row["trial"], row["test"], row["metric"]): row["value"] for row in ended.document["rows"] if row["trial"]}
+    ended = leadline("results", folder, "--json")
+    assert (ended.returncode, ended.stderr) == (0, "")
+    rows = json.loads(ended.stdout)["rows"]
+    return {(row["trial"], row["test"], row["metric"]): row["value"] for row in rows if row["trial"]}
 
 
-def report(sandbox: CliSandbox, folder: Path) -> tuple[dict[str, Any], str]:
+def report(folder: Path) -> tuple[dict[str, Any], str]:
     """What `leadline report` makes of a run: its JSON, and the page's text."""
     (folder / "report.html").unlink(missing_ok=True)
-    ended = sandbox.call("report", folder, "--json")
-    assert ended.code == 0, ended.err
+    ended = leadline("report", folder, "--json")
+    assert ended.returncode == 0, ended.stderr
     page = (folder / "report.html").read_text()
-    return ended.document, re.sub(r"<script.*?</script>|<[^>]*>", " ", page, flags=re.DOTALL)
+    return json.loads(ended.stdout), re.sub(r"<script.*?</script>|<[^>]*>", " ", page, flags=re.DOTALL)
 
 
 def await_end(pids: set[int]) -> None:

@@ -44,6 +44,13 @@ def sandbox(tmp_path: Path) -> Iterator[CliSandbox]:
         yield opened
 
 
+@pytest.fixture
+def quick_sandbox(sandbox: CliSandbox, quick_command: Path) -> CliSandbox:
+    """For runs whose own process no test looks at."""
+    sandbox.command = (str(quick_command),)
+    return sandbox
+
+
 def needs_openvpn() -> None:
     if shutil.which("openvpn", path=f"{os.environ['PATH']}:/usr/local/sbin:/usr/sbin") is None:
         pytest.skip("openvpn is not installed")
@@ -55,7 +62,7 @@ def test_run_without_failures_exits_0_with_one_document(sandbox: CliSandbox) -> 
     assert ended.code == 0, ended.err
     [folder] = sandbox.folders()
     assert (ended.document["status"], ended.document["folder"]) == ("done", str(folder))
-    assert figures(sandbox, folder)["c01/1", "short", "transactions"] > 0
+    assert figures(folder)["c01/1", "short", "transactions"] > 0
     assert sandbox.left_behind() == []
 
 
@@ -75,8 +82,8 @@ def test_a_gateway_that_never_comes_up(sandbox: CliSandbox, sut: dict[str, Any],
     assert said in failed["error"]
     assert "c01/1" in ended.err
     [folder] = sandbox.folders()
-    assert {trial for trial, _, _ in figures(sandbox, folder)} == {"c02/1"}
-    _, page = report(sandbox, folder)
+    assert {trial for trial, _, _ in figures(folder)} == {"c02/1"}
+    _, page = report(folder)
     assert said in page
     assert sandbox.left_behind() == []
 
@@ -89,15 +96,15 @@ def test_a_missing_binary_is_reported_before_anything_is_built(sandbox: CliSandb
     assert (sandbox.folders(), sandbox.left_behind()) == ([], [])
 
 
-def test_a_binary_that_is_missing_where_the_plan_calls_it_optional(sandbox: CliSandbox) -> None:
-    plan = write_plan(sandbox.folder, [ROUTE, OPENVPN | {"binary": "/no/such", "optional": True}], [SHORT])
-    ended = sandbox.run(plan).finish()
+def test_a_binary_that_is_missing_where_the_plan_calls_it_optional(quick_sandbox: CliSandbox) -> None:
+    plan = write_plan(quick_sandbox.folder, [ROUTE, OPENVPN | {"binary": "/no/such", "optional": True}], [SHORT])
+    ended = quick_sandbox.run(plan).finish()
     assert ended.code == 0, ended.err
     assert "skipped: /no/such is not installed" in ended.err
     assert "1 × skipped" in ended.out
     assert "1 of 2 trials done, 1 skipped" in ended.out
     assert "trials-failed" not in ended.out
-    document, page = report(sandbox, sandbox.folders()[0])
+    document, page = report(quick_sandbox.folders()[0])
     statuses = {trial["case"]: trial["status"] for trial in document["trials"]}
     assert (document["status"], statuses) == ("done", {"c01": "done", "c02": "skipped"})
     assert "trials-failed" not in page
@@ -133,15 +140,15 @@ def check_what_is_kept(sandbox: CliSandbox, said: str) -> None:
     assert said in end["error"]["message"]
     assert [test["status"] for test in records(entries, "test-end")] == ["done", "failed"]
     assert [run_end["status"] for run_end in records(entries, "run-end")] == ["failed"]
-    assert figures(sandbox, folder)["c01/1", "short", "transactions"] > 0
-    document, page = report(sandbox, folder)
+    assert figures(folder)["c01/1", "short", "transactions"] > 0
+    document, page = report(folder)
     assert document["status"] == "failed"
     assert said in page
     assert sandbox.left_behind() == []
 
 
 def test_after_a_killed_agent_the_other_trials_go_on(sandbox: CliSandbox) -> None:
-    run = sandbox.run(write_plan(sandbox.folder, [ROUTE], [LONG | {"duration": "8s"}], repeat=2))
+    run = sandbox.run(write_plan(sandbox.folder, [ROUTE], [LONG | {"duration": "4s"}], repeat=2))
     run.wait_for(progress_of("long"))
     os.kill(run.process_of("client1", "leadline-agent"), signal.SIGKILL)
     ended = run.finish()
@@ -149,7 +156,7 @@ def test_after_a_killed_agent_the_other_trials_go_on(sandbox: CliSandbox) -> Non
     [folder] = sandbox.folders()
     ends = [(end["trial"], end["status"]) for end in records(journal_of(folder / "journal.ndjson"), "trial-end")]
     assert ends == [("c01/1", "failed"), ("c01/2", "done")]
-    assert figures(sandbox, folder)["c01/2", "long", "received_bytes"] > 0
+    assert figures(folder)["c01/2", "long", "received_bytes"] > 0
 
 
 # An agent that, on the server, already has a socket on the port that it must serve: in the first trial only.
@@ -183,7 +190,7 @@ def test_a_port_that_is_taken(sandbox: CliSandbox) -> None:
     assert "serve on server" in message
     assert "10.82.0.2:5201" in message
     assert "Address already in use" in message
-    assert {trial for trial, _, _ in figures(sandbox, folder)} == {"c01/2"}
+    assert {trial for trial, _, _ in figures(folder)} == {"c01/2"}
     assert sandbox.left_behind() == []
 
 
@@ -218,7 +225,7 @@ def test_full_disk_ends_the_run_and_is_named(sandbox: CliSandbox) -> None:
     rows = json.loads((kept / "results.json").read_text())["rows"]
     assert {row["validity"] for row in rows if row["trial"] and row["test"] == "short"}
     # With room again, everything can be made from the journal.
-    document, _ = report(sandbox, kept / "folder")
+    document, _ = report(kept / "folder")
     assert [test["test"] for test in document["trials"][0]["tests"]] == ["short", "long"]
     assert document["trials"][0]["tests"][0]["status"] == "done"
     assert sandbox.left_behind() == []
@@ -263,38 +270,38 @@ def test_run_without_root_succeeds(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("target", "wanted"), [("rr.transactions > 1", "met"), ("rr.transactions < 1", "missed")])
-def test_exit_code_follows_the_target_outcome(sandbox: CliSandbox, target: str, wanted: str) -> None:
+def test_exit_code_follows_the_target_outcome(quick_sandbox: CliSandbox, target: str, wanted: str) -> None:
     """A machine that is busy with other things may make the result less than valid: then it is undecided."""
     rr = {"name": "rr", "kind": "rr", "duration": "1s"}
-    ended = sandbox.run(write_plan(sandbox.folder, [ROUTE], [rr], targets=[target]), "--json").finish()
+    ended = quick_sandbox.run(write_plan(quick_sandbox.folder, [ROUTE], [rr], targets=[target]), "--json").finish()
     [outcome] = [target["outcome"] for target in ended.document["targets"]]
     [summary] = ended.document["summaries"]
     assert outcome == (wanted if summary["metrics"]["transactions"]["verdict"] == "valid" else "undecided")
     assert ended.code == {"met": 0, "missed": 3, "undecided": 4}[outcome], ended.err
 
 
-def test_a_target_that_cannot_be_decided(sandbox: CliSandbox) -> None:
+def test_a_target_that_cannot_be_decided(quick_sandbox: CliSandbox) -> None:
     """No two repeats agree to a millionth."""
     rr = {"name": "rr", "kind": "rr", "duration": "500ms"}
     limits = {"stability": {"spread": "0.0001%"}}
-    plan = write_plan(sandbox.folder, [ROUTE], [rr], repeat=2, limits=limits, targets=["rr.latency_mean_us < 1s"])
-    ended = sandbox.run(plan, "--json").finish()
+    plan = write_plan(quick_sandbox.folder, [ROUTE], [rr], repeat=2, limits=limits, targets=["rr.latency_mean_us < 1s"])
+    ended = quick_sandbox.run(plan, "--json").finish()
     assert [target["outcome"] for target in ended.document["targets"]] == ["undecided"], ended.err
     assert ended.code == 4
 
 
-def test_only_and_set_choose_what_is_run(sandbox: CliSandbox) -> None:
-    plan = write_plan(sandbox.folder, [WIREGUARD, ROUTE], [SHORT, LONG])
-    ended = sandbox.run(plan, "--only", "sut=route", "--only", "short", "--set", "repeat=2", "--json").finish()
+def test_only_and_set_choose_what_is_run(quick_sandbox: CliSandbox) -> None:
+    plan = write_plan(quick_sandbox.folder, [WIREGUARD, ROUTE], [SHORT, LONG])
+    ended = quick_sandbox.run(plan, "--only", "sut=route", "--only", "short", "--set", "repeat=2", "--json").finish()
     assert ended.code == 0, ended.err
     trials = ended.document["trials"]
     assert [trial["trial"] for trial in trials] == ["c02/1", "c02/2"]
     assert {test["test"] for trial in trials for test in trial["tests"]} == {"short"}
 
 
-def test_private_keys_are_readable_by_their_owner_alone(sandbox: CliSandbox) -> None:
-    assert sandbox.run(write_plan(sandbox.folder, [WIREGUARD], [SHORT])).finish().code == 0
-    [folder] = sandbox.folders()
+def test_private_keys_are_readable_by_their_owner_alone(quick_sandbox: CliSandbox) -> None:
+    assert quick_sandbox.run(write_plan(quick_sandbox.folder, [WIREGUARD], [SHORT])).finish().code == 0
+    [folder] = quick_sandbox.folders()
     private = folder / "private"
     assert stat.S_IMODE(private.stat().st_mode) == 0o700
     keys = [json.loads(path.read_text())["private_key"] for path in private.rglob("*.json")]

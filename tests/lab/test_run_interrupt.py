@@ -52,10 +52,10 @@ def check_what_was_measured(sandbox: CliSandbox, run: Run, status: str, tests: l
     [folder] = sandbox.folders()
     entries = run.journal()
     assert [test["status"] for test in records(entries, "test-end")] == tests
-    kept_figures = figures(sandbox, folder)
+    kept_figures = figures(folder)
     assert kept_figures["c01/1", "short", "transactions"] > 0
     assert kept_figures["c01/1", "long", "received_bytes"] > 0
-    document, page = report(sandbox, folder)
+    document, page = report(folder)
     assert document["status"] == status
     [trial] = document["trials"]
     assert [test["status"] for test in trial["tests"]] == ["done", "interrupted"]
@@ -121,9 +121,9 @@ def check_end_at_once(sandbox: CliSandbox, run: Run) -> None:
     """Not even the test's end was waited for, and what had arrived is there."""
     assert records(run.journal(), "trial-end") == []
     [folder] = sandbox.folders()
-    assert figures(sandbox, folder)["c01/1", "short", "transactions"] > 0
-    assert figures(sandbox, folder)["c01/1", "long", "received_bytes"] > 0
-    assert report(sandbox, folder)[0]["status"] == "killed"
+    assert figures(folder)["c01/1", "short", "transactions"] > 0
+    assert figures(folder)["c01/1", "long", "received_bytes"] > 0
+    assert report(folder)[0]["status"] == "killed"
     assert sandbox.left_behind() == []
 
 
@@ -224,8 +224,8 @@ def test_killed_run_leaves_nothing_behind(sandbox: CliSandbox, moment: str) -> N
     assert sandbox.processes() == set()
     assert network_names() == names
     [folder] = sandbox.folders()
-    kept_figures = figures(sandbox, folder)
-    document, page = report(sandbox, folder)
+    kept_figures = figures(folder)
+    document, page = report(folder)
     assert document["status"] == "killed"
     assert "run was killed" in page
     assert [trial["status"] for trial in document["trials"]] == ["interrupted"]
@@ -248,4 +248,4 @@ def test_killed_jail_process_is_reported_and_cleaned_up(sandbox: CliSandbox) -> 
     assert run.finish().code == 137
     assert cgroups_of({run.process.pid}) == []
     assert sandbox.left_behind() == []
-    assert report(sandbox, sandbox.folders()[0])[0]["status"] == "killed"
+    assert report(sandbox.folders()[0])[0]["status"] == "killed"
