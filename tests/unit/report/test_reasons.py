@@ -117,11 +117,11 @@ def test_what_only_some_repeats_had_is_joined_with_what_all_had() -> None:
 def test_many_reasons_are_bounded_and_each_still_names_its_results() -> None:
     run = gateway_run()
     doubted = tuple(disturbed(f"c{number:03}", "tcp-up", 30, f"host-{number}") for number in range(0, 600, 2))
-    text = shown(why_not_valid(replace(run, summaries=doubted)))
-    assert flat(text).count("processes outside") == MOST_IN_FULL
-    assert f"{300 - MOST_IN_FULL} more, in full in report.html" in flat(text)
-    assert all(f"{one.case} tcp-up" in flat(text) for one in doubted)
-    assert flat(text).count("machine-disturbed: c") == 300 - MOST_IN_FULL
+    text = flat(shown(why_not_valid(replace(run, summaries=doubted))))
+    assert text.count("processes outside") == MOST_IN_FULL
+    assert f"{300 - MOST_IN_FULL} more, in full in report.html" in text
+    assert all(f"{one.case} tcp-up" in text for one in doubted)
+    assert text.count("machine-disturbed: c") == 300 - MOST_IN_FULL
 
 
 def test_a_run_does_not_give_its_results_verdicts_as_their_reason() -> None:
