@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+import in_process
+
 LEADLINE = Path(sys.executable).with_name("leadline")
 SHELLS = ("bash", "zsh", "fish")
 
@@ -32,7 +34,8 @@ def test_script_is_printed_for_each_shell(shell: str) -> None:
 )
 def test_bash_completes_commands_and_options(words: str, expected: set[str]) -> None:
     last = str(len(words.split()) - 1)
-    done = leadline(_LEADLINE_COMPLETE="complete_bash", COMP_WORDS=words, COMP_CWORD=last)
+    asked = {"_LEADLINE_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": last}
+    done = in_process.leadline(variables=asked)
     assert (done.returncode, done.stderr) == (0, "")
     assert {line.strip() for line in done.stdout.split("\n") if line.strip()} == expected
 

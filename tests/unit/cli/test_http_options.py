@@ -6,12 +6,11 @@ import io
 import sys
 from base64 import b64decode, b64encode
 from pathlib import Path
-from typing import Any
 
 import pytest
 import typer
 
-from leadline.cli.app import app
+from in_process import subcommand
 from leadline.cli.single_args import OutputOptions
 from leadline.contract.models import HttpWorkload, RateStage
 from leadline.errors import InputError
@@ -25,8 +24,7 @@ WRONG_USAGE = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ 
 
 
 def parsed(*arguments: str) -> tuple[HttpTest, HttpWorkload, OutputOptions]:
-    command: Any = typer.main.get_command(app)
-    return parse_options(command.commands["http"].make_context("http", list(arguments)).params)
+    return parse_options(subcommand("http").make_context("http", list(arguments)).params)
 
 
 def load(*arguments: str) -> HttpWorkload:
@@ -341,8 +339,7 @@ def test_load_longer_than_a_message_is_refused(tmp_path: Path) -> None:
 
 def test_help_is_grouped_and_fits_eighty_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    command: Any = typer.main.get_command(app)
-    context = command.commands["http"].make_context("http", [URL])
+    context = subcommand("http").make_context("http", [URL])
     lines = context.get_help().splitlines()
     titles = [line for line in lines if line.endswith(":") and not line.startswith(" ")]
     assert titles == ["Arguments:", "Load:", "Request:", "Connection:", "TLS:", "Output:", "Options:"]

@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 
-from leadline.cli.app import app
+from in_process import subcommand
 from leadline.cli.single_args import OutputOptions
 from leadline.contract.models import ProfileIdentity, TunnelWorkload
 from leadline.errors import InputError
@@ -30,8 +29,7 @@ def profile(tmp_path: Path) -> Path:
 
 
 def parsed(*arguments: str | Path) -> tuple[TunnelTest, TunnelWorkload, OutputOptions]:
-    command: Any = typer.main.get_command(app)
-    context = command.commands["tunnel"].make_context("tunnel", [str(argument) for argument in arguments])
+    context = subcommand("tunnel").make_context("tunnel", [str(argument) for argument in arguments])
     [(test, made)], output = parse_options(context.params)
     return test, made, output
 
@@ -74,8 +72,7 @@ def test_arrival_and_later_event_options_reach_the_workload(profile: Path) -> No
 
 
 def test_several_numbers_are_several_fleets(profile: Path) -> None:
-    command: Any = typer.main.get_command(app)
-    context = command.commands["tunnel"].make_context("tunnel", [str(profile), "-n", "50,100,400", "--server-pid", "7"])
+    context = subcommand("tunnel").make_context("tunnel", [str(profile), "-n", "50,100,400", "--server-pid", "7"])
     fleets, output = parse_options(context.params)
     assert [(test.number, made.clients) for test, made in fleets] == [(50, 50), (100, 100), (400, 400)]
     assert output.server_pid == 7
