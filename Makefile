@@ -21,7 +21,7 @@ unexport PYTHONDONTWRITEBYTECODE
 FUZZ_SECONDS := 30
 DIST := dist
 
-.PHONY: help man build build-checked demo check test test-all test-rust test-python test-exclusive test-tools lint format bench dist fuzz contract reference lock clean system-packages
+.PHONY: help man build build-checked demo check check-style check-rust check-python test test-all test-rust test-python test-exclusive test-tools lint format bench dist fuzz contract reference lock clean system-packages
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -46,13 +46,21 @@ demo: build ## run examples/gateway.yaml on hosts made here
 	@scripts/packages openvpn
 	$(VENV)/bin/leadline run examples/gateway.yaml
 
-check: $(VENV)/.installed ## in a minute: linters, types, protocol crates, and the Python tests that start no agent
+check: $(VENV)/.installed ## in a minute: linters, types, tests of the Rust libraries, and the Python tests that start no agent
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target check-python check-style check-rust
+
+check-style:
 	$(VENV)/bin/ruff format --check --quiet python tests bench setup.py
 	$(VENV)/bin/ruff check --quiet python tests bench setup.py
 	cargo fmt --all --check
 	$(PYTHON) -m mypy
-	$(STATIC) cargo test --profile checked --quiet --lib --tests $(MACHINES:%=--package leadline-%)
-	LEADLINE_AGENT=none $(PYTHON) -m pytest --quiet $(WORKERS) -n auto -m "not agent" tests/unit tests/contract
+
+# Of the whole workspace, so that dependencies have the same features, and are compiled once, for `make test` too.
+check-rust:
+	$(STATIC) cargo test --profile checked --quiet --workspace --lib $(LIBRARY_TESTS:%=--test %)
+
+check-python:
+	LEADLINE_AGENT=none $(PYTHON) -m pytest --quiet $(WORKERS) -n auto -m "not agent $(SELECTION)" tests/unit tests/contract
 
 test: build-checked test-tools ## every kind of test: Rust, Python, contract, lab, browser; of matrices a selection
 	$(MAKE) --no-print-directory test-rust test-python test-exclusive
@@ -67,8 +75,8 @@ test-tools:
 test-rust:
 	RUST_TEST_THREADS=8 $(STATIC) cargo test --profile checked --quiet --workspace --lib --bins --tests
 
-# Crates that touch no network.
-MACHINES := http pace script stats tls transport tunnel wire
+# The libraries' integration tests; `observe` and `sys` have others, which read the machine's own figures.
+LIBRARY_TESTS := all corpus golden
 # Most of these tests wait: for loads to end, for servers, for timeouts; so several run side by side. tests/conftest.py says
 # which of them stay together and which begin first. Those whose truth needs a CPU to themselves run after them, alone.
 TEST_WORKERS := 7
