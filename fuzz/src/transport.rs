@@ -2,8 +2,8 @@
 //! again.
 
 use leadline_transport::{
-    encode_frame, AddressCheck, ClientSession, Credentials, DatagramReceiver, FrameDecoder, FromClient, FromServer,
-    Header, HelloAnswer, Hex32, Open, Opening, OpeningEvent, SharedKey, Work, HEADER_BYTES,
+    encode_frame, AddressCheck, ClientSession, Credentials, DatagramFormat, DatagramReceiver, FrameDecoder, FromClient,
+    FromServer, Header, HelloAnswer, Hex32, Open, Opening, OpeningEvent, SharedKey, Work, HEADER_BYTES,
 };
 use leadline_wire::Direction;
 
@@ -105,7 +105,7 @@ fn opened(credentials: Option<Credentials>) -> ClientSession {
 
 /// Datagrams, each after a byte with its length.
 pub fn datagram(data: &[u8]) {
-    let mut receiver = DatagramReceiver::new(7, 1, HEADER_BYTES + 8);
+    let mut receiver = DatagramReceiver::new(DatagramFormat::Session(7), 1, HEADER_BYTES + 8);
     let check = AddressCheck::new(b"a secret").expect("the secret is valid");
     let client = std::net::SocketAddr::from(([192, 0, 2, 1], 1000));
     let (mut rest, mut now_ns, mut handed_in) = (data, 0u64, 0u64);

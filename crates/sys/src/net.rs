@@ -308,6 +308,42 @@ pub fn set_congestion(stream: &TcpStream, name: &str) -> io::Result<()> {
     socket2::SockRef::from(stream).set_tcp_congestion(name.as_bytes())
 }
 
+/// Sets the buffers of a socket; the kernel grants at most `net.core.wmem_max` and `net.core.rmem_max`.
+pub fn set_buffers(socket: impl AsFd, bytes: usize) -> io::Result<()> {
+    let socket = socket2::SockRef::from(&socket);
+    socket.set_send_buffer_size(bytes)?;
+    socket.set_recv_buffer_size(bytes)
+}
+
+/// Sets the type of service, or the traffic class, of what a socket sends.
+pub fn set_type_of_service(socket: impl AsFd, value: u32) -> io::Result<()> {
+    let socket = socket2::SockRef::from(&socket);
+    if socket.local_addr()?.is_ipv6() {
+        socket.set_tclass_v6(value)
+    } else {
+        socket.set_tos_v4(value)
+    }
+}
+
+/// Makes the kernel pace what a socket sends, bytes/s (SO_MAX_PACING_RATE).
+pub fn set_pacing(socket: impl AsFd, bytes_per_s: u64) -> io::Result<()> {
+    let value = libc::c_ulong::try_from(bytes_per_s).unwrap_or(libc::c_ulong::MAX);
+    // SAFETY: the pointer and the length are those of `value`, which outlives the call.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_MAX_PACING_RATE,
+            std::ptr::from_ref(&value).cast(),
+            size_of::<libc::c_ulong>() as libc::socklen_t,
+        )
+    };
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
 /// Returns the congestion controls that connections of this network namespace can use without loading a kernel
 /// module; empty if the kernel does not list them.
 pub fn available_congestion() -> Vec<String> {

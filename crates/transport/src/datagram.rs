@@ -1,5 +1,7 @@
 //! The header at the start of a data connection and of every datagram: session, number, and time of sending.
 
+use crate::iperf3;
+
 /// Length of the header, and so the minimum length of a datagram, bytes.
 pub const HEADER_BYTES: usize = 40;
 
@@ -107,6 +109,41 @@ impl Header {
         let word = |at: usize| u64::from_be_bytes(std::array::from_fn(|index| header[at + index]));
         let flow = u32::from_be_bytes(std::array::from_fn(|index| header[16 + index]));
         Ok(Self { kind, token: word(8), flow, sequence: word(24), sent_ns: word(32) })
+    }
+}
+
+/// How the datagrams of a flow are numbered and stamped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DatagramFormat {
+    /// By a `Header` with this token.
+    Session(u64),
+    /// By iperf3's header, with numbers of 64 or 32 bits.
+    Iperf3 {
+        /// Whether the number has 64 bits.
+        wide: bool,
+    },
+}
+
+impl DatagramFormat {
+    /// Length of the header, bytes.
+    pub fn header_bytes(self) -> usize {
+        match self {
+            Self::Session(_) => HEADER_BYTES,
+            Self::Iperf3 { wide } => iperf3::DatagramHeader::bytes(wide),
+        }
+    }
+
+    /// Writes the header of a flow's datagram; numbers begin with 0.
+    #[inline]
+    pub fn write(self, flow: u32, sequence: u64, sent_ns: u64, datagram: &mut [u8]) {
+        match self {
+            Self::Session(token) => {
+                Header { kind: HeaderKind::Data, token, flow, sequence, sent_ns }.write(datagram);
+            }
+            Self::Iperf3 { wide } => {
+                iperf3::DatagramHeader { sent_ns, number: sequence + 1 }.write(wide, datagram);
+            }
+        }
     }
 }
 

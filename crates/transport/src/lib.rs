@@ -11,6 +11,7 @@ mod address;
 mod client;
 mod datagram;
 mod frame;
+pub mod iperf3;
 mod key;
 mod opening;
 mod receiver;
@@ -19,7 +20,7 @@ mod session;
 
 pub use address::{AddressCheck, HelloAnswer};
 pub use client::{ClientSession, Credentials, SessionError, SessionEvent};
-pub use datagram::{Header, HeaderError, HeaderKind, HEADER_BYTES};
+pub use datagram::{DatagramFormat, Header, HeaderError, HeaderKind, HEADER_BYTES};
 pub use frame::{encode_frame, FrameDecoder, FrameError, FRAME_LIMIT_BYTES, MAGIC};
 pub use key::{Hex32, KeyError, SharedKey, Transcript, LONGEST_KEY_BYTES};
 pub use opening::{Opening, OpeningError, OpeningEvent, SessionRequest};

@@ -2,14 +2,17 @@
 
 use leadline_stats::{Arrival, Jitter, SequenceTracker};
 
-use crate::datagram::{Header, HeaderKind};
+use crate::datagram::{DatagramFormat, Header, HeaderKind};
+use crate::iperf3::DatagramHeader;
 
 /// The receiver's accounting of one UDP flow.
 #[derive(Clone, Debug)]
 pub struct DatagramReceiver {
-    token: u64,
+    format: DatagramFormat,
     flow: u32,
     datagram_bytes: usize,
+    /// One more than the highest number so far.
+    next: u64,
     tracker: SequenceTracker,
     jitter: Jitter,
     bytes: u64,
@@ -19,13 +22,13 @@ pub struct DatagramReceiver {
 }
 
 impl DatagramReceiver {
-    /// Creates a receiver for one flow of one session with datagrams of this length; any other packet counts as a
-    /// stray.
-    pub fn new(token: u64, flow: u32, datagram_bytes: usize) -> Self {
+    /// Creates a receiver for one flow with datagrams of this format and length; any other packet counts as a stray.
+    pub fn new(format: DatagramFormat, flow: u32, datagram_bytes: usize) -> Self {
         Self {
-            token,
+            format,
             flow,
             datagram_bytes,
+            next: 0,
             tracker: SequenceTracker::default(),
             jitter: Jitter::default(),
             bytes: 0,
@@ -46,22 +49,35 @@ impl DatagramReceiver {
     /// nothing.
     #[inline]
     pub fn handle(&mut self, now_ns: u64, datagram: &[u8]) -> bool {
-        let header = match Header::parse(datagram) {
-            Ok(header) if header.token == self.token && header.flow == self.flow => header,
-            _ => return self.stray(),
+        let (sequence, sent_ns) = match self.format {
+            DatagramFormat::Session(token) => match Header::parse(datagram) {
+                // A datagram of another length does not come from the sender, even with a valid header.
+                Ok(Header { kind: HeaderKind::Data, token: theirs, flow, sequence, sent_ns })
+                    if theirs == token && flow == self.flow && datagram.len() == self.datagram_bytes =>
+                {
+                    (sequence, sent_ns)
+                }
+                Ok(Header { kind: HeaderKind::Hello | HeaderKind::HelloAck, token: theirs, flow, .. })
+                    if theirs == token && flow == self.flow =>
+                {
+                    return false
+                }
+                _ => return self.stray(),
+            },
+            DatagramFormat::Iperf3 { wide } => match DatagramHeader::parse(wide, datagram, self.next + 1) {
+                Some(DatagramHeader { sent_ns, number }) if number > 0 && datagram.len() == self.datagram_bytes => {
+                    (number - 1, sent_ns)
+                }
+                _ => return self.stray(),
+            },
         };
-        match header.kind {
-            // A datagram of another length does not come from the sender, even with a valid header.
-            HeaderKind::Data if datagram.len() == self.datagram_bytes => {}
-            HeaderKind::Hello | HeaderKind::HelloAck => return false,
-            _ => return self.stray(),
-        }
+        self.next = self.next.max(sequence.saturating_add(1));
         self.first_ns.get_or_insert(now_ns);
         self.last_ns = Some(now_ns);
-        if matches!(self.tracker.record(header.sequence), Arrival::Duplicate | Arrival::Stale) {
+        if matches!(self.tracker.record(sequence), Arrival::Duplicate | Arrival::Stale) {
             return false;
         }
-        self.jitter.record(header.sent_ns, now_ns);
+        self.jitter.record(sent_ns, now_ns);
         self.bytes += datagram.len() as u64;
         true
     }
@@ -110,7 +126,7 @@ mod tests {
 
     #[test]
     fn loss_of_every_hundredth_datagram_is_counted_exactly() {
-        let mut receiver = DatagramReceiver::new(9, 3, HEADER_BYTES + 10);
+        let mut receiver = DatagramReceiver::new(DatagramFormat::Session(9), 3, HEADER_BYTES + 10);
         for sequence in (0..10_000).filter(|sequence| sequence % 100 != 99) {
             receiver.handle(sequence * 1000 + 77, &datagram(9, sequence, sequence * 1000));
         }
@@ -125,7 +141,7 @@ mod tests {
             packets in proptest::collection::vec(proptest::arbitrary::any::<(u64, u64, u64)>(), 0..60),
             garbage in proptest::collection::vec(proptest::arbitrary::any::<u8>(), 0..80),
         ) {
-            let mut receiver = DatagramReceiver::new(9, 3, HEADER_BYTES + 10);
+            let mut receiver = DatagramReceiver::new(DatagramFormat::Session(9), 3, HEADER_BYTES + 10);
             for (now_ns, sequence, sent_ns) in packets {
                 receiver.handle(now_ns, &datagram(9, sequence, sent_ns));
             }
@@ -135,7 +151,7 @@ mod tests {
 
     #[test]
     fn packets_of_other_flows_are_not_counted() {
-        let mut receiver = DatagramReceiver::new(9, 3, HEADER_BYTES + 10);
+        let mut receiver = DatagramReceiver::new(DatagramFormat::Session(9), 3, HEADER_BYTES + 10);
         assert!(!receiver.handle(1, &datagram(8, 0, 0)));
         assert!(!receiver.handle(1, b"hello"));
         assert!(!receiver.handle(1, &datagram(9, 0, 0)[..HEADER_BYTES]));
@@ -144,7 +160,7 @@ mod tests {
 
     #[test]
     fn repeated_hello_is_not_a_stray() {
-        let mut receiver = DatagramReceiver::new(9, 3, HEADER_BYTES + 10);
+        let mut receiver = DatagramReceiver::new(DatagramFormat::Session(9), 3, HEADER_BYTES + 10);
         let mut hello = [0; HEADER_BYTES];
         Header { kind: HeaderKind::Hello, token: 9, flow: 3, sequence: 0, sent_ns: 0 }.write(&mut hello);
         assert!(!receiver.handle(1, &hello));
@@ -153,11 +169,32 @@ mod tests {
 
     #[test]
     fn stale_datagram_does_not_hide_loss() {
-        let mut receiver = DatagramReceiver::new(9, 3, HEADER_BYTES + 10);
+        let mut receiver = DatagramReceiver::new(DatagramFormat::Session(9), 3, HEADER_BYTES + 10);
         for sequence in [0, 1 << 20, 0] {
             receiver.handle(1, &datagram(9, sequence, 0));
         }
         assert_eq!((receiver.tracker().stale(), receiver.tracker().received()), (1, 2));
         assert_eq!(receiver.bytes(), 100);
+    }
+
+    #[test]
+    fn datagrams_of_iperf3_are_counted_across_the_wrap_of_their_numbers() {
+        let mut receiver = DatagramReceiver::new(DatagramFormat::Iperf3 { wide: false }, 0, 20);
+        let mut handle = |number: u64| {
+            let mut bytes = [0; 20];
+            DatagramHeader { sent_ns: 5000, number }.write(false, &mut bytes);
+            receiver.handle(9000, &bytes)
+        };
+        assert!(handle(1) && handle(2) && !handle(2) && handle(4));
+        // The numbers of a long flow, whose gaps are real: only those near the last one are told apart.
+        let wrap = 1u64 << 32;
+        let mut number = 4;
+        while number < wrap + 10 {
+            number = (number + (1 << 30)).min(wrap + 10);
+            assert!(handle(number), "{number}");
+        }
+        assert!(handle(wrap + 11) && !handle(wrap + 11));
+        assert_eq!(receiver.tracker().lost(wrap + 11), wrap + 11 - receiver.tracker().received());
+        assert!(!receiver.handle(0, &[0; 19]) && receiver.strays() == 1);
     }
 }

@@ -11,8 +11,9 @@ use leadline_sys::clock::monotonic_ns;
 use leadline_sys::net::{receive_drops, DatagramBatch};
 use leadline_sys::poll::{Interest, Poll, Ready};
 use leadline_sys::priority::minimize_timer_slack;
-use leadline_transport::{DatagramReceiver, Header, HeaderKind, SideReport, HEADER_BYTES};
+use leadline_transport::{DatagramFormat, DatagramReceiver, Header, HeaderKind, SideReport, HEADER_BYTES};
 
+use super::payload::Payload;
 use super::{count_error, Role, Span, WorkerReport, DRAIN_NS, TURN_NS};
 use crate::atomic_option::AtomicOption;
 use crate::control_signal::ControlSignal;
@@ -38,14 +39,16 @@ pub struct DatagramFlow {
 /// The parameters that all flows of a worker share.
 #[derive(Clone, Copy, Debug)]
 pub struct DatagramWork {
-    /// The session's token.
-    pub token: u64,
+    /// How datagrams are numbered and stamped.
+    pub format: DatagramFormat,
     /// UDP payload, bytes.
     pub datagram_bytes: usize,
     /// Datagrams per second and flow; as fast as the socket accepts them if absent.
     pub pace: Option<Pace>,
     /// Datagrams per flow.
     pub number: Option<u64>,
+    /// What is behind the header.
+    pub payload: Payload,
 }
 
 /// The recorder's only metric: from due to sent.
@@ -129,7 +132,7 @@ impl Worker {
         let sends = flows.iter().any(|flow| flow.role == Role::Send);
         let mut outgoing = DatagramBatch::new(if sends { BATCH } else { 1 }, work.datagram_bytes);
         for index in 0..outgoing.capacity() {
-            outgoing.slot(index).fill(0);
+            work.payload.fill(outgoing.slot(index));
         }
         Ok(Self {
             open: flows.len(),
@@ -235,8 +238,7 @@ impl Worker {
         let sent_ns = monotonic_ns();
         for slot in 0..count {
             let sequence = flow.next + slot as u64;
-            Header { kind: HeaderKind::Data, token: self.work.token, flow: flow.flow.id, sequence, sent_ns }
-                .write(self.outgoing.slot(slot));
+            self.work.format.write(flow.flow.id, sequence, sent_ns, self.outgoing.slot(slot));
         }
         let taken = match self.outgoing.send(&flow.flow.socket, count) {
             Ok(taken) => taken,
@@ -364,7 +366,7 @@ impl Conversation {
             at_ns,
             most,
             ends_ns: all_due_ns.map_or(span.end_ns, |all_due_ns| all_due_ns.min(span.end_ns)),
-            receiver: DatagramReceiver::new(work.token, flow.id, work.datagram_bytes),
+            receiver: DatagramReceiver::new(work.format, flow.id, work.datagram_bytes),
             flow,
             open: true,
             blocked: false,
@@ -453,7 +455,8 @@ mod tests {
     }
 
     fn work(rate_pps: Option<f64>, number: Option<u64>) -> DatagramWork {
-        DatagramWork { token: 1, datagram_bytes: 100, pace: rate_pps.and_then(Pace::per_second), number }
+        let pace = rate_pps.and_then(Pace::per_second);
+        DatagramWork { format: DatagramFormat::Session(1), datagram_bytes: 100, pace, number, payload: Payload::Zeros }
     }
 
     #[test]

@@ -4,6 +4,8 @@
 pub mod account;
 pub mod answer;
 pub mod datagram;
+pub mod iperf3;
+pub mod payload;
 pub mod stream;
 pub mod thread_group;
 
@@ -75,6 +77,14 @@ pub fn deal_out<T>(items: Vec<T>, threads: u32) -> Vec<Vec<T>> {
         dealt[index % groups].push(item);
     }
     dealt
+}
+
+/// Returns groups of flows that send and groups that receive.
+pub fn by_role<F>(flows: Vec<F>, threads: u32, role: impl Fn(&F) -> Role) -> Vec<(Role, Vec<F>)> {
+    let (sending, receiving): (Vec<F>, Vec<F>) = flows.into_iter().partition(|flow| role(flow) == Role::Send);
+    let sending = deal_out(sending, threads).into_iter().map(|group| (Role::Send, group));
+    let receiving = deal_out(receiving, threads).into_iter().map(|group| (Role::Receive, group));
+    sending.chain(receiving).filter(|(_, group)| !group.is_empty()).collect()
 }
 
 /// Returns counters for `count` flows.

@@ -13,7 +13,9 @@ use leadline_sys::poll::{Interest, Poll, Ready};
 use leadline_sys::priority::minimize_timer_slack;
 use leadline_transport::SideReport;
 
+use super::payload::{ByteBudget, Payload};
 use super::{count_error, Role, Span, WorkerReport, DRAIN_NS, LONGEST_DRAIN_NS, TURN_NS};
+use crate::atomic_option::AtomicOption;
 use crate::control_signal::ControlSignal;
 use crate::events::error_code;
 use crate::metering::{FlowCounters, ThreadMeter};
@@ -28,6 +30,29 @@ pub struct StreamFlow {
     pub role: Role,
     /// Counters that the reporter reads.
     pub counters: Arc<FlowCounters>,
+    /// How many bytes the sender sent, once it has told, if it does not end its stream.
+    pub expected: Option<Arc<AtomicOption>>,
+    /// What a sender may send, with other flows; unlimited if absent.
+    pub budget: Option<Arc<ByteBudget>>,
+}
+
+impl StreamFlow {
+    /// Returns a flow without a count of its peer's and without a limit.
+    pub fn new(id: u32, socket: TcpStream, role: Role, counters: Arc<FlowCounters>) -> Self {
+        Self { id, socket, role, counters, expected: None, budget: None }
+    }
+}
+
+/// How a receiver knows that a stream has ended.
+#[derive(Clone, Copy, Debug)]
+pub enum StreamEnd {
+    /// Senders end their streams.
+    Fin,
+    /// Streams stay open: a receiver has as many bytes as the sender told, or receives none for this long, ns.
+    Count {
+        /// The silence after the end, ns.
+        silence_ns: u64,
+    },
 }
 
 /// The parameters that all flows of a worker share.
@@ -39,6 +64,10 @@ pub struct StreamWork {
     pub paced: Option<PacedBlocks>,
     /// Time between TCP_INFO samples, ns.
     pub sample_ns: u64,
+    /// How streams end.
+    pub end: StreamEnd,
+    /// What senders send.
+    pub payload: Payload,
 }
 
 /// The blocks in which a flow with a rate is sent.
@@ -117,12 +146,14 @@ impl Worker {
             };
             poll.add(&flow.socket, index as u64, interest)?;
         }
+        let mut block = vec![0; work.block_bytes];
+        work.payload.fill(&mut block);
         Ok(Self {
             open: flows.len(),
             flows: flows.into_iter().map(Connection::new).collect(),
             poll,
             ready: Vec::new(),
-            block: vec![0; work.block_bytes],
+            block,
             work,
             span,
             next_sample_ns: span.at_ns.saturating_add(work.sample_ns),
@@ -162,7 +193,9 @@ impl Worker {
     fn wake_paced(&mut self, now: u64) -> io::Result<Option<u64>> {
         let Some(PacedBlocks { pace, .. }) = self.work.paced else { return Ok(None) };
         let mut next = None;
-        for (index, flow) in self.flows.iter_mut().enumerate().filter(|(_, flow)| flow.open && flow.resting) {
+        for (index, flow) in
+            self.flows.iter_mut().enumerate().filter(|(_, flow)| flow.open && flow.resting && !flow.spent)
+        {
             let due = self.span.at_ns.saturating_add(pace.due_ns(flow.blocks));
             if due <= now {
                 flow.resting = false;
@@ -180,7 +213,7 @@ impl Worker {
             return;
         }
         let result = match (flow.flow.role, self.work.paced) {
-            (Role::Send, None) => flow.send(&self.block, self.span.end_ns),
+            (Role::Send, None) => flow.send(&self.block, self.span.end_ns, &self.poll),
             (Role::Send, Some(blocks)) => {
                 flow.send_buffer.drained(woke_ns);
                 let late = self.late.get_or_insert_default();
@@ -201,8 +234,10 @@ impl Worker {
     fn end_senders(&mut self, ended_ns: u64) {
         for index in 0..self.flows.len() {
             if self.flows[index].open && self.flows[index].flow.role == Role::Send {
-                // This fails only if the peer has closed the connection, which the peer's report shows.
-                let _ = self.flows[index].flow.socket.shutdown(Shutdown::Write);
+                if let StreamEnd::Fin = self.work.end {
+                    // This fails only if the peer has closed the connection, which the peer's report shows.
+                    let _ = self.flows[index].flow.socket.shutdown(Shutdown::Write);
+                }
                 self.close(index, ended_ns);
             }
         }
@@ -210,12 +245,24 @@ impl Worker {
 
     /// Receivers wait for payload in transit, but neither in silence nor without a limit.
     fn give_up_receivers(&mut self, now: u64, over_ns: u64, abandoned: bool) {
+        let silence_ns = match self.work.end {
+            StreamEnd::Fin => DRAIN_NS,
+            StreamEnd::Count { silence_ns } => silence_ns,
+        };
         for index in 0..self.flows.len() {
             let flow = &mut self.flows[index];
             let quiet_since_ns = flow.last_ns.unwrap_or(0).max(over_ns);
-            let too_long = now >= quiet_since_ns + DRAIN_NS || now >= over_ns + LONGEST_DRAIN_NS;
-            if flow.open && (too_long || abandoned) {
-                count_error(&mut self.errors, "no_end_of_stream");
+            let too_long = now >= quiet_since_ns + silence_ns || now >= over_ns + LONGEST_DRAIN_NS;
+            if !flow.open {
+                continue;
+            }
+            let expected = flow.flow.expected.as_ref().and_then(|expected| expected.get());
+            if expected.is_some_and(|bytes| flow.flow.counters.received_bytes() >= bytes) {
+                self.close(index, now);
+            } else if too_long || abandoned {
+                if expected.is_some() || matches!(self.work.end, StreamEnd::Fin) {
+                    count_error(&mut self.errors, "no_end_of_stream");
+                }
                 self.close(index, now);
             }
         }
@@ -243,8 +290,9 @@ enum Progress {
 struct Connection {
     flow: StreamFlow,
     open: bool,
-    /// Whether it is not watched: a paced flow whose next block is not due yet.
+    /// Whether it is not watched: a paced flow whose next block is not due yet, or one whose budget is spent.
     resting: bool,
+    spent: bool,
     send_buffer: SendBuffer,
     /// Complete blocks sent, and bytes sent of the next one.
     blocks: u64,
@@ -262,6 +310,7 @@ impl Connection {
             flow,
             open: true,
             resting: false,
+            spent: false,
             send_buffer: SendBuffer::default(),
             blocks: 0,
             partial: 0,
@@ -272,13 +321,14 @@ impl Connection {
         }
     }
 
-    fn send(&mut self, block: &[u8], end_ns: u64) -> io::Result<Progress> {
+    fn send(&mut self, block: &[u8], end_ns: u64, poll: &Poll) -> io::Result<Progress> {
         for _ in 0..CALLS_PER_TURN {
             let now = monotonic_ns();
             if now >= end_ns || !self.write(&block[self.partial..], now)? {
                 break;
             }
         }
+        self.rest_if_spent(poll)?;
         Ok(Progress::More)
     }
 
@@ -302,6 +352,7 @@ impl Connection {
             let begins = self.partial == 0;
             if !self.write(&block[self.partial..], now)? {
                 self.send_buffer.filled();
+                self.rest_if_spent(poll)?;
                 break;
             }
             if begins {
@@ -311,9 +362,26 @@ impl Connection {
         Ok(Progress::More)
     }
 
-    /// Writes once; returns whether there was room.
+    /// A flow whose budget is spent is not watched any more. It stays open until the test ends.
+    fn rest_if_spent(&mut self, poll: &Poll) -> io::Result<()> {
+        if self.spent && !std::mem::replace(&mut self.resting, true) {
+            poll.remove(&self.flow.socket)?;
+        }
+        Ok(())
+    }
+
+    /// Writes once; returns whether there was room, and budget.
     fn write(&mut self, rest: &[u8], now: u64) -> io::Result<bool> {
-        let written = match self.flow.socket.write(rest) {
+        let granted = self.flow.budget.as_ref().map_or(rest.len(), |budget| budget.take(rest.len()));
+        if granted == 0 {
+            self.spent = true;
+            return Ok(false);
+        }
+        let result = self.flow.socket.write(&rest[..granted]);
+        if let Some(budget) = &self.flow.budget {
+            budget.give_back(granted - result.as_ref().map_or(0, |written| *written));
+        }
+        let written = match result {
             Ok(written) => written,
             Err(error) if would_block(&error) => return Ok(false),
             Err(error) => return Err(error),
@@ -443,8 +511,9 @@ mod tests {
     }
 
     fn one_sender(socket: TcpStream, paced: Option<PacedBlocks>, length_ns: u64) -> (Span, WorkerReport) {
-        let flow = StreamFlow { id: 0, socket, role: Role::Send, counters: Arc::default() };
-        let work = StreamWork { block_bytes: 1 << 16, paced, sample_ns: 1_000_000_000 };
+        let flow = StreamFlow::new(0, socket, Role::Send, Arc::default());
+        let (end, payload) = (StreamEnd::Fin, Payload::Zeros);
+        let work = StreamWork { block_bytes: 1 << 16, paced, sample_ns: 1_000_000_000, end, payload };
         let at_ns = monotonic_ns();
         let span = Span { at_ns, end_ns: at_ns + length_ns };
         (span, drive(vec![flow], work, span, &ControlSignal::default(), "tcp-send").unwrap())

@@ -11,7 +11,8 @@ use leadline_wire::{Direction, ErrorReport, Outcome, TcpSpec};
 use super::session::Session;
 use super::session_runner::{span, PlannedFlow, SessionRunner};
 use crate::events::{input_error, system_error};
-use crate::flows::stream::{self, PacedBlocks, StreamFlow, StreamWork};
+use crate::flows::payload::Payload;
+use crate::flows::stream::{self, PacedBlocks, StreamEnd, StreamFlow, StreamWork};
 use crate::flows::thread_group::Worker;
 use crate::flows::{counters, deal_out, planned_directions, Role};
 use crate::task::{Ready, Task};
@@ -60,7 +61,7 @@ pub fn prepare(spec: TcpSpec) -> Result<Box<dyn Ready>, ErrorReport> {
             congestion: net::congestion(&socket),
         });
         let role = if direction == Direction::Up { Role::Send } else { Role::Receive };
-        flows.push(StreamFlow { id, socket, role, counters });
+        flows.push(StreamFlow::new(id, socket, role, counters));
     }
     session.await_ready()?;
     let interval = Duration::from_millis(spec.interval_ms.into());
@@ -81,6 +82,8 @@ impl Ready for ReadyTcp {
             block_bytes: self.spec.block_bytes as usize,
             paced: self.paced,
             sample_ns: u64::from(self.spec.interval_ms) * 1_000_000,
+            end: StreamEnd::Fin,
+            payload: Payload::Zeros,
         };
         let (sending, receiving): (Vec<_>, Vec<_>) = self.flows.into_iter().partition(|flow| flow.role == Role::Send);
         let mut workers: Vec<(Role, Worker)> = Vec::new();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leadline_pace::Pace;
-use leadline_transport::{Open, Work, HEADER_BYTES};
+use leadline_transport::{DatagramFormat, Open, Work, HEADER_BYTES};
 use leadline_wire::{Direction, ErrorReport, Outcome, UdpSpec};
 
 use super::session::Session;
@@ -13,6 +13,7 @@ use super::session_runner::{span, PlannedFlow, SessionRunner};
 use crate::atomic_option::AtomicOption;
 use crate::events::input_error;
 use crate::flows::datagram::{self, DatagramFlow, DatagramWork};
+use crate::flows::payload::Payload;
 use crate::flows::thread_group::Worker;
 use crate::flows::{counters, deal_out, planned_directions, Role};
 use crate::metering::Recorder;
@@ -91,10 +92,11 @@ impl Ready for ReadyUdp {
     fn run(self: Box<Self>, at_ns: u64, task: &Task) -> Result<Outcome, ErrorReport> {
         let span = span(at_ns, self.spec.duration_ms);
         let work = DatagramWork {
-            token: self.runner.session.token,
+            format: DatagramFormat::Session(self.runner.session.token),
             datagram_bytes: self.spec.datagram_bytes as usize,
             pace: self.pace,
             number: self.spec.number,
+            payload: Payload::Zeros,
         };
         let warm_until_ns = span.at_ns.saturating_add(self.spec.warmup_ms.saturating_mul(1_000_000));
         let (out, rolled) = mpsc::channel();

@@ -3,7 +3,7 @@
 //! session gets its own threads. A data flow goes to the session with its token, and a UDP flow only after its client
 //! has proven its address.
 
-use std::io;
+use std::io::{self, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -12,11 +12,14 @@ use std::time::Duration;
 use leadline_sys::clock::monotonic_ns;
 use leadline_sys::net;
 use leadline_sys::poll::{Interest, Poll, Ready};
+use leadline_transport::iperf3::{is_hello, HELLO_ANSWER};
 use leadline_transport::{FromServer, Header, HeaderKind, HelloAnswer, SessionRequest, HEADER_BYTES};
 use tracing::{debug, info, warn};
 
 use super::admission::{admit, peer_of};
-use super::pending::{send, Opened, PendingConnection, PendingTable};
+use super::iperf3;
+use super::iperf3_tests::Iperf3Input;
+use super::pending::{send, Iperf3Request, Opened, PendingConnection, PendingTable};
 use super::session;
 use super::shared::{ServerShared, SessionInput};
 use crate::control_signal::ControlSignal;
@@ -115,7 +118,12 @@ impl SessionListener {
     fn receive(&mut self, token: u64) {
         // An evicted connection may still be among the ready ones.
         let Some(connection) = self.pending.find(token) else { return };
-        let opened = connection.receive(self.shared.key.as_ref());
+        let mut opened = connection.receive(self.shared.key.as_ref());
+        if let Ok(Opened::Iperf3(cookie)) = opened {
+            if !self.shared.iperf3.knows(&cookie) {
+                opened = self.shared.ask_iperf3(connection, cookie);
+            }
+        }
         if matches!(opened, Ok(Opened::Incomplete)) {
             return;
         }
@@ -139,6 +147,19 @@ impl SessionListener {
                 }
             }
             Err(error) => debug!(%client, %error, "connection closed before it asked for anything"),
+            Ok(Opened::Iperf3Request(request)) => {
+                // This fails if the client has closed the connection.
+                let _ = self.poll.remove(&stream).and_then(|()| self.open_iperf3_test(stream, client, *request));
+            }
+            Ok(Opened::Iperf3Refused(bytes, reason)) => {
+                info!(%client, reason, "iperf3 test refused");
+                let _ = stream.write_all(&bytes);
+            }
+            Ok(Opened::Iperf3(cookie)) => {
+                if self.poll.remove(&stream).is_ok() {
+                    self.shared.iperf3.deliver(&cookie, stream);
+                }
+            }
             Ok(Opened::Incomplete) => {}
         }
     }
@@ -171,6 +192,37 @@ impl SessionListener {
     }
 }
 
+impl SessionListener {
+    fn open_iperf3_test(&self, mut control: TcpStream, client: SocketAddr, request: Iperf3Request) -> io::Result<()> {
+        let open = iperf3::as_session(&request.asked, self.shared.limits.longest_ms);
+        let share = match admit(&open, &self.shared.limits, client.ip(), &self.shared.occupancy) {
+            Ok(share) => share,
+            Err(refusal) => {
+                info!(%client, code = refusal.code, reason = refusal.message, "iperf3 test not admitted");
+                return control.write_all(&iperf3::refusal(&refusal, &request.asked));
+            }
+        };
+        let (shared, signal) = (Arc::clone(&self.shared), Arc::clone(&self.signal));
+        std::thread::Builder::new().name("iperf3".into()).spawn(move || {
+            let _share = share;
+            // As with a session: a client that disconnects or sends garbage ends its test alone.
+            let _ = iperf3::run(control, client, request, &shared, &signal);
+        })?;
+        Ok(())
+    }
+}
+
+/// Opens a UDP flow of an iperf3 test. A client at this address has asked for it on its control connection, and the
+/// answer is as short as the question.
+fn accept_iperf3_flow(listener: &UdpSocket, client: SocketAddr, shared: &ServerShared) {
+    let Some(test) = shared.iperf3.awaiting(client.ip()) else { return };
+    if let Ok(socket) = listener.local_addr().and_then(|local| net::udp_socket(local, Some(client), true)) {
+        let answered = socket.send(&HELLO_ANSWER).is_ok();
+        // If the test's inbox is full, the client did not announce the flow.
+        let _ = answered.then(|| test.try_send(Iperf3Input::Datagram(socket)));
+    }
+}
+
 /// Passes UDP flows to their session, each with its own socket. A source address is easily forged. A datagram from an
 /// unproven address is not answered at all; from a proven address, only a sender that returns a nonce gets more than
 /// this nonce, in a packet no longer than its own.
@@ -183,6 +235,10 @@ fn accept_datagrams(listener: &UdpSocket, shared: &ServerShared) {
             // The error belongs to an earlier response, not to the next packet.
             Err(_) => continue,
         };
+        if is_hello(&packet[..read]) {
+            accept_iperf3_flow(listener, client, shared);
+            continue;
+        }
         let Ok(hello @ Header { kind: HeaderKind::Hello, .. }) = Header::parse(&packet[..read]) else { continue };
         let session = lock(&shared.sessions)
             .get(&hello.token)

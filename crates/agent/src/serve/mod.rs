@@ -2,6 +2,8 @@
 
 mod admission;
 pub mod http;
+mod iperf3;
+mod iperf3_tests;
 mod listener;
 mod pending;
 mod session;

@@ -6,6 +6,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, TcpStream};
 
+use leadline_transport::iperf3::{
+    begins_cookie, Cookie, ErrorNumber, Iperf3Parameters, Iperf3Server, Iperf3ServerEvent, COOKIE_BYTES,
+};
 use leadline_transport::{
     encode_frame, FromServer, Header, HeaderKind, Hex32, Opening, OpeningEvent, Refusal, SessionRequest, SharedKey,
     HEADER_BYTES, MAGIC,
@@ -89,6 +92,19 @@ pub struct PendingConnection {
     length: usize,
     /// The state of a control connection whose request is being read.
     opening: Option<Opening>,
+    /// The same of an iperf3 client's.
+    iperf3: Option<(Cookie, Iperf3Server)>,
+}
+
+/// What an iperf3 client asks for.
+#[derive(Debug)]
+pub struct Iperf3Request {
+    /// The test's cookie.
+    pub cookie: Cookie,
+    /// The parameters, inside of their ranges.
+    pub asked: Iperf3Parameters,
+    /// The machine, with the bytes after the request.
+    pub machine: Iperf3Server,
 }
 
 /// The kind of a connection, by its first bytes.
@@ -101,22 +117,47 @@ pub enum Opened {
     Refused(Refusal),
     /// A data flow, or a client that proves its address.
     Flow(Header),
+    /// A connection of an iperf3 client: its control connection, or a flow. The listener knows which.
+    Iperf3(Cookie),
+    /// An iperf3 client's request.
+    Iperf3Request(Box<Iperf3Request>),
+    /// An iperf3 client's request that is refused: the connection gets these bytes, and the log the reason.
+    Iperf3Refused(Vec<u8>, String),
 }
 
 impl PendingConnection {
     /// Returns a connection of which nothing has been read.
     pub fn new(stream: TcpStream, since_ns: u64) -> Self {
-        Self { stream, since_ns, first: [0; HEADER_BYTES], length: 0, opening: None }
+        Self { stream, since_ns, first: [0; HEADER_BYTES], length: 0, opening: None, iperf3: None }
+    }
+
+    /// Treats it as the control connection of an iperf3 client: asks for the parameters.
+    pub fn ask_parameters(&mut self, cookie: Cookie) -> io::Result<()> {
+        let (machine, bytes) = Iperf3Server::new();
+        self.iperf3 = Some((cookie, machine));
+        self.stream.write_all(&bytes)
     }
 
     /// Reads further; an error ends the connection.
     pub fn receive(&mut self, key: Option<&SharedKey>) -> io::Result<Opened> {
+        if self.iperf3.is_some() {
+            return self.receive_iperf3();
+        }
         while self.opening.is_none() {
             // Reads only the bytes that show the kind: a flow's payload, or a request, may follow.
-            let needed = if self.length < MAGIC.len() { MAGIC.len() } else { HEADER_BYTES };
+            let cookie = self.length > 0 && begins_cookie(self.first[0]);
+            let needed = match self.length {
+                _ if cookie => COOKIE_BYTES,
+                length if length < MAGIC.len() => MAGIC.len(),
+                _ => HEADER_BYTES,
+            };
             match read(&mut self.stream, &mut self.first[self.length..needed])? {
                 None => return Ok(Opened::Incomplete),
                 Some(read) => self.length += read,
+            }
+            if cookie && self.length == COOKIE_BYTES {
+                let cookie = self.first.first_chunk().and_then(Cookie::parse);
+                return cookie.map(Opened::Iperf3).ok_or_else(|| io::ErrorKind::InvalidData.into());
             }
             if self.first[..self.length] == *MAGIC {
                 let nonce = match key {
@@ -146,6 +187,29 @@ impl PendingConnection {
                 }
             }
         }
+    }
+}
+
+impl PendingConnection {
+    fn receive_iperf3(&mut self) -> io::Result<Opened> {
+        let mut piece = [0; 1024];
+        while let Some(read) = read(&mut self.stream, &mut piece)? {
+            let Some((_, machine)) = &mut self.iperf3 else { break };
+            machine.receive(&piece[..read]);
+            match machine.next_event() {
+                Ok(Some(Iperf3ServerEvent::Parameters(asked))) => {
+                    let Some((cookie, machine)) = self.iperf3.take() else { break };
+                    return Ok(Opened::Iperf3Request(Box::new(Iperf3Request { cookie, asked: *asked, machine })));
+                }
+                Ok(Some(_)) => return Err(io::ErrorKind::InvalidData.into()),
+                Ok(None) => {}
+                Err(error) => {
+                    let message = Iperf3Server::fail(ErrorNumber::of(&error), libc::EINVAL);
+                    return Ok(Opened::Iperf3Refused(message, error.to_string()));
+                }
+            }
+        }
+        Ok(Opened::Incomplete)
     }
 }
 

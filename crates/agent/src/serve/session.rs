@@ -12,7 +12,8 @@ use leadline_sys::clock::monotonic_ns;
 use leadline_sys::net;
 use leadline_sys::process::random_u64;
 use leadline_transport::{
-    encode_frame, FrameDecoder, FromClient, FromServer, Open, Refusal, SessionRequest, Work, FRAME_LIMIT_BYTES,
+    encode_frame, DatagramFormat, FrameDecoder, FromClient, FromServer, Open, Refusal, SessionRequest, Work,
+    FRAME_LIMIT_BYTES,
 };
 use leadline_wire::{Direction, Protocol};
 use tracing::info;
@@ -24,9 +25,10 @@ use crate::control_signal::ControlSignal;
 use crate::flows::account::Account;
 use crate::flows::answer::{self, AnswerFlow, AnswerSocket, AnswerWork};
 use crate::flows::datagram::{self, DatagramFlow, DatagramWork};
-use crate::flows::stream::{self, PacedBlocks, StreamFlow, StreamWork};
+use crate::flows::payload::Payload;
+use crate::flows::stream::{self, PacedBlocks, StreamEnd, StreamFlow, StreamWork};
 use crate::flows::thread_group::{ThreadGroup, Worker};
-use crate::flows::{counters, deal_out, planned_directions, Role, Span, LONGEST_DRAIN_NS};
+use crate::flows::{by_role, counters, deal_out, planned_directions, Role, Span, LONGEST_DRAIN_NS};
 use crate::locking::lock;
 use crate::metering::FlowCounters;
 
@@ -247,7 +249,8 @@ impl Session {
                 let sample_ns = u64::from(self.open.interval_ms) * 1_000_000;
                 // The admission has checked that the rate can be kept.
                 let paced = rate_bps.and_then(|rate| PacedBlocks::new(rate, block_bytes));
-                let work = StreamWork { block_bytes: block_bytes as usize, paced, sample_ns };
+                let (block_bytes, end, payload) = (block_bytes as usize, StreamEnd::Fin, Payload::Zeros);
+                let work = StreamWork { block_bytes, paced, sample_ns, end, payload };
                 let flows = self.streams(served, arrived)?;
                 for (role, group) in by_role(flows, threads, |flow| flow.role) {
                     workers.push((role, Box::new(move |signal| stream::drive(group, work, span, signal, "tcp-serve"))));
@@ -255,7 +258,8 @@ impl Session {
             }
             Work::Udp { datagram_bytes, rate_pps, number } => {
                 let pace = rate_pps.and_then(Pace::per_second);
-                let work = DatagramWork { token: self.token, datagram_bytes: datagram_bytes as usize, pace, number };
+                let (format, payload) = (DatagramFormat::Session(self.token), Payload::Zeros);
+                let work = DatagramWork { format, datagram_bytes: datagram_bytes as usize, pace, number, payload };
                 let flows = served.iter().zip(arrived).filter_map(|(flow, arrived)| match arrived {
                     FlowSocket::Datagram(socket) => Some(DatagramFlow {
                         id: flow.id,
@@ -304,7 +308,7 @@ impl Session {
                 net::set_congestion(&socket, name)?;
             }
             let role = local_role(flow.direction);
-            flows.push(StreamFlow { id: flow.id, socket, role, counters: Arc::clone(&flow.counters) });
+            flows.push(StreamFlow::new(flow.id, socket, role, Arc::clone(&flow.counters)));
         }
         Ok(flows)
     }
@@ -406,14 +410,6 @@ fn local_role(direction: Direction) -> Role {
     } else {
         Role::Receive
     }
-}
-
-/// Returns groups of flows that send and groups that receive.
-fn by_role<F>(flows: Vec<F>, threads: u32, role: impl Fn(&F) -> Role) -> Vec<(Role, Vec<F>)> {
-    let (sending, receiving): (Vec<F>, Vec<F>) = flows.into_iter().partition(|flow| role(flow) == Role::Send);
-    let sending = deal_out(sending, threads).into_iter().map(|group| (Role::Send, group));
-    let receiving = deal_out(receiving, threads).into_iter().map(|group| (Role::Receive, group));
-    sending.chain(receiving).filter(|(_, group)| !group.is_empty()).collect()
 }
 
 /// Stores a flow. A repeated flow, or one with a number beyond the session's, changes nothing.

@@ -2,14 +2,18 @@
 //! resources.
 
 use std::collections::HashMap;
+use std::io;
 use std::net::{IpAddr, TcpStream, UdpSocket};
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex};
 
+use leadline_transport::iperf3::{Cookie, ErrorNumber, Iperf3Server};
 use leadline_transport::{AddressCheck, FromClient, SharedKey};
 use leadline_wire::ErrorReport;
 
 use super::admission::{Limits, Occupancy};
+use super::iperf3_tests::Iperf3Tests;
+use super::pending::{Opened, PendingConnection};
 use crate::events::input_error;
 use crate::keys;
 
@@ -26,6 +30,8 @@ pub struct ServerShared {
     pub check: AddressCheck,
     /// The resources of the sessions.
     pub occupancy: Arc<Occupancy>,
+    /// The tests of iperf3 clients.
+    pub iperf3: Iperf3Tests,
 }
 
 /// A session in the listeners' table.
@@ -43,10 +49,20 @@ pub struct SessionEntry {
 impl ServerShared {
     /// Returns the state without sessions.
     pub fn new(limits: Limits, key: Option<SharedKey>) -> Result<Self, ErrorReport> {
-        let (sessions, occupancy) = Default::default();
+        let (sessions, occupancy, iperf3) = Default::default();
         let check =
             AddressCheck::new(&keys::fresh_nonce()?.0).map_err(|error| input_error("bad_key", error.to_string()))?;
-        Ok(Self { limits, sessions, key, check, occupancy })
+        Ok(Self { limits, sessions, key, check, occupancy, iperf3 })
+    }
+
+    /// Begins a test of an iperf3 client. With a key none is possible: iperf3 cannot prove it.
+    pub fn ask_iperf3(&self, connection: &mut PendingConnection, cookie: Cookie) -> io::Result<Opened> {
+        if self.key.is_some() {
+            let message = Iperf3Server::fail(ErrorNumber::Authentication, libc::EACCES);
+            return Ok(Opened::Iperf3Refused(message, "this server requires a key".to_owned()));
+        }
+        connection.ask_parameters(cookie)?;
+        Ok(Opened::Incomplete)
     }
 
     /// How long a connection may be silent before its introduction, ns.

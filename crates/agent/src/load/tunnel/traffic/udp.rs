@@ -4,7 +4,9 @@
 use std::net::{IpAddr, SocketAddr};
 
 use leadline_pace::Pace;
-use leadline_transport::{DatagramReceiver, Header, HeaderKind, SharedKey, SideReport, Work, HEADER_BYTES};
+use leadline_transport::{
+    DatagramFormat, DatagramReceiver, Header, HeaderKind, SharedKey, SideReport, Work, HEADER_BYTES,
+};
 use leadline_tunnel::inside::tcp::{Buffers, Connection};
 use leadline_tunnel::inside::udp::datagram;
 use leadline_tunnel::inside::{Packet, Udp};
@@ -241,7 +243,7 @@ impl UdpTraffic {
     }
 
     fn receiver(&self, token: u64, flow: u32) -> DatagramReceiver {
-        let receiver = DatagramReceiver::new(token, flow, self.datagram_bytes);
+        let receiver = DatagramReceiver::new(DatagramFormat::Session(token), flow, self.datagram_bytes);
         match self.remembered {
             Some(numbers) => receiver.remembering(numbers),
             None => receiver,
