@@ -186,7 +186,7 @@ mod tests {
             receiver.handle(9000, &bytes)
         };
         assert!(handle(1) && handle(2) && !handle(2) && handle(4));
-        // The numbers of a long flow, whose gaps are real: only those near the last one are told apart.
+        // The numbers of a long flow, whose gaps are real: a number is completed from the last one.
         let wrap = 1u64 << 32;
         let mut number = 4;
         while number < wrap + 10 {

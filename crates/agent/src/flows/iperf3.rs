@@ -32,7 +32,7 @@ pub struct TestFlow {
     pub role: Role,
     /// This end's counters.
     pub counters: Arc<FlowCounters>,
-    /// How many bytes (TCP) or datagrams (UDP) the other end sent, once it has told.
+    /// How many bytes (TCP) or datagrams (UDP) the other end sent, once it has reported.
     pub expected: Arc<AtomicOption>,
 }
 
@@ -109,10 +109,10 @@ fn stream_result(place: usize, row: &SideReport, flow: &TestFlow, context: &Resu
     // Without the sender's count, gaps are all that is known.
     let missing = flow.counters.progress(0, true).missing_units.unwrap_or(0);
     let theirs = context.theirs.and_then(|theirs| theirs.stream(id));
-    let told = theirs.and_then(|theirs| u64::try_from(theirs.packets).ok());
+    let reported = theirs.and_then(|theirs| u64::try_from(theirs.packets).ok());
     let sent = match flow.role {
         Role::Send => row.sent_units.unwrap_or(0),
-        Role::Receive => told.map_or(received + missing, |packets| packets.max(received)),
+        Role::Receive => reported.map_or(received + missing, |packets| packets.max(received)),
     };
     let before = context.omitted.and_then(|omitted| omitted.get(place)).map(|at| {
         let lost = at.missing_units.unwrap_or(0);

@@ -3,7 +3,7 @@
 
 use super::message::{Inbox, Iperf3Error, RESULTS_BYTES};
 use super::results::Iperf3Results;
-use super::State;
+use super::state::State;
 
 /// One test on the client; its cookie has been sent.
 #[derive(Debug, Default)]
@@ -145,11 +145,14 @@ impl Iperf3Client {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::{ErrorNumber, Iperf3Parameters, Iperf3Server, Iperf3ServerEvent};
+    use super::super::errors::ErrorNumber;
+    use super::super::parameters::Iperf3Parameters;
+    use super::super::results::Iperf3StreamResult;
+    use super::super::server::{Iperf3Server, Iperf3ServerEvent};
     use super::*;
 
     fn results(bytes: i64) -> Iperf3Results {
-        let stream = super::super::Iperf3StreamResult { id: 1, bytes, ..Default::default() };
+        let stream = Iperf3StreamResult { id: 1, bytes, ..Default::default() };
         Iperf3Results { streams: vec![stream], ..Default::default() }
     }
 

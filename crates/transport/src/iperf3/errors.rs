@@ -118,7 +118,7 @@ pub fn meaning(number: i32) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Iperf3Parameters;
+    use super::super::parameters::Iperf3Parameters;
     use super::*;
 
     #[test]

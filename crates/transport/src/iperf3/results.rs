@@ -32,7 +32,7 @@ pub struct Iperf3Results {
 /// One flow, as one end saw it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Iperf3StreamResult {
-    /// See [`super::stream_id`].
+    /// See [`stream_id`].
     #[serde(deserialize_with = "signed")]
     pub id: i64,
     /// Payload sent or received, bytes, without the omitted time.
@@ -75,9 +75,24 @@ impl Iperf3Results {
     }
 }
 
+/// The number by which results name a flow, from its place in the order of opening: 1, 3, 4, 5 ...
+pub fn stream_id(place: usize) -> i64 {
+    let place = i64::try_from(place).unwrap_or(i64::MAX - 2);
+    if place == 0 {
+        1
+    } else {
+        place + 2
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn second_flow_has_the_number_three() {
+        assert_eq!([0, 1, 2, 3].map(stream_id), [1, 3, 4, 5]);
+    }
 
     #[test]
     fn results_of_a_real_client_are_understood() {

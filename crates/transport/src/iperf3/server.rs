@@ -5,7 +5,7 @@ use super::errors::ErrorNumber;
 use super::message::{Inbox, Iperf3Error, PARAMETERS_BYTES, RESULTS_BYTES};
 use super::parameters::Iperf3Parameters;
 use super::results::Iperf3Results;
-use super::State;
+use super::state::State;
 
 /// One test on the server; its cookie has been read.
 #[derive(Debug)]
