@@ -162,7 +162,7 @@ def test_client_receives_as_many_bytes_as_it_asked_for(
 
 
 @pytest.mark.parametrize("options", DOWN_TIMED)
-def test_server_tells_a_client_what_it_sent(documents: dict[str, dict[str, Any]], server: Server, options: str) -> None:
+def test_server_reports_what_it_sent(documents: dict[str, dict[str, Any]], server: Server, options: str) -> None:
     end = ended(documents, options)
     sent = end["sum_sent"]["bytes"]
     assert 0 < end["sum_received"]["bytes"] <= sent
@@ -172,7 +172,9 @@ def test_server_tells_a_client_what_it_sent(documents: dict[str, dict[str, Any]]
 
 
 @pytest.mark.parametrize("options", BOTH)
-def test_both_directions_are_told_apart(documents: dict[str, dict[str, Any]], server: Server, options: str) -> None:
+def test_both_directions_have_their_own_bytes(
+    documents: dict[str, dict[str, Any]], server: Server, options: str
+) -> None:
     end = ended(documents, options)
     up, down = end["sum_sent"]["bytes"], end["sum_sent_bidir_reverse"]["bytes"]
     assert end["sum_received"]["bytes"] == up > 0
