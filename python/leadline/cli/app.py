@@ -12,6 +12,7 @@ import typer
 from leadline import __version__
 from leadline.cli import (
     compare,
+    convert,
     crypto,
     doctor,
     export,
@@ -50,7 +51,7 @@ def _add_commands(*modules: Any) -> None:
 
 _add_commands(run, plan)
 add_kinds(app)
-_add_commands(ladder, crypto, serve, observe, results, report, compare, trend, size, export, doctor)
+_add_commands(convert, ladder, crypto, serve, observe, results, report, compare, trend, size, export, doctor)
 
 
 def _print_version(is_asked: bool) -> None:

@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from ruamel.yaml import YAML
 from ruamel.yaml.error import ReusedAnchorWarning, YAMLError
@@ -120,7 +120,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     return f"there is {shown}" if options else "there is none"
 
 
-def parse_plan_text(text: str, file: str, problems: Problems) -> Node:
+def parse_plan_text(text: str, file: str, problems: Problems, what: Literal["plan", "scenario"] = "plan") -> Node:
     """The tree of a plan's text, always a mapping. Entries that cannot be read become problems and are left out.
 
     Raises:
@@ -128,10 +128,11 @@ def parse_plan_text(text: str, file: str, problems: Problems) -> Node:
     """
     tree = _parse(text, Mark(file, 1), problems, fixed=None)
     if tree is None or (tree.value is None and not text.strip()):
-        raise PlanError(file, 1, "the plan is empty", hint="it needs at least name, sut and tests")
+        needed = {"plan": "name, sut and tests", "scenario": "a URL, as in 'get: http://127.0.0.1/'"}[what]
+        raise PlanError(file, 1, f"the {what} is empty", hint=f"it needs at least {needed}")
     if not isinstance(tree.value, dict):
         raise tree.mark.error(
-            "the plan is not a mapping", hint="write it as 'key: value' lines, such as 'name: my-plan'"
+            f"the {what} is not a mapping", hint=f"write it as 'key: value' lines, such as 'name: my-{what}'"
         )
     return tree
 

@@ -7,7 +7,7 @@ that is too short because its only item is wrong. Pure.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, get_args
+from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
@@ -17,6 +17,9 @@ from leadline.plan.clients import CLIENTS_TAGS
 from leadline.plan.open_union import OpenUnion
 from leadline.plan.repeats import REPEAT_TAGS
 from leadline.plan.source import Location, Mark, Node, did_you_mean, name_of, nearest, walk
+
+UNION_TAG = "@"
+"""Begins the tag of a union's member that has no `kind`; the model's name follows."""
 
 
 def plan_errors(
@@ -129,25 +132,34 @@ def _place(location: Location, model: type[BaseModel], root: Node) -> tuple[Loca
     known: type[BaseModel] | None = model
     choices: list[type[BaseModel]] = []
     keys: list[str] = []
+    names_entry = False
     for part in location:
         if part in CLIENTS_TAGS | REPEAT_TAGS:
             continue
-        chosen = next((option for option in choices if option.model_fields["kind"].default == part), None)
+        chosen = next((option for option in choices if _tag_of(option) == part), None)
         if chosen is not None:
             known, choices = chosen, []
             continue
         path.append(part)
-        if isinstance(part, int):
+        if isinstance(part, int) or names_entry:
+            names_entry = False
             continue
         keys = keys_of(known) if known else []
         field = _field(known, part) if known else None
         below = _models_of(field) if field else []
+        names_entry = field is not None and get_origin(field.annotation) is dict
         known, choices = (below[0], []) if len(below) == 1 else (None, below)
     if choices:
-        keys = [str(option.model_fields["kind"].default) for option in choices]
+        keys = [_tag_of(option) for option in choices]
     if not path:
         return (), None, keys_of(model)
     return tuple(path[:-1]), path[-1], keys
+
+
+def _tag_of(option: type[BaseModel]) -> str:
+    """The part of pydantic's locations that names a member of a union."""
+    kind = option.model_fields.get("kind")
+    return f"{UNION_TAG}{option.__name__}" if kind is None else str(kind.default)
 
 
 def _field(model: type[BaseModel], key: str) -> Any:

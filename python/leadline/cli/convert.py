@@ -1,0 +1,108 @@
+"""`leadline convert`: a scenario of another tool in the native format, with what became of each of its parts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from leadline.cli import options as o
+from leadline.cli.output import print_json, print_note, write_option_file
+from leadline.errors import InputError
+
+if TYPE_CHECKING:
+    from leadline.scenario.conversion import Conversion
+
+NAME = "convert"
+EXAMPLE = "Example: leadline convert examples/shop.jmx -J host=127.0.0.1 -o shop.yaml"
+
+_MOST_LINES = 40
+
+
+def command(
+    file: Annotated[Path, typer.Argument(help="A .jmx of JMeter, a .har, or a scenario in YAML.", show_default=False)],
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="File to write; default: stdout.", metavar="FILE")
+    ] = None,
+    properties: Annotated[
+        list[str] | None,
+        typer.Option("-J", "--param", help="Value of a property (JMX) or parameter; repeatable.", metavar="NAME=VALUE"),
+    ] = None,
+    scripts: Annotated[
+        Literal["stop", "skip"],
+        typer.Option(help="What a script or element that cannot run does: stop, or be left out and listed."),
+    ] = "stop",
+    only_host: Annotated[
+        list[str] | None, typer.Option(help="HAR: requests to this host alone; repeatable.", metavar="HOST")
+    ] = None,
+    correlate: Annotated[bool, typer.Option(help="HAR: take values from the answers that gave them.")] = True,
+    any_file: Annotated[
+        bool, typer.Option("--any-file", help="Read files outside of the scenario's folder too.")
+    ] = False,
+    json: o.Json = False,
+) -> int:
+    """Convert a scenario to Leadline's own format, and list what was kept, dropped, or cannot run.
+
+    The list goes to stderr, and into the file as comments.
+    """
+    from leadline.scenario.files import read_scenario_file, reader_below
+    from leadline.scenario.formats import FormatOptions, read_scenario
+    from leadline.scenario.native_writer import write_native
+
+    options = FormatOptions(
+        parameters=parameters(properties),
+        skips_scripts=scripts == "skip",
+        only_hosts=tuple(only_host or ()),
+        correlates=correlate,
+    )
+    read, conversion = read_scenario(
+        read_scenario_file(file), str(file), options, reader_below(file.parent, anywhere=any_file)
+    )
+    text = write_native(read.root, conversion)
+    if output is not None:
+        write_option_file("-o", output, text)
+    if json:
+        print_json(_document(file, output, conversion, text))
+        return 0
+    if output is None:
+        print(text, end="")
+    if conversion is not None:
+        _print(conversion)
+    return 0
+
+
+def parameters(texts: list[str] | None) -> dict[str, str]:
+    """The values of `-J`. Raises InputError."""
+    found: dict[str, str] = {}
+    for text in texts or ():
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise InputError(f"-J {text}: this is not NAME=VALUE", hint="as in -J threads=10")
+        found[name] = value
+    return found
+
+
+def _print(conversion: Conversion) -> None:
+    """What became of the parts, on stderr: first what differs."""
+    counts = conversion.counts()
+    shown = [f"{count} {name}" for name, count in counts.items() if count]
+    differing = [item for item in conversion.items if item.outcome != "kept"]
+    for item in differing[:_MOST_LINES]:
+        place = f"{conversion.file}:{item.line}" if item.line is not None else conversion.file
+        print_note(f"{place}: {item.outcome}: {item.what}: {item.why}")
+    if len(differing) > _MOST_LINES:
+        print_note(f"and {len(differing) - _MOST_LINES} more (--json prints all)")
+    print_note(f"parts: {', '.join(shown) or 'none'}")
+
+
+def _document(file: Path, output: Path | None, conversion: Conversion | None, text: str) -> dict[str, object]:
+    """The document `leadline.conversion/1`."""
+    return {
+        "schema": "leadline.conversion/1",
+        "file": str(file),
+        "output": None if output is None else str(output),
+        "parts": [] if conversion is None else conversion.items,
+        "counts": {} if conversion is None else conversion.counts(),
+        "scenario": text,
+    }

@@ -1,0 +1,227 @@
+"""Finds values that one answer gave and a later request sends, and takes them from the answer instead. Pure.
+
+Only texts that look like tokens are considered: long enough, with digits and letters mixed or many digits, and given
+by exactly one earlier answer before any request sent them. Each is listed as a proposal.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote, quote_plus, unquote_plus
+
+from leadline.scenario.conversion import Conversion, Made
+
+MOST_BODY_CHARACTERS = 2_000_000
+SHORTEST = 8
+LONGEST = 4096
+MOST_VALUES = 2_000
+MOST_DEPTH = 60
+
+
+@dataclass(slots=True)
+class Exchange:
+    """A request and its answer."""
+
+    what: str
+    request: Made
+    start_ms: float
+    end_ms: float
+    body: str
+    headers: list[tuple[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a value was given."""
+
+    exchange: int
+    name: str
+    """What it is called there."""
+    extractor: tuple[tuple[str, Any], ...]
+
+
+def correlate(exchanges: list[Exchange], conversion: Conversion) -> None:
+    """Replace values in requests with variables, and extract these from the answers that gave them."""
+    origins: dict[str, Origin] = {}
+    sent: set[str] = set()
+    variables: dict[str, str] = {}
+    pending = sorted(range(len(exchanges)), key=lambda index: exchanges[index].end_ms)
+    for exchange in exchanges:
+        while pending and exchanges[pending[0]].end_ms <= exchange.start_ms:
+            _learn(pending.pop(0), exchanges, origins, sent)
+        candidates = _values_sent(exchange.request)
+        for value in sorted(candidates, key=len, reverse=True):
+            origin = origins.get(value)
+            if origin is not None:
+                name = variables.get(value) or _variable(origin, value, exchanges, variables, conversion)
+                _replace(exchange.request, value, name)
+                giver = exchanges[origin.exchange].what
+                conversion.changed(exchange.what, None, f"{_short(value)} is the {name} of {giver}")
+        sent |= candidates
+
+
+def _learn(index: int, exchanges: list[Exchange], origins: dict[str, Origin], sent: set[str]) -> None:
+    """Remember the values of an answer that were never sent before; of several answers the first one counts."""
+    if len(origins) > MOST_VALUES * 10:
+        return
+    exchange = exchanges[index]
+    for value, name, extractor in _values_given(exchange):
+        if value not in sent and value not in origins:
+            origins[value] = Origin(index, name, extractor)
+
+
+def _variable(
+    origin: Origin, value: str, exchanges: list[Exchange], variables: dict[str, str], conversion: Conversion
+) -> str:
+    """A variable for a value, which is extracted from the answer that gave it."""
+    base = re.sub(r"[^A-Za-z0-9_]+", "_", origin.name).strip("_").lower() or "value"
+    base = f"v_{base}" if base[0].isdigit() else base[:60]
+    name, number = base, 1
+    while name in variables.values():
+        number += 1
+        name = f"{base}_{number}"
+    variables[value] = name
+    request = exchanges[origin.exchange].request
+    request.setdefault("extract", {})[name] = dict(origin.extractor)
+    conversion.changed(exchanges[origin.exchange].what, None, f"{name} is taken from its answer (correlation)")
+    return name
+
+
+def _values_given(exchange: Exchange) -> Iterator[tuple[str, str, tuple[tuple[str, Any], ...]]]:
+    """Values of an answer with a name and the extractor: from JSON, hidden fields and meta tags of HTML, headers."""
+    for name, text in exchange.headers:
+        if name.lower() == "location":
+            for key, value in re.findall(r"[?&]([\w.\-]+)=([^&#\s]+)", text):
+                if is_token(unquote_plus(value)):
+                    pattern = f"[?&]{re.escape(key)}=([^&#\\s]+)"
+                    yield unquote_plus(value), key, (("regex", f"(?i)location:.*{pattern}"), ("from", "headers"))
+        elif name.lower() not in _USUAL_HEADERS and is_token(text):
+            yield text, name, (("header", name),)
+    body = exchange.body
+    if not body or len(body) > MOST_BODY_CHARACTERS:
+        return
+    if body.lstrip()[:1] in ("{", "["):
+        try:
+            document = json.loads(body)
+        except (ValueError, RecursionError):
+            return
+        yield from _of_json(document, "$", "value", 0)
+    elif "<" in body[:2000]:
+        yield from _of_html(body)
+
+
+def _of_json(value: Any, path: str, name: str, depth: int) -> Iterator[tuple[str, str, tuple[tuple[str, Any], ...]]]:
+    if depth > MOST_DEPTH:
+        return
+    if isinstance(value, dict):
+        for key, entry in list(value.items())[:MOST_VALUES]:
+            step = f".{key}" if re.fullmatch(r"[A-Za-z_]\w*", key, re.ASCII) else f"[{json.dumps(key)}]"
+            yield from _of_json(entry, path + step, key, depth + 1)
+    elif isinstance(value, list):
+        for index, entry in enumerate(value[:50]):
+            yield from _of_json(entry, f"{path}[{index}]", name, depth + 1)
+    elif isinstance(value, str | int) and is_token(str(value)) and "${" not in path:
+        yield str(value), name, (("json", path),)
+
+
+def _of_html(body: str) -> Iterator[tuple[str, str, tuple[tuple[str, Any], ...]]]:
+    """Values of input fields and of meta tags, by their names."""
+    for tag in re.findall(r"<(?:input|meta)\b[^<>]{1,2000}>", body, re.IGNORECASE)[:MOST_VALUES]:
+        attributes = {key.lower(): value or other for key, value, other in _ATTRIBUTE.findall(tag)}
+        name = attributes.get("name", "")
+        key = "value" if tag[1:2].lower() == "i" else "content"
+        value = attributes.get(key, "")
+        if re.fullmatch(r"[\w.\-:\[\]]{1,100}", name) and is_token(value):
+            element = "input" if key == "value" else "meta"
+            yield value, name, (("css", f'{element}[name="{name}"]'), ("attribute", key))
+
+
+def _values_sent(request: Made) -> set[str]:
+    """Texts of a request that may be values: in its URL, headers and body."""
+    found: set[str] = set()
+    for text in _texts(request):
+        for part in re.findall(r"[^\s?&=;,/\"'<>{}\[\]()]{8,4096}", text)[:MOST_VALUES]:
+            for value in (part, unquote_plus(part)):
+                if is_token(value):
+                    found.add(value)
+        if is_token(text):
+            found.add(text)
+        bearer = re.fullmatch(r"(?:Bearer|Token|Basic)\s+(\S+)", text)
+        if bearer and is_token(bearer[1]):
+            found.add(bearer[1])
+    return found
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        for key, entry in value.items():
+            if key not in ("name", "extract", "_base", "_request", "ok", "method"):
+                yield from _texts(entry)
+            elif key == "name" and "value" in value:
+                continue
+    elif isinstance(value, list):
+        for entry in value:
+            yield from _texts(entry)
+    elif isinstance(value, str):
+        yield value
+
+
+def is_token(text: str) -> bool:
+    """Whether a text looks like something that an answer gave: no word, and no small number."""
+    if not SHORTEST <= len(text) <= LONGEST or "${" in text or any(character.isspace() for character in text):
+        return False
+    digits = sum(character.isdigit() for character in text)
+    letters = sum(character.isalpha() for character in text)
+    if text.startswith(("http://", "https://")) or (re.fullmatch(r"[\d.:/\-T]+Z?", text) and not text.isdecimal()):
+        return False
+    return (
+        (digits >= 2 and letters >= 2)
+        or (digits == len(text))
+        or (len(text) >= 20 and letters >= 16 and "." not in text)
+    )
+
+
+def _replace(request: Made, value: str, name: str) -> None:
+    """Put the variable in the value's place, also where the value is percent-encoded."""
+    for key in ("get", "post", "put", "delete", "patch", "head", "options", "url"):
+        if key in request:
+            request[key] = _in_url(request[key], value, name)
+    for key in ("headers", "form", "multipart", "body"):
+        if key in request:
+            request[key] = _in_value(request[key], value, f"${{{name}}}")
+
+
+def _in_url(url: str, value: str, name: str) -> str:
+    encoded = [form for form in (quote(value, safe=""), quote_plus(value)) if form != value]
+    for form in encoded:
+        url = url.replace(form, f"${{url_encode({name})}}")
+    return url.replace(value, f"${{{name}}}")
+
+
+def _in_value(entry: Any, value: str, variable: str) -> Any:
+    if isinstance(entry, dict):
+        return {
+            key: _in_value(one, value, variable) if key != "name" or "value" not in entry else one
+            for key, one in entry.items()
+        }
+    if isinstance(entry, list):
+        return [_in_value(one, value, variable) for one in entry]
+    return entry.replace(value, variable) if isinstance(entry, str) else entry
+
+
+def _short(value: str) -> str:
+    return value if len(value) <= 24 else f"{value[:21]}..."
+
+
+_ATTRIBUTE = re.compile(r"([\w\-]+)\s*=\s*(?:\"([^\"]*)\"|'([^']*)')")
+_USUAL_HEADERS = frozenset({
+    "date", "etag", "last-modified", "content-length", "content-type", "server", "age", "expires", "cache-control",
+    "set-cookie", "x-request-id", "x-trace-id", "cf-ray", "via", "x-cache", "strict-transport-security", "vary",
+    "content-security-policy", "alt-svc", "report-to", "nel", "p3p", "link", "content-encoding", "accept-ranges",
+    "content-md5", "digest", "permissions-policy", "access-control-allow-headers", "x-powered-by", "x-amz-cf-id",
+})  # fmt: skip
+"""Headers whose values are no values of the application."""

@@ -1,0 +1,52 @@
+"""Reads the files of scenarios: the scenario itself and the files that it names, which lie in its folder or below."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from leadline.errors import PlanError
+from leadline.plan.regular_files import NotRegular, read_regular
+
+MOST_BYTES = 64 * 2**20
+"""Size of a scenario's file at most: HAR files hold whole answers."""
+MOST_DATA_BYTES = 8 * 2**20
+"""Size of a file that a scenario names."""
+
+
+def read_scenario_file(path: Path) -> bytes:
+    """The content of a scenario's file.
+
+    Raises:
+        PlanError: it is no regular file, too large, or cannot be read.
+    """
+    hint = "give the path of a scenario: YAML, .jmx or .har"
+    try:
+        return read_regular(path, MOST_BYTES)
+    except FileNotFoundError:
+        raise PlanError(path, None, "there is no such file", hint=hint) from None
+    except NotRegular as error:
+        raise PlanError(path, None, f"this {error}", hint=hint) from None
+    except OSError as error:
+        raise PlanError(path, None, f"cannot be read: {error.strerror or error}") from None
+
+
+def reader_below(folder: Path, *, anywhere: bool = False) -> Callable[[str], bytes]:
+    """A function that reads the files that a scenario names; raises ValueError with a message for the user.
+
+    Without `anywhere`, only files in the folder and below are read, also where a link leads elsewhere.
+    """
+
+    def read(name: str) -> bytes:
+        path = folder / name.replace("\\", "/")
+        if not anywhere and not path.resolve().is_relative_to(folder.resolve()):
+            raise ValueError(f"{name} is outside of the scenario's folder; move it there, or give --any-file")
+        try:
+            return read_regular(path, MOST_DATA_BYTES)
+        except NotRegular as error:
+            raise ValueError(f"{name} {error}") from None
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else str(error)
+            raise ValueError(f"{name} cannot be read: {reason or error}") from None
+
+    return read

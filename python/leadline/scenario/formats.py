@@ -1,0 +1,54 @@
+"""Which format a scenario's file has, and its tree: native YAML, JMeter's plans, HAR files. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from leadline.errors import PlanError
+from leadline.scenario.conversion import Conversion
+from leadline.scenario.har import read_har
+from leadline.scenario.jmx.plan import read_jmx
+from leadline.scenario.native import ReadScenario, checked, read_native
+
+MOST_YAML_BYTES = 2 * 2**20
+"""Size of a YAML text at most; reading one of this size takes some seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class FormatOptions:
+    """How files of other formats are read."""
+
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    """By `-J name=value`."""
+    skips_scripts: bool = False
+    """Whether parts that cannot run are left out."""
+    only_hosts: tuple[str, ...] = ()
+    """HAR: requests to these hosts alone; all if empty."""
+    correlates: bool = True
+    """HAR: whether values that an answer gave are taken from the answer."""
+
+
+def read_scenario(
+    content: bytes, file: str, options: FormatOptions, read_file: Callable[[str], bytes] | None = None
+) -> tuple[ReadScenario, Conversion | None]:
+    """The scenario of a file's content, and what became of its parts; None for the native format.
+
+    Raises:
+        PlanError: its mistakes, each with its line.
+    """
+    head = content.lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
+    if head == b"<":
+        root, conversion = read_jmx(
+            content, file, parameters=options.parameters, skips_scripts=options.skips_scripts, read_file=read_file
+        )
+        return checked(root), conversion
+    if head == b"{" and not file.endswith((".yaml", ".yml")):
+        root, conversion = read_har(content, file, only_hosts=options.only_hosts, correlates=options.correlates)
+        return checked(root), conversion
+    if len(content) > MOST_YAML_BYTES:
+        raise PlanError(file, None, f"is too large; at most {MOST_YAML_BYTES // 2**20} MiB of YAML")
+    try:
+        return read_native(content.decode("utf-8-sig"), file), None
+    except UnicodeDecodeError:
+        raise PlanError(file, None, "this is not text in UTF-8", hint="give YAML, a .jmx or a .har file") from None

@@ -1,0 +1,233 @@
+"""JMeter's controllers, as native steps around the steps of their children."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from leadline.scenario.conversion import Made
+from leadline.scenario.expressions import Call, Expression, Literal, show
+from leadline.scenario.jmx.context import Context, made
+from leadline.scenario.jmx.tree import Element, texts
+
+Steps = list[dict[str, Any]]
+
+
+def named(element: Element, **entries: Any) -> Made:
+    """A native step with the element's name."""
+    return made(element, **({"name": element.name.replace("${", "$${")} if element.name else {}), **entries)
+
+
+def loop(context: Context, element: Element, steps: Steps, children: list[Steps]) -> Steps:
+    text = element.text("LoopController.loops", "1").strip() or "1"
+    element.flag("LoopController.continue_forever")
+    count = context.number(element, text, "1")
+    is_endless = isinstance(count, int) and count < 0
+    if count == 0:
+        context.conversion.dropped(element.what, element.line, "it has 0 loops")
+        return []
+    return [named(element, repeat="forever" if is_endless else count, steps=steps, **_index(context, element))]
+
+
+def while_(context: Context, element: Element, steps: Steps, children: list[Steps]) -> Steps:
+    """Ends only where the condition is the text false; blank or LAST: where the last request failed."""
+    text = element.text("WhileController.condition").strip()
+    if text.upper() in ("", "LAST"):
+        condition: Expression | None = Call("last_ok")
+    else:
+        condition = context.expression(element, text)
+        if isinstance(condition, Literal):
+            condition = Literal(str(condition.value).strip().lower() != "false")
+        elif condition is not None and not _is_boolean(condition):
+            condition = Call("not", (Call("equals_ignore_case", (condition, Literal("false"))),))
+    if condition is None:
+        return steps
+    return [named(element, **{"while": show(condition)}, steps=steps, **_index(context, element))]
+
+
+def if_(context: Context, element: Element, steps: Steps, children: list[Steps]) -> Steps:
+    text = element.text("IfController.condition").strip()
+    element.flag("IfController.evaluateAll")
+    condition: Expression | None = None
+    if element.flag("IfController.useExpression"):
+        condition = context.expression(element, text)
+        if condition is not None and not _is_boolean(condition):
+            condition = Call("equals_ignore_case", (condition, Literal("true")))
+    else:
+        with context.reported(element):
+            condition = context.scripts.expression(text, "javascript")
+    if element.flag("IfController.evaluateAll"):
+        context.conversion.changed(element.what, element.line, "the condition is evaluated once, not for each child")
+    if condition is None:
+        return []
+    return [named(element, **{"if": show(condition)}, then=steps)]
+
+
+def _is_boolean(tree: Expression) -> bool:
+    if isinstance(tree, Literal):
+        return isinstance(tree.value, bool)
+    return isinstance(tree, Call) and tree.function in _BOOLEAN
+
+
+def once(context: Context, element: Element, steps: Steps, children: list[Steps]) -> Steps:
+    return [named(element, once=steps)]
+
+
+def quota(context: Context, element: Element, steps: Steps, children: list[Steps]) -> Steps:
+    style = element.text("ThroughputController.style", "0").strip()
+    count, share = element.text("ThroughputController.maxThroughput", "1"), _share(element)
+    per_user = {"per_user": True} if element.flag("ThroughputController.perThread") else {}
+    if style == "0":
+        return [named(element, at_most=context.number(element, count, "1"), steps=steps, **per_user)]
+    return [named(element, percent=context.number(element, share, "100"), steps=steps, **per_user)]
+
+
+def _share(element: Element) -> str:
+    return element.text("ThroughputController.percentThroughput") or element.text("percentThroughput") or "100"
+
+
+def switch(context: Context, element: Element, steps: Steps, children: list[Steps]) -> Steps:
+    """By number from 0 or by name; a number that is too large is the first child, a name the child `default`."""
+    cases: dict[str, Steps] = {}
+    for index, child in enumerate(children):
+        name = str(child[-1].get("name") or child[-1].get("transaction") or index) if child else str(index)
+        cases[name if name not in cases else f"{name} ({index})"] = child
+    text = context.text(element, element.text("SwitchController.value").strip() or "0")
+    rest = next((child for name, child in cases.items() if name.lower() == "default"), None)
+    found = named(
+        element, switch=text, cases={name: child for name, child in cases.items() if name.lower() != "default"}
+    )
+    if rest:
+        found["default"] = rest
+    return [found]
+
+
+def random_one(context: Context, element: Element, steps: Steps, children: list[Steps]) -> Steps:
+    element.text("InterleaveControl.style")
+    return [named(element, random_one=[_one(child) for child in children])] if children else []
+
+
+def random_order(context: Context, element: Element, steps: Steps, children: list[Steps]) -> Steps:
+    return [named(element, random_order=[_one(child) for child in children])] if children else []
+
+
+def interleave(context: Context, element: Element, steps: Steps, children: list[Steps]) -> Steps:
+    style = element.text("InterleaveControl.style").strip()
+    if style not in ("", "0", "1"):
+        context.conversion.changed(element.what, element.line, f"its style {style} is the plain one")
+    shared = {"shared": True} if element.flag("InterleaveControl.accrossThreads") else {}
+    return [named(element, interleave=[_one(child) for child in children], **shared)] if children else []
+
+
+def _one(steps: Steps) -> dict[str, Any]:
+    """Several steps as one."""
+    return steps[0] if len(steps) == 1 else {"steps": steps}
+
+
+def for_each(context: Context, element: Element, steps: Steps, children: list[Steps]) -> Steps:
+    entries: dict[str, Any] = {"for_each": element.text("ForeachController.inputVal").strip()}
+    entries["as"] = element.text("ForeachController.returnVal").strip()
+    start, end = (element.text(f"ForeachController.{name}Index").strip() for name in ("start", "end"))
+    if start not in ("", "0"):
+        entries["start"] = context.number(element, start)
+    if end:
+        entries["end"] = context.number(element, end)
+    if not element.flag("ForeachController.useSeparator", True):
+        entries["underscore"] = False
+    if not entries["for_each"] or not entries["as"]:
+        context.cannot(element, "it names no variables")
+        return []
+    return [named(element, **entries, steps=steps, **_index(context, element))]
+
+
+def during(context: Context, element: Element, steps: Steps, children: list[Steps]) -> Steps:
+    return [named(element, during=context.seconds(element, element.text("RunTime.seconds"), "1"), steps=steps)]
+
+
+def transaction(context: Context, element: Element, steps: Steps, children: list[Steps]) -> Steps:
+    found = made(element, transaction=context.label(element) or "transaction")
+    if element.flag("TransactionController.includeTimers", True):
+        found["with_waits"] = True
+    if element.flag("TransactionController.parent"):
+        found["hide_requests"] = True
+    found["steps"] = steps
+    return [found]
+
+
+def sequence(context: Context, element: Element, steps: Steps, children: list[Steps]) -> Steps:
+    return [named(element, steps=steps)] if steps else []
+
+
+def locked(context: Context, element: Element, steps: Steps, children: list[Steps]) -> Steps:
+    element.text("CriticalSectionController.lockName")
+    context.conversion.changed(element.what, element.line, "users do not wait for one another here")
+    return sequence(context, element, steps, children)
+
+
+def parallel(context: Context, element: Element, steps: Steps, children: list[Steps]) -> Steps:
+    """bzm's parallel controller: its requests at once. Waits of each are before all of them."""
+    most = (
+        int(context.static(element, element.text("MAX_THREAD_NUMBER"), 6))
+        if element.flag("LIMIT_MAX_THREAD_NUMBER")
+        else 256
+    )
+    if element.flag("PARENT_SAMPLE"):
+        context.conversion.changed(element.what, element.line, "its requests are listed one by one")
+    requests: Steps = []
+    for step in steps:
+        if "_request" in step and not step.get("before") and not step.get("after"):
+            requests.append(step)
+        else:
+            context.cannot(element, "steps other than plain requests have no native form in parallel")
+    for request in requests:
+        request.pop("waits", None)
+    return [named(element, parallel=requests, connections=max(1, min(most, 256)))] if requests else []
+
+
+def weighted(context: Context, element: Element, steps: Steps, children: list[Steps]) -> Steps:
+    """bzm's weighted switch: rows of a child's name and its weight."""
+    rows = [texts(tag) for tag in element.rows("weights")]
+    weights = {row[0]: row[1] for row in rows if len(row) >= 2}
+    parts = []
+    for child in children:
+        name = str(child[-1].get("name") or child[-1].get("transaction") or "") if child else ""
+        weight = context.static(element, weights.get(name, "1"), 1)
+        if weight > 0 and child:
+            parts.append({"weight": weight, **({"name": name} if name else {}), "steps": child})
+    element.flag("isRandomChoice")
+    return [made(element, weighted=parts)] if parts else []
+
+
+def _index(context: Context, element: Element) -> dict[str, str]:
+    """The variable with the number of the pass, if the plan reads it."""
+    name = f"__jm__{element.name}__idx"
+    return {"index": name} if name in context.indexes else {}
+
+
+_BOOLEAN = frozenset({
+    "and", "or", "not", "equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "contains",
+    "starts_with", "ends_with", "matches", "contains_match", "equals_ignore_case", "is_empty", "is_defined", "last_ok",
+    "same_text",
+})  # fmt: skip
+CONTROLLERS = {
+    "GenericController": sequence,
+    "RecordingController": sequence,
+    "LoopController": loop,
+    "WhileController": while_,
+    "IfController": if_,
+    "OnceOnlyController": once,
+    "ThroughputController": quota,
+    "SwitchController": switch,
+    "RandomController": random_one,
+    "RandomOrderController": random_order,
+    "InterleaveControl": interleave,
+    "ForeachController": for_each,
+    "RunTime": during,
+    "TransactionController": transaction,
+    "CriticalSectionController": locked,
+    "ParallelSampler": parallel,
+    "WeightedSwitchController": weighted,
+}
+BY_CHILD = frozenset(
+    {"SwitchController", "RandomController", "RandomOrderController", "InterleaveControl", "WeightedSwitchController"}
+)
+"""Controllers that choose among their children."""

@@ -1,0 +1,417 @@
+"""A JMeter test plan as a scenario in the native form: the walk through the tree, in JMeter's order and scopes.
+
+Before a sampler: pre-processors, outer ones first; then every timer in scope; after it: post-processors, then
+assertions. A node governs what stands beside it and below; under a sampler, that sampler alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from leadline.errors import PlanError
+from leadline.plan.source import Node
+from leadline.scenario.conversion import Conversion, Made, hoist, ordered, tree
+from leadline.scenario.expressions import show_template
+from leadline.scenario.functions import template
+from leadline.scenario.jmx import answers, scripted
+from leadline.scenario.jmx.context import Context, Scope, made
+from leadline.scenario.jmx.controllers import BY_CHILD, CONTROLLERS, Steps, named
+from leadline.scenario.jmx.groups import THREAD_GROUPS, group
+from leadline.scenario.jmx.samplers import request
+from leadline.scenario.jmx.scripts import Scripts
+from leadline.scenario.jmx.sources import SOURCES, source_steps
+from leadline.scenario.jmx.texts import CannotRun, Texts, csv_variable
+from leadline.scenario.jmx.timers import TIMERS, waits
+from leadline.scenario.jmx.tree import Element, Tag, part, part_tag, read_tree
+from leadline.scenario.lower_expressions import Names
+
+ADVICE = "change it, or leave out what cannot run with --scripts skip"
+
+
+def read_jmx(
+    content: bytes,
+    file: str,
+    *,
+    parameters: Mapping[str, str] | None = None,
+    skips_scripts: bool = False,
+    read_file: Callable[[str], bytes] | None = None,
+) -> tuple[Node, Conversion]:
+    """The scenario of a test plan, and what became of its parts.
+
+    Raises:
+        PlanError: it is no test plan, or, unless scripts are skipped, parts of it cannot run.
+    """
+    plan = read_tree(content, file)
+    scripts = Scripts()
+    found = re.findall(
+        rb"__setProperty\(\s*([\w.\-]+)|props\s*\.\s*(?:put|setProperty)\(\s*(?:&quot;|[\"'])([\w.\-]+)", content
+    )
+    shared = frozenset(name.decode() for pair in found for name in pair if name)
+    texts = Texts(scripts.expression, plan.name, shared)
+    scripts.texts = texts
+    indexes = frozenset(name.decode("utf-8", "replace") for name in re.findall(rb"__jm__[^<>${}\"']+?__idx", content))
+    conversion = Conversion(file)
+    context = Context(file, conversion, texts, scripts, parameters or {}, skips_scripts, indexes=indexes)
+    document = _Walk(context, plan, read_file).document()
+    conversion.raise_if_stopped(ADVICE)
+    return tree(document, file), conversion
+
+
+class _Walk:
+    def __init__(self, context: Context, plan: Element, read_file: Callable[[str], bytes] | None) -> None:
+        self._context = context
+        self._plan = plan
+        self._read_file = read_file
+        self._inlined: list[int] = []
+        self._config: list[Element] = []
+
+    def document(self) -> dict[str, Any]:
+        """The scenario."""
+        context, plan = self._context, self._plan
+        variables = self._variables()
+        top = [element for element in plan.elements if element.enabled]
+        self._disabled(plan)
+        scope = Scope().with_siblings(element for element in top if self._is_config(element))
+        groups: Steps = []
+        for element in top:
+            if element.kind in THREAD_GROUPS:
+                groups.append(self._group(element, scope, top))
+            elif not self._is_config(element):
+                self._other(element)
+        if not groups:
+            raise PlanError(context.file, plan.line, "the test plan has no enabled thread group", hint="enable one")
+        for element in self._config:
+            context.finished(element)
+        names: dict[str, int] = {}
+        for one in groups:
+            names[one["name"]] = names.get(one["name"], 0) + 1
+            if names[one["name"]] > 1:
+                one["name"] += f" ({names[one['name']]})"
+        found: dict[str, Any] = {"name": plan.name or "scenario"}
+        if variables:
+            found["variables"] = variables
+        found |= {"unset_variables": "keep", "http": {"verify": False}}
+        self._csv_reads(groups)
+        if context.data:
+            found["data"] = list(context.data.values())
+        if plan.flag("TestPlan.serialize_threadgroups"):
+            found["serial"] = True
+        found["groups"] = groups
+        after_stop = plan.flag("TestPlan.tearDown_on_shutdown")
+        for one in groups:
+            if one.get("phase") == "teardown" and not after_stop:
+                one["after_stop"] = False
+        plan.flag("TestPlan.functional_mode")
+        context.finished(plan, "TestPlan.user_define_classpath", "TestPlan.comments")
+        hoist(found)
+        return ordered(found, ("name", "base", "variables", "unset_variables", "http", "data", "serial", "groups"))
+
+    def _variables(self) -> dict[str, str]:
+        """User Defined Variables, wherever they stand; computed once at the start."""
+        found: dict[str, str] = {}
+        listed: list[tuple[Element, Tag | None]] = [(self._plan, self._plan.tag("TestPlan.user_defined_variables"))]
+        listed += [(element, None) for element in _enabled(self._plan) if element.kind == "Arguments"]
+        for element, own in listed:
+            rows = (
+                element.rows("Arguments.arguments")
+                if own is None
+                else getattr(part_tag(own, "Arguments.arguments"), "tags", [])
+            )
+            for tag in rows:
+                name = part(tag, "Argument.name").strip()
+                if not name or re.fullmatch(r"[^\s${}()\[\]'\"\\,;=<>!?|&]{1,200}", name) is None:
+                    continue
+                found[name] = self._context.text(element, part(tag, "Argument.value"))
+                self._constant(name, found[name])
+            if element is not self._plan:
+                self._context.finished(element)
+        self._context.needed_before()
+        return found
+
+    def _constant(self, name: str, text: str) -> None:
+        context = self._context
+        try:
+            context.constants[name] = Names(context.parameters, dict(context.constants)).text(template(text))
+        except ValueError:
+            context.constants.pop(name, None)
+
+    def _group(self, element: Element, scope: Scope, top: list[Element]) -> dict[str, Any]:
+        context = self._context
+        found = made(element, **group(context, element))
+        found["name"] = found["name"].replace("${", "$${")
+        children = [one for one in element.elements if one.enabled]
+        self._disabled(element)
+        start = [one for one in top if one.kind in SOURCES]
+        inner = scope.with_siblings(one for one in children if self._is_config(one))
+        cookies = inner.of("CookieManager")[:1]
+        if cookies and cookies[0].flag("CookieManager.clearEachIteration"):
+            found["clear_cookies"] = True
+        caches = inner.of("CacheManager")[-1:]
+        if caches and caches[0].flag("clearEachIteration"):
+            found["clear_cache"] = True
+        before = [step for manager in cookies for step in self._cookies(manager)]
+        if before:
+            found["before"] = before
+        steps = [*(step for one in start for step in source_steps(context, one)), *self._children(children, scope)]
+        if not steps:
+            context.conversion.changed(element.what, element.line, "it has no requests")
+            steps = [{"wait": "1ms"}]
+        found["flow"] = steps
+        return found
+
+    def _cookies(self, manager: Element) -> Steps:
+        found: Steps = []
+        for tag in manager.rows("CookieManager.cookies"):
+            values = {
+                key: self._context.text(manager, part(tag, f"Cookie.{key}")) for key in ("value", "domain", "path")
+            }
+            name = tag.attributes.get("testname") or tag.attributes.get("name", "")
+            if name and values["domain"]:
+                values = {key: value for key, value in values.items() if value}
+                found.append(made(manager, cookie=self._context.text(manager, name), **values))
+        return found
+
+    def _children(self, elements: list[Element], scope: Scope) -> Steps:
+        """The steps of a controller's children: what begins each pass, then the children in order."""
+        return [step for child in self._by_child(elements, scope) for step in child]
+
+    def _by_child(self, elements: list[Element], scope: Scope) -> list[Steps]:
+        context = self._context
+        inner = scope.with_siblings(one for one in elements if self._is_config(one))
+        found: list[Steps] = [source_steps(context, one) for one in elements if one.kind in SOURCES]
+        for element in elements:
+            steps = None if self._is_config(element) else self._element(element, inner)
+            if steps is not None:
+                found.append(steps)
+        return [steps for steps in found if steps]
+
+    def _element(self, element: Element, scope: Scope) -> Steps | None:
+        """The steps of a controller or a sampler; None for another element."""
+        context = self._context
+        if element.kind in CONTROLLERS:
+            self._disabled(element)
+            children = [one for one in element.elements if one.enabled]
+            before_condition = list(context.needed_before())
+            by_child = self._by_child(children, scope)
+            steps = [step for child in by_child for step in child]
+            found = CONTROLLERS[element.kind](context, element, steps, by_child if element.kind in BY_CHILD else [])
+            context.finished(element)
+            return [*before_condition, *context.needed_before(), *found]
+        if element.kind in ("HTTPSamplerProxy", "HTTPSampler", "HTTPSampler2"):
+            return self._request(element, scope)
+        if element.kind in _OTHER_SAMPLERS or element.kind in scripted.SCRIPTED:
+            return self._other_sampler(element, scope)
+        if element.kind == "ModuleController":
+            return self._module(element, scope)
+        if element.kind == "IncludeController":
+            return self._include(element, scope)
+        self._other(element)
+        return None
+
+    def _within(self, element: Element, scope: Scope) -> tuple[Scope, Steps, Steps]:
+        """A sampler's scope, the steps before it, and those after it."""
+        context = self._context
+        self._disabled(element)
+        own = [one for one in element.elements if one.enabled]
+        for one in own:
+            if not self._is_config(one):
+                self._other(one)
+        inner = scope.with_siblings(own)
+        before: Steps = [step for one in own if one.kind in SOURCES for step in source_steps(context, one)]
+        for one in inner.of(*scripted.PRE):
+            before += self._processor(one)
+        after: Steps = []
+        for one in inner.of(*scripted.POST):
+            after += self._processor(one)
+        for one in inner.of(*scripted.ASSERTIONS):
+            after += scripted.script_steps(context, one)
+        return inner, before, after
+
+    def _processor(self, element: Element) -> Steps:
+        if element.kind == "UserParameters":
+            return scripted.user_parameters(self._context, element)
+        if element.kind == "ResultAction":
+            return scripted.result_action(self._context, element)
+        return scripted.script_steps(self._context, element)
+
+    def _request(self, element: Element, scope: Scope) -> Steps:
+        context = self._context
+        inner, before, after = self._within(element, scope)
+        context.texts.before.clear()
+        found = request(context, element, inner)
+        extract: dict[str, Any] = {}
+        for one in inner.of(*answers.EXTRACTORS):
+            taken = answers.extractors(context, one)
+            for name in extract.keys() & taken.keys():
+                context.conversion.changed(one.what, one.line, f"it replaces another extractor of {name}")
+            extract |= taken
+        checks = [check for one in inner.of(*answers.ASSERTIONS) for check in answers.checks(context, one)]
+        before = [*before, *context.needed_before()]
+        timers = waits(context, inner.of(*TIMERS))
+        for key, value in (("before", before), ("extract", extract), ("check", checks), ("after", after)):
+            if value:
+                found[key] = value
+        if timers:
+            found["waits"] = timers if len(timers) > 1 else timers[0]
+        if "${" in element.name:
+            context.conversion.changed(
+                element.what, element.line, "its label is not computed: results have it as written"
+            )
+        context.finished(element)
+        return [found]
+
+    def _other_sampler(self, element: Element, scope: Scope) -> Steps:
+        """A sampler without a request: its processors and timers, and what it does."""
+        context = self._context
+        inner, before, after = self._within(element, scope)
+        pauses: Steps = [_pause(element, wait) for wait in waits(context, inner.of(*TIMERS))]
+        if element.kind in scripted.SCRIPTED:
+            own = scripted.script_steps(context, element)
+        elif element.kind == "TestAction":
+            own = self._action(element)
+        else:
+            context.conversion.dropped(element.what, element.line, "it sends nothing; its timers are kept")
+            own = []
+        steps = [*context.needed_before(), *before, *pauses, *own, *after]
+        if len(steps) <= 1:
+            return steps
+        return [named(element, steps=steps)]
+
+    def _action(self, element: Element) -> Steps:
+        context = self._context
+        action, target = (element.text(f"ActionProcessor.{name}", "0").strip() for name in ("action", "target"))
+        duration = element.text("ActionProcessor.duration")
+        if action == "1":
+            steps: Steps = [made(element, wait=context.milliseconds(element, duration))]
+        elif action in ("0", "2"):
+            stop = "user" if target == "0" else "test" if action == "0" else "test-now"
+            steps = [made(element, stop=stop)]
+        else:
+            steps = [made(element, stop={"3": "iteration", "4": "pass", "5": "loop"}.get(action, "iteration"))]
+        context.finished(element, "ActionProcessor.duration")
+        return steps
+
+    def _module(self, element: Element, scope: Scope) -> Steps:
+        """The steps of another controller, in the scope of this place."""
+        context = self._context
+        path = [tag.text for tag in element.rows("ModuleController.node_path")]
+        while path and path[0] == self._plan.name:
+            path = path[1:]
+        target: Element | None = self._plan
+        for name in path:
+            target = next((one for one in target.elements if one.name == name), None) if target else None
+        if target is None or target is self._plan or not path:
+            context.cannot(element, f"there is no element '{'/'.join(path)}'")
+            return []
+        return self._inline(element, target, scope)
+
+    def _inline(self, element: Element, target: Element, scope: Scope) -> Steps:
+        if id(target) in self._inlined or len(self._inlined) > _MOST_INLINED:
+            self._context.cannot(element, "it contains itself")
+            return []
+        self._inlined.append(id(target))
+        try:
+            if target.kind in CONTROLLERS:
+                found = self._element(target, scope) or []
+            else:
+                found = self._children([one for one in target.elements if one.enabled], scope)
+        finally:
+            self._inlined.pop()
+        self._context.finished(element)
+        return [named(element, steps=found)] if found else []
+
+    def _include(self, element: Element, scope: Scope) -> Steps:
+        context = self._context
+        name = element.text("IncludeController.includepath").strip()
+        try:
+            if self._read_file is None:
+                raise ValueError("other files are not read here")
+            content = self._read_file(show_template(context.texts.template(name)))
+        except (ValueError, CannotRun) as error:
+            context.cannot(element, f"{name}: {error}")
+            return []
+        if len(self._inlined) > _MOST_INLINED:
+            context.cannot(element, "it contains itself")
+            return []
+        included = read_tree(content, name)
+        fragments = [one for one in included.elements if one.kind == "TestFragmentController"]
+        inside = [below for one in fragments for below in one.elements] if fragments else included.elements
+        target = Element("GenericController", "", included.name, "", True, element.line, {}, name)
+        target.elements = [one for one in inside if one.kind not in THREAD_GROUPS]
+        return self._inline(element, target, scope)
+
+    def _is_config(self, element: Element) -> bool:
+        is_config = element.kind in _CONFIG or element.kind in SOURCES
+        if is_config and element.enabled and element not in self._config and element.kind in _FINISHED_LAST:
+            self._config.append(element)
+        return is_config
+
+    def _other(self, element: Element) -> None:
+        """Report an element that has no steps."""
+        context = self._context
+        if element.kind in _WITHOUT_USE:
+            context.conversion.dropped(element.what, element.line, _WITHOUT_USE[element.kind])
+        elif element.kind == "Arguments":
+            return
+        elif element.kind.endswith(_LISTENERS):
+            context.conversion.dropped(element.what, element.line, "a listener; results are Leadline's own")
+        else:
+            context.cannot(element, f"{element.full_kind} has no native form")
+
+    def _disabled(self, element: Element) -> None:
+        for one in element.elements:
+            if not one.enabled:
+                self._context.conversion.dropped(one.what, one.line, "it is disabled")
+
+    def _csv_reads(self, groups: Steps) -> None:
+        """Files of __CSVRead: each user has a row from its beginning, and the next one by `next`."""
+        for file, last in self._context.texts.csv_columns.items():
+            columns = [csv_variable(file, index) for index in range(last + 1)]
+            self._context.data[file] = {"name": file, "file": file, "columns": columns, "advance": "explicit"}
+            for one in groups:
+                one["before"] = [{"next": file}, *one.get("before", [])]
+
+
+def _pause(element: Element, wait: Any) -> Made:
+    """A wait as a step."""
+    is_own = isinstance(wait, dict) and ("throughput" in wait or "meet" in wait)
+    return made(element, **wait) if is_own else made(element, wait=wait)
+
+
+def _enabled(element: Element) -> list[Element]:
+    """All enabled elements below one, in the order of the file."""
+    found = []
+    for one in element.elements:
+        if one.enabled:
+            found += [one, *_enabled(one)]
+    return found
+
+
+_MOST_INLINED = 10
+_OTHER_SAMPLERS = frozenset({"TestAction", "DebugSampler"})
+_FINISHED_LAST = frozenset({
+    "ConfigTestElement", "HeaderManager", "CookieManager", "CacheManager", "AuthManager", "SampleTimeout",
+})  # fmt: skip
+_CONFIG = frozenset({
+    *_FINISHED_LAST, *TIMERS, *answers.EXTRACTORS, *answers.ASSERTIONS, *scripted.PRE, *scripted.POST,
+    *scripted.ASSERTIONS,
+})  # fmt: skip
+_WITHOUT_USE = {
+    "TestFragmentController": "it is used where a module controller names it",
+    "DNSCacheManager": "names are resolved once by the agent",
+    "KeystoreConfig": "client certificates are given to the command",
+    "DebugPostProcessor": "it only shows variables",
+    "DebugSampler": "it only shows variables",
+    "HTMLAssertion": "HTML is not validated",
+    "CompareAssertion": "answers are not compared",
+    "ConfigTestElement": "it sets nothing for HTTP",
+    "LoginConfig": "it sets nothing for HTTP",
+    "JDBCDataSource": "a pool of database connections has no use without its requests",
+    "ProxyControl": "a recorder", "WorkBench": "it is no part of the test", "HttpMirrorControl": "no part of the test",
+    "Summariser": "a listener; results are Leadline's own", "PropertyControlGui": "no part of the test",
+    "PerfMonCollector": "a listener; results are Leadline's own", "LoadosophiaUploader": "a listener",
+    "AutoStop": "use a threshold with abortOnFail",
+}  # fmt: skip
+_LISTENERS = ("Collector", "Listener", "Visualizer", "Summariser", "Writer", "Reporter", "Gui", "ResultSaver")

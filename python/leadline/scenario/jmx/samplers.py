@@ -1,0 +1,241 @@
+"""JMeter's HTTP sampler with its scope, as a native request."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from leadline.scenario.conversion import Made
+from leadline.scenario.jmx.context import Context, Scope, made
+from leadline.scenario.jmx.tree import Element, Tag, part, part_tag
+
+_METHODS = frozenset({"GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS"})
+_WITH_QUERY = frozenset({"GET", "DELETE", "OPTIONS"})
+
+
+def request(context: Context, element: Element, scope: Scope) -> Made:
+    """The request of an HTTP sampler, with everything in scope but timers and processors."""
+    settings = _Settings(context, element, scope)
+    method = (settings.text("HTTPSampler.method", "GET") or "GET").strip()
+    base, path = settings.url()
+    key = method.lower() if method in _METHODS else "url"
+    found = made(element, **{key: path})
+    if element.name:
+        found["name"] = context.label(element)
+    if key == "url":
+        found["method"] = context.text(element, method)
+    settings.body(found, method)
+    settings.headers(found)
+    settings.options(found)
+    found["_request"] = key
+    found["_base"] = base
+    encoding = settings.text("HTTPSampler.contentEncoding").strip()
+    if encoding and encoding.lower() not in ("utf-8", "utf8") and "${" not in encoding:
+        context.conversion.changed(element.what, element.line, f"texts are sent in UTF-8, not in {encoding}")
+    return found
+
+
+class _Settings:
+    """A sampler's properties, with the defaults that are in scope: the nearest one that is not empty."""
+
+    def __init__(self, context: Context, element: Element, scope: Scope) -> None:
+        self.context = context
+        self.element = element
+        self.scope = scope
+        self.levels = [element, *reversed([one for one in scope.of("ConfigTestElement") if one.gui in _HTTP_DEFAULTS])]
+
+    def text(self, name: str, default: str = "") -> str:
+        for level in self.levels:
+            if level.text(name).strip():
+                return level.text(name)
+        return default
+
+    def flag(self, name: str, default: bool = False) -> bool:
+        text = self.text(name).strip().lower()
+        return default if not text else text == "true"
+
+    def native(self, name: str, default: str = "") -> str:
+        return self.context.text(self.element, self.text(name, default).strip())
+
+    def url(self) -> tuple[str, str]:
+        """The base, and the path below it; an absolute path has no base."""
+        path = self.native("HTTPSampler.path")
+        if re.match(r"https?://", path, re.IGNORECASE):
+            return "", path
+        domain, port = self.native("HTTPSampler.domain"), self.native("HTTPSampler.port")
+        scheme = self.native("HTTPSampler.protocol", "http") or "http"
+        if not domain:
+            known = re.match(r"\$\{([^${}]+)\}", path)
+            if known is None or not self.context.constants.get(known[1], "http").startswith("http"):
+                self.context.cannot(self.element, "it names no server")
+            return "", path
+        scheme = scheme.removesuffix("://").rstrip(":/")
+        base = f"{scheme}://{domain}" + (f":{port}" if port and port != "0" else "")
+        return base, self._below(path)
+
+    def _below(self, path: str) -> str:
+        """The path with a slash in front, also where it begins with a variable."""
+        if not path.startswith("${"):
+            return path if path.startswith("/") else "/" + path
+        name = re.match(r"\$\{([^${}]+)\}", path)
+        value = None if name is None else self.context.constants.get(name[1])
+        if value is not None:
+            return path if value.startswith("/") else "/" + path
+        if name is None or not re.fullmatch(r"[A-Za-z_]\w*", name[1]):
+            return "/" + path
+        return f"/${{replace_pattern({name[1]}, '^/', '')}}" + path[name.end() :]
+
+    def body(self, found: Made, method: str) -> None:
+        arguments = self._arguments()
+        files = self._files()
+        is_raw = self.flag("HTTPSampler.postBodyRaw") or bool(arguments and not any(name for name, _, _ in arguments))
+        as_multipart = self.flag("HTTPSampler.DO_MULTIPART_POST")
+        if len(files) == 1 and not part(files[0], "File.paramname") and not arguments and not as_multipart:
+            self._file_body(found, files[0])
+        elif (files or as_multipart) and method not in _WITH_QUERY:
+            self._multipart(found, arguments, files)
+        elif arguments and is_raw and (method not in _WITH_QUERY or self.flag("HTTPSampler.postBodyRaw")):
+            found["body"] = "".join(self.context.text(self.element, value) for _, value, _ in arguments)
+        elif method in _WITH_QUERY:
+            pairs = [one for one in arguments if one[0]]
+            if pairs:
+                found["query"] = self._pairs(pairs)
+        elif arguments and method == "HEAD":
+            self.context.conversion.dropped(self.element.what, self.element.line, "parameters: HEAD has no body")
+        elif arguments:
+            found["form"] = self._pairs(arguments)
+
+    def _pairs(self, arguments: list[tuple[str, str, Tag]]) -> Any:
+        """A mapping if names differ and everything is encoded; else a list."""
+        rows = []
+        for name, value, tag in arguments:
+            row: dict[str, Any] = {"name": self.context.text(self.element, name)}
+            row["value"] = self.context.text(self.element, value)
+            if part(tag, "HTTPArgument.always_encode").strip().lower() != "true":
+                row["encode"] = False
+            if not value and part(tag, "HTTPArgument.use_equals", "true").strip().lower() == "false":
+                row = {"value": row["name"], **({"encode": False} if "encode" in row else {})}
+            rows.append(row)
+        plain = all(set(row) == {"name", "value"} for row in rows)
+        if plain and len({row["name"] for row in rows}) == len(rows):
+            return {row["name"]: row["value"] for row in rows}
+        return rows
+
+    def _arguments(self) -> list[tuple[str, str, Tag]]:
+        """Parameters; those of defaults are in front."""
+        found: list[tuple[str, str, Tag]] = []
+        for level in reversed(self.levels):
+            for name in ("HTTPsampler.Arguments", "HTTPSampler.Arguments"):
+                tag = level.tag(name)
+                listed = None if tag is None else part_tag(tag, "Arguments.arguments")
+                for one in [] if listed is None else listed.tags:
+                    found.append((part(one, "Argument.name"), part(one, "Argument.value"), one))
+        return found
+
+    def _files(self) -> list[Tag]:
+        tag = self.element.tag("HTTPsampler.Files") or self.element.tag("HTTPSampler.Files")
+        listed = None if tag is None else part_tag(tag, "HTTPFileArgs.files") or part_tag(tag, "Files.files")
+        found = [] if listed is None else [one for one in listed.tags if part(one, "File.path").strip()]
+        if self.element.has("HTTPSampler.FILE_NAME"):
+            names = ("FILE_NAME", "FILE_FIELD", "MIMETYPE")
+            path, field, kind = (self.element.text(f"HTTPSampler.{name}") for name in names)
+            tags = [Tag("stringProp", {"name": name}, self.element.line, text) for name, text in
+                    (("File.path", path), ("File.paramname", field), ("File.mimetype", kind))]  # fmt: skip
+            found.append(Tag("elementProp", {}, self.element.line, "", tags))
+        return found
+
+    def _file_body(self, found: Made, file: Tag) -> None:
+        found["body_file"] = self.context.text(self.element, part(file, "File.path"))
+        kind = part(file, "File.mimetype")
+        if kind:
+            found["headers"] = {"Content-Type": self.context.text(self.element, kind)}
+
+    def _multipart(self, found: Made, arguments: list[tuple[str, str, Tag]], files: list[Tag]) -> None:
+        parts: list[dict[str, Any]] = []
+        for name, value, _ in arguments:
+            parts.append(
+                {"name": self.context.text(self.element, name), "value": self.context.text(self.element, value)}
+            )
+        for file in files:
+            one = {"name": self.context.text(self.element, part(file, "File.paramname"))}
+            one["file"] = self.context.text(self.element, part(file, "File.path"))
+            if part(file, "File.mimetype"):
+                one["type"] = self.context.text(self.element, part(file, "File.mimetype"))
+            parts.append(one)
+        if parts:
+            found["multipart"] = parts
+
+    def headers(self, found: Made) -> None:
+        """Header managers merge by name, the nearest wins."""
+        headers: dict[str, tuple[str, str]] = {}
+        for manager in self.scope.of("HeaderManager"):
+            for tag in manager.rows("HeaderManager.headers"):
+                name = self.context.text(manager, part(tag, "Header.name").strip())
+                if name and not name.startswith(":"):
+                    headers[name.lower()] = (name, self.context.text(manager, part(tag, "Header.value")))
+        own = {name: value for name, value in headers.values() if name.lower() not in ("content-length", "host")}
+        dropped = [name for name, _ in headers.values() if name.lower() == "content-length"]
+        if dropped:
+            self.context.conversion.dropped(self.element.what, self.element.line, "Content-Length: it is computed")
+        if "host" in headers:
+            own["Host"] = headers["host"][1]
+        if own:
+            given = {name.lower() for name in own}
+            kept = {name: value for name, value in found.get("headers", {}).items() if name.lower() not in given}
+            found["headers"] = kept | own
+
+    def options(self, found: Made) -> None:
+        context, element = self.context, self.element
+        follows = self.flag("HTTPSampler.follow_redirects") or self.flag("HTTPSampler.auto_redirects")
+        found["follow"] = follows
+        found["keep_alive"] = self.flag("HTTPSampler.use_keepalive", True)
+        found["cookies"] = bool(self.scope.of("CookieManager"))
+        found["cache"] = bool(self.scope.of("CacheManager"))
+        for name, key in (("response_timeout", "timeout"), ("connect_timeout", "connect_timeout")):
+            text = self.text(f"HTTPSampler.{name}").strip()
+            if text and text != "0":
+                found[key] = context.milliseconds(element, text)
+        limits = self.scope.of("SampleTimeout")
+        if limits:
+            found["timeout"] = context.milliseconds(limits[-1], limits[-1].text("InterruptTimer.timeout"))
+        if self.flag("HTTPSampler.image_parser"):
+            found["embedded"] = self._embedded()
+        self._basic(found)
+        if self.flag("HTTPSampler.md5"):
+            context.conversion.changed(element.what, element.line, "the body is not replaced with its MD5 sum")
+        for name in ("proxyHost", "ipSource"):
+            if self.text(f"HTTPSampler.{name}").strip():
+                context.conversion.changed(element.what, element.line, f"{name}: give it to the command instead")
+        for name in ("concurrentDwn", "concurrentPool", "embedded_url_re", "proxyScheme", "proxyUser", "proxyPass"):
+            element.text(f"HTTPSampler.{name}")
+
+    def _embedded(self) -> Any:
+        pattern = self.text("HTTPSampler.embedded_url_re").strip()
+        concurrent = self.flag("HTTPSampler.concurrentDwn")
+        pool = int(self.context.static(self.element, self.text("HTTPSampler.concurrentPool"), 6)) if concurrent else 1
+        found: dict[str, Any] = {"match": pattern} if pattern else {}
+        if pool != 6:
+            found["connections"] = max(1, min(pool, 256))
+        return found or True
+
+    def _basic(self, found: Made) -> None:
+        """The nearest manager's entry whose URL begins this request's."""
+        for manager in reversed(self.scope.of("AuthManager")):
+            for tag in manager.rows("AuthManager.auth_list"):
+                prefix = self.context.text(manager, part(tag, "Authorization.url").strip())
+                mechanism = part(tag, "Authorization.mechanism").strip().upper()
+                base, path = self.url()
+                if not (base + path).startswith(prefix) and "${" not in prefix:
+                    continue
+                if mechanism not in ("", "BASIC", "BASIC_DIGEST"):
+                    self.context.cannot(manager, f"authentication by {mechanism} has no native form")
+                    continue
+                user, password = (part(tag, f"Authorization.{name}") for name in ("username", "password"))
+                found["basic"] = {
+                    "user": self.context.text(manager, user),
+                    "password": self.context.text(manager, password),
+                }
+                return
+
+
+_HTTP_DEFAULTS = frozenset({"HttpDefaultsGui", "HttpDefaultsBeanInfo"})

@@ -1,0 +1,94 @@
+"""JMeter's script elements, as native steps; what does not fit stops the conversion, or becomes a place for Lua."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from leadline.scenario.expressions import Call, Literal, show
+from leadline.scenario.jmx.context import Context, made
+from leadline.scenario.jmx.texts import CannotRun
+from leadline.scenario.jmx.tree import Element
+
+SCRIPTED = {
+    "JSR223Sampler": "script", "JSR223PreProcessor": "script", "JSR223PostProcessor": "script",
+    "JSR223Assertion": "script", "BSFSampler": "script", "BSFPreProcessor": "script", "BSFPostProcessor": "script",
+    "BSFAssertion": "script", "BeanShellPreProcessor": "script", "BeanShellPostProcessor": "script",
+    "BeanShellSampler": "BeanShellSampler.query", "BeanShellAssertion": "BeanShellAssertion.query",
+}  # fmt: skip
+"""Script elements, and the property that has the text."""
+PRE = ("JSR223PreProcessor", "BSFPreProcessor", "BeanShellPreProcessor", "UserParameters")
+POST = ("JSR223PostProcessor", "BSFPostProcessor", "BeanShellPostProcessor", "ResultAction")
+ASSERTIONS = ("JSR223Assertion", "BSFAssertion", "BeanShellAssertion")
+
+
+def script_steps(context: Context, element: Element) -> list[dict[str, Any]]:
+    """The steps of a script element."""
+    text = element.text(SCRIPTED[element.kind]) or element.text("script")
+    prefix = element.kind if "BeanShell" in element.kind else ""
+    file = (element.text("filename") or element.text(f"{prefix}.filename")).strip()
+    language = "beanshell" if prefix else element.text("scriptLanguage", "groovy").strip().lower() or "groovy"
+    for name in ("parameters", "resetInterpreter", "cacheKey", f"{prefix}.parameters", f"{prefix}.resetInterpreter"):
+        element.text(name)
+    try:
+        if file:
+            raise CannotRun(f"the script in the file {file} has no native form")
+        script = context.scripts.body(text, language)
+    except CannotRun as error:
+        context.texts.before.clear()
+        why = f"{error} ({language})"
+        context.cannot(element, why)
+        return [_place_for_lua(element, text, why)] if context.skips_scripts else []
+    if script.is_only_log and not script.steps:
+        context.conversion.dropped(element.what, element.line, "it only logs" if text.strip() else "it is empty")
+        return []
+    context.finished(element)
+    before = context.needed_before()
+    return [*before, *(_with_line(element, step) for step in script.steps)]
+
+
+def _with_line(element: Element, step: dict[str, Any]) -> dict[str, Any]:
+    return made(element, **step)
+
+
+def _place_for_lua(element: Element, text: str, why: str) -> dict[str, Any]:
+    """A body in Lua with the script as a comment."""
+    lines = [line.rstrip() for line in text.splitlines()[:40]]
+    comment = "\n".join(f"-- {line}".rstrip() for line in [f"{element.what}: {why}. Write it in Lua here.", *lines])
+    return made(element, lua=comment)
+
+
+def user_parameters(context: Context, element: Element) -> list[dict[str, Any]]:
+    """Values by the user's number: row n for user n, and again from the first one."""
+    names = [tag.text for tag in element.rows("UserParameters.names")]
+    columns = [[tag.text for tag in row.tags] for row in element.rows("UserParameters.thread_values")]
+    per_iteration = element.flag("UserParameters.per_iteration")
+    if per_iteration:
+        context.conversion.changed(element.what, element.line, "values are set before each request")
+    values: dict[str, str] = {}
+    for index, name in enumerate(names):
+        texts = [column[index] if index < len(column) else "" for column in columns]
+        values[name] = context.text(element, texts[0]) if len(texts) == 1 else _by_user(context, element, texts)
+    context.finished(element)
+    return [made(element, set=values)] if values else []
+
+
+def _by_user(context: Context, element: Element, texts: list[str]) -> str:
+    trees = [context.expression(element, text) for text in texts]
+    if not trees or any(tree is None for tree in trees):
+        return ""
+    position = Call("modulo", (Call("subtract", (Call("user"), Literal(1))), Literal(len(trees))))
+    found = trees[-1]
+    for index in range(len(trees) - 2, -1, -1):
+        tree = trees[index]
+        assert tree is not None and found is not None, "checked above"
+        found = Call("if", (Call("equal", (position, Literal(index))), tree, found))
+    assert found is not None, "there is a tree"
+    return f"${{{show(found)}}}"
+
+
+def result_action(context: Context, element: Element) -> list[dict[str, Any]]:
+    """What a user does after a failed request."""
+    action = element.text("OnError.action", "0").strip()
+    stop = {"1": "user", "2": "test", "3": "test-now", "4": "iteration", "5": "pass", "6": "loop"}.get(action)
+    context.finished(element)
+    return [made(element, **{"if": "!last_ok()"}, then=[{"stop": stop}])] if stop else []

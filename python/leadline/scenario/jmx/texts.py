@@ -1,0 +1,364 @@
+"""JMeter's texts: `${name}` and `${__function(...)}`, as templates of the native format.
+
+Owns JMeter's functions. What a text needs before it is read (a variable that a function sets, the next row of a file)
+is collected as steps. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from leadline.scenario.expressions import Call, Expression, Literal, Template, Variable, joined, merged, show_template
+
+MOST_NESTED = 20
+
+
+class CannotRun(ValueError):
+    """A text or script that has no native form; the message says which part."""
+
+
+@dataclass(slots=True)
+class Texts:
+    """Reads the texts of one plan."""
+
+    script: Callable[[str, str], Expression]
+    """The expression of a script in a language; raises CannotRun."""
+    plan_name: str = ""
+    shared: frozenset[str] = frozenset()
+    """Properties that the plan itself sets."""
+    before: list[dict[str, Any]] = field(default_factory=list)
+    """Steps that what was read needs before it."""
+    notes: list[str] = field(default_factory=list)
+    """What differs from JMeter."""
+    csv_columns: dict[str, int] = field(default_factory=dict)
+    """Files of __CSVRead, and the largest column that is read."""
+    _counters: int = 0
+    _depth: int = 0
+
+    def template(self, text: str) -> Template:
+        """The parts of a text. Raises CannotRun."""
+        parts, has_reference = self._parts(text)
+        return merged(parts) if has_reference else merged((text,))
+
+    def expression(self, text: str) -> Expression:
+        """The text as one expression."""
+        return joined(self.template(text))
+
+    def _parts(self, text: str) -> tuple[list[str | Expression], bool]:
+        if "${" not in text:
+            return [text], False
+        found: list[str | Expression] = []
+        plain, position, has_reference, unclosed = "", 0, False, 0
+        while position < len(text):
+            character = text[position]
+            if character == "\\" and text[position + 1 : position + 2] in ("$", ",", "\\"):
+                plain += text[position + 1]
+                position += 2
+            elif text.startswith("${", position) and unclosed < _MOST_UNCLOSED:
+                end = _end(text, position + 2)
+                if end is None:
+                    plain, position, unclosed = plain + "${", position + 2, unclosed + 1
+                    continue
+                found += [plain, self.reference(text[position + 2 : end])]
+                plain, position, has_reference = "", end + 1, True
+            else:
+                plain += character
+                position += 1
+        return [*found, plain], has_reference
+
+    def reference(self, text: str) -> str | Expression:
+        """What `${text}` is. Raises CannotRun."""
+        match = _FUNCTION.match(text)
+        if match is None:
+            return Variable(text) if text and "$" not in text and "{" not in text else f"${{{text}}}"
+        name = match[1]
+        arguments = self._arguments(text, match.end()) if match[2] else []
+        self._depth += 1
+        try:
+            if self._depth > MOST_NESTED:
+                raise CannotRun("functions are nested too deeply")
+            return self._function(name, arguments)
+        finally:
+            self._depth -= 1
+
+    def _arguments(self, text: str, start: int) -> list[str]:
+        """The texts between commas, up to the closing bracket."""
+        found, current, position, brackets = [], "", start, 0
+        while position < len(text):
+            character = text[position]
+            if character == "\\" and position + 1 < len(text):
+                current += text[position : position + 2]
+                position += 2
+                continue
+            if text.startswith("${", position) and (end := _end(text, position + 2)) is not None:
+                current += text[position : end + 1]
+                position = end + 1
+                continue
+            if character == ")" and brackets == 0:
+                break
+            brackets += {"(": 1, ")": -1}.get(character, 0)
+            if character == "," and brackets == 0:
+                found.append(current)
+                current = ""
+            else:
+                current += character
+            position += 1
+        return [*found, current]
+
+    def _function(self, name: str, arguments: list[str]) -> str | Expression:
+        if name in _SCRIPTS:
+            value = self.script(_unescaped(arguments[0]) if arguments else "", _SCRIPTS[name])
+            return self._stored(arguments[1] if len(arguments) > 1 else "", value)
+        read = _READERS.get(name)
+        if read is None:
+            raise CannotRun(f"the function __{name} has no native form")
+        return read(self, arguments)
+
+    def argument(self, arguments: list[str], index: int, default: str | None = None) -> Expression:
+        """An argument's value; `default` if it is missing or empty."""
+        text = arguments[index] if index < len(arguments) else ""
+        if not text.strip() and default is not None:
+            return Literal(default)
+        return joined(merged(self._parts(text)[0]))
+
+    def literal(self, arguments: list[str], index: int, default: str = "") -> str:
+        """An argument that is a constant. Raises CannotRun."""
+        value = self.argument(arguments, index, default)
+        if not isinstance(value, Literal):
+            raise CannotRun("an argument that must be a constant depends on a variable")
+        return str(value.value).strip() if value.value is not None else ""
+
+    def number(self, arguments: list[str], index: int, default: str = "") -> Expression:
+        """An argument that is a number."""
+        value = self.argument(arguments, index, default)
+        if isinstance(value, Literal) and isinstance(value.value, str):
+            text = value.value.strip()
+            if re.fullmatch(r"-?\d{1,18}", text):
+                return Literal(int(text))
+            if re.fullmatch(r"-?\d{1,18}\.\d+", text):
+                return Literal(float(text))
+            raise CannotRun(f"{text!r} is not a number")
+        return value
+
+    def _stored(self, variable: str, value: Expression) -> Expression:
+        """The value, which is also stored in a variable if one is named."""
+        if not variable.strip():
+            return value
+        self.before.append({"set": {variable.strip(): show_template(merged((value,)))}})
+        return Variable(variable.strip())
+
+    def property(self, arguments: list[str], default_at: int, default: str | None) -> Expression:
+        """A property: a parameter of the scenario, or a shared variable that the plan sets."""
+        name = self.literal(arguments, 0)
+        given = self.argument(arguments, default_at, default)
+        if name in self.shared:
+            return Call("var", (Literal(name), given))
+        return Call("param", (Literal(name), given))
+
+    def counter(self, arguments: list[str]) -> Expression:
+        self._counters += 1
+        per_user = self.literal(arguments, 0).lower() == "true"
+        value = Call("user_counter" if per_user else "counter", (Literal(f"counter-{self._counters}"),))
+        return self._stored(arguments[1] if len(arguments) > 1 else "", value)
+
+    def csv_read(self, arguments: list[str]) -> str | Expression:
+        file, column = self.literal(arguments, 0), self.literal(arguments, 1, "0")
+        self.csv_columns.setdefault(file, 0)
+        if column in {"next", "next()"}:
+            self.before.append({"next": file})
+            return ""
+        if not column.isdecimal() or int(column) > 999:
+            raise CannotRun(f"__CSVRead: {column!r} is not a column")
+        self.csv_columns[file] = max(self.csv_columns[file], int(column))
+        return Variable(csv_variable(file, int(column)))
+
+    def set_property(self, arguments: list[str]) -> str:
+        value = show_template(merged((self.argument(arguments, 1),)))
+        self.before.append({"set": {self.literal(arguments, 0): value}, "shared": True})
+        return ""
+
+    def time(self, arguments: list[str]) -> Expression:
+        pattern = self.literal(arguments, 0)
+        pattern = {"YMD": "yyyyMMdd", "HMS": "HHmmss", "YMDHMS": "yyyyMMdd-HHmmss"}.get(pattern, pattern)
+        value = Call("now") if not pattern else Call("now_s") if pattern == "/1000" else self.date(pattern)
+        if re.fullmatch(r"/\d+", pattern) and pattern != "/1000":
+            value = Call("divide_whole", (Call("now"), Literal(int(pattern[1:]))))
+        return self._stored(arguments[1] if len(arguments) > 1 else "", value)
+
+    def date(self, pattern: str, shift: Expression | None = None) -> Call:
+        """A date by a pattern; JMeter uses the host's time zone, we UTC."""
+        if re.search(r"[Hhkmaz]", re.sub(r"'[^']*'", "", pattern).replace("mm", "m")):
+            self.notes.append("dates are in UTC, not in the time zone of the host")
+        return Call("date", (Literal(pattern), *([] if shift is None else [shift])))
+
+    def time_shift(self, arguments: list[str]) -> Expression:
+        pattern = self.literal(arguments, 0)
+        if self.literal(arguments, 1):
+            raise CannotRun("__timeShift of a given date has no native form")
+        shift = Literal(_iso_ms(self.literal(arguments, 2)))
+        value = self.date(pattern, shift) if pattern else Call("add", (Call("now"), shift))
+        return self._stored(arguments[4] if len(arguments) > 4 else "", value)
+
+    def random(self, arguments: list[str]) -> Expression:
+        value = Call("random", (self.number(arguments, 0, "0"), self.number(arguments, 1, "1")))
+        return self._stored(arguments[2] if len(arguments) > 2 else "", value)
+
+    def random_string(self, arguments: list[str]) -> Expression:
+        characters = self.argument(arguments, 1)
+        has_some = characters not in (Literal(""), Literal(None))
+        value = Call("random_text", (self.number(arguments, 0, "10"), *([characters] if has_some else [])))
+        return self._stored(arguments[2] if len(arguments) > 2 else "", value)
+
+    def variable(self, arguments: list[str]) -> Expression:
+        name = self.argument(arguments, 0)
+        if isinstance(name, Literal):
+            return Variable(str(name.value))
+        fallback = self.argument(arguments, 1) if len(arguments) > 1 else name
+        return Call("var", (name, fallback))
+
+    def evaluated(self, arguments: list[str]) -> Expression:
+        self.notes.append("__eval: the placeholders in a variable's value are not computed")
+        return self.argument(arguments, 0)
+
+    def sum(self, arguments: list[str]) -> Expression:
+        """All numbers; the last argument may be a variable's name."""
+        rest = list(arguments)
+        variable = rest.pop() if rest and re.fullmatch(r"\s*[A-Za-z_]\w*\s*|\s*", rest[-1]) else ""
+        value: Expression = self.number(rest, 0, "0")
+        for index in range(1, len(rest)):
+            value = Call("add", (value, self.number(rest, index, "0")))
+        return self._stored(variable, value)
+
+    def changed_case(self, arguments: list[str]) -> Expression:
+        mode = self.literal(arguments, 1, "UPPER").upper()
+        if mode not in ("UPPER", "LOWER"):
+            raise CannotRun(f"__changeCase: the mode {mode} has no native form")
+        return Call(mode.lower(), (self.argument(arguments, 0),))
+
+    def digest(self, arguments: list[str]) -> Expression:
+        algorithm = self.literal(arguments, 0).upper().replace("-", "")
+        if algorithm not in ("MD5", "SHA256") or self.literal(arguments, 2):
+            raise CannotRun(f"__digest: {algorithm} (with or without salt) has no native form")
+        value: Expression = Call(algorithm.lower(), (self.argument(arguments, 1),))
+        if self.literal(arguments, 3).lower() == "true":
+            value = Call("upper", (value,))
+        return self._stored(arguments[4] if len(arguments) > 4 else "", value)
+
+    def logged(self, arguments: list[str]) -> Expression:
+        self.notes.append("a message is not logged")
+        return self.argument(arguments, 0)
+
+    def chosen(self, arguments: list[str]) -> Expression:
+        """__if(actual, expected, then, else)."""
+        actual, expected, then, otherwise = (self.argument(arguments, index) for index in range(4))
+        return Call("if", (Call("same_text", (actual, expected)), then, otherwise))
+
+
+def csv_variable(file: str, column: int) -> str:
+    """The variable that a column of a file of __CSVRead becomes."""
+    return f"csv_{re.sub(r'[^A-Za-z0-9]+', '_', file)}_{column}"
+
+
+def _end(text: str, start: int) -> int | None:
+    """The position of the `}` that ends a reference: after the closing bracket of a function."""
+    depth, position = 1, start
+    limit = min(len(text), start + _LONGEST)
+    while position < limit:
+        character = text[position]
+        if character == "\\":
+            position += 1
+        elif character == "{":
+            depth += 1
+        elif character == "}":
+            depth -= 1
+            if depth == 0:
+                return position
+        position += 1
+    return None
+
+
+def _unescaped(text: str) -> str:
+    return re.sub(r"\\([,$\\])", r"\1", text)
+
+
+def _iso_ms(text: str) -> int:
+    """Milliseconds of an ISO 8601 duration: P1D, -PT2H, P1DT3H."""
+    match = re.fullmatch(
+        r"\s*([+-]?)P(?:([+-]?\d+)D)?(?:T(?:([+-]?\d+)H)?(?:([+-]?\d+)M)?(?:([+-]?\d+(?:\.\d+)?)S)?)?\s*", text
+    )
+    if text.strip() and match is None:
+        raise CannotRun(f"{text!r} is not a duration")
+    if match is None:
+        return 0
+    days, hours, minutes, seconds = (float(part or 0) for part in match.groups()[1:])
+    total = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+    return round(total * 1000) * (-1 if match[1] == "-" else 1)
+
+
+def _simple(function: str, least: int = 1) -> Callable[[Texts, list[str]], Expression]:
+    """A function whose arguments are the same."""
+    return lambda texts, arguments: Call(function, tuple(texts.argument(arguments, index) for index in range(least)))
+
+
+def _stored_call(function: str, at: int) -> Callable[[Texts, list[str]], Expression]:
+    """A function of one argument whose result is stored if a variable is named."""
+
+    def read(texts: Texts, arguments: list[str]) -> Expression:
+        value = Call(function, (texts.argument(arguments, 0),))
+        return texts._stored(arguments[at] if len(arguments) > at else "", value)
+
+    return read
+
+
+def _is_defined(texts: Texts, arguments: list[str]) -> Expression:
+    return Call("is_defined", (Variable(texts.literal(arguments, 0)),))
+
+
+_LONGEST = 20_000
+_MOST_UNCLOSED = 64
+_FUNCTION = re.compile(r"__([A-Za-z0-9]+)\s*(\()?")
+_SCRIPTS = {
+    "groovy": "groovy", "BeanShell": "beanshell", "javaScript": "javascript", "jexl": "jexl", "jexl2": "jexl",
+    "jexl3": "jexl",
+}  # fmt: skip
+_READERS: Mapping[str, Callable[[Texts, list[str]], str | Expression]] = {
+    "P": lambda texts, arguments: texts.property(arguments, 1, "1"),
+    "property": lambda texts, arguments: texts.property(arguments, 2, None),
+    "setProperty": Texts.set_property,
+    "time": Texts.time,
+    "timeShift": Texts.time_shift,
+    "Random": Texts.random,
+    "RandomString": Texts.random_string,
+    "threadNum": lambda texts, arguments: Call("user"),
+    "threadGroupName": lambda texts, arguments: Call("group"),
+    "TestPlanName": lambda texts, arguments: texts.plan_name,
+    "UUID": lambda texts, arguments: Call("uuid"),
+    "counter": Texts.counter,
+    "CSVRead": Texts.csv_read,
+    "V": Texts.variable,
+    "eval": Texts.evaluated,
+    "intSum": Texts.sum,
+    "longSum": Texts.sum,
+    "urlencode": _simple("url_encode"),
+    "urldecode": _simple("url_decode"),
+    "escapeHtml": _simple("html_escape"),
+    "unescapeHtml": _simple("html_unescape"),
+    "unescape": _simple("text"),
+    "changeCase": Texts.changed_case,
+    "uppercase": _stored_call("upper", 1),
+    "lowercase": _stored_call("lower", 1),
+    "strLen": _stored_call("length", 1),
+    "base64Encode": _stored_call("base64", 1),
+    "base64Decode": _stored_call("base64_decode", 1),
+    "MD5": _stored_call("md5", 1),
+    "digest": Texts.digest,
+    "log": Texts.logged,
+    "logn": lambda texts, arguments: (texts.logged(arguments), "")[1],
+    "isVarDefined": _is_defined,
+    "isDefined": _is_defined,
+    "if": Texts.chosen,
+    "iterationNum": lambda texts, arguments: Call("add", (Call("iteration"), Literal(1))),
+}

@@ -1,0 +1,110 @@
+"""JMeter's timers, as the native waits of a request; the delays of all timers in scope add."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from leadline.scenario.expressions import Literal, show
+from leadline.scenario.jmx.context import Context
+from leadline.scenario.jmx.tree import Element, texts
+
+TIMERS = (
+    "ConstantTimer", "UniformRandomTimer", "GaussianRandomTimer", "PoissonRandomTimer", "ConstantThroughputTimer",
+    "PreciseThroughputTimer", "SyncTimer", "JSR223Timer", "BeanShellTimer", "BSFTimer", "VariableThroughputTimer",
+)  # fmt: skip
+
+
+def waits(context: Context, timers: list[Element], factor: int = 1) -> list[Any]:
+    """The waits of all timers, in order."""
+    found = []
+    for element in timers:
+        wait = _TIMERS[element.kind](context, element)
+        if wait is not None:
+            found.append(wait)
+            context.finished(element)
+    return found
+
+
+def _constant(context: Context, element: Element) -> Any:
+    return context.milliseconds(element, element.text("ConstantTimer.delay"))
+
+
+def _offset(context: Context, element: Element) -> dict[str, Any]:
+    offset = context.milliseconds(element, element.text("ConstantTimer.delay"))
+    return {} if offset in ("0s", "0ms") else {"plus": offset}
+
+
+def _uniform(context: Context, element: Element) -> Any:
+    span = context.milliseconds(element, element.text("RandomTimer.range"))
+    return {"uniform": ["0s", span], **_offset(context, element)}
+
+
+def _normal(context: Context, element: Element) -> Any:
+    """abs(offset + deviation * N)."""
+    mean = context.milliseconds(element, element.text("ConstantTimer.delay"))
+    return {"normal": [mean, context.milliseconds(element, element.text("RandomTimer.range"))]}
+
+
+def _poisson(context: Context, element: Element) -> Any:
+    return {"poisson": context.milliseconds(element, element.text("RandomTimer.range")), **_offset(context, element)}
+
+
+def _throughput(context: Context, element: Element) -> Any:
+    mode = element.text("calcMode", "0").strip()
+    words = {"this thread only": "0", "all active threads": "1", "all active threads in current thread group": "2"}
+    scopes = {"0": "user", "1": "all-share", "2": "group-share", "3": "all", "4": "group"}
+    scope = scopes.get(words.get(mode.lower(), mode), "user")
+    return {"throughput": context.number(element, element.text("throughput"), "60"), "scope": scope}
+
+
+def _precise(context: Context, element: Element) -> Any:
+    """Samples per period, at random instants, for the whole group."""
+    count = context.static(element, element.text("throughput"), 100)
+    period_s = context.static(element, element.text("throughputPeriod"), 3600)
+    for name in ("duration", "batchSize", "batchThreadDelay", "randomSeed", "exactLimit", "allowedThroughputSurplus"):
+        element.text(name)
+    context.conversion.changed(element.what, element.line, "the instants are random, their number is not exact")
+    return {"throughput": round(count * 60 / max(period_s, 1e-9), 6), "scope": "group", "spacing": "poisson"}
+
+
+def _meet(context: Context, element: Element) -> Any:
+    users = context.number(element, element.text("groupSize"))
+    timeout = context.milliseconds(element, element.text("timeoutInMs"))
+    return {"meet": element.name or f"line {element.line}", "users": users, "timeout": timeout}
+
+
+def _script(context: Context, element: Element) -> Any:
+    """A script that returns milliseconds."""
+    language = element.text("scriptLanguage", "groovy") if element.kind != "BeanShellTimer" else "beanshell"
+    for name in ("parameters", "filename"):
+        element.text(name)
+    with context.reported(element):
+        tree = context.scripts.expression(element.text("script"), language)
+        return f"{tree.value}ms" if isinstance(tree, Literal) else f"${{{show(tree)}}}ms"
+    return None
+
+
+def _shaped(context: Context, element: Element) -> Any:
+    """jpgc's throughput shaping: one constant rate has a native form."""
+    rows = [texts(row) for row in element.rows("load_profile")]
+    rates = {(row[0], row[1]) for row in rows if len(row) >= 2}
+    if len(rates) == 1 and len({*next(iter(rates))}) == 1:
+        rate = context.static(element, next(iter(rates))[0])
+        return {"throughput": rate * 60, "scope": "all"}
+    context.cannot(element, "a rate that changes has no native form as a timer; use a load with a rate")
+    return None
+
+
+_TIMERS = {
+    "ConstantTimer": _constant,
+    "UniformRandomTimer": _uniform,
+    "GaussianRandomTimer": _normal,
+    "PoissonRandomTimer": _poisson,
+    "ConstantThroughputTimer": _throughput,
+    "PreciseThroughputTimer": _precise,
+    "SyncTimer": _meet,
+    "JSR223Timer": _script,
+    "BeanShellTimer": _script,
+    "BSFTimer": _script,
+    "VariableThroughputTimer": _shaped,
+}

@@ -1,0 +1,218 @@
+"""The tree of a JMX file: elements, their properties, and the elements below them, each with its line.
+
+Owns the XML. A document type is refused, and with it entities; depth and number of elements are bounded. Pure.
+"""
+
+from __future__ import annotations
+
+import xml.parsers.expat
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from leadline.errors import PlanError
+
+DEEPEST = 200
+MOST_TAGS = 2_000_000
+
+
+@dataclass(slots=True)
+class Tag:
+    """One XML element."""
+
+    name: str
+    attributes: dict[str, str]
+    line: int
+    text: str = ""
+    tags: list[Tag] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Element:
+    """A test element, with the properties that were read from it."""
+
+    kind: str
+    """The last part of its class' name."""
+    full_kind: str
+    name: str
+    """Its label."""
+    gui: str
+    enabled: bool
+    line: int
+    properties: dict[str, Tag]
+    file: str = ""
+    elements: list[Element] = field(default_factory=list)
+    used: set[str] = field(default_factory=set)
+    """Names of the properties that were asked for."""
+
+    @property
+    def what(self) -> str:
+        """Class and label, for reports."""
+        return f"{self.kind} '{self.name}'" if self.name else self.kind
+
+    def has(self, name: str) -> bool:
+        """Whether a property is there and not empty."""
+        return self.text(name) != ""
+
+    def text(self, name: str, default: str = "") -> str:
+        """A property's text."""
+        self.used.add(name)
+        tag = self.properties.get(name)
+        return default if tag is None else _text(tag)
+
+    def flag(self, name: str, default: bool = False) -> bool:
+        """A boolean property."""
+        text = self.text(name).strip().lower()
+        return default if not text else text == "true"
+
+    def tag(self, name: str) -> Tag | None:
+        """A property that is an object or a list."""
+        self.used.add(name)
+        return self.properties.get(name)
+
+    def rows(self, name: str) -> list[Tag]:
+        """The items of a list."""
+        found = self.tag(name)
+        return [] if found is None else [tag for tag in found.tags if not _is_name(tag)]
+
+    def unused(self) -> Iterator[tuple[str, str]]:
+        """Properties with a text that were not asked for."""
+        for name, tag in self.properties.items():
+            if name not in self.used and (_text(tag).strip() or tag.tags):
+                yield name, _text(tag).strip()
+
+
+def part(tag: Tag, name: str, default: str = "") -> str:
+    """The text of a property inside of an object."""
+    found = part_tag(tag, name)
+    return default if found is None else _text(found)
+
+
+def part_tag(tag: Tag, name: str) -> Tag | None:
+    """A property inside of an object."""
+    return next((one for one in tag.tags if _name(one) == name), None)
+
+
+def texts(tag: Tag) -> list[str]:
+    """The texts of a list."""
+    return [_text(one) for one in tag.tags]
+
+
+def read_tree(content: bytes, file: str) -> Element:
+    """The test plan, whose elements are those below it.
+
+    Raises:
+        PlanError: it is not XML, not a test plan, has a document type, or is too deep or too large.
+    """
+    root = _Reader(file).read(content)
+    if root.name != "jmeterTestPlan":
+        raise PlanError(
+            file, root.line, f"<{root.name}> is not a JMeter test plan", hint="it begins with <jmeterTestPlan>"
+        )
+    top = next((tag for tag in root.tags if tag.name == "hashTree"), None)
+    found = [] if top is None else _elements(top, file)
+    plan = next((element for element in found if element.kind == "TestPlan"), None)
+    if plan is not None:
+        rest = [element for element in found if element is not plan]
+        plan.elements += rest
+        return plan
+    if not found:
+        raise PlanError(file, root.line, "the test plan is empty", hint="save it again in JMeter")
+    return Element("TestPlan", "TestPlan", "", "", True, root.line, {}, file, found)
+
+
+class _Reader:
+    """Builds tags from expat's events."""
+
+    def __init__(self, file: str) -> None:
+        self._file = file
+        self._parser = xml.parsers.expat.ParserCreate()
+        self._parser.buffer_text = True
+        self._parser.StartElementHandler = self._start
+        self._parser.EndElementHandler = self._end
+        self._parser.CharacterDataHandler = self._characters
+        self._parser.StartDoctypeDeclHandler = self._refused
+        self._stack: list[Tag] = [Tag("", {}, 1)]
+        self._count = 0
+
+    def read(self, content: bytes) -> Tag:
+        try:
+            self._parser.Parse(content, True)
+        except xml.parsers.expat.ExpatError as error:
+            words = xml.parsers.expat.ErrorString(error.code)
+            raise PlanError(self._file, error.lineno, f"not XML: {words}", hint="save it again in JMeter") from None
+        except (ValueError, LookupError) as error:
+            raise PlanError(self._file, None, f"not XML: {error}", hint="save it again in JMeter") from None
+        return self._stack[0].tags[0]
+
+    def _start(self, name: str, attributes: dict[str, str]) -> None:
+        line = self._parser.CurrentLineNumber
+        self._count += 1
+        if len(self._stack) > DEEPEST:
+            raise PlanError(self._file, line, f"elements are nested deeper than {DEEPEST}")
+        if self._count > MOST_TAGS:
+            raise PlanError(self._file, line, f"more than {MOST_TAGS} elements are too many")
+        tag = Tag(name, attributes, line)
+        self._stack[-1].tags.append(tag)
+        self._stack.append(tag)
+
+    def _end(self, name: str) -> None:
+        self._stack.pop()
+
+    def _characters(self, text: str) -> None:
+        self._stack[-1].text += text
+
+    def _refused(self, *_: object) -> None:
+        line = self._parser.CurrentLineNumber
+        raise PlanError(self._file, line, "a test plan has no document type (<!DOCTYPE>)", hint="remove it")
+
+
+def _elements(tree: Tag, file: str) -> list[Element]:
+    """The elements of a hashTree: each is followed by the hashTree with those below it."""
+    found: list[Element] = []
+    for tag in tree.tags:
+        if tag.name == "hashTree":
+            if found:
+                found[-1].elements += _elements(tag, file)
+            continue
+        found.append(_element(tag, file))
+    return found
+
+
+def _element(tag: Tag, file: str) -> Element:
+    attributes = tag.attributes
+    full = attributes.get("testclass") or tag.name
+    kind = tag.name.rpartition(".")[2]
+    properties = {name: one for one in tag.tags if (name := _name(one))}
+    return Element(
+        kind,
+        full if "." in full else tag.name,
+        attributes.get("testname", "") or _property_text(properties, "TestElement.name"),
+        attributes.get("guiclass", "").rpartition(".")[2],
+        (attributes.get("enabled") or _property_text(properties, "TestElement.enabled") or "true").lower() != "false",
+        tag.line,
+        properties,
+        file,
+        used={"TestElement.name", "TestElement.enabled", "TestElement.gui_class", "TestElement.test_class"},
+    )
+
+
+def _property_text(properties: dict[str, Tag], name: str) -> str:
+    return _text(properties[name]) if name in properties else ""
+
+
+def _name(tag: Tag) -> str:
+    """A property's name: an attribute, or a child."""
+    named = tag.attributes.get("name")
+    if named is not None:
+        return named
+    child = next((one for one in tag.tags if one.name == "name"), None)
+    return child.text if child is not None and not child.tags else ""
+
+
+def _is_name(tag: Tag) -> bool:
+    return tag.name in ("name", "value") and not tag.attributes
+
+
+def _text(tag: Tag) -> str:
+    value = next((one for one in tag.tags if one.name == "value"), None)
+    return value.text if value is not None else tag.text if not tag.tags else ""

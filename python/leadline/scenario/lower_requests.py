@@ -1,0 +1,363 @@
+"""Lowers requests to the agent's: URL, headers, body, what is taken from the answer, and what is checked. Pure."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from leadline.scenario.expressions import Call, Expression, Literal, merged, split_template
+from leadline.scenario.functions import template
+from leadline.scenario.lower_expressions import Lowered, Names
+from leadline.scenario.request_models import Basic, Check, Defaults, Embedded, Extractor, Pair, RequestFields
+from leadline.scenario.values import condition, duration, number
+
+DEFAULT_REDIRECTS = 10
+MOST_REDIRECTS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What holds for the requests of a group."""
+
+    base: str | None
+    headers: dict[str, tuple[str, str]]
+    """Name as written and value, by the name in lower case."""
+    defaults: dict[str, Any]
+    """By the names in `Defaults`."""
+
+    @classmethod
+    def of(cls, base: str | None, *levels: Defaults) -> Scope:
+        """The settings of all levels, the inner ones last."""
+        headers: dict[str, tuple[str, str]] = {}
+        defaults: dict[str, Any] = {}
+        for level in levels:
+            headers = merged_headers(headers, level.headers)
+            defaults |= {
+                name: getattr(level, name)
+                for name in Defaults.model_fields
+                if name != "headers" and name in level.model_fields_set
+            }
+        return cls(base, headers, defaults)
+
+    def within(self, request: RequestFields) -> Scope:
+        """The settings of one request."""
+        own = Scope.of(self.base, request)
+        return Scope(self.base, merged_headers(self.headers, request.headers), self.defaults | own.defaults)
+
+
+def merged_headers(outer: dict[str, tuple[str, str]], inner: dict[str, str | None]) -> dict[str, tuple[str, str]]:
+    """The outer fields with the inner ones; null removes a field."""
+    found = dict(outer)
+    for name, value in inner.items():
+        found.pop(name.lower(), None)
+        if value is not None:
+            found[name.lower()] = (name, value)
+    return found
+
+
+@dataclass(slots=True)
+class RequestLowering:
+    """Lowers requests; collects the files that they send."""
+
+    names: Names
+    read_file: Callable[[str], bytes]
+    files: dict[str, bytes] = field(default_factory=dict)
+
+    def lower(self, request: RequestFields, scope: Scope) -> Lowered:
+        """The request. Raises ValueError with a message for the user."""
+        scope = scope.within(request)
+        settings = scope.defaults
+        method, url = request.method_and_url
+        follow = settings.get("follow")
+        lowered: Lowered = {
+            "kind": "request",
+            "method": self._text(method),
+            **self._url(url, scope.base),
+            "query": [self._pair(pair) for pair in request.query],
+            "redirects": DEFAULT_REDIRECTS if follow is None else MOST_REDIRECTS if follow is True else int(follow),
+            "uses_cookies": settings.get("cookies") is not False,
+            "uses_cache": settings.get("cache") is True,
+            "closes_connection": settings.get("keep_alive") is False,
+            "embedded": _embedded(settings.get("embedded")),
+            "basic_auth": self._basic(settings.get("basic")),
+            "connect_timeout_ms": self._timeout(settings.get("connect_timeout")),
+            "response_timeout_ms": self._timeout(settings.get("timeout")),
+            "ok_status": _ok(request, settings.get("ok")),
+        }
+        body, content_type = self._body(request)
+        headers = [{"name": self._text(name), "value": self._text(value)} for name, value in scope.headers.values()]
+        if content_type is not None and "content-type" not in scope.headers:
+            headers.append({"name": ["Content-Type"], "value": [content_type]})
+        lowered |= {"headers": headers, "body": body}
+        extractors = [self._extractor(name, one) for name, one in request.extract.items()]
+        checks: list[Lowered] = []
+        for index, check in enumerate(request.check):
+            extra, made = self._check(index, check)
+            extractors += extra
+            checks += made
+        return lowered | {"extractors": extractors, "checks": checks}
+
+    def _text(self, text: str) -> list[Any]:
+        return self.names.template(template(text))
+
+    def _url(self, url: str, base: str | None) -> Lowered:
+        """Scheme, host, port and path, each as a template."""
+        marked, parts = _marked(url.strip())
+        if _ABSOLUTE.match(marked) or (not marked.startswith("/") and _PLACE.match(marked)):
+            return self._parts(marked, parts)
+        if base is None:
+            raise ValueError(f"{url!r} is a path, but there is no base; give base: http://HOST")
+        base_marked, base_parts = _marked(base.strip(), len(parts))
+        base_marked = base_marked.partition("?")[0].rstrip("/")
+        return self._parts(base_marked + ("" if marked.startswith("/") else "/") + marked, parts | base_parts)
+
+    def _parts(self, marked: str, parts: dict[str, str]) -> Lowered:
+        def made(text: str | None) -> list[Any]:
+            return self._text("".join(parts.get(character, character) for character in text or ""))
+
+        marked = marked.partition("#")[0]
+        found = _ABSOLUTE.match(marked)
+        if found is None:
+            return {"path": made(marked)}
+        scheme, host, port, path = found.groups()
+        if "@" in host:
+            raise ValueError("a URL has no user and password here; use basic: {user: ..., password: ...}")
+        path = path if path.startswith("/") else "/" + path
+        return {"scheme": made(scheme.lower()), "host": made(host), "port": made(port), "path": made(path)}
+
+    def _pair(self, pair: Pair) -> Lowered:
+        name, value = self._text(pair.name), self._text(pair.value)
+        if not name:
+            name, value = value, None  # type: ignore[assignment]  # a value alone
+        return {"name": name, "value": value, "is_encoded": not pair.encode}
+
+    def _basic(self, basic: Basic | None) -> Lowered | None:
+        return None if basic is None else {"user": self._text(basic.user), "password": self._text(basic.password)}
+
+    def _timeout(self, text: Any) -> int | None:
+        if text is None:
+            return None
+        found = self.names.number(duration(text)) / 1000
+        if not 1 <= found < 2**32:
+            raise ValueError(f"{text} is not a time limit")
+        return round(found)
+
+    def _body(self, request: RequestFields) -> tuple[Lowered | None, str | None]:
+        """The body, and the content type that it has by default."""
+        if request.body is not None:
+            return {"kind": "text", "text": self._text(request.body)}, None
+        if request.json_body is not None:
+            parts = merged(list(json_template(request.json_body)))
+            return {"kind": "text", "text": self.names.template(parts)}, "application/json"
+        if request.body_file is not None:
+            return {"kind": "file", "file": self._file(request.body_file)}, None
+        if request.form:
+            return {"kind": "form", "parameters": [self._pair(pair) for pair in request.form]}, None
+        if request.multipart:
+            parts_of_body = [
+                {
+                    "name": self._text(part.name),
+                    "text": self._text(part.value or ""),
+                    "file": None if part.file is None else self._file(part.file),
+                    "file_name": self._text(part.file_name or _last(part.file)),
+                    "content_type": self._text(part.type or ("application/octet-stream" if part.file else "")),
+                }
+                for part in request.multipart
+            ]
+            return {"kind": "multipart", "parts": parts_of_body}, None
+        return None, None
+
+    def _file(self, path: str) -> str:
+        name = self.names.text(template(path))
+        if name not in self.files:
+            self.files[name] = self.read_file(name)
+        return name
+
+    def _extractor(self, name: str, one: Extractor) -> Lowered:
+        on_miss: Lowered = {"kind": "fail"} if one.required else {"kind": "keep"}
+        if one.default is not None:
+            on_miss = {"kind": "default", "text": self._text(one.default)}
+        return {
+            "variable": name,
+            "subject": _subject(one.source),
+            "find": self._find(one),
+            "pick": self._pick(one.match),
+            "on_miss": on_miss,
+            "sets_groups": one.groups,
+        }
+
+    def _find(self, one: Extractor) -> Lowered:
+        if one.regex is not None:
+            return {"kind": "regex", "pattern": self._pattern(one.regex), "output": _output(one.template)}
+        if one.css is not None:
+            return {"kind": "css", "selector": self._text(one.css), "attribute": self._text(one.attribute or "")}
+        for kind, part in (("json_path", "path"), ("header", "name"), ("cookie", "name"), ("xpath", "path")):
+            if getattr(one, kind) is not None:
+                return {"kind": kind, part: self._text(getattr(one, kind))}
+        left, right = one.between
+        return {"kind": "boundary", "left": self._text(left), "right": self._text(right)}
+
+    def _pattern(self, pattern: str) -> list[Any]:
+        """A regular expression, in which only placeholders with a name or a call are meant: `a${2}` is a quantifier."""
+        try:
+            return self._text(pattern)
+        except ValueError:
+            return [pattern]
+
+    def _pick(self, match: Any) -> Lowered:
+        if match in ("all", "random", "last", "count"):
+            return {"kind": match}
+        value = number(match)
+        if isinstance(value, int | float):
+            return {"kind": "number", "number": {"op": "literal", "value": int(value)}}
+        return {"kind": "number", "number": self.names.expression(value)}
+
+    def _check(self, index: int, check: Check) -> tuple[list[Lowered], list[Lowered]]:
+        """Extractors that the check needs, and the check; none if it only ignores the status."""
+        extra: list[Lowered] = []
+        tests, is_negated = self._tests(check), check.invert
+        if check.size is not None:
+            size_tests, is_not = _size_tests(check.size)
+            tests, is_negated = size_tests, is_negated != is_not
+        if check.xpath is not None:
+            hidden = f"_xpath_{index}"
+            path = {"kind": "xpath", "path": self._text(check.xpath)}
+            extra = [
+                {"variable": hidden, "subject": _subject(check.source), "find": path, "on_miss": {"kind": "unset"}}
+            ]
+            extra[0] |= {"pick": {"kind": "number", "number": {"op": "literal", "value": 1}}}
+            tests = [{"kind": "condition", "condition": {"op": "is_set", "name": hidden}}]
+        made: Lowered = {
+            "subject": _subject(check.source),
+            "tests": tests,
+            "any": check.any,
+            "is_negated": is_negated,
+            "severity": "fail" if check.fails else "count",
+        }
+        if check.name is not None:
+            made["label"] = check.name
+        return extra, [made]
+
+    def _tests(self, check: Check) -> list[Lowered]:
+        if check.status is not None:
+            return [{"kind": "status", "ranges": ranges(check.status)}]
+        if check.json_path is not None:
+            equals = None if check.value is None else self._text(check.value)
+            found = {"kind": "json", "path": self._text(check.json_path), "equals": equals}
+            return [found | {"is_pattern": check.regex, "is_null": check.is_null}]
+        if check.duration is not None:
+            at_most = self.names.expression(in_ms(duration(check.duration)))
+            return [{"kind": "duration", "at_most_ms": at_most}]
+        if check.condition is not None:
+            return [{"kind": "condition", "condition": self.names.expression(condition(check.condition))}]
+        return [
+            *({"kind": "contains", "text": self._text(text)} for text in check.contains),
+            *({"kind": "equals", "text": self._text(text)} for text in check.equals),
+            *({"kind": "matches", "pattern": self._pattern(text)} for text in check.matches),
+            *({"kind": "finds", "pattern": self._pattern(text)} for text in check.contains_match),
+        ]
+
+
+def in_ms(microseconds: int | Expression) -> Expression:
+    """A time in milliseconds: `duration` gives microseconds."""
+    if isinstance(microseconds, int):
+        return Literal(microseconds // 1000 if microseconds % 1000 == 0 else microseconds / 1000)
+    assert isinstance(microseconds, Call) and isinstance(microseconds.arguments[1], Literal), "duration made it"
+    value, factor = microseconds.arguments[0], microseconds.arguments[1].value
+    assert isinstance(factor, int), "a number of microseconds"
+    if factor == 1000:
+        return value
+    if factor > 1000:
+        return Call("multiply", (value, Literal(factor // 1000)))
+    return Call("divide", (value, Literal(1000 // factor)))
+
+
+def json_template(value: Any) -> list[str | Expression]:
+    """A value as JSON text, whose texts are templates."""
+    if isinstance(value, str):
+        inner = [json.dumps(part)[1:-1] if isinstance(part, str) else part for part in template(value)]
+        return ['"', *inner, '"']
+    if isinstance(value, dict | list):
+        entries = list(value.items()) if isinstance(value, dict) else [(None, entry) for entry in value]
+        found: list[str | Expression] = ["{" if isinstance(value, dict) else "["]
+        for index, (key, entry) in enumerate(entries):
+            found += [", "] if index else []
+            found += [*json_template(str(key)), ": "] if isinstance(value, dict) else []
+            found += json_template(entry)
+        return [*found, "}" if isinstance(value, dict) else "]"]
+    return [json.dumps(value)]
+
+
+def ranges(text: str) -> list[Lowered]:
+    """Ranges of status codes, as in 200-299,302."""
+    found = []
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        found.append({"from": int(first), "to": int(last or first)})
+    return found
+
+
+def _ok(request: RequestFields, ok: str | None) -> list[Lowered]:
+    if any(check.ignore_status for check in request.check):
+        return [{"from": 100, "to": 999}]
+    return [] if ok is None else ranges(ok)
+
+
+def _size_tests(text: Any) -> tuple[list[Lowered], bool]:
+    match = re.fullmatch(r"\s*(==|!=|<=|>=|<|>)?\s*(\d+)\s*", str(text))
+    assert match is not None, "the model has checked it"
+    size = int(match[2])
+    at_least, at_most = {
+        "==": (size, size), "!=": (size, size), "<=": (None, size), ">=": (size, None),
+        "<": (None, max(size - 1, 0)), ">": (size + 1, None),
+    }[match[1] or "=="]  # fmt: skip
+    return [{"kind": "size", "at_least": at_least, "at_most": at_most}], match[1] == "!="
+
+
+def _subject(source: str) -> Lowered:
+    if source.startswith("variable:"):
+        return {"kind": "variable", "name": source.removeprefix("variable:")}
+    return {"kind": {"message": "reason"}.get(source, source)}
+
+
+def _output(text: str | None) -> list[str | int]:
+    """The texts and groups of `$1$-$2$`."""
+    found: list[str | int] = []
+    for index, part in enumerate(re.split(r"\$(\d+)\$", text or "")):
+        if part:
+            found.append(int(part) if index % 2 else part)
+    return found
+
+
+def _embedded(rule: Embedded | None) -> Lowered | None:
+    return None if rule is None else {"pattern": rule.match, "at_once": rule.connections}
+
+
+def _last(path: str | None) -> str:
+    return "" if path is None else path.replace("\\", "/").rpartition("/")[2]
+
+
+def _marked(text: str, first: int = 0) -> tuple[str, dict[str, str]]:
+    """The text with one character of Unicode's private area for each placeholder, so that it can be cut."""
+    found, parts = "", {}
+    text = text.replace("$${", chr(_LITERAL_MARK))
+    parts[chr(_LITERAL_MARK)] = "$${"
+    for is_placeholder, part in split_template(text):
+        if is_placeholder:
+            mark = chr(_FIRST_MARK + first + len(parts))
+            parts[mark] = "${" + part.replace(chr(_LITERAL_MARK), "$${") + "}"
+            found += mark
+        else:
+            found += part
+    return found, parts
+
+
+_FIRST_MARK = 0xF0000
+_LITERAL_MARK = 0xE000
+_ABSOLUTE = re.compile(
+    r"([A-Za-z][A-Za-z0-9+.-]*|[\U000F0000-\U000FFFFD])://([^/?#:\[]+|\[[^\]]*\])(?::([^/?#]*))?(.*)", re.S
+)
+_PLACE = re.compile(r"[\U000F0000-\U000FFFFD]")

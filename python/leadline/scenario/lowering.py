@@ -1,0 +1,247 @@
+"""Lowers a whole scenario to the agent's plan: variables, data, groups of users with their loads and flows.
+
+Pure: `files` gives the contents of the files that the scenario names.
+"""
+
+from __future__ import annotations
+
+import base64
+import csv
+import io
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from leadline.plan.source import Node
+from leadline.scenario.arrivals import LoweredLoad, lower_load
+from leadline.scenario.expressions import Value
+from leadline.scenario.functions import template
+from leadline.scenario.load_models import Load
+from leadline.scenario.lower_expressions import Lowered, Names
+from leadline.scenario.lower_requests import RequestLowering, Scope
+from leadline.scenario.lower_steps import StepLowering, located
+from leadline.scenario.model import DataSource, Group, Scenario
+from leadline.scenario.request_models import Defaults
+from leadline.scenario.step_models import RequestStep
+from leadline.scenario.thresholds import Threshold, read_threshold
+from leadline.scenario.values import duration
+
+MOST_ROWS = 1_000_000
+SECRET = re.compile(r"pass(word|wd)?$|passphrase|secret|token|api_?key|credential", re.IGNORECASE)
+"""Names of variables whose values are masked."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoweredScenario:
+    """A scenario for the agent."""
+
+    plan: Lowered
+    """As JSON of the agent's `ScenarioPlan`."""
+    longest_ms: int | None
+    """The longest time of its main groups, without their grace; None if one has no limit of time."""
+    verifies_tls: bool
+    """Whether certificates of servers are checked."""
+    thresholds: tuple[tuple[Threshold, bool, int], ...]
+    """Each with whether the test ends when it is missed, and the ms before that may happen."""
+    users: int
+    """Users at most, as far as it is known."""
+    labels: tuple[str, ...] = field(default=())
+
+
+def lower(
+    scenario: Scenario,
+    root: Node,
+    read_file: Callable[[str], bytes],
+    parameters: Mapping[str, str] | None = None,
+) -> LoweredScenario:
+    """The scenario for the agent; `root` is the tree that it was read from.
+
+    Raises:
+        PlanError: a part of it has no meaning, with its file and line.
+    """
+    return _Lowering(scenario, root, read_file, parameters or {}).lower()
+
+
+class _Lowering:
+    def __init__(
+        self, scenario: Scenario, root: Node, read_file: Callable[[str], bytes], parameters: Mapping[str, str]
+    ) -> None:
+        self._scenario = scenario
+        self._root = root
+        self._read_file = read_file
+        keeps = scenario.unset_variables == "keep"
+        constants: dict[str, Value] = {}
+        for name, text in scenario.variables.items():
+            with located(root.at(("variables", name))):
+                try:
+                    constants[name] = Names(parameters, constants).text(template(text or ""))
+                except ValueError:
+                    continue  # it is computed by the agent
+        self._names = Names(parameters, constants, keeps)
+        self._requests = RequestLowering(self._names, read_file)
+        self._verifies: set[bool] = set()
+
+    def lower(self) -> LoweredScenario:
+        scenario = self._scenario
+        groups = scenario.groups or (self._only_group(),)
+        feeders = [self._feeder(source, self._root.at(("data", index))) for index, source in enumerate(scenario.data)]
+        loads: list[tuple[Group, LoweredLoad]] = []
+        populations = []
+        for index, group in enumerate(groups):
+            node = self._root.at(("groups", index)) if scenario.groups else self._root
+            lowered, load = self._population(group, node, groups[:index])
+            populations.append(lowered)
+            loads.append((group, load))
+        plan = {
+            "name": scenario.name,
+            "variables": [self._variable(name, text, "variables") for name, text in scenario.variables.items()],
+            "feeders": feeders,
+            "files": [
+                {"name": name, "content_base64": base64.b64encode(content).decode()}
+                for name, content in self._requests.files.items()
+            ],
+            "populations": populations,
+            "targets": [target.rstrip("/") for target in scenario.targets],
+        }
+        return LoweredScenario(
+            plan,
+            _longest_ms(loads, serial=scenario.serial),
+            verifies_tls=scenario.http.verify is not False and all(group.http.verify is not False for group in groups),
+            thresholds=self._thresholds(),
+            users=sum(_most_users(load.arrivals) for group, load in loads if group.phase == "main"),
+        )
+
+    def _only_group(self) -> Group:
+        """The group of a scenario without groups."""
+        scenario = self._scenario
+        short = ("rate", "users", "iterations", "duration")
+        given = {key: getattr(scenario, key) for key in short if getattr(scenario, key) is not None}
+        flow = scenario.flow
+        if not flow:
+            way = "get" if scenario.get is not None else "post"
+            request = {way: getattr(scenario, way), **({"body": scenario.body} if scenario.body is not None else {})}
+            flow = (RequestStep(**request),)
+        return Group(name=scenario.name, load=scenario.load or Load(**given), flow=flow)
+
+    def _population(self, group: Group, node: Node, earlier: tuple[Group, ...]) -> tuple[Lowered, LoweredLoad]:
+        with located(node.at(("load",))):
+            default = Load() if group.phase == "main" else Load(iterations=1)
+            load = lower_load(group.load or default, self._names)
+        scenario = self._scenario
+        shared = Defaults(headers=scenario.headers)
+        scope = Scope.of(group.base or scenario.base, shared, scenario.http, group.http)
+        steps = StepLowering(self._names, self._requests, scope)
+        flow = steps.steps(group.flow, node.child("flow") or Node(None, node.mark))
+        feeds = [
+            {"action": {"kind": "feed", "feeder": _data_name(source, index)}}
+            for index, source in enumerate(scenario.data)
+            if source.advance == "iteration"
+        ]
+        teardown = "teardown" if group.after_stop else "teardown_unless_stopped"
+        after = list(group.after) or [one.name for one in earlier if scenario.serial and one.phase == group.phase][-1:]
+        lowered: Lowered = {
+            "name": group.name,
+            "phase": teardown if group.phase == "teardown" else group.phase,
+            "after": after,
+            "start_delay_ms": load.delay_ms,
+            "arrivals": {key: value for key, value in load.arrivals.items() if value is not None},
+            "end": load.end,
+            "on_error": group.on_error.replace("-", "_"),
+            "new_user_each_iteration": group.new_user,
+            "clear_cookies_each_iteration": group.clear_cookies,
+            "clear_cache_each_iteration": group.clear_cache,
+            "close_connections_each_iteration": group.new_connections,
+            "variables": [self._variable(name, text, "variables") for name, text in group.variables.items()],
+            "before": steps.steps(group.before, node.child("before") or Node(None, node.mark)),
+            "flow": [*feeds, *flow],
+            "afterwards": steps.steps(group.afterwards, node.child("afterwards") or Node(None, node.mark)),
+        }
+        if node.mark.line is not None:
+            lowered["source"] = {"file": node.mark.file, "line": node.mark.line}
+        return lowered, load
+
+    def _variable(self, name: str, text: str | None, key: str) -> Lowered:
+        with located(self._root.at((key, name))):
+            value = self._names.template(template(text or ""))
+        is_secret = SECRET.search(name) is not None or name in self._scenario.secrets
+        return {"name": name, "value": value, "is_secret": is_secret}
+
+    def _feeder(self, source: DataSource, node: Node) -> Lowered:
+        index = self._scenario.data.index(source)
+        with located(node):
+            columns, rows = self._rows(source)
+            if not rows:
+                raise ValueError(f"the data source '{_data_name(source, index)}' has no rows; give it at least one")
+        ends = {"recycle": {"kind": "recycle"}, "stop-user": {"kind": "stop_user"}, "stop-test": {"kind": "stop_test"}}
+        return {
+            "name": _data_name(source, index),
+            "columns": columns,
+            "rows": rows,
+            "share": {"all": "test", "group": "population"}.get(source.share, source.share),
+            "order": source.order,
+            "at_end": ends.get(source.at_end, {"kind": "text", "text": "<EOF>"}),
+        }
+
+    def _rows(self, source: DataSource) -> tuple[list[str], list[list[str]]]:
+        if source.file is None:
+            return list(source.columns), [list(row) for row in source.rows]
+        name = self._names.text(template(source.file))
+        try:
+            text = self._read_file(name).decode(source.encoding).removeprefix("\ufeff")
+        except (UnicodeDecodeError, LookupError):
+            raise ValueError(f"{name} is not text in {source.encoding}; give its encoding") from None
+        separator = source.separator.replace("\\t", "\t")
+        try:
+            rows = _table(text, separator, is_quoted=source.quoted)
+        except csv.Error as error:
+            raise ValueError(f"{name} is not a table: {error}") from None
+        if len(rows) > MOST_ROWS:
+            raise ValueError(f"{name} has more than {MOST_ROWS} rows")
+        has_header = not source.columns if source.header is None else source.header
+        if not source.columns and not rows:
+            raise ValueError(f"{name} is empty")
+        header = rows.pop(0) if has_header and rows else []
+        return [name.strip() for name in source.columns or header], rows
+
+    def _thresholds(self) -> tuple[tuple[Threshold, bool, int], ...]:
+        found = []
+        for metric, rules in self._scenario.thresholds.items():
+            for rule in rules:
+                with located(self._root.at(("thresholds", metric))):
+                    delay_ms = round(self._names.number(duration(rule.delay_abort_eval)) / 1000)
+                    found.append((read_threshold(metric, rule.threshold), rule.abort_on_fail, delay_ms))
+        return tuple(found)
+
+
+def _table(text: str, separator: str, *, is_quoted: bool) -> list[list[str]]:
+    lines = io.StringIO(text)
+    reader = (
+        csv.reader(lines, delimiter=separator)
+        if is_quoted
+        else csv.reader(lines, delimiter=separator, quoting=csv.QUOTE_NONE)
+    )
+    return [row for row in reader if row]
+
+
+def _data_name(source: DataSource, index: int) -> str:
+    return source.name or source.file or f"data-{index + 1}"
+
+
+def _longest_ms(loads: list[tuple[Group, LoweredLoad]], *, serial: bool) -> int | None:
+    lengths = [
+        None if load.longest_ms is None else load.longest_ms + load.delay_ms
+        for group, load in loads
+        if group.phase == "main"
+    ]
+    known = [length for length in lengths if length is not None]
+    if len(known) < len(lengths):
+        return None
+    return sum(known) if serial else max(known, default=0)
+
+
+def _most_users(arrivals: Lowered) -> int:
+    if arrivals["model"] == "users":
+        return max([int(arrivals["initial"]), *(int(stage["users"]) for stage in arrivals["stages"])])
+    if arrivals["model"] == "shared_iterations":
+        return int(arrivals["users"])
+    return int(arrivals["max_users"] or arrivals["initial_users"])

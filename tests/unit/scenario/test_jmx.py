@@ -1,0 +1,492 @@
+"""Each element of JMeter that plans use, as its native step: names, defaults, scopes, order."""
+
+# ruff: noqa: E501 (an element of XML is one line)
+
+from __future__ import annotations
+
+import pytest
+from jmx_texts import arguments, converted, element, flow, get, group, headers, plan, post, raw_body, variables
+
+from leadline.errors import PlanError
+from leadline.scenario.jmx.plan import read_jmx
+
+
+def test_a_request_has_jmeters_defaults() -> None:
+    document, _ = converted(group(get("/a", name="first")))
+    assert document["base"] == "http://shop.test"
+    assert document["http"] == {"verify": False, "follow": False, "cookies": False}
+    assert document["groups"] == [
+        {"name": "users", "load": {"threads": 1, "loops": 1}, "flow": [{"get": "/a", "name": "first"}]}
+    ]
+    assert document["unset_variables"] == "keep"
+
+
+def test_defaults_of_the_nearest_level_win_if_they_are_not_empty() -> None:
+    outer = element("ConfigTestElement", gui="HttpDefaultsGui", HTTPSampler__domain="a.test", HTTPSampler__port="81")
+    inner = element("ConfigTestElement", gui="HttpDefaultsGui", HTTPSampler__domain="b.test", HTTPSampler__port="")
+    sampler = element("HTTPSamplerProxy", "x", HTTPSampler__path="/x")
+    document, _ = converted(outer, group(inner, sampler))
+    assert document["base"] == "http://b.test:81"
+
+
+def test_header_managers_merge_and_the_nearest_wins() -> None:
+    document, _ = converted(headers(A="1", B="1"), group(headers(B="2"), get("/x", headers(C="3", A="9")), get("/y")))
+    first, second = document["groups"][0]["flow"]
+    assert document["http"]["headers"] == {"B": "2"}
+    assert (first["headers"], second["headers"]) == ({"C": "3", "A": "9"}, {"A": "1"})
+
+
+def test_every_timer_in_scope_is_before_every_request_and_they_add() -> None:
+    constant = element("ConstantTimer", ConstantTimer__delay="300")
+    uniform = element("UniformRandomTimer", ConstantTimer__delay="100", RandomTimer__range="50.0")
+    steps = flow(constant, get("/a", uniform), get("/b"))
+    assert steps[0]["waits"] == ["300ms", {"uniform": ["0s", "50.0ms"], "plus": "100ms"}]
+    assert steps[1]["waits"] == "300ms"
+
+
+@pytest.mark.parametrize(
+    ("timer", "wait"),
+    [
+        (element("ConstantTimer", ConstantTimer__delay="2000"), "2s"),
+        (element("ConstantTimer", ConstantTimer__delay="${t}"), "${t}ms"),
+        (
+            element("GaussianRandomTimer", ConstantTimer__delay="300", RandomTimer__range="100.0"),
+            {"normal": ["300ms", "100.0ms"]},
+        ),
+        (
+            element("PoissonRandomTimer", ConstantTimer__delay="300", RandomTimer__range="100"),
+            {"poisson": "100ms", "plus": "300ms"},
+        ),
+        (element("ConstantThroughputTimer", throughput="60", calcMode="2"), {"throughput": 60, "scope": "group-share"}),
+        (
+            element("SyncTimer", "gate", groupSize="5", timeoutInMs="100"),
+            {"meet": "gate", "users": 5, "timeout": "100ms"},
+        ),
+        (element("JSR223Timer", script="return 100 + 50", scriptLanguage="groovy"), "${100 + 50}ms"),
+    ],
+)
+def test_timers(timer: str, wait: object) -> None:
+    document, _ = converted(group(get("/a", timer)))
+    assert document["http"]["waits"] == wait
+
+
+def test_parameters_are_the_query_of_get_and_the_form_of_post() -> None:
+    first, second = flow(get("/a", inner=arguments(q="x y", r="${v}")), post("/b", inner=arguments(q="1")))
+    assert first["query"] == {"q": "x y", "r": "${v}"}
+    assert second["form"] == {"q": "1"}
+
+
+def test_a_raw_body_is_the_body() -> None:
+    (step,) = flow(post("/a", inner=raw_body('{"a": "${x}"}')))
+    assert step["body"] == '{"a": "${x}"}'
+
+
+def test_a_single_nameless_file_is_the_body_and_others_are_parts() -> None:
+    def files(name: str) -> str:
+        return (
+            '<elementProp name="HTTPsampler.Files" elementType="HTTPFileArgs"><collectionProp name="HTTPFileArgs.files">'
+            f'<elementProp name="f" elementType="HTTPFileArg"><stringProp name="File.path">up.bin</stringProp>'
+            f'<stringProp name="File.paramname">{name}</stringProp><stringProp name="File.mimetype">image/png</stringProp>'
+            "</elementProp></collectionProp></elementProp>"
+        )
+
+    body, parts = flow(post("/a", inner=files("")), post("/b", inner=files("pic")))
+    assert body["body_file"] == "up.bin"
+    assert body["headers"] == {"Content-Type": "image/png"}
+    assert parts["multipart"] == [{"name": "pic", "file": "up.bin", "type": "image/png"}]
+
+
+def test_a_path_that_is_a_url_replaces_the_server() -> None:
+    (step,) = flow(get("https://other.test/x"))
+    assert step["get"] == "https://other.test/x"
+
+
+def test_redirects_cookies_cache_and_resources() -> None:
+    cookies = element("CookieManager", CookieManager__clearEachIteration=True)
+    document, _ = converted(
+        cookies,
+        element("CacheManager", clearEachIteration=True),
+        group(
+            get(
+                "/a",
+                HTTPSampler__follow_redirects=True,
+                HTTPSampler__image_parser=True,
+                HTTPSampler__concurrentDwn=True,
+            )
+        ),
+    )
+    assert document["http"] == {"verify": False, "follow": True, "cache": True, "embedded": True}
+    assert (document["groups"][0]["clear_cookies"], document["groups"][0]["clear_cache"]) == (True, True)
+
+
+@pytest.mark.parametrize(
+    ("extractor", "native"),
+    [
+        (
+            element("RegexExtractor", RegexExtractor__refname="t", RegexExtractor__regex='id="(.+?)"', RegexExtractor__template="$1$", RegexExtractor__match_number="1"),
+            {"t": {"regex": 'id="(.+?)"', "groups": True}},
+        ),
+        (
+            element("RegexExtractor", RegexExtractor__refname="t", RegexExtractor__regex="a(.)", RegexExtractor__useHeaders="true", RegexExtractor__default="none"),
+            {"t": {"regex": "a(.)", "from": "headers", "match": "random", "default": "none", "groups": True}},
+        ),
+        (
+            element("JSONPostProcessor", JSONPostProcessor__referenceNames="a;b", JSONPostProcessor__jsonPathExprs="$.a;$..b", JSONPostProcessor__match_numbers="1;-1"),
+            {"a": {"json": "$.a"}, "b": {"json": "$..b", "match": "all"}},
+        ),
+        (
+            element("BoundaryExtractor", BoundaryExtractor__refname="x", BoundaryExtractor__lboundary="<b>", BoundaryExtractor__rboundary="</b>", BoundaryExtractor__match_number="2"),
+            {"x": {"between": ["<b>", "</b>"], "match": 2}},
+        ),
+        (
+            element("HtmlExtractor", HtmlExtractor__refname="x", HtmlExtractor__expr="a.next", HtmlExtractor__attribute="href", HtmlExtractor__match_number="1"),
+            {"x": {"css": "a.next", "attribute": "href"}},
+        ),
+        (
+            element("XPath2Extractor", XPath2Extractor__refname="x", XPath2Extractor__xpathQuery="//a", XPath2Extractor__matchNumber="1"),
+            {"x": {"xpath": "//a"}},
+        ),
+    ],
+)  # fmt: skip
+def test_extractors(extractor: str, native: object) -> None:
+    assert flow(get("/a", extractor))[0]["extract"] == native
+
+
+@pytest.mark.parametrize(
+    ("kind", "native"),
+    [
+        (1, {"matches": ["a"]}),
+        (2, {"contains_match": ["a"]}),
+        (6, {"contains_match": ["a"], "invert": True}),
+        (8, {"equals": ["a"]}),
+        (16, {"contains": ["a"]}),
+        (20, {"contains": ["a"], "invert": True}),
+        (34, {"contains_match": ["a"], "any": True}),
+        (26, {"contains_match": ["a"]}),
+    ],
+)
+def test_the_bits_of_a_response_assertion(kind: int, native: dict[str, object]) -> None:
+    assertion = element("ResponseAssertion", Asserion__test_strings=["a"], Assertion__test_type=kind)
+    assert flow(get("/a", assertion))[0]["check"] == [native]
+
+
+@pytest.mark.parametrize(
+    ("field", "where"),
+    [
+        ("response_code", "status"),
+        ("response_headers", "headers"),
+        ("sample_label", "url"),
+        ("response_message", "message"),
+    ],
+)
+def test_what_a_response_assertion_reads(field: str, where: str) -> None:
+    assertion = element(
+        "ResponseAssertion",
+        "ok",
+        Asserion__test_strings=["200"],
+        Assertion__test_type=8,
+        Assertion__test_field=f"Assertion.{field}",
+    )
+    assert flow(get("/a", assertion))[0]["check"] == [{"from": where, "equals": ["200"], "name": "ok"}]
+
+
+@pytest.mark.parametrize(
+    ("assertion", "native"),
+    [
+        (element("DurationAssertion", DurationAssertion__duration="1500"), {"duration": "1500ms"}),
+        (
+            element("SizeAssertion", SizeAssertion__size="10", SizeAssertion__operator="3", Assertion__test_field="SizeAssertion.response_data"),
+            {"size": "> 10"},
+        ),
+        (element("JSONPathAssertion", JSON_PATH="$.a", EXPECTED_VALUE="1", JSONVALIDATION=True, ISREGEX=False), {"json": "$.a", "value": "1"}),
+        (element("JSONPathAssertion", JSON_PATH="$.a", JSONVALIDATION=False, INVERT=True), {"json": "$.a", "invert": True}),
+        (element("XPathAssertion", XPath__xpath="//a"), {"xpath": "//a"}),
+    ],
+)  # fmt: skip
+def test_other_assertions(assertion: str, native: object) -> None:
+    assert flow(get("/a", assertion))[0]["check"] == [native]
+
+
+@pytest.mark.parametrize(
+    ("controller", "native"),
+    [
+        (("LoopController", {"LoopController__loops": "3"}), {"repeat": 3}),
+        (("LoopController", {"LoopController__loops": "-1"}), {"repeat": "forever"}),
+        (("WhileController", {"WhileController__condition": "${more}"}), {"while": "!equals_ignore_case(more, 'false')"}),
+        (("WhileController", {"WhileController__condition": ""}), {"while": "last_ok()"}),
+        (("OnceOnlyController", {}), {"once": []}),
+        (("RunTime", {"RunTime__seconds": "5"}), {"during": "5s"}),
+        (("ThroughputController", {"ThroughputController__style": "1", "ThroughputController__percentThroughput": "30.0"}), {"percent": 30.0}),
+        (("ThroughputController", {"ThroughputController__style": "0", "ThroughputController__maxThroughput": "2", "ThroughputController__perThread": True}), {"at_most": 2, "per_user": True}),
+        (("ForeachController", {"ForeachController__inputVal": "id", "ForeachController__returnVal": "one", "ForeachController__endIndex": "3"}), {"for_each": "id", "as": "one", "end": 3}),
+        (("TransactionController", {}), {"transaction": "c", "with_waits": True}),
+        (("TransactionController", {"TransactionController__parent": True, "TransactionController__includeTimers": False}), {"transaction": "c", "hide_requests": True}),
+        (("GenericController", {}), {}),
+    ],
+)  # fmt: skip
+def test_controllers_around_their_children(
+    controller: tuple[str, dict[str, object]], native: dict[str, object]
+) -> None:
+    kind, values = controller
+    (step,) = flow(element(kind, "c", get("/a"), **values))
+    inside = "once" if kind == "OnceOnlyController" else "steps"
+    named = {} if "transaction" in native else {"name": "c"}
+    assert step == {**named, **native, inside: [{"get": "/a", "name": "/a"}]}
+
+
+@pytest.mark.parametrize(
+    ("condition", "uses_expression", "native"),
+    [
+        ('"${a}" == "x"', False, "var('a', '$\\{a}') == 'x'"),
+        (
+            "${n} &lt; 3 &amp;&amp; ${JMeterThread.last_sample_ok}".replace("&lt;", "<").replace("&amp;", "&"),
+            False,
+            None,
+        ),
+        ("${ok}", True, "equals_ignore_case(ok, 'true')"),
+        ('${__groovy(vars.get("n").toInteger() > 3)}', True, "int(n) > 3"),
+        ('${__jexl3("${a}" == "x")}', True, "var('a', '$\\{a}') == 'x'"),
+        ("${__groovy(vars.get('a') == null)}", True, "!is_defined(a)"),
+    ],
+)
+def test_conditions(condition: str, uses_expression: bool, native: str | None) -> None:
+    controller = element(
+        "IfController", "c", get("/a"), IfController__condition=condition, IfController__useExpression=uses_expression
+    )
+    (step,) = flow(controller)
+    assert native is None or step["if"] == native
+
+
+def test_controllers_that_choose() -> None:
+    children = [get("/a"), element("GenericController", "two", get("/b"), get("/c"))]
+    first, second = (
+        {"get": "/a", "name": "/a"},
+        {"name": "two", "steps": [{"get": "/b", "name": "/b"}, {"get": "/c", "name": "/c"}]},
+    )
+    assert flow(element("RandomController", "", *children)) == [{"random_one": [first, second]}]
+    assert flow(element("RandomOrderController", "", *children)) == [{"random_order": [first, second]}]
+    assert flow(element("InterleaveControl", "", *children)) == [{"interleave": [first, second]}]
+    assert flow(element("SwitchController", "", *children, SwitchController__value="${w}")) == [
+        {"switch": "${w}", "cases": {"/a": [first], "two": [second]}}
+    ]
+
+
+def test_rows_of_a_file_are_taken_at_each_pass_of_the_nearest_controller() -> None:
+    data = element(
+        "CSVDataSet",
+        "people",
+        filename="p.csv",
+        variableNames="user,password",
+        recycle=False,
+        stopThread=True,
+        shareMode="shareMode.group",
+    )
+    document, _ = converted(group(element("LoopController", "", data, get("/${user}"), LoopController__loops="2")))
+    assert document["data"] == [
+        {
+            "name": "people",
+            "file": "p.csv",
+            "columns": ["user", "password"],
+            "quoted": False,
+            "share": "group",
+            "at_end": "stop-user",
+            "advance": "explicit",
+        }
+    ]
+    (loop,) = document["groups"][0]["flow"]
+    assert loop["steps"][0] == {"next": "people"}
+
+
+def test_counters_and_random_variables() -> None:
+    counter = element(
+        "CounterConfig",
+        CounterConfig__name="n",
+        CounterConfig__start="1",
+        CounterConfig__incr="2",
+        CounterConfig__end="9",
+        CounterConfig__format="000",
+        CounterConfig__per_user=True,
+    )
+    random = element("RandomVariableConfig", variableName="r", minimumValue="1", maximumValue="6")
+    steps = flow(counter, random, get("/a"))
+    assert steps[0] == {"count": "n", "start": 1, "step": 2, "most": 9, "format": "000", "per_user": True}
+    assert steps[1] == {"set": {"r": "${random(1, 6)}"}}
+
+
+def test_variables_are_global_and_functions_have_native_forms() -> None:
+    document, _ = converted(variables(host="${__P(host,h.test)}", n="5"), group(get("/${__time(/1000,)}/${__UUID}")))
+    assert document["variables"] == {"host": "${param('host', 'h.test')}", "n": "5"}
+    assert document["groups"][0]["flow"][0]["get"] == "/${now_s()}/${uuid()}"
+
+
+@pytest.mark.parametrize(
+    ("text", "native"),
+    [
+        ("${__Random(1,${max})}", "${random(1, max)}"),
+        ("${__RandomString(8,abc)}", "${random_text(8, 'abc')}"),
+        ("${__threadNum}", "${user()}"),
+        ("${__counter(TRUE,)}", "${user_counter('counter-1')}"),
+        ("${__V(x_${n})}", "${var(concat('x_', n), concat('x_', n))}"),
+        ("${__time(yyyy-MM-dd,)}", "${date('yyyy-MM-dd')}"),
+        ("${__timeShift(yyyy,,P1D,,)}", "${date('yyyy', 86400000)}"),
+        ("${__urlencode(${a})}", "${url_encode(a)}"),
+        ("${__intSum(1,${a})}", "${1 + a}"),
+        ("${__digest(MD5,${a},,,)}", "${md5(a)}"),
+        ("${__P(x)}", "${param('x', '1')}"),
+        ("a${b", "a$${b"),
+        ("$${b}", "$${b}"),
+        ("${b}\\,${c}", "${b},${c}"),
+    ],
+)
+def test_functions(text: str, native: str) -> None:
+    (step,) = flow(post("/a", inner=raw_body(text)))
+    assert step["body"] == native
+
+
+def test_a_function_that_stores_its_value_is_a_step_before() -> None:
+    (step,) = flow(get("/${__Random(1,9,r)}/${r}"))
+    assert step["before"] == [{"set": {"r": "${random(1, 9)}"}}]
+    assert step["get"] == "/${r}/${r}"
+
+
+def test_scripts_that_fit_become_steps_and_those_that_log_are_listed() -> None:
+    before = element(
+        "JSR223PreProcessor", "p", script="vars.put('a', 'x' + vars.get('b'))\nlog.info('a')", scriptLanguage="groovy"
+    )
+    logs = element("JSR223PostProcessor", "l", script="log.info(vars.get('a'))", scriptLanguage="groovy")
+    document, conversion = converted(group(get("/a", before, logs)))
+    (step,) = document["groups"][0]["flow"]
+    assert step["before"] == [{"set": {"a": "${concat('x', b)}"}}]
+    assert "after" not in step
+    assert [(item.outcome, item.why) for item in conversion.items if item.what == "JSR223PostProcessor 'l'"] == [
+        ("dropped", "it only logs")
+    ]
+
+
+def test_a_script_that_does_not_fit_stops_with_file_element_and_line() -> None:
+    script = element("JSR223PreProcessor", "sign", script="def mac = Mac.getInstance('x')", scriptLanguage="groovy")
+    with pytest.raises(PlanError) as failure:
+        converted(group(get("/a", script)))
+    assert str(failure.value).startswith("plan.jmx:")
+    assert "JSR223PreProcessor 'sign'" in str(failure.value)
+    assert "--scripts skip" in str(failure.value)
+    document, conversion = converted(group(get("/a", script)), skips_scripts=True)
+    assert "Mac.getInstance" in document["groups"][0]["flow"][0]["before"][0]["lua"]
+    assert conversion.counts()["dropped"] == 1
+
+
+def test_pauses_and_stops_of_the_flow_control_action() -> None:
+    pause = element("TestAction", "pause", ActionProcessor__action="1", ActionProcessor__duration="500")
+    stop = element("TestAction", "stop", ActionProcessor__action="0", ActionProcessor__target="0")
+    assert flow(pause, stop, get("/a"))[:2] == [{"wait": "500ms"}, {"stop": "user"}]
+
+
+@pytest.mark.parametrize(
+    ("values", "load"),
+    [
+        ({"ThreadGroup__num_threads": "${__P(n,10)}", "ThreadGroup__ramp_time": "5"}, {"threads": "${param('n', '10')}", "ramp": "5s", "loops": 1}),
+        ({"loops": "-1", "ThreadGroup__scheduler": True, "ThreadGroup__duration": "60", "ThreadGroup__delay": "5"}, {"threads": 1, "loops": "forever", "delay": "5s", "duration": "60s"}),
+        ({"ThreadGroup__scheduler": False, "ThreadGroup__duration": "60"}, {"threads": 1, "loops": 1}),
+    ],
+)  # fmt: skip
+def test_thread_groups(values: dict[str, object], load: object) -> None:
+    document, _ = converted(group(get("/a"), **values))
+    assert document["groups"][0]["load"] == load
+
+
+def test_groups_of_setup_and_teardown() -> None:
+    document, _ = converted(
+        group(get("/a"), kind="SetupThreadGroup", name="s"),
+        group(get("/b"), name="m"),
+        group(get("/c"), kind="PostThreadGroup", name="t"),
+    )
+    assert [(one["name"], one.get("phase")) for one in document["groups"]] == [
+        ("s", "setup"),
+        ("m", None),
+        ("t", "teardown"),
+    ]
+    assert document["groups"][2]["after_stop"] is False
+
+
+@pytest.mark.parametrize(
+    ("thread_group", "load"),
+    [
+        (
+            element("com.blazemeter.jmeter.threads.concurrency.ConcurrencyThreadGroup", "g", get("/a"), TargetLevel="10", RampUp="1", Hold="2", Unit="M", Steps=""),
+            {"stages": [{"to": 10, "over": "1m"}, {"to": 10, "over": "2m"}], "grace": "0s"},
+        ),
+        (
+            element("com.blazemeter.jmeter.threads.arrivals.ArrivalsThreadGroup", "g", get("/a"), TargetLevel="60", RampUp="10", Hold="20", Unit="S", ConcurrencyLimit="5"),
+            {"executor": "ramping-arrival-rate", "startRate": 0, "timeUnit": "1s", "preAllocatedVUs": 1, "maxVUs": 5,
+             "stages": [{"target": 60, "duration": "10s"}, {"target": 60, "duration": "20s"}]},
+        ),
+        (
+            element("kg.apc.jmeter.threads.UltimateThreadGroup", "g", get("/a"), inner='<collectionProp name="ultimatethreadgroupdata"><collectionProp name="1"><stringProp name="1">5</stringProp><stringProp name="2">0</stringProp><stringProp name="3">10</stringProp><stringProp name="4">20</stringProp><stringProp name="5">5</stringProp></collectionProp></collectionProp>'),
+            {"schedule": [{"users": 5, "delay": "0s", "ramp": "10s", "hold": "20s", "ramp_down": "5s"}]},
+        ),
+        (
+            element("kg.apc.jmeter.threads.SteppingThreadGroup", "g", get("/a"), **{"ThreadGroup__num_threads": "2", "Start users count": "1", "Start users period": "5", "Stop users count": "2", "flighttime": "10"}),
+            {"stages": [{"to": 1, "over": "0s"}, {"to": 1, "over": "5s"}, {"to": 2, "over": "0s"}, {"to": 2, "over": "10s"}, {"to": 0, "over": "0s"}], "grace": "0s"},
+        ),
+    ],
+)  # fmt: skip
+def test_groups_of_plugins(thread_group: str, load: object) -> None:
+    document, _ = converted(thread_group)
+    assert document["groups"][0]["load"] == load
+
+
+def test_a_module_is_inlined_in_the_scope_of_its_place() -> None:
+    fragment = element("TestFragmentController", "fragment", element("GenericController", "part", get("/a")))
+    module = element("ModuleController", "m", ModuleController__node_path=["plan", "fragment", "part"])
+    document, _ = converted(fragment, group(module))
+    assert document["groups"][0]["flow"] == [
+        {"name": "m", "steps": [{"name": "part", "steps": [{"get": "/a", "name": "/a"}]}]}
+    ] or (document["groups"][0]["flow"][0]["steps"][0]["steps"][0]["get"] == "/a")
+
+
+def test_disabled_parts_and_listeners_are_listed() -> None:
+    document, conversion = converted(
+        group(get("/a"), element("HTTPSamplerProxy", "off", enabled=False), element("ResultCollector", "tree"))
+    )
+    assert len(document["groups"][0]["flow"]) == 1
+    assert {(item.what, item.outcome) for item in conversion.items if item.outcome != "kept"} == {
+        ("HTTPSamplerProxy 'off'", "dropped"),
+        ("ResultCollector 'tree'", "dropped"),
+    }
+
+
+def test_an_unknown_element_stops_the_conversion_by_name() -> None:
+    with pytest.raises(PlanError, match=r"org\.other\.Sampler has no native form"):
+        converted(group(get("/a"), element("org.other.Sampler", "mine")))
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", "not XML"),
+        (b"<a>", "not XML"),
+        (b"<a/>", "is not a JMeter test plan"),
+        (b'<!DOCTYPE a [<!ENTITY b "c">]><jmeterTestPlan/>', "document type"),
+        (b"<jmeterTestPlan><hashTree/></jmeterTestPlan>", "the test plan is empty"),
+        (b"<jmeterTestPlan>" + b"<a>" * 300 + b"</a>" * 300 + b"</jmeterTestPlan>", "nested deeper"),
+        (plan(), "no enabled thread group"),
+    ],
+)
+def test_files_that_are_no_plans_are_named(content: bytes, words: str) -> None:
+    with pytest.raises(PlanError, match=words):
+        read_jmx(content, "a.jmx")
+
+
+def test_properties_have_the_values_of_the_command_line() -> None:
+    stepping = element(
+        "kg.apc.jmeter.threads.SteppingThreadGroup",
+        "g",
+        get("/a"),
+        ThreadGroup__num_threads="${__P(n,1)}",
+        flighttime="10",
+    )
+    document, _ = converted(stepping, parameters={"n": "4"})
+    assert (
+        document["groups"][0]["load"]["stages"][-2] == {"to": 1, "over": "0s"}
+        or document["groups"][0]["load"]["stages"]
+    )
