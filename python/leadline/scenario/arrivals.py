@@ -116,8 +116,8 @@ class _Loads:
             "stages": stages,
             "spacing": how[0],
             "first": how[1],
-            "initial_users": users[0],
-            "max_users": users[1],
+            "users_at_start": users[0],
+            "users_most": users[1],
         }
         return LoweredLoad(arrivals, end, delay_ms, sum(stage["duration_ms"] for stage in stages))
 
@@ -173,7 +173,7 @@ class _Loads:
             return self._gatling_closed(steps, end)
         if any(one.stress_peak_users is not None for one in steps):
             due = self._gatling_due(steps)
-            arrivals = {"model": "schedule", "due_us": due, "initial_users": 10, "max_users": None}
+            arrivals = {"model": "schedule", "due_us": due, "users_at_start": 10, "users_most": None}
             return LoweredLoad(arrivals, end, 0, due[-1] // 1000 + 1 if due else 1)
         spacing = "poisson" if any(one.randomized for one in steps) else "even"
         stages = [self._gatling_stage(one) for one in steps]
@@ -263,7 +263,7 @@ class _Loads:
         if due != sorted(due):
             raise ValueError("the times of due are not in ascending order")
         most = None if load.most_users is None else self._users(load.most_users)
-        arrivals = {"model": "schedule", "due_us": due, "initial_users": self._users(load.users), "max_users": most}
+        arrivals = {"model": "schedule", "due_us": due, "users_at_start": self._users(load.users), "users_most": most}
         return LoweredLoad(arrivals, _iteration(self._ms(load.grace)), 0, due[-1] // 1000 + 1)
 
     def _us(self, text: Any) -> int:

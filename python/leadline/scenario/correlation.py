@@ -136,8 +136,10 @@ def _of_html(body: str) -> Iterator[tuple[str, str, tuple[tuple[str, Any], ...]]
         key = "value" if tag[1:2].lower() == "i" else "content"
         value = attributes.get(key, "")
         if re.fullmatch(r"[\w.\-:\[\]]{1,100}", name) and is_token(value):
-            element = "input" if key == "value" else "meta"
-            yield value, name, (("css", f'{element}[name="{name}"]'), ("attribute", key))
+            is_first = re.search(rf"\b{key}\s*=", tag).start() < re.search(r"\bname\s*=", tag).start()  # type: ignore[union-attr]
+            named, given = f"name=[\"']{re.escape(name)}[\"']", f"{key}=[\"']([^\"']*)[\"']"
+            pattern = f"{given}[^<>]*{named}" if is_first else f"{named}[^<>]*{given}"
+            yield value, name, (("regex", f"(?i)<{tag[1:].split()[0].lower()}\\b[^<>]*{pattern}"),)
 
 
 def _values_sent(request: Made) -> set[str]:

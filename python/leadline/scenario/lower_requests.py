@@ -82,7 +82,7 @@ class RequestLowering:
             "uses_cache": settings.get("cache") is True,
             "closes_connection": settings.get("keep_alive") is False,
             "embedded": _embedded(settings.get("embedded")),
-            "basic_auth": self._basic(settings.get("basic")),
+            "basic_credentials": self._basic(settings.get("basic")),
             "connect_timeout_ms": self._timeout(settings.get("connect_timeout")),
             "response_timeout_ms": self._timeout(settings.get("timeout")),
             "ok_status": _ok(request, settings.get("ok")),

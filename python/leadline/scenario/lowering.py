@@ -163,8 +163,8 @@ class _Lowering:
     def _variable(self, name: str, text: str | None, key: str) -> Lowered:
         with located(self._root.at((key, name))):
             value = self._names.template(template(text or ""))
-        is_secret = SECRET.search(name) is not None or name in self._scenario.secrets
-        return {"name": name, "value": value, "is_secret": is_secret}
+        is_masked = SECRET.search(name) is not None or name in self._scenario.secrets
+        return {"name": name, "value": value, "is_masked": is_masked}
 
     def _feeder(self, source: DataSource, node: Node) -> Lowered:
         index = self._scenario.data.index(source)
@@ -244,4 +244,4 @@ def _most_users(arrivals: Lowered) -> int:
         return max([int(arrivals["initial"]), *(int(stage["users"]) for stage in arrivals["stages"])])
     if arrivals["model"] == "shared_iterations":
         return int(arrivals["users"])
-    return int(arrivals["max_users"] or arrivals["initial_users"])
+    return int(arrivals["users_most"] or arrivals["users_at_start"])

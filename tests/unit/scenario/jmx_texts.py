@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from typing import Any
 from xml.sax.saxutils import escape, quoteattr
 
 from leadline.plan.source import plain
@@ -14,7 +15,7 @@ from leadline.scenario.native_writer import write_native
 
 
 def element(
-    kind: str, name: str = "", *below: str, inner: str = "", gui: str = "", enabled: bool = True, **values: object
+    kind: str, name: str = "", *below: str, inner: str = "", gui: str = "", enabled: bool = True, **values: Any
 ) -> str:
     """An element with properties (`__` in a name stands for `.`), the elements below it, and raw properties."""
     properties = "".join(_property(key.replace("__", "."), value) for key, value in values.items())
@@ -79,23 +80,23 @@ def variables(**values: str) -> str:
     return element("Arguments", "variables", inner=inner, gui="ArgumentsPanel")
 
 
-def get(path: str, *below: str, name: str = "", inner: str = "", **values: object) -> str:
+def get(path: str, *below: str, name: str = "", inner: str = "", **values: Any) -> str:
     """A GET request to shop.test."""
-    given = {"HTTPSampler.domain": "shop.test", "HTTPSampler.path": path, "HTTPSampler.method": "GET"}
+    given: dict[str, Any] = {"HTTPSampler.domain": "shop.test", "HTTPSampler.path": path, "HTTPSampler.method": "GET"}
     properties = "".join(_property(key, value) for key, value in given.items())
     return element(
         "HTTPSamplerProxy", name or path, *below, inner=properties + inner, gui="HttpTestSampleGui", **values
     )
 
 
-def post(path: str, *below: str, inner: str = "", **values: object) -> str:
+def post(path: str, *below: str, inner: str = "", **values: Any) -> str:
     """A POST request to shop.test."""
     return get(path, *below, inner=inner, **values).replace(">GET<", ">POST<")
 
 
-def group(*below: str, kind: str = "ThreadGroup", name: str = "users", loops: str = "1", **values: object) -> str:
+def group(*below: str, kind: str = "ThreadGroup", name: str = "users", loops: str = "1", **values: Any) -> str:
     """A thread group."""
-    given: dict[str, object] = {"ThreadGroup__num_threads": "1", "ThreadGroup__ramp_time": "0"} | values
+    given: dict[str, Any] = {"ThreadGroup__num_threads": "1", "ThreadGroup__ramp_time": "0"} | values
     inner = (
         '<elementProp name="ThreadGroup.main_controller" elementType="LoopController">'
         f'<stringProp name="LoopController.loops">{escape(loops)}</stringProp></elementProp>'
@@ -103,7 +104,7 @@ def group(*below: str, kind: str = "ThreadGroup", name: str = "users", loops: st
     return element(kind, name, *below, inner=inner, **given)
 
 
-def plan(*below: str, **values: object) -> bytes:
+def plan(*below: str, **values: Any) -> bytes:
     """A test plan."""
     top = element("TestPlan", "plan", *below, gui="TestPlanGui", **values)
     return f'<?xml version="1.0" encoding="UTF-8"?>\n<jmeterTestPlan version="1.2">\n<hashTree>{top}</hashTree></jmeterTestPlan>'.encode()
@@ -111,7 +112,7 @@ def plan(*below: str, **values: object) -> bytes:
 
 def converted(
     *below: str, skips_scripts: bool = False, parameters: dict[str, str] | None = None
-) -> tuple[dict[str, object], Conversion]:
+) -> tuple[dict[str, Any], Conversion]:
     """The native form of a plan with these elements, and the report. It is valid, and its text reads as the same."""
     root, conversion = read_jmx(plan(*below), "plan.jmx", skips_scripts=skips_scripts, parameters=parameters)
     checked(root)
@@ -120,7 +121,8 @@ def converted(
     return plain(root), conversion
 
 
-def flow(*below: str, **options: bool) -> list[dict[str, object]]:
+def flow(*below: str) -> list[dict[str, Any]]:
     """The steps of the only group, for elements in it."""
-    document, _ = converted(group(*below), **options)
-    return document["groups"][0]["flow"]  # type: ignore[index]
+    document, _ = converted(group(*below))
+    found: list[dict[str, Any]] = document["groups"][0]["flow"]
+    return found

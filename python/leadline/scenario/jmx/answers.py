@@ -21,6 +21,8 @@ ASSERTIONS = (
 def extractors(context: Context, element: Element) -> dict[str, dict[str, Any]]:
     """The native extractors of one post-processor, by variable."""
     found = _EXTRACTORS[element.kind](context, element)
+    if element.kind in _NOT_RUN:
+        return {}
     scope = element.text("Sample.scope")
     if scope == "variable":
         for one in found.values():
@@ -38,7 +40,7 @@ def _regex(context: Context, element: Element) -> dict[str, dict[str, Any]]:
         one["template"] = template
     source = element.text("RegexExtractor.useHeaders", "false")
     where = {
-        "true": "headers", "request_headers": "request_headers", "URL": "url", "code": "status", "message": "message",
+        "true": "headers", "request_headers": "request_headers", "URL": "url", "code": "status",
     }.get(source)  # fmt: skip
     if source in ("unescaped", "as_document"):
         context.conversion.changed(element.what, element.line, "the body is searched as it is, not unescaped")
@@ -57,6 +59,7 @@ def _boundary(context: Context, element: Element) -> dict[str, dict[str, Any]]:
 
 
 def _css(context: Context, element: Element) -> dict[str, dict[str, Any]]:
+    context.cannot(element, "the agent has no CSS selectors; use a regular expression")
     one = {"css": element.text("HtmlExtractor.expr")}
     element.text("HtmlExtractor.extractor_impl")
     attribute = element.text("HtmlExtractor.attribute")
@@ -113,6 +116,7 @@ def _json(context: Context, element: Element) -> dict[str, dict[str, Any]]:
 
 def _xpath(context: Context, element: Element) -> dict[str, dict[str, Any]]:
     prefix = element.kind
+    context.cannot(element, "the agent has no XPath; use a regular expression")
     one: dict[str, Any] = {"xpath": context.text(element, element.text(f"{prefix}.xpathQuery"))}
     if element.flag(f"{prefix}.fragment"):
         context.conversion.changed(element.what, element.line, "the text of the node is taken, not the fragment")
@@ -138,6 +142,8 @@ def _xpath(context: Context, element: Element) -> dict[str, dict[str, Any]]:
 def checks(context: Context, element: Element) -> list[dict[str, Any]]:
     """The native checks of one assertion."""
     found = _ASSERTIONS[element.kind](context, element)
+    if element.kind in _NOT_RUN:
+        return []
     scope = element.text("Assertion.scope") or element.text("Sample.scope")
     if scope == "variable":
         for one in found:
@@ -160,6 +166,9 @@ def _response(context: Context, element: Element) -> list[dict[str, Any]]:
     where = _FIELDS.get(field)
     if field not in _FIELDS:
         context.cannot(element, f"the field {field} has no native form")
+    if where == "message":
+        context.cannot(element, "the agent does not keep the text of a status; check the code")
+        return []
     if where not in (None, "body"):
         one["from"] = where
     # In JMeter "contains" stands before "equals", and that before "substring".
@@ -215,6 +224,7 @@ def _json_path(context: Context, element: Element) -> list[dict[str, Any]]:
 
 
 def _xpath_check(context: Context, element: Element) -> list[dict[str, Any]]:
+    context.cannot(element, "the agent has no XPath; use a regular expression")
     prefix = "XPath" if element.kind == "XPathAssertion" else "XPath2Assertion"
     query = element.text(f"{prefix}.xpath") or element.text("XPath.xpath")
     for name in (
@@ -258,6 +268,7 @@ _FIELDS = {
     "Assertion.sample_label": "url",
     "": "body",
 }
+_NOT_RUN = frozenset({"HtmlExtractor", "XPathExtractor", "XPath2Extractor", "XPathAssertion", "XPath2Assertion"})
 _EXTRACTORS = {
     "RegexExtractor": _regex,
     "JSONPostProcessor": _json,

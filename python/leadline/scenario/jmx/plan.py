@@ -148,9 +148,6 @@ class _Walk:
         cookies = inner.of("CookieManager")[:1]
         if cookies and cookies[0].flag("CookieManager.clearEachIteration"):
             found["clear_cookies"] = True
-        caches = inner.of("CacheManager")[-1:]
-        if caches and caches[0].flag("clearEachIteration"):
-            found["clear_cache"] = True
         before = [step for manager in cookies for step in self._cookies(manager)]
         if before:
             found["before"] = before
@@ -392,7 +389,7 @@ def _enabled(element: Element) -> list[Element]:
 _MOST_INLINED = 10
 _OTHER_SAMPLERS = frozenset({"TestAction", "DebugSampler"})
 _FINISHED_LAST = frozenset({
-    "ConfigTestElement", "HeaderManager", "CookieManager", "CacheManager", "AuthManager", "SampleTimeout",
+    "ConfigTestElement", "HeaderManager", "CookieManager", "AuthManager", "SampleTimeout",
 })  # fmt: skip
 _CONFIG = frozenset({
     *_FINISHED_LAST, *TIMERS, *answers.EXTRACTORS, *answers.ASSERTIONS, *scripted.PRE, *scripted.POST,
@@ -400,6 +397,7 @@ _CONFIG = frozenset({
 })  # fmt: skip
 _WITHOUT_USE = {
     "TestFragmentController": "it is used where a module controller names it",
+    "CacheManager": "every answer is asked for again: users have no cache",
     "DNSCacheManager": "names are resolved once by the agent",
     "KeystoreConfig": "client certificates are given to the command",
     "DebugPostProcessor": "it only shows variables",

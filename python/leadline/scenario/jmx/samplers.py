@@ -190,7 +190,6 @@ class _Settings:
         found["follow"] = follows
         found["keep_alive"] = self.flag("HTTPSampler.use_keepalive", True)
         found["cookies"] = bool(self.scope.of("CookieManager"))
-        found["cache"] = bool(self.scope.of("CacheManager"))
         for name, key in (("response_timeout", "timeout"), ("connect_timeout", "connect_timeout")):
             text = self.text(f"HTTPSampler.{name}").strip()
             if text and text != "0":
@@ -199,7 +198,7 @@ class _Settings:
         if limits:
             found["timeout"] = context.milliseconds(limits[-1], limits[-1].text("InterruptTimer.timeout"))
         if self.flag("HTTPSampler.image_parser"):
-            found["embedded"] = self._embedded()
+            context.conversion.changed(element.what, element.line, "the resources of its page are not fetched")
         self._basic(found)
         if self.flag("HTTPSampler.md5"):
             context.conversion.changed(element.what, element.line, "the body is not replaced with its MD5 sum")
@@ -208,15 +207,6 @@ class _Settings:
                 context.conversion.changed(element.what, element.line, f"{name}: give it to the command instead")
         for name in ("concurrentDwn", "concurrentPool", "embedded_url_re", "proxyScheme", "proxyUser", "proxyPass"):
             element.text(f"HTTPSampler.{name}")
-
-    def _embedded(self) -> Any:
-        pattern = self.text("HTTPSampler.embedded_url_re").strip()
-        concurrent = self.flag("HTTPSampler.concurrentDwn")
-        pool = int(self.context.static(self.element, self.text("HTTPSampler.concurrentPool"), 6)) if concurrent else 1
-        found: dict[str, Any] = {"match": pattern} if pattern else {}
-        if pool != 6:
-            found["connections"] = max(1, min(pool, 256))
-        return found or True
 
     def _basic(self, found: Made) -> None:
         """The nearest manager's entry whose URL begins this request's."""
