@@ -49,7 +49,7 @@ class Conversion:
         self._add("dropped", what, line, why)
 
     def cannot(self, what: str, line: int | None, why: str) -> None:
-        """The part has an effect that cannot be had."""
+        """The part has an effect that has no native form."""
         self._add("cannot-run", what, line, why)
 
     def _add(self, outcome: Outcome, what: str, line: int | None, why: str) -> None:
