@@ -15,7 +15,7 @@ import pytest
 pytestmark = [
     pytest.mark.lab,
     pytest.mark.exclusive,
-    pytest.mark.takes(75),
+    pytest.mark.takes(40),
     pytest.mark.skipif(bool(cli.why_not()), reason=cli.why_not() or "-"),
     pytest.mark.skipif(not (shutil.which("wrk") and shutil.which("iperf3")), reason="wrk or iperf3 is not installed"),
 ]
@@ -30,9 +30,9 @@ sut: {kind: route}
 lab: {link: {rate: 100mbit}}
 repeat: 3
 tests:
-  - {name: h, kind: http, connections: 4, size: 100KiB, duration: 3s, warmup: 500ms, cross_check: wrk}
-  - {name: t, kind: tcp, direction: down, duration: 3s, warmup: 500ms, cross_check: iperf3}
-  - {name: u, kind: udp, rate: 20mbit, duration: 3s, cross_check: iperf3}
+  - {name: h, kind: http, connections: 4, size: 100KiB, duration: 1500ms, warmup: 500ms, cross_check: wrk}
+  - {name: t, kind: tcp, direction: down, duration: 1500ms, warmup: 500ms, cross_check: iperf3}
+  - {name: u, kind: udp, rate: 20mbit, duration: 1500ms, cross_check: iperf3}
 """
 
 
