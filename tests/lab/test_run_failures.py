@@ -122,7 +122,7 @@ def test_a_daemon_that_dies_in_mid_trial(sandbox: CliSandbox) -> None:
     check_what_is_kept(sandbox, "openvpn-server on gateway was ended by signal 9")
 
 
-@pytest.mark.parametrize("host", ["client1", "gateway", "server"])
+@pytest.mark.parametrize("host", ["client1", pytest.param("gateway", marks=pytest.mark.full_matrix), "server"])
 def test_an_agent_that_is_killed(sandbox: CliSandbox, host: str) -> None:
     run = sandbox.run(write_plan(sandbox.folder, [ROUTE], [SHORT, LONG]))
     run.wait_for(progress_of("long"))

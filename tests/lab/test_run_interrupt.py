@@ -211,7 +211,7 @@ MOMENTS: dict[str, Callable[[Entry], bool]] = {
 }
 
 
-@pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.parametrize("moment", ["build", pytest.param("bring-up", marks=pytest.mark.full_matrix), "test"])
 def test_killed_run_leaves_nothing_behind(sandbox: CliSandbox, moment: str) -> None:
     names = network_names()
     plan = write_plan(sandbox.folder, [WIREGUARD], [SHORT, LONG])

@@ -21,7 +21,7 @@ HEADERS_BYTES = 42
 BURST_SHARE = 0.12
 
 
-@pytest.mark.parametrize("packet", [300, 1400])
+@pytest.mark.parametrize("packet", [pytest.param(300, marks=pytest.mark.full_matrix), 1400])
 def test_highest_rate_through_a_limited_link_is_what_its_headers_leave(tmp_path: Path, packet: int) -> None:
     plan = (
         "{name: ndr, lab: {link: {rate: 20mbit}}, sut: {kind: route}, tests: [{name: ndr, kind: udp, "
