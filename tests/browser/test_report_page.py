@@ -19,7 +19,7 @@ from leadline.analysis.trial_records import FlowSpan
 from leadline.report import render_html
 from waiting import WITHIN_S
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.takes(80)]
 
 HOSTILE = "</script><script>window.pwned=1</script><img src=x onerror=window.pwned=1>"
 

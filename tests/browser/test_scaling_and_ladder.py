@@ -19,7 +19,7 @@ from leadline.analysis.scaling_model import Scaling
 from leadline.report import render_html
 from made_ladders import PLAIN, TUNNEL, ladders
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.takes(25)]
 
 Open = Callable[..., WebDriver]
 

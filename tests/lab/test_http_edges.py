@@ -14,7 +14,10 @@ import pytest
 
 from waiting import free_port
 
-pytestmark = pytest.mark.skipif(not cli.LEADLINE.exists(), reason="the leadline command is not installed")
+pytestmark = [
+    pytest.mark.skipif(not cli.LEADLINE.exists(), reason="the leadline command is not installed"),
+    pytest.mark.takes(20),
+]
 
 
 def test_closed_port_counts_connections_refused() -> None:

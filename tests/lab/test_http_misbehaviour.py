@@ -15,7 +15,10 @@ import http_servers as servers
 import pytest
 from counting_server import SAYS
 
-pytestmark = pytest.mark.skipif(not cli.LEADLINE.exists(), reason="the leadline command is not installed")
+pytestmark = [
+    pytest.mark.skipif(not cli.LEADLINE.exists(), reason="the leadline command is not installed"),
+    pytest.mark.takes(40),
+]
 
 # What each path's answer is: whole, or an error of this name.
 WHOLE = {"ok", "failed", "old", "old_length", "old_kept", "some_interim"}

@@ -27,6 +27,7 @@ from waiting import free_port, until
 
 NGINX = shutil.which("nginx", path=f"{os.environ['PATH']}:{cli.SYSTEM_FOLDERS}")
 pytestmark = [
+    pytest.mark.takes(75),
     pytest.mark.skipif(not cli.LEADLINE.exists(), reason="the leadline command is not installed"),
     pytest.mark.skipif(NGINX is None, reason="nginx is not installed"),
 ]

@@ -17,7 +17,10 @@ import pytest
 
 from waiting import until
 
-pytestmark = pytest.mark.skipif(not cli.LEADLINE.exists(), reason="the leadline command is not installed")
+pytestmark = [
+    pytest.mark.skipif(not cli.LEADLINE.exists(), reason="the leadline command is not installed"),
+    pytest.mark.takes(70),
+]
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,10 @@ import cli_runs as cli
 import http_servers as servers
 import pytest
 
-pytestmark = pytest.mark.skipif(not cli.LEADLINE.exists(), reason="the leadline command is not installed")
+pytestmark = [
+    pytest.mark.skipif(not cli.LEADLINE.exists(), reason="the leadline command is not installed"),
+    pytest.mark.takes(20),
+]
 
 
 @pytest.fixture(scope="module")

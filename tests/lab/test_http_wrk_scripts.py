@@ -15,7 +15,10 @@ import http_servers as servers
 import pytest
 from counting_server import Account
 
-pytestmark = pytest.mark.skipif(not cli.LEADLINE.exists(), reason="the leadline command is not installed")
+pytestmark = [
+    pytest.mark.skipif(not cli.LEADLINE.exists(), reason="the leadline command is not installed"),
+    pytest.mark.takes(70),
+]
 
 SCRIPTS = cli.ROOT / "crates" / "script" / "tests" / "scripts"
 NUMBER = re.compile(r"\d+")

@@ -11,7 +11,7 @@ import lab_programs as programs
 import pytest
 from lab_scripts import JailUser, jail_user
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.takes(55)]
 
 
 @pytest.fixture(params=["root", "nobody"])

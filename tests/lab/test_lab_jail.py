@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from lab_scripts import UNPRIVILEGED_UID, JailUser, await_death, jail_user, network_names
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.takes(40)]
 
 # A run that made a lab with something at work in it, and says so. The worker is heard first: while a process becomes
 # another program, and this one does so twice, it has no arguments by which it could be found.

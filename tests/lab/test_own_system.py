@@ -23,7 +23,11 @@ tests:
   - {name: bulk, kind: tcp, duration: 3s}
 """
 
-pytestmark = [pytest.mark.lab, pytest.mark.skipif(shutil.which("tc") is None, reason="tc is not installed")]
+pytestmark = [
+    pytest.mark.lab,
+    pytest.mark.skipif(shutil.which("tc") is None, reason="tc is not installed"),
+    pytest.mark.takes(35),
+]
 
 
 def leadline(*arguments: str | Path) -> subprocess.CompletedProcess[str]:

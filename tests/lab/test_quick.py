@@ -19,7 +19,10 @@ import pytest
 from in_process import leadline
 from waiting import free_port, on_one_cpu, until
 
-pytestmark = pytest.mark.skipif(not cli.LEADLINE.exists(), reason="the leadline command is not installed")
+pytestmark = [
+    pytest.mark.skipif(not cli.LEADLINE.exists(), reason="the leadline command is not installed"),
+    pytest.mark.takes(70),
+]
 
 LOOPBACK = {4: "127.0.0.1", 6: "::1"}
 LATENCIES = {f"latency_{name}_us": "us" for name in ("min", "mean", "p50", "p90", "p99", "p999", "max")}

@@ -21,7 +21,7 @@ from _pytest.mark import ParameterSet
 from leadline.agents import agent_binary
 from leadline.errors import MissingBinary
 
-pytestmark = [pytest.mark.lab, pytest.mark.apart]
+pytestmark = [pytest.mark.lab, pytest.mark.apart, pytest.mark.takes(5)]
 
 PROGRAM = Path(__file__).with_name("sut_trial.py")
 SOURCES = Path(__file__).resolve().parents[2] / "python"

@@ -33,6 +33,7 @@ from waiting import free_port, on_one_cpu, until
 FRAME = 1514
 GOODPUT_SHARE = {4: (FRAME - 66) / FRAME, 6: (FRAME - 86) / FRAME}
 
+pytestmark = pytest.mark.takes(100)
 needs_lab = pytest.mark.skipif(bool(cli.why_not()), reason=cli.why_not() or "-")
 needs_command = pytest.mark.skipif(not cli.LEADLINE.exists(), reason="the leadline command is not installed")
 needs_openvpn = pytest.mark.skipif(cli.OPENVPN is None, reason="openvpn is not installed")

@@ -18,7 +18,7 @@ import pytest
 from openvpn_keys import WRAPS, Keys
 from openvpn_servers import Inside, Running, Server, Setting
 
-pytestmark = [pytest.mark.lab, pytest.mark.takes(40)]
+pytestmark = [pytest.mark.lab, pytest.mark.takes(100)]
 
 AT_ONCE = 4
 """Fleets: more of them only wait for a processor."""

@@ -14,7 +14,7 @@ import pytest
 from openvpn_keys import Keys
 from openvpn_servers import Fleet, Inside, Running, Server, Setting
 
-pytestmark = [pytest.mark.lab, pytest.mark.takes(30)]
+pytestmark = [pytest.mark.lab, pytest.mark.takes(60)]
 
 CLIENTS = 20
 STAY = ("-n", str(CLIENTS), "--ping", "100ms", *servers.STAY)

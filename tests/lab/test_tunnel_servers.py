@@ -9,7 +9,7 @@ import pytest
 from openvpn_keys import Keys
 from openvpn_servers import Inside, Setting
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.takes(55)]
 
 
 @pytest.mark.parametrize("transport", ["udp", "tcp"])
