@@ -79,7 +79,7 @@ test-rust:
 LIBRARY_TESTS := all corpus golden
 # Most of these tests wait: for loads to end, for servers, for timeouts; so several run side by side. tests/conftest.py says
 # which of them stay together and which begin first. Those whose truth needs a CPU to themselves run after them, alone.
-TEST_WORKERS := 7
+TEST_WORKERS := 10
 WORKERS = -n $(TEST_WORKERS) --dist loadgroup --no-loadscope-reorder
 SELECTION := and not full_matrix
 
@@ -87,7 +87,7 @@ test-python:
 	$(STATIC) $(PYTHON) -m pytest --quiet $(WORKERS) -m "not exclusive $(SELECTION)"
 
 test-exclusive:
-	$(STATIC) $(PYTHON) -m pytest --quiet -m "exclusive $(SELECTION)" || [ $$? = 5 ]
+	$(STATIC) $(PYTHON) -m pytest --quiet -m "exclusive $(SELECTION)" tests/lab || [ $$? = 5 ]
 
 dist: $(VENV)/.installed ## what users install: a wheel, an sdist and the agent alone, in DIST=dist
 	$(STATIC) scripts/dist $(PYTHON) $(DIST)
