@@ -14,6 +14,7 @@ from leadline.statistics.means import mean_of_repeats, mean_of_series, neighbour
 from leadline.statistics.quantiles import independent_count, quantile_of_buckets, quantile_of_values
 from leadline.statistics.ratios import Comparison, compare, ratio_of_means
 from leadline.statistics.scalability import Scalability, scalability
+from leadline.statistics.shares import share_of_counts
 from leadline.statistics.truncation import Truncation, warm_up_end
 
 __all__ = [
@@ -39,6 +40,7 @@ __all__ = [
     "quantile_of_values",
     "ratio_of_means",
     "scalability",
+    "share_of_counts",
     "t_quantile",
     "warm_up_end",
 ]

@@ -1,4 +1,4 @@
-"""The ratio of two systems or runs, with a bootstrap interval, and the four words that a comparison ends in.
+"""The ratio of two systems or runs, with its interval, and the four words that a comparison ends in.
 
 Owns what is compared: means over repeats. Single requests or intervals of one run are no repeats: a comparison made
 from those calls identical systems different far too often (A. Abedi, T. Brecht, Conducting repeatable experiments in
@@ -14,10 +14,13 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from leadline.statistics.estimate import CONFIDENCE, Estimate, Values, mean_of, one_dimension, unbounded
+from leadline.statistics.estimate import CONFIDENCE, Estimate, Values, mean_of, one_dimension, t_quantile, unbounded
 
 LEAST_REPEATS = 3
-"""Two values can be drawn in three ways: their resamples show no distribution."""
+"""The interval of two repeats has 12.7 standard errors on each side: it says nothing."""
+LEAST_FOR_BOOTSTRAP = 8
+"""Of fewer repeats a resample is often made of two that are nearly equal. Its standard error is then nearly 0, and its
+distance in standard errors is that of no distribution: Student's t is taken instead."""
 RESAMPLES = 4000
 """The bounds of a 95 % interval then stand on the outermost 100 resamples on each side."""
 SEED = 20000
@@ -49,16 +52,22 @@ def ratio_of_means(
     Repeats that were measured in turn are `paired`: what both have in common (the hour, the neighbours) then cancels.
     The values are means of repeats in any unit; the ratio has none. The same seed gives the same interval.
 
-    The studentised bootstrap of the logarithm: repeats are drawn again with replacement, and the distance of each
-    resample from the estimate is taken in its own standard errors. Percentiles of resampled ratios (BCa, too) are
-    narrow for few repeats: they contain the truth in 78 % of cases for 3 and 92 % for 10, this method in 94 to 97 % for
-    3 to 30 repeats, normal with a deviation of 2 % or lognormal with 40 %.
+    Of fewer than `LEAST_FOR_BOOTSTRAP` repeats: Student's t of the logarithm, whose standard error is that of the
+    delta method, with n - 1 degrees of freedom for pairs and Welch's for others. From there on the studentised
+    bootstrap of the logarithm, which assumes no distribution: repeats are drawn again with replacement, and the
+    distance of each resample from the estimate is taken in its own standard errors.
+
+    Measured coverage of 95 % intervals of 3 to 30 repeats, paired or not, normal with a deviation of 2 % or lognormal
+    with 40 %: 94 to 97 %. Percentiles of resampled ratios (BCa, too) are narrow for few repeats: 78 % of 3, 92 % of
+    10. The studentised bootstrap of 3 pairs covers 82 %; where the noise is 2 %, one interval of 3 pairs in ten is
+    wider than ±13 % and one of 4 than ±33 %; by Student's t ±11 and ±7 %.
 
     Unbounded with fewer than `LEAST_REPEATS` repeats on a side, with a value that is not above 0, or where a bound
-    would be off by more than a factor of 1000, as it may be of three repeats of which two are nearly equal.
+    would be off by more than a factor of 1000.
 
     Source: B. Efron, R. J. Tibshirani, An Introduction to the Bootstrap (1993), section 12.5; P. Hall, The Bootstrap
-    and Edgeworth Expansion (1992), chapter 3.
+    and Edgeworth Expansion (1992), chapter 3. B. L. Welch, The generalization of Student's problem when several
+    different population variances are involved, Biometrika 34 (1947).
 
     Raises:
         ValueError: no value, one that is not finite, a baseline whose mean is 0, or pairs of different numbers.
@@ -74,10 +83,13 @@ def ratio_of_means(
         return unbounded(ratio, least, f"{least} repeats are too few: {LEAST_REPEATS} of each are needed")
     if first.min() <= 0 or second.min() <= 0:
         return unbounded(ratio, least, "a repeat is not above 0: a ratio to it says nothing")
-    weights = _draws(len(first), resamples, seed), _draws(len(second), resamples, seed if paired else seed + 1)
-    low, high = _bounds(weights, (first, second), paired, confidence)
+    if least < LEAST_FOR_BOOTSTRAP:
+        low, high = _student_bounds((first, second), paired, confidence)
+    else:
+        weights = _draws(len(first), resamples, seed), _draws(len(second), resamples, seed if paired else seed + 1)
+        low, high = _bounds(weights, (first, second), paired, confidence)
     if max(-low, high) > _FARTHEST:
-        return unbounded(ratio, least, f"{least} repeats are too few: some are nearly equal and others are not")
+        return unbounded(ratio, least, f"{least} repeats are too few for how much they differ")
     return Estimate(ratio, ratio * math.exp(low), ratio * math.exp(high), least)
 
 
@@ -105,6 +117,20 @@ def compare(ratio: Estimate, *, margin: float, higher_is_better: bool) -> Compar
     if ratio.high < 1:
         return Comparison.SLOWER if higher_is_better else Comparison.FASTER
     return Comparison.CANNOT_TELL
+
+
+def _student_bounds(sides: Sides, paired: bool, confidence: float) -> tuple[float, float]:
+    """The interval of the logarithm of the ratio, around the estimate, by Student's t."""
+    _, error = _log_ratio(sides, paired)
+    if error == 0:
+        return 0.0, 0.0
+    parts = [float(np.var(side, ddof=1)) / len(side) / mean_of(side) ** 2 for side in sides]
+    if paired:
+        freedom = float(len(sides[0]) - 1)
+    else:
+        freedom = sum(parts) ** 2 / sum(part**2 / (len(side) - 1) for part, side in zip(parts, sides, strict=True))
+    half = t_quantile(freedom, confidence) * error
+    return -half, half
 
 
 def _bounds(weights: Sides, sides: Sides, paired: bool, confidence: float) -> tuple[float, float]:

@@ -64,8 +64,25 @@ def test_pairs_cancel_what_both_sides_share() -> None:
     assert widths[0] < widths[1] / 5
 
 
+@pytest.mark.parametrize("repeats", [3, 4, 5, 7, 8, 10])
+def test_few_pairs_have_intervals_that_contain_the_truth_and_are_not_wide_by_accident(repeats: int) -> None:
+    """Noise of 2 % leaves three pairs uncertain by 6 %; two pairs that happen to be equal must not make it 100 %."""
+    common = noisy(repeats, 0.1, 13)
+    pairs = zip(common * noisy(repeats, 0.02, 14), 0.9 * common * noisy(repeats, 0.02, 15), strict=True)
+    found = [ratio_of_means(first, second, paired=True, resamples=1000) for first, second in pairs]
+    assert_share([contains(one.low, one.high, 0.9) for one in found], 0.93, 0.97)
+    halves = [half for one in found if (half := one.half_width_ratio) is not None]
+    assert len(halves) == len(found)
+    assert np.quantile(halves, 0.9) <= {3: 0.13, 4: 0.08, 5: 0.06, 7: 0.05, 8: 0.04, 10: 0.035}[repeats]
+
+
+def test_pairs_of_which_two_are_equal_have_a_narrow_interval() -> None:
+    found = ratio_of_means([100.0, 110.0, 120.0], [90.0, 99.001, 107.0], paired=True)
+    assert found.half_width_ratio == pytest.approx(0.013, abs=0.002)
+
+
 def test_same_seed_gives_the_same_interval() -> None:
-    first, second = noisy(5, 0.1, 11, 1)[0], noisy(5, 0.1, 12, 1)[0]
+    first, second = noisy(10, 0.1, 11, 1)[0], noisy(10, 0.1, 12, 1)[0]
     assert ratio_of_means(first, second) == ratio_of_means(first, second)
     assert ratio_of_means(first, second) != ratio_of_means(first, second, seed=1)
 
