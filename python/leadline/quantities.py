@@ -12,6 +12,7 @@ from typing import TypeGuard
 UNKNOWN = "–"
 
 _SI_PREFIXES = {-9: "n", -6: "µ", -3: "m", 0: "", 3: "k", 6: "M", 9: "G", 12: "T", 15: "P"}
+_FEW_REPEATS = 4
 _BINARY_PREFIXES = ("", "Ki", "Mi", "Gi", "Ti", "Pi")
 
 
@@ -100,14 +101,14 @@ def significant(value: float, digits: int = 3) -> str:
 def plus_minus(value: float | None, low: float | None, high: float | None, repeats: int | None = None) -> str:
     """Half the width of an interval around `value`, as percent of it: `±1.2 %`; empty without an interval.
 
-    Two repeats that differ much make an interval that is wider than the figure; `2 repeats` then says why it is of no
-    use.
+    Few repeats that differ much make an interval that is wider than the figure: `3 repeats` then says why it is of no
+    use, and for other figures `> ±100 %`.
     """
     if not (_known(value) and _known(low) and _known(high)) or value == 0:
         return ""
     half = max(high - value, value - low) / abs(value) * 100
-    if repeats == 2 and half >= 100:
-        return counted(repeats, "repeat")
+    if half >= 100:
+        return counted(repeats, "repeat") if repeats is not None and 2 <= repeats <= _FEW_REPEATS else "> ±100 %"
     return f"±{significant(half, 2)} %" if half >= 0.05 else "±0.0 %"
 
 

@@ -77,10 +77,12 @@ def test_plus_minus_is_the_wider_half_relative_to_the_value() -> None:
     assert quantities.plus_minus(0.0, 0.0, 0.0) == ""
 
 
-def test_an_interval_of_two_repeats_that_is_wider_than_the_figure_says_so() -> None:
+def test_interval_that_is_wider_than_the_figure_names_the_few_repeats() -> None:
     assert quantities.plus_minus(100.0, -121.0, 321.0, repeats=2) == "2 repeats"
     assert quantities.plus_minus(100.0, 90.0, 110.0, repeats=2) == "±10 %"
-    assert quantities.plus_minus(100.0, -121.0, 321.0, repeats=5) == "±221 %"
+    assert quantities.plus_minus(100.0, -50.0, 250.0, repeats=3) == "3 repeats"
+    assert quantities.plus_minus(100.0, -121.0, 321.0, repeats=5) == "> ±100 %"
+    assert quantities.plus_minus(100.0, -121.0, 321.0) == "> ±100 %"
 
 
 @pytest.mark.parametrize(
