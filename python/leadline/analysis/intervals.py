@@ -1,4 +1,5 @@
-"""Intervals of a test's figures, from the test alone: of rates by batch means, of percentiles by order statistics.
+"""Intervals of a test's figures, from the test alone: of rates by batch means, of percentiles by order statistics, of
+the share of lost datagrams by how much the parts of the test differ in it.
 
 Owns which figure has an interval, and the reason where one has none. How intervals are made is the work of
 `leadline.statistics`. An interval within one test does not contain what differs from one start to the next: repeats do.
@@ -16,12 +17,13 @@ from leadline.analysis.flows import Curve, Flow
 from leadline.analysis.histograms import NS_PER_US, DamagedHistogram, Histogram, decode, merge
 from leadline.analysis.metrics import Histograms
 from leadline.analysis.model import Metric, Window
-from leadline.analysis.test_data import IntervalHistogram, TestData
+from leadline.analysis.test_data import IntervalHistogram, Point, TestData
 from leadline.analysis.test_spec import TestSpec
 from leadline.analysis.tunnels import LATER, STEPS
 from leadline.analysis.window import interval_rates, named_rates
 from leadline.plan.percentiles import histogram_of
-from leadline.statistics import Estimate, independent_count, mean_of_series, quantile_of_buckets
+from leadline.statistics import Estimate, independent_count, mean_of_series, quantile_of_buckets, share_of_counts
+from leadline.statistics.estimate import Values
 
 # Decoding a histogram takes 0.3 ms: with more than this, intervals have no latencies (a second of work).
 _MOST_HISTOGRAMS = 4000
@@ -32,6 +34,9 @@ _NO_SERIES = "a figure of the whole test: only repeats give an interval"
 _ONLY_TOTALS = "only totals are known, no intervals of time"
 _BY_PLAN = "the rate changes by plan"
 _MEANS = ("_mean_us", "_mean_ms")
+_LOST_RATIO = "lost_ratio"
+_NONE_LOST = "none was lost, so how much losses depend on each other is not known"
+_LOST_AT_THE_END = "the datagrams that were lost in its intervals are not those of the whole test"
 _NO_SECONDS = "its values are known of the whole test only, not of its seconds: repeats give an interval"
 _NOT_ENDED = "some operations had not ended: longer times are unknown"
 _FEW_PARTS = (
@@ -100,6 +105,10 @@ def with_intervals(
             of_clients = data.spec.connects_clients and asked.histogram in _OF_CLIENTS
             bounds = _percentile(asked.histogram, asked.percentile / 100, histograms, parts, of_clients)
             found[name] = _bounded(metric, bounds, unit_ns)
+        elif name == _LOST_RATIO:
+            found[name] = _bounded_loss(metric, data, window)
+        elif metric.low is not None or metric.unbounded is not None:
+            found[name] = metric
         elif name.endswith(_MEANS):
             bounds = _mean(name.removesuffix(name[-len(_MEANS[0]) :]), histograms, parts)
             found[name] = _bounded(metric, bounds, NS_PER_US if metric.unit == "us" else NS_PER_US * 1000)
@@ -128,6 +137,37 @@ def _bounded_rate(
         return replace(metric, unbounded=estimate.reason)
     half = factor * (estimate.high - estimate.low) / 2
     return replace(metric, low=max(0.0, metric.value - half), high=metric.value + half)
+
+
+def _bounded_loss(metric: Metric, data: TestData, window: Window | None) -> Metric:
+    """The share of lost datagrams with its interval, from the receiving side's counts over the whole test."""
+    if not metric.value:
+        return replace(metric, unbounded=_NONE_LOST)
+    series = [points for points in data.progress.values() if len(points) > 1 and points[-1].missing_units is not None]
+    if window is None or window.last_end_ns <= window.first_start_ns or not series:
+        return replace(metric, unbounded=_ONLY_TOTALS)
+    parts = max(1, round((window.last_end_ns - window.first_start_ns) / max(1, data.spec.interval_ns)))
+    edges = np.linspace(window.first_start_ns, window.last_end_ns, parts + 1)
+    missing, received = (
+        np.diff(np.sum([_read_at(edges, points, place) for points in series], axis=0))
+        for place in ("missing_units", "received_units")
+    )
+    # A datagram that was only late had been missing before: it makes a count negative.
+    if missing.sum() <= 0:
+        return replace(metric, unbounded=_LOST_AT_THE_END)
+    estimate = share_of_counts(missing, missing + received)
+    if estimate.low is None or estimate.high is None:
+        return replace(metric, unbounded=estimate.reason)
+    # The whole test's share also has what was lost after the last reading.
+    factor = metric.value / estimate.value
+    return replace(metric, low=estimate.low * factor, high=min(1.0, estimate.high * factor))
+
+
+def _read_at(edges: Values, points: Sequence[Point], counter: str) -> Values:
+    """A counter of one flow at these instants; 0 before its first reading's interval."""
+    known = [(point.t_ns, value) for point in points if (value := getattr(point, counter)) is not None]
+    t_ns, values = zip((edges[0], 0), *(one for one in known if one[0] > edges[0]), strict=True)
+    return np.asarray(np.interp(edges, t_ns, values), dtype=np.float64)
 
 
 def _percentile(

@@ -185,6 +185,8 @@ class Point(NamedTuple):
     received_bytes: int
     sent_units: int | None
     received_units: int | None
+    missing_units: int | None = None
+    """Datagrams that had not arrived when a later one had; only of the side that receives numbered datagrams."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,7 +307,12 @@ class TestData:
         for row in event["flows"]:
             key = FlowKey(host, event["task"], row["flow"])
             point = Point(
-                t_ns, row["sent_bytes"], row["received_bytes"], row.get("sent_units"), row.get("received_units")
+                t_ns,
+                row["sent_bytes"],
+                row["received_bytes"],
+                row.get("sent_units"),
+                row.get("received_units"),
+                row.get("missing_units"),
             )
             self.progress.setdefault((key, event["side"]), []).append(point)
         standing = event.get("standing")

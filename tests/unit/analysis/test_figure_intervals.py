@@ -247,6 +247,52 @@ def test_target_is_decided_by_the_interval_of_a_single_test() -> None:
     assert outcomes == ["missed", "undecided", "met"]
 
 
+def losing(missing: Sequence[int], *, at_the_end: int = 0) -> TestData:
+    """A udp test of 100 datagrams in each 100 ms, of which so many are missing."""
+    data, lost, steps = test_data("udp", duration_ms=100 * len(missing)), 0, len(missing)
+    for step, count in enumerate(missing, 1):
+        lost += count
+        row = counters(0, received_units=100 * step - lost)
+        data.add("client1", progress(EPOCH_NS + step * 100 * MS, [{**row, "missing_units": lost}]))
+    end_ns, sent = EPOCH_NS + steps * 100 * MS, 100 * steps + at_the_end
+    units = {"sent_units": sent, "received_units": 100 * steps - lost, "lost": lost + at_the_end}
+    data.add("client1", finished(end_ns, outcome([flow(0, EPOCH_NS, end_ns, **units)])))
+    return data
+
+
+def test_share_of_lost_datagrams_has_an_interval_around_it() -> None:
+    found = analyse_test(losing([1, 0, 2, 1, 0, 3, 0, 1] * 10)).metrics["lost_ratio"]
+    assert found.value == pytest.approx(0.01) and found.unbounded is None
+    assert found.low is not None and found.high is not None
+    assert 0.006 < found.low < 0.01 < found.high < 0.016
+
+
+def test_losses_in_bursts_leave_their_share_less_certain() -> None:
+    even = analyse_test(losing([1] * 60)).metrics["lost_ratio"]
+    bursts = analyse_test(losing([0] * 20 + [20, 20] + [0] * 18 + [20] + [0] * 19)).metrics["lost_ratio"]
+    assert even.low is not None and bursts.low is not None and even.high is not None and bursts.high is not None
+    assert bursts.value == even.value == pytest.approx(0.01)
+    assert bursts.high - bursts.low > 5 * (even.high - even.low)
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (losing([0] * 60), "none was lost"),
+        (losing([0] * 60, at_the_end=3), "the datagrams that were lost in its intervals"),
+        (losing([1] * 8), "8 intervals are too few: 10 are needed"),
+        (steady_test("udp"), "only totals are known"),
+    ],
+)
+def test_share_of_lost_datagrams_says_why_it_has_no_interval(data: TestData, reason: str) -> None:
+    if reason == "only totals are known":
+        data.outcomes[0].outcome["flows"][0]["lost"] = 7
+    found = analyse_test(data).metrics["lost_ratio"]
+    assert found.value is not None
+    assert (found.low, found.high) == (None, None)
+    assert found.unbounded is not None and found.unbounded.startswith(reason)
+
+
 def test_unknown_figure_has_neither_interval_nor_reason() -> None:
     found = analyse_test(steady_test("rr")).metrics["latency_p99_us"]
     assert found == Metric(None, "us")
