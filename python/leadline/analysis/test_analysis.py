@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from leadline.analysis import (
+    gateway_intervals,
     gateways,
     head_and_tail,
     host_metrics,
@@ -78,9 +79,8 @@ def analyse_repeat(data: TestData) -> tuple[TestResult, metrics.Histograms]:
     clients = metrics.client_statistics(flows, steady, _through_a_fleet(data))
     figures = _figures(data, flows, steady, merged)
     crossed = gateways.statistics_of(data, steady, gateways.Traffic.of(clients, figures))
-    figures = with_intervals(
-        {**figures, **gateways.figures(crossed)}, data, flows, steady, histograms=merged, decoded=decoded
-    )
+    of_gateways = gateway_intervals.with_bounds(gateways.figures(crossed), crossed, data, flows, steady)
+    figures = with_intervals({**figures, **of_gateways}, data, flows, steady, histograms=merged, decoded=decoded)
     judged = validity.assess(evidence, figures, tuple(gateways.notes(crossed)))
     naive = head_and_tail.naive_rates(data.spec, flows, steady, judged.metrics)
     notes = (*head_and_tail.note(naive, judged.metrics, steady), *judged.validity.notes)

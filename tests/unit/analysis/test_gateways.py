@@ -6,8 +6,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
-from made_journals import EPOCH_NS, S, facts, load, observation, process, steady_test, thread
+from made_journals import BOOT, EPOCH_NS, S, facts, load, observation, process, steady_test, thread
 
 from leadline.analysis import TestData, analyse_test
 from leadline.analysis.gateways import SHARED
@@ -15,6 +16,7 @@ from leadline.analysis.model import Bound, Metric, Verdict
 from leadline.analysis.repeats import mean_with_interval
 from leadline.plan.gateway_metrics import GATEWAY_METRICS
 from leadline.plan.sut import CpuAttribution
+from synthetic import assert_share
 
 OTHER_BOOT = "2e0c0c5e"
 
@@ -177,3 +179,51 @@ def test_names_end_in_their_units() -> None:
     assert units["cpu_percent"] == units["cpu_percent_per_gbps"] == units["cpu_percent_per_client"] == "percent"
     assert units["cpu_ns_per_byte"] == units["cpu_ns_per_packet"] == "ns"
     assert units["memory_bytes"] == units["memory_per_client_bytes"] == "bytes"
+
+
+def noisy_gateway(generator: np.random.Generator) -> TestData:
+    """A gateway whose process uses 40 % of a CPU with noise of a tenth, and whose memory goes up and down."""
+    data = steady_test("udp")
+    data.sut_processes = ("openvpn-server",)
+    data.facts = {"client1": facts(), "gateway": facts(OTHER_BOOT)}
+    used_s, held = 0.0, 9_000_000
+    for step in range(101):
+        row = process("openvpn-server", 9, used_s / 4, used_s * 3 / 4, held)
+        data.add("gateway", observation(EPOCH_NS + step * S // 10, {"idle": step / 5}, [row]))
+        used_s += 0.04 * float(generator.normal(1, 0.1))
+        held = 9_000_000 + int(generator.normal(0, 100_000))
+    return data
+
+
+def test_interval_of_a_gateways_cpu_and_memory_contains_the_truth() -> None:
+    generator = np.random.default_rng(1)
+    truths = {
+        "gateway_cpu_percent": 40,
+        "gateway_cpu_percent_per_client": 40,
+        "gateway_cpu_percent_per_gbps": 40 / 0.008,
+        "gateway_cpu_ns_per_byte": 400,
+        "gateway_memory_bytes": 9_000_000,
+    }
+    contained: dict[str, list[bool]] = {name: [] for name in truths}
+    for _ in range(60):
+        metrics = analyse_test(noisy_gateway(generator)).metrics
+        for name, truth in truths.items():
+            low, high = metrics[name].low, metrics[name].high
+            assert low is not None and high is not None and (high - low) / truth < 0.08
+            contained[name].append(low <= truth <= high)
+    for found in contained.values():
+        assert_share(found, 0.93)
+
+
+@pytest.mark.parametrize("attribution", CpuAttribution)
+@pytest.mark.parametrize("boot", [OTHER_BOOT, BOOT])
+def test_each_figure_of_a_gateway_has_both_bounds_or_says_why_not(attribution: CpuAttribution, boot: str) -> None:
+    data = crossed(boot=boot)
+    data.cpu_attribution = attribution.value
+    for name, metric in analyse_test(data).metrics.items():
+        if name.startswith("gateway") and metric.value is not None:
+            is_bounded = metric.low is not None and metric.high is not None
+            assert is_bounded == (metric.unbounded is None), name
+            assert is_bounded or name == "gateway_cpu_ns_per_packet", (name, metric)
+            if is_bounded:
+                assert metric.low <= metric.value <= metric.high  # type: ignore[operator]
