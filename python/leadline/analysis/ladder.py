@@ -18,7 +18,7 @@ from leadline.analysis.model import Bound, LimitedBy, Metric, RunAnalysis, Summa
 from leadline.analysis.repeats import LEAST_REPEATS
 from leadline.plan.ladder import Chain, LadderKind, Packets, Rung, all_rungs
 from leadline.registry import KINDS
-from leadline.statistics import ratio_of_means
+from leadline.statistics import Estimate, mean_of_repeats, ratio_of_means
 
 THE_LINK, THE_ROUTE = "the link", "the plain route"
 _LEFT_OUT = "its plain route was left out of this run"
@@ -334,21 +334,32 @@ def costs_of(results: Sequence[TestResult]) -> tuple[HostCost, ...]:
     return tuple(_mean_cost([cost for one in done for cost in one.host_costs if cost.host == host]) for host in hosts)
 
 
+_COSTS = ("cpu_percent", "ns_per_byte", "ns_per_packet", "ns_per_operation")
+
+
 def _mean_cost(costs: Sequence[HostCost]) -> HostCost:
+    """The means with Student's t-interval over the repeats."""
+    means = {name: _mean([getattr(cost, name) for cost in costs]) for name in _COSTS}
+    known = {name: mean for name, mean in means.items() if mean is not None}
+    bounds = {
+        name: (max(0.0, mean.low), mean.high)
+        for name, mean in known.items()
+        if mean.low is not None and mean.high is not None
+    }
+    reason = next((mean.reason for mean in known.values() if mean.reason is not None), None)
     return HostCost(
         costs[0].host,
         costs[0].source,
-        _mean([cost.cpu_percent for cost in costs]),
-        _mean([cost.ns_per_byte for cost in costs]),
-        _mean([cost.ns_per_packet for cost in costs]),
-        _mean([cost.ns_per_operation for cost in costs]),
-        next((cost.reason for cost in costs if cost.reason), None),
+        **{name: None if mean is None else mean.value for name, mean in means.items()},
+        reason=next((cost.reason for cost in costs if cost.reason), None),
+        bounds=bounds,
+        unbounded=None if bounds else reason,
     )
 
 
-def _mean(figures: Sequence[float | None]) -> float | None:
+def _mean(figures: Sequence[float | None]) -> Estimate | None:
     known = [figure for figure in figures if figure is not None]
-    return sum(known) / len(known) if known else None
+    return mean_of_repeats(known) if known else None
 
 
 def _notes(layers: Sequence[LadderLayer]) -> Iterator[str]:

@@ -29,6 +29,10 @@ class HostCost:
     """CPU time for each datagram, transaction or request that was answered; None for a stream of bytes."""
     reason: str | None = None
     """Why a figure is null; null if none is."""
+    bounds: dict[str, tuple[float, float]] = field(default_factory=dict)
+    """Of a mean over repeats: `low` and `high` of each figure at 95 %, by its name."""
+    unbounded: str | None = None
+    """Why `bounds` is empty; null if it is not."""
 
 
 @dataclass(frozen=True, slots=True)

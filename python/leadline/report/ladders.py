@@ -220,11 +220,12 @@ def _costs(ladder: Ladder) -> Table | None:
 
 
 def cost_text(cost: HostCost | None, name: str) -> str:
-    """One cost as a bare number, in the unit of its row."""
+    """One cost as a bare number, in the unit of its row, with half of its interval as a share: `20.0 ±1.2 %`."""
     value = None if cost is None else getattr(cost, name)
-    if value is None:
+    if cost is None or value is None:
         return quantities.UNKNOWN
-    return quantities.significant(value / 1000 if name == "ns_per_operation" else value)
+    text = quantities.significant(value / 1000 if name == "ns_per_operation" else value)
+    return f"{text} {quantities.plus_minus(value, *cost.bounds.get(name, (None, None)))}".rstrip()
 
 
 def _table(*, show_header: bool = True) -> Table:

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-import pytest
+from dataclasses import replace
 
-from leadline.analysis.ladder_model import BarKind, Ladder, LadderLayer
+import pytest
+from made_journals import steady_test
+
+from leadline.analysis import analyse_test
+from leadline.analysis.ladder import costs_of
+from leadline.analysis.ladder_model import BarKind, HostCost, Ladder, LadderLayer
 from leadline.analysis.model import Bound, Limit, LimitedBy, Metric, Verdict
+from leadline.report.ladders import cost_text
 from made_ladders import MBIT, PLAIN, SPREAD, TUNNEL, ladders
 
 UDP_SHARE = 1372 / 1414
@@ -175,6 +181,20 @@ def test_costs_are_means_over_the_repeats() -> None:
     udp = layer(ladders({"c01": TUNNEL, "c02": PLAIN})["c01"], "udp")
     assert [(cost.host, cost.ns_per_byte) for cost in udp.costs] == [("client1", 5.0), ("gateway", 20.0)]
     assert [(cost.host, cost.ns_per_byte) for cost in udp.baseline_costs] == [("client1", 0.25), ("gateway", 1.0)]
+    assert all(cost.bounds["ns_per_byte"] == (cost.ns_per_byte, cost.ns_per_byte) for cost in udp.costs)
+
+
+def test_costs_have_an_interval_over_the_repeats_or_say_why_not() -> None:
+    costs = [HostCost("gateway", "process", 50.0, ns, None, None) for ns in (18.0, 20.0, 22.0)]
+    results = [replace(analyse_test(steady_test()), host_costs=(cost,)) for cost in costs]
+    [mean] = costs_of(results)
+    assert (mean.ns_per_byte, mean.unbounded) == (20.0, None)
+    # t(0.975, 2) = 4.302653; the standard error is 2 / sqrt(3).
+    assert mean.bounds["ns_per_byte"] == pytest.approx((20 - 4.968274, 20 + 4.968274), rel=1e-6)
+    assert cost_text(mean, "ns_per_byte") == "20.0 ±25 %"
+    [alone] = costs_of(results[:1])
+    assert (alone.bounds, alone.unbounded) == ({}, "one repeat has no interval: two or more are needed")
+    assert cost_text(alone, "ns_per_byte") == "18.0"
 
 
 def test_note_says_that_datagrams_were_sent_faster_than_they_could_arrive() -> None:
