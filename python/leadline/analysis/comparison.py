@@ -16,6 +16,7 @@ from leadline.analysis.model import RunAnalysis, TestResult, Verdict
 from leadline.plan.gateway_metrics import CPU, GATEWAYS, MEMORY, PER_GBPS, metric_of, of_gateway
 from leadline.plan.metric_specs import Better
 from leadline.statistics import Comparison, Estimate, compare, ratio_of_means
+from leadline.statistics.ratios import LEAST_REPEATS
 
 MARGIN = 0.05
 """Within this share of each other two figures are equivalent, unless the user says otherwise."""
@@ -211,11 +212,20 @@ def _ratio(sides: Sequence[Mapping[int, float]], repeats: Sequence[int], paired:
     doubts = f"{left_out[0]} and {left_out[1]} repeats are not valid; " if any(left_out) else ""
     if not first or not second:
         return None, f"{doubts}no repeat is left that can be compared"
+    if not any((*first.values(), *second.values())):
+        return _of_zeros(min(len(first), len(second)), doubts)
     if not any(first.values()):
-        same = not any(second.values())
-        return None, f"{doubts}the baseline is 0" + (", and so is the other" if same else ": there is no ratio to it")
+        return None, f"{doubts}the baseline is 0: there is no ratio to it"
     estimate = ratio_of_means(list(first.values()), list(second.values()), paired=paired)
     return estimate, f"{doubts}{estimate.reason or ''}".removesuffix("; ")
+
+
+def _of_zeros(repeats: int, doubts: str) -> tuple[Estimate, str]:
+    """Two counts that are 0 in every repeat are the same, as any other figure that never differs."""
+    if repeats < LEAST_REPEATS:
+        reason = f"{repeats} repeats are too few: {LEAST_REPEATS} of each are needed"
+        return Estimate(1.0, None, None, repeats, reason), doubts + reason
+    return Estimate(1.0, 1.0, 1.0, repeats), doubts.removesuffix("; ")
 
 
 _HARDWARE = {"cpu_model": "CPU model", "cpus": "number of CPUs", "architecture": "architecture"}

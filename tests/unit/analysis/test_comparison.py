@@ -65,6 +65,32 @@ def test_two_repeats_cannot_tell() -> None:
     assert reason == "2 repeats are too few: 3 of each are needed"
 
 
+def with_losses(counts: Sequence[float], label: str) -> Side:
+    """A run whose repeats lost this many datagrams."""
+    results = [replace(a_result("c01", number, count), kind="udp") for number, count in enumerate(counts, 1)]
+    found = [replace(one, metrics={"lost": Metric(one.metrics["throughput_bps"].value, "count")}) for one in results]
+    trials = [
+        TrialResult(f"c01/{one.repeat}", "c01", one.repeat, "done", None, "route", None, None, (one,)) for one in found
+    ]
+    return Side(label, replace(EMPTY, trials=tuple(trials)), {})
+
+
+@pytest.mark.parametrize(
+    ("baseline", "candidate", "word", "reason"),
+    [
+        ([0, 0, 0], [0, 0, 0], Comparison.EQUIVALENT, None),
+        ([0, 0], [0, 0], Comparison.CANNOT_TELL, "2 repeats are too few: 3 of each are needed"),
+        ([0, 0, 0], [0, 0, 3], Comparison.CANNOT_TELL, "the baseline is 0: there is no ratio to it"),
+    ],
+)
+def test_counts_that_are_0_on_both_sides_are_equivalent(
+    baseline: list[float], candidate: list[float], word: Comparison, reason: str | None
+) -> None:
+    [found] = compare_sides(with_losses(baseline, "a"), with_losses(candidate, "b"), metrics=("lost",)).figures
+    assert (found.word, found.reason) == (word, reason)
+    assert found.ratio == (1.0 if not any(candidate) else None)
+
+
 def test_repeats_that_are_not_valid_are_left_out_and_counted() -> None:
     limited = run([2 * rate for rate in RATES])
     trials = []
