@@ -125,6 +125,8 @@ RESULTS_SCHEMA: dict[str, Any] = {
     "unit": pl.String,
     "low": pl.Float64,
     "high": pl.Float64,
+    # Why one of them is null; null if neither is, or if the value itself is.
+    "unbounded": pl.String,
     # Whether the value is a lower bound because operations were outstanding at the end.
     "censored": pl.Boolean,
     "validity": pl.String,
