@@ -1,0 +1,177 @@
+"""1,000 tests with known answers: 95 % intervals contain the truth in 93 to 97 %, through the analysis of a test.
+
+Each set is what the journal of a test leaves in memory: counters that were read every 100 ms, and a histogram for each
+second. Rates, percentiles and shares of lost datagrams go through `with_intervals`, figures over repeats through the
+summary, and ratios of two systems through the comparison of two runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from made_journals import EPOCH_NS, MS, S, test_data
+from numpy.typing import NDArray
+
+from leadline.analysis import analyse
+from leadline.analysis.comparison import Side, compare_sides
+from leadline.analysis.flows import Curve, Flow
+from leadline.analysis.histograms import Histogram, merge
+from leadline.analysis.intervals import DecodedParts, with_intervals
+from leadline.analysis.metrics import Histograms
+from leadline.analysis.model import Metric, TestResult, TrialResult, Validity, Verdict, Window
+from leadline.analysis.repeats import mean_with_interval
+from leadline.analysis.test_data import FlowKey, IntervalHistogram, Point
+from synthetic import ar1, assert_share, contains
+
+SETS = 1000
+KEY = FlowKey("client1", "load", 0)
+CORRELATIONS = (0.0, 0.5, 0.8)
+"""Of neighbouring intervals: 0.8 is a rate that wanders for a second."""
+
+
+def window(length_s: float) -> Window:
+    end_ns = EPOCH_NS + round(length_s * S)
+    return Window(EPOCH_NS, EPOCH_NS, end_ns, end_ns)
+
+
+def flow(bytes_per_interval: NDArray[np.float64]) -> Flow:
+    """A flow whose receiver was read every 100 ms."""
+    t_ns = np.asarray(EPOCH_NS + np.arange(len(bytes_per_interval) + 1) * 100.0 * MS, dtype=np.float64)
+    counter = Curve(t_ns, np.concatenate(([0.0], np.cumsum(bytes_per_interval)), dtype=np.float64))
+    return Flow(KEY, "up", EPOCH_NS, EPOCH_NS, int(t_ns[-1]), counter, None, None, None, "receiver", None)
+
+
+@pytest.mark.parametrize(("seconds", "correlation"), [*((10, one) for one in CORRELATIONS), (30, 0.8)])
+def test_interval_of_a_rate_contains_the_truth(seconds: int, correlation: float) -> None:
+    noise = 1 + 0.1 * ar1(correlation, SETS, 10 * seconds, np.random.default_rng(seconds))
+    data, contained = test_data("tcp"), []
+    for row in 1e6 * noise:
+        value = 8 * row.sum() / seconds
+        found = with_intervals(
+            {"throughput_bps": Metric(value, "bit/s")},
+            data,
+            [flow(row)],
+            window(seconds),
+            histograms=Histograms({}, 0),
+            decoded=(),
+        )["throughput_bps"]
+        contained.append(contains(found.low, found.high, 8e7))
+    assert_share(contained, 0.93, 0.97)
+
+
+def seconds_of(test: NDArray[np.int64]) -> list[Histogram]:
+    """A histogram for each row of values, in buckets of about a thousandth, as HdrHistogram's of three digits."""
+    sizes = 2 ** np.maximum(0, np.frexp(test.astype(np.float64))[1].astype(np.int64) - 11)
+    second = np.arange(len(test), dtype=np.int64)[:, np.newaxis] << 40
+    keys, counts = np.unique(second + test // sizes * sizes, return_counts=True)
+    lows = keys & ((1 << 40) - 1)
+    highs = lows + 2 ** np.maximum(0, np.frexp(lows.astype(np.float64))[1].astype(np.int64) - 11) - 1
+    edges = np.searchsorted(keys, second[1:, 0])
+    return [
+        Histogram(*one)
+        for one in zip(*(np.split(column, edges) for column in (lows, highs, counts.astype(np.int64))), strict=True)
+    ]
+
+
+def parts(seconds: Sequence[Histogram]) -> DecodedParts:
+    """The histograms of each second, as agents report them."""
+    return [
+        (IntervalHistogram("client1", EPOCH_NS + (second + 1) * S - 1, {"metric": "latency"}), one)  # type: ignore[typeddict-item]
+        for second, one in enumerate(seconds)
+    ]
+
+
+@pytest.mark.parametrize(("correlation", "names"), [(0.0, ("p50", "p99")), (0.6, ("p50",))])
+def test_interval_of_a_percentile_contains_the_truth(correlation: float, names: tuple[str, ...]) -> None:
+    """30 seconds of 300 lognormal latencies; with a correlation, their level wanders from second to second."""
+    generator = np.random.default_rng(3)
+    spread = 0.3 if correlation else 0.0
+    levels = spread * ar1(correlation, SETS, 30, generator)
+    values_ns = 1e6 * np.exp(levels[:, :, np.newaxis] + 0.5 * generator.standard_normal((SETS, 30, 300)))
+    metrics = {f"latency_{name}_us": Metric(1.0, "us") for name in names}
+    data, contained = test_data("rr"), {name: list[bool]() for name in metrics}
+    for test in values_ns.astype(np.int64):
+        seconds = seconds_of(test)
+        whole = Histograms({"latency": merge(seconds)}, 0)
+        found = with_intervals(metrics, data, [], window(30), histograms=whole, decoded=parts(seconds))
+        for name, of_name in contained.items():
+            truth_us = 1e3 * float(np.exp(np.hypot(spread, 0.5) * NORMAL_QUANTILES[name]))
+            of_name.append(contains(found[name].low, found[name].high, truth_us))
+    for of_name in contained.values():
+        assert_share(of_name, 0.93, 0.97)
+
+
+NORMAL_QUANTILES = {"latency_p50_us": 0.0, "latency_p99_us": 2.3263478740408408}
+
+
+@pytest.mark.parametrize("correlation", [0.0, 0.5])
+def test_interval_of_the_share_of_lost_datagrams_contains_the_truth(correlation: float) -> None:
+    """30 s of 1,000 datagrams a second of which 1 % is lost; with a correlation the losses come together."""
+    generator = np.random.default_rng(4)
+    levels = np.exp(0.6 * ar1(correlation, SETS, 300, generator) - 0.18) if correlation else np.ones((SETS, 300))
+    losses = generator.binomial(100, np.minimum(0.01 * levels, 1))
+    instants, contained = [EPOCH_NS + (step + 1) * 100 * MS for step in range(300)], []
+    for row in losses:
+        data = test_data("udp", duration_ms=30_000)
+        lost, arrived = np.cumsum(row).tolist(), np.cumsum(100 - row).tolist()
+        data.progress[KEY, "peer"] = [
+            Point(t_ns, 0, 0, None, here, missing) for t_ns, here, missing in zip(instants, arrived, lost, strict=True)
+        ]
+        figures = {"lost_ratio": Metric(row.sum() / 30_000, "ratio")}
+        found = with_intervals(figures, data, [], window(30), histograms=Histograms({}, 0), decoded=())["lost_ratio"]
+        contained.append(contains(found.low, found.high, 0.01))
+    assert_share(contained, 0.93, 0.97)
+
+
+@pytest.mark.parametrize("repeats", [3, 5, 10])
+def test_interval_over_repeats_contains_the_truth(repeats: int) -> None:
+    rows = 1e9 * (1 + 0.03 * np.random.default_rng(repeats).standard_normal((SETS, repeats)))
+    found = [mean_with_interval(Metric(value, "bit/s") for value in row) for row in rows.tolist()]
+    assert_share([contains(one.low, one.high, 1e9) for one in found], 0.93, 0.97)
+
+
+@pytest.mark.parametrize(("repeats", "paired"), [(3, False), (5, True), (10, True)])
+def test_interval_of_the_ratio_of_two_systems_contains_the_truth(repeats: int, paired: bool) -> None:
+    """Two runs, or two systems of one run whose trials share the machine's hour."""
+    generator = np.random.default_rng(5)
+    common = 1 + 0.1 * generator.standard_normal((SETS, repeats)) if paired else 1.0
+    rows = 1e9 * common * (1 + 0.02 * generator.standard_normal((2, SETS, repeats)))
+    rows[1] *= 0.8
+    trials = [
+        trial(one)
+        for side, of_side in zip("ab", rows.tolist(), strict=True)
+        for number, of_case in enumerate(of_side)
+        for repeat, value in enumerate(of_case, 1)
+        for one in [result(side, number, repeat, value)]
+    ]
+    run = replace(analyse({}, []), trials=tuple(trials))
+    sides = [Side(name, run if paired else replace(run), {}, ("side", name)) for name in "ab"]
+    found = compare_sides(*sides, metrics=("throughput_bps",)).figures
+    assert len(found) == SETS
+    assert_share([contains(one.low, one.high, 0.8) for one in found], 0.93, 0.97)
+
+
+def result(side: str, number: int, repeat: int, value: float) -> TestResult:
+    parameters = {"side": side, "number": number}
+    return TestResult(
+        case=f"{side}-{number}",
+        repeat=repeat,
+        test="tcp",
+        kind="tcp",
+        parameters=parameters,
+        status="done",
+        error=None,
+        metrics={"throughput_bps": Metric(value, "bit/s")},
+        validity=Validity(Verdict.VALID),
+        window=None,
+        generator=None,
+        errors={},
+    )
+
+
+def trial(one: TestResult) -> TrialResult:
+    name = f"{one.case}/{one.repeat}"
+    return TrialResult(name, one.case, one.repeat, "done", None, "route", None, None, (one,), parameters=one.parameters)
