@@ -48,6 +48,7 @@ ADVICE: dict[str, str] = {
     "repeats-disagree": f"{_QUIET}{_SPREAD}",
     "repeats-disturbed": "`repeat: {min: 3, max: 15, until: 3%}` runs trials again that something else disturbed",
     "repeats-failed": _ERROR_BELOW,
+    "repeats-too-few": f"measure more often (repeat): each repeat narrows the interval of so few a lot{_SPREAD}",
     "sender-side-figure": _SERVER_SIDE,
     "sends-late": _LESS_RATE,
     "thread-saturated": _MORE_THREADS,

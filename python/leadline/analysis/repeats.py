@@ -183,10 +183,11 @@ def _judged(
         values = [one.value for result in done if (one := result.metrics.get(name)) and one.value is not None]
         found = stability.between_repeats(judged[name], values, limit, name) if name in judged else None
         if found is not None:
-            judged[name] = judged[name].doubted(Verdict.UNSTABLE, found.code, Bound.NONE)
-            disagreements.append(replace(found, verdict=Verdict.UNSTABLE, metrics=(name,)))
+            doubt, reason = found
+            judged[name] = judged[name].doubted(doubt, reason.code, Bound.NONE)
+            disagreements.append(replace(reason, verdict=doubt, metrics=(name,)))
             if name in (kind.primary, *kind.decisive):
-                verdict = worst((verdict, Verdict.UNSTABLE))
+                verdict = worst((verdict, doubt))
     reasons = (*disagreements, *_merged([result.validity.reasons for result in done]))
     return Judged(judged, Validity(verdict, reasons, tuple(_merged([result.validity.notes for result in done]))))
 

@@ -42,8 +42,10 @@ _FEWEST_BATCHES = 10
 
 # Reasons that concern one test.
 INTERVALS_DISAGREE, CHANGE_POINT, PRECISION_UNKNOWN = "intervals-disagree", "change-point", "precision-unknown"
-# One that concerns the repeats of a case.
-REPEATS_DISAGREE = "repeats-disagree"
+# Those that concern the repeats of a case.
+REPEATS_DISAGREE, TOO_FEW_REPEATS = "repeats-disagree", "repeats-too-few"
+FEW_REPEATS = 4
+"""Up to this number the interval is wider than three standard deviations of the repeats' values in total."""
 
 
 def within_test(data: TestData, flows: Sequence[Flow], window: Window | None) -> Iterator[tuple[Verdict, Reason]]:
@@ -144,20 +146,27 @@ def _changes_as_text(changes: Sequence[tuple[float, ChangePoint]], window: Windo
     return f"{way}{by} near {at_s:.3g} s{more}"
 
 
-def between_repeats(figure: Metric, values: Sequence[float], limit: float, name: str) -> Reason | None:
+def between_repeats(figure: Metric, values: Sequence[float], limit: float, name: str) -> tuple[Verdict, Reason] | None:
     """Repeats that leave a figure's mean less certain than the plan allows: half of its 95 % interval by the mean.
 
-    The interval of two repeats has 12.7 standard errors on each side, which says little: their distance is taken.
+    The interval of two repeats has 12.7 standard errors on each side, which says little: their distance is taken. Up to
+    `FEW_REPEATS` whose values all lie within the limit do not disagree: they are too few to tell.
     """
     mean = figure.value or 0.0
     if len(values) < 2 or mean <= 0 or figure.low is None or figure.high is None:
         return None
+    half = (figure.high - figure.low) / 2 / mean
     if len(values) == 2:
-        spread, what = abs(values[1] - values[0]) / mean, f"the two repeats' {name} differ by"
+        spread, what = abs(values[1] - values[0]) / mean, f"the two repeats' {name} differ by "
     else:
-        spread, what = (figure.high - figure.low) / 2 / mean, f"{len(values)} repeats leave {name} uncertain by ±"
+        spread, what = half, f"{len(values)} repeats leave {name} uncertain by ±"
     if spread <= limit:
         return None
-    return Reason(
-        REPEATS_DISAGREE, f"{what}{'' if what.endswith('±') else ' '}{spread:.1%} of the mean; the limit is {limit:.1%}"
-    )
+    low, high = min(values) / mean - 1, max(values) / mean - 1
+    if 2 < len(values) <= FEW_REPEATS and max(-low, high) <= limit:
+        text = (
+            f"{len(values)} repeats are too few to tell how certain {name} is: they lie {low:+.1%} to {high:+.1%} from "
+            f"their mean, which leaves it uncertain by ±{half:.1%}; the limit is {limit:.1%}"
+        )
+        return Verdict.UNDETERMINED, Reason(TOO_FEW_REPEATS, text)
+    return Verdict.UNSTABLE, Reason(REPEATS_DISAGREE, f"{what}{spread:.1%} of the mean; the limit is {limit:.1%}")

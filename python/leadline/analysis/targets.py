@@ -15,6 +15,7 @@ from typing import cast
 
 from leadline.analysis import stability
 from leadline.analysis.model import Bound, Metric, Summary, TargetResult, TestResult
+from leadline.plan.gateway_metrics import CPU, GATEWAYS, metric_of, of_gateway, split_name
 from leadline.plan.source import Mark, Node
 from leadline.plan.targets import Target, has_metric, read_target
 from leadline.statistics import Decision, decide
@@ -23,7 +24,14 @@ from leadline.statistics.decision import Operator
 MET, MISSED, UNDECIDED = "met", "missed", "undecided"
 
 # What leaves a wide interval, which decides.
-_IMPRECISE = frozenset({stability.REPEATS_DISAGREE, stability.INTERVALS_DISAGREE, stability.PRECISION_UNKNOWN})
+_IMPRECISE = frozenset(
+    {
+        stability.REPEATS_DISAGREE,
+        stability.TOO_FEW_REPEATS,
+        stability.INTERVALS_DISAGREE,
+        stability.PRECISION_UNKNOWN,
+    }
+)
 # Counts are of the whole test.
 _GROWING_UNITS = frozenset({"count", "bytes"})
 _RATES = ("_bps", "_per_s")
@@ -37,17 +45,25 @@ def parse_targets(texts: Iterable[str], kinds: Mapping[str, str], option: str = 
 
 def judge_summaries(targets: Iterable[Target], summaries: Sequence[Summary]) -> tuple[TargetResult, ...]:
     """Each target for each case. A target without a test applies to every test that has the metric: the worst result
-    counts."""
-    cases = dict.fromkeys(summary.case for summary in summaries)
+    counts. One on a gateway applies to the cases that have it, where there is such a case."""
+    cases: dict[str, list[Summary]] = {}
+    for summary in summaries:
+        cases.setdefault(summary.case, []).append(summary)
     return tuple(
-        judge(target, case, [summary for summary in summaries if summary.case == case])
+        judge(target, case, of_case)
         for target in targets
-        for case in cases
+        for applies in [{case for case, of_case in cases.items() if _other_gateways(target, of_case) is None}]
+        for case, of_case in cases.items()
+        if case in applies or not applies
     )
 
 
 def judge(target: Target, case: str, results: Iterable[Summary | TestResult]) -> TargetResult:
     """One target over the results of one case, or over a single measurement."""
+    results = tuple(results)
+    elsewhere = _other_gateways(target, results)
+    if elsewhere is not None:
+        return TargetResult(target.text, case, UNDECIDED, None, elsewhere)
     outcomes = [
         _judge_one(target, case, result.metrics.get(target.metric), _gap(target, result))
         for result in results
@@ -84,18 +100,37 @@ def missed_so_far(
         return None
     if generator_limited and not _certain_from_below(target, meets=False):
         return None
-    words = _compared(value, target, meets=False)
+    words = _compared(value, target, metric.unit, meets=False)
     return TargetResult(target.text, "c01", MISSED, value, words)
 
 
-def _compared(value: float, target: Target, meets: bool) -> str:
-    return f"{_figure(value)} {'' if meets else 'is not '}{target.op} {_figure(target.value)}"
+def _other_gateways(target: Target, results: Sequence[Summary | TestResult]) -> str | None:
+    """What to say of a target on a gateway that a case does not have, although it has another one; None if it may."""
+    if not of_gateway(target.metric):
+        return None
+    known = [host for host in GATEWAYS if any(metric_of(host, CPU) in result.metrics for result in results)]
+    asked, figure = split_name(target.metric)
+    if not known or asked in known:
+        return None
+    better = " or ".join(metric_of(host, figure) for host in sorted(known))
+    return f"this case has no gateway called '{asked}'; its own is {better}"
 
 
-def _figure(value: float) -> str:
-    """Six digits, without an exponent for large numbers."""
-    text = f"{value:.6g}"
-    return f"{value:.0f}" if "e+" in text else text
+def _compared(value: float, target: Target, unit: str, meets: bool) -> str:
+    return f"{_figure(value, unit)} {'' if meets else 'is not '}{target.op} {_figure(target.value, unit)}"
+
+
+def _figure(value: float, unit: str) -> str:
+    """Six digits in the metric's own unit, a share in percent; without an exponent for large numbers."""
+    factor, written = _SHOWN.get(unit, (1.0, unit))
+    text = f"{factor * value:.6g}"
+    text = f"{factor * value:.0f}" if "e+" in text else text
+    return f"{text} {written}".rstrip()
+
+
+_SHOWN = {"us": (1.0, "µs"), "1/s": (1.0, "/s"), "bytes": (1.0, "B"), "percent": (1.0, "%"), "ratio": (100.0, "%")}
+_SHOWN |= dict.fromkeys(("count", "1"), (1.0, ""))
+"""How messages write the units of metrics: a factor, and the unit."""
 
 
 def _gap(target: Target, result: Summary | TestResult) -> int:
@@ -116,9 +151,9 @@ def _judge_one(target: Target, case: str, metric: Metric | None, gap: int) -> Ta
 def _decided(target: Target, metric: Metric, value: float) -> tuple[str, str]:
     """The outcome and why, of a figure that is known."""
     outcome = MET if target.met_by(value) else MISSED
-    words = _compared(value, target, outcome == MET)
+    words = _compared(value, target, metric.unit, outcome == MET)
     if metric.is_least:
-        least = f"known only to be at least {_figure(value)}"
+        least = f"known only to be at least {_figure(value, metric.unit)}"
         return (outcome, f"at least {words}") if _is_certain(target, value, None) else (UNDECIDED, least)
     if metric.bound is Bound.MOST and _is_certain(target, None, value):
         return outcome, f"at most {words}"
@@ -131,7 +166,8 @@ def _by_interval(target: Target, metric: Metric, outcome: str, words: str) -> tu
     """What the whole 95 % interval says; the value itself where there is no interval."""
     if metric.low is None or metric.high is None or _is_certain(target, metric.low, metric.high):
         return outcome, words
-    return UNDECIDED, f"{words}, but the 95 % interval {_figure(metric.low)} to {_figure(metric.high)} leaves it open"
+    low, high = (_figure(bound, metric.unit) for bound in (metric.low, metric.high))
+    return UNDECIDED, f"{words}, but the 95 % interval {low} to {high} leaves it open"
 
 
 def _is_too_short(metric: Metric) -> bool:

@@ -41,6 +41,11 @@ def prefix_of(host: str) -> str:
     return host.replace("-", "_")
 
 
+def split_name(metric: str) -> tuple[str, str]:
+    """The host and the figure of a gateway's metric: `gateway-a` and `cpu_percent`."""
+    return _NAMES[metric]
+
+
 def of_gateway(metric: str) -> bool:
     """Whether a figure describes a gateway."""
     return metric in _NAMES
@@ -61,4 +66,4 @@ GATEWAY_METRICS: tuple[MetricSpec, ...] = tuple(
     for host in GATEWAYS
     for figure, meaning in _MEANINGS.items()
 )
-_NAMES = frozenset(spec.name for spec in GATEWAY_METRICS)
+_NAMES = {metric_of(host, figure): (host, figure) for host in GATEWAYS for figure in _MEANINGS}

@@ -172,6 +172,65 @@ def test_repeats_that_disagree_decide_a_target_by_their_interval() -> None:
         assert judge(parsed, "c01", [apart]).outcome == outcome
 
 
+@pytest.mark.parametrize(
+    ("rates", "verdict", "words"),
+    [
+        ((1e6, 1.06e6, 0.94e6), Verdict.UNDETERMINED, "3 repeats are too few to tell how certain throughput_bps is"),
+        ((1e6, 1.3e6, 0.7e6), Verdict.UNSTABLE, "3 repeats leave throughput_bps uncertain by ±74.5% of the mean"),
+        ((1e6, 1.06e6, 0.94e6, 1.06e6, 0.94e6), Verdict.VALID, ""),
+    ],
+)
+def test_few_repeats_that_agree_are_too_few_and_not_unstable(
+    rates: tuple[float, ...], verdict: Verdict, words: str
+) -> None:
+    """Three repeats within 6 % of their mean have an interval of 15 %, since t has two degrees of freedom."""
+    found = summary(repeats(*rates))
+    assert found.validity.verdict is verdict
+    assert "".join(reason.text for reason in found.validity.reasons).startswith(words)
+
+
+def test_messages_have_the_unit_of_the_metric() -> None:
+    result = analyse_test(steady_test("tcp", 1e6))
+    metrics = {
+        "throughput_bps": Metric(8e6, "bit/s", 7e6, 9e6),
+        "latency_p99_us": Metric(7123.4, "us"),
+        "lost_ratio": Metric(0.0021, "ratio"),
+        "gateway_cpu_percent": Metric(97.0, "percent"),
+        "retransmits": Metric(3.0, "count"),
+        "gateway_memory_bytes": Metric(9e9, "bytes"),
+    }
+    made = replace(result, kind="udp", metrics=metrics)
+    said = {
+        "throughput_bps > 7500000": "8000000 bit/s > 7500000 bit/s, but the 95 % interval 7000000 bit/s to 9000000 "
+        "bit/s leaves it open",
+        "latency_p99_us < 5000": "7123.4 µs is not < 5000 µs",
+        "lost_ratio < 0.001": "0.21 % is not < 0.1 %",
+        "gateway_cpu_percent < 90": "97 % is not < 90 %",
+        "retransmits == 3": "3 == 3",
+        "gateway_memory_bytes < 1GiB": "9000000000 B is not < 1073741824 B",
+    }
+    for target, words in said.items():
+        kind = "rr" if "latency" in target else "tcp" if "retransmits" in target else "udp"
+        (parsed,) = parse_targets([target], {"t": kind})
+        assert judge(parsed, "c01", [replace(made, kind=kind)]).reason == words
+
+
+def test_target_on_a_gateway_that_a_case_does_not_have_is_answered_by_one_line() -> None:
+    """A site-to-site case has gateways a and b; a remote-access case has one, called gateway."""
+    remote = replace(summary(repeats(1e6)), case="c01", metrics={"gateway_cpu_percent": Metric(50.0, "percent")})
+    ends = {f"gateway_{end}_cpu_percent": Metric(50.0, "percent") for end in "ab"}
+    both = replace(remote, case="c02", metrics=ends)
+    targets = parse_targets(["gateway_a_cpu_percent < 90"], {"t": "tcp"})
+    (alone,) = judge_summaries(targets, [remote])
+    assert (alone.case, alone.outcome) == ("c01", "undecided")
+    assert alone.reason == "this case has no gateway called 'gateway-a'; its own is gateway_cpu_percent"
+    assert [(one.case, one.outcome) for one in judge_summaries(targets, [remote, both])] == [("c02", "met")]
+    (other,) = judge_summaries(parse_targets(["gateway_cpu_percent < 90"], {"t": "tcp"}), [both])
+    assert other.reason == (
+        "this case has no gateway called 'gateway'; its own is gateway_a_cpu_percent or gateway_b_cpu_percent"
+    )
+
+
 @pytest.mark.parametrize("number", [2, 3, 5, 10, 30])
 def test_a_spread_of_three_percent_is_stable_whatever_the_number_of_repeats(number: int) -> None:
     # The standard deviation is 3 % of the mean: half of them lie above, half below.
