@@ -28,6 +28,9 @@ _ROUNDING = 1e-9
 # If completed durations alone give an upper bound this close, the quantile is known.
 _CLOSE = 1.01
 
+BEYOND_NS = 1 << 62
+"""Longer than any duration: that of an operation of which no more than its age is known."""
+
 
 @dataclass(frozen=True, slots=True)
 class Figure:
@@ -59,6 +62,17 @@ class Sample:
     def count(self) -> int:
         """The number of known durations."""
         return self.completed.count
+
+    @property
+    def extremes(self) -> tuple[Histogram, Histogram] | None:
+        """All durations as if those of outstanding operations were their ages, and as if they were longer than any
+        (`BEYOND_NS`): the true distribution lies between the two. None where they may depend on each other."""
+        if not self._independent:
+            return None
+        if not self.censored:
+            return self.completed, self.completed
+        beyond = Histogram(*(np.array([value], dtype=np.int64) for value in (BEYOND_NS, BEYOND_NS, self.censored)))
+        return self._pooled, merge((self.completed, beyond))
 
     @property
     def is_open(self) -> bool:

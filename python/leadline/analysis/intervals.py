@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from leadline.analysis.durations import BEYOND_NS
 from leadline.analysis.flows import Curve, Flow
 from leadline.analysis.histograms import NS_PER_US, DamagedHistogram, Histogram, decode, merge
 from leadline.analysis.metrics import Histograms
@@ -175,15 +176,17 @@ def _percentile(
 ) -> Estimate | str:
     """A percentile with its interval in ns, or why it has none."""
     sample = histograms.sample(name)
-    if sample.censored:
+    extremes = sample.extremes
+    if extremes is None:
         return _NOT_ENDED
     whole = sample.completed
-    at = whole.bucket_at(share * 100)
-    seconds = parts.named(name)
-    if at is not None and of_clients:
+    at, seconds = whole.bucket_at(share * 100), parts.named(name)
+    if at is None:
+        return _FEW_PARTS
+    if of_clients:
         # Each client connects by itself.
-        return quantile_of_buckets(whole.lows_ns, whole.highs_ns, whole.counts, share)
-    if at is None or not seconds:
+        return _between(extremes, share, None)
+    if not seconds:
         return _FEW_PARTS
     edge_ns = whole.highs_ns[at]
     above = [int(part.counts[part.lows_ns > edge_ns].sum()) for part in seconds]
@@ -192,14 +195,23 @@ def _percentile(
     if independent is None:
         return _FEW_PARTS
     # The last part of a second is in no interval's histogram.
-    independent *= max(1.0, whole.count / sum(totals))
-    return quantile_of_buckets(whole.lows_ns, whole.highs_ns, whole.counts, share, independent=independent)
+    return _between(extremes, share, independent * max(1.0, whole.count / sum(totals)))
+
+
+def _between(extremes: tuple[Histogram, Histogram], share: float, independent: float | None) -> Estimate:
+    """The lower bound by the shortest times that outstanding operations may have, the upper one by the longest."""
+    low, high = (
+        quantile_of_buckets(one.lows_ns, one.highs_ns, one.counts, share, independent=independent) for one in extremes
+    )
+    if high.high is not None and high.high >= BEYOND_NS:
+        return replace(high, low=low.low, high=None, reason=_NOT_ENDED)
+    return replace(high, low=low.low)
 
 
 def _mean(name: str, histograms: Histograms, parts: Parts) -> Estimate | str:
     """The interval in ns of the mean of a histogram's times, from its seconds: a ratio of sums, so each second counts
     by how far its sum is from what its number of values would give."""
-    if histograms.sample(name).censored:
+    if histograms.sample(name).is_open:
         return _NOT_ENDED
     seconds = [part for part in parts.named(name) if part.count]
     if not seconds:
