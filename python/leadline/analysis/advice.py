@@ -42,6 +42,8 @@ ADVICE: dict[str, str] = {
     "heat-throttled": "cool the machine, or give it less load before the test, and run it again",
     "quota-held-back": "raise or remove the CPU quota of the container or slice that Leadline runs in",
     "cpu-stolen": "run it on a machine of its own, or when its neighbours are quiet: a hypervisor shared its CPUs out",
+    "percentile-uncertain": "measure longer (duration): five seconds or more, in which enough values lie above the "
+    f"percentile, or more often (repeat){_SPREAD}",
     "precision-unknown": f"measure longer (duration): 2 s or more of an even rate are enough{_SPREAD}",
     "pushback": "lower the rate, or generate from more hosts: the sending host's queue was full",
     "receiver-socket-drops": "lower the rate, use larger packets, or give the answering host more CPUs",

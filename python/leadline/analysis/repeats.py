@@ -68,6 +68,8 @@ def summarise(
     undisturbed = [result for result in done if result.validity.verdict is not Verdict.DISTURBED]
     left_out = len(done) - len(undisturbed) if len(undisturbed) >= LEAST_REPEATS else 0
     done = undisturbed if left_out else done
+    if len(done) > LEAST_REPEATS:
+        done = [_judged_by_repeats(result) for result in done]
     names = dict.fromkeys(name for result in done for name in result.metrics)
     metrics = {name: mean_with_interval([result.metrics.get(name) for result in done], confidence) for name in names}
     known = [histograms.get((result.case, result.repeat, result.test)) for result in done]
@@ -140,6 +142,21 @@ def _merged_percentiles(
             bounded = replace(bounded, low=max(0.0, whole.value - half), high=whole.value + half)
         found[name] = bounded
     return found
+
+
+def _judged_by_repeats(result: TestResult) -> TestResult:
+    """A repeat without the doubt that its percentiles are imprecise by themselves: the repeats' interval tells."""
+    code = stability.PERCENTILE_UNCERTAIN
+    if not any(reason.code == code for reason in result.validity.reasons):
+        return result
+    kind: PrimaryKind = KINDS.find(result.kind)
+    metrics = {
+        name: replace(metric, verdict=Verdict.VALID, reasons=(), bound=None) if metric.reasons == (code,) else metric
+        for name, metric in result.metrics.items()
+    }
+    verdict = worst(metrics[name].verdict for name in (kind.primary, *kind.decisive) if name in metrics)
+    reasons = tuple(reason for reason in result.validity.reasons if reason.code != code)
+    return replace(result, metrics=metrics, validity=replace(result.validity, verdict=verdict, reasons=reasons))
 
 
 def _with_note(judged: Judged, note: Reason) -> Judged:

@@ -30,6 +30,7 @@ _IMPRECISE = frozenset(
         stability.TOO_FEW_REPEATS,
         stability.INTERVALS_DISAGREE,
         stability.PRECISION_UNKNOWN,
+        stability.PERCENTILE_UNCERTAIN,
     }
 )
 # Counts are of the whole test.
@@ -157,22 +158,24 @@ def _decided(target: Target, metric: Metric, value: float) -> tuple[str, str]:
         return (outcome, f"at least {words}") if _is_certain(target, value, None) else (UNDECIDED, least)
     if metric.bound is Bound.MOST and _is_certain(target, None, value):
         return outcome, f"at most {words}"
-    if _IMPRECISE.issuperset(metric.reasons) and (metric.low is not None or not _is_too_short(metric)):
+    has_interval = metric.low is not None or metric.high is not None
+    if _IMPRECISE.issuperset(metric.reasons) and (has_interval or not _is_too_short(metric)):
         return _by_interval(target, metric, outcome, words)
     return UNDECIDED, f"the figure is {metric.verdict.value} ({', '.join(metric.reasons)})"
 
 
 def _by_interval(target: Target, metric: Metric, outcome: str, words: str) -> tuple[str, str]:
     """What the whole 95 % interval says; the value itself where there is no interval."""
-    if metric.low is None or metric.high is None or _is_certain(target, metric.low, metric.high):
+    if (metric.low is None and metric.high is None) or _is_certain(target, metric.low, metric.high):
         return outcome, words
-    low, high = (_figure(bound, metric.unit) for bound in (metric.low, metric.high))
-    return UNDECIDED, f"{words}, but the 95 % interval {low} to {high} leaves it open"
+    low, high = (None if bound is None else _figure(bound, metric.unit) for bound in (metric.low, metric.high))
+    wide = f"{low} to {high}" if low and high else f"({low} or more)" if low else f"({high} or less)"
+    return UNDECIDED, f"{words}, but the 95 % interval {wide} leaves it open"
 
 
 def _is_too_short(metric: Metric) -> bool:
     """Whether its test is too short to tell how precise it is: then its value decides nothing."""
-    return stability.PRECISION_UNKNOWN in metric.reasons
+    return not {stability.PRECISION_UNKNOWN, stability.PERCENTILE_UNCERTAIN}.isdisjoint(metric.reasons)
 
 
 def _is_certain(target: Target, low: float | None, high: float | None) -> bool:

@@ -13,6 +13,7 @@ from leadline.analysis import (
     host_metrics,
     limits,
     metrics,
+    percentile_precision,
     tunnels,
     validity,
     wake_ups,
@@ -23,7 +24,7 @@ from leadline.analysis.durations import Sample, curve
 from leadline.analysis.flow_spans import spans_of
 from leadline.analysis.flows import Flow, build_flows
 from leadline.analysis.host_costs import host_costs
-from leadline.analysis.intervals import DecodedParts, decoded_parts, with_intervals
+from leadline.analysis.intervals import DecodedParts, decoded_parts, parts_of, with_intervals
 from leadline.analysis.model import Distribution, Generator, Interval, Metric, Percentiles, Series, TestResult, Window
 from leadline.analysis.test_data import TestData
 from leadline.plan.targets import has_metric
@@ -81,7 +82,8 @@ def analyse_repeat(data: TestData) -> tuple[TestResult, metrics.Histograms]:
     crossed = gateways.statistics_of(data, steady, gateways.Traffic.of(clients, figures))
     of_gateways = gateway_intervals.with_bounds(gateways.figures(crossed), crossed, data, flows, steady)
     figures = with_intervals({**figures, **of_gateways}, data, flows, steady, histograms=merged, decoded=decoded)
-    judged = validity.assess(evidence, figures, tuple(gateways.notes(crossed)))
+    imprecise = percentile_precision.findings(data, figures, parts_of(decoded)) if data.asked else ()
+    judged = validity.assess(evidence, figures, tuple(gateways.notes(crossed)), imprecise)
     naive = head_and_tail.naive_rates(data.spec, flows, steady, judged.metrics)
     notes = (*head_and_tail.note(naive, judged.metrics, steady), *judged.validity.notes)
     result = TestResult(

@@ -70,7 +70,14 @@ SHORT_WINDOWS = frozenset({SHORT_WINDOW, NO_WINDOW})
 # Flows that transferred no byte.
 NOT_STARTED = "flows-not-started"
 # Parts of a test that differ, or are too few to tell.
-UNEVEN = frozenset({stability.INTERVALS_DISAGREE, stability.CHANGE_POINT, stability.PRECISION_UNKNOWN})
+UNEVEN = frozenset(
+    {
+        stability.INTERVALS_DISAGREE,
+        stability.CHANGE_POINT,
+        stability.PRECISION_UNKNOWN,
+        stability.PERCENTILE_UNCERTAIN,
+    }
+)
 # Lines of the journal could not be read.
 JOURNAL_DAMAGED = "journal-damaged"
 # Enough requests were outstanding that high percentiles of the latency are lower bounds.
@@ -112,15 +119,20 @@ class JudgedKind(Protocol):
         """The rules of its tests."""
 
 
-def assess(evidence: Evidence, figures: Mapping[str, Metric], notes: Sequence[Reason] = ()) -> Judged:
+def assess(
+    evidence: Evidence,
+    figures: Mapping[str, Metric],
+    notes: Sequence[Reason] = (),
+    findings: Iterable[Finding] = (),
+) -> Judged:
     """A test's figures with the verdict on each, and the verdict on the test, with every reason and every note; `notes`
-    are more of them."""
+    and `findings` are more of them."""
     spec = evidence.data.spec
     kind: JudgedKind = KINDS.find(spec.kind)
     rules = kind.rules()
     return judge_figures(
         figures,
-        [found for rule in rules.findings for found in rule(evidence)],
+        [*(found for rule in rules.findings for found in rule(evidence)), *findings],
         [*(note for rule in rules.notes for note in rule(evidence)), *notes],
         primary=kind.primary,
         decisive=kind.decisive,

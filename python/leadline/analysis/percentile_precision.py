@@ -1,0 +1,58 @@
+"""Whether percentiles that targets name are known well enough in one test, as `stability` asks of rates.
+
+Half of a percentile's interval within the test may be at most the plan's limit, as a share of it. Without an interval
+the seconds of the test have to agree within the limit; where even that cannot be seen, the test is too short. Repeats
+give an interval of their own, and then decide instead. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from leadline.analysis.intervals import Parts
+from leadline.analysis.model import Metric, Reason, Verdict
+from leadline.analysis.stability import PERCENTILE_UNCERTAIN
+from leadline.analysis.test_data import TestData
+from leadline.plan.percentiles import histogram_of
+
+LEAST_SECONDS = 2
+"""Percentiles of fewer seconds have nothing to agree with."""
+
+
+def findings(data: TestData, figures: Mapping[str, Metric], parts: Parts) -> Iterator[tuple[Verdict, Reason]]:
+    """What leaves the percentiles that targets name uncertain. Not for a rate in stages, under which latencies change
+    by plan; nor for a lower bound, which decides by itself."""
+    if not data.spec.steady:
+        return
+    for name in dict.fromkeys(data.asked):
+        metric = figures.get(name)
+        if histogram_of(name) is None or metric is None or not metric.value or metric.censored:
+            continue
+        found = _doubt(name, metric, metric.value, parts, data.stability_spread)
+        if found is not None:
+            yield found
+
+
+def _doubt(name: str, metric: Metric, value: float, parts: Parts, limit: float) -> tuple[Verdict, Reason] | None:
+    if metric.low is not None and metric.high is not None:
+        half = (metric.high - metric.low) / 2 / value
+        if half <= limit:
+            return None
+        text = f"{name} is uncertain by ±{half:.1%}; the limit is {limit:.1%}"
+        return Verdict.UNSTABLE, Reason(PERCENTILE_UNCERTAIN, text, metrics=(name,))
+    shares = _of_seconds(name, value, parts)
+    text = f"{name} is not known well enough: {metric.unbounded}"
+    if len(shares) >= LEAST_SECONDS:
+        if max(-min(shares), *shares) <= limit:
+            return None
+        text += f"; in single seconds it lies {min(shares):+.1%} to {max(shares):+.1%} from that of the test"
+    return Verdict.UNDETERMINED, Reason(PERCENTILE_UNCERTAIN, text, metrics=(name,))
+
+
+def _of_seconds(name: str, value: float, parts: Parts) -> list[float]:
+    """The percentile of each second, as its distance from that of the test by it."""
+    asked = histogram_of(name)
+    assert asked is not None, "only percentiles get here"
+    unit_us = 1.0 if asked.unit == "us" else 1000.0
+    found = [part.percentile_us(asked.percentile) for part in parts.named(asked.histogram)]
+    return [one / unit_us / value - 1 for one in found if one is not None]
