@@ -15,7 +15,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.wait import WebDriverWait
 
-from leadline.analysis.trial_records import FlowSpan
+from leadline.analysis.trial_records import FlowSpan, MarkKind, TimeMark
 from leadline.report import render_html
 from waiting import WITHIN_S
 
@@ -102,6 +102,35 @@ def test_arrow_keys_move_the_cursor_of_every_plot_of_a_test(open_page: Open) -> 
     """
     shown = wait_for(browser, times)
     assert shown and shown[0].endswith(" s")
+
+
+MARKS = (TimeMark(MarkKind.OTHER_WORK, 2.0, 4.0, 0.6), TimeMark(MarkKind.STALL, 6.0, 6.5, 0.0))
+# The colour of the first plot a few pixels below its top, at a time: the shading, where no line runs.
+PIXEL = """
+const chart = document.querySelector(".test .u-over"), canvas = document.querySelector(".test canvas");
+const over = chart.getBoundingClientRect(), under = canvas.getBoundingClientRect();
+const x = (over.left - under.left + over.width * arguments[0] / 10.31) * devicePixelRatio;
+const y = (over.top - under.top + 7) * devicePixelRatio;
+return [...canvas.getContext("2d").getImageData(Math.round(x), Math.round(y), 1, 1).data].join();
+"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_disturbed_parts_and_stalls_are_shaded_apart(open_page: Open, scheme: str) -> None:
+    run = gateway_run()
+    marked = [
+        replace(trial, tests=tuple(replace(test, time_marks=MARKS) for test in trial.tests)) for trial in run.trials
+    ]
+    browser = open_page(render_html(replace(run, trials=tuple(marked))), scheme=scheme)
+    painted(browser, 20)
+    head, disturbed, stall, plain = (browser.execute_script(PIXEL, at) for at in (0.2, 3.0, 6.25, 5.0))
+    assert len({head, disturbed, stall, plain}) == 4, "each is shaded in a colour of its own"
+    legend = browser.find_element(By.CSS_SELECTOR, ".test .shaded")
+    assert [entry.text.partition(":")[0] for entry in legend.find_elements(By.TAG_NAME, "li")] == [
+        "head and tail",
+        "disturbed",
+        "stall",
+    ]
 
 
 def test_dark_mode_changes_page_and_charts(open_page: Open) -> None:

@@ -58,7 +58,7 @@ def findings(data: TestData, window: Window | None) -> Iterator[tuple[Verdict, R
     quota slowed down."""
     if window is None or window.end_ns <= window.start_ns:
         return
-    for hosts in _machines(data):
+    for hosts in machines(data):
         texts = [*_used_by_others(data, hosts, window), *_hot(data, hosts, window), *_held_back(data, hosts, window)]
         for code, text in texts:
             yield Verdict.DISTURBED, Reason(code, text)
@@ -68,7 +68,7 @@ def notes(data: TestData, window: Window | None) -> Iterator[Reason]:
     """Each machine whose clock speed, the mean of its CPUs, changed by more than `CLOCK_SPREAD` inside the window."""
     if window is None:
         return
-    for hosts in _machines(data):
+    for hosts in machines(data):
         samples = machine_samples(data, hosts[0])
         speeds = [one.clock_hz for one in samples if one.clock_hz and window.start_ns <= one.t_ns <= window.end_ns]
         if len(speeds) < 2:
@@ -83,7 +83,7 @@ def notes(data: TestData, window: Window | None) -> Iterator[Reason]:
             yield Reason(CLOCK, text)
 
 
-def _machines(data: TestData) -> Iterator[list[str]]:
+def machines(data: TestData) -> Iterator[list[str]]:
     """The observed hosts, those of one machine together."""
     seen: set[str] = set()
     for host in data.samples:
@@ -165,12 +165,12 @@ def use_of(data: TestData, hosts: Sequence[str], window: Window) -> Use | None:
         busy=busy,
         hosts=sum(known) if len(known) == len(of_hosts) else None,
         softirq=shares["softirq"] + shares["irq"],
-        controller=_controller_percent(data, hosts),
+        controller=controller_percent(data, hosts),
         stolen=shares["steal"],
     )
 
 
-def _controller_percent(data: TestData, hosts: Sequence[str]) -> float:
+def controller_percent(data: TestData, hosts: Sequence[str]) -> float:
     """What the controller used while the test ran, if it is on the machine of these hosts."""
     boot_ids = {data.facts.get(host, {}).get("boot_id") for host in hosts}
     if len(data.controller_cpu) < 2 or data.controller_boot_id not in boot_ids:

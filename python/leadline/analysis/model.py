@@ -16,7 +16,7 @@ from leadline.analysis.ladder_model import HostCost, Ladder
 from leadline.analysis.scaling_model import Scaling
 from leadline.analysis.search_findings import SearchFindings
 from leadline.analysis.size_model import GatewayCost
-from leadline.analysis.trial_records import FactDifference, FlowSpan
+from leadline.analysis.trial_records import FactDifference, FlowSpan, TimeMark
 from leadline.analysis.wake_up_times import WakeUp
 
 
@@ -359,6 +359,8 @@ class TestResult:
     trial at the rate found."""
     flow_spans: tuple[FlowSpan, ...] = ()
     """When its flows ran, in the order in which they began; neighbours together if they are many."""
+    time_marks: tuple[TimeMark, ...] = ()
+    """The seconds in which other work or a hypervisor took more than the bound, and stalls of its rate."""
     wake_ups: dict[str, WakeUp] = field(default_factory=dict)
     """The time that an idle CPU takes to wake up, of each host where it was measured."""
 

@@ -27,6 +27,7 @@ from leadline.analysis.host_costs import host_costs
 from leadline.analysis.intervals import DecodedParts, decoded_parts, parts_of, with_intervals
 from leadline.analysis.model import Distribution, Generator, Interval, Metric, Percentiles, Series, TestResult, Window
 from leadline.analysis.test_data import TestData
+from leadline.analysis.time_marks import time_marks
 from leadline.plan.targets import has_metric
 from leadline.registry import KINDS
 
@@ -113,6 +114,7 @@ def analyse_repeat(data: TestData) -> tuple[TestResult, metrics.Histograms]:
         naive=naive,
         host_costs=host_costs(data, flows, steady, crossed),
         flow_spans=spans_of(flows, steady),
+        time_marks=time_marks(data, steady, intervals, counts_operations=data.spec.counts_units),
         wake_ups=wake_ups.wake_ups(data),
     )
     return result, merged

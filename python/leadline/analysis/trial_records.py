@@ -1,8 +1,10 @@
-"""Records of how trials ran: when flows were active, and what differed between environments. `model` has the others."""
+"""Records of how trials ran: when flows were active, what disturbed them when, and what differed between environments.
+`model` has the others."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +19,25 @@ class FlowSpan:
     all_from_s: float
     all_until_s: float
     end_s: float
+
+
+class MarkKind(StrEnum):
+    """Why a part of a test is marked."""
+
+    OTHER_WORK = "other work"
+    STOLEN = "stolen time"
+    STALL = "stall"
+
+
+@dataclass(frozen=True, slots=True)
+class TimeMark:
+    """A part of a test in which something was wrong: s after its first flow began."""
+
+    kind: MarkKind
+    start_s: float
+    end_s: float
+    mean: float
+    """CPUs that other work used or that a hypervisor took, or the leading rate in a stall, in its own unit."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,10 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 
 from leadline import quantities
+from leadline.analysis.disturbance import LIMIT_SHARE
 from leadline.analysis.model import Percentiles, Series, TestResult, Window
-from leadline.analysis.trial_records import FlowSpan
+from leadline.analysis.time_marks import STALLED
+from leadline.analysis.trial_records import FlowSpan, MarkKind
 from leadline.report import figures
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -82,6 +84,8 @@ def test_charts(test: TestResult, samples: int = 1) -> dict[str, Any]:
         "axes": axes,
         "span": _span(lines, test.window),
         "cuts": _cuts(test.window),
+        "marks": [{"from": one.start_s, "to": one.end_s, "kind": _MARKS[one.kind]} for one in test.time_marks],
+        "shaded": _shaded(test),
         "plots": plots,
         "flows": flow_bars(test),
         "curves": [curve(line.metric, line) for line in test.percentiles if any(y > 0 for _, y in line.points)],
@@ -219,6 +223,27 @@ def _cuts(window: Window | None) -> list[dict[str, Any]]:
     tail_s = (window.end_ns - window.first_start_ns) / 1e9
     cuts = [{"from": 0.0, "to": head_s, "name": "head"}] if head_s > 0 else []
     return cuts + ([{"from": tail_s, "to": end_s, "name": "tail"}] if end_s > tail_s else [])
+
+
+def _shaded(test: TestResult) -> list[dict[str, str]]:
+    """The legend of what is shaded, with how much of it there is: its kind, and words for it."""
+    cuts, found = _cuts(test.window), []
+    if cuts:
+        length = quantities.seconds(sum(cut["to"] - cut["from"] for cut in cuts))
+        found.append({"kind": "cut", "words": f"{' and '.join(cut['name'] for cut in cuts)}: not measured, {length}"})
+    for kind in dict.fromkeys(mark.kind for mark in test.time_marks):
+        marks = [mark for mark in test.time_marks if mark.kind is kind]
+        length = quantities.seconds(sum(mark.end_s - mark.start_s for mark in marks))
+        found.append({"kind": _MARKS[kind], "words": f"{_MARK_WORDS[kind]}, {length}"})
+    return found
+
+
+_MARKS = {MarkKind.OTHER_WORK: "disturbed", MarkKind.STOLEN: "disturbed", MarkKind.STALL: "stall"}
+_MARK_WORDS = {
+    MarkKind.OTHER_WORK: f"disturbed: other work used over {quantities.share(LIMIT_SHARE)} of the CPUs",
+    MarkKind.STOLEN: f"disturbed: a hypervisor took over {quantities.share(LIMIT_SHARE)} of the CPUs",
+    MarkKind.STALL: f"stall: less than {quantities.share(STALLED)} of the usual rate",
+}
 
 
 def _spoken(unit: str, lines: list[Series]) -> str:

@@ -25,8 +25,8 @@ def answered(
     seed: int = 1,
     outstanding: Sequence[int] = (),
 ) -> TestData:
-    """An rr test whose latencies are lognormal around 1 ms with a deviation of 5 %; those of the second second, and more
-    so of the last, may be longer."""
+    """An rr test whose latencies are lognormal around 1 ms with a deviation of 5 %; those of the second second
+    may be longer, and those of the last one more so."""
     generator = np.random.default_rng(seed)
     data, everything = test_data("rr", duration_ms=seconds * 1000), []
     for second in range(1, seconds + 1):

@@ -15,7 +15,7 @@ from sample_runs import gateway_run, many_cases, many_trials
 
 from leadline.analysis.answers import answers_of
 from leadline.analysis.model import Interval, Limit, LimitedBy, Metric, Percentiles, Series, Window
-from leadline.analysis.trial_records import FlowSpan
+from leadline.analysis.trial_records import FlowSpan, MarkKind, TimeMark
 from leadline.report import charts, render_html, views
 from leadline.report.answers import answer_rows
 
@@ -228,6 +228,25 @@ def test_head_and_tail_lie_where_the_window_cuts() -> None:
     never = charts.test_charts(replace(test, window=Window(0, 9 * 10**9, 4 * 10**9, 10 * 10**9)))
     assert never["cuts"] == [{"from": 0.0, "to": 10.0, "name": "no steady window"}]
     assert charts.test_charts(replace(test, window=None))["cuts"] == []
+
+
+def test_disturbed_parts_and_stalls_are_shaded_with_a_legend() -> None:
+    marks = (
+        TimeMark(MarkKind.OTHER_WORK, 2.0, 4.0, 0.6),
+        TimeMark(MarkKind.STALL, 5.0, 5.3, 0.0),
+        TimeMark(MarkKind.OTHER_WORK, 8.0, 9.0, 0.4),
+    )
+    drawn = charts.test_charts(replace(gateway_run().trials[0].tests[0], time_marks=marks))
+    assert drawn["marks"] == [
+        {"from": 2.0, "to": 4.0, "kind": "disturbed"},
+        {"from": 5.0, "to": 5.3, "kind": "stall"},
+        {"from": 8.0, "to": 9.0, "kind": "disturbed"},
+    ]
+    assert drawn["shaded"] == [
+        {"kind": "cut", "words": "head and tail: not measured, 720 ms"},
+        {"kind": "disturbed", "words": "disturbed: other work used over 5.00 % of the CPUs, 3.00 s"},
+        {"kind": "stall", "words": "stall: less than 10.0 % of the usual rate, 300 ms"},
+    ]
 
 
 def test_plots_share_one_time_axis_and_come_in_a_fixed_order() -> None:

@@ -81,14 +81,22 @@
     };
   }
 
-  // Head and tail under the lines.
-  function shade(cuts, named) {
+  // Head and tail, disturbed parts and stalls under the lines. The two latter also have a bar at the top, stalls a broken one.
+  function shade(cuts, marks, named) {
     return (u) => {
       const { ctx, bbox } = u;
       ctx.save();
       ctx.beginPath();
       ctx.rect(bbox.left, bbox.top, bbox.width, bbox.height);
       ctx.clip();
+      for (const mark of marks) {
+        const from = u.valToPos(mark.from, "x", true), wide = Math.max(devicePixelRatio, u.valToPos(mark.to, "x", true) - from);
+        ctx.fillStyle = color(`${mark.kind}-wash`);
+        ctx.fillRect(from, bbox.top, wide, bbox.height);
+        ctx.fillStyle = color(mark.kind);
+        const dash = 3 * devicePixelRatio, bar = mark.kind === "stall" ? dash : wide;
+        for (let at = 0; at < wide; at += 2 * bar) ctx.fillRect(from + at, bbox.top, Math.min(bar, wide - at), dash);
+      }
       for (const cut of cuts) {
         const from = u.valToPos(cut.from, "x", true), to = u.valToPos(cut.to, "x", true);
         ctx.fillStyle = color("shade");
@@ -194,7 +202,7 @@
         { label: "at", value: (_, value) => (value === null || value === undefined ? UNKNOWN : `${value.toFixed(2)} s`) },
         ...plotData.lines.map((one, index) => line(one.name, unit, index)),
       ],
-      hooks: { drawClear: [shade(test.cuts, first)] },
+      hooks: { drawClear: [shade(test.cuts, test.marks, first)] },
     };
     return draw(figure(parent, plotData.title, scale.unit, plotData.notes), options, data, `${plotData.title}. ${plotData.spoken}`);
   }
@@ -207,6 +215,7 @@
     const picture = svg("svg", { class: "flows", height, role: "img", "aria-label": `${flows.title}. ${flows.spoken}` });
     const box = (y, from, to, high, className) =>
       picture.append(svg("rect", { x: `${at(from)}%`, y, width: `${Math.max(0.1, at(to) - at(from))}%`, height: high, class: className }));
+    for (const mark of test.marks) box(0, mark.from, mark.to, height, mark.kind);
     for (const cut of test.cuts) box(0, cut.from, cut.to, height, "cut");
     flows.bars.forEach(([name, due, start, allFrom, allUntil, end], row) => {
       const y = 1 + row * step, high = Math.max(1, step - (step > 4 ? 2 : 0.5));
@@ -398,6 +407,21 @@
     return list;
   }
 
+  // What is shaded in the plots above, and for how long.
+  function shadedKey(shaded) {
+    const list = document.createElement("ul");
+    list.className = "key shaded";
+    list.setAttribute("aria-label", "Shaded in the plots");
+    for (const one of shaded) {
+      const entry = document.createElement("li");
+      const sample = span(`sample ${one.kind}`, "");
+      sample.setAttribute("aria-hidden", "true");
+      entry.append(sample, one.words);
+      list.append(entry);
+    }
+    return list;
+  }
+
   // An axis is its first instant and then the steps, all in ms.
   function instants(steps) {
     let now = 0;
@@ -436,6 +460,7 @@
     chartsOf.get(details).forEach((test, index) => {
       const part = holders[index], together = `${drawn.size}-${index}`;
       const over = test.plots.map((one, place) => drawOverTime(part, test, one, together, place === 0, place === test.plots.length - 1));
+      if (test.plots.length && test.shaded.length) part.append(shadedKey(test.shaded));
       if (test.flows) drawFlows(part, test, test.flows, over.at(-1));
       if (test.curves.length) drawCurves(figure(part, "Latency by percentile", "logarithmic", []), test.curves);
       if (!test.plots.length && !test.curves.length) part.append("Nothing was recorded over time.");
