@@ -17,6 +17,7 @@ from selenium.webdriver.support.wait import WebDriverWait
 
 from leadline.analysis.trial_records import FlowSpan, MarkKind, TimeMark
 from leadline.report import render_html
+from leadline.report.charts import test_charts as charts_of
 from waiting import WITHIN_S
 
 pytestmark = [pytest.mark.browser, pytest.mark.takes(80)]
@@ -105,11 +106,11 @@ def test_arrow_keys_move_the_cursor_of_every_plot_of_a_test(open_page: Open) -> 
 
 
 MARKS = (TimeMark(MarkKind.OTHER_WORK, 2.0, 4.0, 0.6), TimeMark(MarkKind.STALL, 6.0, 6.5, 0.0))
-# The colour of the first plot a few pixels below its top, at a time: the shading, where no line runs.
+# The colour of the first plot a few pixels below its top, at a share of its time: the shading, where no line runs.
 PIXEL = """
 const chart = document.querySelector(".test .u-over"), canvas = document.querySelector(".test canvas");
 const over = chart.getBoundingClientRect(), under = canvas.getBoundingClientRect();
-const x = (over.left - under.left + over.width * arguments[0] / 10.31) * devicePixelRatio;
+const x = (over.left - under.left + over.width * arguments[0]) * devicePixelRatio;
 const y = (over.top - under.top + 7) * devicePixelRatio;
 return [...canvas.getContext("2d").getImageData(Math.round(x), Math.round(y), 1, 1).data].join();
 """
@@ -123,7 +124,9 @@ def test_disturbed_parts_and_stalls_are_shaded_apart(open_page: Open, scheme: st
     ]
     browser = open_page(render_html(replace(run, trials=tuple(marked))), scheme=scheme)
     painted(browser, 20)
-    head, disturbed, stall, plain = (browser.execute_script(PIXEL, at) for at in (0.2, 3.0, 6.25, 5.0))
+    first, last = charts_of(run.trials[0].tests[0])["span"]
+    places = [(at - first) / (last - first) for at in (0.2, 2.9, 6.25, 5.4)]
+    head, disturbed, stall, plain = (browser.execute_script(PIXEL, at) for at in places)
     assert len({head, disturbed, stall, plain}) == 4, "each is shaded in a colour of its own"
     legend = browser.find_element(By.CSS_SELECTOR, ".test .shaded")
     assert [entry.text.partition(":")[0] for entry in legend.find_elements(By.TAG_NAME, "li")] == [
