@@ -22,6 +22,7 @@ from leadline.analysis.ladder_model import (
 )
 from leadline.analysis.model import Bound, LimitedBy, Verdict
 from leadline.report import verdicts
+from leadline.report.names import shortened
 
 _SIGNS = {Bound.LEAST.value: "≥", Bound.MOST.value: "≤", Bound.NONE.value: "?"}
 _BAR, _WATERFALL = 6, 24
@@ -30,7 +31,7 @@ _TONES = {BarKind.LEVEL: "cyan", BarKind.HEADERS: "dim", BarKind.LOST: "red", Ba
 _MORE = 1.05
 """From this share on a bar shows that there is more than 100 %."""
 _FEW = 2
-_SHORT = 14
+_SHORT, _NAME = 14, 12
 _SAID_BY_LIMIT = frozenset({Verdict.VALID.value, Verdict.GENERATOR_LIMITED.value, Verdict.RECEIVER_LIMITED.value})
 """Verdicts that the mark and the limit say together."""
 _COSTS = (("ns/byte", "ns_per_byte"), ("ns/packet", "ns_per_packet"))
@@ -88,12 +89,13 @@ def _layers(ladder: Ladder) -> Table:
     has_baseline = ladder.baseline is not None
     table = _table()
     table.add_column("layer", no_wrap=True)
-    titles = ["plain route", ladder.sut, "of route"] if has_baseline else ["carries", "±95 %"]
+    titles = ["plain route", shortened(ladder.sut, _NAME), "of route"] if has_baseline else ["carries", "±95 %"]
     for title in (*titles, "of below"):
         table.add_column(title, justify="right", no_wrap=True)
     table.add_column("", no_wrap=True)
     last = "limit" if has_baseline else "verdict, limit"
-    table.add_column(last, no_wrap=True, overflow="ellipsis", max_width=_SHORT if has_baseline else None)
+    # Where there is little room, its words are broken into lines and never cut.
+    table.add_column(last, no_wrap=not has_baseline, overflow="fold", max_width=_SHORT if has_baseline else None)
     for layer in ladder.layers:
         cells = _against_route(layer) if has_baseline else _alone(layer)
         table.add_row(
@@ -177,7 +179,10 @@ def _waterfall(waterfall: Waterfall) -> Table:
 
 def _label(bar: WaterfallBar) -> Text:
     is_level = bar.kind is BarKind.LEVEL
-    return Text(bar.label if is_level else f"  {bar.label}", style="" if is_level else "dim")
+    label, system = bar.label, bar.through
+    if system and len(system) > _NAME:
+        label = label.replace(system, shortened(system, _NAME))
+    return Text(label if is_level else f"  {bar.label}", style="" if is_level else "dim")
 
 
 def _placed(bar: WaterfallBar, longest: float) -> Text:

@@ -44,11 +44,12 @@ def ratio_cell(summary: Summary, metric: str) -> RatioCell | None:
 def ratios_table(analysis: RunAnalysis) -> RenderableType:
     """Every ratio with its interval and its word; below, why the word is `cannot tell`."""
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
-    for title in ("case", "test", "figure"):
-        table.add_column(title, no_wrap=True)
+    table.add_column("case", no_wrap=True)
+    for title in ("test", "figure"):
+        table.add_column(title, overflow="fold")
     for title in ("ratio", "95 %"):
         table.add_column(title, justify="right", no_wrap=True)
-    table.add_column("")
+    table.add_column("", no_wrap=True)
     reasons: dict[str, list[str]] = {}
     for summary in analysis.summaries:
         for metric, ratio in summary.ratios.items():

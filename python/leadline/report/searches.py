@@ -56,11 +56,11 @@ def searches_table(analysis: RunAnalysis) -> RenderableType | None:
     if not found:
         return None
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
-    for title in ("trial", "test"):
-        table.add_column(title, no_wrap=True)
+    table.add_column("trial", no_wrap=True)
+    table.add_column("test", overflow="fold")
     for title in ("holds", "does not", "trials"):
         table.add_column(title, justify="right", no_wrap=True)
-    table.add_column("")
+    table.add_column("", no_wrap=True)
     for trial, test, one in found:
         table.add_row(trial, test, rate(one.low_per_s), rate(one.high_per_s), str(len(one.trials)), one.ending)
     conditions = "; ".join(dict.fromkeys(one.conditions for _, _, one in found if one.conditions))

@@ -24,6 +24,7 @@ from leadline.report import figures, host_statistics, verdicts
 from leadline.report.answers import answer_lines
 from leadline.report.cross_checks import cross_check_lines
 from leadline.report.ladders import ladder_blocks
+from leadline.report.names import name_lines
 from leadline.report.ratios import ratio_text, ratios_table
 from leadline.report.reasons import (
     MOST_IN_FULL,
@@ -237,8 +238,8 @@ def targets_table(analysis: RunAnalysis) -> RenderableType | None:
     table = titled_table("Targets", verdicts.target_tally(analysis))
     table.add_column("outcome", no_wrap=True)
     table.add_column("case", no_wrap=True)
-    table.add_column("target")
-    table.add_column("reason", ratio=1)
+    table.add_column("target", overflow="fold")
+    table.add_column("reason", ratio=1, overflow="fold")
     for target in analysis.targets:
         wording = verdicts.outcome_wording(target)
         table.add_row(
@@ -319,10 +320,10 @@ class _FiguresTable:
             }
             blocks = {case: [row[:2] + row[3:] for row in rows] for case, rows in blocks.items()}
             head, widths = head[:2] + head[3:], widths[:2] + widths[3:]
-        lines: list[RenderableType] = [_heading(_FIGURES_TITLE, _FIGURES_NOTE), _aligned(head, widths)]
+        lines: list[RenderableType] = [_heading(_FIGURES_TITLE, _FIGURES_NOTE), *_fitted(head, widths, width)]
         for case, rows in blocks.items():
             lines.append(Text(f" {figures.case_label(case, cases)}", style="cyan"))
-            lines += [_aligned(row, widths) for row in rows]
+            lines += [line for row in rows for line in _fitted(row, widths, width)]
             if intervals.get(case):
                 lines.append(Padding(Text(f"95 %: {intervals[case]}", style="dim"), (0, 0, 0, 1), expand=False))
         return Group(*lines)
@@ -369,6 +370,20 @@ def _figure_cells(summary: Summary, is_compared: bool) -> list[Text]:
     word = "" if failed else limit_word(summary)
     limited = (f", {word}", "dim") if word else ""
     return [*cells, Text.assemble((f"{wording.mark} {verdict.value}{failed}", TONES[wording.tone]), limited)]
+
+
+def _fitted(cells: list[Text], widths: list[int], width: int) -> list[Text]:
+    """The row within the width: a name that is too long goes on below, and so does a verdict where the name would be
+    left hardly any room beside it."""
+    without_verdict = width - 1 - sum(widths[1:-1]) - _GAP * (len(widths) - 2)
+    room = max(without_verdict - _GAP - widths[-1], min(_LEAST_NAME, without_verdict), 1)
+    room = min(room, widths[0])
+    first, *rest = (Text(line, cells[0].style) for line in name_lines(cells[0].plain, room))
+    line = _aligned([first, *cells[1:]], [room, *widths[1:]])
+    below = [Text.assemble(" ", one) for one in rest]
+    if line.cell_len <= width:
+        return [line, *below]
+    return [_aligned([first, *cells[1:-1]], [room, *widths[1:-1]]), *below, Text.assemble("   ", cells[-1])]
 
 
 def _aligned(cells: list[Text], widths: list[int]) -> Text:
@@ -420,5 +435,7 @@ def _alarm(number: int) -> Text:
 
 _RATIO = "ratio"
 _FIGURES_TITLE = "Figures"
+_GAP, _LEAST_NAME = 2, 16
+"""Columns between two cells, and those that a name gets before its verdict moves below it."""
 _LAST_TITLES = ("lost", "p50", "p99", "verdict, limit")
 _FIGURES_NOTE = "means over the repeats, inside the steady window"

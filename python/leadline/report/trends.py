@@ -118,12 +118,12 @@ def _table(trend: Trend) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
     has_plans = _has_plans(trend)
     if has_plans:
-        table.add_column("plan")
-    table.add_column("test")
-    table.add_column("figure")
+        table.add_column("plan", overflow="fold")
+    table.add_column("test", overflow="fold")
+    table.add_column("figure", overflow="fold")
     for title in ("runs", "level", "±"):
         table.add_column(title, justify="right", no_wrap=True)
-    table.add_column("last shift")
+    table.add_column("last shift", no_wrap=True)
     for history in trend.histories:
         level = history.levels[-1] if history.levels else None
         last = history.changes[-1] if history.changes else None
