@@ -26,6 +26,7 @@ class Family(StrEnum):
     RATE = "rate"
     LATENCY = "latency"  # counted from when an operation was due, and jitter
     TIME = "time"  # counted from when an operation was sent
+    LATENESS = "lateness"  # of the generator's own sends: evidence about this test, whatever else ran beside it
     LOSS = "loss"
     COUNT = "count"  # what was counted, whatever its pace
     USE = "use"  # CPU time of a gateway, which follows from the rate
@@ -56,7 +57,11 @@ _OF_CODE: Mapping[str, Mapping[Family, Bound]] = {
     "pushback": dict.fromkeys(_RATES, Bound.LEAST),
     "sends-late": {Family.LATENCY: Bound.MOST},
     # The load that was asked for was not there: under it more may be lost, and how long answers take is not known.
-    "unsent": {**dict.fromkeys(_RATES, Bound.LEAST), Family.LOSS: Bound.LEAST, **dict.fromkeys(_TIMES, Bound.NONE)},
+    # What was never sent would have been later than all that was.
+    "unsent": {
+        **dict.fromkeys((*_RATES, Family.LOSS, Family.LATENESS), Bound.LEAST),
+        **dict.fromkeys(_TIMES, Bound.NONE),
+    },
     "receiver-socket-drops": {Family.RATE: Bound.LEAST, Family.LOSS: Bound.MOST},
     "nothing-answered": _PACE,
     "window-too-short": {**_NO_PACE, Family.COST: Bound.NONE},
@@ -79,6 +84,7 @@ NOT_OFFERED = frozenset({"unsent", "pushback"})
 _RATE_ENDINGS = ("_per_s", "_bps")
 _TIME_ENDINGS = ("_us", "_ms")
 _FROM_DUE = ("latency_", "jitter_")
+_OF_SENDS = ("late_", "sends_late_")
 # A VPN client connects from when it was due; an http request's connecting begins when there is none to use.
 _CLIENT_CONNECTS, _OF_CLIENTS = "connect_", "_ms"
 _LOSSES = frozenset(
@@ -101,6 +107,8 @@ def family_of(metric: str) -> Family:
     if metric.endswith(_RATE_ENDINGS):
         return Family.RATE
     if metric.endswith(_TIME_ENDINGS):
+        if metric.startswith(_OF_SENDS):
+            return Family.LATENESS
         of_client = metric.startswith(_CLIENT_CONNECTS) and metric.endswith(_OF_CLIENTS)
         return Family.LATENCY if of_client or metric.startswith(_FROM_DUE) else Family.TIME
     return Family.LOSS if metric in _LOSSES else Family.COUNT

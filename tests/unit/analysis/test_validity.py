@@ -26,7 +26,8 @@ from made_journals import (
 )
 
 from leadline.analysis import TestData, analyse_test
-from leadline.analysis.model import Ceiling, ClientBringUp, Validity, Verdict
+from leadline.analysis.model import Bound, Ceiling, ClientBringUp, Metric, Reason, Validity, Verdict
+from leadline.analysis.scope import judge_figures
 
 END_NS = EPOCH_NS + 10 * S
 
@@ -452,3 +453,22 @@ def test_a_load_without_any_answer_has_no_rate_to_tell(kind: str) -> None:
     assert rate.verdict is Verdict.INCOMPLETE
     if kind == "http":
         assert found.metrics["error_ratio"].verdict is Verdict.VALID, "that all failed is known"
+
+
+@pytest.mark.parametrize("code", ["other-work", "cpu-stolen", "thread-saturated", "machine-saturated", "sends-late"])
+def test_lateness_of_sends_is_evidence_and_no_bound(code: str) -> None:
+    metrics = {name: Metric(7.0, "us") for name in ("late_p99_us", "sends_late_p99_us", "service_p99_us")}
+    judged = judge_figures(
+        metrics, [(Verdict.DISTURBED, Reason(code, "made"))], (), primary="none", decisive=(), delivered=None
+    ).metrics
+    assert judged["late_p99_us"].bound is judged["sends_late_p99_us"].bound is None
+    assert judged["late_p99_us"].verdict is Verdict.VALID
+    assert judged["service_p99_us"].bound is (None if code == "sends-late" else Bound.MOST)
+
+
+def test_what_was_never_sent_would_have_been_later() -> None:
+    unsent = [(Verdict.GENERATOR_LIMITED, Reason("unsent", "made"))]
+    judged = judge_figures(
+        {"late_p99_us": Metric(7.0, "us")}, unsent, (), primary="none", decisive=(), delivered=None
+    ).metrics
+    assert judged["late_p99_us"].bound is Bound.LEAST
