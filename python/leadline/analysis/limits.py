@@ -14,8 +14,9 @@ from leadline.analysis import answering_time, queues
 from leadline.analysis.gateways import attribution_of
 from leadline.analysis.host_metrics import cpu_percent, machine_samples, neighbours
 from leadline.analysis.interfaces import wire_bytes
-from leadline.analysis.metrics import delivered_share
+from leadline.analysis.metrics import delivered_share, sum_of_flows
 from leadline.analysis.model import Limit, LimitedBy, Reason, Verdict, Window
+from leadline.analysis.rules import receivers_drops
 from leadline.analysis.scope import NOT_OFFERED, WHOLE
 from leadline.analysis.test_data import HostSample, ProcessUse, TestData
 from leadline.analysis.validity import Evidence
@@ -51,6 +52,7 @@ def _limits(evidence: Evidence, reasons: Sequence[Reason], primary: str) -> Iter
     if share is not None and share >= WHOLE and not any(reason.code in NOT_OFFERED for reason in against):
         text = f"{min(share, 1.0):.4g} of what was due was delivered: more was not asked for"
         yield Limit(LimitedBy.OFFERED_RATE, text)
+    yield from _full_sockets(evidence)
     for reason in against:
         if reason.verdict in _SPEAKS_OF:
             yield Limit(_SPEAKS_OF[reason.verdict], reason.text)
@@ -65,6 +67,21 @@ def _limits(evidence: Evidence, reasons: Sequence[Reason], primary: str) -> Iter
     yield from _busy_server(data, window)
     yield from answering_time.limits(evidence)
     yield from answering_time.limits_of_turns(evidence)
+
+
+def _full_sockets(evidence: Evidence) -> Iterator[Limit]:
+    """Receivers whose own sockets dropped more than the others' lack of CPU explains: that much more was sent, and
+    arrived."""
+    sent = sum_of_flows(evidence.flows, lambda flow: flow.sent_units) or 0
+    dropped = receivers_drops(evidence.data)
+    number = sum(one for one, _ in dropped)
+    if sent and number >= queues.DROPPED * sent:
+        where = " and ".join(dict.fromkeys(name for _, name in dropped))
+        share = quantities.share(number / sent)
+        text = (
+            f"the socket on {where} dropped {share} of the datagrams that were sent ({number:,}): its buffer was full"
+        )
+        yield Limit(LimitedBy.ANSWERING_SIDE, text, f"the receiver's socket is the limit: it drops {share}")
 
 
 def _full_links(data: TestData, window: Window) -> Iterator[Limit]:

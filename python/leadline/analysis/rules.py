@@ -214,9 +214,28 @@ def _limits_of_hosts(evidence: Evidence, *, server_generates: bool) -> Iterator[
             roles = [(swapped[verdict], load, where) for verdict, load, where in reversed(roles)]
         for verdict, load, where in roles:
             yield from ((verdict, reason) for reason in thread_limits(load, where))
-            if verdict is Verdict.RECEIVER_LIMITED and load.get("socket_drops"):
-                text = f"{load['socket_drops']} datagrams arrived and were dropped by the socket on {where}"
-                yield verdict, Reason("receiver-socket-drops", text)
+    yield from _dropped_by_sockets(evidence)
+
+
+def _dropped_by_sockets(evidence: Evidence) -> Iterator[Finding]:
+    """Datagrams that the path delivered, and the receiver's own socket had no room for: no loss of the path."""
+    lost = sum((flow.report or {}).get("lost") or 0 for flow in evidence.flows)
+    for dropped, where in receivers_drops(evidence.data):
+        text = f"{dropped:,} datagrams arrived and were dropped by the socket on {where}"
+        if dropped <= lost:
+            text += f": {dropped / lost:.0%} of the {lost:,} that count as lost"
+        yield Verdict.RECEIVER_LIMITED, Reason("receiver-socket-drops", text)
+
+
+def receivers_drops(data: TestData) -> list[tuple[int, str]]:
+    """What the sockets of the receiving sides dropped, and where; sides that dropped nothing are left out."""
+    found = []
+    for outcome in data.load_outcomes():
+        own, far = outcome.outcome["generator"], outcome.outcome.get("receiver")
+        sides = [(far, f"the server that {outcome.host} used")] if data.spec.direction != "down" else []
+        sides += [(own, outcome.host)] if data.spec.direction != "up" else []
+        found += [(int(dropped), where) for load, where in sides if load and (dropped := load.get("socket_drops"))]
+    return found
 
 
 def thread_limits(load: records.LoadReport, where: str) -> Iterator[Reason]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -47,6 +48,28 @@ def test_generator_and_answering_side_are_named_by_their_reasons() -> None:
         "the busiest thread on client1 was on a CPU 97% of the time",
     )
     assert limit(steady_test("tcp", receiver=load(thread(0.97), side="peer")))[0] is LimitedBy.ANSWERING_SIDE
+
+
+def test_socket_of_the_receiver_that_drops_comes_before_a_busy_generator() -> None:
+    """Of 10,000 datagrams, 300 arrived and had no room; the generator was at its end, too."""
+    data = steady_test("udp", generator=load(thread(0.97)), receiver=load(side="peer", socket_drops=300))
+    assert limit(data) == (
+        LimitedBy.ANSWERING_SIDE,
+        "the socket on the server that client1 used dropped 3.00 % of the datagrams sent (300): its buffer was full",
+    )
+    reasons = {reason.code: reason.text for reason in analyse_test(data).validity.reasons}
+    assert reasons["receiver-socket-drops"].startswith("300 datagrams arrived and were dropped by the socket on the ")
+    few = steady_test("udp", generator=load(thread(0.97)), receiver=load(side="peer", socket_drops=3))
+    assert limit(few)[0] is LimitedBy.GENERATOR
+
+
+@pytest.mark.parametrize(("direction", "where"), [("down", ["client1"]), ("both", ["the server", "client1"])])
+def test_sockets_of_every_receiving_side_are_named(direction: str, where: list[str]) -> None:
+    data = steady_test("udp", generator=load(socket_drops=2), receiver=load(side="peer", socket_drops=3))
+    data.spec = replace(data.spec, direction=direction)
+    reasons = [one.text for one in analyse_test(data).validity.reasons if one.code == "receiver-socket-drops"]
+    assert len(reasons) == len(where)
+    assert all(f"the socket on {name}" in text for name, text in zip(where, reasons, strict=True))
 
 
 def test_a_rate_that_was_delivered_whole_was_the_limit_itself() -> None:
