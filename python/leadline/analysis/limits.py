@@ -78,9 +78,7 @@ def _full_sockets(evidence: Evidence) -> Iterator[Limit]:
     if sent and number >= queues.DROPPED * sent:
         where = " and ".join(dict.fromkeys(name for _, name in dropped))
         share = quantities.share(number / sent)
-        text = (
-            f"the socket on {where} dropped {share} of the datagrams that were sent ({number:,}): its buffer was full"
-        )
+        text = f"the socket on {where} dropped {share} of the datagrams sent ({number:,}): its buffer was full"
         yield Limit(LimitedBy.ANSWERING_SIDE, text, f"the receiver's socket is the limit: it drops {share}")
 
 
