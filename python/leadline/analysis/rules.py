@@ -18,6 +18,7 @@ from leadline.analysis.metrics import (
     error_counts,
     generators_late_p99_us,
     received_units,
+    reported,
     sum_of_flows,
 )
 from leadline.analysis.model import Ceiling, Reason, Verdict, Window
@@ -219,22 +220,24 @@ def _limits_of_hosts(evidence: Evidence, *, server_generates: bool) -> Iterator[
 
 def _dropped_by_sockets(evidence: Evidence) -> Iterator[Finding]:
     """Datagrams that the path delivered, and the receiver's own socket had no room for: no loss of the path."""
-    lost = sum((flow.report or {}).get("lost") or 0 for flow in evidence.flows)
+    lost = reported(evidence.flows, "lost").value or 0
     for dropped, where in receivers_drops(evidence.data):
         text = f"{dropped:,} datagrams arrived and were dropped by the socket on {where}"
-        if dropped <= lost:
-            text += f": {dropped / lost:.0%} of the {lost:,} that count as lost"
+        if lost and dropped <= lost:
+            text += f": {dropped / lost:.0%} of the {lost:,.0f} that count as lost"
         yield Verdict.RECEIVER_LIMITED, Reason("receiver-socket-drops", text)
 
 
 def receivers_drops(data: TestData) -> list[tuple[int, str]]:
     """What the sockets of the receiving sides dropped, and where; sides that dropped nothing are left out."""
-    found = []
+    found: list[tuple[int, str]] = []
     for outcome in data.load_outcomes():
         own, far = outcome.outcome["generator"], outcome.outcome.get("receiver")
         sides = [(far, f"the server that {outcome.host} used")] if data.spec.direction != "down" else []
         sides += [(own, outcome.host)] if data.spec.direction != "up" else []
-        found += [(int(dropped), where) for load, where in sides if load and (dropped := load.get("socket_drops"))]
+        for load, where in sides:
+            dropped = load.get("socket_drops") if load is not None else None
+            found += [(dropped, where)] if dropped else []
     return found
 
 
