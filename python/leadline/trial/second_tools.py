@@ -10,17 +10,19 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from leadline.agents.host_ops import Completed, HostProcess
 from leadline.contract.models import OutputLine, Prepared
 from leadline.errors import AgentLost, LeadlineError, TaskFailed
 from leadline.plan import BaseTest
 from leadline.registry import KINDS
-from leadline.sut.model import Site
 from leadline.trial.event_log import EventLog
 from leadline.trial.tool_output import ToolFigure, read_figure, read_version
 from leadline.trial.workloads import Server
+
+if TYPE_CHECKING:
+    from leadline.sut.model import Site
 
 FIRST_PORT = 5301
 """The port of the tool's own server for the first client; each further client has the next one."""
