@@ -41,14 +41,18 @@ class LeadlineError(Exception):
 
 
 class InputError(LeadlineError):
-    """The user's input is invalid."""
+    """The user's input is invalid. `others` has further mistakes of the same input."""
 
     exit_code = 2
     code = "bad_input"
 
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.others: tuple[InputError, ...] = ()
+
 
 class PlanError(InputError):
-    """A plan is invalid at a known place. `others` has further mistakes of the same plan."""
+    """A plan is invalid at a known place."""
 
     code = "bad_plan"
 

@@ -29,7 +29,7 @@ from leadline.cli import (
 from leadline.cli.help_format import PanelHelpCommand
 from leadline.cli.kind_command import add_commands as add_kinds
 from leadline.cli.output import print_error, print_json
-from leadline.errors import LeadlineError, PlanError
+from leadline.errors import InputError, LeadlineError
 
 # The base class of usage errors: typer's own, or click's in older versions of typer. Both publish a subclass of it.
 _WrongUsage: type[Exception] = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "UsageError")
@@ -89,7 +89,7 @@ def _status() -> int:
     except _WrongUsage as error:
         return _failed("bad_usage", _usage(error), 2)
     except LeadlineError as error:
-        others = error.others if isinstance(error, PlanError) else ()
+        others = error.others if isinstance(error, InputError) else ()
         return _failed(error.code, str(error), error.exit_code, [str(other) for other in others])
     except BrokenPipeError:
         # The reader of the output has closed it (`| head`). Exit like a process that SIGPIPE ends, and print nothing
@@ -126,4 +126,4 @@ def _usage(error: BaseException) -> str:
 
 
 _MOST_LINES = 30
-"""Number of a plan's mistakes that a terminal shows after the first."""
+"""Number of mistakes that a terminal shows after the first."""

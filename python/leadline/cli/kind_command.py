@@ -89,23 +89,36 @@ def measure_with_session(kind: CommandedKind, values: Mapping[str, Any]) -> int:
     """Run one measurement against a server at `host`, over a control session."""
     from leadline.cli import single_args
     from leadline.plan.options import test_values
-    from leadline.trial.workloads import Server
 
     assert kind.command is not None, "only a kind with a command gets here"
-    given = test_values(kind.command.options, values)
-    test = single_args.parse(kind.model, {"name": kind.name, **given}, kind.command.flags)
-    family = single_args.family(values["ipv4"], values["ipv6"])
+    mistakes = single_args.Mistakes()
+    with mistakes:
+        given = test_values(kind.command.options, values)
+        test = single_args.parse(kind.model, {"name": kind.name, **given}, kind.command.flags)
+    with mistakes:
+        interval_ms = single_args.interval(values["interval"])
+    with mistakes:
+        precision = single_args.precision(values)
+    with mistakes:
+        family = single_args.family(values["ipv4"], values["ipv6"])
+    with mistakes:
+        key = single_args.key_of(values["key_file"])
+    with mistakes:
+        single_args.check_targets(kind.name, kind.name, values["target"])
+    mistakes.raise_all()
+    from leadline.trial.workloads import Server, workload
+
+    server = Server(values["host"], values["port"], key, values["bind"], family or "any")
     output = single_args.OutputOptions(
         values["host"],
         values["json"],
         values["out"],
         values["target"] or [],
-        interval_ms=single_args.interval(values["interval"]),
-        precision=single_args.precision(values),
-        second_tool=single_args.second_tool(test, Server(values["host"], bind=values["bind"], family=family or "any")),
+        interval_ms=interval_ms,
+        precision=precision,
+        second_tool=single_args.second_tool(test, server),
     )
-    load = single_args.build_workload(test, values["host"], values["port"], family, values["bind"], values["key_file"])
-    return measure(test, load, output)
+    return measure(test, workload(test, server), output)
 
 
 def measure(test: BaseTest, load: LoadWorkload, output: OutputOptions) -> int:

@@ -97,8 +97,12 @@ def command(
     from leadline.cli import single_args
 
     asked = {"duration": duration, "warmup": warmup, "rate": rate, "layers": _listed(layers)}
-    tests = _tests({key: value for key, value in asked.items() if value is not None})
-    family = single_args.family(ipv4, ipv6)
+    mistakes = single_args.Mistakes()
+    with mistakes:
+        tests = _tests({key: value for key, value in asked.items() if value is not None})
+    with mistakes:
+        family = single_args.family(ipv4, ipv6)
+    mistakes.raise_all()
     ports = {"port": port, "http_port": http_port, "https_port": https_port}
     sides = _sides([host, *([outside] if outside else [])], ports, family, bind, key_file)
     return _run(tests, sides, repeat, json=json, out=out)

@@ -6,7 +6,7 @@ valid, so that a wrong command line fails fast.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from leadline.plan import BaseTest
     from leadline.plan.repeats import PrecisionGoal
     from leadline.trial.second_tools import ToolRun
-    from leadline.trial.workloads import LoadWorkload, Server
+    from leadline.trial.workloads import Server
 
 SHORTEST_INTERVAL_MS = 100
 LEAST_CONFIDENCE_PERCENT, MOST_CONFIDENCE_PERCENT = 50.0, 99.9
@@ -62,18 +62,67 @@ def parse(model: type[Model], options: Mapping[str, Any], names: Mapping[str, st
     options that have another name.
 
     Raises:
-        InputError: the first option that is wrong, in one line.
+        InputError: the options that are wrong, one line each.
     """
     given = {key: value for key, value in options.items() if value is not None}
     try:
         return validate_input(model, given)
     except ValidationError as error:
-        first = error.errors()[0]
-        context = first.get("ctx", {})
-        where = ".".join(str(part) for part in (*first["loc"], *context.get("at", ())) if isinstance(part, str))
-        option = names.get(where, where.replace("_", "-").replace(".", " "))
-        text = first["msg"].removeprefix("Value error, ")
-        raise InputError(f"--{option}: {text}" if where else text, hint=context.get("hint")) from None
+        mistakes = Mistakes()
+        for details in error.errors():
+            with mistakes:
+                raise _mistake(details, names) from None
+        raise mistakes.error() from None
+
+
+def _mistake(details: Any, names: Mapping[str, str]) -> InputError:
+    """One of pydantic's errors, as a line about the option."""
+    context = details.get("ctx", {})
+    where = ".".join(str(part) for part in (*details["loc"], *context.get("at", ())) if isinstance(part, str))
+    option = names.get(where, where.replace("_", "-").replace(".", " "))
+    text = details["msg"].removeprefix("Value error, ")
+    return InputError(f"--{option}: {text}" if where else text, hint=context.get("hint"))
+
+
+class Mistakes:
+    """Collects the mistakes of options that are read one after the other: `with mistakes:` around each."""
+
+    def __init__(self) -> None:
+        self._found: list[InputError] = []
+
+    def __enter__(self) -> None:
+        """Begin to read an option."""
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        """Keep its mistakes; any other error passes."""
+        if not isinstance(error, InputError):
+            return False
+        self._found += [one for one in (error, *error.others) if str(one) not in map(str, self._found)]
+        return True
+
+    def error(self) -> InputError:
+        """The first mistake, with the others."""
+        first, *others = self._found
+        first.others = tuple(others)
+        return first
+
+    def raise_all(self) -> None:
+        """Raises InputError if there is a mistake."""
+        if self._found:
+            raise self.error()
+
+
+def check_targets(test: str, kind: str, targets: Sequence[str] | None) -> None:
+    """Check every `--target`. Raises InputError."""
+    if not targets:
+        return
+    from leadline.analysis import parse_targets
+
+    mistakes = Mistakes()
+    for target in targets:
+        with mistakes:
+            parse_targets([target], {test: kind})
+    mistakes.raise_all()
 
 
 def interval(text: str | None) -> int | None:
@@ -163,22 +212,11 @@ def family(ipv4: bool, ipv6: bool) -> Literal["v4", "v6"] | None:
     return "v6" if ipv6 else "v4" if ipv4 else None
 
 
-def build_workload(
-    test: BaseTest,
-    host: str,
-    port: int,
-    family: Literal["v4", "v6"] | None,
-    bind: str | None,
-    key_file: Path | None = None,
-) -> LoadWorkload:
-    """The load on a server, with the address family, the local address and the key file, which only a command line
-    has.
-    """
+def key_of(path: Path | None) -> str | None:
+    """The key in a file; None without one. Raises InputError."""
     from leadline.cli.key_file import read_key
-    from leadline.trial.workloads import Server, workload
 
-    key = None if key_file is None else read_key(key_file)
-    return workload(test, Server(host, port, key, bind, family or "any"))
+    return None if path is None else read_key(path)
 
 
 def second_tool(test: BaseTest, server: Server) -> ToolRun | None:

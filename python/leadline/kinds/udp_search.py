@@ -99,31 +99,46 @@ def find_rate(kind: Any, values: Mapping[str, Any]) -> int:
         InputError: an option that has no meaning beside `--find-rate`, or a wrong condition.
     """
     from leadline.cli import run_search, single_args
-    from leadline.cli.key_file import read_key
     from leadline.plan.options import test_values
 
     assert kind.command is not None, "only a kind with a command gets here"
-    given = test_values(kind.command.options, values)
-    test = single_args.parse(kind.model, {"name": kind.name, **given}, kind.command.flags)
-    if test.rate_bps is not None or test.number is not None:
-        option = "--rate" if test.rate_bps is not None else "--number"
-        raise InputError(f"{option} and --find-rate exclude each other", hint="--find-rate searches for the rate")
-    if test.direction == "both":
-        raise InputError("--bidir and --find-rate exclude each other", hint="search each direction by itself")
-    if values["interval"] is not None:
-        raise InputError("--find-rate and --interval exclude each other", hint="a search prints its trials")
+    mistakes = single_args.Mistakes()
+    with mistakes:
+        given = test_values(kind.command.options, values)
+        test = single_args.parse(kind.model, {"name": kind.name, **given}, kind.command.flags)
+        _check_load(test)
+    with mistakes:
+        if values["interval"] is not None:
+            raise InputError("--find-rate and --interval exclude each other", hint="a search prints its trials")
+    with mistakes:
+        precision = single_args.precision(values)
+    with mistakes:
+        family = single_args.family(values["ipv4"], values["ipv6"])
+    with mistakes:
+        key = single_args.key_of(values["key_file"])
+    with mistakes:
+        conditions = Conditions.read(values["find_rate"], kind.name, kind.name)
+    with mistakes:
+        single_args.check_targets(kind.name, kind.name, values["target"])
+    mistakes.raise_all()
     output = single_args.OutputOptions(
         values["host"],
         values["json"],
         values["out"],
         values["target"] or [],
         find_rate=values["find_rate"],
-        precision=single_args.precision(values),
+        precision=precision,
     )
     single_args.refuse_with_precision(output)
     run_search.check(output, "--find-rate")
-    family = single_args.family(values["ipv4"], values["ipv6"])
-    key = None if values["key_file"] is None else read_key(values["key_file"])
     server = Server(values["host"], values["port"], key, values["bind"], family or "any")
-    conditions = Conditions.read(values["find_rate"], test.name, test.kind)
     return run_search.finish(UdpSearchTarget(kind, test, server, conditions, ["leadline", *sys.argv[1:]]), output)
+
+
+def _check_load(test: Any) -> None:
+    """Check that nothing but the search chooses the load. Raises InputError."""
+    if test.rate_bps is not None or test.number is not None:
+        option = "--rate" if test.rate_bps is not None else "--number"
+        raise InputError(f"{option} and --find-rate exclude each other", hint="--find-rate searches for the rate")
+    if test.direction == "both":
+        raise InputError("--bidir and --find-rate exclude each other", hint="search each direction by itself")

@@ -156,3 +156,31 @@ def test_targets_on_the_command_line_take_the_place_of_the_plans(plan: Path, tmp
     wrong = leadline(tmp_path, "run", str(plan), "--dry-run", "--target", "load.latency_p99_us < 5")
     assert wrong.returncode == 2
     assert "unknown metric" in wrong.stderr
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (
+            ("tcp", "127.0.0.1", "-d", "soon", "--rate", "fast", "--interval", "1ms", "--width", "500%", "-4", "-6"),
+            ("--duration: 'soon'", "--rate: 'fast'", "--interval: 1ms", "--width 500%", "--ipv4 and --ipv6"),
+        ),
+        (
+            ("http", "http://127.0.0.1/", "-d", "soon", "--rate", "x", "--target", "a < 1", "--target", "b < 1"),
+            ("--duration: 'soon'", "--rate: 'x'", "--target 'a < 1'", "--target 'b < 1'"),
+        ),
+        (
+            ("udp", "127.0.0.1", "--rate", "1mbit", "--find-rate", "y < 1", "--interval", "1s", "--key-file", "/none"),
+            ("--rate and --find-rate", "--find-rate and --interval", "--key-file /none", "--find-rate 'y < 1'"),
+        ),
+        (("ladder", "127.0.0.1", "-d", "soon", "--rate", "x", "-4", "-6"), ("--duration", "--rate", "--ipv4 and")),
+    ],
+)
+def test_all_mistakes_in_options_are_named_at_once(command: tuple[str, ...], said: tuple[str, ...]) -> None:
+    ended = in_process.leadline(*command)
+    lines = ended.stderr.splitlines()
+    assert ended.returncode == 2 and len(lines) == len(said), lines
+    for line, words in zip(lines, said, strict=True):
+        assert line.startswith(f"leadline: {words}"), lines
+    document = json.loads(in_process.leadline(*command, "--json").stdout)["error"]
+    assert len(document["others"]) == len(said) - 1

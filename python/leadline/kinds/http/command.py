@@ -43,17 +43,28 @@ def parse_options(options: Mapping[str, Any]) -> tuple[HttpTest, HttpWorkload, O
 
     Raises:
 
-        InputError: the first mistake.
+        InputError: what is wrong with the options, one line each.
     """
+    mistakes = single_args.Mistakes()
+    with mistakes:
+        _check(options)
+    with mistakes:
+        origin = args.parse_origin(options["url"])
+        test = single_args.parse(HttpTest, _test_values(options, origin), COMMAND.flags)
+    with mistakes:
+        interval_ms = single_args.interval(options["interval"])
+    with mistakes:
+        precision = single_args.precision(options)
+    with mistakes:
+        family = single_args.family(options["ipv4"], options["ipv6"])
+    with mistakes:
+        single_args.check_targets("http", "http", options["target"])
+    mistakes.raise_all()
+    if family and test.unix_socket is not None:
+        raise InputError(f"--ip{family} and --unix-socket exclude each other", hint="a Unix socket has no address")
     from leadline.kinds.http.workload import http_workload
     from leadline.trial.workloads import Server
 
-    _check(options)
-    origin = args.parse_origin(options["url"])
-    test = single_args.parse(HttpTest, _test_values(options, origin), COMMAND.flags)
-    family = single_args.family(options["ipv4"], options["ipv6"])
-    if family and test.unix_socket is not None:
-        raise InputError(f"--ip{family} and --unix-socket exclude each other", hint="a Unix socket has no address")
     port = origin.effective_port
     server = Server(origin.host, family=family or "any", http_port=port, https_port=port)
     output = single_args.OutputOptions(
@@ -66,8 +77,8 @@ def parse_options(options: Mapping[str, Any]) -> tuple[HttpTest, HttpWorkload, O
         stop_on_miss=options["stop_on_miss"],
         calibrate=not options["no_calibrate"],
         find_rate=options["find_rate"],
-        interval_ms=single_args.interval(options["interval"]),
-        precision=single_args.precision(options),
+        interval_ms=interval_ms,
+        precision=precision,
         second_tool=single_args.second_tool(test, server),
     )
     single_args.refuse_with_precision(output)
