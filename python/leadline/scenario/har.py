@@ -23,6 +23,7 @@ from leadline.scenario.conversion import Conversion, Made, hoist, ordered, tree
 from leadline.scenario.correlation import Exchange, correlate
 
 SHORTEST_PAUSE_MS = 1
+LONGEST_PAUSE_MS = 600_000
 MOST_ENTRIES = 20_000
 
 
@@ -68,7 +69,7 @@ def read_har(
         entry.made = _request(entry, conversion)
     if correlates:
         correlate([_exchange(entry) for entry in entries], conversion)
-    flow = _pages(entries, _titles(log))
+    flow = _pages(entries, _titles(log), conversion)
     document: dict[str, Any] = {"name": _name(file), "load": {"users": 1, "iterations": 1}, "flow": flow}
     hoist(document)
     return tree(ordered(document, ("name", "base", "http", "load", "flow")), file, None), conversion
@@ -189,8 +190,6 @@ def _request(entry: Entry, conversion: Conversion) -> Made:
     if status >= 400:
         made["ok"] = f"200-399,{status}"
         conversion.changed(entry.what, None, f"its status was {status}: this is no failure")
-    elif status == 304:
-        made["ok"] = "200-399"
     made["_request"], made["_base"] = key, base
     conversion.kept(entry.what, None)
     return made
@@ -283,7 +282,7 @@ def _params(made: Made, kind: str, params: list[dict[str, Any]], entry: Entry, c
         made["form"] = [{"name": _literal(name), "value": _literal(value)} for name, value in rows]
 
 
-def _pages(entries: list[Entry], titles: dict[str, str]) -> list[Any]:
+def _pages(entries: list[Entry], titles: dict[str, str], conversion: Conversion) -> list[Any]:
     """Steps of all entries: pages as transactions, with the pauses between them."""
     groups: list[tuple[str | None, list[Entry]]] = []
     open_page: str | None = None
@@ -297,8 +296,8 @@ def _pages(entries: list[Entry], titles: dict[str, str]) -> list[Any]:
     flow: list[Any] = []
     last_ms: float | None = None
     for page, members in groups:
-        flow += _pause(last_ms, members[0].start_ms)
-        steps, last_ms = _steps(members, members[0].start_ms if last_ms is None else last_ms)
+        flow += _pause(last_ms, members[0].start_ms, conversion)
+        steps, last_ms = _steps(members, members[0].start_ms if last_ms is None else last_ms, conversion)
         if page is None:
             flow += steps
         else:
@@ -306,13 +305,13 @@ def _pages(entries: list[Entry], titles: dict[str, str]) -> list[Any]:
     return flow
 
 
-def _steps(entries: list[Entry], before_ms: float) -> tuple[list[Any], float]:
+def _steps(entries: list[Entry], before_ms: float, conversion: Conversion) -> tuple[list[Any], float]:
     """The steps of a page, and when its last answer ended."""
     steps: list[Any] = []
     end_ms = before_ms
     for batch in _batches(entries):
         if steps:
-            steps += _pause(end_ms, batch[0].start_ms)
+            steps += _pause(end_ms, batch[0].start_ms, conversion)
         requests = [entry.made for entry in batch]
         steps.append(requests[0] if len(requests) == 1 else Made(None, parallel=requests))
         end_ms = max(end_ms, *(entry.end_ms for entry in batch))
@@ -335,10 +334,14 @@ def _batches(entries: list[Entry]) -> Iterable[list[Entry]]:
         yield batch
 
 
-def _pause(end_ms: float | None, start_ms: float) -> list[Any]:
+def _pause(end_ms: float | None, start_ms: float, conversion: Conversion) -> list[Any]:
     if end_ms is None or start_ms - end_ms < SHORTEST_PAUSE_MS:
         return []
     pause_ms = round(start_ms - end_ms)
+    if pause_ms > LONGEST_PAUSE_MS:
+        words = f"its {pause_ms / 3.6e6:.1f} h are cut to {LONGEST_PAUSE_MS // 60_000} min"
+        conversion.changed("a pause between recordings", None, words)
+        pause_ms = LONGEST_PAUSE_MS
     return [{"wait": f"{pause_ms // 1000}s" if pause_ms % 1000 == 0 else f"{pause_ms}ms"}]
 
 

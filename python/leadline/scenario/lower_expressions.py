@@ -98,6 +98,9 @@ class Names:
             )
         if tree.function == "param":
             return self.parameter(tree)
+        if tree.function == "var" and len(tree.arguments) > 1:
+            name = as_text(self.value(tree.arguments[0]))
+            return self.parameters[name] if name in self.parameters else self.value(tree.arguments[1])
         return _computed(tree.function, [self.value(argument) for argument in tree.arguments])
 
     def text(self, parts: Template) -> str:

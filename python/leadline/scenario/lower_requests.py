@@ -123,7 +123,7 @@ class RequestLowering:
         if found is None:
             return {"path": made(marked)}
         scheme, host, port, path = found.groups()
-        if "@" in host:
+        if "@" in host or "@" in (port or ""):
             raise ValueError("a URL has no user and password here; use basic: {user: ..., password: ...}")
         path = path if path.startswith("/") else "/" + path
         return {"scheme": made(scheme.lower()), "host": made(host), "port": made(port), "path": made(path)}

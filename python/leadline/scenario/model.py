@@ -206,5 +206,35 @@ class Scenario(PlanModel):
 def scenario_schema() -> dict[str, Any]:
     """The JSON Schema (2020-12) of a scenario's YAML, for editors and checks."""
     schema = Scenario.model_json_schema(by_alias=True, mode="validation")
+    definitions: dict[str, Any] = schema["$defs"]
+    for definition in (schema, *definitions.values()):
+        for key, value in definition.get("properties", {}).items():
+            if key in _SINGLE_ALLOWED and value.get("type") == "array":
+                definition["properties"][key] = _or_single(value)
+    rules = schema["properties"]["thresholds"]
+    one = {"anyOf": [{"type": "string"}, rules["additionalProperties"]["items"]]}
+    rules["additionalProperties"] = _or_single({"items": one})
     schema["title"] = "Leadline scenario"
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+    found: dict[str, Any] = _with_any({"$schema": "https://json-schema.org/draft/2020-12/schema", **schema})
+    return found
+
+
+def _or_single(value: dict[str, Any]) -> dict[str, Any]:
+    """A list, or one of its items; a status is a check."""
+    items: dict[str, Any] = {"anyOf": [value["items"], {"type": "integer"}]}
+    shown = {key: value[key] for key in ("title", "description", "default") if key in value}
+    return {**shown, "anyOf": [{"type": "array", "items": items}, items]}
+
+
+def _with_any(value: Any) -> Any:
+    """`anyOf` for `oneOf`: which step a mapping is depends on the order in which keys are looked for."""
+    if isinstance(value, dict):
+        return {
+            "anyOf" if key == "oneOf" else key: _with_any(entry)
+            for key, entry in value.items()
+            if key != "discriminator"
+        }
+    return [_with_any(entry) for entry in value] if isinstance(value, list) else value
+
+
+_SINGLE_ALLOWED = frozenset({"check", "waits", "contains", "matches", "contains_match", "equals"})

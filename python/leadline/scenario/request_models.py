@@ -88,7 +88,8 @@ def _wait(value: object) -> object:
     return value if isinstance(value, dict | WaitSpec) else {"constant": value}
 
 
-Wait = Annotated[WaitSpec, BeforeValidator(_wait)]
+_OR_SCALAR = {"anyOf": [{"type": ["string", "number"]}, {"type": "object"}]}
+Wait = Annotated[WaitSpec, BeforeValidator(_wait), WithJsonSchema(_OR_SCALAR)]
 
 
 Scope = Literal["user", "group", "all", "group-share", "all-share"]
@@ -129,7 +130,7 @@ def _timer(value: object) -> object:
 Timer = Annotated[
     Any,
     BeforeValidator(_timer),
-    WithJsonSchema({"anyOf": [{"type": ["string", "number"]}, {"type": "object"}]}),
+    WithJsonSchema(_OR_SCALAR),
 ]
 
 
@@ -202,6 +203,9 @@ class Embedded(PlanModel):
 
 def _embedded(value: object) -> object:
     return {} if value is True else None if value is False else value
+
+
+_EMBEDDED = WithJsonSchema({"type": ["boolean", "object", "null"]})
 
 
 class Extractor(PlanModel):
@@ -376,7 +380,7 @@ class Defaults(PlanModel):
     """Whether connections carry several requests. Default: true."""
     verify: bool | None = None
     """Whether certificates of servers are checked. Default: true."""
-    embedded: Annotated[Embedded | None, BeforeValidator(_embedded)] = None
+    embedded: Annotated[Embedded | None, BeforeValidator(_embedded), _EMBEDDED] = None
     """Whether resources of HTML answers are fetched: true, or {match, connections}."""
     waits: Annotated[tuple[Timer, ...], BeforeValidator(_list)] = ()
     """Waits before each request; their times add."""

@@ -8,6 +8,7 @@ from typing import Any
 from leadline.scenario.conversion import Made
 from leadline.scenario.jmx.context import Context, Scope, made
 from leadline.scenario.jmx.tree import Element, Tag, part, part_tag
+from leadline.scenario.lower_expressions import Names
 
 _METHODS = frozenset({"GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS"})
 _WITH_QUERY = frozenset({"GET", "DELETE", "OPTIONS"})
@@ -145,10 +146,24 @@ class _Settings:
         return found
 
     def _file_body(self, found: Made, file: Tag) -> None:
-        found["body_file"] = self.context.text(self.element, part(file, "File.path"))
+        path = self._path(file)
+        if path:
+            found["body_file"] = path
         kind = part(file, "File.mimetype")
         if kind:
             found["headers"] = {"Content-Type": self.context.text(self.element, kind)}
+
+    def _path(self, file: Tag) -> str:
+        """A file's path, which must be known before the test begins."""
+        text = part(file, "File.path")
+        tree = self.context.expression(self.element, text)
+        if tree is not None:
+            try:
+                Names(self.context.parameters, dict(self.context.constants)).value(tree)
+                return self.context.text(self.element, text)
+            except ValueError:
+                self.context.cannot(self.element, f"the path {text} of a file depends on a user")
+        return ""
 
     def _multipart(self, found: Made, arguments: list[tuple[str, str, Tag]], files: list[Tag]) -> None:
         parts: list[dict[str, Any]] = []
@@ -158,10 +173,11 @@ class _Settings:
             )
         for file in files:
             one = {"name": self.context.text(self.element, part(file, "File.paramname"))}
-            one["file"] = self.context.text(self.element, part(file, "File.path"))
+            one["file"] = self._path(file)
             if part(file, "File.mimetype"):
                 one["type"] = self.context.text(self.element, part(file, "File.mimetype"))
-            parts.append(one)
+            if one["file"]:
+                parts.append(one)
         if parts:
             found["multipart"] = parts
 

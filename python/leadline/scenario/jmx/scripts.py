@@ -45,19 +45,40 @@ class Scripts:
         self.texts: Texts | None = None
 
     def expression(self, text: str, language: str) -> Expression:
-        """The value of a script of one expression. Raises CannotRun."""
+        """The value of a script: of its last statement, or of those that return. Raises CannotRun."""
         statements = _statements(text)
-        local: dict[str, Expression] = {}
-        if not statements:
-            return Literal("")
-        for statement in statements[:-1]:
+        return self._returned(statements, language, {}) if statements else Literal("")
+
+    def _returned(self, statements: list[str], language: str, local: dict[str, Expression]) -> Expression:
+        """The value of a block."""
+        for index, statement in enumerate(statements):
             if _LOG.match(statement) or _IMPORT.match(statement):
                 continue
+            is_last = index == len(statements) - 1
+            branch = _branch(statement)
+            if branch is not None:
+                return self._chosen(branch, statements[index + 1 :], language, local)
+            if is_last or statement.startswith("return"):
+                return self._value(re.sub(r"^return\b\s*", "", statement), language, local)
             match = _LOCAL.match(statement) or _ASSIGNED.match(statement)
             if match is None:
                 raise CannotRun(f"the statement '{_short(statement)}' has no native form")
             local[match[1]] = self._value(statement[match.end() :], language, local)
-        return self._value(re.sub(r"^return\b\s*", "", statements[-1]), language, local)
+        return Literal("")
+
+    def _chosen(
+        self, branch: tuple[str, str, str | None], rest: list[str], language: str, local: dict[str, Expression]
+    ) -> Expression:
+        """The value of an if, whose blocks return; without else, of what follows it."""
+        condition, then, otherwise = branch
+        other = _statements(otherwise) if otherwise is not None else rest
+        if otherwise is not None and rest:
+            raise CannotRun(f"the statement '{_short(rest[0])}' after an if has no native form")
+        values = (
+            self._returned(_statements(then), language, dict(local)),
+            self._returned(other, language, dict(local)),
+        )
+        return Call("if", (self._value(condition, language, local), *values))
 
     def body(self, text: str, language: str, parameters: str = "") -> Script:
         """The steps of a script. Raises CannotRun."""
@@ -194,6 +215,10 @@ class _Meaning:
             return Call("length", (target,))
         if name in {"intValue", "longValue"}:
             return Call("int", (target,))
+        if (target, name) == (_THREAD_GROUP, "getNumThreads"):
+            return Call("users")
+        if (target, name) == (_FILE_SERVER, "getBaseDir"):
+            return Literal(".")
         raise ExpressionError(f"'.{name}()' is not known")
 
     def index(self, target: str, key: Expression) -> Expression:
@@ -384,8 +409,11 @@ _NAMES: dict[str, Expression] = {
     "prev.time": Call("last_duration_ms"),
     "prev.responseDataAsString": Call("last_body"),
     "data": Call("last_body"),
+    "File.separator": Literal("/"),
+    "java.io.File.separator": Literal("/"),
     "ctx.threadNum": Call("subtract", (Call("user"), Literal(1))),
 }
+_THREAD_GROUP, _FILE_SERVER = Call("group"), Call("folder")
 _CALLS: dict[str, Callable[[tuple[Expression, ...]], Expression]] = {
     "Integer.parseInt": _one("int"), "Integer.valueOf": _one("int"), "Long.parseLong": _one("int"),
     "Long.valueOf": _one("int"), "Double.parseDouble": _one("number"), "Double.valueOf": _one("number"),
@@ -401,7 +429,9 @@ _CALLS: dict[str, Callable[[tuple[Expression, ...]], Expression]] = {
     "prev.isSuccessful": _one("last_ok"), "prev.getTime": _one("last_duration_ms"),
     "prev.getUrlAsString": _one("last_url"),
     "ctx.getThreadNum": lambda a: Call("subtract", (Call("user"), Literal(1))),
-    "ctx.getPreviousResult().isSuccessful": _one("last_ok"),
+    "ctx.getThreadGroup": lambda a: _THREAD_GROUP,
+    "FileServer.getFileServer": lambda a: _FILE_SERVER,
+    "org.apache.jmeter.services.FileServer.getFileServer": lambda a: _FILE_SERVER,
 }  # fmt: skip
 _METHODS: dict[str, tuple[str | None, int, int]] = {
     "toInteger": ("int", 0, 0), "toLong": ("int", 0, 0), "toDouble": ("number", 0, 0), "toFloat": ("number", 0, 0),

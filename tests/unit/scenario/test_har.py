@@ -1,0 +1,196 @@
+"""HAR files of each kind of source: order, overlap, pauses, bodies, what is not sent again, correlation."""
+
+# ruff: noqa: E501 (a file's part is one line)
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from leadline.errors import PlanError
+from leadline.plan.source import plain
+from leadline.scenario.conversion import Conversion
+from leadline.scenario.har import read_har
+from leadline.scenario.native import checked, read_native
+from leadline.scenario.native_writer import write_native
+
+
+def entry(url: str, at: str = "00.000", time: float = 10, method: str = "GET", **more: Any) -> dict[str, Any]:
+    """One entry; `at` are its seconds in a minute."""
+    request = {"method": method, "url": url, "headers": more.pop("headers", []), **more.pop("request", {})}
+    response = {
+        "status": more.pop("status", 200),
+        "headers": more.pop("gives", []),
+        "content": {},
+        **more.pop("response", {}),
+    }
+    return {
+        "startedDateTime": f"2026-01-01T00:00:{at}Z",
+        "time": time,
+        "request": request,
+        "response": response,
+        **more,
+    }
+
+
+def har(*entries: dict[str, Any], pages: Any = None) -> bytes:
+    return json.dumps({"log": {"version": "1.2", "entries": entries, **({"pages": pages} if pages else {})}}).encode()
+
+
+def header(**values: str) -> list[dict[str, str]]:
+    return [{"name": name.replace("_", "-"), "value": value} for name, value in values.items()]
+
+
+def converted(content: bytes, **options: Any) -> tuple[dict[str, Any], Conversion]:
+    root, conversion = read_har(content, "a.har", **options)
+    checked(root)
+    assert plain(read_native(write_native(root, conversion), "a.yaml").root) == plain(root)
+    return plain(root), conversion
+
+
+def test_pages_are_transactions_and_overlap_is_parallel() -> None:
+    document, _ = converted(
+        har(
+            entry("http://a.test/", "00.000", 100, pageref="p1"),
+            entry("http://a.test/1.css", "00.110", 50, pageref="p1"),
+            entry("http://a.test/2.js", "00.120", 20, pageref="p1"),
+            entry("http://a.test/next", "02.160", 10, pageref="p2"),
+            pages=[{"id": "p1", "title": "Home"}, {"id": "p2"}],
+        )
+    )
+    assert document["base"] == "http://a.test"
+    assert document["flow"] == [
+        {
+            "transaction": "Home",
+            "steps": [
+                {"get": "/", "name": "GET /"},
+                {"wait": "10ms"},
+                {"parallel": [{"get": "/1.css", "name": "GET /1.css"}, {"get": "/2.js", "name": "GET /2.js"}]},
+            ],
+        },
+        {"wait": "2s"},
+        {"transaction": "p2", "steps": [{"get": "/next", "name": "GET /next"}]},
+    ]
+
+
+def test_entries_are_sorted_and_those_without_a_page_stay_on_the_open_one() -> None:
+    late, early = entry("http://a.test/b", "01.000"), entry("http://a.test/a", "00.000", pageref="p")
+    document, _ = converted(har(late, early))
+    assert [step.get("get") for step in document["flow"][0]["steps"]] == ["/a", None, "/b"]
+
+
+def test_cookies_validators_and_pseudo_headers_are_not_sent_again() -> None:
+    sent = header(Cookie="a=1", If_None_Match='"x"', Accept="text/html", Host="a.test", Content_Length="3")
+    document, _ = converted(har(entry("http://a.test/", headers=[{"name": ":path", "value": "/"}, *sent])))
+    assert document["http"]["headers"] == {"Accept": "text/html"}
+    assert "cookies" not in document["http"]
+
+
+def test_a_redirect_is_followed_once() -> None:
+    first = entry("http://a.test/old", "00.000", status=302, response={"redirectURL": "/new"})
+    document, conversion = converted(
+        har(first, entry("http://a.test/new", "00.020"), entry("http://a.test/new", "05.000"))
+    )
+    assert [step.get("get") for step in document["flow"]] == ["/old", None, "/new"]
+    assert [item.why for item in conversion.items if item.outcome == "dropped"] == ["a redirect that is followed"]
+
+
+@pytest.mark.parametrize(
+    ("data", "native"),
+    [
+        ({"mimeType": "application/json", "text": '{"a": "${x}"}'}, {"body": '{"a": "$${x}"}', "type": "application/json"}),
+        ({"mimeType": "application/x-www-form-urlencoded; charset=UTF-8", "text": "a=1&b=x%20y"}, {"form": {"a": "1", "b": "x y"}}),
+        ({"mimeType": "application/x-www-form-urlencoded", "params": [{"name": "a", "value": "x%20y"}]}, {"form": {"a": "x y"}}),
+        ({"mimeType": "multipart/form-data", "params": [{"name": "f", "value": "v", "fileName": "f.txt"}]}, {"multipart": [{"name": "f", "value": "v", "file_name": "f.txt"}]}),
+        ({"mimeType": "text/plain", "text": "aGk=", "encoding": "base64"}, {"body": "hi", "type": "text/plain"}),
+        ({"mimeType": "", "text": ""}, {}),
+    ],
+)  # fmt: skip
+def test_bodies(data: dict[str, Any], native: dict[str, Any]) -> None:
+    document, _ = converted(har(entry("http://a.test/", method="POST", request={"postData": data})))
+    (step,) = document["flow"]
+    expected = {"post": "/", "name": "POST /", **{key: value for key, value in native.items() if key != "type"}}
+    assert step == expected
+    assert document.get("http", {}).get("headers", {}).get("Content-Type") == native.get("type")
+
+
+def test_a_token_of_json_is_taken_from_its_answer() -> None:
+    gives = {"content": {"text": '{"data": {"token": "abc123def456"}, "n": 1}', "mimeType": "application/json"}}
+    content = har(
+        entry("http://a.test/login", "00.000", method="POST", response=gives),
+        entry("http://a.test/me?t=abc123def456", "01.000", headers=header(Authorization="Bearer abc123def456")),
+    )
+    document, conversion = converted(content)
+    login, _, me = document["flow"]
+    assert login["extract"] == {"token": {"json": "$.data.token"}}
+    assert me["get"] == "/me?t=${token}"
+    assert me["headers"]["Authorization"] == "Bearer ${token}"
+    assert any("token is taken from its answer" in item.why for item in conversion.items)
+    document, _ = converted(content, correlates=False)
+    assert "extract" not in document["flow"][0]
+
+
+def test_a_hidden_field_and_a_location_are_correlated() -> None:
+    page = '<form><input type="hidden" name="csrf" value="0a1b2c3d4e5f"></form>'
+    content = har(
+        entry(
+            "http://a.test/form",
+            "00.000",
+            response={"content": {"text": page}},
+            gives=header(Location="/go?sid=9z8y7x6w5v"),
+        ),
+        entry(
+            "http://a.test/go?sid=9z8y7x6w5v",
+            "01.000",
+            method="POST",
+            request={"postData": {"mimeType": "application/x-www-form-urlencoded", "text": "csrf=0a1b2c3d4e5f"}},
+        ),
+    )
+    document, _ = converted(content)
+    assert set(document["flow"][0]["extract"]) == {"csrf", "sid"}
+    assert document["flow"][2]["form"] == {"csrf": "${csrf}"}
+    assert document["flow"][2]["post"] == "/go?sid=${sid}"
+
+
+def test_a_value_that_was_sent_before_it_was_given_is_no_token() -> None:
+    gives = {"content": {"text": '{"id": "abc123def456"}'}}
+    document, _ = converted(
+        har(
+            entry("http://a.test/x?id=abc123def456", "00.000", response=gives),
+            entry("http://a.test/y?id=abc123def456", "01.000"),
+        )
+    )
+    assert "extract" not in document["flow"][0]
+
+
+def test_hosts_websockets_and_failures() -> None:
+    content = har(
+        entry("http://a.test/"),
+        entry("http://other.test/", "01.000"),
+        entry("ws://a.test/socket", "02.000"),
+        entry("data:text/plain,hi", "03.000"),
+        entry("http://a.test/gone", "04.000", status=404),
+        entry("http://a.test/failed", "05.000", status=0),
+    )
+    document, conversion = converted(content, only_hosts=["a.test"])
+    assert [step["get"] for step in document["flow"] if "get" in step] == ["/", "/gone", "/failed"]
+    assert document["flow"][2]["ok"] == "200-399,404"
+    assert conversion.counts() == {"kept": 3, "changed": 2, "dropped": 3, "cannot-run": 0}
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"{", "not JSON"),
+        (b"[]", "not a HAR file"),
+        (b'{"log": {}}', "not a HAR file"),
+        (b'{"log": {"entries": []}}', "no entry of it can be sent"),
+        (b"[" * 100_000, "not JSON: nested too deeply"),
+        (b"\xff", "UTF-8"),
+    ],
+)
+def test_files_that_are_no_har_are_named(content: bytes, words: str) -> None:
+    with pytest.raises(PlanError, match=words):
+        read_har(content, "a.har")

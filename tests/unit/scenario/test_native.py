@@ -1,0 +1,274 @@
+"""The native format: short forms, located errors, what each part becomes for the agent, and its schema."""
+
+# ruff: noqa: E501 (a scenario is one line)
+
+from __future__ import annotations
+
+from typing import Any
+
+import jsonschema
+import pytest
+
+from leadline.contract.models import ScenarioPlan
+from leadline.errors import PlanError
+from leadline.plan.source import plain
+from leadline.scenario.lowering import LoweredScenario, lower
+from leadline.scenario.model import scenario_schema
+from leadline.scenario.native import read_native
+
+SCHEMA = jsonschema.Draft202012Validator(scenario_schema())
+FILES = {"users.csv": b"user,password\nada,1\nbob,2\n", "up.txt": b"hi"}
+
+
+def read(name: str) -> bytes:
+    if name not in FILES:
+        raise ValueError(f"{name} cannot be read")
+    return FILES[name]
+
+
+def lowered(text: str, **parameters: str) -> LoweredScenario:
+    """The scenario for the agent; it fits the contract and the schema."""
+    found = read_native(text, "a.yaml")
+    SCHEMA.validate(plain(found.root))
+    made = lower(found.scenario, found.root, read, parameters)
+    ScenarioPlan.model_validate(made.plan)
+    return made
+
+
+def flow(text: str, **parameters: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = lowered(f"base: http://shop.test/api\nflow:\n{text}", **parameters).plan[
+        "populations"
+    ][0]["flow"]
+    return found
+
+
+def action(text: str, **parameters: str) -> dict[str, Any]:
+    found: dict[str, Any] = flow(f"  - {text}", **parameters)[0]["action"]
+    return found
+
+
+def errors(text: str) -> list[str]:
+    with pytest.raises(PlanError) as failure:
+        found = read_native(text, "a.yaml")
+        lower(found.scenario, found.root, read)
+    return [str(failure.value), *(str(other) for other in failure.value.others)]
+
+
+def test_a_url_and_a_rate_are_a_scenario() -> None:
+    made = lowered("get: http://127.0.0.1:8080/x?a=1\nrate: 100/s\n")
+    (population,) = made.plan["populations"]
+    assert population["arrivals"]["stages"] == [
+        {"from_per_s": 100.0, "to_per_s": 100.0, "duration_ms": 10_000, "at_once": 0}
+    ]
+    (node,) = population["flow"]
+    request = node["action"]
+    assert (request["scheme"], request["host"], request["port"], request["path"]) == (
+        ["http"],
+        ["127.0.0.1"],
+        ["8080"],
+        ["/x?a=1"],
+    )
+    assert node["source"] == {"file": "a.yaml", "line": 1}
+    assert made.longest_ms == 10_000
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("get: http://shop.test", ["/"]),
+        ("get: ${base}/x", [{"op": "variable", "name": "base"}, "/x"]),
+        ("get: /x/${id}?q=${url_encode(q)}", None),
+        ("get: http://[::1]:80/x", ["/x"]),
+    ],
+)
+def test_urls(text: str, expected: Any) -> None:
+    request = action(text)
+    assert expected is None or request["path"] == expected
+
+
+def test_paths_are_below_the_base_and_absolute_urls_replace_it() -> None:
+    assert action("get: /x")["path"] == ["/api/x"]
+    assert action("get: http://other.test/x")["host"] == ["other.test"]
+    assert errors("get: /x") == ["a.yaml:1: '/x' is a path, but there is no base; give base: http://HOST"]
+
+
+def test_a_template_is_texts_and_expressions() -> None:
+    request = action("post: /x\n    body: \"a${random(1, 6)}b$${c}${var('user.name')}\"")
+    assert request["body"]["text"] == [
+        "a",
+        {"op": "random_integer", "arguments": [{"op": "literal", "value": 1}, {"op": "literal", "value": 6}]},
+        "b${c}",
+        {"op": "variable", "name": "user.name"},
+    ]
+
+
+def test_parameters_have_a_default_and_a_value() -> None:
+    text = "post: /x\n    body: ${param('n', 5)}"
+    assert action(text)["body"]["text"] == ["5"]
+    assert action(text, n="7")["body"]["text"] == ["7"]
+
+
+def test_json_bodies_are_templates() -> None:
+    request = action('post: /x\n    json: {name: "${user}", tags: [1, true, null], quote: \'say "hi"\'}')
+    assert request["body"]["text"][0] == '{"name": "'
+    assert request["body"]["text"][2] == '", "tags": [1, true, null], "quote": "say \\"hi\\""}'
+    assert request["headers"] == [{"name": ["Content-Type"], "value": ["application/json"]}]
+
+
+def test_headers_of_the_nearest_level_win() -> None:
+    made = lowered(
+        "base: http://a.test\nheaders: {A: '1', B: '1'}\nhttp: {headers: {b: '2'}}\nflow:\n"
+        "  - {get: /x, headers: {A: null, C: '3'}}\n"
+    )
+    headers = made.plan["populations"][0]["flow"][0]["action"]["headers"]
+    assert [(header["name"], header["value"]) for header in headers] == [(["b"], ["2"]), (["C"], ["3"])]
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("repeat: 3\n    steps: [{get: /x}]", "loop"),
+        ("while: n < 3\n    steps: [{get: /x}]", "loop"),
+        ("during: 3s\n    steps: [{get: /x}]", "loop"),
+        ("for_each: ids\n    as: one\n    steps: [{get: /x}]", "loop"),
+        ("if: token != ''\n    then: [{get: /x}]\n    else: [{wait: 1s}]", "if"),
+        ("switch: ${w}\n    cases: {a: [{get: /x}]}", "switch"),
+        ("weighted: [{weight: 3, steps: [{get: /x}]}, {steps: []}]", "weighted"),
+        ("random_one: [{get: /x}, {get: /y}]", "weighted"),
+        ("random_order: [{get: /x}, {get: /y}]", "shuffle"),
+        ("interleave: [{get: /x}, {get: /y}]", "interleave"),
+        ("once: [{get: /x}]", "once"),
+        ("percent: 30\n    steps: [{get: /x}]", "percent"),
+        ("at_most: 3\n    steps: [{get: /x}]", "times"),
+        ("transaction: buy\n    steps: [{get: /x}]", "transaction"),
+        ("parallel: [{get: /x}, {get: /y}]", "parallel"),
+        ("steps: [{get: /x}]", "sequence"),
+        ("wait: 1s", "wait"),
+        ("wait: {uniform: [1s, 3s]}", "wait"),
+        ("wait: {normal: [2s, 500ms]}", "wait"),
+        ("pace: 1s", "wait"),
+        ("throughput: 60", "wait"),
+        ("meet: gate\n    users: 5", "wait"),
+        ("set: {a: '1'}", "set"),
+        ("count: n", "set"),
+        ("stop: user", "control"),
+        ("lua: vars.x = 1", "script"),
+        ("cookie: a\n    value: b\n    domain: a.test", "set_cookie"),
+    ],
+)
+def test_steps(text: str, kind: str) -> None:
+    assert action(text)["kind"] == kind
+
+
+def test_waits_of_a_request_are_before_it_and_add() -> None:
+    nodes = flow(
+        "  - {get: /x, waits: [1s, {uniform: [0s, 2s], plus: 1s}], before: [{set: {a: '1'}}], after: [{wait: 5ms}]}"
+    )
+    assert [node["action"]["kind"] for node in nodes] == ["set", "wait", "wait", "request", "wait"]
+    assert nodes[2]["action"]["wait"]["from_ms"] == {"op": "literal", "value": 1000}
+
+
+@pytest.mark.parametrize(
+    ("load", "model"),
+    [
+        ("users: 3", {"model": "users", "users_at_start": None}),
+        ("load: {users: 10, duration: 30s, ramp: 5s}", {"model": "users"}),
+        ("load: {users: 2, total_iterations: 100}", {"model": "shared_iterations", "users": 2, "iterations": 100}),
+        ("load: {stages: [{to: 5, over: 10s}, {to: 0, over: 5s}]}", {"model": "users", "duration_ms": 15_000}),
+        ("load: {rate: 30/m, duration: 1m, most_users: 5}", {"model": "open", "users_most": 5}),
+        ("load: {rate: '0:100/10s,100/60s'}", {"model": "open"}),
+        ("load: {executor: shared-iterations, vus: 3, iterations: 9}", {"model": "shared_iterations", "duration_ms": 600_000}),
+        ("load: {executor: per-vu-iterations, vus: 3, iterations: 9}", {"model": "users", "iterations": 9}),
+        ("load: {executor: constant-vus, vus: 3, duration: 5s}", {"model": "users", "duration_ms": 5000}),
+        ("load: {executor: ramping-vus, stages: [{target: 5, duration: 5s}]}", {"first": "after_interval", "initial": 1}),
+        ("load: {executor: constant-arrival-rate, rate: 30, timeUnit: 1m, duration: 5s, preAllocatedVUs: 2}", {"users_most": 2}),
+        ("load: {executor: ramping-arrival-rate, preAllocatedVUs: 2, stages: [{target: 5, duration: 5s}]}", {"first": "after_interval"}),
+        ("load: {inject: [{at_once_users: 5}, {nothing_for: 1s}, {ramp_users: 10, during: 5s}]}", {"model": "open"}),
+        ("load: {inject: [{stress_peak_users: 10, during: 5s}]}", {"model": "schedule"}),
+        ("load: {inject: [{ramp_concurrent_users: 1, to: 5, during: 5s}]}", {"model": "users"}),
+        ("load: {threads: 5, ramp: 10s, loops: 3}", {"model": "users", "iterations": 3, "first": "at_start"}),
+        ("load: {schedule: [{users: 5, ramp: 5s, hold: 5s, ramp_down: 5s}]}", {"model": "users", "duration_ms": 15_000}),
+        ("load: {due: [0s, 100ms, 1s]}", {"model": "schedule", "due_us": [0, 100_000, 1_000_000]}),
+    ],
+)  # fmt: skip
+def test_loads(load: str, model: dict[str, Any]) -> None:
+    arrivals = lowered(f"base: http://a.test\n{load}\nflow: [{{get: /x}}]\n").plan["populations"][0]["arrivals"]
+    assert {key: arrivals.get(key) for key in model} == model
+
+
+def test_a_schedules_rows_add() -> None:
+    made = lowered(
+        "base: http://a.test\nload: {schedule: [{users: 10, ramp: 10s, hold: 10s, ramp_down: 10s}, {users: 4, delay: 15s, hold: 5s}]}\n"
+        "flow: [{get: /x}]\n"
+    )
+    stages = made.plan["populations"][0]["arrivals"]["stages"]
+    assert [(stage["users"], stage["duration_ms"]) for stage in stages] == [
+        (0, 0), (10, 10_000), (10, 5_000), (14, 0), (14, 5_000), (10, 0), (0, 10_000),
+    ]  # fmt: skip
+
+
+def test_rows_of_data_are_taken_in_each_iteration() -> None:
+    made = lowered("base: http://a.test\ndata: [{file: users.csv, at_end: stop-user}]\nflow: [{get: '/${user}'}]\n")
+    (feeder,) = made.plan["feeders"]
+    assert (feeder["columns"], feeder["rows"]) == (["user", "password"], [["ada", "1"], ["bob", "2"]])
+    assert made.plan["populations"][0]["flow"][0]["action"] == {"kind": "feed", "feeder": "users.csv"}
+
+
+def test_variables_named_like_secrets_are_masked() -> None:
+    made = lowered("base: http://a.test\nvariables: {password: x, plain: y}\nsecrets: [plain2]\nflow: [{get: /x}]\n")
+    assert [one["is_masked"] for one in made.plan["variables"]] == [True, False]
+
+
+def test_thresholds_are_k6s() -> None:
+    made = lowered(
+        "get: http://a.test/\nthresholds: {http_req_duration: ['p(95)<500', {threshold: avg<200, abortOnFail: true}]}\n"
+    )
+    (first, _, _), (second, aborts, _) = made.thresholds
+    assert (first.metric, first.statistic, first.op, first.value) == ("request_duration", "p(95)", "<", 500.0)
+    assert (second.statistic, aborts) == ("avg", True)
+
+
+def test_each_mistake_has_its_line_and_what_would_be_right() -> None:
+    text = """base: http://127.0.0.1
+loda: 3
+thresholds: {http_req_duration: p95<3}
+flow:
+  - gett: /x
+  - get: /x
+    extract: {t: {jso: $.x}}
+    check: [{status: abc}]
+  - if: "a <"
+    then: [{wait: 1x}]
+  - get: /${foo(1)}
+  - wait
+"""
+    assert errors(text) == [
+        "a.yaml:2: unknown key 'loda'; did you mean 'load'?",
+        "a.yaml:3: thresholds: 'p95<3' is not a threshold; write it as in 'p(95)<500'",
+        "a.yaml:5: flow[1]: no known step has the key 'gett'; did you mean 'get'?",
+        "a.yaml:7: unknown key 'jso' in flow[2].extract.t; did you mean 'json'?",
+        "a.yaml:8: flow[2].check[1].status: 'abc' is not a status; as in 200 or 200-299,302",
+        "a.yaml:9: flow[3].if: a value is missing at the end",
+        "a.yaml:10: flow[3].then[1].wait.constant: '1x' is not a duration; write 10s, 500ms or 1m",
+        "a.yaml:11: flow[4].get: unknown function 'foo'; did you mean 'floor'?",
+        "a.yaml:12: flow[5]: this is not a step; write it as in '- get: /path' or '- wait: 1s'",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "the scenario is empty"),
+        ("a: [", "is not closed"),
+        ("- a", "the scenario is not a mapping"),
+        ("name: x", "nothing is asked for; give get: URL, or flow: [...]"),
+        ("get: http://a.test/\nflow: [{get: /x}]", "get and flow exclude each other"),
+        ("get: http://a.test/\nrate: 0", "a rate must be above 0"),
+        ("get: http://a.test/\nload: {executor: ramping-vus}", "ramping-vus needs 'stages'"),
+        ("base: http://a.test\ndata: [{file: none.csv}]\nflow: [{get: /x}]", "none.csv cannot be read"),
+        ("get: http://a.test/\nload: {users: '${n}'}", "the variable 'n' is not known before the test begins"),
+        ("get: http://u:p@a.test/", "use basic"),
+    ],
+)
+def test_mistakes_in_whole_scenarios(text: str, words: str) -> None:
+    assert any(words in line for line in errors(text)), errors(text)
