@@ -222,7 +222,7 @@ def scenario_schema() -> dict[str, Any]:
 def _or_single(value: dict[str, Any]) -> dict[str, Any]:
     """A list, or one of its items; a status is a check."""
     items: dict[str, Any] = {"anyOf": [value["items"], {"type": "integer"}]}
-    shown = {key: value[key] for key in ("title", "description", "default") if key in value}
+    shown: dict[str, Any] = {key: value[key] for key in ("title", "description", "default") if key in value}
     return {**shown, "anyOf": [{"type": "array", "items": items}, items]}
 
 
