@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from leadline.scenario.expressions import Call, Expression, Literal, merged, split_template
+from leadline.scenario.expressions import Call, Expression, Literal, merged, show_template, split_template
 from leadline.scenario.functions import template
 from leadline.scenario.lower_expressions import Lowered, Names
 from leadline.scenario.request_models import Basic, Check, Defaults, Embedded, Extractor, Pair, RequestFields
@@ -104,7 +104,9 @@ class RequestLowering:
         return self.names.template(template(text))
 
     def _url(self, url: str, base: str | None) -> Lowered:
-        """Scheme, host, port and path, each as a template."""
+        """Scheme, host, port and path, each as a template. Parameters are put in first: one may hold a host and a
+        port."""
+        url, base = self._with_parameters(url), None if base is None else self._with_parameters(base)
         marked, parts = _marked(url.strip())
         if _ABSOLUTE.match(marked) or (not marked.startswith("/") and _PLACE.match(marked)):
             return self._parts(marked, parts)
@@ -113,6 +115,13 @@ class RequestLowering:
         base_marked, base_parts = _marked(base.strip(), len(parts))
         base_marked = base_marked.partition("?")[0].rstrip("/")
         return self._parts(base_marked + ("" if marked.startswith("/") else "/") + marked, parts | base_parts)
+
+    def _with_parameters(self, url: str) -> str:
+        parts = [
+            Literal(self.names.parameter(part)) if isinstance(part, Call) and part.function == "param" else part
+            for part in template(url)
+        ]
+        return show_template(merged(parts))
 
     def _parts(self, marked: str, parts: dict[str, str]) -> Lowered:
         def made(text: str | None) -> list[Any]:

@@ -1,0 +1,57 @@
+"""The shop in our format and in JMeter's: the same requests, in the same order, under the same conditions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from leadline.contract.models import ScenarioPlan
+from leadline.scenario.files import reader_below
+from leadline.scenario.formats import FormatOptions, read_scenario
+from leadline.scenario.lowering import lower
+
+EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
+
+
+def plan(name: str) -> dict[str, Any]:
+    """A whole example for the agent."""
+    path = EXAMPLES / name
+    read, conversion = read_scenario(path.read_bytes(), name, FormatOptions())
+    assert conversion is None or conversion.counts()["kept"] == len(conversion.items)
+    made = lower(read.scenario, read.root, reader_below(path.parent), {"host": "shop.test", "loops": "3"}).plan
+    ScenarioPlan.model_validate(made)
+    return made
+
+
+def shape(nodes: list[dict[str, Any]]) -> list[Any]:
+    """What the nodes do, without names and lines."""
+    found: list[Any] = []
+    for node in nodes:
+        action = {key: value for key, value in node["action"].items() if key not in ("nodes", "otherwise", "checks")}
+        found.append([_without_fallbacks(action), shape(node["action"].get("nodes", []))])
+    return found
+
+
+def _without_fallbacks(value: Any) -> Any:
+    """JMeter keeps the placeholder of a variable that is not set."""
+    if isinstance(value, dict):
+        return {
+            key: _without_fallbacks(one)
+            for key, one in value.items()
+            if not (key == "value" and value.get("op") == "variable")
+        }
+    return [_without_fallbacks(one) for one in value] if isinstance(value, list) else value
+
+
+def test_both_shops_are_the_same_scenario() -> None:
+    native, jmeters = plan("shop.yaml"), plan("shop.jmx")
+    (ours,), (theirs,) = native["populations"], jmeters["populations"]
+    assert ours["arrivals"] == theirs["arrivals"]
+    assert shape(ours["flow"]) == shape(theirs["flow"])
+    for found in (native, jmeters):
+        assert found["feeders"][0]["rows"] == [
+            ["ada", "analytical"],
+            ["bob", "engine"],
+            ["cleo", "difference"],
+            ["dan", "number"],
+        ]
