@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from leadline.contract.models import ScenarioPlan
 from leadline.scenario.files import reader_below
 from leadline.scenario.formats import FormatOptions, read_scenario
 from leadline.scenario.lowering import lower
+from leadline.scenario.native import read_native
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 
@@ -55,3 +57,13 @@ def test_both_shops_are_the_same_scenario() -> None:
             ["cleo", "difference"],
             ["dan", "number"],
         ]
+
+
+def test_scenarios_in_the_document_are_whole() -> None:
+    text = (EXAMPLES.parent / "docs" / "scenarios.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^```yml\n(.*?)^```", text, re.S | re.M)
+    assert len(blocks) == 2
+    for block in blocks:
+        found = read_native(block, "scenarios.md")
+        made = lower(found.scenario, found.root, lambda name: b"user,password\nada,1\n")
+        ScenarioPlan.model_validate(made.plan)
