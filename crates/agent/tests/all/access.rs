@@ -40,6 +40,15 @@ fn serve(server: &mut Agent, changes: &Value) -> u16 {
     server.prepared("serve").1.unwrap()
 }
 
+/// The first data flow of a session, which sends nothing.
+fn stream_flow(from: IpAddr, port: u16, token: u64) -> TcpStream {
+    let mut stream = leadline_sys::net::connect_tcp((HERE, port).into(), Some(from), PATIENCE).unwrap();
+    let mut introduction = [0; HEADER_BYTES];
+    Header { kind: HeaderKind::Stream, token, flow: 0, sequence: 0, sent_ns: 0 }.write(&mut introduction);
+    stream.write_all(&introduction).unwrap();
+    stream
+}
+
 fn limits(changes: &Value) -> Value {
     let mut limits = serde_json::to_value(leadline_wire::PeerLimits::default()).unwrap();
     for (key, value) in changes.as_object().unwrap() {
@@ -303,7 +312,10 @@ fn a_thousand_idle_sessions_of_one_peer_leave_another_one_served() {
     for _ in 0..1000 {
         let mut control = Control::asking(ELSEWHERE, port, open(TCP), None);
         match control.receive() {
-            Some(FromServer::Accepted { .. }) => held.push(control),
+            Some(FromServer::Accepted { token, .. }) => {
+                // A session whose flow has arrived may be idle for minutes, however long the others take.
+                held.push((stream_flow(ELSEWHERE, port, token), control));
+            }
             Some(FromServer::Refused(refusal)) => {
                 assert_eq!(refusal.code, "too_many_sessions");
                 assert!(refusal.message.contains("127.0.0.77"), "{}", refusal.message);
