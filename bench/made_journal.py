@@ -16,8 +16,8 @@ from pathlib import Path
 
 import polars as pl
 
-# Instants of a monotonic clock. Lengths of time, which have the same ending, are shorter.
-_INSTANT = re.compile(rb'(_ns":)(\d{12,})(?=[,}\]])')
+# Instants of a monotonic clock. Lengths of time, which have the same ending, are shorter; the time of day has its own.
+_INSTANT = re.compile(rb'((?<!_wall)_ns":)(\d{12,})(?=[,}\]])')
 _PAUSE_NS = 1_000_000_000
 
 
