@@ -313,17 +313,23 @@ class _FiguresTable:
         head = [Text(title, style="bold") for title in ("test", "rate", "±95 %", *compared, *_LAST_TITLES)]
         blocks = {case: self._rows(case) for case in cases}
         widths = _widths([head, *(row for rows in blocks.values() for row in rows)])
-        intervals = {}
-        if sum(widths) + 2 * len(widths) > width:
+        intervals, gap = {}, _GAP
+        if _length(widths, gap) > width:
             intervals = {
                 case: ", ".join(f"{row[0]} {row[2]}" for row in rows if row[2]) for case, rows in blocks.items()
             }
-            blocks = {case: [row[:2] + row[3:] for row in rows] for case, rows in blocks.items()}
-            head, widths = head[:2] + head[3:], widths[:2] + widths[3:]
-        lines: list[RenderableType] = [_heading(_FIGURES_TITLE, _FIGURES_NOTE), *_fitted(head, widths, width)]
+            head, blocks = _without(2, head, blocks)
+            widths = _widths([head, *(row for rows in blocks.values() for row in rows)])
+            gap = _GAP if _length(widths, _GAP) <= width else 1
+        if compared and _length(widths, gap) > width:
+            # The table of ratios has them, with their intervals.
+            head, blocks = _without([cell.plain for cell in head].index(_RATIO), head, blocks)
+            widths = _widths([head, *(row for rows in blocks.values() for row in rows)])
+            gap = _GAP if _length(widths, _GAP) <= width else 1
+        lines: list[RenderableType] = [_heading(_FIGURES_TITLE, _FIGURES_NOTE), *_fitted(head, widths, width, gap)]
         for case, rows in blocks.items():
             lines.append(Text(f" {figures.case_label(case, cases)}", style="cyan"))
-            lines += [line for row in rows for line in _fitted(row, widths, width)]
+            lines += [line for row in rows for line in _fitted(row, widths, width, gap)]
             if intervals.get(case):
                 lines.append(Padding(Text(f"95 %: {intervals[case]}", style="dim"), (0, 0, 0, 1), expand=False))
         return Group(*lines)
@@ -345,6 +351,14 @@ class _FiguresTable:
     @property
     def _is_compared(self) -> bool:
         return bool(self.analysis.baselines)
+
+
+def _without(
+    column: int, head: list[Text], blocks: dict[str, list[list[Text]]]
+) -> tuple[list[Text], dict[str, list[list[Text]]]]:
+    """The rows of a table without one column."""
+    rows = {case: [row[:column] + row[column + 1 :] for row in block] for case, block in blocks.items()}
+    return head[:column] + head[column + 1 :], rows
 
 
 def _widths(rows: Sequence[Sequence[Text]]) -> list[int]:
@@ -372,31 +386,36 @@ def _figure_cells(summary: Summary, is_compared: bool) -> list[Text]:
     return [*cells, Text.assemble((f"{wording.mark} {verdict.value}{failed}", TONES[wording.tone]), limited)]
 
 
-def _fitted(cells: list[Text], widths: list[int], width: int) -> list[Text]:
+def _fitted(cells: list[Text], widths: list[int], width: int, gap: int) -> list[Text]:
     """The row within the width: a name that is too long goes on below, and so does a verdict where the name would be
     left hardly any room beside it."""
-    without_verdict = width - 1 - sum(widths[1:-1]) - _GAP * (len(widths) - 2)
-    room = max(without_verdict - _GAP - widths[-1], min(_LEAST_NAME, without_verdict), 1)
+    without_verdict = width - 1 - sum(widths[1:-1]) - gap * (len(widths) - 2)
+    room = max(without_verdict - gap - widths[-1], min(_LEAST_NAME, without_verdict), 1)
     room = min(room, widths[0])
     first, *rest = (Text(line, cells[0].style) for line in name_lines(cells[0].plain, room))
-    line = _aligned([first, *cells[1:]], [room, *widths[1:]])
+    line = _aligned([first, *cells[1:]], [room, *widths[1:]], gap)
     below = [Text.assemble(" ", one) for one in rest]
     if line.cell_len <= width:
         return [line, *below]
-    return [_aligned([first, *cells[1:-1]], [room, *widths[1:-1]]), *below, Text.assemble("   ", cells[-1])]
+    return [_aligned([first, *cells[1:-1]], [room, *widths[1:-1]], gap), *below, Text.assemble("   ", cells[-1])]
 
 
-def _aligned(cells: list[Text], widths: list[int]) -> Text:
+def _aligned(cells: list[Text], widths: list[int], gap: int) -> Text:
     """One line: the first and the last cell left-aligned, figures right-aligned."""
-    line = Text(" ", no_wrap=True, overflow="ellipsis")
+    line, between = Text(" ", no_wrap=True, overflow="ellipsis"), " " * gap
     for position, (cell, width) in enumerate(zip(cells, widths, strict=True)):
         padding = " " * (width - cell.cell_len)
         if position in (0, len(cells) - 1):
-            line.append_text(Text.assemble(cell, padding, "  "))
+            line.append_text(Text.assemble(cell, padding, between))
         else:
-            line.append_text(Text.assemble(padding, cell, "  "))
+            line.append_text(Text.assemble(padding, cell, between))
     line.rstrip()
     return line
+
+
+def _length(widths: Sequence[int], gap: int) -> int:
+    """The length of a line with columns of these widths."""
+    return 1 + sum(widths) + gap * (len(widths) - 1)
 
 
 def titled_table(title: str, note: str) -> Table:
