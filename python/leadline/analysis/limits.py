@@ -64,6 +64,9 @@ def _limits(evidence: Evidence, reasons: Sequence[Reason], primary: str) -> Iter
     yield from queues.of_links(data, window)
     for gateway in (host for host in GATEWAYS if host in data.samples):
         yield from _busy_gateway(data, gateway, window)
+    if data.sut_processes:
+        for host in sorted((host for host in data.samples if host != "server"), key=lambda one: one not in GATEWAYS):
+            yield from queues.of_tunnel_sockets(data, host, window)
     yield from _busy_server(data, window)
     yield from answering_time.limits(evidence)
     yield from answering_time.limits_of_turns(evidence)

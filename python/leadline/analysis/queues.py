@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from leadline import quantities
 from leadline.analysis.model import Limit, LimitedBy, Window
+from leadline.analysis.rules import receivers_drops
 from leadline.analysis.test_data import HostSample, InterfaceUse, QueueUse, TestData
 from leadline.plan.gateway_metrics import GATEWAYS
 
@@ -46,6 +47,24 @@ def of_gateway(data: TestData, gateway: str, window: Window) -> Iterator[Limit]:
     for queue, text, what in _full(data.samples[gateway], window, gateway):
         if not (data.in_lab and queue.kind in _SHAPERS):
             yield Limit(LimitedBy.GATEWAY, text, f"the gateway's queue is the limit: it {what}")
+
+
+def of_tunnel_sockets(data: TestData, host: str, window: Window) -> Iterator[Limit]:
+    """UDP sockets of a host on which a tunnel ends, whose process did not read what arrived in time. What the sockets
+    of the load itself dropped is not the tunnel's."""
+    known = [(sample, sample.datagrams) for sample in data.samples[host] if sample.datagrams is not None]
+    around = {sample.t_ns: counts for sample, counts in known}
+    read = [around[sample.t_ns] for sample in _around([sample for sample, _ in known], window)]
+    if len(read) < 2:
+        return
+    own = sum(dropped for dropped, where in receivers_drops(data) if where == host)
+    arrived, dropped = read[-1][0] - read[0][0], read[-1][1] - read[0][1] - own
+    if dropped >= LEAST_DROPS and arrived >= 0 and dropped >= DROPPED * (arrived + dropped):
+        share = f"{dropped / (arrived + dropped):.1%}"
+        text = (
+            f"sockets on {host} dropped {share} of the datagrams that arrived ({dropped:,}): they were not read in time"
+        )
+        yield Limit(LimitedBy.GATEWAY, text, f"the tunnel's socket on {host} is the limit: it drops {share}")
 
 
 def of_interfaces(samples: Sequence[HostSample], gateway: str) -> Iterator[Limit]:

@@ -90,6 +90,9 @@ class HostSample(NamedTuple):
     quota: QuotaUse | None = None
     queues: tuple[QueueUse, ...] = ()
     """By interface; empty where none was read."""
+    datagrams: tuple[int, int] | None = None
+    """Datagrams that the host's UDP sockets received, and those that their buffers had no room for; None in samples
+    that do not count them."""
 
     @classmethod
     def read(cls, event: records.ObservationEvent, offset_ns: int) -> HostSample:
@@ -134,6 +137,7 @@ class HostSample(NamedTuple):
                 QueueUse(row["name"], row["kind"], row["packets"], row["drops"], row["backlog_bytes"])
                 for row in event["network"].get("queues") or ()
             ),
+            datagrams=_datagrams(event["network"].get("udp")),
         )
 
 
@@ -148,6 +152,10 @@ def _heat_throttles(machine: Mapping[str, Any]) -> tuple[int, int] | None:
     cores = [row["core_throttles"] for row in clocks if row.get("core_throttles") is not None]
     packages = [row["package_throttles"] for row in clocks if row.get("package_throttles") is not None]
     return (sum(cores), max(packages, default=0)) if cores or packages else None
+
+
+def _datagrams(udp: Mapping[str, Any] | None) -> tuple[int, int] | None:
+    return (udp["in_datagrams"], udp["receive_buffer_errors"]) if udp else None
 
 
 def _quota(row: Mapping[str, Any] | None) -> QuotaUse | None:

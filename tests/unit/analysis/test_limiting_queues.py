@@ -78,3 +78,29 @@ def test_host_without_queues_has_no_such_limit() -> None:
     for second in range(-1, 13):
         data.add("gateway", observation(EPOCH_NS + second * S))
     assert limit(data)[0] is LimitedBy.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("host", "dropped", "system", "by"),
+    [
+        ("gateway", 200, ("openvpn",), LimitedBy.GATEWAY),
+        ("client1", 200, ("openvpn",), LimitedBy.GATEWAY),
+        ("gateway", 20, ("openvpn",), LimitedBy.UNKNOWN),
+        ("gateway", 200, (), LimitedBy.UNKNOWN),
+        ("server", 200, ("openvpn",), LimitedBy.UNKNOWN),
+    ],
+)
+def test_tunnel_whose_socket_is_not_read_in_time(
+    host: str, dropped: int, system: tuple[str, ...], by: LimitedBy
+) -> None:
+    data = steady_test()
+    data.sut_processes = system
+    for second in range(-1, 13):
+        event = observation(EPOCH_NS + second * S)
+        counts = {"in_datagrams": 9_800 * (second + 2), "receive_buffer_errors": dropped * (second + 2)}
+        event["network"]["udp"] = {**counts, "out_datagrams": 0, "no_ports": 0, "in_errors": 0, "send_buffer_errors": 0}
+        data.add(host, event)
+    found, text = limit(data)
+    assert found is by
+    if by is LimitedBy.GATEWAY:
+        assert text.startswith(f"sockets on {host} dropped 2.0% of the datagrams that arrived (2,")
