@@ -9,6 +9,7 @@ import pytest
 
 from leadline.plan import Plan, needs, trial_seconds
 from leadline.registry import KINDS
+from leadline.trial.workloads import Server
 
 PLAN = """\
 name: small
@@ -31,7 +32,7 @@ def test_tools_are_needed_and_take_their_time(load: Callable[..., Plan]) -> None
 
 def test_tools_get_the_same_load(load: Callable[..., Plan]) -> None:
     (case,) = load(PLAN).cases
-    http, tcp, udp = (KINDS.get(test.kind).second_tool_run(test, "10.0.0.1", 5302) for test in case.tests)
+    http, tcp, udp = (KINDS.get(test.kind).second_tool_run(test, Server("10.0.0.1"), 5302) for test in case.tests)
     assert http.argv == (
         *["wrk", "-t", "2", "-c", "4", "-d", "2s", "--timeout", "5s", "http://10.0.0.1:8080/?size=1000"],
     )
@@ -52,7 +53,7 @@ def test_tools_of_http_get_the_same_load(load: Callable[..., Plan], tool: str, w
     headers = "headers: [{name: Accept, value: text/html}]"
     text = PLAN.replace("threads: 2, size: 1000", headers).replace("cross_check: wrk", f"cross_check: {tool}")
     (test, *_) = load(text).cases[0].tests
-    assert " ".join(KINDS.get("http").second_tool_run(test, "fd00::1", 5301).argv) == words
+    assert " ".join(KINDS.get("http").second_tool_run(test, Server("fd00::1"), 5301).argv) == words
 
 
 @pytest.mark.parametrize(
