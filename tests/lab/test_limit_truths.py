@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import cli_runs as cli
+import polars as pl
 import pytest
 from foreign_work import spinners, taken_by_others
 
@@ -22,6 +23,7 @@ PLAN = """
     tests:
       - {name: link, kind: tcp, duration: 1500ms, warmup: 300ms}
       - {name: offered, kind: udp, rate: 2mbit, packet: 1000, duration: 1s}
+      - {name: flood, kind: udp, rate: 30mbit, packet: 1000, duration: 1500ms, warmup: 300ms}
 """
 
 
@@ -34,7 +36,9 @@ def test_a_link_and_an_offered_rate_are_named(tmp_path: Path, repeats: int, syst
     assert run.code == 0, run.err
     for trial in run.report()["trials"]:
         found = {test["test"]: test["limit"]["by"] for test in trial["tests"]}
-        assert found == {"link": "link", "offered": "offered rate"}, trial["tests"]
+        assert found == {"link": "link", "offered": "offered rate", "flood": "link"}, trial["tests"]
+    dropped = run.samples.filter(pl.col("metric") == "queue_drops")["value"]
+    assert max(dropped.to_list()) > 1000, "a third of the flood, by the queue in front of the link"
 
 
 SIDES = """
