@@ -24,6 +24,7 @@ from leadline.report import figures, host_statistics, verdicts
 from leadline.report.answers import answer_lines
 from leadline.report.cross_checks import cross_check_lines
 from leadline.report.ladders import ladder_blocks
+from leadline.report.limits import limit_lines
 from leadline.report.names import name_lines
 from leadline.report.ratios import ratio_text, ratios_table
 from leadline.report.reasons import (
@@ -45,6 +46,7 @@ def run_renderables(analysis: RunAnalysis) -> list[RenderableType]:
     """Everything about a run in reading order; the verdict comes last, where a reader of a terminal looks first."""
     parts = [
         figures_table(analysis),
+        limit_lines(analysis),
         table_notes(analysis),
         searches_table(analysis),
         cross_check_lines(analysis.cross_checks),

@@ -247,3 +247,16 @@ def test_a_given_system_is_called_by_its_label() -> None:
     given = tuple(replace(trial, sut="given", sut_version="pfSense [2.7]", on_given_hosts=True) for trial in run.trials)
     text = shown(*run_renderables(replace(run, trials=given)))
     assert text.count("System under test on given hosts, not brought up by this run: pfSense [2.7]") == 1
+
+
+def test_every_result_has_the_word_for_what_limited_it() -> None:
+    run = gateway_run()
+    limits = [Limit(by, f"evidence of {by.value}") for by in LimitedBy]
+    summaries = tuple(replace(one, limit=limits[number % len(limits)]) for number, one in enumerate(run.summaries))
+    text = " ".join(shown(*run_renderables(replace(run, summaries=summaries))).split())
+    for by, first in zip(LimitedBy, summaries, strict=False):
+        assert f"{by.value}: {first.case} {first.test}" in text
+        assert f"evidence of {by.value}" in text
+    same = tuple(replace(one, limit=limits[0]) for one in (*run.summaries, *run.summaries))
+    text = " ".join(shown(*run_renderables(replace(run, summaries=same))).split())
+    assert f"and {len(same) - 12} more" in text and text.count("evidence of") == 1
