@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use leadline_wire::scenario::ScenarioProgress;
 use leadline_wire::{ErrorReport, Event, FlowProgress, HistogramReport, Outcome, Side, Standing};
 
 use crate::control_signal::ControlSignal;
@@ -36,6 +37,19 @@ impl Task {
         histograms: Vec<HistogramReport>,
         standing: Option<Standing>,
     ) {
+        self.progress_scenario(side, t_ns, flows, histograms, standing, None);
+    }
+
+    /// Sends the progress of the flows together with the state of the load and of its scenario.
+    pub fn progress_scenario(
+        &self,
+        side: Side,
+        t_ns: u64,
+        flows: Vec<FlowProgress>,
+        histograms: Vec<HistogramReport>,
+        standing: Option<Standing>,
+        scenario: Option<Box<ScenarioProgress>>,
+    ) {
         self.events.send(&Event::Progress {
             trial: self.trial.clone(),
             task: self.name.clone(),
@@ -44,7 +58,7 @@ impl Task {
             flows,
             histograms,
             standing,
-            scenario: None,
+            scenario,
         });
     }
 }

@@ -1,4 +1,4 @@
-//! wrk's Lua API on LuaJIT: a script makes the requests of a load. As in wrk, there is one state per thread and a
+//! What the requests of a load are made by: scenarios of virtual users (`scenario`), and wrk's Lua API on LuaJIT: a script makes the requests of a load. As in wrk, there is one state per thread and a
 //! main state. Owns the `wrk` table, the functions that a script can call, its callbacks, and its error messages.
 //! Opens no socket and resolves no name (the caller's [`Network`] does), does not write to standard output, and does
 //! not decide when requests are sent. A script is trusted, as in wrk: an endless loop blocks its thread, because
@@ -10,6 +10,7 @@ mod lua;
 mod main_state;
 mod pipeline;
 mod program;
+pub mod scenario;
 mod start;
 mod statistics;
 mod thread;

@@ -4,13 +4,13 @@
 //! `start_signal` starts the threads, `shutdown` closes the connections, and `report` adds the threads' figures up to
 //! one outcome.
 
-mod effects;
-mod io_backend;
-mod plan;
+pub mod effects;
+pub mod io_backend;
+pub mod plan;
 pub mod report;
 mod resolver;
 mod scripted;
-mod shutdown;
+pub mod shutdown;
 mod start_signal;
 #[cfg(test)]
 mod tests;

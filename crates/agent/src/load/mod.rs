@@ -9,6 +9,7 @@
 mod crypto;
 pub mod http;
 mod rr;
+mod scenario;
 mod session;
 mod session_runner;
 mod tcp;
@@ -27,7 +28,7 @@ pub fn prepare(workload: Workload, task: &Task) -> Result<Box<dyn Ready>, ErrorR
         Workload::Udp(spec) => udp::prepare(spec),
         Workload::Rr(spec) => rr::prepare(spec),
         Workload::Http(spec) => http::prepare(*spec, task),
-        Workload::Scenario(_) => Err(crate::events::input_error("unsupported", "scenarios".to_owned())),
+        Workload::Scenario(spec) => scenario::prepare(*spec),
         Workload::Tunnel(spec) => tunnel::prepare(&spec),
         Workload::Crypto(spec) => crypto::prepare(spec),
         Workload::Serve(_) | Workload::Process(_) | Workload::Profile(_) => {

@@ -328,6 +328,9 @@ pub enum WaitRule {
     /// As long as needed so that this node is passed at most at a rate.
     #[schemars(title = "ThroughputWait")]
     Throughput {
+        /// Nodes of the same name count together; this node counts alone if absent.
+        #[serde(default)]
+        name: Option<String>,
         /// The rate, per minute.
         per_minute: Expression,
         /// Whose passes count together.
@@ -339,6 +342,9 @@ pub enum WaitRule {
     /// Until a number of users wait at the node.
     #[schemars(title = "RendezvousWait")]
     Rendezvous {
+        /// Nodes of the same name are one rendezvous; this node is one alone if absent.
+        #[serde(default)]
+        name: Option<String>,
         /// The number; all users of the population if 0.
         users: Expression,
         /// How long at most, ms; without limit if 0.

@@ -14,7 +14,7 @@ use leadline_pace::{Stage, Stages};
 use leadline_sys::clock::monotonic_ns;
 use leadline_sys::connect::{self, Remote, TcpOptions};
 use leadline_tls::{ClientTls, TlsOptions, TlsVersion};
-use leadline_wire::{DnsPolicy, ErrorReport, HttpRequest, HttpSpec, IpVersion, TlsSpec};
+use leadline_wire::{DnsPolicy, ErrorReport, HttpRequest, HttpSpec, IpVersion, SocketOptions, TlsSpec};
 
 use crate::events::input_error;
 use crate::load::session::{parse_bind, resolve_all, resolve_host};
@@ -124,7 +124,7 @@ impl Plan {
             requests,
             server: route.to_string(),
             proxy_request: proxy.as_ref().filter(|_| origin.is_https).map(|proxy| proxy.connect_request(origin)),
-            tls: origin.is_https.then(|| tls(spec.tls.as_ref(), origin, spec.connections)).transpose()?,
+            tls: origin.is_https.then(|| client_tls(spec.tls.as_ref(), &origin.host, spec.connections)).transpose()?,
             connect_timeout_ns: u64::from(timeouts.connect_ms) * 1_000_000,
             response_timeout_ns: u64::from(timeouts.response_ms) * 1_000_000,
             requests_per_connection: spec.requests_per_connection,
@@ -204,11 +204,12 @@ fn route(spec: &HttpSpec, origin: &Url, proxy: Option<&Proxy>) -> Result<Route, 
         Some(path) => Destination::Resolved(Remote::Unix(PathBuf::from(path)), None),
         None => destination(spec, next_hop)?,
     };
-    Ok(Route { destination, binds, options: options(spec)? })
+    Ok(Route { destination, binds, options: tcp_options(&spec.socket)? })
 }
 
-fn options(spec: &HttpSpec) -> Result<TcpOptions, ErrorReport> {
-    let socket = spec.socket.clone();
+/// Returns the options of sockets.
+pub fn tcp_options(socket: &SocketOptions) -> Result<TcpOptions, ErrorReport> {
+    let socket = socket.clone();
     let options = TcpOptions {
         delay: socket.delay,
         congestion: socket.congestion,
@@ -246,9 +247,10 @@ fn destination(spec: &HttpSpec, url: &Url) -> Result<Destination, ErrorReport> {
     })
 }
 
-fn tls(spec: Option<&TlsSpec>, origin: &Url, connections: u32) -> Result<ClientTls, ErrorReport> {
+/// Returns what the TLS connections to a host have in common.
+pub fn client_tls(spec: Option<&TlsSpec>, host: &str, connections: u32) -> Result<ClientTls, ErrorReport> {
     let Some(spec) = spec else {
-        return Err(input_error("bad_tls", format!("{} needs TLS, and the specification has none", origin.absolute())));
+        return Err(input_error("bad_tls", format!("{host} needs TLS, and the specification has none")));
     };
     let version = |version| match version {
         leadline_wire::TlsVersion::V1_2 => TlsVersion::V1_2,
@@ -263,7 +265,7 @@ fn tls(spec: Option<&TlsSpec>, origin: &Url, connections: u32) -> Result<ClientT
         newest: version(spec.newest),
         cipher_suites: &spec.cipher_suites,
         alpn: &spec.alpn,
-        server_name: spec.server_name.as_deref().unwrap_or(&origin.host),
+        server_name: spec.server_name.as_deref().unwrap_or(host),
         resumption: spec.resumption,
         early_data: spec.early_data,
         connections: connections as usize,

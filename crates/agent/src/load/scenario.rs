@@ -1,0 +1,126 @@
+//! Scenarios: virtual users over HTTP. `plan` checks the specification and compiles its scenario; one thread per
+//! `worker` runs the machine of its users (`leadline_script::scenario`) and their `connections`; `report` adds the
+//! threads' figures up.
+
+mod connection;
+mod connections;
+mod hosts;
+mod plan;
+mod report;
+#[cfg(test)]
+mod tests;
+mod worker;
+
+use std::io;
+use std::sync::{mpsc, Arc};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use leadline_script::scenario::{Shared, ThreadShare};
+use leadline_sys::clock::monotonic_ns;
+use leadline_sys::priority::lower_priority;
+use leadline_sys::usage::pin_to;
+use leadline_wire::{ErrorReport, Outcome, ScenarioSpec, Side};
+use tracing::{info, warn};
+
+use self::plan::Plan;
+use self::report::Published;
+use self::worker::{Snapshot, WorkerParts, WorkerReport};
+use super::http::io_backend::{Engine, IoBackend, IoBackends};
+use crate::events::system_error;
+use crate::flows::counters;
+use crate::metering::FlowCounters;
+use crate::task::{Ready, Task};
+
+/// Compiles the scenario. Connections are opened by the users, when they need them.
+pub fn prepare(spec: ScenarioSpec) -> Result<Box<dyn Ready>, ErrorReport> {
+    let plan = Arc::new(Plan::new(&spec)?);
+    let sizes = vec![plan.connections; spec.threads as usize];
+    let payload: Arc<[u8]> = Arc::from([].as_slice());
+    Ok(match IoBackends::new(&payload, &sizes, Engine::forced()).map_err(failed)? {
+        IoBackends::IoUring(backends) => Box::new(ScenarioLoad { spec, plan, backends, engine: (Engine::IoUring, None) }),
+        IoBackends::Epoll(backends, reason) => {
+            warn!(reason, "epoll is used in place of io_uring");
+            Box::new(ScenarioLoad { spec, plan, backends, engine: (Engine::Epoll, Some(reason)) })
+        }
+    })
+}
+
+fn failed(error: io::Error) -> ErrorReport {
+    system_error("driving a scenario's connections", &error)
+}
+
+/// A scenario that is ready to run.
+struct ScenarioLoad<B> {
+    spec: ScenarioSpec,
+    plan: Arc<Plan>,
+    backends: Vec<B>,
+    engine: (Engine, Option<String>),
+}
+
+impl<B: IoBackend> Ready for ScenarioLoad<B> {
+    fn run(self: Box<Self>, at_ns: u64, task: &Task) -> Result<Outcome, ErrorReport> {
+        let Self { spec, plan, backends, engine } = *self;
+        let at_ns = at_ns.max(monotonic_ns());
+        let threads = backends.len() as u32;
+        let shared = Arc::new(Shared::new(&plan.program, threads));
+        let interval_ns = u64::from(spec.interval_ms.max(1)) * 1_000_000;
+        let counters = counters(threads);
+        let (snapshots, published) = mpsc::channel();
+        info!(scenario = plan.program.name, threads, connections = plan.connections, "running users");
+        let mut running: Vec<JoinHandle<io::Result<WorkerReport>>> = Vec::new();
+        for (backend, index) in backends.into_iter().zip(0..) {
+            let parts = WorkerParts {
+                plan: Arc::clone(&plan),
+                shared: Arc::clone(&shared),
+                backend,
+                counters: Arc::clone(&counters[index as usize]),
+                share: ThreadShare { index, threads },
+                interval_ns,
+                snapshots: snapshots.clone(),
+            };
+            let signal = Arc::clone(&task.signal);
+            let cpu = (!spec.cpus.is_empty()).then(|| spec.cpus[index as usize % spec.cpus.len()]);
+            running.push(std::thread::spawn(move || {
+                if let Some(cpu) = cpu {
+                    pin_to(cpu).map_err(|error| io::Error::other(format!("pinning to CPU {cpu}: {error}")))?;
+                }
+                worker::run(parts, at_ns, &signal)
+            }));
+        }
+        drop(snapshots);
+        watch(&plan, &published, &counters, (at_ns, interval_ns), task);
+        let reports = running.into_iter().map(JoinHandle::join);
+        let reports = reports.map(|report| report.unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        let reports = reports.collect::<io::Result<Vec<_>>>().map_err(failed)?;
+        Ok(report::outcome(&plan, &shared, at_ns, engine, reports, &counters))
+    }
+}
+
+/// Reports the progress until all threads have ended.
+fn watch(
+    plan: &Plan,
+    snapshots: &mpsc::Receiver<Snapshot>,
+    counters: &[Arc<FlowCounters>],
+    (at_ns, interval_ns): (u64, u64),
+    task: &Task,
+) {
+    lower_priority();
+    let mut published = Published::default();
+    let mut next_ns = at_ns.saturating_add(interval_ns);
+    loop {
+        let now_ns = monotonic_ns();
+        if now_ns >= next_ns {
+            next_ns += ((now_ns - next_ns) / interval_ns + 1) * interval_ns;
+            let flows = counters.iter().zip(0..).map(|(counters, flow)| counters.progress(flow, true)).collect();
+            let standing = published.standing();
+            let (histograms, scenario) = published.progress(&plan.program);
+            task.progress_scenario(Side::Local, now_ns, flows, histograms, standing, Some(Box::new(scenario)));
+        }
+        match snapshots.recv_timeout(Duration::from_nanos(next_ns.saturating_sub(now_ns))) {
+            Ok(snapshot) => published.take(snapshot, &plan.program),
+            Err(mpsc::RecvTimeoutError::Timeout) => {}
+            Err(mpsc::RecvTimeoutError::Disconnected) => return,
+        }
+    }
+}

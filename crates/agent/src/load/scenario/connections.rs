@@ -1,0 +1,465 @@
+//! The connections of one thread's users. A user keeps its connections as a browser does: it reuses idle ones of the
+//! same origin and opens further ones up to a limit. Owns the outcome of each exchange, which the machine of the users
+//! gets exactly once.
+
+mod input;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use leadline_http::Batch;
+use leadline_script::scenario::{Effect, ExchangeFailure, Machine, Send};
+use leadline_stats::Histogram;
+use leadline_sys::connect::{self, Remote};
+use leadline_tls::TlsClient;
+use leadline_wire::HttpCounts;
+use socket2::Socket;
+
+use super::connection::{Connection, Origin, Stage};
+use super::hosts::Hosts;
+use super::plan::Plan;
+use crate::load::http::effects::failure;
+use crate::load::http::io_backend::IoBackend;
+use crate::metering::FlowCounters;
+
+/// Effects that are carried out before sockets have their turn.
+const EFFECTS_PER_TURN: usize = 10_000;
+
+/// The connections of one thread, and its users.
+pub struct Connections<B> {
+    pub plan: Arc<Plan>,
+    pub machine: Machine,
+    pub backend: B,
+    pub hosts: Hosts,
+    pub counters: Arc<FlowCounters>,
+    pub counts: HttpCounts,
+    pub phases: Phases,
+    /// Responses by status class.
+    pub status: [u64; 10],
+    /// When the first request was sent, and when the last exchange ended, ns.
+    pub first_sent_ns: Option<u64>,
+    /// When the last exchange ended, ns.
+    pub last_ns: Option<u64>,
+    /// Sockets with outstanding requests at the end.
+    pub outstanding: Vec<Socket>,
+    slots: Vec<Option<Box<Connection>>>,
+    vacant: Vec<u32>,
+    users: Vec<UserConnections>,
+    /// Requests that wait for a vacant connection.
+    waiting: VecDeque<Box<Send>>,
+    /// Exchanges that began and were perhaps not handed to the kernel yet.
+    begun: Vec<u32>,
+    /// When the next deadline may pass, ns.
+    deadline_ns: u64,
+    next_bind: usize,
+    out: Vec<u8>,
+    plain: Vec<u8>,
+}
+
+/// Durations of the phases of connections.
+#[derive(Default)]
+pub struct Phases {
+    pub dns: Histogram,
+    pub connect: Histogram,
+    pub tls_full: Histogram,
+    pub tls_resumed: Histogram,
+}
+
+/// The connections of one user.
+#[derive(Default)]
+struct UserConnections {
+    open: Vec<u32>,
+    /// Requests that wait for one of them.
+    pending: VecDeque<Box<Send>>,
+}
+
+impl<B: IoBackend> Connections<B> {
+    pub fn new(plan: Arc<Plan>, machine: Machine, backend: B, counters: Arc<FlowCounters>, number: usize) -> Self {
+        let most = plan.connections;
+        Self {
+            plan,
+            machine,
+            backend,
+            hosts: Hosts::new(),
+            counters,
+            counts: HttpCounts::default(),
+            phases: Phases::default(),
+            status: [0; 10],
+            first_sent_ns: None,
+            last_ns: None,
+            outstanding: Vec::new(),
+            slots: (0..most).map(|_| None).collect(),
+            vacant: (0..most as u32).rev().collect(),
+            users: Vec::new(),
+            waiting: VecDeque::new(),
+            begun: Vec::new(),
+            deadline_ns: u64::MAX,
+            next_bind: number,
+            out: Vec::new(),
+            plain: Vec::new(),
+        }
+    }
+
+    /// Open connections.
+    pub fn open(&self) -> u64 {
+        (self.slots.len() - self.vacant.len()) as u64
+    }
+
+    /// Carries out what the machine wants: so many effects at a time, because a request that fails at once may be
+    /// followed by another one without end.
+    pub fn obey(&mut self, now_ns: u64) {
+        for _ in 0..EFFECTS_PER_TURN {
+            let Some(effect) = self.machine.effect() else { return };
+            match effect {
+                Effect::Send(send) => {
+                    self.counts.requests_due += 1;
+                    self.send(send, now_ns);
+                }
+                Effect::Cancel { user } => self.cancel(user),
+                Effect::CloseConnections { user } => self.close_idle(user, now_ns),
+            }
+        }
+    }
+
+    fn user(&mut self, user: u32) -> &mut UserConnections {
+        let place = user as usize;
+        if self.users.len() <= place {
+            self.users.resize_with(place + 1, UserConnections::default);
+        }
+        &mut self.users[place]
+    }
+
+    /// Sends a request on a connection of its user, or lets it wait for one.
+    fn send(&mut self, send: Box<Send>, now_ns: u64) {
+        let origin = Origin::of(&send.outgoing.url);
+        self.user(send.user);
+        let (mut same, mut idle) = (0, None);
+        for slot in &self.users[send.user as usize].open {
+            let Some(connection) = &self.slots[*slot as usize] else { continue };
+            if connection.origin == origin {
+                same += 1;
+                if connection.stage == Stage::Idle {
+                    idle = Some(*slot);
+                }
+            }
+        }
+        match idle {
+            Some(slot) => self.begin(slot, send, now_ns),
+            None if same < self.plan.connections_per_user => match self.vacant.pop() {
+                Some(slot) => self.open_for(slot, send, now_ns),
+                None => self.waiting.push_back(send),
+            },
+            None => self.users[send.user as usize].pending.push_back(send),
+        }
+    }
+
+    /// Opens a connection for a request.
+    fn open_for(&mut self, slot: u32, send: Box<Send>, now_ns: u64) {
+        let timeout_ns = send.connect_timeout_ns.unwrap_or(self.plan.connect_timeout_ns);
+        let deadline_ns = now_ns.saturating_add(timeout_ns);
+        self.deadline_ns = self.deadline_ns.min(deadline_ns);
+        self.users[send.user as usize].open.push(slot);
+        self.slots[slot as usize] = Some(Box::new(Connection::new(send, Stage::Resolving, now_ns, deadline_ns)));
+        self.resolve(slot, now_ns);
+    }
+
+    /// Connects, if the address is known.
+    fn resolve(&mut self, slot: u32, now_ns: u64) {
+        let Some(connection) = &self.slots[slot as usize] else { return };
+        let name = (Arc::clone(&connection.origin.host), connection.origin.port);
+        let plan = Arc::clone(&self.plan);
+        match self.hosts.address(&plan, &name) {
+            None => {}
+            Some(Err(detail)) => self.fail(slot, "unknown_host", detail, now_ns),
+            Some(Ok(address)) => {
+                let binds = &self.plan.binds;
+                let from = (!binds.is_empty()).then(|| binds[self.next_bind % binds.len()]);
+                self.next_bind = self.next_bind.wrapping_add(1);
+                let socket = connect::begin(&Remote::Inet(address), from, &self.plan.options);
+                match socket.and_then(|socket| self.backend.connect(slot as usize, socket)) {
+                    Ok(()) => self.enter(slot, Stage::Connecting, now_ns),
+                    Err(error) => {
+                        let failure = failure(error);
+                        let detail = format!("connecting to {address}: {}", failure.detail);
+                        self.fail(slot, failure.name, detail, now_ns);
+                    }
+                }
+            }
+        }
+    }
+
+    fn enter(&mut self, slot: u32, stage: Stage, now_ns: u64) {
+        if let Some(connection) = &mut self.slots[slot as usize] {
+            (connection.stage, connection.since_ns) = (stage, now_ns);
+        }
+    }
+
+    /// Takes the answers of the resolver.
+    pub fn take_resolved(&mut self, now_ns: u64) {
+        while let Some((name, took_ns)) = self.hosts.answer() {
+            self.phases.dns.record(took_ns);
+            let waits = |slot: &u32| {
+                self.slots[*slot as usize].as_ref().is_some_and(|one| {
+                    one.stage == Stage::Resolving && (&one.origin.host, one.origin.port) == (&name.0, name.1)
+                })
+            };
+            let slots: Vec<u32> = (0..self.slots.len() as u32).filter(waits).collect();
+            slots.into_iter().for_each(|slot| self.resolve(slot, now_ns));
+        }
+    }
+
+    /// Sends a request on an idle connection.
+    fn begin(&mut self, slot: u32, send: Box<Send>, now_ns: u64) {
+        let Some(connection) = &mut self.slots[slot as usize] else { return };
+        let timeout_ns = send.response_timeout_ns.unwrap_or(self.plan.response_timeout_ns);
+        connection.deadline_ns = now_ns.saturating_add(timeout_ns);
+        self.deadline_ns = self.deadline_ns.min(connection.deadline_ns);
+        (connection.stage, connection.since_ns) = (Stage::Busy, now_ns);
+        (connection.received_bytes, connection.sent_bytes, connection.sent_ns) = (0, 0, None);
+        connection.kept.begin(send.keeps_head, send.keeps_body);
+        let bytes = &send.outgoing.bytes;
+        let batch = Batch { bytes: bytes.len(), requests: 1, expects_no_body: send.outgoing.is_head };
+        connection.exchange.begin(send.due_ns, now_ns, batch);
+        let taken = match &mut connection.tls {
+            None => self.backend.send_copy(slot as usize, bytes),
+            Some(tls) => {
+                self.out.clear();
+                tls.write_to(bytes, &mut self.out);
+                let taken = self.backend.send_copy(slot as usize, &self.out);
+                taken.map(|taken| {
+                    connection.records_left += self.out.len() - taken;
+                    0
+                })
+            }
+        };
+        connection.send = Some(send);
+        self.begun.push(slot);
+        match taken {
+            Ok(taken) => self.sent(slot, taken),
+            Err(error) => self.not_sent(slot, failure(error), now_ns),
+        }
+    }
+
+    /// Counts what the socket took.
+    fn sent(&mut self, slot: u32, bytes: usize) {
+        let Some(connection) = &mut self.slots[slot as usize] else { return };
+        let records = bytes.min(connection.records_left);
+        connection.records_left -= records;
+        let mut bytes = bytes - records;
+        if connection.tls.is_some() {
+            bytes = if connection.records_left == 0 { connection.exchange.unsent_bytes() } else { 0 };
+        }
+        if !connection.exchange.is_sending() {
+            return;
+        }
+        connection.sent_bytes += bytes as u64;
+        let whole = connection.exchange.sent(bytes);
+        self.counters.sent(bytes as u64, u64::from(whole));
+    }
+
+    /// Handles a failed send: what was received before may still hold a response.
+    fn not_sent(&mut self, slot: u32, failure: leadline_http::client::Failure, now_ns: u64) {
+        if failure.name == "reset" {
+            if let Some(connection) = &mut self.slots[slot as usize] {
+                connection.broken = Some((failure.name, failure.detail));
+            }
+        } else {
+            self.fail(slot, failure.name, failure.detail, now_ns);
+        }
+    }
+
+    /// Notes when the last sends were handed to the kernel.
+    pub fn note_handed_over(&mut self) {
+        if self.begun.is_empty() {
+            return;
+        }
+        let Some(sent_ns) = self.backend.handed_over_ns() else { return };
+        for slot in self.begun.drain(..) {
+            if let Some(connection) = &mut self.slots[slot as usize] {
+                if connection.stage == Stage::Busy {
+                    let sent_ns = sent_ns.max(connection.since_ns);
+                    connection.sent_ns.get_or_insert(sent_ns);
+                    connection.exchange.handed_over(sent_ns);
+                    self.first_sent_ns.get_or_insert(sent_ns);
+                }
+            }
+        }
+    }
+
+    /// Ends an exchange, or the opening of its connection, by a failure.
+    fn fail(&mut self, slot: u32, cause: &'static str, detail: String, now_ns: u64) {
+        let Some(connection) = &mut self.slots[slot as usize] else { return };
+        let (sent_ns, timed_out) = (connection.sent_ns, cause == "response_timeout");
+        let (sent_bytes, received_bytes) = (connection.sent_bytes, connection.received_bytes);
+        let (cause, detail) = connection.broken.take().unwrap_or((cause, detail));
+        let send = connection.send.take();
+        self.close(slot);
+        self.last_ns = Some(now_ns);
+        if let Some(send) = send {
+            let cause = cause.into();
+            let failure = ExchangeFailure { cause, detail, timed_out, sent_ns, sent_bytes, received_bytes };
+            self.machine.failed(send.user, send.exchange, failure, now_ns);
+            self.serve_pending(send.user, now_ns);
+        }
+        self.serve_waiting(now_ns);
+    }
+
+    /// Closes a connection; its exchange is over.
+    fn close(&mut self, slot: u32) {
+        let Some(connection) = self.slots[slot as usize].take() else { return };
+        drop(self.backend.detach(slot as usize));
+        self.users[connection.user as usize].open.retain(|other| *other != slot);
+        self.vacant.push(slot);
+    }
+
+    /// Sends the requests of a user that wait for one of its connections.
+    fn serve_pending(&mut self, user: u32, now_ns: u64) {
+        for _ in 0..self.users[user as usize].pending.len() {
+            if let Some(send) = self.users[user as usize].pending.pop_front() {
+                self.send(send, now_ns);
+            }
+        }
+    }
+
+    /// Sends the requests that wait for a vacant connection; idle connections of other users make room.
+    fn serve_waiting(&mut self, now_ns: u64) {
+        while !self.waiting.is_empty() && !self.vacant.is_empty() {
+            if let Some(send) = self.waiting.pop_front() {
+                self.send(send, now_ns);
+            }
+        }
+    }
+
+    /// Forgets the exchanges of a user.
+    fn cancel(&mut self, user: u32) {
+        self.user(user).pending.clear();
+        self.waiting.retain(|send| send.user != user);
+        for slot in self.users[user as usize].open.clone() {
+            let stage = self.slots[slot as usize].as_ref().map(|connection| connection.stage);
+            if stage.is_some_and(|stage| stage != Stage::Idle) {
+                self.abandon(slot);
+            }
+        }
+    }
+
+    /// Closes a connection whose exchange is forgotten. Its socket stays open until the end if a request was sent, so
+    /// that the server can still read it.
+    fn abandon(&mut self, slot: u32) {
+        let Some(connection) = &mut self.slots[slot as usize] else { return };
+        let was_sent = connection.stage == Stage::Busy && !connection.exchange.is_sending();
+        if connection.stage == Stage::Busy {
+            *if was_sent { &mut self.counts.unanswered } else { &mut self.counts.unsent } += 1;
+        } else {
+            self.counts.unsent += 1;
+        }
+        let Some(connection) = self.slots[slot as usize].take() else { return };
+        if let Some(detached) = self.backend.detach(slot as usize) {
+            if was_sent {
+                self.outstanding.push(detached.socket);
+            }
+        }
+        self.users[connection.user as usize].open.retain(|other| *other != slot);
+        self.vacant.push(slot);
+    }
+
+    fn close_idle(&mut self, user: u32, now_ns: u64) {
+        self.user(user);
+        for slot in self.users[user as usize].open.clone() {
+            if self.slots[slot as usize].as_ref().is_some_and(|connection| connection.stage == Stage::Idle) {
+                self.close(slot);
+            }
+        }
+        self.serve_waiting(now_ns);
+    }
+
+    /// When the next deadline may pass, ns.
+    pub fn deadline_ns(&self) -> u64 {
+        self.deadline_ns
+    }
+
+    /// Fails the connections whose time limit has passed.
+    pub fn check_deadlines(&mut self, now_ns: u64) {
+        if now_ns < self.deadline_ns {
+            return;
+        }
+        let mut next_ns = u64::MAX;
+        let mut late = Vec::new();
+        for (slot, connection) in self.slots.iter().enumerate() {
+            let Some(connection) = connection.as_ref().filter(|one| one.stage != Stage::Idle) else { continue };
+            if connection.deadline_ns <= now_ns {
+                late.push(slot as u32);
+            } else {
+                next_ns = next_ns.min(connection.deadline_ns);
+            }
+        }
+        self.deadline_ns = next_ns;
+        for slot in late {
+            let Some(connection) = &self.slots[slot as usize] else { continue };
+            let limit_ms = connection.deadline_ns.saturating_sub(connection.since_ns) / 1_000_000;
+            let cause = match connection.stage {
+                Stage::Resolving => "dns_timeout",
+                Stage::Connecting => "connect_timeout",
+                Stage::Securing => "tls_timeout",
+                _ => "response_timeout",
+            };
+            let detail = format!("{} did not answer within {limit_ms} ms", connection.origin.host);
+            self.fail(slot, cause, detail, now_ns);
+        }
+    }
+
+    /// Begins TLS, or the request.
+    fn established(&mut self, slot: u32, now_ns: u64) {
+        let Some(connection) = &mut self.slots[slot as usize] else { return };
+        connection.exchange.opened();
+        if let Some(send) = connection.send.take() {
+            self.begin(slot, send, now_ns);
+        } else {
+            self.enter(slot, Stage::Idle, now_ns);
+        }
+    }
+
+    fn secure(&mut self, slot: u32, now_ns: u64) {
+        let Some(connection) = &mut self.slots[slot as usize] else { return };
+        let host = Arc::clone(&connection.origin.host);
+        let tls = self.plan.tls_of(&host).map_err(|detail| ("bad_tls", detail));
+        let tls = tls.and_then(|shared| TlsClient::new(&shared).map_err(|failure| (failure.name, failure.detail)));
+        match tls {
+            Ok(tls) => {
+                let mut tls = Box::new(tls);
+                self.out.clear();
+                tls.take_output(&mut self.out);
+                connection.tls = Some(tls);
+                self.enter(slot, Stage::Securing, now_ns);
+                self.send_records(slot, now_ns);
+            }
+            Err((name, detail)) => self.fail(slot, name, detail, now_ns),
+        }
+    }
+
+    /// Sends the records in `out`, which belong to no request.
+    fn send_records(&mut self, slot: u32, now_ns: u64) {
+        if self.out.is_empty() {
+            return;
+        }
+        match self.backend.send_copy(slot as usize, &self.out) {
+            Ok(taken) => {
+                if let Some(connection) = &mut self.slots[slot as usize] {
+                    connection.records_left += self.out.len() - taken;
+                }
+            }
+            Err(error) => self.not_sent(slot, failure(error), now_ns),
+        }
+    }
+
+    /// Closes all connections at the end.
+    pub fn finish(&mut self) {
+        for slot in 0..self.slots.len() as u32 {
+            match self.slots[slot as usize].as_ref().map(|connection| connection.stage) {
+                Some(Stage::Idle) => self.close(slot),
+                Some(_) => self.abandon(slot),
+                None => {}
+            }
+        }
+        self.counts.unsent += (self.waiting.len() + self.users.iter().map(|user| user.pending.len()).sum::<usize>()) as u64;
+    }
+}

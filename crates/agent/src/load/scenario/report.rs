@@ -1,0 +1,308 @@
+//! The figures of a scenario, from those of its threads: while it runs, and at its end. Every request that was sent is
+//! in exactly one of the ended ones (with or without a failure) and `interrupted` of its label.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use leadline_script::scenario::figures::{Figures, LabelFigures, Recent, ITERATION_METRICS, METRICS};
+use leadline_script::scenario::{Program, Shared};
+use leadline_stats::Histogram;
+use leadline_wire::scenario::{
+    CheckReport, LabelKind, LabelProgress, LabelReport, Phase, PopulationProgress, PopulationReport, ScenarioProgress,
+    ScenarioReport, SlowRequest,
+};
+use leadline_wire::{
+    Counts, Direction, FlowReport, HistogramReport, HttpCounts, LoadReport, Outcome, Side, Standing, ThreadReport,
+};
+
+use super::plan::Plan;
+use super::worker::{Snapshot, WorkerReport};
+use crate::load::http::io_backend::Engine;
+use crate::metering::FlowCounters;
+
+/// What the threads have published.
+#[derive(Default)]
+pub struct Published {
+    latest: BTreeMap<usize, (HttpCounts, Vec<PopulationProgress>, ThreadReport)>,
+    recent: BTreeMap<u32, Recent>,
+    errors: BTreeMap<String, u64>,
+    is_new: bool,
+}
+
+impl Published {
+    /// Takes a snapshot.
+    pub fn take(&mut self, snapshot: Snapshot, program: &Program) {
+        self.is_new = true;
+        for (label, recent) in snapshot.recent {
+            if program.labels[label as usize].kind == LabelKind::Request {
+                for (cause, count) in &recent.errors {
+                    *self.errors.entry(cause.to_string()).or_insert(0) += count;
+                }
+            }
+            merge_recent(self.recent.entry(label).or_default(), recent);
+        }
+        self.latest.insert(snapshot.worker, (snapshot.counts, snapshot.populations, snapshot.thread));
+    }
+
+    /// Returns the state of the load, if it is newer than the last one.
+    pub fn standing(&mut self) -> Option<Standing> {
+        if !std::mem::take(&mut self.is_new) {
+            return None;
+        }
+        let (mut counts, mut connections) = (HttpCounts::default(), 0);
+        for (own, _, _) in self.latest.values() {
+            counts.add(own);
+            connections += own.connections.unwrap_or(0);
+        }
+        counts.connections = Some(connections);
+        let threads = self.latest.values().map(|(_, _, thread)| thread.clone()).collect();
+        Some(Standing { counts: Counts::Http(Box::new(counts)), errors: self.errors.clone(), threads })
+    }
+
+    /// Returns the latency of all requests since the last call, and the state of the scenario.
+    pub fn progress(&mut self, program: &Program) -> (Vec<HistogramReport>, ScenarioProgress) {
+        let mut all = Histogram::new();
+        let labels = std::mem::take(&mut self.recent).into_iter().map(|(label, recent)| {
+            let Recent { ended, failed, errors, latency } = recent;
+            let latency = latency.unwrap_or_default();
+            let label = &program.labels[label as usize];
+            if label.kind == LabelKind::Request {
+                all.merge(&latency);
+            }
+            LabelProgress {
+                name: label.name.clone(),
+                kind: label.kind,
+                ended,
+                failed,
+                errors: errors.into_iter().map(|(cause, count)| (cause.into_owned(), count)).collect(),
+                latency: histogram("latency", &latency),
+            }
+        });
+        let labels = labels.collect();
+        let mut populations: Vec<PopulationProgress> = Vec::new();
+        for (_, own, _) in self.latest.values() {
+            if populations.is_empty() {
+                populations.clone_from(own);
+                continue;
+            }
+            populations.iter_mut().zip(own).for_each(|(sum, own)| add_population(sum, own));
+        }
+        let histograms = if all.is_empty() { Vec::new() } else { vec![histogram("latency", &all)] };
+        (histograms, ScenarioProgress { populations, labels })
+    }
+}
+
+fn add_population(sum: &mut PopulationProgress, own: &PopulationProgress) {
+    sum.users_active += own.users_active;
+    sum.users += own.users;
+    let (iterations, more) = (&mut sum.iterations, &own.iterations);
+    iterations.due += more.due;
+    iterations.begun += more.begun;
+    iterations.late += more.late;
+    iterations.dropped += more.dropped;
+    iterations.not_begun += more.not_begun;
+    iterations.completed += more.completed;
+    iterations.failed += more.failed;
+    iterations.interrupted += more.interrupted;
+    iterations.running += more.running;
+}
+
+fn merge_recent(sum: &mut Recent, own: Recent) {
+    sum.ended += own.ended;
+    sum.failed += own.failed;
+    for (cause, count) in own.errors {
+        *sum.errors.entry(cause).or_insert(0) += count;
+    }
+    match (&mut sum.latency, own.latency) {
+        (Some(sum), Some(own)) => sum.merge(&own),
+        (sum @ None, own) => *sum = own,
+        (Some(_), None) => {}
+    }
+}
+
+fn histogram(metric: &str, histogram: &Histogram) -> HistogramReport {
+    HistogramReport { metric: metric.to_owned(), count: histogram.count(), hdr_v2: histogram.encode() }
+}
+
+/// Returns the outcome of a scenario.
+pub fn outcome(
+    plan: &Plan,
+    shared: &Shared,
+    at_ns: u64,
+    engine: (Engine, Option<String>),
+    reports: Vec<WorkerReport>,
+    counters: &[Arc<FlowCounters>],
+) -> Outcome {
+    let program = &plan.program;
+    let mut figures = Figures::new(program);
+    let (mut counts, mut flows, mut threads) = (HttpCounts::default(), Vec::new(), Vec::new());
+    let mut phases = [("dns", Histogram::new()), ("connect", Histogram::new()), ("tls_full", Histogram::new()), ("tls_resumed", Histogram::new())];
+    let mut memory_bytes = 0;
+    for ((report, counters), flow) in reports.into_iter().zip(counters).zip(0..) {
+        flows.push(flow_report(flow, at_ns, &report, counters));
+        counts.add(&report.counts);
+        memory_bytes += report.memory_bytes;
+        let own = [&report.phases.dns, &report.phases.connect, &report.phases.tls_full, &report.phases.tls_resumed];
+        phases.iter_mut().zip(own).for_each(|((_, sum), own)| sum.merge(own));
+        figures.merge(report.figures);
+        threads.push(report.thread);
+    }
+    let mut histograms = request_histograms(program, &figures);
+    histograms.extend(phases.iter().filter(|(_, sum)| !sum.is_empty()).map(|(name, sum)| histogram(name, sum)));
+    let late = figures.populations.iter().filter_map(|population| population.histograms[2].as_deref());
+    let late = late.fold(None, |sum: Option<Histogram>, own| {
+        let mut sum = sum.unwrap_or_default();
+        sum.merge(own);
+        Some(sum)
+    });
+    let late_p99_us = late.as_ref().and_then(|late| late.quantile_ns(0.99)).map(|late_ns| late_ns as f64 / 1e3);
+    histograms.extend(late.map(|late| histogram("late", &late)));
+    let (errors, error_examples) = errors(program, &figures);
+    let wall_s = threads.iter().map(|thread: &ThreadReport| thread.wall_s).fold(0.0, f64::max);
+    let generator = LoadReport {
+        side: Side::Local,
+        wall_s,
+        threads,
+        pushback: 0,
+        late_p99_us,
+        socket_drops: None,
+        engine: Some(engine.0.name().to_owned()),
+        engine_reason: engine.1,
+    };
+    Outcome {
+        flows,
+        histograms,
+        errors,
+        error_examples,
+        generator,
+        receiver: None,
+        counts: Counts::Http(Box::new(counts)),
+        tunnel: None,
+        crypto: None,
+        scenario: Some(Box::new(scenario_report(program, shared, figures, memory_bytes))),
+    }
+}
+
+/// Returns the distributions of all requests together.
+fn request_histograms(program: &Program, figures: &Figures) -> Vec<HistogramReport> {
+    let mut reports = Vec::new();
+    for (warmup, prefix) in [(0, ""), (1, "warmup_")] {
+        for (metric, name) in METRICS.iter().enumerate().take(3) {
+            let mut sum = Histogram::new();
+            for (own, label) in figures.labels.iter().zip(&program.labels) {
+                if let (LabelKind::Request, Some(own)) = (label.kind, own.histograms[warmup][metric].as_deref()) {
+                    sum.merge(own);
+                }
+            }
+            if !sum.is_empty() {
+                reports.push(histogram(&format!("{prefix}{name}"), &sum));
+            }
+        }
+    }
+    reports
+}
+
+/// Returns the failures of requests, and of steps that are no requests.
+fn errors(program: &Program, figures: &Figures) -> (BTreeMap<String, u64>, BTreeMap<String, String>) {
+    let (mut errors, mut examples) = (BTreeMap::new(), BTreeMap::new());
+    let requests = figures.labels.iter().zip(&program.labels).filter(|(_, label)| label.kind == LabelKind::Request);
+    for (own, _) in requests {
+        for (cause, count) in &own.errors {
+            *errors.entry(cause.to_string()).or_insert(0) += count;
+        }
+        for (cause, example) in &own.examples {
+            examples.entry(cause.to_string()).or_insert_with(|| example.clone());
+        }
+    }
+    for (cause, count) in &figures.faults {
+        *errors.entry(cause.to_string()).or_insert(0) += count;
+    }
+    for (cause, example) in &figures.fault_examples {
+        examples.entry(cause.to_string()).or_insert_with(|| example.clone());
+    }
+    (errors, examples)
+}
+
+fn scenario_report(program: &Program, shared: &Shared, figures: Figures, memory_bytes: u64) -> ScenarioReport {
+    let Figures { labels, populations, slowest, .. } = figures;
+    let populations = populations.into_iter().zip(&program.populations).zip(shared.populations());
+    let populations = populations.map(|((own, population), state)| PopulationReport {
+        name: population.name.clone(),
+        is_main: population.phase == Phase::Main,
+        iterations: own.iterations,
+        users_begun: own.users_begun,
+        users_most: own.users_most,
+        start_ns: state.started_ns(),
+        end_ns: (own.end_ns > 0).then_some(own.end_ns),
+        histograms: reports(&ITERATION_METRICS, "", &own.histograms),
+    });
+    let slowest = slowest.into_iter().map(|slow| SlowRequest {
+        label: slow.label,
+        user: slow.user,
+        due_ns: slow.due_ns,
+        latency_us: slow.latency_ns as f64 / 1e3,
+        before_sent_us: slow.before_sent_ns as f64 / 1e3,
+        first_byte_us: slow.first_byte_ns.map(|ns| ns as f64 / 1e3),
+        status: slow.status,
+        error: slow.error,
+    });
+    ScenarioReport {
+        populations: populations.collect(),
+        labels: labels.into_iter().zip(&program.labels).map(|(own, label)| label_report(own, label)).collect(),
+        slowest: slowest.collect(),
+        users_memory_bytes: (memory_bytes > 0).then_some(memory_bytes),
+    }
+}
+
+fn label_report(own: LabelFigures, label: &leadline_script::scenario::Label) -> LabelReport {
+    let mut histograms = reports(&METRICS, "", &own.histograms[0]);
+    histograms.extend(reports(&METRICS, "warmup_", &own.histograms[1]));
+    let checks = label.checks.iter().zip(own.checks);
+    LabelReport {
+        name: label.name.clone(),
+        kind: label.kind,
+        population: label.population,
+        ended: own.ended,
+        failed: own.failed,
+        interrupted: own.interrupted,
+        errors: own.errors.into_iter().map(|(cause, count)| (cause.into_owned(), count)).collect(),
+        error_examples: own.examples.into_iter().map(|(cause, example)| (cause.into_owned(), example)).collect(),
+        checks: checks.map(|(name, (passed, failed))| CheckReport { name: name.clone(), passed, failed }).collect(),
+        misses: own.misses.into_iter().map(|(variable, count)| (variable.to_string(), count)).collect(),
+        sent_bytes: own.sent_bytes,
+        received_bytes: own.received_bytes,
+        redirects: own.redirects,
+        cached: 0,
+        histograms,
+    }
+}
+
+fn reports(names: &[&str], prefix: &str, histograms: &[Option<Box<Histogram>>]) -> Vec<HistogramReport> {
+    let present = names.iter().zip(histograms).filter_map(|(name, own)| Some((name, own.as_deref()?)));
+    present.map(|(name, own)| histogram(&format!("{prefix}{name}"), own)).collect()
+}
+
+fn flow_report(flow: u32, at_ns: u64, report: &WorkerReport, counters: &FlowCounters) -> FlowReport {
+    FlowReport {
+        flow,
+        direction: Direction::Down,
+        due_ns: at_ns,
+        start_ns: report.first_sent_ns,
+        end_ns: report.end_ns,
+        sent_bytes: Some(counters.sent_bytes()),
+        received_bytes: Some(counters.received_bytes()),
+        sent_units: Some(counters.sent_units()),
+        received_units: Some(counters.received_units()),
+        lost: None,
+        duplicates: None,
+        reordered: None,
+        jitter_us: None,
+        latency_mean_us: None,
+        latency_max_us: None,
+        retransmits: None,
+        rtt_mean_us: None,
+        congestion: None,
+        local: None,
+        remote: None,
+    }
+}

@@ -1,0 +1,176 @@
+//! One thread's loop: it runs the machine of its users, carries out its effects over the thread's sockets, and waits
+//! for events until the next timer.
+
+use std::io;
+use std::sync::mpsc::Sender;
+use std::sync::Arc;
+
+use leadline_script::scenario::figures::{Figures, Recent};
+use leadline_script::scenario::{Limits, Machine, Shared, ThreadShare, Tools};
+use leadline_sys::clock::{monotonic_ns, realtime_ns};
+use leadline_sys::priority::minimize_timer_slack;
+use leadline_wire::scenario::PopulationProgress;
+use leadline_wire::{HttpCounts, StatusCounts, ThreadReport};
+
+use super::connections::{Connections, Phases};
+use super::plan::Plan;
+use crate::control_signal::ControlSignal;
+use crate::flows::TURN_NS;
+use crate::load::http::io_backend::IoBackend;
+use crate::load::http::shutdown::settle;
+use crate::metering::{FlowCounters, ThreadMeter, ROLL_NS};
+
+/// How long iterations may still end in order after a stop, ns.
+const STOP_GRACE_NS: u64 = 5_000_000_000;
+
+/// What a thread gets.
+pub struct WorkerParts<B> {
+    pub plan: Arc<Plan>,
+    pub shared: Arc<Shared>,
+    pub backend: B,
+    pub counters: Arc<FlowCounters>,
+    pub share: ThreadShare,
+    pub interval_ns: u64,
+    pub snapshots: Sender<Snapshot>,
+}
+
+/// The state of a thread, and what ended since its last snapshot.
+pub struct Snapshot {
+    pub worker: usize,
+    pub counts: HttpCounts,
+    pub populations: Vec<PopulationProgress>,
+    pub recent: Vec<(u32, Recent)>,
+    pub thread: ThreadReport,
+}
+
+/// A thread's figures at its end.
+pub struct WorkerReport {
+    pub figures: Figures,
+    pub counts: HttpCounts,
+    pub phases: Phases,
+    pub thread: ThreadReport,
+    pub first_sent_ns: Option<u64>,
+    pub end_ns: Option<u64>,
+    /// The largest memory of the users that a snapshot found, bytes.
+    pub memory_bytes: u64,
+}
+
+/// Runs a thread from the start of the test, `at_ns`, to its end.
+pub fn run<B: IoBackend>(parts: WorkerParts<B>, at_ns: u64, signal: &ControlSignal) -> io::Result<WorkerReport> {
+    let WorkerParts { plan, shared, mut backend, counters, share, interval_ns, snapshots } = parts;
+    minimize_timer_slack();
+    backend.begin()?;
+    let offset_ns = (realtime_ns() as i64).wrapping_sub(monotonic_ns() as i64);
+    let limits = Limits { at_ns, duration_ns: plan.duration_ns, warmup_ns: plan.warmup_ns };
+    let machine = Machine::new(Arc::clone(&plan.program), shared, Tools::new(offset_ns), share, limits);
+    let connections = Connections::new(plan, machine, backend, counters, share.index as usize);
+    let mut worker = Worker { connections, number: share.index as usize, interval_ns, snapshots, memory_bytes: 0 };
+    worker.await_start(at_ns, signal)?;
+    worker.run(signal)
+}
+
+struct Worker<B> {
+    connections: Connections<B>,
+    number: usize,
+    interval_ns: u64,
+    snapshots: Sender<Snapshot>,
+    memory_bytes: u64,
+}
+
+impl<B: IoBackend> Worker<B> {
+    fn await_start(&mut self, at_ns: u64, signal: &ControlSignal) -> io::Result<()> {
+        let mut now_ns = monotonic_ns();
+        while now_ns < at_ns && !signal.stopped() {
+            self.connections.backend.wait(at_ns.min(now_ns + TURN_NS))?;
+            now_ns = monotonic_ns();
+        }
+        Ok(())
+    }
+
+    fn run(mut self, signal: &ControlSignal) -> io::Result<WorkerReport> {
+        let mut now_ns = monotonic_ns();
+        let meter = ThreadMeter::begin(format!("scenario-{}", self.number), now_ns);
+        let spun_before_ns = self.connections.backend.spun_ns();
+        let mut next_snapshot_ns = now_ns + self.interval_ns.min(ROLL_NS);
+        let mut stop_by_ns = u64::MAX;
+        loop {
+            if signal.stopped() && stop_by_ns == u64::MAX {
+                self.connections.machine.stop();
+                stop_by_ns = now_ns.saturating_add(STOP_GRACE_NS);
+            }
+            let next_ns = self.turn(now_ns, next_snapshot_ns.min(stop_by_ns))?;
+            if self.connections.machine.is_done() || next_ns >= stop_by_ns || signal.abandoned() {
+                break;
+            }
+            now_ns = next_ns;
+            if now_ns >= next_snapshot_ns {
+                next_snapshot_ns = now_ns + self.interval_ns.min(ROLL_NS);
+                let mut thread = meter.so_far(now_ns);
+                thread.spun_s = Some(self.spun_s(spun_before_ns));
+                self.publish(thread);
+            }
+        }
+        now_ns = monotonic_ns();
+        let mut thread = meter.end(now_ns);
+        thread.spun_s = Some(self.spun_s(spun_before_ns));
+        self.publish(thread.clone());
+        self.connections.machine.finish(now_ns);
+        self.connections.finish();
+        let counts = self.counts();
+        // The time is over: if this fails, the sockets are closed at once, and the figures stay valid.
+        let _ = settle(std::mem::take(&mut self.connections.outstanding));
+        let Connections { machine, phases, first_sent_ns, last_ns, .. } = self.connections;
+        let figures = machine.into_figures();
+        Ok(WorkerReport { figures, counts, phases, thread, first_sent_ns, end_ns: last_ns, memory_bytes: self.memory_bytes })
+    }
+
+    /// Does what is due and waits for events, until `until_ns` at most; returns the time after that.
+    fn turn(&mut self, now_ns: u64, until_ns: u64) -> io::Result<u64> {
+        let connections = &mut self.connections;
+        connections.take_resolved(now_ns);
+        connections.check_deadlines(now_ns);
+        let next_ns = connections.machine.run(now_ns);
+        connections.obey(now_ns);
+        let until_ns = [next_ns, connections.deadline_ns(), connections.hosts.next_poll_ns(now_ns), now_ns + TURN_NS]
+            .into_iter()
+            .fold(until_ns, u64::min);
+        connections.backend.wait(until_ns)?;
+        connections.note_handed_over();
+        while let Some((slot, at_ns, completion)) = connections.backend.completion()? {
+            connections.handle(slot, at_ns, completion);
+            connections.obey(at_ns);
+        }
+        Ok(monotonic_ns())
+    }
+
+    fn spun_s(&self, before_ns: u64) -> f64 {
+        (self.connections.backend.spun_ns() - before_ns) as f64 / 1e9
+    }
+
+    fn counts(&self) -> HttpCounts {
+        let Connections { counts, counters, status, .. } = &self.connections;
+        HttpCounts {
+            requests_sent: counters.sent_units(),
+            responses: counters.received_units(),
+            bytes: counters.received_bytes(),
+            status: StatusCounts::of(*status),
+            ..counts.clone()
+        }
+    }
+
+    fn publish(&mut self, thread: ThreadReport) {
+        let counts = HttpCounts { connections: Some(self.connections.open()), ..self.counts() };
+        let (memory_bytes, _) = self.connections.machine.memory();
+        self.memory_bytes = self.memory_bytes.max(memory_bytes as u64);
+        let figures = self.connections.machine.figures();
+        let populations = figures.populations.iter().map(|population| PopulationProgress {
+            users_active: population.iterations.running,
+            users: population.users,
+            iterations: population.iterations.clone(),
+        });
+        let populations = populations.collect();
+        let recent = figures.take_recent();
+        // The reader has ended only if the task is over.
+        let _ = self.snapshots.send(Snapshot { worker: self.number, counts, populations, recent, thread });
+    }
+}

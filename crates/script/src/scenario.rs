@@ -1,0 +1,31 @@
+//! Scenarios: virtual users that execute a flow of requests, waits and decisions
+//! ([`leadline_wire::scenario`] is the representation that all formats are translated into). `compile` makes a
+//! program of a plan; `machine` executes the users of one thread; `shared` is what threads share; `figures` are their
+//! counts. The machine opens no socket and reads no clock.
+
+mod arrivals;
+mod calendar;
+mod compile;
+mod cookies;
+mod encoding;
+mod evaluate;
+mod fault;
+pub mod figures;
+mod judge;
+mod machine;
+mod numbers;
+mod program;
+mod random;
+mod render;
+mod scripts;
+mod search;
+mod shared;
+mod user;
+mod value;
+
+pub use self::compile::{compile, CompileError};
+pub use self::evaluate::Tools;
+pub use self::machine::{Effect, ExchangeEnd, ExchangeFailure, Limits, Machine, Send, ThreadShare};
+pub use self::program::{Label, Program};
+pub use self::render::{Outgoing, Url};
+pub use self::shared::{Shared, Stop};

@@ -1,0 +1,244 @@
+//! Compiles a plan into a program. Owns every check of a plan: what cannot be executed is refused here, by name and
+//! place, so that users cannot fail later because of a bad plan.
+
+mod expressions;
+mod flow;
+mod requests;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use base64::prelude::{Engine as _, BASE64_STANDARD};
+use leadline_wire::scenario::{
+    Arrivals, Feeder, Node, Population, ScenarioPlan, SourcePlace, Variable, SCENARIO_DEPTH_LIMIT, SCENARIO_NODE_LIMIT,
+};
+use thiserror::Error;
+
+use super::evaluate::{Context, Tools};
+use super::program::{FeederTable, Instruction, Population as Compiled, Program, Template};
+use super::shared::Shared;
+use super::user::User;
+use super::value::Value;
+
+/// Why a plan cannot be executed.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{}{message}", .place.as_ref().map_or(String::new(), |place| format!("{}:{}: ", place.file, place.line)))]
+pub struct CompileError {
+    /// Where the part is defined.
+    pub place: Option<SourcePlace>,
+    /// What it is, and why it cannot be executed.
+    pub message: String,
+}
+
+/// Compiles a plan.
+///
+/// # Errors
+/// The first part that cannot be executed.
+pub fn compile(plan: &ScenarioPlan, seed: u64, now_ms: i64) -> Result<Program, CompileError> {
+    let mut compiler = Compiler::default();
+    compiler.program.name.clone_from(&plan.name);
+    compiler.program.seed = seed;
+    compiler.program.targets = plan.targets.iter().map(|target| target.to_ascii_lowercase()).collect();
+    if plan.populations.is_empty() {
+        return Err(compiler.error("the plan has no population"));
+    }
+    for file in &plan.files {
+        let content = BASE64_STANDARD.decode(&file.content_base64);
+        let content = content.map_err(|error| compiler.error(format!("file {}: {error}", file.name)))?;
+        compiler.files.insert(file.name.clone(), content.into());
+    }
+    plan.variables.iter().filter(|variable| variable.is_shared).for_each(|variable| {
+        compiler.shared_slot(&variable.name);
+    });
+    plan.populations.iter().for_each(|population| compiler.find_shared(&population.flow));
+    plan.feeders.iter().for_each(|feeder| compiler.feeder(feeder));
+    for (index, population) in plan.populations.iter().enumerate() {
+        compiler.population(plan, index, population)?;
+    }
+    compiler.initial(&plan.variables, now_ms)?;
+    Ok(compiler.program)
+}
+
+/// The state of a compilation.
+#[derive(Default)]
+pub(super) struct Compiler {
+    pub program: Program,
+    pub files: HashMap<String, Arc<[u8]>>,
+    /// The population that is being compiled.
+    pub population: u32,
+    /// The label of each name and kind in that population.
+    pub labels: HashMap<(String, bool), u32>,
+    pub counters: HashMap<(Box<str>, bool), u32>,
+    /// Marks and rendezvous that nodes of one name share.
+    pub numbers: HashMap<(String, &'static str), u32>,
+    /// Where the node is that is being compiled.
+    pub place: Option<SourcePlace>,
+    pub nodes: usize,
+}
+
+impl Compiler {
+    pub fn error(&self, message: impl Into<String>) -> CompileError {
+        CompileError { place: self.place.clone(), message: message.into() }
+    }
+
+    /// Returns the index of a user's variable.
+    pub fn slot(&mut self, name: &str) -> u32 {
+        let next = self.program.slots.len() as u32;
+        *self.program.slots.entry(name.into()).or_insert(next)
+    }
+
+    pub fn shared_slot(&mut self, name: &str) -> u32 {
+        let next = self.program.shared_slots.len() as u32;
+        *self.program.shared_slots.entry(name.into()).or_insert(next)
+    }
+
+    /// Registers the shared variables that nodes set, before any expression reads them.
+    fn find_shared(&mut self, nodes: &[Node]) {
+        for node in nodes {
+            if let leadline_wire::scenario::NodeAction::Set { variable, is_shared: true, .. } = &node.action {
+                self.shared_slot(variable);
+            }
+            for inner in flow::inner_nodes(&node.action) {
+                self.find_shared(inner);
+            }
+        }
+    }
+
+    fn feeder(&mut self, feeder: &Feeder) {
+        let slots = feeder.columns.iter().map(|column| self.slot(column)).collect();
+        let text = |row: &Vec<String>, column: usize| row.get(column).map_or_else(|| Value::from(""), |text| Value::from(text.as_str()));
+        let rows = feeder.rows.iter().map(|row| (0..feeder.columns.len()).map(|column| text(row, column)).collect());
+        let table = FeederTable { rows: rows.collect(), slots, feeder: Feeder { rows: Vec::new(), ..feeder.clone() } };
+        self.program.feeders.push(table);
+    }
+
+    fn population(&mut self, plan: &ScenarioPlan, index: usize, population: &Population) -> Result<(), CompileError> {
+        self.population = index as u32;
+        self.labels.clear();
+        self.place.clone_from(&population.source);
+        if plan.populations[..index].iter().any(|other| other.name == population.name) {
+            return Err(self.error(format!("two populations are named `{}`", population.name)));
+        }
+        let mut after = Vec::new();
+        for name in &population.after {
+            let place = plan.populations[..index].iter().position(|other| other.name == *name);
+            let place = place.ok_or_else(|| self.error(format!("`after`: no earlier population is named `{name}`")))?;
+            after.push(place as u32);
+        }
+        self.check_arrivals(&population.arrivals)?;
+        if population.clear_cache_each_iteration {
+            return Err(self.error("`clear_cache_each_iteration`: users have no cache"));
+        }
+        let mut variables = Vec::new();
+        for variable in &population.variables {
+            let slot = self.slot(&variable.name);
+            variables.push((slot, self.template(&variable.value)?));
+        }
+        let before = self.routine(&population.before)?;
+        let flow = self.routine(&population.flow)?;
+        let afterwards = self.routine(&population.afterwards)?;
+        self.program.populations.push(Compiled {
+            name: population.name.clone(),
+            phase: population.phase,
+            after,
+            delay_ns: population.start_delay_ms.saturating_mul(1_000_000),
+            arrivals: population.arrivals.clone(),
+            end: population.end,
+            on_error: population.on_error,
+            new_user: population.new_user_each_iteration,
+            clears_cookies: population.clear_cookies_each_iteration,
+            closes_connections: population.close_connections_each_iteration,
+            variables,
+            before,
+            flow,
+            afterwards,
+        });
+        Ok(())
+    }
+
+    fn check_arrivals(&self, arrivals: &Arrivals) -> Result<(), CompileError> {
+        const MOST_USERS: u64 = 1_000_000;
+        let most = match arrivals {
+            Arrivals::Users { initial, stages, .. } => {
+                u64::from(stages.iter().map(|stage| stage.users).fold(*initial, u32::max))
+            }
+            Arrivals::SharedIterations { users, iterations, .. } => {
+                if *users == 0 || *iterations == 0 {
+                    return Err(self.error("shared iterations need at least one user and one iteration"));
+                }
+                u64::from(*users)
+            }
+            Arrivals::Open { stages, users_at_start, users_most, .. } => {
+                let is_rate = |per_s: f64| per_s.is_finite() && (0.0..=1e9).contains(&per_s);
+                if stages.iter().any(|stage| !is_rate(stage.from_per_s) || !is_rate(stage.to_per_s)) {
+                    return Err(self.error("a rate of iterations has to be from 0 to 10^9 per second"));
+                }
+                u64::from(users_most.unwrap_or(*users_at_start))
+            }
+            Arrivals::Schedule { due_us, users_at_start, users_most } => {
+                if !due_us.is_sorted() {
+                    return Err(self.error("the times of a schedule have to be in ascending order"));
+                }
+                u64::from(users_most.unwrap_or(*users_at_start))
+            }
+        };
+        if most > MOST_USERS {
+            return Err(self.error(format!("{most} users; at most {MOST_USERS} are possible")));
+        }
+        Ok(())
+    }
+
+    /// Compiles nodes that end a flow; returns the first instruction.
+    fn routine(&mut self, nodes: &[Node]) -> Result<u32, CompileError> {
+        let start = self.here();
+        self.nodes(nodes, 0)?;
+        self.program.code.push(Instruction::End);
+        Ok(start)
+    }
+
+    pub fn count_node(&mut self, depth: usize) -> Result<(), CompileError> {
+        self.nodes += 1;
+        if self.nodes > SCENARIO_NODE_LIMIT {
+            return Err(self.error(format!("the plan has more than {SCENARIO_NODE_LIMIT} nodes")));
+        }
+        if depth > SCENARIO_DEPTH_LIMIT {
+            return Err(self.error(format!("nodes are nested more than {SCENARIO_DEPTH_LIMIT} deep")));
+        }
+        Ok(())
+    }
+
+    pub fn here(&self) -> u32 {
+        self.program.code.len() as u32
+    }
+
+    /// Computes the variables of the whole test, in order.
+    fn initial(&mut self, variables: &[Variable], now_ms: i64) -> Result<(), CompileError> {
+        self.place = None;
+        let mut values: Vec<(u32, bool, Template, &str)> = Vec::new();
+        for variable in variables {
+            let slot = if variable.is_shared { self.shared_slot(&variable.name) } else { self.slot(&variable.name) };
+            values.push((slot, variable.is_shared, self.template(&variable.value)?, &variable.name));
+        }
+        self.program.initial = vec![Value::Nothing; self.program.slots.len()];
+        self.program.shared_initial = vec![Value::Nothing; self.program.shared_slots.len()];
+        let shared = Shared::new(&self.program, 1);
+        let mut user = User::new(&self.program, 0, 0);
+        let mut tools = Tools::new(now_ms.saturating_mul(1_000_000));
+        for (slot, is_shared, template, name) in values {
+            let mut context =
+                Context { program: &self.program, shared: &shared, user: &mut user, tools: &mut tools, now_ns: 0 };
+            let text = context.text(&template);
+            let value = Value::from(text.map_err(|fault| {
+                CompileError { place: None, message: format!("variable `{name}`: {}", fault.detail) }
+            })?);
+            if is_shared {
+                shared.set(slot, value.clone());
+                self.program.shared_initial[slot as usize] = value;
+            } else {
+                user.registers[slot as usize] = value.clone();
+                self.program.initial[slot as usize] = value;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,76 @@
+//! Percent-encoding of forms and request targets.
+
+/// Returns a text encoded as a form's name or value: a space is `+`, unreserved characters stay.
+#[must_use]
+pub fn form_encode(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 8);
+    append_form(text, &mut out);
+    out
+}
+
+/// Appends a text encoded as a form's name or value.
+pub fn append_form(text: &str, out: &mut String) {
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'*' => out.push(byte as char),
+            b' ' => out.push('+'),
+            other => append_escaped(other, out),
+        }
+    }
+}
+
+/// Appends a request target; characters that a request line cannot have are encoded.
+pub fn append_target(text: &str, out: &mut String) {
+    for character in text.chars() {
+        if character.is_ascii_graphic() && !matches!(character, '"' | '<' | '>' | '\\' | '^' | '`' | '{' | '|' | '}') {
+            out.push(character);
+        } else {
+            character.encode_utf8(&mut [0; 4]).bytes().for_each(|byte| append_escaped(byte, out));
+        }
+    }
+}
+
+/// Returns a form's name or value decoded; malformed escapes stay.
+#[must_use]
+pub fn form_decode(text: &str) -> String {
+    let bytes = text.as_bytes();
+    let (mut out, mut at) = (Vec::with_capacity(bytes.len()), 0);
+    while at < bytes.len() {
+        let digits = bytes.get(at + 1..at + 3).and_then(|digits| std::str::from_utf8(digits).ok());
+        match (bytes[at], digits.and_then(|digits| u8::from_str_radix(digits, 16).ok())) {
+            (b'%', Some(byte)) => {
+                out.push(byte);
+                at += 2;
+            }
+            (b'+', _) => out.push(b' '),
+            (byte, _) => out.push(byte),
+        }
+        at += 1;
+    }
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+fn append_escaped(byte: u8, out: &mut String) {
+    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+    out.push('%');
+    out.push(DIGITS[usize::from(byte >> 4)] as char);
+    out.push(DIGITS[usize::from(byte & 15)] as char);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn forms_are_encoded_and_decoded() {
+        assert_eq!(form_encode("a b&c=é/~*"), "a+b%26c%3D%C3%A9%2F%7E*");
+        assert_eq!(form_decode("a+b%26c%3D%C3%A9%2F%7E*%zz%"), "a b&c=é/~*%zz%");
+    }
+
+    #[test]
+    fn targets_keep_what_a_request_line_can_have() {
+        let mut out = String::new();
+        append_target("/a b/é?x=1&y=%20\r\n", &mut out);
+        assert_eq!(out, "/a%20b/%C3%A9?x=1&y=%20%0D%0A");
+    }
+}

@@ -1,0 +1,134 @@
+//! Operations on texts.
+
+use std::sync::Arc;
+
+use base64::prelude::{Engine as _, BASE64_STANDARD};
+use fancy_regex::Regex;
+use leadline_wire::scenario::Op;
+use md5::{Digest as _, Md5};
+
+use crate::scenario::encoding::{form_decode, form_encode};
+use crate::scenario::fault::{fault, Fault, LONGEST_TEXT_BYTES};
+use crate::scenario::numbers::as_integer;
+use crate::scenario::program::OpName;
+use crate::scenario::search::{too_slow, Searches};
+use crate::scenario::value::Value;
+
+/// Applies an operation on texts to the values of its arguments.
+pub fn apply(op: Op, extra: &OpName, values: &[Value], searches: &mut Searches) -> Result<Value, Fault> {
+    let text = values.first().map(Value::text).unwrap_or_default();
+    let part = values.get(1).map(Value::text).unwrap_or_default();
+    Ok(match op {
+        Op::Length => (text.chars().count() as i64).into(),
+        Op::IsEmpty => text.is_empty().into(),
+        Op::Substring => {
+            let from = as_integer(&values[1])?.max(0) as usize;
+            let to = values.get(2).map(as_integer).transpose()?.map_or(usize::MAX, |to| to.max(0) as usize);
+            text.chars().take(to).skip(from).collect::<String>().into()
+        }
+        Op::IndexOf => text.find(&*part).map_or(-1, |at| text[..at].chars().count() as i64).into(),
+        Op::Contains => text.contains(&*part).into(),
+        Op::StartsWith => text.starts_with(&*part).into(),
+        Op::EndsWith => text.ends_with(&*part).into(),
+        Op::EqualIgnoringCase => (text.to_lowercase() == part.to_lowercase()).into(),
+        Op::Matches | Op::Finds => {
+            let pattern = pattern(extra, &part, op == Op::Matches, searches)?;
+            pattern.is_match(&*text).map_err(|error| too_slow(&error))?.into()
+        }
+        Op::Group => {
+            let pattern = pattern(extra, &part, false, searches)?;
+            let default = i64::from(pattern.captures_len() > 1);
+            let group = values.get(2).map(as_integer).transpose()?.unwrap_or(default).max(0) as usize;
+            let found = pattern.captures(&*text).map_err(|error| too_slow(&error))?;
+            found.and_then(|found| found.get(group).map(|one| one.as_str().into())).unwrap_or(Value::Nothing)
+        }
+        Op::Replace if part.is_empty() => text.as_ref().into(),
+        Op::Replace => bounded(text.replace(&*part, &values[2].text()))?,
+        Op::ReplacePattern => {
+            let pattern = pattern(extra, &part, false, searches)?;
+            let replaced = pattern.try_replacen(&text, 0, &*values[2].text()).map_err(|error| too_slow(&error))?;
+            bounded(replaced.into_owned())?
+        }
+        Op::SplitPart => {
+            let index = as_integer(&values[2])?;
+            let found = usize::try_from(index).ok().and_then(|index| text.split(&*part).nth(index));
+            found.map_or(Value::Nothing, Value::from)
+        }
+        Op::Upper => text.to_uppercase().into(),
+        Op::Lower => text.to_lowercase().into(),
+        Op::Trim => text.trim().into(),
+        Op::JsonValue => {
+            let found = searches.json(&text, &part)?;
+            found.into_iter().flatten().next().map_or(Value::Nothing, Value::from)
+        }
+        Op::UrlEncode => form_encode(&text).into(),
+        Op::UrlDecode => form_decode(&text).into(),
+        Op::Base64Encode => BASE64_STANDARD.encode(&*text).into(),
+        Op::Base64Decode => match BASE64_STANDARD.decode(text.trim()) {
+            Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned().into(),
+            Err(error) => return fault("not_base64", error.to_string()),
+        },
+        Op::Sha256 => hexadecimal(aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, text.as_bytes()).as_ref()),
+        Op::Md5 => hexadecimal(&Md5::digest(text.as_bytes())),
+        Op::HtmlEscape => {
+            text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;").into()
+        }
+        Op::HtmlUnescape => unescaped(&text).into(),
+        other => return fault("unknown_operation", format!("{other:?}")),
+    })
+}
+
+fn pattern(extra: &OpName, text: &str, whole: bool, searches: &mut Searches) -> Result<Arc<Regex>, Fault> {
+    match extra {
+        OpName::Pattern(pattern) => Ok(Arc::clone(pattern)),
+        _ => searches.pattern(text, whole),
+    }
+}
+
+fn bounded(text: String) -> Result<Value, Fault> {
+    if text.len() > LONGEST_TEXT_BYTES {
+        return fault("text_too_long", format!("a text is longer than {LONGEST_TEXT_BYTES} bytes"));
+    }
+    Ok(text.into())
+}
+
+fn hexadecimal(bytes: &[u8]) -> Value {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>().into()
+}
+
+/// Replaces the common entities and numeric references of HTML.
+fn unescaped(text: &str) -> String {
+    let (mut out, mut rest) = (String::with_capacity(text.len()), text);
+    while let Some(at) = rest.find('&') {
+        out.push_str(&rest[..at]);
+        rest = &rest[at..];
+        let end = rest.find(';').filter(|end| *end <= 10);
+        let character = end.and_then(|end| match &rest[1..end] {
+            "amp" => Some('&'),
+            "lt" => Some('<'),
+            "gt" => Some('>'),
+            "quot" => Some('"'),
+            "apos" => Some('\''),
+            "nbsp" => Some('\u{a0}'),
+            name => {
+                let digits = name.strip_prefix('#')?;
+                let code = match digits.strip_prefix(['x', 'X']) {
+                    Some(hexadecimal) => u32::from_str_radix(hexadecimal, 16),
+                    None => digits.parse(),
+                };
+                code.ok().and_then(char::from_u32)
+            }
+        });
+        match (character, end) {
+            (Some(character), Some(end)) => {
+                out.push(character);
+                rest = &rest[end + 1..];
+            }
+            _ => {
+                out.push('&');
+                rest = &rest[1..];
+            }
+        }
+    }
+    out + rest
+}

@@ -1,0 +1,290 @@
+//! The figures of one thread: of each label and each population, in total and since they were taken last.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use leadline_stats::Histogram;
+use leadline_wire::scenario::IterationCounts;
+
+use super::program::Program;
+
+/// The slowest requests that a thread keeps.
+const SLOWEST: usize = 20;
+
+/// The figures of one thread.
+#[derive(Debug, Default)]
+pub struct Figures {
+    /// By label.
+    pub labels: Vec<LabelFigures>,
+    /// By population.
+    pub populations: Vec<PopulationFigures>,
+    /// The slowest requests, the slowest first.
+    pub slowest: Vec<Slow>,
+    /// Failed steps that are no requests, by cause.
+    pub faults: BTreeMap<Cow<'static, str>, u64>,
+    /// The first message of each cause.
+    pub fault_examples: BTreeMap<Cow<'static, str>, String>,
+    /// What is due before this instant is warm-up, ns.
+    pub warm_until_ns: u64,
+}
+
+/// The figures of a label.
+#[derive(Clone, Debug, Default)]
+pub struct LabelFigures {
+    /// Ended requests or transactions.
+    pub ended: u64,
+    /// Failed ones.
+    pub failed: u64,
+    /// Those without an end.
+    pub interrupted: u64,
+    /// Failures by cause.
+    pub errors: BTreeMap<Cow<'static, str>, u64>,
+    /// The first message of each cause.
+    pub examples: BTreeMap<Cow<'static, str>, String>,
+    /// Passed and failed checks.
+    pub checks: Vec<(u64, u64)>,
+    /// Extractions that found nothing.
+    pub misses: BTreeMap<Arc<str>, u64>,
+    /// Bytes sent.
+    pub sent_bytes: u64,
+    /// Bytes received.
+    pub received_bytes: u64,
+    /// Redirects followed.
+    pub redirects: u64,
+    /// Distributions, measured and warm-up, in the order of [`METRICS`].
+    pub histograms: [[Option<Box<Histogram>>; METRICS.len()]; 2],
+    /// What ended since the figures were taken last.
+    pub recent: Recent,
+}
+
+/// The distributions of a label.
+pub const METRICS: [&str; 4] = ["latency", "service", "first_byte", "waits"];
+
+/// What ended since the figures were taken last.
+#[derive(Clone, Debug, Default)]
+pub struct Recent {
+    /// How many ended.
+    pub ended: u64,
+    /// How many failed.
+    pub failed: u64,
+    /// By cause.
+    pub errors: BTreeMap<Cow<'static, str>, u64>,
+    /// Latency.
+    pub latency: Option<Box<Histogram>>,
+}
+
+/// The figures of a population.
+#[derive(Clone, Debug, Default)]
+pub struct PopulationFigures {
+    /// Iterations.
+    pub iterations: IterationCounts,
+    /// Users that began.
+    pub users_begun: u64,
+    /// Users that exist.
+    pub users: u64,
+    /// The largest number of users at once.
+    pub users_most: u64,
+    /// When the last iteration ended, ns.
+    pub end_ns: u64,
+    /// `iteration`, `iteration_due` and `start_late`.
+    pub histograms: [Option<Box<Histogram>>; ITERATION_METRICS.len()],
+}
+
+/// The distributions of a population.
+pub const ITERATION_METRICS: [&str; 3] = ["iteration", "iteration_due", "start_late"];
+
+/// One of the slowest requests.
+#[derive(Clone, Debug)]
+pub struct Slow {
+    /// From due to its end, ns.
+    pub latency_ns: u64,
+    /// Its label.
+    pub label: u32,
+    /// The user's number.
+    pub user: u32,
+    /// When it was wanted, ns.
+    pub due_ns: u64,
+    /// From due to sent, ns.
+    pub before_sent_ns: u64,
+    /// From sent to the first byte, ns.
+    pub first_byte_ns: Option<u64>,
+    /// Status code.
+    pub status: Option<u16>,
+    /// Cause of failure.
+    pub error: Option<String>,
+}
+
+/// The end of a request or transaction.
+#[derive(Debug, Default)]
+pub struct End {
+    /// When it was wanted, ns.
+    pub due_ns: u64,
+    /// From due to its end, ns, if it had one.
+    pub latency_ns: Option<u64>,
+    /// From sent to its end, ns.
+    pub service_ns: Option<u64>,
+    /// From sent to the first byte, ns.
+    pub first_byte_ns: Option<u64>,
+    /// Waits in it, ns.
+    pub waits_ns: Option<u64>,
+    /// Why it failed.
+    pub failure: Option<(Cow<'static, str>, String)>,
+}
+
+impl Figures {
+    /// Returns empty figures.
+    #[must_use]
+    pub fn new(program: &Program) -> Self {
+        let label = |label: &super::program::Label| LabelFigures {
+            checks: vec![(0, 0); label.checks.len()],
+            ..LabelFigures::default()
+        };
+        Self {
+            labels: program.labels.iter().map(label).collect(),
+            populations: program.populations.iter().map(|_| PopulationFigures::default()).collect(),
+            ..Self::default()
+        }
+    }
+
+    /// Records the end of a request or transaction.
+    pub fn end(&mut self, label: u32, end: End) {
+        let set = usize::from(end.due_ns < self.warm_until_ns);
+        let figures = &mut self.labels[label as usize];
+        figures.ended += 1;
+        figures.recent.ended += 1;
+        if let Some((cause, detail)) = end.failure {
+            figures.failed += 1;
+            figures.recent.failed += 1;
+            *figures.recent.errors.entry(cause.clone()).or_insert(0) += 1;
+            if !figures.examples.contains_key(&cause) {
+                figures.examples.insert(cause.clone(), detail);
+            }
+            *figures.errors.entry(cause).or_insert(0) += 1;
+        }
+        let values = [end.latency_ns, end.service_ns, end.first_byte_ns, end.waits_ns];
+        for (histogram, value) in figures.histograms[set].iter_mut().zip(values) {
+            if let Some(value) = value {
+                histogram.get_or_insert_default().record(value);
+            }
+        }
+        if let Some(latency_ns) = end.latency_ns {
+            figures.recent.latency.get_or_insert_default().record(latency_ns);
+        }
+    }
+
+    /// Counts a step that is no request and failed.
+    pub fn fault(&mut self, cause: &'static str, detail: String) {
+        *self.faults.entry(cause.into()).or_insert(0) += 1;
+        self.fault_examples.entry(cause.into()).or_insert(detail);
+    }
+
+    /// Whether a request of that latency belongs to the slowest.
+    #[must_use]
+    pub fn is_slow(&self, latency_ns: u64) -> bool {
+        self.slowest.len() < SLOWEST || self.slowest.last().is_some_and(|last| latency_ns > last.latency_ns)
+    }
+
+    /// Keeps a request among the slowest.
+    pub fn keep_slow(&mut self, slow: Slow) {
+        let place = self.slowest.partition_point(|other| other.latency_ns >= slow.latency_ns);
+        self.slowest.insert(place, slow);
+        self.slowest.truncate(SLOWEST);
+    }
+
+    /// Adds the figures of another thread.
+    pub fn merge(&mut self, other: Self) {
+        for (own, other) in self.labels.iter_mut().zip(other.labels) {
+            own.merge(other);
+        }
+        for (own, other) in self.populations.iter_mut().zip(other.populations) {
+            own.merge(other);
+        }
+        other.slowest.into_iter().for_each(|slow| self.keep_slow(slow));
+        for (cause, count) in other.faults {
+            *self.faults.entry(cause).or_insert(0) += count;
+        }
+        for (cause, example) in other.fault_examples {
+            self.fault_examples.entry(cause).or_insert(example);
+        }
+    }
+
+    /// Takes what ended since the last call, by label.
+    pub fn take_recent(&mut self) -> Vec<(u32, Recent)> {
+        let recent = self.labels.iter_mut().zip(0..).filter(|(label, _)| label.recent.ended > 0);
+        recent.map(|(label, index)| (index, std::mem::take(&mut label.recent))).collect()
+    }
+}
+
+impl LabelFigures {
+    /// Counts an extraction that found nothing.
+    pub fn miss(&mut self, variable: &Arc<str>) {
+        *self.misses.entry(Arc::clone(variable)).or_insert(0) += 1;
+    }
+
+    /// Counts a check.
+    pub fn check(&mut self, place: u32, passed: bool) {
+        let counts = &mut self.checks[place as usize];
+        *if passed { &mut counts.0 } else { &mut counts.1 } += 1;
+    }
+
+    fn merge(&mut self, other: Self) {
+        self.ended += other.ended;
+        self.failed += other.failed;
+        self.interrupted += other.interrupted;
+        self.sent_bytes += other.sent_bytes;
+        self.received_bytes += other.received_bytes;
+        self.redirects += other.redirects;
+        for (cause, count) in other.errors {
+            *self.errors.entry(cause).or_insert(0) += count;
+        }
+        for (cause, example) in other.examples {
+            self.examples.entry(cause).or_insert(example);
+        }
+        for (own, other) in self.checks.iter_mut().zip(other.checks) {
+            *own = (own.0 + other.0, own.1 + other.1);
+        }
+        for (variable, count) in other.misses {
+            *self.misses.entry(variable).or_insert(0) += count;
+        }
+        for (own, other) in self.histograms.iter_mut().flatten().zip(other.histograms.into_iter().flatten()) {
+            merge_histogram(own, other);
+        }
+    }
+}
+
+impl PopulationFigures {
+    /// Records a value of a distribution.
+    pub fn record(&mut self, metric: usize, value_ns: u64) {
+        self.histograms[metric].get_or_insert_default().record(value_ns);
+    }
+
+    /// Adds those of another thread. The largest numbers of users are added too: an upper bound.
+    pub fn merge(&mut self, other: Self) {
+        let (own, more) = (&mut self.iterations, other.iterations);
+        own.due += more.due;
+        own.begun += more.begun;
+        own.late += more.late;
+        own.dropped += more.dropped;
+        own.not_begun += more.not_begun;
+        own.completed += more.completed;
+        own.failed += more.failed;
+        own.interrupted += more.interrupted;
+        own.running += more.running;
+        self.users_begun += other.users_begun;
+        self.users += other.users;
+        self.users_most += other.users_most;
+        self.end_ns = self.end_ns.max(other.end_ns);
+        for (own, other) in self.histograms.iter_mut().zip(other.histograms) {
+            merge_histogram(own, other);
+        }
+    }
+}
+
+fn merge_histogram(own: &mut Option<Box<Histogram>>, other: Option<Box<Histogram>>) {
+    match (own, other) {
+        (Some(own), Some(other)) => own.merge(&other),
+        (own @ None, other) => *own = other,
+        (Some(_), None) => {}
+    }
+}

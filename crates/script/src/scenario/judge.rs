@@ -1,0 +1,280 @@
+//! Judges a response: status, extractors, checks. Owns the cause of a request's failure and what extractors set.
+
+use std::borrow::Cow;
+
+use leadline_wire::scenario::{OutputPart, Severity, StatusRange};
+
+use super::evaluate::Context;
+use super::fault::Fault;
+use super::figures::LabelFigures;
+use super::program::{Check, Extractor, Find, Miss, Pick, Request, Subject, Test};
+use super::search::{between, too_slow, MOST_MATCHES};
+use super::value::Value;
+
+/// A response as far as it is judged.
+#[derive(Clone, Copy, Debug)]
+pub struct Reply<'r> {
+    /// The status code.
+    pub status: u16,
+    /// The header fields as lines `Name: value`, if they were kept.
+    pub head: &'r str,
+    /// The body, if it was kept.
+    pub body: &'r [u8],
+    /// The size of the body, bytes.
+    pub body_bytes: u64,
+    /// From sent to the end, ns.
+    pub duration_ns: u64,
+    /// The URL.
+    pub url: &'r str,
+    /// The bytes of the request, if they were kept.
+    pub sent: &'r [u8],
+}
+
+/// Why a request failed: the name of its cause and a description.
+pub type Failure = (Cow<'static, str>, String);
+
+/// Executes the extractors and checks of a response. Returns why it failed, if it did.
+pub fn judge(
+    context: &mut Context<'_>,
+    request: &Request,
+    reply: &Reply<'_>,
+    figures: &mut LabelFigures,
+) -> Option<Failure> {
+    let mut failure: Option<Failure> = None;
+    if !is_in(reply.status, &request.ok_status) {
+        failure = Some((format!("status_{}", reply.status).into(), format!("{} {}", reply.status, reply.url)));
+    }
+    for extractor in &request.extractors {
+        match extract(context, extractor, reply) {
+            Ok(true) => {}
+            Ok(false) => {
+                figures.miss(&extractor.variable.0);
+                let missed = on_miss(context, extractor);
+                failure = failure.or(missed);
+            }
+            Err(fault) => failure = failure.or(Some((fault.cause.into(), fault.detail))),
+        }
+    }
+    for check in &request.checks {
+        let passed = run_check(context, check, reply);
+        let passed = match passed {
+            Ok(passed) => passed,
+            Err(fault) => {
+                failure = failure.or(Some((fault.cause.into(), fault.detail)));
+                false
+            }
+        };
+        figures.check(check.place, passed);
+        if !passed && check.severity == Severity::Fail && failure.is_none() {
+            let name = &context.program.labels[request.label as usize].checks[check.place as usize];
+            let message = check.message.as_ref().and_then(|message| context.text(message).ok());
+            failure = Some(("check_failed".into(), message.unwrap_or_else(|| format!("check `{name}` failed"))));
+        }
+    }
+    failure
+}
+
+fn is_in(status: u16, ranges: &[StatusRange]) -> bool {
+    ranges.iter().any(|range| (range.from..=range.to).contains(&status))
+}
+
+fn subject<'s>(context: &Context<'_>, subject: &Subject, reply: &Reply<'s>) -> Cow<'s, str> {
+    let head_end = || reply.sent.windows(4).position(|four| four == b"\r\n\r\n").unwrap_or(reply.sent.len());
+    match subject {
+        Subject::Body => String::from_utf8_lossy(reply.body),
+        Subject::Headers => Cow::Borrowed(reply.head),
+        Subject::Status => Cow::Owned(reply.status.to_string()),
+        Subject::Url => Cow::Borrowed(reply.url),
+        Subject::RequestHeaders => {
+            let head = String::from_utf8_lossy(&reply.sent[..head_end()]).into_owned();
+            Cow::Owned(head.split_once("\r\n").map_or("", |(_, fields)| fields).to_owned())
+        }
+        Subject::RequestBody => String::from_utf8_lossy(reply.sent.get(head_end() + 4..).unwrap_or_default()),
+        Subject::Variable(slot) => Cow::Owned(context.user.registers[*slot as usize].text().into_owned()),
+    }
+}
+
+/// A value that an extractor found, with the groups of its match.
+type Found = (Option<String>, Vec<String>);
+
+fn find(context: &mut Context<'_>, extractor: &Extractor, reply: &Reply<'_>) -> Result<Vec<Found>, Fault> {
+    let single = |text: &str| (Some(text.to_owned()), Vec::new());
+    Ok(match &extractor.find {
+        Find::Regex(pattern, output) => {
+            let pattern = context.pattern(pattern)?;
+            let text = subject(context, &extractor.subject, reply);
+            let mut found = Vec::new();
+            for captures in pattern.captures_iter(&*text) {
+                let captures = captures.map_err(|error| too_slow(&error))?;
+                let group = |number: usize| captures.get(number).map_or("", |one| one.as_str());
+                let mut value = String::new();
+                for part in output {
+                    match part {
+                        OutputPart::Text(text) => value.push_str(text),
+                        OutputPart::Group(number) => value.push_str(group(*number as usize)),
+                    }
+                }
+                if output.is_empty() {
+                    value.push_str(group(usize::from(captures.len() > 1)));
+                }
+                let groups = if extractor.sets_groups { captures.len() } else { 0 };
+                found.push((Some(value), (0..groups).map(|number| group(number).to_owned()).collect()));
+                if found.len() >= MOST_MATCHES || takes_first(extractor) {
+                    break;
+                }
+            }
+            found
+        }
+        Find::Json(path) => {
+            let path = context.text(path)?;
+            let text = subject(context, &extractor.subject, reply);
+            let found = context.tools.searches.json(&text, &path)?;
+            found.into_iter().map(|value| (value, Vec::new())).collect()
+        }
+        Find::Header(name) => {
+            let name = context.text(name)?;
+            let fields = reply.head.lines().filter_map(|line| line.split_once(": "));
+            fields.filter(|(own, _)| own.eq_ignore_ascii_case(&name)).map(|(_, value)| single(value)).collect()
+        }
+        Find::Cookie(name) => {
+            let name = context.text(name)?;
+            context.user.jar.value(&name).map(single).into_iter().collect()
+        }
+        Find::Boundary(left, right) => {
+            let (left, right) = (context.text(left)?, context.text(right)?);
+            let text = subject(context, &extractor.subject, reply);
+            between(&text, &left, &right).into_iter().map(single).collect()
+        }
+        Find::Whole => vec![single(&subject(context, &extractor.subject, reply))],
+    })
+}
+
+fn takes_first(extractor: &Extractor) -> bool {
+    matches!(&extractor.pick, Pick::Number(super::program::Expr::Literal(Value::Integer(1))))
+}
+
+/// Sets what an extractor finds; returns whether it found something.
+fn extract(context: &mut Context<'_>, extractor: &Extractor, reply: &Reply<'_>) -> Result<bool, Fault> {
+    let mut found = find(context, extractor, reply)?;
+    let (name, slot) = &extractor.variable;
+    let count = found.len();
+    let number = match &extractor.pick {
+        Pick::Number(number) => context.number(number)? as i64,
+        Pick::Last => count as i64,
+        Pick::Random => 0,
+        Pick::All => -1,
+        Pick::Count => {
+            context.user.registers[*slot as usize] = Value::Integer(count as i64);
+            return Ok(true);
+        }
+    };
+    if number < 0 {
+        return Ok(set_all(context, extractor, found));
+    }
+    let place = match number {
+        0 if count > 0 => context.user.random.below(count as u64) as usize,
+        0 => return Ok(false),
+        number => number as usize - 1,
+    };
+    if place >= count {
+        return Ok(false);
+    }
+    let (value, groups) = found.swap_remove(place);
+    context.user.registers[*slot as usize] = value.map_or(Value::Nothing, Value::from);
+    set_groups(context, name, &groups);
+    Ok(true)
+}
+
+/// Sets `name_1` and so on, and their number as `name_matchNr`; forgets those of an earlier and longer list.
+fn set_all(context: &mut Context<'_>, extractor: &Extractor, found: Vec<Found>) -> bool {
+    let (name, _) = &extractor.variable;
+    let (program, count) = (context.program, found.len());
+    let number_name = format!("{name}_matchNr");
+    let before = context.user.named(program, &number_name).integer().unwrap_or(0).clamp(0, MOST_MATCHES as i64) as usize;
+    for (number, (value, groups)) in found.into_iter().enumerate() {
+        let name = format!("{name}_{}", number + 1);
+        set_groups(context, &name, &groups);
+        context.user.set_named(program, &name, value.map_or(Value::Nothing, Value::from));
+    }
+    for number in count + 1..=before {
+        context.user.set_named(program, &format!("{name}_{number}"), Value::Nothing);
+    }
+    context.user.set_named(program, &number_name, Value::Integer(count as i64));
+    count > 0
+}
+
+fn set_groups(context: &mut Context<'_>, name: &str, groups: &[String]) {
+    let program = context.program;
+    for (number, group) in groups.iter().enumerate() {
+        context.user.set_named(program, &format!("{name}_g{number}"), Value::from(group.as_str()));
+    }
+    if let Some(most) = groups.len().checked_sub(1) {
+        context.user.set_named(program, &format!("{name}_g"), Value::Integer(most as i64));
+    }
+}
+
+/// Does what follows a miss; returns the failure if there is one.
+fn on_miss(context: &mut Context<'_>, extractor: &Extractor) -> Option<Failure> {
+    let (name, slot) = &extractor.variable;
+    let value = match &extractor.on_miss {
+        Miss::Keep => return None,
+        Miss::Unset | Miss::Fail => Value::Nothing,
+        Miss::Default(text) => match context.text(text) {
+            Ok(text) => text.into(),
+            Err(fault) => return Some((fault.cause.into(), fault.detail)),
+        },
+    };
+    context.user.registers[*slot as usize] = value;
+    matches!(extractor.on_miss, Miss::Fail).then(|| ("extraction_failed".into(), format!("found nothing for `{name}`")))
+}
+
+fn run_check(context: &mut Context<'_>, check: &Check, reply: &Reply<'_>) -> Result<bool, Fault> {
+    for test in &check.tests {
+        let passed = run_test(context, check, test, reply)? != check.is_negated;
+        if passed == check.any {
+            return Ok(passed);
+        }
+    }
+    Ok(!check.any)
+}
+
+fn run_test(context: &mut Context<'_>, check: &Check, test: &Test, reply: &Reply<'_>) -> Result<bool, Fault> {
+    let text = |context: &Context<'_>| subject(context, &check.subject, reply);
+    Ok(match test {
+        Test::Status(ranges) => is_in(reply.status, ranges),
+        Test::Contains(expected) => match expected.fixed() {
+            Some(expected) => text(context).contains(expected),
+            None => {
+                let expected = context.text(expected)?;
+                text(context).contains(&*expected)
+            }
+        },
+        Test::Equals(expected) => {
+            let expected = context.text(expected)?;
+            text(context) == expected
+        }
+        Test::Finds(pattern) | Test::Matches(pattern) => {
+            let pattern = context.pattern(pattern)?;
+            pattern.is_match(&*text(context)).map_err(|error| too_slow(&error))?
+        }
+        Test::Json(path, expected, is_pattern, is_null) => {
+            let path = context.text(path)?;
+            let expected = expected.as_ref().map(|expected| context.text(expected)).transpose()?;
+            let found = context.tools.searches.json(&text(context), &path)?;
+            match expected {
+                _ if *is_null => found.iter().any(Option::is_none),
+                None => !found.is_empty(),
+                Some(expected) if *is_pattern => {
+                    let pattern = context.tools.searches.pattern(&expected, true)?;
+                    found.iter().flatten().any(|value| pattern.is_match(value.as_str()).unwrap_or(false))
+                }
+                Some(expected) => found.iter().flatten().any(|value| *value == expected),
+            }
+        }
+        Test::Size(least, most) => {
+            least.is_none_or(|least| reply.body_bytes >= least) && most.is_none_or(|most| reply.body_bytes <= most)
+        }
+        Test::Duration(most_ms) => reply.duration_ns as f64 <= context.number(most_ms)? * 1e6,
+        Test::Condition(condition) => context.is_true(condition)?,
+    })
+}

@@ -1,0 +1,326 @@
+//! Requests of a user from their beginning to their judged end, with redirects.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use leadline_wire::scenario::OnError;
+
+use super::execute::Step;
+use super::{Effect, Machine, Send};
+use crate::scenario::figures::{End, Slow};
+use crate::scenario::judge::{judge, Failure, Reply};
+use crate::scenario::program::{Instruction, Request};
+use crate::scenario::render::{render, Redirect};
+use crate::scenario::shared::Stop;
+use crate::scenario::user::{Ending, Frame, Lane, Last, State, User};
+
+/// A complete response.
+#[derive(Clone, Copy, Debug)]
+pub struct ExchangeEnd<'r> {
+    /// The status code.
+    pub status: u16,
+    /// The header fields as lines `Name: value`, if they were to be kept.
+    pub head: &'r str,
+    /// The body, if it was to be kept.
+    pub body: &'r [u8],
+    /// The size of the body, bytes.
+    pub body_bytes: u64,
+    /// When the request was sent, ns.
+    pub sent_ns: u64,
+    /// When the response began, ns.
+    pub first_ns: u64,
+    /// When it was complete, ns.
+    pub done_ns: u64,
+    /// Bytes of the request.
+    pub sent_bytes: u64,
+    /// Bytes of the response.
+    pub received_bytes: u64,
+}
+
+/// An exchange without a response.
+#[derive(Clone, Debug)]
+pub struct ExchangeFailure {
+    /// The name of the cause.
+    pub cause: Cow<'static, str>,
+    /// What is wrong, in words.
+    pub detail: String,
+    /// Whether it was the response's time limit.
+    pub timed_out: bool,
+    /// When it was sent, ns, if it was.
+    pub sent_ns: Option<u64>,
+    /// Bytes of the request that were sent.
+    pub sent_bytes: u64,
+    /// Bytes that were received.
+    pub received_bytes: u64,
+}
+
+impl Machine {
+    /// Begins a request of a user.
+    pub(super) fn begin_request(&mut self, slot: u32, user: &mut User, request: u32, now_ns: u64) {
+        let program = Arc::clone(&self.program);
+        let definition = &program.requests[request as usize];
+        let mut context = super::context(&program, &self.shared, &mut self.tools, user, now_ns);
+        match render(&mut context, definition, None) {
+            Ok(outgoing) => {
+                let id = self.next_exchange;
+                self.next_exchange = self.next_exchange.wrapping_add(1);
+                user.lanes.push(Lane {
+                    id,
+                    request,
+                    due_ns: now_ns,
+                    sent_ns: None,
+                    redirects_left: definition.redirects,
+                    url: outgoing.url.clone(),
+                    received_bytes: 0,
+                    sent_bytes: 0,
+                    first_ns: None,
+                    sent: definition.needs_request.then(|| outgoing.bytes.clone().into()),
+                });
+                self.effects.push_back(Effect::Send(Box::new(self.send(slot, id, definition, outgoing, now_ns))));
+            }
+            Err(fault) => {
+                let failure = (fault.cause.into(), fault.detail);
+                user.last = Last { failed: true, ..Last::default() };
+                mark_failed(user);
+                let end = End { due_ns: now_ns, failure: Some(failure), ..End::default() };
+                self.figures.end(definition.label, end);
+            }
+        }
+    }
+
+    fn send(
+        &self,
+        slot: u32,
+        exchange: u32,
+        definition: &Request,
+        outgoing: crate::scenario::render::Outgoing,
+        due_ns: u64,
+    ) -> Send {
+        Send {
+            user: slot,
+            exchange,
+            outgoing,
+            due_ns,
+            connect_timeout_ns: definition.connect_timeout_ns,
+            response_timeout_ns: definition.response_timeout_ns,
+            keeps_head: definition.needs_head || self.program.keeps_last_head,
+            keeps_body: definition.needs_body || self.program.keeps_last_body,
+        }
+    }
+
+    /// Begins as many requests of a parallel node as may be outstanding.
+    pub(super) fn fill_lanes(&mut self, slot: u32, user: &mut User, now_ns: u64) {
+        let program = Arc::clone(&self.program);
+        while let Some((at, next)) = user.parallel {
+            let Instruction::Parallel(requests, at_once) = &program.code[at as usize] else { return };
+            let Some(request) = requests.get(next as usize) else {
+                user.parallel = None;
+                return;
+            };
+            if user.lanes.len() >= *at_once as usize {
+                return;
+            }
+            user.parallel = Some((at, next + 1));
+            self.begin_request(slot, user, *request, now_ns);
+        }
+    }
+
+    /// Decides what follows when requests have begun or ended: waiting, or the next instruction.
+    pub(super) fn after_requests(&mut self, slot: u32, user: &mut User, now_ns: u64) -> Step {
+        let _ = (slot, now_ns);
+        if !user.lanes.is_empty() {
+            user.state = State::Requesting;
+            return Step::Blocked;
+        }
+        if !user.last.failed {
+            return Step::On;
+        }
+        match self.program.populations[user.population as usize].on_error {
+            OnError::Continue => Step::On,
+            OnError::NextIteration => Step::IterationOver(false),
+            OnError::StopUser => {
+                user.ending = user.ending.max(Ending::AfterIteration);
+                Step::IterationOver(false)
+            }
+            OnError::StopTest => {
+                self.shared.stop(Stop::Soon);
+                Step::IterationOver(false)
+            }
+            OnError::StopTestNow => {
+                self.shared.stop(Stop::Now);
+                Step::IterationOver(true)
+            }
+        }
+    }
+
+    /// Takes the response of an exchange.
+    pub fn answered(&mut self, slot: u32, exchange: u32, end: &ExchangeEnd<'_>, now_ns: u64) {
+        let Some((mut user, place)) = self.lane(slot, exchange) else { return };
+        let program = Arc::clone(&self.program);
+        let lane = &mut user.lanes[place];
+        let request = &program.requests[lane.request as usize];
+        lane.sent_ns.get_or_insert(end.sent_ns);
+        lane.first_ns.get_or_insert(end.first_ns);
+        lane.received_bytes += end.received_bytes;
+        lane.sent_bytes += end.sent_bytes;
+        if request.cookies {
+            let now_s = self.tools.epoch_ms(now_ns).div_euclid(1000);
+            let url = lane.url.clone();
+            let fields = end.head.lines().filter_map(|line| line.split_once(": "));
+            for (_, value) in fields.filter(|(name, _)| name.eq_ignore_ascii_case("set-cookie")) {
+                user.jar.receive(value, &url.place(now_s));
+            }
+        }
+        if self.follow(slot, &mut user, place, request, end, now_ns) {
+            self.users[slot as usize] = Some(user);
+            return;
+        }
+        let lane = user.lanes.swap_remove(place);
+        let sent_ns = lane.sent_ns.unwrap_or(end.sent_ns);
+        let url = lane.url.absolute();
+        let reply = Reply {
+            status: end.status,
+            head: end.head,
+            body: end.body,
+            body_bytes: end.body_bytes,
+            duration_ns: end.done_ns.saturating_sub(sent_ns),
+            url: &url,
+            sent: lane.sent.as_deref().unwrap_or_default(),
+        };
+        user.last = Last {
+            status: end.status,
+            failed: false,
+            timed_out: false,
+            duration_ns: reply.duration_ns,
+            url: Some(url.as_str().into()),
+            head: program.keeps_last_head.then(|| end.head.into()),
+            body: program.keeps_last_body.then(|| String::from_utf8_lossy(end.body).into()),
+        };
+        let mut context = super::context(&program, &self.shared, &mut self.tools, &mut user, now_ns);
+        let figures = &mut self.figures.labels[request.label as usize];
+        let failure = judge(&mut context, request, &reply, figures);
+        let times = (Some(sent_ns), lane.first_ns, Some(end.done_ns));
+        self.record(&user, &lane, request, times, Some(end.status), failure.clone());
+        if failure.is_some() {
+            user.last.failed = true;
+            mark_failed(&mut user);
+        }
+        self.go_on(slot, user, now_ns);
+    }
+
+    /// Takes the failure of an exchange.
+    pub fn failed(&mut self, slot: u32, exchange: u32, failure: ExchangeFailure, now_ns: u64) {
+        let Some((mut user, place)) = self.lane(slot, exchange) else { return };
+        let program = Arc::clone(&self.program);
+        let mut lane = user.lanes.swap_remove(place);
+        lane.sent_bytes += failure.sent_bytes;
+        lane.received_bytes += failure.received_bytes;
+        let request = &program.requests[lane.request as usize];
+        user.last = Last { failed: true, timed_out: failure.timed_out, ..Last::default() };
+        mark_failed(&mut user);
+        let sent_ns = lane.sent_ns.or(failure.sent_ns);
+        self.record(&user, &lane, request, (sent_ns, None, None), None, Some((failure.cause, failure.detail)));
+        self.go_on(slot, user, now_ns);
+    }
+
+    fn lane(&mut self, slot: u32, exchange: u32) -> Option<(Box<User>, usize)> {
+        let user = self.users.get_mut(slot as usize)?;
+        let place = user.as_ref()?.lanes.iter().position(|lane| lane.id == exchange)?;
+        user.take().map(|user| (user, place))
+    }
+
+    /// Continues a user after the end of an exchange.
+    fn go_on(&mut self, slot: u32, mut user: Box<User>, now_ns: u64) {
+        self.fill_lanes(slot, &mut user, now_ns);
+        let step = self.after_requests(slot, &mut user, now_ns);
+        match step {
+            Step::Blocked => self.users[slot as usize] = Some(user),
+            Step::On => {
+                self.users[slot as usize] = Some(user);
+                self.execute(slot, now_ns);
+            }
+            Step::IterationOver(interrupted) => {
+                let goes_on = self.next_stage(slot, &mut user, interrupted, now_ns);
+                let has_ended = user.state == State::Ended;
+                if has_ended {
+                    return self.remove(slot, &user);
+                }
+                self.users[slot as usize] = Some(user);
+                if goes_on {
+                    self.execute(slot, now_ns);
+                }
+            }
+        }
+    }
+
+    /// Follows a redirect, if the request wants that; returns whether it did.
+    fn follow(
+        &mut self,
+        slot: u32,
+        user: &mut User,
+        place: usize,
+        request: &Request,
+        end: &ExchangeEnd<'_>,
+        now_ns: u64,
+    ) -> bool {
+        let lane = &user.lanes[place];
+        if lane.redirects_left == 0 || !matches!(end.status, 301 | 302 | 303 | 307 | 308) {
+            return false;
+        }
+        let mut fields = end.head.lines().filter_map(|line| line.split_once(": "));
+        let location = fields.find(|(name, _)| name.eq_ignore_ascii_case("location"));
+        let Some(url) = location.and_then(|(_, location)| lane.url.join(location)) else { return false };
+        let (id, due_ns) = (lane.id, lane.due_ns);
+        let becomes_get = matches!(end.status, 301..=303);
+        let program = Arc::clone(&self.program);
+        let mut context = super::context(&program, &self.shared, &mut self.tools, user, now_ns);
+        let Ok(outgoing) = render(&mut context, request, Some(Redirect { url, becomes_get })) else { return false };
+        let lane = &mut user.lanes[place];
+        lane.redirects_left -= 1;
+        lane.url = outgoing.url.clone();
+        self.figures.labels[request.label as usize].redirects += 1;
+        self.effects.push_back(Effect::Send(Box::new(self.send(slot, id, request, outgoing, due_ns))));
+        true
+    }
+
+    fn record(
+        &mut self,
+        user: &User,
+        lane: &Lane,
+        request: &Request,
+        (sent_ns, first_ns, done_ns): (Option<u64>, Option<u64>, Option<u64>),
+        status: Option<u16>,
+        failure: Option<Failure>,
+    ) {
+        let figures = &mut self.figures.labels[request.label as usize];
+        figures.sent_bytes += lane.sent_bytes;
+        figures.received_bytes += lane.received_bytes;
+        let latency_ns = done_ns.map(|done_ns| done_ns.saturating_sub(lane.due_ns));
+        let since_sent = |at_ns: Option<u64>| Some(at_ns?.saturating_sub(sent_ns?));
+        let (service_ns, first_byte_ns) = (since_sent(done_ns), since_sent(first_ns));
+        if let Some(latency_ns) = latency_ns.filter(|latency_ns| self.figures.is_slow(*latency_ns)) {
+            self.figures.keep_slow(Slow {
+                latency_ns,
+                label: request.label,
+                user: user.number,
+                due_ns: lane.due_ns,
+                before_sent_ns: sent_ns.unwrap_or(lane.due_ns).saturating_sub(lane.due_ns),
+                first_byte_ns,
+                status,
+                error: failure.as_ref().map(|(cause, _)| cause.to_string()),
+            });
+        }
+        let end = End { due_ns: lane.due_ns, latency_ns, service_ns, first_byte_ns, waits_ns: None, failure };
+        self.figures.end(request.label, end);
+    }
+}
+
+/// Marks the iteration and its open transactions as failed.
+fn mark_failed(user: &mut User) {
+    user.has_failed = true;
+    for frame in &mut user.frames {
+        if let Frame::Transaction { failed, .. } = frame {
+            *failed = true;
+        }
+    }
+}

@@ -1,0 +1,422 @@
+//! Carries out the instructions of a user until it has to wait.
+
+use std::sync::Arc;
+
+use leadline_wire::scenario::{ControlAction, FeederEnd, NormalSign, ThroughputScope};
+
+use super::{Effect, Machine};
+use crate::scenario::fault::Fault;
+use crate::scenario::program::{Instruction, Program, Target, Turn, Wait};
+use crate::scenario::shared::Stop;
+use crate::scenario::user::{Ending, Frame, Stage, State, User};
+use crate::scenario::value::Value;
+
+/// Instructions of a user without a wait, after which the others have their turn.
+const TURN_INSTRUCTIONS: u32 = 10_000;
+
+/// What follows an instruction.
+pub(super) enum Step {
+    /// The next instruction.
+    On,
+    /// The user waits.
+    Blocked,
+    /// The iteration has ended; whether it was interrupted.
+    IterationOver(bool),
+}
+
+impl Machine {
+    /// Executes a user that can go on.
+    pub(super) fn execute(&mut self, slot: u32, now_ns: u64) {
+        let Some(mut user) = self.users[slot as usize].take() else { return };
+        let program = Arc::clone(&self.program);
+        let mut left = TURN_INSTRUCTIONS;
+        user.state = State::Ready;
+        loop {
+            left -= 1;
+            if left == 0 {
+                user.epoch = user.epoch.wrapping_add(1);
+                self.timer(slot, user.epoch, now_ns + 1);
+                user.state = State::Waiting { since_ns: now_ns };
+                break;
+            }
+            let step = match self.step(slot, &program, &mut user, now_ns) {
+                Ok(step) => step,
+                Err(fault) => self.on_fault(&mut user, fault),
+            };
+            match step {
+                Step::On => {}
+                Step::Blocked => break,
+                Step::IterationOver(interrupted) => {
+                    if !self.next_stage(slot, &mut user, interrupted, now_ns) {
+                        break;
+                    }
+                }
+            }
+        }
+        if user.state == State::Ended {
+            self.remove(slot, &user);
+        } else {
+            self.users[slot as usize] = Some(user);
+        }
+    }
+
+    /// Ends the iteration of a user whose instruction cannot be executed.
+    fn on_fault(&mut self, user: &mut User, fault: Fault) -> Step {
+        user.has_failed = true;
+        user.frames.iter_mut().for_each(|frame| {
+            if let Frame::Transaction { failed, .. } = frame {
+                *failed = true;
+            }
+        });
+        self.figures.fault(fault.cause, fault.detail);
+        Step::IterationOver(false)
+    }
+
+    fn step(&mut self, slot: u32, program: &Program, user: &mut User, now_ns: u64) -> Result<Step, Fault> {
+        let instruction = &program.code[user.pc as usize];
+        match instruction {
+            Instruction::Request(_) | Instruction::Parallel(..) if self.must_end(user) => {
+                return Ok(Step::IterationOver(true));
+            }
+            Instruction::Request(request) => {
+                user.pc += 1;
+                self.begin_request(slot, user, *request, now_ns);
+                return Ok(self.after_requests(slot, user, now_ns));
+            }
+            Instruction::Parallel(_, _) => {
+                user.parallel = Some((user.pc, 0));
+                user.pc += 1;
+                self.fill_lanes(slot, user, now_ns);
+                return Ok(self.after_requests(slot, user, now_ns));
+            }
+            Instruction::Wait(wait) => {
+                let wait_until = self.wait_until(slot, user, wait, now_ns)?;
+                user.pc += 1;
+                return Ok(match wait_until {
+                    Some(at_ns) if at_ns > now_ns && !self.must_end(user) => {
+                        self.wait(slot, user, at_ns, now_ns);
+                        Step::Blocked
+                    }
+                    Some(_) if self.must_end(user) => Step::IterationOver(true),
+                    Some(_) => Step::On,
+                    None => Step::Blocked,
+                });
+            }
+            Instruction::LoopBegin(rule, _, _) => {
+                self.begin_loop(user, rule, now_ns)?;
+                return Ok(Step::On);
+            }
+            Instruction::LoopNext => {
+                self.end_pass(user, now_ns)?;
+                return Ok(if self.must_end(user) { Step::IterationOver(true) } else { Step::On });
+            }
+            Instruction::TransactionBegin(label, includes_waits) => user.frames.push(Frame::Transaction {
+                label: *label,
+                begun_ns: now_ns,
+                waited_ns: 0,
+                includes_waits: *includes_waits,
+                failed: false,
+            }),
+            Instruction::TransactionEnd => self.end_frame(user, now_ns),
+            Instruction::ShuffleNext => {
+                self.next_branch(user);
+                return Ok(Step::On);
+            }
+            Instruction::Shuffle(branches, end) => {
+                user.frames.push(Frame::Shuffle { left: branches.to_vec(), end: *end });
+                self.next_branch(user);
+                return Ok(Step::On);
+            }
+            Instruction::Feed(feeder) => {
+                if !self.feed(user, *feeder) {
+                    return Ok(Step::IterationOver(true));
+                }
+            }
+            Instruction::Control(control) => return self.control(slot, user, *control, now_ns),
+            Instruction::Script(script) => {
+                let mut context = super::context(program, &self.shared, &mut self.tools, user, now_ns);
+                self.scripts.run(&mut context, *script)?;
+            }
+            Instruction::End => return Ok(Step::IterationOver(false)),
+            simple => return self.simple(program, simple, user, now_ns),
+        }
+        user.pc += 1;
+        Ok(Step::On)
+    }
+
+    /// Executes an instruction that only computes.
+    fn simple(&mut self, program: &Program, instruction: &Instruction, user: &mut User, now_ns: u64) -> Result<Step, Fault> {
+        let next = user.pc + 1;
+        let first_pass = is_first_pass(user);
+        let mut context = super::context(program, &self.shared, &mut self.tools, user, now_ns);
+        context.user.pc = match instruction {
+            Instruction::Set(target, value) => {
+                let value = context.value(value)?;
+                match target {
+                    Target::Own(slot) => context.user.registers[*slot as usize] = value,
+                    Target::Shared(slot) => context.shared.set(*slot, value),
+                }
+                next
+            }
+            Instruction::SetCookie(parts) => {
+                let [name, value, domain, path] = &**parts;
+                let (name, value) = (context.text(name)?, context.text(value)?);
+                let (domain, path) = (context.text(domain)?, context.text(path)?);
+                context.user.jar.set(&name, &value, &domain, &path);
+                next
+            }
+            Instruction::Jump(target) => *target,
+            Instruction::JumpUnless(condition, target) => if context.is_true(condition)? { next } else { *target },
+            Instruction::Switch(value, cases, default) => {
+                let value = context.text(value)?;
+                cases.iter().find(|(case, _)| **case == *value).map_or(*default, |(_, target)| *target)
+            }
+            Instruction::Weighted(branches) => {
+                let drawn = context.user.random.unit();
+                let chosen = branches.iter().find(|(sum, _)| drawn < *sum).or(branches.last());
+                chosen.map_or(next, |(_, target)| *target)
+            }
+            Instruction::Interleave(branches, turn) => {
+                let mut chosen = 0;
+                context.turn(*turn, |passes, _| {
+                    chosen = passes as usize % branches.len();
+                    true
+                });
+                branches[chosen]
+            }
+            Instruction::Percent(percent, turn, target) => {
+                let percent = context.number(percent)?;
+                let executes = context.turn(*turn, |passes, done| {
+                    (100.0 * done as f64 + 50.0) / (passes as f64 + 1.0) < percent
+                });
+                if executes { next } else { *target }
+            }
+            Instruction::Times(times, turn, target) => {
+                let times = context.number(times)?;
+                if context.turn(*turn, |_, done| (done as f64) < times) { next } else { *target }
+            }
+            Instruction::Once(target) => if first_pass { next } else { *target },
+            _ => next,
+        };
+        Ok(Step::On)
+    }
+
+    /// Whether the user may not send another request or wait.
+    fn must_end(&self, user: &User) -> bool {
+        user.stage == Stage::Iteration && (user.ending == Ending::AfterRequest || self.shared.stopped() == Stop::Now)
+    }
+
+    /// Lets a user wait until an instant.
+    pub(super) fn wait(&mut self, slot: u32, user: &mut User, at_ns: u64, now_ns: u64) {
+        user.state = State::Waiting { since_ns: now_ns };
+        user.epoch = user.epoch.wrapping_add(1);
+        self.timer(slot, user.epoch, at_ns);
+    }
+
+    /// Returns until when a wait lasts; `None` if the user waits for others.
+    fn wait_until(&mut self, slot: u32, user: &mut User, wait: &Wait, now_ns: u64) -> Result<Option<u64>, Fault> {
+        let mut context = super::context(&self.program, &self.shared, &mut self.tools, user, now_ns);
+        let ms = match wait {
+            Wait::Constant(ms) => context.number(ms)?,
+            Wait::Uniform(from, to) => {
+                let (from, to) = (context.number(from)?, context.number(to)?);
+                from + (to - from) * context.user.random.unit()
+            }
+            Wait::Normal(mean, deviation, negative) => {
+                let drawn = context.number(mean)? + context.number(deviation)? * context.user.random.normal();
+                if *negative == NormalSign::Absolute { drawn.abs() } else { drawn }
+            }
+            Wait::Poisson(offset, lambda) => {
+                let lambda = context.number(lambda)?;
+                context.number(offset)? + context.user.random.poisson(lambda)
+            }
+            Wait::Exponential(mean) => context.number(mean)? * context.user.random.exponential(),
+            Wait::Pacing(ms, mark) => {
+                let interval_ns = ms_to_ns(context.number(ms)?);
+                let before_ns = match user.marks[*mark as usize] {
+                    0 => user.begun_ns,
+                    mark_ns => mark_ns,
+                };
+                let at_ns = before_ns.saturating_add(interval_ns).max(now_ns);
+                user.marks[*mark as usize] = at_ns;
+                return Ok(Some(at_ns));
+            }
+            Wait::Throughput { per_minute, scope, is_random, mark, shared_mark } => {
+                let rate = context.number(per_minute)?;
+                if rate <= 0.0 {
+                    return Ok(Some(now_ns));
+                }
+                let random = if *is_random { context.user.random.exponential() } else { 1.0 };
+                let interval_ns = ms_to_ns(60_000.0 / rate * random);
+                return Ok(Some(self.throughput(user, *scope, interval_ns, (*mark, *shared_mark), now_ns)));
+            }
+            Wait::Rendezvous(users, timeout, meeting) => {
+                let (users, timeout_ms) = (context.number(users)?, context.number(timeout)?);
+                return Ok(self.meet(slot, user, users.max(0.0) as usize, timeout_ms, *meeting, now_ns));
+            }
+        };
+        Ok(Some(now_ns.saturating_add(ms_to_ns(ms))))
+    }
+
+    fn throughput(&self, user: &mut User, scope: ThroughputScope, interval_ns: u64, marks: (u32, u32), now_ns: u64) -> u64 {
+        use std::sync::atomic::Ordering::Relaxed;
+        let active = |population: u32| u64::from(self.shared.population(population).active.load(Relaxed)).max(1);
+        let users = match scope {
+            ThroughputScope::Population | ThroughputScope::Test => {
+                return self.shared.reserve(marks.1, now_ns, interval_ns);
+            }
+            ThroughputScope::User => 1,
+            ThroughputScope::PopulationShare => active(user.population),
+            ThroughputScope::TestShare => {
+                self.shared.populations().iter().map(|one| u64::from(one.active.load(Relaxed))).sum::<u64>().max(1)
+            }
+        };
+        let mark = &mut user.marks[marks.0 as usize];
+        let at_ns = match *mark {
+            0 => now_ns,
+            last_ns => last_ns.saturating_add(interval_ns.saturating_mul(users)).max(now_ns),
+        };
+        *mark = at_ns;
+        at_ns
+    }
+
+    /// Lets a user join a rendezvous; the last one lets all go on.
+    fn meet(&mut self, slot: u32, user: &mut User, users: usize, timeout_ms: f64, at: u32, now_ns: u64) -> Option<u64> {
+        use std::sync::atomic::Ordering::Relaxed;
+        let needed = match users {
+            0 => self.shared.population(user.population).active.load(Relaxed) as usize,
+            users => users,
+        };
+        if self.meetings[at as usize].len() + 1 >= needed {
+            self.end_meeting(at, now_ns);
+            return Some(now_ns);
+        }
+        self.meetings[at as usize].push(slot);
+        user.state = State::Meeting { at, since_ns: now_ns };
+        user.epoch = user.epoch.wrapping_add(1);
+        if timeout_ms > 0.0 {
+            self.timer(slot, user.epoch, now_ns.saturating_add(ms_to_ns(timeout_ms)));
+        }
+        None
+    }
+
+    /// Lets all users of a rendezvous go on.
+    pub(super) fn end_meeting(&mut self, at: u32, now_ns: u64) {
+        for slot in std::mem::take(&mut self.meetings[at as usize]) {
+            if let Some(user) = &mut self.users[slot as usize] {
+                let since_ns = if let State::Meeting { since_ns, .. } = user.state { since_ns } else { now_ns };
+                user.state = State::Waiting { since_ns };
+                user.epoch = user.epoch.wrapping_add(1);
+                let epoch = user.epoch;
+                self.timer(slot, epoch, now_ns);
+            }
+        }
+    }
+
+    /// Wakes a user whose wait is over.
+    pub(super) fn wake(&mut self, slot: u32, now_ns: u64) {
+        let Some(user) = &mut self.users[slot as usize] else { return };
+        match user.state {
+            State::Waiting { since_ns } => {
+                add_wait(user, now_ns.saturating_sub(since_ns));
+                self.execute(slot, now_ns);
+            }
+            State::Meeting { at, since_ns } => {
+                add_wait(user, now_ns.saturating_sub(since_ns));
+                self.meetings[at as usize].retain(|other| *other != slot);
+                self.end_meeting(at, now_ns);
+                self.execute(slot, now_ns);
+            }
+            _ => {}
+        }
+    }
+
+    /// Takes a row; returns whether the user goes on.
+    fn feed(&mut self, user: &mut User, feeder: u32) -> bool {
+        let program = Arc::clone(&self.program);
+        let table = &program.feeders[feeder as usize];
+        let mut own = user.rows[feeder as usize];
+        let row = self.shared.row(&program, feeder, user.population, &mut own, (user.number, &mut user.random));
+        user.rows[feeder as usize] = own;
+        if let Some(row) = row {
+            for (slot, value) in table.slots.iter().zip(&table.rows[row]) {
+                user.registers[*slot as usize] = value.clone();
+            }
+            return true;
+        }
+        match &table.feeder.at_end {
+            FeederEnd::Text { text } => {
+                for slot in &table.slots {
+                    user.registers[*slot as usize] = Value::from(text.as_str());
+                }
+                return true;
+            }
+            FeederEnd::StopTest {} => self.shared.stop(Stop::Soon),
+            FeederEnd::StopUser {} | FeederEnd::Recycle {} => {}
+        }
+        user.ending = user.ending.max(Ending::AfterIteration);
+        false
+    }
+
+    fn control(&mut self, slot: u32, user: &mut User, control: ControlAction, now_ns: u64) -> Result<Step, Fault> {
+        match control {
+            ControlAction::NextPass if self.unwind_to_loop(user, now_ns) => self.end_pass(user, now_ns)?,
+            ControlAction::BreakLoop if self.unwind_to_loop(user, now_ns) => self.leave_loop(user),
+            ControlAction::NextPass | ControlAction::BreakLoop | ControlAction::NextIteration => {
+                return Ok(Step::IterationOver(false));
+            }
+            ControlAction::StopUser => {
+                user.ending = user.ending.max(Ending::AfterIteration);
+                return Ok(Step::IterationOver(false));
+            }
+            ControlAction::StopTest => {
+                self.shared.stop(Stop::Soon);
+                user.pc += 1;
+            }
+            ControlAction::StopTestNow => {
+                self.shared.stop(Stop::Now);
+                self.effects.push_back(Effect::CloseConnections { user: slot });
+                return Ok(Step::IterationOver(true));
+            }
+        }
+        Ok(Step::On)
+    }
+}
+
+fn is_first_pass(user: &User) -> bool {
+    let pass = user.frames.iter().rev().find_map(|frame| match frame {
+        Frame::Loop { pass, .. } => Some(*pass),
+        _ => None,
+    });
+    pass.unwrap_or(user.iteration) == 0
+}
+
+/// Adds a wait to the open transactions.
+fn add_wait(user: &mut User, ns: u64) {
+    for frame in &mut user.frames {
+        if let Frame::Transaction { waited_ns, .. } = frame {
+            *waited_ns += ns;
+        }
+    }
+}
+
+fn ms_to_ns(ms: f64) -> u64 {
+    (ms.max(0.0) * 1e6) as u64
+}
+
+impl super::Context<'_> {
+    /// Counts a pass; `decide` gets the passes and executions before, and says whether this one is executed.
+    fn turn(&mut self, turn: Turn, decide: impl FnOnce(u64, u64) -> bool) -> bool {
+        match turn {
+            Turn::Shared(quota) => self.shared.quota(quota, decide),
+            Turn::Own(counter) => {
+                let counter = counter as usize;
+                let executes = decide(self.user.counters[counter], self.user.counters[counter + 1]);
+                self.user.counters[counter] += 1;
+                self.user.counters[counter + 1] += u64::from(executes);
+                executes
+            }
+        }
+    }
+}
+

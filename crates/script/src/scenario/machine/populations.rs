@@ -1,0 +1,560 @@
+//! Begins and ends populations, users and iterations. Owns the state that each iteration ends in: exactly one of
+//! `dropped`, `not_begun`, `completed`, `failed` and `interrupted`.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::Arc;
+
+use leadline_wire::scenario::{Arrivals, FirstArrival, IterationEnd, Phase};
+
+use super::{Effect, Machine, Timer};
+use crate::scenario::arrivals::{user_changes, DueTimes, UserChange};
+use crate::scenario::program::Instruction;
+use crate::scenario::shared::Stop;
+use crate::scenario::user::{Ending, Stage, State, User};
+
+/// An iteration that begins later than this after it was due counts as late, ns.
+const LATE_NS: u64 = 1_000_000;
+
+/// A population on this thread.
+#[derive(Debug, Default)]
+pub(super) struct Part {
+    state: PartState,
+    start_ns: u64,
+    /// When no further iteration begins, ns.
+    over_ns: u64,
+    /// When users of this thread begin and are no longer wanted.
+    changes: VecDeque<UserChange>,
+    due: Option<Due>,
+    /// When the next iteration of this thread is due, ns.
+    next_due_ns: Option<u64>,
+    /// Users without an iteration, in open models.
+    free: Vec<u32>,
+    /// The place of each user of a closed model, by its index.
+    by_index: HashMap<u32, u32>,
+    /// Users that exist.
+    alive: u32,
+    /// The most users of this thread.
+    most: u32,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum PartState {
+    #[default]
+    Waiting,
+    Running,
+    /// No iteration begins any more.
+    Ending,
+    Ended,
+}
+
+/// Where the due times of a thread come from.
+#[derive(Debug)]
+enum Due {
+    Rate(DueTimes),
+    Listed(usize),
+}
+
+impl Part {
+    /// Whether what it waits for may be up to another thread.
+    pub fn needs_look(&self) -> bool {
+        self.state == PartState::Waiting
+    }
+}
+
+impl Machine {
+    /// Begins and ends populations, users and iterations that are due; returns when the next ones are, ns.
+    pub(super) fn advance_populations(&mut self, now_ns: u64) -> u64 {
+        if self.is_done {
+            return u64::MAX;
+        }
+        let mut next_ns = u64::MAX;
+        for population in 0..self.parts.len() {
+            if self.parts[population].state == PartState::Waiting {
+                self.begin_part(population, now_ns);
+            }
+            if self.parts[population].state == PartState::Running {
+                next_ns = next_ns.min(self.advance_part(population, now_ns));
+            }
+            if self.parts[population].state == PartState::Ending && self.parts[population].alive == 0 {
+                self.parts[population].state = PartState::Ended;
+                let shared = self.shared.population(population as u32);
+                shared.end_ns.fetch_max(now_ns, Relaxed);
+                shared.parts_left.fetch_sub(1, Relaxed);
+                next_ns = now_ns;
+            }
+        }
+        self.is_done = self.shared.populations().iter().all(super::super::shared::PopulationState::has_ended);
+        next_ns
+    }
+
+    /// Begins a population if what it waits for has happened.
+    fn begin_part(&mut self, index: usize, now_ns: u64) {
+        let program = Arc::clone(&self.program);
+        let population = &program.populations[index];
+        let phase_of = |phase| match phase {
+            Phase::Setup => 0,
+            Phase::Main => 1,
+            Phase::Teardown | Phase::TeardownUnlessStopped => 2,
+        };
+        let (phase, stopped) = (phase_of(population.phase), self.shared.stopped());
+        let states = self.shared.populations();
+        let before = program.populations.iter().zip(states).filter(|(other, _)| phase_of(other.phase) < phase);
+        if before.clone().any(|(_, state)| !state.has_ended()) {
+            return;
+        }
+        if stopped != Stop::No && population.phase != Phase::Teardown {
+            self.parts[index].state = PartState::Ending;
+            return;
+        }
+        if population.after.iter().any(|other| !states[*other as usize].has_ended()) {
+            return;
+        }
+        let base_ns = if before.count() == 0 { self.limits.at_ns } else { now_ns };
+        let phase_ns = self.shared.begin_phase(phase, base_ns);
+        let base_ns = if population.after.is_empty() { phase_ns } else { now_ns };
+        let start_ns = states[index].begin(base_ns.saturating_add(population.delay_ns));
+        let main_end_ns = if phase == 1 { phase_ns.saturating_add(self.limits.duration_ns) } else { u64::MAX };
+        let own_end_ns = population.duration_ns().map_or(u64::MAX, |duration_ns| start_ns.saturating_add(duration_ns));
+        let part = &mut self.parts[index];
+        (part.state, part.start_ns, part.over_ns) = (PartState::Running, start_ns, main_end_ns.min(own_end_ns));
+        self.plan_arrivals(index);
+    }
+
+    /// Makes the users and due times of this thread.
+    fn plan_arrivals(&mut self, index: usize) {
+        let program = Arc::clone(&self.program);
+        let population = &program.populations[index];
+        let (own, threads) = (self.share.index, self.share.threads);
+        let part = &mut self.parts[index];
+        let share_of = |count: u32| (count.saturating_sub(own)).div_ceil(threads);
+        let (changes, at_start) = match &population.arrivals {
+            Arrivals::Users { initial, stages, first, .. } => (user_changes(*initial, stages, *first), 0),
+            Arrivals::SharedIterations { users, .. } => (user_changes(*users, &[], FirstArrival::AtStart), 0),
+            Arrivals::Open { stages, spacing, first, users_at_start, .. } => {
+                let seed = program.seed ^ index as u64;
+                part.due = Some(Due::Rate(DueTimes::new(stages, *spacing, *first, seed)));
+                (VecDeque::new(), *users_at_start)
+            }
+            Arrivals::Schedule { users_at_start, .. } => {
+                part.due = Some(Due::Listed(0));
+                (VecDeque::new(), *users_at_start)
+            }
+        };
+        part.changes = changes.into_iter().filter(|change| change.user % threads == own).collect();
+        part.most = population.most_users().map_or(u32::MAX, share_of);
+        if part.due.is_some() {
+            let start_ns = part.start_ns;
+            for _ in 0..own {
+                self.skip_due(index);
+            }
+            self.next_due(index, true);
+            (0..share_of(at_start)).for_each(|_| {
+                self.create_user(index, None, start_ns);
+            });
+        }
+    }
+
+    /// Advances to the next due time of this thread.
+    fn next_due(&mut self, index: usize, is_first: bool) {
+        if !is_first {
+            for _ in 1..self.share.threads {
+                self.skip_due(index);
+            }
+        }
+        let offset_ns = self.take_due(index);
+        let part = &mut self.parts[index];
+        part.next_due_ns = offset_ns.map(|offset_ns| part.start_ns.saturating_add(offset_ns));
+    }
+
+    fn skip_due(&mut self, index: usize) {
+        self.take_due(index);
+    }
+
+    fn take_due(&mut self, index: usize) -> Option<u64> {
+        let due_us = match &self.program.populations[index].arrivals {
+            Arrivals::Schedule { due_us, .. } => Some(due_us),
+            _ => None,
+        };
+        match (self.parts[index].due.as_mut()?, due_us) {
+            (Due::Rate(times), _) => times.next_ns(),
+            (Due::Listed(next), Some(due_us)) => {
+                *next += 1;
+                due_us.get(*next - 1).map(|due_us| due_us.saturating_mul(1000))
+            }
+            (Due::Listed(_), None) => None,
+        }
+    }
+
+    /// Does what a running population has to do by now; returns when its next event is, ns.
+    fn advance_part(&mut self, index: usize, now_ns: u64) -> u64 {
+        while let Some(change) = self.parts[index].changes.front().copied() {
+            let at_ns = self.parts[index].start_ns.saturating_add(change.at_ns);
+            if at_ns > now_ns || at_ns >= self.parts[index].over_ns {
+                break;
+            }
+            self.parts[index].changes.pop_front();
+            self.change_user(index, change, now_ns);
+        }
+        while let Some(due_ns) = self.parts[index].next_due_ns.filter(|due_ns| *due_ns <= now_ns) {
+            if self.shared.stopped() != Stop::No {
+                break;
+            }
+            self.next_due(index, false);
+            self.begin_due(index, due_ns, now_ns);
+        }
+        let part = &self.parts[index];
+        let is_exhausted = match part.due {
+            Some(_) => part.next_due_ns.is_none(),
+            None => part.changes.is_empty() && part.alive == 0,
+        };
+        if now_ns >= part.over_ns || self.shared.stopped() != Stop::No || (part.due.is_none() && is_exhausted) {
+            self.end_part(index, now_ns);
+            return now_ns;
+        }
+        let change_ns = part.changes.front().map(|change| part.start_ns.saturating_add(change.at_ns));
+        [change_ns, part.next_due_ns, Some(part.over_ns)].into_iter().flatten().min().unwrap_or(u64::MAX)
+    }
+
+    /// Ends a population's time: its users end as it says.
+    fn end_part(&mut self, index: usize, now_ns: u64) {
+        let end = self.program.populations[index].end;
+        let is_now = self.shared.stopped() == Stop::Now;
+        // Iterations that were due before the end and were not begun because of a stop stay counted.
+        self.count_not_begun(index, now_ns);
+        self.parts[index].state = PartState::Ending;
+        self.parts[index].changes.clear();
+        let own: Vec<u32> = self.users_of(index);
+        for slot in own {
+            if is_now {
+                self.interrupt(slot, now_ns);
+                continue;
+            }
+            let (ending, grace_ms) = match end {
+                IterationEnd::Iteration { grace_ms } => (Ending::AfterIteration, grace_ms),
+                IterationEnd::Request { grace_ms } => (Ending::AfterRequest, grace_ms),
+            };
+            self.end_user(slot, ending, now_ns.saturating_add(grace_ms.saturating_mul(1_000_000)), now_ns);
+        }
+    }
+
+    /// Counts iterations that were due by now, and did not begin.
+    pub(super) fn count_not_begun(&mut self, index: usize, now_ns: u64) {
+        let limit_ns = now_ns.min(self.parts[index].over_ns);
+        while let Some(due_ns) = self.parts[index].next_due_ns.filter(|due_ns| *due_ns < limit_ns) {
+            let _ = due_ns;
+            self.next_due(index, false);
+            let iterations = &mut self.figures.populations[index].iterations;
+            iterations.due += 1;
+            iterations.not_begun += 1;
+        }
+        self.parts[index].next_due_ns = None;
+    }
+
+    fn users_of(&self, index: usize) -> Vec<u32> {
+        let is_own = |user: &Option<Box<User>>| user.as_ref().is_some_and(|user| user.population as usize == index);
+        (0..self.users.len() as u32).filter(|slot| is_own(&self.users[*slot as usize])).collect()
+    }
+
+    /// Begins a user of a closed model, or lets it end.
+    fn change_user(&mut self, index: usize, change: UserChange, now_ns: u64) {
+        if change.begins {
+            let slot = self.create_user(index, Some(change.user), now_ns);
+            self.parts[index].by_index.insert(change.user, slot);
+            self.execute(slot, now_ns);
+        } else if let Some(slot) = self.parts[index].by_index.remove(&change.user) {
+            let grace_ms = match self.program.populations[index].arrivals {
+                Arrivals::Users { ramp_down_ms, .. } => ramp_down_ms,
+                _ => 0,
+            };
+            let until_ns = now_ns.saturating_add(grace_ms.saturating_mul(1_000_000));
+            self.end_user(slot, Ending::AfterIteration, until_ns, now_ns);
+        }
+    }
+
+    /// Lets a user end: in order, and by `until_ns` at the latest.
+    fn end_user(&mut self, slot: u32, ending: Ending, until_ns: u64, now_ns: u64) {
+        let Some(user) = self.users[slot as usize].as_mut() else { return };
+        user.ending = user.ending.max(ending);
+        match user.state {
+            State::Free => return self.remove_free(slot, now_ns),
+            State::Waiting { .. } | State::Meeting { .. }
+                if ending == Ending::AfterRequest && user.stage == Stage::Iteration =>
+            {
+                // What it waits for is not awaited: its iteration ends here.
+                if let State::Meeting { at, .. } = user.state {
+                    self.meetings[at as usize].retain(|other| *other != slot);
+                }
+                let Some(mut user) = self.users[slot as usize].take() else { return };
+                user.epoch = user.epoch.wrapping_add(1);
+                let goes_on = self.next_stage(slot, &mut user, true, now_ns);
+                if user.state == State::Ended {
+                    return self.remove(slot, &user);
+                }
+                self.users[slot as usize] = Some(user);
+                if goes_on {
+                    self.execute(slot, now_ns);
+                }
+            }
+            _ => {}
+        }
+        if until_ns <= now_ns {
+            return self.interrupt(slot, now_ns);
+        }
+        if self.users[slot as usize].is_some() {
+            let stamp = self.lives[slot as usize];
+            self.timers.push(std::cmp::Reverse(Timer { at_ns: until_ns, user: slot, stamp, ends: true }));
+        }
+    }
+
+    /// Begins an iteration that is due in an open model, or drops it.
+    fn begin_due(&mut self, index: usize, due_ns: u64, now_ns: u64) {
+        self.figures.populations[index].iterations.due += 1;
+        let slot = match self.parts[index].free.pop() {
+            Some(slot) => slot,
+            None if self.parts[index].alive < self.parts[index].most => {
+                let slot = self.create_user(index, None, now_ns);
+                self.parts[index].free.retain(|free| *free != slot);
+                slot
+            }
+            None => {
+                self.figures.populations[index].iterations.dropped += 1;
+                return;
+            }
+        };
+        let Some(mut user) = self.users[slot as usize].take() else { return };
+        user.due_ns = due_ns;
+        if user.stage == Stage::Iteration {
+            self.begin_iteration(slot, &mut user, now_ns);
+        }
+        self.users[slot as usize] = Some(user);
+        self.execute(slot, now_ns);
+    }
+
+    /// Makes a user of a population; those of closed models have an index.
+    fn create_user(&mut self, index: usize, user_index: Option<u32>, now_ns: u64) -> u32 {
+        let program = Arc::clone(&self.program);
+        let population = &program.populations[index];
+        let state = self.shared.population(index as u32);
+        let number = user_index.map_or_else(|| state.users.fetch_add(1, Relaxed) + 1, |user_index| user_index + 1);
+        state.active.fetch_add(1, Relaxed);
+        let mut user = Box::new(User::new(&program, index as u32, number));
+        self.initialize(&mut user, now_ns);
+        user.pc = population.before;
+        user.due_ns = now_ns;
+        let figures = &mut self.figures.populations[index];
+        figures.users_begun += 1;
+        figures.users += 1;
+        figures.users_most = figures.users_most.max(figures.users);
+        let part = &mut self.parts[index];
+        part.alive += 1;
+        let is_open = part.due.is_some();
+        let slot = self.vacant.pop().unwrap_or_else(|| {
+            self.users.push(None);
+            self.lives.push(0);
+            self.users.len() as u32 - 1
+        });
+        if is_open {
+            // Without anything to do before its first iteration, it is free at once.
+            if matches!(program.code[population.before as usize], Instruction::End) {
+                user.stage = Stage::Iteration;
+                user.state = State::Free;
+            }
+            self.parts[index].free.push(slot);
+        }
+        self.lives[slot as usize] = self.lives[slot as usize].wrapping_add(1);
+        self.users[slot as usize] = Some(user);
+        slot
+    }
+
+    /// Computes the variables that each user has.
+    fn initialize(&mut self, user: &mut User, now_ns: u64) {
+        let program = Arc::clone(&self.program);
+        for (variable, template) in &program.populations[user.population as usize].variables {
+            let mut context = super::context(&program, &self.shared, &mut self.tools, user, now_ns);
+            match context.text(template) {
+                Ok(text) => user.registers[*variable as usize] = text.into(),
+                Err(fault) => self.figures.fault(fault.cause, fault.detail),
+            }
+        }
+    }
+
+    /// Continues a user whose part of life is over; returns whether it goes on at once.
+    pub(super) fn next_stage(&mut self, slot: u32, user: &mut User, interrupted: bool, now_ns: u64) -> bool {
+        let program = Arc::clone(&self.program);
+        let population = &program.populations[user.population as usize];
+        let is_open = self.parts[user.population as usize].due.is_some();
+        match user.stage {
+            Stage::Before => {
+                user.stage = Stage::Iteration;
+                user.frames.clear();
+                if user.ending == Ending::Open && !self.shared_is_over(user) {
+                    self.begin_iteration(slot, user, now_ns);
+                    return true;
+                }
+            }
+            Stage::Iteration => {
+                self.end_iteration(slot, user, interrupted, now_ns);
+                if user.ending == Ending::Open && is_open && self.shared.stopped() == Stop::No {
+                    user.state = State::Free;
+                    self.parts[user.population as usize].free.push(slot);
+                    return false;
+                }
+                if user.ending == Ending::Open && !is_open && !self.shared_is_over(user) {
+                    user.due_ns = now_ns;
+                    self.begin_iteration(slot, user, now_ns);
+                    return true;
+                }
+            }
+            Stage::Afterwards => {
+                user.frames.clear();
+                user.state = State::Ended;
+                return false;
+            }
+        }
+        user.stage = Stage::Afterwards;
+        user.pc = population.afterwards;
+        user.state = State::Ready;
+        true
+    }
+
+    /// Whether a user of a closed model has no further iteration.
+    fn shared_is_over(&self, user: &User) -> bool {
+        if self.shared.stopped() != Stop::No {
+            return true;
+        }
+        match &self.program.populations[user.population as usize].arrivals {
+            Arrivals::Users { iterations, .. } => iterations.is_some_and(|most| user.iteration >= most),
+            Arrivals::SharedIterations { iterations, .. } => {
+                self.shared.population(user.population).taken.load(Relaxed) >= *iterations
+            }
+            _ => false,
+        }
+    }
+
+    fn begin_iteration(&mut self, slot: u32, user: &mut User, now_ns: u64) {
+        let program = Arc::clone(&self.program);
+        let population = &program.populations[user.population as usize];
+        let state = self.shared.population(user.population);
+        user.population_iteration = state.taken.fetch_add(1, Relaxed);
+        if let Arrivals::SharedIterations { iterations, .. } = population.arrivals {
+            if user.population_iteration >= iterations {
+                // Another thread took the last one.
+                user.stage = Stage::Afterwards;
+                user.pc = population.afterwards;
+                return;
+            }
+        }
+        if population.new_user && user.iteration > 0 {
+            let fresh = User::new(&program, user.population, state.users.fetch_add(1, Relaxed) + 1);
+            let kept = std::mem::replace(user, fresh);
+            user.stage = kept.stage;
+            (user.ending, user.epoch, user.due_ns) = (kept.ending, kept.epoch, kept.due_ns);
+            (user.iteration, user.population_iteration) = (kept.iteration, kept.population_iteration);
+            self.initialize(user, now_ns);
+        }
+        if user.iteration > 0 {
+            if population.clears_cookies {
+                user.jar.clear();
+            }
+            if population.closes_connections || population.new_user {
+                self.effects.push_back(Effect::CloseConnections { user: slot });
+            }
+        }
+        let is_open = self.parts[user.population as usize].due.is_some();
+        let figures = &mut self.figures.populations[user.population as usize];
+        figures.iterations.begun += 1;
+        figures.iterations.running += 1;
+        if is_open {
+            let late_ns = now_ns.saturating_sub(user.due_ns);
+            figures.iterations.late += u64::from(late_ns > LATE_NS);
+            figures.record(2, late_ns);
+        } else {
+            figures.iterations.due += 1;
+        }
+        (user.begun_ns, user.has_failed, user.stage) = (now_ns, false, Stage::Iteration);
+        user.pc = population.flow;
+        user.frames.clear();
+        user.state = State::Ready;
+    }
+
+    /// Counts the end of an iteration.
+    fn end_iteration(&mut self, slot: u32, user: &mut User, interrupted: bool, now_ns: u64) {
+        if !user.lanes.is_empty() {
+            for lane in user.lanes.drain(..) {
+                let label = self.program.requests[lane.request as usize].label;
+                self.figures.labels[label as usize].interrupted += 1;
+            }
+            self.effects.push_back(Effect::Cancel { user: slot });
+        }
+        user.parallel = None;
+        if interrupted {
+            self.drop_frames(user);
+        } else {
+            while !user.frames.is_empty() {
+                self.end_frame(user, now_ns);
+            }
+        }
+        let is_open = self.parts[user.population as usize].due.is_some();
+        let figures = &mut self.figures.populations[user.population as usize];
+        figures.iterations.running -= 1;
+        figures.end_ns = now_ns;
+        let state = match (interrupted, user.has_failed) {
+            (true, _) => &mut figures.iterations.interrupted,
+            (false, true) => &mut figures.iterations.failed,
+            (false, false) => &mut figures.iterations.completed,
+        };
+        *state += 1;
+        if !interrupted {
+            figures.record(0, now_ns.saturating_sub(user.begun_ns));
+            if is_open {
+                figures.record(1, now_ns.saturating_sub(user.due_ns));
+            }
+        }
+        user.iteration += 1;
+    }
+
+    /// Ends a user at once.
+    pub(super) fn interrupt(&mut self, slot: u32, now_ns: u64) {
+        let Some(mut user) = self.users.get_mut(slot as usize).and_then(Option::take) else { return };
+        if let State::Meeting { at, .. } = user.state {
+            self.meetings[at as usize].retain(|other| *other != slot);
+        }
+        if user.stage == Stage::Iteration && user.state != State::Free {
+            self.end_iteration(slot, &mut user, true, now_ns);
+        } else if !user.lanes.is_empty() {
+            for lane in user.lanes.drain(..) {
+                let label = self.program.requests[lane.request as usize].label;
+                self.figures.labels[label as usize].interrupted += 1;
+            }
+            self.effects.push_back(Effect::Cancel { user: slot });
+        }
+        user.state = State::Ended;
+        self.remove(slot, &user);
+    }
+
+    /// Ends a user without an iteration: what it does at its end, then nothing.
+    fn remove_free(&mut self, slot: u32, now_ns: u64) {
+        let Some(user) = self.users[slot as usize].as_mut() else { return };
+        let population = user.population as usize;
+        user.stage = Stage::Afterwards;
+        user.pc = self.program.populations[population].afterwards;
+        self.parts[population].free.retain(|free| *free != slot);
+        self.execute(slot, now_ns);
+    }
+
+    /// Forgets a user that has ended.
+    pub(super) fn remove(&mut self, slot: u32, user: &User) {
+        let part = &mut self.parts[user.population as usize];
+        part.alive -= 1;
+        part.free.retain(|free| *free != slot);
+        if part.due.is_none() {
+            part.by_index.retain(|_, own| *own != slot);
+        }
+        self.figures.populations[user.population as usize].users -= 1;
+        self.shared.population(user.population).active.fetch_sub(1, Relaxed);
+        self.users[slot as usize] = None;
+        self.vacant.push(slot);
+        self.effects.push_back(Effect::CloseConnections { user: slot });
+    }
+}

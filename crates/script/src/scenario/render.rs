@@ -1,0 +1,292 @@
+//! Makes the bytes of a request from its templates: URL, header fields, body. Owns which fields are added, and refuses
+//! what would change the meaning of a request (line breaks in fields, other schemes).
+
+use std::sync::Arc;
+
+use base64::prelude::{Engine as _, BASE64_STANDARD};
+
+use super::cookies::Place;
+use super::encoding::{append_form, append_target};
+use super::evaluate::Context;
+use super::fault::{fault, Fault};
+use super::program::{Body, BodyPart, Parameter, Request, Template};
+
+/// The URL of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Url {
+    /// Whether it goes over TLS.
+    pub is_https: bool,
+    /// The host in lower case, IPv6 without brackets.
+    pub host: Arc<str>,
+    /// The port.
+    pub port: u16,
+    /// Path and query.
+    pub target: Box<str>,
+}
+
+impl Url {
+    /// The whole URL.
+    #[must_use]
+    pub fn absolute(&self) -> String {
+        format!("{}{}", self.origin(), self.target)
+    }
+
+    /// Scheme, host and port.
+    #[must_use]
+    pub fn origin(&self) -> String {
+        format!("{}://{}", if self.is_https { "https" } else { "http" }, self.authority())
+    }
+
+    fn authority(&self) -> String {
+        let bracketed = self.host.contains(':');
+        let (open, close) = if bracketed { ("[", "]") } else { ("", "") };
+        if self.port == if self.is_https { 443 } else { 80 } {
+            format!("{open}{}{close}", self.host)
+        } else {
+            format!("{open}{}{close}:{}", self.host, self.port)
+        }
+    }
+
+    fn of(url: leadline_http::Url) -> Self {
+        let leadline_http::Url { is_https, host, port, target } = url;
+        Self { is_https, host: host.to_ascii_lowercase().into(), port, target: target.into() }
+    }
+
+    /// Resolves the reference of a Location field.
+    #[must_use]
+    pub fn join(&self, reference: &str) -> Option<Self> {
+        let mut encoded = String::with_capacity(reference.len());
+        append_target(reference, &mut encoded);
+        let own = leadline_http::Url {
+            is_https: self.is_https,
+            host: self.host.to_string(),
+            port: self.port,
+            target: self.target.to_string(),
+        };
+        own.join(&encoded).ok().map(Self::of)
+    }
+
+    /// What cookies depend on.
+    #[must_use]
+    pub fn place(&self, now_s: i64) -> Place<'_> {
+        Place { host: &self.host, target: &self.target, is_https: self.is_https, now_s }
+    }
+}
+
+/// A request that is ready to be sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outgoing {
+    /// Where it goes.
+    pub url: Url,
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+    /// Whether its response has no body.
+    pub is_head: bool,
+    /// Whether it may be sent again after its connection was closed before a response.
+    pub is_idempotent: bool,
+    /// Whether the connection is closed after it.
+    pub closes: bool,
+}
+
+/// What follows a redirect: its URL, and whether the method becomes GET.
+#[derive(Clone, Debug)]
+pub struct Redirect {
+    /// The URL.
+    pub url: Url,
+    /// Whether the method becomes GET without a body.
+    pub becomes_get: bool,
+}
+
+/// Makes a request, or the one after a redirect.
+pub fn render(context: &mut Context<'_>, request: &Request, redirect: Option<Redirect>) -> Result<Outgoing, Fault> {
+    let method = context.text(&request.method)?;
+    let becomes_get = redirect.as_ref().is_some_and(|redirect| redirect.becomes_get);
+    let method = if becomes_get && method != "HEAD" { "GET".to_owned() } else { method };
+    if method.is_empty() || !method.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') || method == "CONNECT" {
+        return fault("bad_request", format!("`{method}` is not a request method"));
+    }
+    let url = match redirect {
+        Some(redirect) => redirect.url,
+        None => url(context, request)?,
+    };
+    let targets = &context.program.targets;
+    if !targets.is_empty() && !targets.contains(&url.origin()) {
+        return fault("target_not_allowed", format!("{} is none of the plan's targets", url.origin()));
+    }
+    let (body, content_type) = if becomes_get { (None, None) } else { body(context, &request.body)? };
+    let mut head = String::with_capacity(256);
+    head.push_str(&method);
+    head.push(' ');
+    head.push_str(&url.target);
+    head.push_str(" HTTP/1.1\r\n");
+    let fields_at = head.len();
+    let has = fields(context, request, becomes_get, &mut head)?;
+    if !has.host {
+        head.insert_str(fields_at, &format!("Host: {}\r\n", url.authority()));
+    }
+    if let Some(content_type) = content_type.filter(|_| !has.content_type) {
+        head.push_str(&format!("Content-Type: {content_type}\r\n"));
+    }
+    if let Some((user, password)) = &request.basic {
+        let pair = format!("{}:{}", context.text(user)?, context.text(password)?);
+        head.push_str(&format!("Authorization: Basic {}\r\n", BASE64_STANDARD.encode(pair)));
+    }
+    if request.cookies && !context.user.jar.is_empty() {
+        let now_s = context.tools.epoch_ms(context.now_ns).div_euclid(1000);
+        let mut cookies = String::new();
+        context.user.jar.send(&url.place(now_s), &mut cookies);
+        if !cookies.is_empty() {
+            head.push_str(&format!("Cookie: {cookies}\r\n"));
+        }
+    }
+    if request.closes && !has.connection {
+        head.push_str("Connection: close\r\n");
+    }
+    match &body {
+        Some(body) => head.push_str(&format!("Content-Length: {}\r\n", body.len())),
+        None if matches!(method.as_str(), "POST" | "PUT" | "PATCH") => head.push_str("Content-Length: 0\r\n"),
+        None => {}
+    }
+    head.push_str("\r\n");
+    let mut bytes = head.into_bytes();
+    bytes.extend_from_slice(body.as_deref().unwrap_or_default());
+    let is_idempotent = matches!(method.as_str(), "GET" | "HEAD" | "PUT" | "DELETE" | "OPTIONS" | "TRACE");
+    Ok(Outgoing { url, bytes, is_head: method == "HEAD", is_idempotent, closes: request.closes })
+}
+
+/// Which fields a request has by itself.
+#[derive(Default)]
+struct Has {
+    host: bool,
+    content_type: bool,
+    connection: bool,
+}
+
+fn fields(context: &mut Context<'_>, request: &Request, is_bodiless: bool, head: &mut String) -> Result<Has, Fault> {
+    let mut has = Has::default();
+    for (name, value) in &request.headers {
+        let (name, value) = (context.text(name)?, context.text(value)?);
+        let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+        if name.is_empty() || !name.bytes().all(is_token) {
+            return fault("bad_request", format!("`{name}` is not a header name"));
+        }
+        if value.bytes().any(|byte| byte.is_ascii_control() && byte != b'\t') {
+            return fault("bad_request", format!("the value of header `{name}` holds a control character"));
+        }
+        match name.to_ascii_lowercase().as_str() {
+            // They are computed.
+            "content-length" | "transfer-encoding" => continue,
+            "content-type" if is_bodiless => continue,
+            "content-type" => has.content_type = true,
+            "host" => has.host = true,
+            "connection" => has.connection = true,
+            _ => {}
+        }
+        for part in [name.as_str(), ": ", value.trim(), "\r\n"] {
+            head.push_str(part);
+        }
+    }
+    Ok(has)
+}
+
+fn url(context: &mut Context<'_>, request: &Request) -> Result<Url, Fault> {
+    let [scheme, host, port, path] = &request.url;
+    let mut path = context.text(path)?;
+    let trimmed = path.trim_start();
+    let is_absolute = ["http://", "https://"].iter().any(|scheme| {
+        trimmed.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme))
+    });
+    if !request.query.is_empty() {
+        let hash = path.find('#').map(|at| path.split_off(at));
+        path.push(if path.contains('?') { '&' } else { '?' });
+        parameters(context, &request.query, &mut path)?;
+        drop(hash);
+    }
+    let mut text = String::with_capacity(path.len() + 40);
+    if !is_absolute {
+        let scheme = context.text(scheme)?;
+        text.push_str(if scheme.is_empty() { "http" } else { scheme.trim() });
+        text.push_str("://");
+        text.push_str(context.text(host)?.trim());
+        let port = context.text(port)?;
+        if !port.trim().is_empty() {
+            text.push(':');
+            text.push_str(port.trim());
+        }
+        if !path.starts_with('/') {
+            text.push('/');
+        }
+    }
+    append_target(path.trim(), &mut text);
+    match leadline_http::Url::parse(&text) {
+        Ok(url) => Ok(Url::of(url)),
+        Err(error) => fault("bad_url", error.to_string()),
+    }
+}
+
+fn parameters(context: &mut Context<'_>, parameters: &[Parameter], out: &mut String) -> Result<(), Fault> {
+    let append = |context: &mut Context<'_>, template: &Template, is_encoded: bool, out: &mut String| {
+        if is_encoded {
+            return context.append(template, out);
+        }
+        let text = context.text(template)?;
+        append_form(&text, out);
+        Ok(())
+    };
+    for (number, parameter) in parameters.iter().enumerate() {
+        if number > 0 {
+            out.push('&');
+        }
+        append(context, &parameter.name, parameter.is_encoded, out)?;
+        if let Some(value) = &parameter.value {
+            out.push('=');
+            append(context, value, parameter.is_encoded, out)?;
+        }
+    }
+    Ok(())
+}
+
+/// Returns the body, and its type if it has one by itself.
+fn body(context: &mut Context<'_>, body: &Body) -> Result<(Option<Vec<u8>>, Option<String>), Fault> {
+    Ok(match body {
+        Body::None => (None, None),
+        Body::Text(text) => (Some(context.text(text)?.into_bytes()), None),
+        Body::File(content) => (Some(content.to_vec()), None),
+        Body::Form(fields) => {
+            let mut text = String::new();
+            parameters(context, fields, &mut text)?;
+            (Some(text.into_bytes()), Some("application/x-www-form-urlencoded".to_owned()))
+        }
+        Body::Multipart(parts) => {
+            let boundary = format!("leadline-{:016x}", context.user.random.next());
+            let body = multipart(context, parts, &boundary)?;
+            (Some(body), Some(format!("multipart/form-data; boundary={boundary}")))
+        }
+    })
+}
+
+/// Returns the parts of a form (RFC 7578).
+fn multipart(context: &mut Context<'_>, parts: &[BodyPart], boundary: &str) -> Result<Vec<u8>, Fault> {
+    let mut out = Vec::new();
+    let quoted = |text: String| text.replace('"', "%22").replace('\r', "%0D").replace('\n', "%0A");
+    for part in parts {
+        let name = quoted(context.text(&part.name)?);
+        out.extend_from_slice(format!("--{boundary}\r\nContent-Disposition: form-data; name=\"{name}\"").as_bytes());
+        let file_name = quoted(context.text(&part.file_name)?);
+        if !file_name.is_empty() {
+            out.extend_from_slice(format!("; filename=\"{file_name}\"").as_bytes());
+        }
+        let content_type = context.text(&part.content_type)?;
+        if !content_type.is_empty() {
+            out.extend_from_slice(format!("\r\nContent-Type: {}", quoted(content_type)).as_bytes());
+        }
+        out.extend_from_slice(b"\r\n\r\n");
+        match &part.file {
+            Some(content) => out.extend_from_slice(content),
+            None => out.extend_from_slice(context.text(&part.text)?.as_bytes()),
+        }
+        out.extend_from_slice(b"\r\n");
+    }
+    out.extend_from_slice(format!("--{boundary}--\r\n").as_bytes());
+    Ok(out)
+}

@@ -1,0 +1,270 @@
+//! What the users of all threads share: variables, counters, positions in data, quotas, and the state of populations
+//! and of the test.
+
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, AtomicU8, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
+
+use leadline_wire::scenario::{FeederOrder, FeederShare};
+
+use super::program::Program;
+use super::random::Random;
+use super::value::Value;
+
+/// An instant that is not known yet.
+pub const UNKNOWN_NS: u64 = u64::MAX;
+
+/// The shared state of a scenario that runs.
+#[derive(Debug)]
+pub struct Shared {
+    variables: Vec<Mutex<Value>>,
+    counters: Vec<AtomicI64>,
+    feeders: Vec<FeederState>,
+    /// Passes and executions.
+    quotas: Vec<Mutex<(u64, u64)>>,
+    marks: Vec<AtomicU64>,
+    populations: Vec<PopulationState>,
+    stop: AtomicU8,
+    phase_start_ns: [AtomicU64; 3],
+}
+
+/// The position in a feeder's rows.
+#[derive(Debug)]
+struct FeederState {
+    /// One for all, or one for each population.
+    next: Vec<AtomicU64>,
+    /// The seed of the order of rows.
+    seed: u64,
+}
+
+/// The state of a population over all threads.
+#[derive(Debug)]
+pub struct PopulationState {
+    /// When it begins, ns.
+    pub start_ns: AtomicU64,
+    /// Threads on which it has not ended.
+    pub parts_left: AtomicU32,
+    /// When its last part ended, ns.
+    pub end_ns: AtomicU64,
+    /// Iterations that have been taken.
+    pub taken: AtomicU64,
+    /// Users that have begun.
+    pub users: AtomicU32,
+    /// Users that exist now.
+    pub active: AtomicU32,
+}
+
+/// How the test was stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stop {
+    /// It was not.
+    No,
+    /// No further iteration begins.
+    Soon,
+    /// Everything ends.
+    Now,
+}
+
+impl Shared {
+    /// Returns the state before the beginning.
+    #[must_use]
+    pub fn new(program: &Program, threads: u32) -> Self {
+        let populations = program.populations.len();
+        let zeros = |count: usize| (0..count).map(|_| AtomicU64::new(0)).collect::<Vec<_>>();
+        Self {
+            variables: program.shared_initial.iter().cloned().map(Mutex::new).collect(),
+            counters: (0..program.shared_counters).map(|_| AtomicI64::new(0)).collect(),
+            feeders: (0..program.feeders.len())
+                .map(|index| FeederState { next: zeros(populations.max(1)), seed: program.seed ^ index as u64 })
+                .collect(),
+            quotas: (0..program.quotas).map(|_| Mutex::default()).collect(),
+            marks: zeros(program.shared_marks),
+            populations: (0..populations).map(|_| PopulationState::new(threads)).collect(),
+            stop: AtomicU8::new(0),
+            phase_start_ns: [(); 3].map(|()| AtomicU64::new(UNKNOWN_NS)),
+        }
+    }
+
+    /// Returns a shared variable.
+    #[must_use]
+    pub fn get(&self, slot: u32) -> Value {
+        self.variables[slot as usize].lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Sets a shared variable.
+    pub fn set(&self, slot: u32, value: Value) {
+        *self.variables[slot as usize].lock().unwrap_or_else(PoisonError::into_inner) = value;
+    }
+
+    /// Returns how often a counter was asked before.
+    pub fn count(&self, counter: u32) -> i64 {
+        self.counters[counter as usize].fetch_add(1, Relaxed)
+    }
+
+    /// Decides about a pass of a quota: `decide` gets the passes and executions before.
+    pub fn quota(&self, quota: u32, decide: impl FnOnce(u64, u64) -> bool) -> bool {
+        let mut counts = self.quotas[quota as usize].lock().unwrap_or_else(PoisonError::into_inner);
+        let executes = decide(counts.0, counts.1);
+        counts.0 += 1;
+        counts.1 += u64::from(executes);
+        executes
+    }
+
+    /// Reserves the next instant of a shared rate: at the earliest `now_ns`; the one after it is `interval_ns` later.
+    pub fn reserve(&self, mark: u32, now_ns: u64, interval_ns: u64) -> u64 {
+        let mark = &self.marks[mark as usize];
+        let mut next_ns = mark.load(Relaxed);
+        loop {
+            let at_ns = next_ns.max(now_ns);
+            match mark.compare_exchange_weak(next_ns, at_ns.saturating_add(interval_ns), Relaxed, Relaxed) {
+                Ok(_) => return at_ns,
+                Err(other_ns) => next_ns = other_ns,
+            }
+        }
+    }
+
+    /// Returns the next row of a feeder; `None` after the last one. `own` is the user's position.
+    pub fn row(&self, program: &Program, feeder: u32, population: u32, own: &mut u64, user: (u32, &mut Random)) -> Option<usize> {
+        let table = &program.feeders[feeder as usize];
+        let (rows, state) = (table.rows.len() as u64, &self.feeders[feeder as usize]);
+        if rows == 0 {
+            return None;
+        }
+        if table.feeder.order == FeederOrder::Random {
+            return Some(user.1.below(rows) as usize);
+        }
+        let recycles = matches!(table.feeder.at_end, leadline_wire::scenario::FeederEnd::Recycle {});
+        if table.feeder.order == FeederOrder::Unique {
+            // User n of N has the rows n, n + N and so on; N is the number of users that have begun, if more than the
+            // planned ones.
+            let users = u64::from(program.populations[population as usize].most_users().unwrap_or(1)).max(1);
+            let block = rows.saturating_sub(u64::from(user.0 - 1) % users).div_ceil(users);
+            let at = std::mem::replace(own, *own + 1);
+            let at = if recycles && block > 0 { at % block } else { at };
+            return (at < block).then(|| (u64::from(user.0 - 1) % users + at * users) as usize);
+        }
+        let at = match table.feeder.share {
+            FeederShare::User => std::mem::replace(own, *own + 1),
+            FeederShare::Test => state.next[0].fetch_add(1, Relaxed),
+            FeederShare::Population => state.next[population as usize].fetch_add(1, Relaxed),
+        };
+        if at >= rows && !recycles {
+            return None;
+        }
+        match table.feeder.order {
+            FeederOrder::Shuffled => Some(shuffled(at % rows, rows, state.seed ^ (at / rows))),
+            _ => Some((at % rows) as usize),
+        }
+    }
+
+    /// A population's state.
+    #[must_use]
+    pub fn population(&self, index: u32) -> &PopulationState {
+        &self.populations[index as usize]
+    }
+
+    /// All populations' states.
+    #[must_use]
+    pub fn populations(&self) -> &[PopulationState] {
+        &self.populations
+    }
+
+    /// Stops the test.
+    pub fn stop(&self, stop: Stop) {
+        self.stop.fetch_max(stop as u8, Relaxed);
+    }
+
+    /// Returns how the test was stopped.
+    #[must_use]
+    pub fn stopped(&self) -> Stop {
+        match self.stop.load(Relaxed) {
+            0 => Stop::No,
+            1 => Stop::Soon,
+            _ => Stop::Now,
+        }
+    }
+
+    /// Returns when a phase (0 to 2) began, or begins it now.
+    pub fn begin_phase(&self, phase: usize, now_ns: u64) -> u64 {
+        begin(&self.phase_start_ns[phase], now_ns)
+    }
+
+    /// Returns when a phase began, ns, if it has.
+    #[must_use]
+    pub fn phase_start_ns(&self, phase: usize) -> Option<u64> {
+        Some(self.phase_start_ns[phase].load(Relaxed)).filter(|start_ns| *start_ns != UNKNOWN_NS)
+    }
+}
+
+impl PopulationState {
+    fn new(threads: u32) -> Self {
+        Self {
+            start_ns: AtomicU64::new(UNKNOWN_NS),
+            parts_left: AtomicU32::new(threads),
+            end_ns: AtomicU64::new(0),
+            taken: AtomicU64::new(0),
+            users: AtomicU32::new(0),
+            active: AtomicU32::new(0),
+        }
+    }
+
+    /// Whether it has ended on all threads.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.parts_left.load(Relaxed) == 0
+    }
+
+    /// When it began, ns, if it has.
+    #[must_use]
+    pub fn started_ns(&self) -> Option<u64> {
+        Some(self.start_ns.load(Relaxed)).filter(|start_ns| *start_ns != UNKNOWN_NS)
+    }
+
+    /// Returns when it begins; decides that if no thread has.
+    pub fn begin(&self, start_ns: u64) -> u64 {
+        begin(&self.start_ns, start_ns)
+    }
+}
+
+fn begin(instant: &AtomicU64, start_ns: u64) -> u64 {
+    match instant.compare_exchange(UNKNOWN_NS, start_ns, Relaxed, Relaxed) {
+        Ok(_) => start_ns,
+        Err(earlier_ns) => earlier_ns,
+    }
+}
+
+/// Returns element `at` of a permutation of `rows` numbers (a Feistel network, walked until it stays in range), so
+/// that a shuffled order needs no memory and all threads agree on it.
+fn shuffled(at: u64, rows: u64, seed: u64) -> usize {
+    let half_bits = (64 - rows.saturating_sub(1).leading_zeros()).div_ceil(2).max(1);
+    let mask = (1u64 << half_bits) - 1;
+    let mut value = at;
+    loop {
+        let (mut left, mut right) = (value >> half_bits, value & mask);
+        for round in 0..4u64 {
+            let mixed = Random::of(seed ^ round << 56, 0, right as u32).next() & mask;
+            (left, right) = (right, left ^ mixed);
+        }
+        value = left << half_bits | right;
+        if value < rows {
+            return value as usize;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::shuffled;
+
+    #[test]
+    fn shuffled_rows_are_a_permutation() {
+        for rows in [1u64, 2, 3, 10, 257] {
+            for seed in [1, 2] {
+                let mut seen: Vec<usize> = (0..rows).map(|at| shuffled(at, rows, seed)).collect();
+                let order = seen.clone();
+                seen.sort_unstable();
+                assert_eq!(seen, (0..rows as usize).collect::<Vec<_>>());
+                assert!(rows < 10 || order != seen);
+            }
+        }
+    }
+}
