@@ -140,6 +140,7 @@ MODULES_WITH_EVENTS = {
     "control.rs": ALL,
     "failures.rs": {"count"},
     "load/http.rs": {"prepare_with", "open", "await_opened"},
+    "load/scenario.rs": {"prepare", "run"},
     "load/session.rs": {"open"},
     "load/tunnel.rs": {"run"},
     "load/tunnel/effects.rs": {"entered", "failed"},

@@ -20,6 +20,7 @@ mod render;
 mod scripts;
 mod search;
 mod shared;
+mod url;
 mod user;
 mod value;
 
@@ -27,5 +28,6 @@ pub use self::compile::{compile, CompileError};
 pub use self::evaluate::Tools;
 pub use self::machine::{Effect, ExchangeEnd, ExchangeFailure, Limits, Machine, Send, ThreadShare};
 pub use self::program::{Label, Program};
-pub use self::render::{Outgoing, Url};
+pub use self::render::Outgoing;
 pub use self::shared::{Shared, Stop};
+pub use self::url::Url;

@@ -38,7 +38,9 @@ pub fn prepare(spec: ScenarioSpec) -> Result<Box<dyn Ready>, ErrorReport> {
     let sizes = vec![plan.connections; spec.threads as usize];
     let payload: Arc<[u8]> = Arc::from([].as_slice());
     Ok(match IoBackends::new(&payload, &sizes, Engine::forced()).map_err(failed)? {
-        IoBackends::IoUring(backends) => Box::new(ScenarioLoad { spec, plan, backends, engine: (Engine::IoUring, None) }),
+        IoBackends::IoUring(backends) => {
+            Box::new(ScenarioLoad { spec, plan, backends, engine: (Engine::IoUring, None) })
+        }
         IoBackends::Epoll(backends, reason) => {
             warn!(reason, "epoll is used in place of io_uring");
             Box::new(ScenarioLoad { spec, plan, backends, engine: (Engine::Epoll, Some(reason)) })

@@ -177,9 +177,8 @@ impl Population {
                 Some(stages.iter().map(|stage| stage.users).fold(*initial, u32::max))
             }
             Arrivals::SharedIterations { users, .. } => Some(*users),
-            Arrivals::Open { users_at_start, users_most, .. } | Arrivals::Schedule { users_at_start, users_most, .. } => {
-                users_most.map(|most| most.max(*users_at_start))
-            }
+            Arrivals::Open { users_at_start, users_most, .. }
+            | Arrivals::Schedule { users_at_start, users_most, .. } => users_most.map(|most| most.max(*users_at_start)),
         }
     }
 }
@@ -230,7 +229,10 @@ mod tests {
         let expected: Vec<u64> = (1..=5).map(|n| ((f64::from(n) / 5.0).sqrt() * 1e3) as u64).collect();
         assert_eq!(due_ms(&[stage(0.0, 10.0, 1000)], FirstArrival::AfterInterval), expected);
         // Half an iteration of the first stage is completed in the second one.
-        assert_eq!(due_ms(&[stage(1.0, 1.0, 1500), stage(1.0, 1.0, 1500)], FirstArrival::AfterInterval), [1000, 2000, 3000]);
+        assert_eq!(
+            due_ms(&[stage(1.0, 1.0, 1500), stage(1.0, 1.0, 1500)], FirstArrival::AfterInterval),
+            [1000, 2000, 3000]
+        );
     }
 
     #[test]

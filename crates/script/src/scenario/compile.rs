@@ -4,31 +4,17 @@
 mod expressions;
 mod flow;
 mod requests;
+mod state;
 
-use std::collections::HashMap;
-use std::sync::Arc;
-
-use base64::prelude::{Engine as _, BASE64_STANDARD};
-use leadline_wire::scenario::{
-    Arrivals, Feeder, Node, Population, ScenarioPlan, SourcePlace, Variable, SCENARIO_DEPTH_LIMIT, SCENARIO_NODE_LIMIT,
-};
-use thiserror::Error;
-
+pub use self::state::CompileError;
+use self::state::Compiler;
 use super::evaluate::{Context, Tools};
 use super::program::{FeederTable, Instruction, Population as Compiled, Program, Template};
 use super::shared::Shared;
 use super::user::User;
 use super::value::Value;
-
-/// Why a plan cannot be executed.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("{}{message}", .place.as_ref().map_or(String::new(), |place| format!("{}:{}: ", place.file, place.line)))]
-pub struct CompileError {
-    /// Where the part is defined.
-    pub place: Option<SourcePlace>,
-    /// What it is, and why it cannot be executed.
-    pub message: String,
-}
+use base64::prelude::{Engine as _, BASE64_STANDARD};
+use leadline_wire::scenario::{Arrivals, Feeder, Node, Population, ScenarioPlan, Variable};
 
 /// Compiles a plan.
 ///
@@ -59,39 +45,7 @@ pub fn compile(plan: &ScenarioPlan, seed: u64, now_ms: i64) -> Result<Program, C
     Ok(compiler.program)
 }
 
-/// The state of a compilation.
-#[derive(Default)]
-pub(super) struct Compiler {
-    pub program: Program,
-    pub files: HashMap<String, Arc<[u8]>>,
-    /// The population that is being compiled.
-    pub population: u32,
-    /// The label of each name and kind in that population.
-    pub labels: HashMap<(String, bool), u32>,
-    pub counters: HashMap<(Box<str>, bool), u32>,
-    /// Marks and rendezvous that nodes of one name share.
-    pub numbers: HashMap<(String, &'static str), u32>,
-    /// Where the node is that is being compiled.
-    pub place: Option<SourcePlace>,
-    pub nodes: usize,
-}
-
 impl Compiler {
-    pub fn error(&self, message: impl Into<String>) -> CompileError {
-        CompileError { place: self.place.clone(), message: message.into() }
-    }
-
-    /// Returns the index of a user's variable.
-    pub fn slot(&mut self, name: &str) -> u32 {
-        let next = self.program.slots.len() as u32;
-        *self.program.slots.entry(name.into()).or_insert(next)
-    }
-
-    pub fn shared_slot(&mut self, name: &str) -> u32 {
-        let next = self.program.shared_slots.len() as u32;
-        *self.program.shared_slots.entry(name.into()).or_insert(next)
-    }
-
     /// Registers the shared variables that nodes set, before any expression reads them.
     fn find_shared(&mut self, nodes: &[Node]) {
         for node in nodes {
@@ -106,7 +60,9 @@ impl Compiler {
 
     fn feeder(&mut self, feeder: &Feeder) {
         let slots = feeder.columns.iter().map(|column| self.slot(column)).collect();
-        let text = |row: &Vec<String>, column: usize| row.get(column).map_or_else(|| Value::from(""), |text| Value::from(text.as_str()));
+        let text = |row: &Vec<String>, column: usize| {
+            row.get(column).map_or_else(|| Value::from(""), |text| Value::from(text.as_str()))
+        };
         let rows = feeder.rows.iter().map(|row| (0..feeder.columns.len()).map(|column| text(row, column)).collect());
         let table = FeederTable { rows: rows.collect(), slots, feeder: Feeder { rows: Vec::new(), ..feeder.clone() } };
         self.program.feeders.push(table);
@@ -196,21 +152,6 @@ impl Compiler {
         Ok(start)
     }
 
-    pub fn count_node(&mut self, depth: usize) -> Result<(), CompileError> {
-        self.nodes += 1;
-        if self.nodes > SCENARIO_NODE_LIMIT {
-            return Err(self.error(format!("the plan has more than {SCENARIO_NODE_LIMIT} nodes")));
-        }
-        if depth > SCENARIO_DEPTH_LIMIT {
-            return Err(self.error(format!("nodes are nested more than {SCENARIO_DEPTH_LIMIT} deep")));
-        }
-        Ok(())
-    }
-
-    pub fn here(&self) -> u32 {
-        self.program.code.len() as u32
-    }
-
     /// Computes the variables of the whole test, in order.
     fn initial(&mut self, variables: &[Variable], now_ms: i64) -> Result<(), CompileError> {
         self.place = None;
@@ -228,8 +169,9 @@ impl Compiler {
             let mut context =
                 Context { program: &self.program, shared: &shared, user: &mut user, tools: &mut tools, now_ns: 0 };
             let text = context.text(&template);
-            let value = Value::from(text.map_err(|fault| {
-                CompileError { place: None, message: format!("variable `{name}`: {}", fault.detail) }
+            let value = Value::from(text.map_err(|fault| CompileError {
+                place: None,
+                message: format!("variable `{name}`: {}", fault.detail),
             })?);
             if is_shared {
                 shared.set(slot, value.clone());

@@ -125,9 +125,8 @@ impl Jar {
     }
 
     fn keep(&mut self, cookie: Cookie, now_s: i64) {
-        let is_same = |other: &Cookie| {
-            (&other.name, &other.domain, &other.path) == (&cookie.name, &cookie.domain, &cookie.path)
-        };
+        let is_same =
+            |other: &Cookie| (&other.name, &other.domain, &other.path) == (&cookie.name, &cookie.domain, &cookie.path);
         let is_expired = cookie.expires_s.is_some_and(|at_s| at_s < now_s);
         match self.0.iter().position(is_same) {
             Some(place) if is_expired => drop(self.0.remove(place)),
@@ -171,13 +170,10 @@ impl Cookie {
     fn belongs_to(&self, place: &Place<'_>) -> bool {
         let path = place.path();
         let is_host = if self.host_only { *place.host == *self.domain } else { is_in_domain(place.host, &self.domain) };
-        let is_path = path.strip_prefix(&*self.path).is_some_and(|rest| {
-            rest.is_empty() || self.path.ends_with('/') || rest.starts_with('/')
-        });
-        is_host
-            && is_path
-            && (place.is_https || !self.secure)
-            && self.expires_s.is_none_or(|at_s| at_s >= place.now_s)
+        let is_path = path
+            .strip_prefix(&*self.path)
+            .is_some_and(|rest| rest.is_empty() || self.path.ends_with('/') || rest.starts_with('/'));
+        is_host && is_path && (place.is_https || !self.secure) && self.expires_s.is_none_or(|at_s| at_s >= place.now_s)
     }
 }
 

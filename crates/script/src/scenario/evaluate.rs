@@ -214,9 +214,14 @@ impl Context<'_> {
     /// Applies an operation to the values of its arguments.
     fn apply(&mut self, op: Op, extra: &OpName, values: &[Value]) -> Result<Value, Fault> {
         match op {
-            Op::Add | Op::Multiply | Op::Subtract | Op::Divide | Op::DivideWhole | Op::Modulo | Op::Minimum | Op::Maximum => {
-                arithmetic(op, values)
-            }
+            Op::Add
+            | Op::Multiply
+            | Op::Subtract
+            | Op::Divide
+            | Op::DivideWhole
+            | Op::Modulo
+            | Op::Minimum
+            | Op::Maximum => arithmetic(op, values),
             Op::Negate => arithmetic(Op::Subtract, &[Value::Integer(0), values[0].clone()]),
             Op::Absolute => match &values[0] {
                 value if value.integer().is_some() => Ok(as_integer(value)?.saturating_abs().into()),
@@ -256,9 +261,7 @@ impl Context<'_> {
             Op::Iteration => Ok((self.user.iteration as i64).into()),
             Op::PopulationIteration => Ok((self.user.population_iteration as i64).into()),
             Op::Population => Ok(self.program.populations[self.user.population as usize].name.as_str().into()),
-            Op::ActiveUsers => {
-                Ok(i64::from(self.shared.population(self.user.population).active.load(Relaxed)).into())
-            }
+            Op::ActiveUsers => Ok(i64::from(self.shared.population(self.user.population).active.load(Relaxed)).into()),
             Op::LastStatus => Ok(i64::from(self.user.last.status).into()),
             Op::LastOk => Ok((!self.user.last.failed).into()),
             Op::LastBody => Ok(self.user.last.body.clone().map_or(Value::Nothing, Value::Text)),
@@ -269,7 +272,9 @@ impl Context<'_> {
                 let name = values[0].text();
                 let lines = self.user.last.head.as_deref().unwrap_or_default().lines();
                 let mut fields = lines.filter_map(|line| line.split_once(": "));
-                Ok(fields.find(|(own, _)| own.eq_ignore_ascii_case(&name)).map_or(Value::Nothing, |(_, value)| value.into()))
+                Ok(fields
+                    .find(|(own, _)| own.eq_ignore_ascii_case(&name))
+                    .map_or(Value::Nothing, |(_, value)| value.into()))
             }
             Op::Cookie => Ok(self.user.jar.value(&values[0].text()).map_or(Value::Nothing, Value::from)),
             _ => texts::apply(op, extra, values, &mut self.tools.searches),

@@ -190,7 +190,8 @@ fn set_all(context: &mut Context<'_>, extractor: &Extractor, found: Vec<Found>) 
     let (name, _) = &extractor.variable;
     let (program, count) = (context.program, found.len());
     let number_name = format!("{name}_matchNr");
-    let before = context.user.named(program, &number_name).integer().unwrap_or(0).clamp(0, MOST_MATCHES as i64) as usize;
+    let before =
+        context.user.named(program, &number_name).integer().unwrap_or(0).clamp(0, MOST_MATCHES as i64) as usize;
     for (number, (value, groups)) in found.into_iter().enumerate() {
         let name = format!("{name}_{}", number + 1);
         set_groups(context, &name, &groups);

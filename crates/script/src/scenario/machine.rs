@@ -9,142 +9,22 @@ mod exchange;
 mod execute;
 mod flow;
 mod populations;
+mod state;
 #[cfg(test)]
 mod tests;
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
-use std::sync::Arc;
 
 pub use self::exchange::{ExchangeEnd, ExchangeFailure};
-use self::populations::Part;
-use super::evaluate::{Context, Tools};
+use self::state::Timer;
+pub use self::state::{Effect, Limits, Machine, Send, ThreadShare};
 use super::figures::Figures;
-use super::program::Program;
-use super::render::Outgoing;
-use super::scripts::Scripts;
-use super::shared::{Shared, Stop};
-use super::user::User;
-
-/// What the caller has to do.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Effect {
-    /// Send a request on a connection of the user.
-    Send(Box<Send>),
-    /// Forget the outstanding exchanges of the user, and close their connections.
-    Cancel {
-        /// The user.
-        user: u32,
-    },
-    /// Close the idle connections of the user.
-    CloseConnections {
-        /// The user.
-        user: u32,
-    },
-}
-
-/// A request to send.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Send {
-    /// The user.
-    pub user: u32,
-    /// Number of the exchange, to be repeated at its end.
-    pub exchange: u32,
-    /// The request.
-    pub outgoing: Outgoing,
-    /// When it was wanted, ns.
-    pub due_ns: u64,
-    /// Time limit of connecting, ns, if it has its own.
-    pub connect_timeout_ns: Option<u64>,
-    /// Time limit of the response, ns, if it has its own.
-    pub response_timeout_ns: Option<u64>,
-    /// Whether the response's header fields are to be kept.
-    pub keeps_head: bool,
-    /// Whether the response's body is to be kept.
-    pub keeps_body: bool,
-}
-
-/// The limits of a test.
-#[derive(Clone, Copy, Debug)]
-pub struct Limits {
-    /// When the test begins, ns.
-    pub at_ns: u64,
-    /// The longest time of the main phase, ns.
-    pub duration_ns: u64,
-    /// Leading time that is warm-up, ns.
-    pub warmup_ns: u64,
-}
-
-/// Which thread a machine runs on.
-#[derive(Clone, Copy, Debug)]
-pub struct ThreadShare {
-    /// Its index.
-    pub index: u32,
-    /// The number of threads.
-    pub threads: u32,
-}
-
-/// Wakes a user.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Timer {
-    at_ns: u64,
-    user: u32,
-    /// The user's epoch for a wake-up, its life for an end.
-    stamp: u32,
-    ends: bool,
-}
-
-/// The users of one thread.
-pub struct Machine {
-    program: Arc<Program>,
-    shared: Arc<Shared>,
-    tools: Tools,
-    scripts: Scripts,
-    share: ThreadShare,
-    limits: Limits,
-    users: Vec<Option<Box<User>>>,
-    /// The life that a place in `users` has had last.
-    lives: Vec<u32>,
-    vacant: Vec<u32>,
-    timers: BinaryHeap<Reverse<Timer>>,
-    parts: Vec<Part>,
-    effects: VecDeque<Effect>,
-    figures: Figures,
-    next_exchange: u32,
-    /// Users that wait at each rendezvous.
-    meetings: Vec<Vec<u32>>,
-    is_done: bool,
-}
+use super::shared::Stop;
 
 /// How often a machine looks at what other threads do while it waits for them, ns.
 const LOOK_NS: u64 = 2_000_000;
 
 impl Machine {
-    /// Returns a machine that has not begun.
-    #[must_use]
-    pub fn new(program: Arc<Program>, shared: Arc<Shared>, tools: Tools, share: ThreadShare, limits: Limits) -> Self {
-        let mut figures = Figures::new(&program);
-        figures.warm_until_ns = limits.at_ns.saturating_add(limits.warmup_ns);
-        Self {
-            parts: program.populations.iter().map(|_| Part::default()).collect(),
-            meetings: vec![Vec::new(); program.rendezvous],
-            program,
-            shared,
-            tools,
-            scripts: Scripts::default(),
-            share,
-            limits,
-            users: Vec::new(),
-            lives: Vec::new(),
-            vacant: Vec::new(),
-            timers: BinaryHeap::new(),
-            effects: VecDeque::new(),
-            figures,
-            next_exchange: 0,
-            is_done: false,
-        }
-    }
-
     /// Begins and ends what is due; returns when to call again at the latest, ns.
     pub fn run(&mut self, now_ns: u64) -> u64 {
         let mut next_ns = self.advance_populations(now_ns);
@@ -219,19 +99,4 @@ impl Machine {
         let bytes: usize = users.clone().map(|user| user.memory_bytes()).sum();
         (bytes + self.users.capacity() * 8, users.count())
     }
-
-    fn timer(&mut self, user: u32, epoch: u32, at_ns: u64) {
-        self.timers.push(Reverse(Timer { at_ns, user, stamp: epoch, ends: false }));
-    }
-}
-
-/// Returns the evaluation's view of a user.
-fn context<'m>(
-    program: &'m Program,
-    shared: &'m Shared,
-    tools: &'m mut Tools,
-    user: &'m mut User,
-    now_ns: u64,
-) -> Context<'m> {
-    Context { program, shared, user, tools, now_ns }
 }

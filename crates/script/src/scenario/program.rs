@@ -110,7 +110,7 @@ pub struct Population {
 pub enum Instruction {
     /// Sends a request and awaits its outcome.
     Request(u32),
-    /// Sends requests, so many at once, and awaits all outcomes.
+    /// Sends requests, up to a number at once, and awaits all outcomes.
     Parallel(Box<[u32]>, u32),
     /// Waits.
     Wait(Wait),

@@ -9,7 +9,8 @@ impl Random {
     /// Returns the generator of a user.
     #[must_use]
     pub fn of(seed: u64, population: u32, user: u32) -> Self {
-        let mut random = Self(seed ^ (u64::from(population) << 32 | u64::from(user)).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let mut random =
+            Self(seed ^ (u64::from(population) << 32 | u64::from(user)).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         random.next();
         random
     }
@@ -76,9 +77,8 @@ mod tests {
     fn distributions_have_their_means() {
         let mut random = Random::of(7, 0, 1);
         const N: usize = 20_000;
-        let mut mean = |draw: &mut dyn FnMut(&mut Random) -> f64| {
-            (0..N).map(|_| draw(&mut random)).sum::<f64>() / N as f64
-        };
+        let mut mean =
+            |draw: &mut dyn FnMut(&mut Random) -> f64| (0..N).map(|_| draw(&mut random)).sum::<f64>() / N as f64;
         assert!((mean(&mut |random| random.unit()) - 0.5).abs() < 0.01);
         assert!(mean(&mut |random| random.normal()).abs() < 0.03);
         assert!((mean(&mut |random| random.exponential()) - 1.0).abs() < 0.03);

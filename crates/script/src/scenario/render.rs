@@ -1,77 +1,13 @@
 //! Makes the bytes of a request from its templates: URL, header fields, body. Owns which fields are added, and refuses
 //! what would change the meaning of a request (line breaks in fields, other schemes).
 
-use std::sync::Arc;
-
 use base64::prelude::{Engine as _, BASE64_STANDARD};
 
-use super::cookies::Place;
 use super::encoding::{append_form, append_target};
 use super::evaluate::Context;
 use super::fault::{fault, Fault};
 use super::program::{Body, BodyPart, Parameter, Request, Template};
-
-/// The URL of a request.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Url {
-    /// Whether it goes over TLS.
-    pub is_https: bool,
-    /// The host in lower case, IPv6 without brackets.
-    pub host: Arc<str>,
-    /// The port.
-    pub port: u16,
-    /// Path and query.
-    pub target: Box<str>,
-}
-
-impl Url {
-    /// The whole URL.
-    #[must_use]
-    pub fn absolute(&self) -> String {
-        format!("{}{}", self.origin(), self.target)
-    }
-
-    /// Scheme, host and port.
-    #[must_use]
-    pub fn origin(&self) -> String {
-        format!("{}://{}", if self.is_https { "https" } else { "http" }, self.authority())
-    }
-
-    fn authority(&self) -> String {
-        let bracketed = self.host.contains(':');
-        let (open, close) = if bracketed { ("[", "]") } else { ("", "") };
-        if self.port == if self.is_https { 443 } else { 80 } {
-            format!("{open}{}{close}", self.host)
-        } else {
-            format!("{open}{}{close}:{}", self.host, self.port)
-        }
-    }
-
-    fn of(url: leadline_http::Url) -> Self {
-        let leadline_http::Url { is_https, host, port, target } = url;
-        Self { is_https, host: host.to_ascii_lowercase().into(), port, target: target.into() }
-    }
-
-    /// Resolves the reference of a Location field.
-    #[must_use]
-    pub fn join(&self, reference: &str) -> Option<Self> {
-        let mut encoded = String::with_capacity(reference.len());
-        append_target(reference, &mut encoded);
-        let own = leadline_http::Url {
-            is_https: self.is_https,
-            host: self.host.to_string(),
-            port: self.port,
-            target: self.target.to_string(),
-        };
-        own.join(&encoded).ok().map(Self::of)
-    }
-
-    /// What cookies depend on.
-    #[must_use]
-    pub fn place(&self, now_s: i64) -> Place<'_> {
-        Place { host: &self.host, target: &self.target, is_https: self.is_https, now_s }
-    }
-}
+use super::url::Url;
 
 /// A request that is ready to be sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -102,7 +38,10 @@ pub fn render(context: &mut Context<'_>, request: &Request, redirect: Option<Red
     let method = context.text(&request.method)?;
     let becomes_get = redirect.as_ref().is_some_and(|redirect| redirect.becomes_get);
     let method = if becomes_get && method != "HEAD" { "GET".to_owned() } else { method };
-    if method.is_empty() || !method.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') || method == "CONNECT" {
+    if method.is_empty()
+        || !method.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+        || method == "CONNECT"
+    {
         return fault("bad_request", format!("`{method}` is not a request method"));
     }
     let url = match redirect {
@@ -193,9 +132,9 @@ fn url(context: &mut Context<'_>, request: &Request) -> Result<Url, Fault> {
     let [scheme, host, port, path] = &request.url;
     let mut path = context.text(path)?;
     let trimmed = path.trim_start();
-    let is_absolute = ["http://", "https://"].iter().any(|scheme| {
-        trimmed.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme))
-    });
+    let is_absolute = ["http://", "https://"]
+        .iter()
+        .any(|scheme| trimmed.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme)));
     if !request.query.is_empty() {
         let hash = path.find('#').map(|at| path.split_off(at));
         path.push(if path.contains('?') { '&' } else { '?' });

@@ -64,7 +64,9 @@ impl Scripts {
                     }
                     mlua::Value::Number(number) => Value::Number(number),
                     mlua::Value::String(text) => Value::from(text.to_string_lossy()),
-                    other => return Err(mlua::Error::runtime(format!("a variable cannot hold a {}", other.type_name()))),
+                    other => {
+                        return Err(mlua::Error::runtime(format!("a variable cannot hold a {}", other.type_name())))
+                    }
                 };
                 let mut context = context.borrow_mut();
                 let program = context.program;

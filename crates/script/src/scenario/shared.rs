@@ -123,7 +123,14 @@ impl Shared {
     }
 
     /// Returns the next row of a feeder; `None` after the last one. `own` is the user's position.
-    pub fn row(&self, program: &Program, feeder: u32, population: u32, own: &mut u64, user: (u32, &mut Random)) -> Option<usize> {
+    pub fn row(
+        &self,
+        program: &Program,
+        feeder: u32,
+        population: u32,
+        own: &mut u64,
+        user: (u32, &mut Random),
+    ) -> Option<usize> {
         let table = &program.feeders[feeder as usize];
         let (rows, state) = (table.rows.len() as u64, &self.feeders[feeder as usize]);
         if rows == 0 {

@@ -7,8 +7,11 @@ use std::sync::Arc;
 use super::cookies::Jar;
 use super::program::Program;
 use super::random::Random;
-use super::render::Url;
+use super::url::Url;
 use super::value::Value;
+
+/// An instant that is not known yet.
+pub const UNKNOWN_NS: u64 = u64::MAX;
 
 /// A virtual user.
 #[derive(Debug)]
@@ -33,7 +36,7 @@ pub struct User {
     pub counters: Box<[u64]>,
     /// Positions in feeders that it does not share.
     pub rows: Box<[u64]>,
-    /// Remembered times, ns; 0 if there is none.
+    /// Remembered times, ns; [`UNKNOWN_NS`] if there is none.
     pub marks: Box<[u64]>,
     /// The last response.
     pub last: Last,
@@ -207,7 +210,7 @@ impl User {
             jar: Jar::default(),
             counters: vec![0; program.user_counters].into(),
             rows: vec![0; program.feeders.len()].into(),
-            marks: vec![0; program.marks].into(),
+            marks: vec![UNKNOWN_NS; program.marks].into(),
             last: Last::default(),
             pc: 0,
             frames: Vec::new(),
@@ -254,9 +257,10 @@ impl User {
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         let text = |value: &Value| if let Value::Text(text) = value { text.len() + 16 } else { 0 };
-        let extra = self.extra.as_ref().map_or(0, |extra| {
-            extra.iter().map(|(name, value)| name.len() + text(value) + 64).sum::<usize>()
-        });
+        let extra = self
+            .extra
+            .as_ref()
+            .map_or(0, |extra| extra.iter().map(|(name, value)| name.len() + text(value) + 64).sum::<usize>());
         size_of::<Self>()
             + self.registers.len() * size_of::<Value>()
             + self.registers.iter().map(text).sum::<usize>()

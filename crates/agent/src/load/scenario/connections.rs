@@ -105,7 +105,7 @@ impl<B: IoBackend> Connections<B> {
         (self.slots.len() - self.vacant.len()) as u64
     }
 
-    /// Carries out what the machine wants: so many effects at a time, because a request that fails at once may be
+    /// Carries out what the machine wants: a limited number of effects at a time, because a request that fails at once may be
     /// followed by another one without end.
     pub fn obey(&mut self, now_ns: u64) {
         for _ in 0..EFFECTS_PER_TURN {
@@ -460,6 +460,7 @@ impl<B: IoBackend> Connections<B> {
                 None => {}
             }
         }
-        self.counts.unsent += (self.waiting.len() + self.users.iter().map(|user| user.pending.len()).sum::<usize>()) as u64;
+        self.counts.unsent +=
+            (self.waiting.len() + self.users.iter().map(|user| user.pending.len()).sum::<usize>()) as u64;
     }
 }

@@ -82,6 +82,10 @@ impl Hosts {
 
     /// When to poll for answers again, ns.
     pub fn next_poll_ns(&self, now_ns: u64) -> u64 {
-        if self.outstanding > 0 { now_ns + POLL_NS } else { u64::MAX }
+        if self.outstanding > 0 {
+            now_ns + POLL_NS
+        } else {
+            u64::MAX
+        }
     }
 }

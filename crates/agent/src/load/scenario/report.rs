@@ -136,7 +136,12 @@ pub fn outcome(
     let program = &plan.program;
     let mut figures = Figures::new(program);
     let (mut counts, mut flows, mut threads) = (HttpCounts::default(), Vec::new(), Vec::new());
-    let mut phases = [("dns", Histogram::new()), ("connect", Histogram::new()), ("tls_full", Histogram::new()), ("tls_resumed", Histogram::new())];
+    let mut phases = [
+        ("dns", Histogram::new()),
+        ("connect", Histogram::new()),
+        ("tls_full", Histogram::new()),
+        ("tls_resumed", Histogram::new()),
+    ];
     let mut memory_bytes = 0;
     for ((report, counters), flow) in reports.into_iter().zip(counters).zip(0..) {
         flows.push(flow_report(flow, at_ns, &report, counters));

@@ -1,1 +1,161 @@
-//! placeholder
+//! Scenarios over real sockets: what the server counts is what is reported.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
+use std::sync::{Arc, Mutex};
+
+use leadline_wire::scenario::ScenarioReport;
+use leadline_wire::{Counts, Outcome, ScenarioSpec};
+use serde_json::{json, Value};
+
+use super::prepare;
+use crate::control_signal::ControlSignal;
+use crate::events::Events;
+use crate::task::Task;
+
+/// Requests by method and path, as the server counted them.
+type Counted = Arc<Mutex<BTreeMap<String, u64>>>;
+
+/// A server that logs in, redirects, fails and closes without a response.
+fn server() -> (u16, Counted) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (port, counted) = (listener.local_addr().unwrap().port(), Counted::default());
+    let counts = Arc::clone(&counted);
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let counts = Arc::clone(&counts);
+            std::thread::spawn(move || serve(BufReader::new(stream), &counts));
+        }
+    });
+    (port, counted)
+}
+
+fn serve(mut stream: BufReader<std::net::TcpStream>, counts: &Counted) -> Option<()> {
+    loop {
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            if stream.read_until(b'\n', &mut head).ok()? == 0 {
+                return None;
+            }
+        }
+        let head = String::from_utf8(head).unwrap();
+        let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: ")?.parse().ok()).unwrap_or(0);
+        stream.read_exact(&mut vec![0; length]).ok()?;
+        let request = head.lines().next()?.trim_end_matches(" HTTP/1.1").to_owned();
+        let knows_token = head.contains("X-Token: t1\r\n") && head.contains("Cookie: sid=5\r\n");
+        *counts.lock().unwrap().entry(request.clone()).or_insert(0) += 1;
+        let (status, fields, body) = match request.split_once(' ')?.1 {
+            "/login" => ("200 OK", "Set-Cookie: sid=5; Path=/\r\n", "{\"token\": \"t1\"}"),
+            "/old" => ("302 Found", "Location: /new\r\n", ""),
+            "/closed" => return None,
+            "/cart" if !knows_token => ("403 Forbidden", "", ""),
+            _ => ("200 OK", "", "ok"),
+        };
+        let answer = format!("HTTP/1.1 {status}\r\n{fields}Content-Length: {}\r\n\r\n{body}", body.len());
+        stream.get_mut().write_all(answer.as_bytes()).ok()?;
+    }
+}
+
+fn run(plan: Value, threads: u32) -> Outcome {
+    let spec: ScenarioSpec = serde_json::from_value(json!({
+        "plan": plan, "seed": 1, "threads": threads, "cpus": [], "duration_ms": 20_000, "warmup_ms": 0,
+        "connections_per_user": 6, "timeouts": {"connect_ms": 3000, "response_ms": 3000},
+        "route": {"bind": [], "resolve": [], "dns": "run"}, "socket": {"delay": false, "fast_open": false},
+        "interval_ms": 100,
+    }))
+    .unwrap();
+    let task = Task {
+        trial: "t".to_owned(),
+        name: "scenario".to_owned(),
+        signal: Arc::new(ControlSignal::default()),
+        events: Events::to(Box::new(std::io::sink())),
+    };
+    prepare(spec).unwrap().run(0, &task).unwrap()
+}
+
+fn population(arrivals: Value, flow: Value) -> Value {
+    json!({"name": "users", "phase": "main", "arrivals": arrivals, "end": {"kind": "iteration", "grace_ms": 5000},
+        "on_error": "continue", "flow": flow})
+}
+
+fn request(port: u16, method: &str, path: &str, more: Value) -> Value {
+    let mut request = json!({"kind": "request", "method": [method], "host": ["localhost"], "port": [port.to_string()],
+        "path": [path], "uses_cookies": true});
+    for (name, value) in more.as_object().unwrap() {
+        request[name] = value.clone();
+    }
+    json!({ "action": request })
+}
+
+/// The report and the outcome's counts of sent requests and responses.
+fn figures(outcome: &Outcome) -> (&ScenarioReport, u64, u64) {
+    let Counts::Http(counts) = &outcome.counts else { panic!("no counts") };
+    (outcome.scenario.as_deref().unwrap(), counts.requests_sent, counts.responses)
+}
+
+#[test]
+fn server_counts_what_is_reported() {
+    let (port, counted) = server();
+    let token = json!({"variable": "token", "subject": {"kind": "body"},
+        "find": {"kind": "json_path", "path": ["$.token"]}, "pick": {"kind": "last"}, "on_miss": {"kind": "fail"}});
+    let header = json!({"headers": [{"name": ["X-Token"], "value": [{"op": "variable", "name": "token"}]}]});
+    let body = json!({"kind": "text", "text": ["user"]});
+    let flow = json!([
+        request(port, "POST", "/login", json!({"extractors": [token], "body": body})),
+        {"action": {"kind": "loop", "rule": {"kind": "count", "times": {"op": "literal", "value": 3}},
+            "nodes": [request(port, "GET", "/cart", header)]}},
+        request(port, "GET", "/old", json!({"redirects": 2})),
+        request(port, "POST", "/closed", json!({})),
+    ]);
+    let arrivals = json!({"model": "users", "initial": 4, "first": "at_start", "iterations": 2});
+    let outcome = run(json!({"name": "shop", "populations": [population(arrivals, flow)]}), 2);
+    let expected = [("GET /cart", 24), ("GET /new", 8), ("GET /old", 8), ("POST /closed", 8), ("POST /login", 8)];
+    let counted: Vec<(String, u64)> = counted.lock().unwrap().clone().into_iter().collect();
+    assert_eq!(counted, expected.map(|(name, count)| (name.to_owned(), count)));
+    let (report, sent, responses) = figures(&outcome);
+    assert_eq!((sent, responses), (56, 48));
+    let rows: Vec<(&str, u64, u64, u64)> =
+        report.labels.iter().map(|label| (label.name.as_str(), label.ended, label.failed, label.redirects)).collect();
+    assert_eq!(
+        rows,
+        [("POST /login", 8, 0, 0), ("GET /cart", 24, 0, 0), ("GET /old", 8, 0, 8), ("POST /closed", 8, 8, 0)]
+    );
+    assert_eq!(outcome.errors, BTreeMap::from([("closed_early".to_owned(), 8)]));
+    let iterations = &report.populations[0].iterations;
+    assert_eq!((iterations.due, iterations.begun, iterations.failed, iterations.completed), (8, 8, 8, 0));
+}
+
+#[test]
+fn open_model_sends_its_exact_number() {
+    let (port, counted) = server();
+    let arrivals = json!({"model": "open", "stages": [{"from_per_s": 500.0, "to_per_s": 500.0, "duration_ms": 400}],
+        "spacing": "even", "first": "at_start", "users_at_start": 5, "users_most": null});
+    let flow = json!([request(port, "GET", "/a", json!({}))]);
+    let outcome = run(json!({"name": "open", "populations": [population(arrivals, flow)]}), 1);
+    let (report, sent, _) = figures(&outcome);
+    let iterations = &report.populations[0].iterations;
+    assert_eq!((iterations.due, iterations.completed, sent), (200, 200, 200));
+    assert_eq!(counted.lock().unwrap()["GET /a"], 200);
+    assert!(report.populations[0].histograms.iter().any(|one| one.metric == "start_late" && one.count == 200));
+}
+
+#[test]
+fn unknown_host_fails_each_request_and_a_bad_plan_is_refused() {
+    let arrivals = json!({"model": "users", "initial": 1, "first": "at_start", "iterations": 1});
+    let mut flow = request(1, "GET", "/", json!({"host": ["no-such-host.invalid"]}));
+    let outcome = run(json!({"name": "x", "populations": [population(arrivals.clone(), json!([flow]))]}), 1);
+    assert_eq!(outcome.errors, BTreeMap::from([("unknown_host".to_owned(), 1)]));
+    flow["action"] = json!({"kind": "opaque", "what": "JSR223Sampler", "text": ""});
+    flow["source"] = json!({"file": "a.jmx", "line": 3});
+    let plan = json!({"name": "x", "populations": [population(arrivals, json!([flow]))]});
+    let spec = json!({"plan": plan, "seed": 1, "threads": 1, "cpus": [], "duration_ms": 1, "warmup_ms": 0,
+        "connections_per_user": 6, "timeouts": {"connect_ms": 1, "response_ms": 1},
+        "route": {"bind": [], "resolve": [], "dns": "run"}, "socket": {"delay": false, "fast_open": false},
+        "interval_ms": 100});
+    let error = prepare(serde_json::from_value(spec).unwrap()).err().unwrap();
+    assert_eq!(
+        (error.code.as_str(), error.message.as_str()),
+        ("bad_scenario", "a.jmx:3: JSR223Sampler cannot be executed")
+    );
+}

@@ -121,7 +121,15 @@ impl<B: IoBackend> Worker<B> {
         let _ = settle(std::mem::take(&mut self.connections.outstanding));
         let Connections { machine, phases, first_sent_ns, last_ns, .. } = self.connections;
         let figures = machine.into_figures();
-        Ok(WorkerReport { figures, counts, phases, thread, first_sent_ns, end_ns: last_ns, memory_bytes: self.memory_bytes })
+        Ok(WorkerReport {
+            figures,
+            counts,
+            phases,
+            thread,
+            first_sent_ns,
+            end_ns: last_ns,
+            memory_bytes: self.memory_bytes,
+        })
     }
 
     /// Does what is due and waits for events, until `until_ns` at most; returns the time after that.

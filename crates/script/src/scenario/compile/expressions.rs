@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use leadline_wire::scenario::{Expression, Op, TemplatePart};
 
-use super::{CompileError, Compiler};
-use crate::scenario::search::regex;
+use super::state::{CompileError, Compiler};
 use crate::scenario::program::{Expr, OpName, Part, Pattern, Template};
+use crate::scenario::search::regex;
 use crate::scenario::value::Value;
 
 /// The largest depth of an expression.
@@ -62,7 +62,8 @@ impl Compiler {
         if arguments.len() < least || arguments.len() > most {
             return Err(self.error(format!("`{op:?}` has {} arguments", arguments.len())));
         }
-        let compiled = arguments.iter().map(|one| self.expression_at(one, depth + 1)).collect::<Result<Box<[_]>, _>>()?;
+        let compiled =
+            arguments.iter().map(|one| self.expression_at(one, depth + 1)).collect::<Result<Box<[_]>, _>>()?;
         let extra = self.extra(*op, name.as_deref(), &compiled)?;
         self.program.keeps_last_body |= *op == Op::LastBody;
         self.program.keeps_last_head |= *op == Op::LastHeader;
@@ -112,11 +113,11 @@ fn arity(op: Op) -> (usize, usize) {
     use Op::*;
     match op {
         Join | FirstOf | And | Or | Add | Multiply | Minimum | Maximum | RandomOf => (0, usize::MAX),
-        Literal | Variable | IsSet | Uuid | TimeMs | TimeS | UserNumber | Iteration | PopulationIteration | Population
-        | ActiveUsers | LastStatus | LastOk | LastBody | LastUrl | LastDurationMs | LastTimedOut => (0, 0),
-        Not | Negate | Absolute | Floor | Ceiling | ToInteger | ToNumber | ToText | Length | IsEmpty | Upper | Lower
-        | Trim | UrlEncode | UrlDecode | Base64Encode | Base64Decode | Sha256 | Md5 | HtmlEscape | HtmlUnescape
-        | LastHeader | Cookie => (1, 1),
+        Literal | Variable | IsSet | Uuid | TimeMs | TimeS | UserNumber | Iteration | PopulationIteration
+        | Population | ActiveUsers | LastStatus | LastOk | LastBody | LastUrl | LastDurationMs | LastTimedOut => (0, 0),
+        Not | Negate | Absolute | Floor | Ceiling | ToInteger | ToNumber | ToText | Length | IsEmpty | Upper
+        | Lower | Trim | UrlEncode | UrlDecode | Base64Encode | Base64Decode | Sha256 | Md5 | HtmlEscape
+        | HtmlUnescape | LastHeader | Cookie => (1, 1),
         VariableNamed | Round | RandomText => (1, 2),
         If | Replace | ReplacePattern | SplitPart => (3, 3),
         Substring | Group => (2, 3),

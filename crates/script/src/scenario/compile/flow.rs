@@ -2,7 +2,7 @@
 
 use leadline_wire::scenario::{LabelKind, LoopRule as Rule, Node, NodeAction, WaitRule};
 
-use super::{CompileError, Compiler};
+use super::state::{CompileError, Compiler};
 use crate::scenario::program::{Instruction, Label, LoopRule, Target, Turn, Wait};
 
 /// Returns the lists of nodes in a node.
@@ -19,9 +19,9 @@ pub fn inner_nodes(action: &NodeAction) -> Vec<&[Node]> {
         NodeAction::Switch { cases, otherwise, .. } => {
             cases.iter().map(|case| &case.nodes[..]).chain([&otherwise[..]]).collect()
         }
-        NodeAction::Weighted { branches } | NodeAction::Interleave { branches, .. } | NodeAction::Shuffle { branches } => {
-            branches.iter().map(|branch| &branch.nodes[..]).collect()
-        }
+        NodeAction::Weighted { branches }
+        | NodeAction::Interleave { branches, .. }
+        | NodeAction::Shuffle { branches } => branches.iter().map(|branch| &branch.nodes[..]).collect(),
         _ => Vec::new(),
     }
 }
@@ -79,7 +79,11 @@ impl Compiler {
             }
             NodeAction::Weighted { branches } => {
                 let total: f64 = branches.iter().map(|branch| branch.weight).sum();
-                if branches.is_empty() || !total.is_finite() || branches.iter().any(|branch| branch.weight < 0.0) || total <= 0.0 {
+                if branches.is_empty()
+                    || !total.is_finite()
+                    || branches.iter().any(|branch| branch.weight < 0.0)
+                    || total <= 0.0
+                {
                     return Err(self.error("a weighted choice needs branches with weights above 0"));
                 }
                 let weights: Vec<f64> = branches.iter().map(|branch| branch.weight / total).collect();
@@ -127,8 +131,11 @@ impl Compiler {
                 self.emit(Instruction::Wait(wait));
             }
             NodeAction::Set { variable, value, is_shared } => {
-                let target =
-                    if *is_shared { Target::Shared(self.shared_slot(variable)) } else { Target::Own(self.slot(variable)) };
+                let target = if *is_shared {
+                    Target::Shared(self.shared_slot(variable))
+                } else {
+                    Target::Own(self.slot(variable))
+                };
                 let value = self.expression(value)?;
                 self.emit(Instruction::Set(target, value));
             }
@@ -231,7 +238,9 @@ impl Compiler {
                 LoopRule::Each(self.slot(variable), values)
             }
             Rule::EachVariable { variable, prefix, from, to } => {
-                let bound = |compiler: &mut Self, bound: &Option<_>| bound.as_ref().map(|one| compiler.expression(one)).transpose();
+                let bound = |compiler: &mut Self, bound: &Option<_>| {
+                    bound.as_ref().map(|one| compiler.expression(one)).transpose()
+                };
                 let (from, to) = (bound(self, from)?, bound(self, to)?);
                 LoopRule::EachVariable(self.slot(variable), self.template(prefix)?, from, to)
             }

@@ -1,13 +1,9 @@
 //! Compiles requests with their extractors and checks.
 
-use leadline_wire::scenario::{
-    self as ir, CheckTest, LabelKind, MissRule, RequestBody, ScenarioRequest, TemplatePart,
-};
+use leadline_wire::scenario::{self as ir, CheckTest, LabelKind, MissRule, RequestBody, ScenarioRequest, TemplatePart};
 
-use super::{CompileError, Compiler};
-use crate::scenario::program::{
-    Body, BodyPart, Check, Extractor, Find, Miss, Parameter, Pick, Request, Subject, Test,
-};
+use super::state::{CompileError, Compiler};
+use crate::scenario::program::{Body, BodyPart, Check, Extractor, Find, Miss, Parameter, Pick, Request, Subject, Test};
 
 impl Compiler {
     /// Compiles a request; returns its index.
@@ -31,7 +27,8 @@ impl Compiler {
             headers.push((self.template(&header.name)?, self.template(&header.value)?));
         }
         let basic = request.basic_credentials.as_ref();
-        let basic = basic.map(|basic| Ok((self.template(&basic.user)?, self.template(&basic.password)?))).transpose()?;
+        let basic =
+            basic.map(|basic| Ok((self.template(&basic.user)?, self.template(&basic.password)?))).transpose()?;
         let extractors = request.extractors.iter().map(|one| self.extractor(one)).collect::<Result<Vec<_>, _>>()?;
         let checks = request.checks.iter().map(|one| self.check(label, one)).collect::<Result<Vec<_>, _>>()?;
         let subjects = || extractors.iter().map(|one| &one.subject).chain(checks.iter().map(|one| &one.subject));
@@ -41,8 +38,7 @@ impl Compiler {
             || subjects().any(|subject| *subject == Subject::Headers)
             || extractors.iter().any(|one| matches!(one.find, Find::Header(_)));
         let needs_body = reads_json || subjects().any(|subject| *subject == Subject::Body);
-        let needs_request =
-            subjects().any(|subject| matches!(subject, Subject::RequestHeaders | Subject::RequestBody));
+        let needs_request = subjects().any(|subject| matches!(subject, Subject::RequestHeaders | Subject::RequestBody));
         let compiled = Request {
             label,
             method: self.template(&request.method)?,
@@ -227,5 +223,9 @@ fn default_check(check: &ir::Check) -> String {
         Some(CheckTest::Duration { .. }) => "duration",
         Some(CheckTest::Condition { .. }) | None => "condition",
     };
-    if check.is_negated { format!("not {name}") } else { name.to_owned() }
+    if check.is_negated {
+        format!("not {name}")
+    } else {
+        name.to_owned()
+    }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use leadline_wire::scenario::OnError;
 
 use super::execute::Step;
-use super::{Effect, Machine, Send};
+use super::state::{Effect, Machine, Send};
 use crate::scenario::figures::{End, Slow};
 use crate::scenario::judge::{judge, Failure, Reply};
 use crate::scenario::program::{Instruction, Request};
@@ -59,7 +59,7 @@ impl Machine {
     pub(super) fn begin_request(&mut self, slot: u32, user: &mut User, request: u32, now_ns: u64) {
         let program = Arc::clone(&self.program);
         let definition = &program.requests[request as usize];
-        let mut context = super::context(&program, &self.shared, &mut self.tools, user, now_ns);
+        let mut context = super::state::context(&program, &self.shared, &mut self.tools, user, now_ns);
         match render(&mut context, definition, None) {
             Ok(outgoing) => {
                 let id = self.next_exchange;
@@ -196,7 +196,7 @@ impl Machine {
             head: program.keeps_last_head.then(|| end.head.into()),
             body: program.keeps_last_body.then(|| String::from_utf8_lossy(end.body).into()),
         };
-        let mut context = super::context(&program, &self.shared, &mut self.tools, &mut user, now_ns);
+        let mut context = super::state::context(&program, &self.shared, &mut self.tools, &mut user, now_ns);
         let figures = &mut self.figures.labels[request.label as usize];
         let failure = judge(&mut context, request, &reply, figures);
         let times = (Some(sent_ns), lane.first_ns, Some(end.done_ns));
@@ -273,7 +273,7 @@ impl Machine {
         let (id, due_ns) = (lane.id, lane.due_ns);
         let becomes_get = matches!(end.status, 301..=303);
         let program = Arc::clone(&self.program);
-        let mut context = super::context(&program, &self.shared, &mut self.tools, user, now_ns);
+        let mut context = super::state::context(&program, &self.shared, &mut self.tools, user, now_ns);
         let Ok(outgoing) = render(&mut context, request, Some(Redirect { url, becomes_get })) else { return false };
         let lane = &mut user.lanes[place];
         lane.redirects_left -= 1;

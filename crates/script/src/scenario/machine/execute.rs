@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use leadline_wire::scenario::{ControlAction, FeederEnd, NormalSign, ThroughputScope};
 
-use super::{Effect, Machine};
+use super::state::{Effect, Machine};
 use crate::scenario::fault::Fault;
 use crate::scenario::program::{Instruction, Program, Target, Turn, Wait};
 use crate::scenario::shared::Stop;
-use crate::scenario::user::{Ending, Frame, Stage, State, User};
+use crate::scenario::user::{Ending, Frame, Stage, State, User, UNKNOWN_NS};
 use crate::scenario::value::Value;
 
 /// Instructions of a user without a wait, after which the others have their turn.
@@ -134,7 +134,7 @@ impl Machine {
             }
             Instruction::Control(control) => return self.control(slot, user, *control, now_ns),
             Instruction::Script(script) => {
-                let mut context = super::context(program, &self.shared, &mut self.tools, user, now_ns);
+                let mut context = super::state::context(program, &self.shared, &mut self.tools, user, now_ns);
                 self.scripts.run(&mut context, *script)?;
             }
             Instruction::End => return Ok(Step::IterationOver(false)),
@@ -145,10 +145,16 @@ impl Machine {
     }
 
     /// Executes an instruction that only computes.
-    fn simple(&mut self, program: &Program, instruction: &Instruction, user: &mut User, now_ns: u64) -> Result<Step, Fault> {
+    fn simple(
+        &mut self,
+        program: &Program,
+        instruction: &Instruction,
+        user: &mut User,
+        now_ns: u64,
+    ) -> Result<Step, Fault> {
         let next = user.pc + 1;
         let first_pass = is_first_pass(user);
-        let mut context = super::context(program, &self.shared, &mut self.tools, user, now_ns);
+        let mut context = super::state::context(program, &self.shared, &mut self.tools, user, now_ns);
         context.user.pc = match instruction {
             Instruction::Set(target, value) => {
                 let value = context.value(value)?;
@@ -166,7 +172,13 @@ impl Machine {
                 next
             }
             Instruction::Jump(target) => *target,
-            Instruction::JumpUnless(condition, target) => if context.is_true(condition)? { next } else { *target },
+            Instruction::JumpUnless(condition, target) => {
+                if context.is_true(condition)? {
+                    next
+                } else {
+                    *target
+                }
+            }
             Instruction::Switch(value, cases, default) => {
                 let value = context.text(value)?;
                 cases.iter().find(|(case, _)| **case == *value).map_or(*default, |(_, target)| *target)
@@ -186,16 +198,29 @@ impl Machine {
             }
             Instruction::Percent(percent, turn, target) => {
                 let percent = context.number(percent)?;
-                let executes = context.turn(*turn, |passes, done| {
-                    (100.0 * done as f64 + 50.0) / (passes as f64 + 1.0) < percent
-                });
-                if executes { next } else { *target }
+                let executes =
+                    context.turn(*turn, |passes, done| (100.0 * done as f64 + 50.0) / (passes as f64 + 1.0) < percent);
+                if executes {
+                    next
+                } else {
+                    *target
+                }
             }
             Instruction::Times(times, turn, target) => {
                 let times = context.number(times)?;
-                if context.turn(*turn, |_, done| (done as f64) < times) { next } else { *target }
+                if context.turn(*turn, |_, done| (done as f64) < times) {
+                    next
+                } else {
+                    *target
+                }
             }
-            Instruction::Once(target) => if first_pass { next } else { *target },
+            Instruction::Once(target) => {
+                if first_pass {
+                    next
+                } else {
+                    *target
+                }
+            }
             _ => next,
         };
         Ok(Step::On)
@@ -215,7 +240,7 @@ impl Machine {
 
     /// Returns until when a wait lasts; `None` if the user waits for others.
     fn wait_until(&mut self, slot: u32, user: &mut User, wait: &Wait, now_ns: u64) -> Result<Option<u64>, Fault> {
-        let mut context = super::context(&self.program, &self.shared, &mut self.tools, user, now_ns);
+        let mut context = super::state::context(&self.program, &self.shared, &mut self.tools, user, now_ns);
         let ms = match wait {
             Wait::Constant(ms) => context.number(ms)?,
             Wait::Uniform(from, to) => {
@@ -224,7 +249,11 @@ impl Machine {
             }
             Wait::Normal(mean, deviation, negative) => {
                 let drawn = context.number(mean)? + context.number(deviation)? * context.user.random.normal();
-                if *negative == NormalSign::Absolute { drawn.abs() } else { drawn }
+                if *negative == NormalSign::Absolute {
+                    drawn.abs()
+                } else {
+                    drawn
+                }
             }
             Wait::Poisson(offset, lambda) => {
                 let lambda = context.number(lambda)?;
@@ -234,7 +263,7 @@ impl Machine {
             Wait::Pacing(ms, mark) => {
                 let interval_ns = ms_to_ns(context.number(ms)?);
                 let before_ns = match user.marks[*mark as usize] {
-                    0 => user.begun_ns,
+                    UNKNOWN_NS => user.begun_ns,
                     mark_ns => mark_ns,
                 };
                 let at_ns = before_ns.saturating_add(interval_ns).max(now_ns);
@@ -258,7 +287,14 @@ impl Machine {
         Ok(Some(now_ns.saturating_add(ms_to_ns(ms))))
     }
 
-    fn throughput(&self, user: &mut User, scope: ThroughputScope, interval_ns: u64, marks: (u32, u32), now_ns: u64) -> u64 {
+    fn throughput(
+        &self,
+        user: &mut User,
+        scope: ThroughputScope,
+        interval_ns: u64,
+        marks: (u32, u32),
+        now_ns: u64,
+    ) -> u64 {
         use std::sync::atomic::Ordering::Relaxed;
         let active = |population: u32| u64::from(self.shared.population(population).active.load(Relaxed)).max(1);
         let users = match scope {
@@ -273,7 +309,7 @@ impl Machine {
         };
         let mark = &mut user.marks[marks.0 as usize];
         let at_ns = match *mark {
-            0 => now_ns,
+            UNKNOWN_NS => now_ns,
             last_ns => last_ns.saturating_add(interval_ns.saturating_mul(users)).max(now_ns),
         };
         *mark = at_ns;
@@ -404,7 +440,7 @@ fn ms_to_ns(ms: f64) -> u64 {
     (ms.max(0.0) * 1e6) as u64
 }
 
-impl super::Context<'_> {
+impl crate::scenario::evaluate::Context<'_> {
     /// Counts a pass; `decide` gets the passes and executions before, and says whether this one is executed.
     fn turn(&mut self, turn: Turn, decide: impl FnOnce(u64, u64) -> bool) -> bool {
         match turn {
@@ -419,4 +455,3 @@ impl super::Context<'_> {
         }
     }
 }
-

@@ -1,6 +1,6 @@
 //! Loops, transactions and shuffles: the frames of a user. Owns how they end, in order or not.
 
-use super::Machine;
+use super::state::Machine;
 use crate::scenario::fault::Fault;
 use crate::scenario::figures::End;
 use crate::scenario::program::{Instruction, LoopRule};
@@ -11,7 +11,7 @@ impl Machine {
     /// Begins a loop: its first pass, or nothing of it.
     pub(super) fn begin_loop(&mut self, user: &mut User, rule: &LoopRule, now_ns: u64) -> Result<(), Fault> {
         let at = user.pc;
-        let mut context = super::context(&self.program, &self.shared, &mut self.tools, user, now_ns);
+        let mut context = super::state::context(&self.program, &self.shared, &mut self.tools, user, now_ns);
         let (limit, last, prefix) = match rule {
             LoopRule::Count(times) => {
                 let times = context.number(times)?;
@@ -39,7 +39,7 @@ impl Machine {
         let (at, pass, limit, last, prefix) = (*at, *pass, *limit, *last, prefix.clone());
         let program = std::sync::Arc::clone(&self.program);
         let Instruction::LoopBegin(rule, counter, end) = &program.code[at as usize] else { return Ok(()) };
-        let mut context = super::context(&program, &self.shared, &mut self.tools, user, now_ns);
+        let mut context = super::state::context(&program, &self.shared, &mut self.tools, user, now_ns);
         let goes_on = match &**rule {
             LoopRule::Count(_) => pass < limit,
             LoopRule::Forever => true,

@@ -1,66 +1,20 @@
 //! Begins and ends populations, users and iterations. Owns the state that each iteration ends in: exactly one of
 //! `dropped`, `not_begun`, `completed`, `failed` and `interrupted`.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 
 use leadline_wire::scenario::{Arrivals, FirstArrival, IterationEnd, Phase};
 
-use super::{Effect, Machine, Timer};
+use super::state::{Due, Effect, Machine, PartState, Timer};
 use crate::scenario::arrivals::{user_changes, DueTimes, UserChange};
 use crate::scenario::program::Instruction;
-use crate::scenario::shared::Stop;
+use crate::scenario::shared::{PopulationState, Stop};
 use crate::scenario::user::{Ending, Stage, State, User};
 
 /// An iteration that begins later than this after it was due counts as late, ns.
 const LATE_NS: u64 = 1_000_000;
-
-/// A population on this thread.
-#[derive(Debug, Default)]
-pub(super) struct Part {
-    state: PartState,
-    start_ns: u64,
-    /// When no further iteration begins, ns.
-    over_ns: u64,
-    /// When users of this thread begin and are no longer wanted.
-    changes: VecDeque<UserChange>,
-    due: Option<Due>,
-    /// When the next iteration of this thread is due, ns.
-    next_due_ns: Option<u64>,
-    /// Users without an iteration, in open models.
-    free: Vec<u32>,
-    /// The place of each user of a closed model, by its index.
-    by_index: HashMap<u32, u32>,
-    /// Users that exist.
-    alive: u32,
-    /// The most users of this thread.
-    most: u32,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum PartState {
-    #[default]
-    Waiting,
-    Running,
-    /// No iteration begins any more.
-    Ending,
-    Ended,
-}
-
-/// Where the due times of a thread come from.
-#[derive(Debug)]
-enum Due {
-    Rate(DueTimes),
-    Listed(usize),
-}
-
-impl Part {
-    /// Whether what it waits for may be up to another thread.
-    pub fn needs_look(&self) -> bool {
-        self.state == PartState::Waiting
-    }
-}
 
 impl Machine {
     /// Begins and ends populations, users and iterations that are due; returns when the next ones are, ns.
@@ -84,7 +38,7 @@ impl Machine {
                 next_ns = now_ns;
             }
         }
-        self.is_done = self.shared.populations().iter().all(super::super::shared::PopulationState::has_ended);
+        self.is_done = self.shared.populations().iter().all(PopulationState::has_ended);
         next_ns
     }
 
@@ -371,7 +325,7 @@ impl Machine {
     fn initialize(&mut self, user: &mut User, now_ns: u64) {
         let program = Arc::clone(&self.program);
         for (variable, template) in &program.populations[user.population as usize].variables {
-            let mut context = super::context(&program, &self.shared, &mut self.tools, user, now_ns);
+            let mut context = super::state::context(&program, &self.shared, &mut self.tools, user, now_ns);
             match context.text(template) {
                 Ok(text) => user.registers[*variable as usize] = text.into(),
                 Err(fault) => self.figures.fault(fault.cause, fault.detail),

@@ -213,7 +213,8 @@ impl<B: IoBackend> Connections<B> {
             }
             (_, Ok(())) => {
                 let cut = connection.tls.as_mut().and_then(|tls| tls.end().err());
-                let (cause, detail) = cut.map_or(("closed_early", "closed while opening".to_owned()), |cut| (cut.name, cut.detail));
+                let (cause, detail) =
+                    cut.map_or(("closed_early", "closed while opening".to_owned()), |cut| (cut.name, cut.detail));
                 self.fail(slot, cause, detail, at_ns);
             }
             (_, Err(error)) => {

@@ -1,0 +1,193 @@
+//! The state of a machine, its effects and its timers.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::sync::Arc;
+
+use crate::scenario::arrivals::{DueTimes, UserChange};
+use crate::scenario::evaluate::{Context, Tools};
+use crate::scenario::figures::Figures;
+use crate::scenario::program::Program;
+use crate::scenario::render::Outgoing;
+use crate::scenario::scripts::Scripts;
+use crate::scenario::shared::Shared;
+use crate::scenario::user::User;
+
+/// What the caller has to do.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Send a request on a connection of the user.
+    Send(Box<Send>),
+    /// Forget the outstanding exchanges of the user, and close their connections.
+    Cancel {
+        /// The user.
+        user: u32,
+    },
+    /// Close the idle connections of the user.
+    CloseConnections {
+        /// The user.
+        user: u32,
+    },
+}
+
+/// A request to send.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Send {
+    /// The user.
+    pub user: u32,
+    /// Number of the exchange, to be repeated at its end.
+    pub exchange: u32,
+    /// The request.
+    pub outgoing: Outgoing,
+    /// When it was wanted, ns.
+    pub due_ns: u64,
+    /// Time limit of connecting, ns, if it has its own.
+    pub connect_timeout_ns: Option<u64>,
+    /// Time limit of the response, ns, if it has its own.
+    pub response_timeout_ns: Option<u64>,
+    /// Whether the response's header fields are to be kept.
+    pub keeps_head: bool,
+    /// Whether the response's body is to be kept.
+    pub keeps_body: bool,
+}
+
+/// The limits of a test.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// When the test begins, ns.
+    pub at_ns: u64,
+    /// The longest time of the main phase, ns.
+    pub duration_ns: u64,
+    /// Leading time that is warm-up, ns.
+    pub warmup_ns: u64,
+}
+
+/// Which thread a machine runs on.
+#[derive(Clone, Copy, Debug)]
+pub struct ThreadShare {
+    /// Its index.
+    pub index: u32,
+    /// The number of threads.
+    pub threads: u32,
+}
+
+/// Wakes a user.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Timer {
+    pub at_ns: u64,
+    pub user: u32,
+    /// The user's epoch for a wake-up, its life for an end.
+    pub stamp: u32,
+    pub ends: bool,
+}
+
+/// The users of one thread.
+pub struct Machine {
+    pub program: Arc<Program>,
+    pub shared: Arc<Shared>,
+    pub tools: Tools,
+    pub scripts: Scripts,
+    pub share: ThreadShare,
+    pub limits: Limits,
+    pub users: Vec<Option<Box<User>>>,
+    /// The life that a place in `users` has had last.
+    pub lives: Vec<u32>,
+    pub vacant: Vec<u32>,
+    pub timers: BinaryHeap<Reverse<Timer>>,
+    pub parts: Vec<Part>,
+    pub effects: VecDeque<Effect>,
+    pub figures: Figures,
+    pub next_exchange: u32,
+    /// Users that wait at each rendezvous.
+    pub meetings: Vec<Vec<u32>>,
+    pub is_done: bool,
+}
+
+/// A population on this thread.
+#[derive(Debug, Default)]
+pub struct Part {
+    pub state: PartState,
+    pub start_ns: u64,
+    /// When no further iteration begins, ns.
+    pub over_ns: u64,
+    /// When users of this thread begin and are no longer wanted.
+    pub changes: VecDeque<UserChange>,
+    pub due: Option<Due>,
+    /// When the next iteration of this thread is due, ns.
+    pub next_due_ns: Option<u64>,
+    /// Users without an iteration, in open models.
+    pub free: Vec<u32>,
+    /// The place of each user of a closed model, by its index.
+    pub by_index: HashMap<u32, u32>,
+    /// Users that exist.
+    pub alive: u32,
+    /// The most users of this thread.
+    pub most: u32,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PartState {
+    #[default]
+    Waiting,
+    Running,
+    /// No iteration begins any more.
+    Ending,
+    Ended,
+}
+
+/// Where the due times of a thread come from.
+#[derive(Debug)]
+pub enum Due {
+    Rate(DueTimes),
+    Listed(usize),
+}
+
+impl Part {
+    /// Whether what it waits for may be up to another thread.
+    pub fn needs_look(&self) -> bool {
+        self.state == PartState::Waiting
+    }
+}
+
+impl Machine {
+    /// Returns a machine that has not begun.
+    #[must_use]
+    pub fn new(program: Arc<Program>, shared: Arc<Shared>, tools: Tools, share: ThreadShare, limits: Limits) -> Self {
+        let mut figures = Figures::new(&program);
+        figures.warm_until_ns = limits.at_ns.saturating_add(limits.warmup_ns);
+        Self {
+            parts: program.populations.iter().map(|_| Part::default()).collect(),
+            meetings: vec![Vec::new(); program.rendezvous],
+            program,
+            shared,
+            tools,
+            scripts: Scripts::default(),
+            share,
+            limits,
+            users: Vec::new(),
+            lives: Vec::new(),
+            vacant: Vec::new(),
+            timers: BinaryHeap::new(),
+            effects: VecDeque::new(),
+            figures,
+            next_exchange: 0,
+            is_done: false,
+        }
+    }
+
+    /// Wakes a user at an instant, unless its epoch has changed by then.
+    pub fn timer(&mut self, user: u32, epoch: u32, at_ns: u64) {
+        self.timers.push(Reverse(Timer { at_ns, user, stamp: epoch, ends: false }));
+    }
+}
+
+/// Returns the evaluation's view of a user.
+pub fn context<'m>(
+    program: &'m Program,
+    shared: &'m Shared,
+    tools: &'m mut Tools,
+    user: &'m mut User,
+    now_ns: u64,
+) -> Context<'m> {
+    Context { program, shared, user, tools, now_ns }
+}

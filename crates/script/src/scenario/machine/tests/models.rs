@@ -1,0 +1,144 @@
+//! Load models: when users and iterations begin and end, and what is counted.
+
+use serde_json::json;
+
+use super::*;
+
+fn model(arrivals: Json, response_ms: u64) -> Run {
+    run(plan(arrivals, json!([get("/a")])), move |_| Some(Response { after_ms: response_ms, ..ok("") }))
+}
+
+fn open(per_s: f64, duration_ms: u64, at_start: u32, most: Json) -> Json {
+    json!({"model": "open", "stages": [{"from_per_s": per_s, "to_per_s": per_s, "duration_ms": duration_ms}],
+        "spacing": "even", "first": "at_start", "users_at_start": at_start, "users_most": most})
+}
+
+#[test]
+fn constant_users_repeat_until_their_time_is_over() {
+    let run = model(json!({"model": "users", "initial": 2, "first": "at_start", "duration_ms": 100}), 30);
+    assert_eq!(run.times(), [0, 0, 30, 30, 60, 60, 90, 90]);
+    let iterations = &run.figures.populations[0].iterations;
+    assert_eq!((iterations.due, iterations.completed, run.end_ms), (8, 8, 120));
+}
+
+#[test]
+fn each_user_does_its_iterations_and_shared_ones_are_divided() {
+    let run = model(json!({"model": "users", "initial": 3, "first": "at_start", "iterations": 2}), 10);
+    assert_eq!(run.got.len(), 6);
+    let run = model(json!({"model": "shared_iterations", "users": 3, "iterations": 10}), 10);
+    assert_eq!((run.got.len(), run.figures.populations[0].iterations.completed), (10, 10));
+}
+
+#[test]
+fn iterations_in_progress_are_interrupted_after_their_grace() {
+    let mut plan =
+        plan(json!({"model": "users", "initial": 1, "first": "at_start", "duration_ms": 100}), json!([get("/a")]));
+    plan["populations"][0]["end"] = json!({"kind": "iteration", "grace_ms": 50});
+    let run = run(plan, |_| Some(Response { after_ms: 1000, ..ok("") }));
+    let iterations = &run.figures.populations[0].iterations;
+    assert_eq!((iterations.interrupted, run.figures.labels[0].interrupted, run.end_ms), (1, 1, 150));
+}
+
+#[test]
+fn jmeters_scheduler_ends_users_between_requests() {
+    let flow = json!([get("/a"), wait(1000), get("/b")]);
+    let mut plan = plan(json!({"model": "users", "initial": 1, "first": "at_start", "duration_ms": 100}), flow);
+    plan["populations"][0]["end"] = json!({"kind": "request", "grace_ms": 1000});
+    let run = run(plan, |_| Some(ok("")));
+    assert_eq!((run.targets(), run.end_ms), (vec!["/a".to_owned()], 100));
+    assert_eq!(run.figures.populations[0].iterations.interrupted, 1);
+}
+
+#[test]
+fn ramp_begins_and_ends_users() {
+    let arrivals = json!({"model": "users", "initial": 0, "first": "after_interval", "duration_ms": 600, "stages":
+        [{"users": 2, "duration_ms": 200}, {"users": 2, "duration_ms": 100}, {"users": 0, "duration_ms": 200}]});
+    let run = model(arrivals, 1000);
+    assert_eq!(run.times(), [100, 200]);
+    let iterations = &run.figures.populations[0].iterations;
+    assert_eq!((iterations.interrupted, run.end_ms), (2, 500));
+}
+
+#[test]
+fn open_model_drops_iterations_without_a_free_user() {
+    let run = model(open(100.0, 100, 2, json!(2)), 25);
+    let iterations = &run.figures.populations[0].iterations;
+    assert_eq!((iterations.due, iterations.begun, iterations.dropped), (10, 7, 3));
+    assert_eq!(run.times(), [0, 10, 30, 40, 60, 70, 90]);
+}
+
+#[test]
+fn open_model_without_a_limit_makes_users() {
+    let run = model(open(100.0, 100, 0, Json::Null), 1000);
+    let population = &run.figures.populations[0];
+    assert_eq!((population.iterations.begun, population.users_begun, population.iterations.dropped), (10, 10, 0));
+    assert_eq!(run.times(), [0, 10, 20, 30, 40, 50, 60, 70, 80, 90]);
+}
+
+#[test]
+fn threads_share_iterations_and_users() {
+    for threads in [1, 2, 3] {
+        let plan = plan(open(1000.0, 100, 0, Json::Null), json!([get("/a")]));
+        let run = run_threads(plan, threads, 60_000, |_| Some(ok("")));
+        let mut times = run.times();
+        times.sort_unstable();
+        assert_eq!(times, (0..100).collect::<Vec<u64>>(), "{threads} threads");
+    }
+    let seven = json!({"model": "users", "initial": 7, "first": "at_start", "iterations": 2});
+    assert_eq!(run_threads(plan(seven, json!([get("/a")])), 3, 60_000, |_| Some(ok(""))).got.len(), 14);
+}
+
+#[test]
+fn schedule_is_kept() {
+    let run = model(
+        json!({"model": "schedule", "due_us": [0, 5000, 5000, 30000], "users_at_start": 1, "users_most": null}),
+        1,
+    );
+    assert_eq!(run.times(), [0, 5, 5, 30]);
+}
+
+#[test]
+fn phases_and_predecessors_are_awaited() {
+    let population = |name: &str, phase: &str, after: Json, path: &str| {
+        json!({"name": name, "phase": phase, "after": after,
+        "start_delay_ms": 5, "arrivals": once(), "end": {"kind": "iteration", "grace_ms": 0}, "on_error": "continue",
+        "flow": [get(path)]})
+    };
+    let plan = json!({"name": "phases", "populations": [
+        population("last", "teardown", json!([]), "/last"), population("one", "main", json!([]), "/one"),
+        population("two", "main", json!(["one"]), "/two"), population("first", "setup", json!([]), "/first")]});
+    let run = run(plan, |_| Some(ok("")));
+    assert_eq!(run.targets(), ["/first", "/one", "/two", "/last"]);
+    assert!(run.times().windows(2).all(|pair| pair[1] - pair[0] >= 6), "{:?}", run.times());
+}
+
+#[test]
+fn new_users_have_their_own_number_and_variables() {
+    let set = json!({"action": {"kind": "set", "variable": "x", "value": op("add", json!([{"op": "first_of", "arguments": [var("x"), lit(0)]}, lit(1)]))}});
+    let flow = json!([set, get(json!(["/", {"op": "user_number"}, "/", var("x")]))]);
+    let targets = |fresh: bool| {
+        let mut plan =
+            plan(json!({"model": "users", "initial": 1, "first": "at_start", "iterations": 3}), flow.clone());
+        plan["populations"][0]["new_user_each_iteration"] = json!(fresh);
+        run(plan, |_| Some(ok(""))).targets()
+    };
+    assert_eq!(targets(false), ["/1/1", "/1/2", "/1/3"]);
+    assert_eq!(targets(true)[0], "/1/1");
+    assert!(targets(true).iter().all(|target| target.ends_with("/1")), "{:?}", targets(true));
+}
+
+#[test]
+fn errors_lead_where_the_population_says() {
+    let flow = json!([get("/bad"), get("/next")]);
+    let count = |on_error: &str| {
+        let mut plan =
+            plan(json!({"model": "users", "initial": 2, "first": "at_start", "iterations": 2}), flow.clone());
+        plan["populations"][0]["on_error"] = json!(on_error);
+        run(plan, |got| if got.url.ends_with("bad") { None } else { Some(ok("")) }).got.len()
+    };
+    assert_eq!(count("continue"), 8);
+    assert_eq!(count("next_iteration"), 4);
+    assert_eq!(count("stop_user"), 2);
+    assert_eq!(count("stop_test"), 2);
+    assert_eq!(count("stop_test_now"), 2);
+}

@@ -1,0 +1,264 @@
+//! Requests, extractors, checks, cookies, redirects and what is refused.
+
+use serde_json::json;
+
+use super::*;
+
+fn request(fields: Json) -> Json {
+    let mut request = json!({"kind": "request", "method": ["GET"], "host": ["a.test"], "path": ["/"]});
+    for (name, value) in fields.as_object().unwrap() {
+        request[name] = value.clone();
+    }
+    json!({ "action": request })
+}
+
+fn extractor(variable: &str, find: Json, pick: Json, on_miss: Json) -> Json {
+    json!({"variable": variable, "subject": {"kind": "body"}, "find": find, "pick": pick, "on_miss": on_miss})
+}
+
+fn extracted(find: Json, pick: Json, body: &'static str) -> String {
+    let extract = extractor("x", find, pick, json!({"kind": "default", "text": ["none"]}));
+    let flow = json!([request(json!({"extractors": [extract]})), get(json!(["/", var("x")]))]);
+    run(plan(once(), flow), |_| Some(Response { head: "X-Id: 7\nX-Id: 8\n", ..ok(body) })).targets()[1].clone()
+}
+
+#[test]
+fn request_has_its_parts() {
+    let flow = json!([request(json!({
+        "method": ["POST"], "port": ["8080"], "path": ["/a b?x=1"],
+        "query": [{"name": ["q"], "value": ["ä&"]}, {"name": ["flag"]}],
+        "headers": [{"name": ["X-User"], "value": [{"op": "user_number"}]}],
+        "basic_credentials": {"user": ["u"], "password": ["p"]},
+        "body": {"kind": "form", "parameters": [{"name": ["k"], "value": ["v w"]}]}, "closes_connection": true,
+    }))]);
+    let run = run(plan(once(), flow), |_| Some(ok("")));
+    assert_eq!(
+        run.got[0].text,
+        "POST /a%20b?x=1&q=%C3%A4%26&flag HTTP/1.1\r\nHost: a.test:8080\r\nX-User: 1\r\n\
+         Content-Type: application/x-www-form-urlencoded\r\nAuthorization: Basic dTpw\r\nConnection: close\r\n\
+         Content-Length: 5\r\n\r\nk=v+w"
+    );
+}
+
+#[test]
+fn absolute_path_replaces_the_host_and_files_are_sent() {
+    let parts = json!([{"name": ["f"], "file": "a.bin", "file_name": ["a.bin"], "content_type": ["text/plain"]}, {"name": ["t"], "text": ["x"]}]);
+    let mut plan = plan(
+        once(),
+        json!([
+            request(json!({"path": ["https://b.test/x"]})),
+            request(json!({"method": ["PUT"], "body": {"kind": "file", "file": "a.bin"}})),
+            request(json!({"method": ["POST"], "body": {"kind": "multipart", "parts": parts}})),
+        ]),
+    );
+    plan["files"] = json!([{"name": "a.bin", "content_base64": "aGk="}]);
+    let run = run(plan, |_| Some(ok("")));
+    assert_eq!(run.got[0].url, "https://b.test/x");
+    assert!(run.got[1].text.ends_with("Content-Length: 2\r\n\r\nhi"));
+    assert!(run.got[2].text.contains("name=\"f\"; filename=\"a.bin\"\r\nContent-Type: text/plain\r\n\r\nhi\r\n--"));
+    assert!(run.got[2].text.contains("name=\"t\"\r\n\r\nx\r\n--"));
+}
+
+#[test]
+fn extractors_find_values() {
+    let first = json!({"kind": "number", "number": lit(1)});
+    let regex = |pattern: &str| json!({"kind": "regex", "pattern": [pattern]});
+    assert_eq!(extracted(regex("id=(\\d+)"), first.clone(), "id=1 id=22"), "/1");
+    assert_eq!(extracted(regex("id=(\\d+)"), json!({"kind": "last"}), "id=1 id=22"), "/22");
+    assert_eq!(extracted(regex("id=\\d+"), json!({"kind": "count"}), "id=1 id=22"), "/2");
+    assert_eq!(extracted(regex("nothing"), first.clone(), "id=1"), "/none");
+    let output = json!({"kind": "regex", "pattern": ["(a)(b)"], "output": [2, "-", 1, "-", 0]});
+    assert_eq!(extracted(output, first.clone(), "ab"), "/b-a-ab");
+    assert_eq!(extracted(json!({"kind": "json_path", "path": ["$.a[1]"]}), first.clone(), r#"{"a":[1,"z"]}"#), "/z");
+    assert_eq!(
+        extracted(json!({"kind": "boundary", "left": ["<b>"], "right": ["</b>"]}), first.clone(), "<b>q</b>"),
+        "/q"
+    );
+    assert_eq!(extracted(json!({"kind": "header", "name": ["x-id"]}), json!({"kind": "last"}), ""), "/8");
+    assert_eq!(extracted(json!({"kind": "whole"}), first, "all"), "/all");
+}
+
+#[test]
+fn all_matches_are_numbered_and_shorter_lists_forget() {
+    let all =
+        extractor("x", json!({"kind": "regex", "pattern": ["\\d"]}), json!({"kind": "all"}), json!({"kind": "keep"}));
+    let read = json!([{"op": "variable", "name": "x_matchNr", "value": "?"}, "-", {"op": "variable", "name": "x_2", "value": "gone"}]);
+    let path = json!(["/", read[0], "-", read[2]]);
+    let once_more = json!([
+        request(json!({"extractors": [all]})),
+        get(path.clone()),
+        request(json!({"path": ["/short"], "extractors": [all]})),
+        get(path)
+    ]);
+    let run = run(plan(once(), once_more), |got| Some(ok(if got.url.ends_with("/short") { "7" } else { "123" })));
+    assert_eq!(run.targets(), ["/", "/3-2", "/short", "/1-gone"]);
+}
+
+#[test]
+fn misses_are_counted_and_may_fail() {
+    let miss =
+        extractor("x", json!({"kind": "regex", "pattern": ["y"]}), json!({"kind": "last"}), json!({"kind": "fail"}));
+    let run = run(plan(once(), json!([request(json!({"extractors": [miss]})), get(json!(["/", var("x")]))])), |_| {
+        Some(ok(""))
+    });
+    let labels = &run.figures.labels;
+    assert_eq!((labels[0].errors["extraction_failed"], labels[0].misses["x"]), (1, 1));
+    assert_eq!((labels[1].errors["undefined_variable"], run.got.len()), (1, 1));
+}
+
+#[test]
+fn checks_fail_requests_or_are_counted() {
+    let check = |tests: Json, more: Json| {
+        let mut check = json!({"subject": {"kind": "body"}, "tests": tests, "severity": "count"});
+        for (name, value) in more.as_object().unwrap() {
+            check[name] = value.clone();
+        }
+        check
+    };
+    let passed = |tests: Json, more: Json| {
+        let flow = json!([request(json!({"checks": [check(tests, more)]}))]);
+        let run = run(plan(once(), flow), |_| Some(Response { after_ms: 20, ..ok(r#"{"a": [1, "two"], "n": null}"#) }));
+        assert_eq!(run.figures.labels[0].failed, 0);
+        run.figures.labels[0].checks[0] == (1, 0)
+    };
+    let none = || json!({});
+    assert!(passed(json!([{"kind": "contains", "text": ["two"]}]), none()));
+    assert!(!passed(json!([{"kind": "contains", "text": ["two"]}]), json!({"is_negated": true})));
+    assert!(passed(
+        json!([{"kind": "contains", "text": ["x"]}, {"kind": "finds", "pattern": ["t.o"]}]),
+        json!({"any": true})
+    ));
+    assert!(!passed(json!([{"kind": "matches", "pattern": ["t.o"]}]), none()));
+    assert!(passed(json!([{"kind": "equals", "text": ["200"]}]), json!({"subject": {"kind": "status"}})));
+    assert!(passed(json!([{"kind": "json", "path": ["$.a[1]"], "equals": ["two"]}]), none()));
+    assert!(passed(json!([{"kind": "json", "path": ["$.n"], "is_null": true}]), none()));
+    assert!(!passed(json!([{"kind": "json", "path": ["$.x"]}]), none()));
+    assert!(passed(json!([{"kind": "size", "at_least": 5, "at_most": 50}]), none()));
+    assert!(passed(json!([{"kind": "duration", "at_most_ms": lit(20)}]), none()));
+    assert!(!passed(json!([{"kind": "duration", "at_most_ms": lit(19)}]), none()));
+    assert!(passed(json!([{"kind": "status", "ranges": [{"from": 200, "to": 200}]}]), none()));
+    assert!(passed(
+        json!([{"kind": "condition", "condition": op("equal", json!([{"op": "last_status"}, lit(200)]))}]),
+        none()
+    ));
+    let failing = check(json!([{"kind": "contains", "text": ["x"]}]), json!({"severity": "fail", "message": ["no x"]}));
+    let run = run(plan(once(), json!([request(json!({"checks": [failing]}))])), |_| Some(ok("")));
+    let label = &run.figures.labels[0];
+    assert_eq!(
+        (label.errors["check_failed"], label.examples["check_failed"].as_str(), label.checks[0]),
+        (1, "no x", (0, 1))
+    );
+}
+
+#[test]
+fn cookies_and_redirects_are_followed() {
+    let flow = json!([
+        request(
+            json!({"method": ["POST"], "path": ["/login"], "redirects": 3, "uses_cookies": true, "body": {"kind": "text", "text": ["x"]}})
+        ),
+        request(json!({"path": ["/in"], "uses_cookies": true})),
+    ]);
+    let run = run(plan(once(), flow), |got| {
+        Some(if got.url.ends_with("/login") {
+            Response { status: 302, head: "Location: home?x#y\nSet-Cookie: sid=5; Path=/\n", ..ok("") }
+        } else {
+            ok("")
+        })
+    });
+    assert_eq!(run.targets(), ["/login", "/home?x", "/in"]);
+    assert!(run.got[1].text.starts_with("GET /home?x HTTP/1.1\r\n") && run.got[1].text.contains("Cookie: sid=5\r\n"));
+    let label = &run.figures.labels[0];
+    assert_eq!((label.ended, label.redirects, label.sent_bytes, label.received_bytes), (1, 1, 200, 400));
+    let latency = label.histograms[0][0].as_ref().unwrap().quantile_ns(1.0).unwrap();
+    assert!(latency >= 2 * MS, "both exchanges count: {latency}");
+}
+
+#[test]
+fn requests_stay_in_the_targets_and_well_formed() {
+    let mut all = plan(
+        once(),
+        json!([
+            get("/a"),
+            request(json!({"host": ["b.test"]})),
+            request(json!({"headers": [{"name": ["X"], "value": [lit("a\r\nb")]}]})),
+            request(json!({"host": ["a b"]}))
+        ]),
+    );
+    all["targets"] = json!(["http://a.test"]);
+    let run = run(all, |_| Some(ok("")));
+    assert_eq!(run.targets(), ["/a"]);
+    let causes: Vec<&str> =
+        run.figures.labels.iter().flat_map(|label| label.errors.keys().map(AsRef::as_ref)).collect();
+    assert_eq!(causes, ["bad_request", "bad_url", "target_not_allowed"]);
+}
+
+#[test]
+fn expressions_have_their_values() {
+    let value = |expression: Json| {
+        let flow =
+            json!([{"action": {"kind": "set", "variable": "x", "value": expression}}, get(json!(["/", var("x")]))]);
+        run(plan(once(), flow), |_| Some(ok(""))).targets().first().map(|target| target[1..].to_owned())
+    };
+    let text = |expression: Json| value(expression).unwrap();
+    for (expression, expected) in [
+        (op("add", json!([lit("2"), lit(3)])), "5"),
+        (op("divide", json!([lit(7), lit(2)])), "3.5"),
+        (op("divide", json!([lit(8), lit(2)])), "4"),
+        (op("modulo", json!([lit(-7), lit(3)])), "-1"),
+        (op("round", json!([lit(2.345), lit(2)])), "2.35"),
+        (op("substring", json!([lit("abcdef"), lit(1), lit(3)])), "bc"),
+        (op("group", json!([lit("id=42"), lit("id=(\\d+)")])), "42"),
+        (op("split_part", json!([lit("a,b,c"), lit(","), lit(1)])), "b"),
+        (op("replace_pattern", json!([lit("a1b2"), lit("\\d"), lit("-")])), "a-b-"),
+        (op("sha256", json!([lit("")])), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"),
+        (op("md5", json!([lit("")])), "d41d8cd98f00b204e9800998ecf8427e"),
+        (op("base64_decode", json!([op("base64_encode", json!([lit("hi")]))])), "hi"),
+        (op("html_unescape", json!([lit("&amp;&#65;&x")])), "&A&x"),
+        (op("date", json!([lit("yyyy-MM-dd"), lit(86_400_000)])), "2015-10-22"),
+        (json!({"op": "time_s"}), "1445412480"),
+        (op("if", json!([op("and", json!([lit(true), lit(0)])), lit("y"), lit("n")])), "n"),
+        (json!({"op": "population"}), "users"),
+        (op("json_value", json!([lit("{\"a\":1}"), lit("$.a")])), "1"),
+        (op("index_of", json!([lit("äb"), lit("b")])), "1"),
+        (json!({"op": "counter", "name": "c", "arguments": [lit(5), lit(2), lit(9)]}), "5"),
+    ] {
+        assert_eq!(text(expression.clone()), expected, "{expression}");
+    }
+    let uuid = text(json!({"op": "uuid"}));
+    assert!(uuid.len() == 36 && &uuid[14..15] == "4", "{uuid}");
+    assert_eq!(text(op("random_text", json!([lit(8)]))).len(), 8);
+    assert_eq!(value(op("to_integer", json!([lit("x")]))), None);
+    assert_eq!(value(op("divide", json!([lit(1), lit(0)]))), None);
+}
+
+#[test]
+fn what_cannot_be_executed_is_refused_by_name_and_place() {
+    let refused = |flow: Json| {
+        let plan: ScenarioPlan = serde_json::from_value(plan(once(), flow)).unwrap();
+        compile(&plan, 1, 0).unwrap_err().to_string()
+    };
+    let opaque = json!([{"source": {"file": "a.jmx", "line": 7}, "action": {"kind": "opaque", "what": "JSR223Sampler", "text": ""}}]);
+    assert_eq!(refused(opaque), "a.jmx:7: JSR223Sampler cannot be executed");
+    for (fields, part) in [
+        (json!({"embedded": {"at_once": 6}}), "embedded"),
+        (json!({"uses_cache": true}), "cache"),
+        (json!({"body": {"kind": "file", "file": "x"}}), "no file `x`"),
+        (
+            json!({"extractors": [extractor("x", json!({"kind": "regex", "pattern": ["("]}), json!({"kind": "last"}), json!({"kind": "keep"}))]}),
+            "regular expression",
+        ),
+        (
+            json!({"extractors": [extractor("x", json!({"kind": "json_path", "path": ["$["]}), json!({"kind": "last"}), json!({"kind": "keep"}))]}),
+            "JSONPath",
+        ),
+    ] {
+        let message = refused(json!([request(fields)]));
+        assert!(message.contains(part), "{message}");
+    }
+    let mut deep = get("/");
+    for _ in 0..45 {
+        deep = json!({"action": {"kind": "sequence", "nodes": [deep]}});
+    }
+    assert!(refused(json!([deep])).contains("deep"));
+    assert!(refused(json!([{"action": {"kind": "feed", "feeder": "none"}}])).contains("`none`"));
+}
