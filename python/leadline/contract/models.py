@@ -4357,6 +4357,10 @@ class ThroughputWait(BaseModel):
     Whether the intervals are random (exponentially distributed) instead of even.
     """
     kind: Literal["throughput"] = "throughput"
+    name: str | None = None
+    """
+    Nodes of the same name count together; this node counts alone if absent.
+    """
     per_minute: Expression
     """
     The rate, per minute.
@@ -4376,6 +4380,10 @@ class RendezvousWait(BaseModel):
         extra="forbid",
     )
     kind: Literal["rendezvous"] = "rendezvous"
+    name: str | None = None
+    """
+    Nodes of the same name are one rendezvous; this node is one alone if absent.
+    """
     timeout_ms: Expression
     """
     How long at most, ms; without limit if 0.
