@@ -58,7 +58,7 @@ impl Scripts {
                 let value = match value {
                     mlua::Value::Nil => Value::Nothing,
                     mlua::Value::Boolean(truth) => Value::Boolean(truth),
-                    mlua::Value::Integer(number) => Value::Integer(number.into()),
+                    mlua::Value::Integer(number) => Value::Integer(number),
                     mlua::Value::Number(number) if number.fract() == 0.0 && number.abs() < 9e15 => {
                         Value::Integer(number as i64)
                     }

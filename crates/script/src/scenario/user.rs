@@ -27,7 +27,7 @@ pub struct User {
     /// Variables.
     pub registers: Box<[Value]>,
     /// Variables whose names no part of the plan has, such as the numbered results of extractors.
-    pub extra: Option<Box<BTreeMap<Box<str>, Value>>>,
+    pub extra: BTreeMap<Box<str>, Value>,
     /// Random numbers.
     pub random: Random,
     /// Cookies.
@@ -205,7 +205,7 @@ impl User {
             iteration: 0,
             population_iteration: 0,
             registers: registers.into(),
-            extra: None,
+            extra: BTreeMap::new(),
             random: Random::of(program.seed, population, number),
             jar: Jar::default(),
             counters: vec![0; program.user_counters].into(),
@@ -231,7 +231,7 @@ impl User {
     pub fn named<'u>(&'u self, program: &Program, name: &str) -> &'u Value {
         match program.slots.get(name) {
             Some(slot) => &self.registers[*slot as usize],
-            None => self.extra.as_ref().and_then(|extra| extra.get(name)).unwrap_or(&Value::Nothing),
+            None => self.extra.get(name).unwrap_or(&Value::Nothing),
         }
     }
 
@@ -242,12 +242,11 @@ impl User {
         match program.slots.get(name) {
             Some(slot) => self.registers[*slot as usize] = value,
             None if !value.is_set() => {
-                self.extra.as_mut().map(|extra| extra.remove(name));
+                self.extra.remove(name);
             }
             None => {
-                let extra = self.extra.get_or_insert_default();
-                if extra.len() < MOST_EXTRA || extra.contains_key(name) {
-                    extra.insert(name.into(), value);
+                if self.extra.len() < MOST_EXTRA || self.extra.contains_key(name) {
+                    self.extra.insert(name.into(), value);
                 }
             }
         }
@@ -257,10 +256,7 @@ impl User {
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         let text = |value: &Value| if let Value::Text(text) = value { text.len() + 16 } else { 0 };
-        let extra = self
-            .extra
-            .as_ref()
-            .map_or(0, |extra| extra.iter().map(|(name, value)| name.len() + text(value) + 64).sum::<usize>());
+        let extra: usize = self.extra.iter().map(|(name, value)| name.len() + text(value) + 64).sum();
         size_of::<Self>()
             + self.registers.len() * size_of::<Value>()
             + self.registers.iter().map(text).sum::<usize>()

@@ -83,24 +83,24 @@ pub struct Timer {
 
 /// The users of one thread.
 pub struct Machine {
-    pub program: Arc<Program>,
-    pub shared: Arc<Shared>,
-    pub tools: Tools,
-    pub scripts: Scripts,
-    pub share: ThreadShare,
-    pub limits: Limits,
-    pub users: Vec<Option<Box<User>>>,
+    pub(super) program: Arc<Program>,
+    pub(super) shared: Arc<Shared>,
+    pub(super) tools: Tools,
+    pub(super) scripts: Scripts,
+    pub(super) share: ThreadShare,
+    pub(super) limits: Limits,
+    pub(super) users: Vec<Option<Box<User>>>,
     /// The life that a place in `users` has had last.
-    pub lives: Vec<u32>,
-    pub vacant: Vec<u32>,
-    pub timers: BinaryHeap<Reverse<Timer>>,
-    pub parts: Vec<Part>,
-    pub effects: VecDeque<Effect>,
-    pub figures: Figures,
-    pub next_exchange: u32,
+    pub(super) lives: Vec<u32>,
+    pub(super) vacant: Vec<u32>,
+    pub(super) timers: BinaryHeap<Reverse<Timer>>,
+    pub(super) parts: Vec<Part>,
+    pub(super) effects: VecDeque<Effect>,
+    pub(super) figures: Figures,
+    pub(super) next_exchange: u32,
     /// Users that wait at each rendezvous.
-    pub meetings: Vec<Vec<u32>>,
-    pub is_done: bool,
+    pub(super) meetings: Vec<Vec<u32>>,
+    pub(super) is_done: bool,
 }
 
 /// A population on this thread.

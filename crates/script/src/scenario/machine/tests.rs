@@ -34,7 +34,6 @@ pub fn ok(body: impl Into<String>) -> Response {
 #[derive(Clone, Debug)]
 pub struct Got {
     pub at_ms: u64,
-    pub user: u32,
     pub url: String,
     pub text: String,
 }
@@ -91,6 +90,9 @@ pub fn wait(ms: u64) -> Json {
     json!({"action": {"kind": "wait", "wait": {"kind": "constant", "ms": lit(ms)}}})
 }
 
+/// When each exchange ends, its thread, user and number; when it was sent, and its response.
+type Ends = BTreeMap<(u64, usize, u32, u32), (u64, Option<Response>)>;
+
 /// Runs a plan against a server; `None` is a reset.
 pub fn run(plan: Json, serve: impl FnMut(&Got) -> Option<Response>) -> Run {
     run_threads(plan, 1, 60_000, serve)
@@ -106,8 +108,7 @@ pub fn run_threads(plan: Json, threads: u32, duration_ms: u64, mut serve: impl F
         Machine::new(Arc::clone(&program), Arc::clone(&shared), tools(), ThreadShare { index, threads }, limits)
     };
     let mut machines: Vec<Machine> = (0..threads).map(machine).collect();
-    // When each exchange ends: its thread, user and number, and its response.
-    let mut ends: BTreeMap<(u64, usize, u32, u32), (u64, Option<Response>)> = BTreeMap::new();
+    let mut ends = Ends::new();
     let (mut now_ns, mut got) = (0, Vec::new());
     for _ in 0..2_000_000 {
         let mut next_ns = u64::MAX;
@@ -118,7 +119,7 @@ pub fn run_threads(plan: Json, threads: u32, duration_ms: u64, mut serve: impl F
                     Effect::Send(send) => {
                         let Send { user, exchange, outgoing, .. } = *send;
                         let text = String::from_utf8_lossy(&outgoing.bytes).into_owned();
-                        let request = Got { at_ms: now_ns / MS, user, url: outgoing.url.absolute(), text };
+                        let request = Got { at_ms: now_ns / MS, url: outgoing.url.absolute(), text };
                         let response = serve(&request);
                         let after_ms = response.as_ref().map_or(1, |response| response.after_ms);
                         got.push(request);
