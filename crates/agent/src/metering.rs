@@ -20,6 +20,9 @@ pub struct FlowCounters {
     missing_units: Gauge,
     retransmits: Gauge,
     rtt_us: Gauge,
+    rtt_variance_us: Gauge,
+    congestion_window_bytes: Gauge,
+    path_mtu_bytes: Gauge,
 }
 
 /// A figure that may not be known yet: 0 until then, afterwards one more than the figure.
@@ -74,6 +77,13 @@ impl FlowCounters {
         self.rtt_us.set(rtt_us.into());
     }
 
+    /// Stores further figures of the kernel of a sending connection. Only the flow's own thread may call it.
+    pub fn path(&self, rtt_variance_us: u32, congestion_window_bytes: u64, path_mtu_bytes: u32) {
+        self.rtt_variance_us.set(rtt_variance_us.into());
+        self.congestion_window_bytes.set(congestion_window_bytes);
+        self.path_mtu_bytes.set(path_mtu_bytes.into());
+    }
+
     /// Payload bytes sent so far.
     pub fn sent_bytes(&self) -> u64 {
         self.sent_bytes.load(Ordering::Relaxed)
@@ -105,6 +115,9 @@ impl FlowCounters {
             missing_units: self.missing_units.value(),
             retransmits: self.retransmits.value(),
             rtt_us: self.rtt_us.value().and_then(|us| us.try_into().ok()),
+            rtt_variance_us: self.rtt_variance_us.value().and_then(|us| us.try_into().ok()),
+            congestion_window_bytes: self.congestion_window_bytes.value(),
+            path_mtu_bytes: self.path_mtu_bytes.value().and_then(|bytes| bytes.try_into().ok()),
         }
     }
 }

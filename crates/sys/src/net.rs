@@ -92,6 +92,12 @@ pub struct TcpInfo {
     pub rtt_us: u32,
     /// Segments retransmitted since the connection began.
     pub retransmits: u32,
+    /// Variance of the round-trip time, µs.
+    pub rtt_variance_us: u32,
+    /// Congestion window, bytes.
+    pub congestion_window_bytes: u64,
+    /// The path's MTU, bytes.
+    pub path_mtu_bytes: u32,
 }
 
 /// Reads TCP_INFO.
@@ -112,7 +118,13 @@ pub fn tcp_info(socket: impl AsFd) -> io::Result<TcpInfo> {
         }
         info
     };
-    Ok(TcpInfo { rtt_us: info.tcpi_rtt, retransmits: info.tcpi_total_retrans })
+    Ok(TcpInfo {
+        rtt_us: info.tcpi_rtt,
+        retransmits: info.tcpi_total_retrans,
+        rtt_variance_us: info.tcpi_rttvar,
+        congestion_window_bytes: u64::from(info.tcpi_snd_cwnd) * u64::from(info.tcpi_snd_mss),
+        path_mtu_bytes: info.tcpi_pmtu,
+    })
 }
 
 /// From linux/sock_diag.h: SK_MEMINFO_DROPS is the ninth of nine values.
@@ -342,6 +354,17 @@ pub fn set_pacing(socket: impl AsFd, bytes_per_s: u64) -> io::Result<()> {
         return Err(io::Error::last_os_error());
     }
     Ok(())
+}
+
+/// Returns how many bytes of a connection its peer has not acknowledged yet, sent or not (SIOCOUTQ).
+pub fn unacknowledged_bytes(stream: &TcpStream) -> io::Result<u64> {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: the request writes one `int`, to which the pointer points.
+    let result = unsafe { libc::ioctl(stream.as_raw_fd(), libc::TIOCOUTQ, std::ptr::from_mut(&mut bytes)) };
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(u64::try_from(bytes).unwrap_or(0))
 }
 
 /// Returns the congestion controls that connections of this network namespace can use without loading a kernel

@@ -224,6 +224,15 @@ pub struct FlowProgress {
     pub retransmits: Option<u64>,
     /// The kernel's smoothed round-trip time at its last reading, µs; only on the sending side of a byte stream.
     pub rtt_us: Option<u32>,
+    /// The variance of that time, µs; as with the round-trip time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rtt_variance_us: Option<u32>,
+    /// The congestion window, bytes; as with the round-trip time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub congestion_window_bytes: Option<u64>,
+    /// The path's MTU, bytes; as with the round-trip time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path_mtu_bytes: Option<u32>,
 }
 
 /// The state of a load, beyond its flows' counters.

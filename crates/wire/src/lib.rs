@@ -44,7 +44,9 @@ pub use tunnel::{
     TunnelExpectation, TunnelIdentities, TunnelIdentity, TunnelOccasion, TunnelPacketSizes, TunnelReport, TunnelSpec,
     TunnelState, TunnelTraffic, TunnelUser,
 };
-pub use workload::{PeerLimits, ProcessSpec, ProfileSpec, Protocol, RrSpec, ServeSpec, TcpSpec, UdpSpec, Workload};
+pub use workload::{
+    PeerLimits, PeerProgram, ProcessSpec, ProfileSpec, Protocol, RrSpec, ServeSpec, TcpSpec, UdpSpec, Workload,
+};
 
 /// The contract's version; it increases when an old reader would misunderstand a new line.
 pub const PROTOCOL_VERSION: u32 = 1;

@@ -104,6 +104,20 @@ pub struct TcpSpec {
     pub bind: Option<String>,
     /// Time between `progress` events, ms.
     pub interval_ms: u32,
+    /// The server's program.
+    #[serde(default)]
+    pub peer: PeerProgram,
+}
+
+/// The server's program.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum PeerProgram {
+    /// Leadline's own server.
+    #[default]
+    Leadline,
+    /// A real `iperf3 -s`.
+    Iperf3,
 }
 
 /// Paced, sequence-numbered datagrams; loss, reordering, duplicates and jitter are counted on arrival.
@@ -132,6 +146,9 @@ pub struct UdpSpec {
     pub bind: Option<String>,
     /// Time between `progress` events, ms.
     pub interval_ms: u32,
+    /// The server's program.
+    #[serde(default)]
+    pub peer: PeerProgram,
 }
 
 /// Request-response: each flow keeps one transaction outstanding.

@@ -808,6 +808,10 @@ class FlowProgress(BaseModel):
     model_config = ConfigDict(
         extra="forbid",
     )
+    congestion_window_bytes: Annotated[int | None, Field(ge=0)] = None
+    """
+    The congestion window, bytes; as with the round-trip time.
+    """
     flow: Annotated[int, Field(ge=0)]
     """
     The flow's number within its task.
@@ -815,6 +819,10 @@ class FlowProgress(BaseModel):
     missing_units: Annotated[int | None, Field(ge=0)] = None
     """
     Datagrams that had not arrived when a later one had; only on the side that receives numbered datagrams.
+    """
+    path_mtu_bytes: Annotated[int | None, Field(ge=0)] = None
+    """
+    The path's MTU, bytes; as with the round-trip time.
     """
     received_bytes: Annotated[int, Field(ge=0)]
     """
@@ -832,6 +840,10 @@ class FlowProgress(BaseModel):
     rtt_us: Annotated[int | None, Field(ge=0)] = None
     """
     The kernel's smoothed round-trip time at its last reading, µs; only on the sending side of a byte stream.
+    """
+    rtt_variance_us: Annotated[int | None, Field(ge=0)] = None
+    """
+    The variance of that time, µs; as with the round-trip time.
     """
     sent_bytes: Annotated[int, Field(ge=0)]
     """
@@ -3021,6 +3033,10 @@ class TcpWorkload(BaseModel):
     Time between `progress` events, ms.
     """
     kind: Literal["tcp"] = "tcp"
+    peer: Literal["leadline", "iperf3"] | None = "leadline"
+    """
+    The server's program.
+    """
     rate_bps: Annotated[int | None, Field(ge=0)] = None
     """
     Payload rate per flow, bits per second; unlimited if absent.
@@ -3075,6 +3091,10 @@ class UdpWorkload(BaseModel):
     number: Annotated[int | None, Field(ge=0)] = None
     """
     Datagrams per flow, after which it ends before `duration_ms`.
+    """
+    peer: Literal["leadline", "iperf3"] | None = "leadline"
+    """
+    The server's program.
     """
     rate_pps: float | None = None
     """

@@ -478,6 +478,10 @@ class FlowProgress(TypedDict):
     One flow's cumulative counters.
     """
 
+    congestion_window_bytes: NotRequired[int | None]
+    """
+    The congestion window, bytes; as with the round-trip time.
+    """
     flow: int
     """
     The flow's number within its task.
@@ -485,6 +489,10 @@ class FlowProgress(TypedDict):
     missing_units: NotRequired[int | None]
     """
     Datagrams that had not arrived when a later one had; only on the side that receives numbered datagrams.
+    """
+    path_mtu_bytes: NotRequired[int | None]
+    """
+    The path's MTU, bytes; as with the round-trip time.
     """
     received_bytes: int
     """
@@ -502,6 +510,10 @@ class FlowProgress(TypedDict):
     rtt_us: NotRequired[int | None]
     """
     The kernel's smoothed round-trip time at its last reading, µs; only on the sending side of a byte stream.
+    """
+    rtt_variance_us: NotRequired[int | None]
+    """
+    The variance of that time, µs; as with the round-trip time.
     """
     sent_bytes: int
     """

@@ -424,7 +424,9 @@ impl Connection {
         if self.flow.role == Role::Send {
             if let Ok(info) = net::tcp_info(&self.flow.socket) {
                 self.kernel.take(info.rtt_us.into(), info.retransmits.into());
-                self.flow.counters.kernel(self.kernel.retransmits(), info.rtt_us);
+                let counters = &self.flow.counters;
+                counters.kernel(self.kernel.retransmits(), info.rtt_us);
+                counters.path(info.rtt_variance_us, info.congestion_window_bytes, info.path_mtu_bytes);
             }
         }
     }

@@ -8,6 +8,8 @@
 
 mod crypto;
 pub mod http;
+mod iperf3;
+mod iperf3_control;
 mod rr;
 mod scenario;
 mod session;

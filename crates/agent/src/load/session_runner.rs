@@ -150,7 +150,8 @@ impl SessionRunner {
     }
 }
 
-fn flow_reports(
+/// Returns one row per flow; each figure is from the side that knows it.
+pub fn flow_reports(
     flows: &[PlannedFlow],
     span: Span,
     local_rows: Vec<SideReport>,

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use leadline_sys::net;
 use leadline_transport::{Open, Work};
-use leadline_wire::{Direction, ErrorReport, Outcome, TcpSpec};
+use leadline_wire::{Direction, ErrorReport, Outcome, PeerProgram, TcpSpec};
 
+use super::iperf3;
 use super::session::Session;
 use super::session_runner::{span, PlannedFlow, SessionRunner};
 use crate::events::{input_error, system_error};
@@ -30,6 +31,9 @@ pub fn prepare(spec: TcpSpec) -> Result<Box<dyn Ready>, ErrorReport> {
         return Err(input_error("bad_spec", "flows, block, duration and interval must be at least 1"));
     }
     let paced = parse_rate(spec.rate_bps, spec.block_bytes)?;
+    if spec.peer == PeerProgram::Iperf3 {
+        return iperf3::prepare_tcp(&spec, paced);
+    }
     let work = Work::Tcp { block_bytes: spec.block_bytes, rate_bps: spec.rate_bps };
     let open = Open {
         work,

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use leadline_pace::Pace;
 use leadline_transport::{DatagramFormat, Open, Work, HEADER_BYTES};
-use leadline_wire::{Direction, ErrorReport, Outcome, UdpSpec};
+use leadline_wire::{Direction, ErrorReport, Outcome, PeerProgram, UdpSpec};
 
+use super::iperf3;
 use super::session::Session;
 use super::session_runner::{span, PlannedFlow, SessionRunner};
 use crate::atomic_option::AtomicOption;
@@ -51,6 +52,9 @@ pub fn prepare(spec: UdpSpec) -> Result<Box<dyn Ready>, ErrorReport> {
         return Err(input_error("bad_size", message));
     }
     let pace = parse_pace(spec.rate_pps)?;
+    if spec.peer == PeerProgram::Iperf3 {
+        return iperf3::prepare_udp(&spec, pace);
+    }
     let work = Work::Udp { datagram_bytes: spec.datagram_bytes, rate_pps: spec.rate_pps, number: spec.number };
     let open = Open {
         work,

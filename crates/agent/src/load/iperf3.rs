@@ -1,0 +1,456 @@
+//! tcp and udp against a real `iperf3 -s`, from the parameters to both ends' figures. Payload is moved by the same workers as
+//! in Leadline's own sessions. The server starts as soon as it has all flows: they are opened at the load's start.
+
+use std::collections::BTreeMap;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use leadline_pace::Pace;
+use leadline_sys::clock::monotonic_ns;
+use leadline_sys::net;
+use leadline_transport::iperf3::{
+    stream_id, Iperf3Client, Iperf3ClientEvent, Iperf3Parameters, Iperf3Protocol, Iperf3Results,
+};
+use leadline_transport::{DatagramFormat, SideReport};
+use leadline_wire::{
+    unless_zero, Counts, Direction, ErrorReport, FlowCounts, LoadReport, Outcome, Side, TcpSpec, ThreadReport, UdpSpec,
+};
+
+use super::iperf3_control::Control;
+use super::session_runner::{flow_reports, span, PlannedFlow};
+use crate::atomic_option::AtomicOption;
+use crate::events::{peer_error, system_error};
+use crate::flows::account::{total, Account};
+use crate::flows::datagram::{self, DatagramFlow, DatagramWork};
+use crate::flows::iperf3::{results, set_options, FlowSocket, ResultsContext, TestFlow};
+use crate::flows::payload::Payload;
+use crate::flows::stream::{self, PacedBlocks, StreamEnd, StreamFlow, StreamWork};
+use crate::flows::thread_group::{ThreadGroup, Worker};
+use crate::flows::{by_role, counters, planned_directions, Role, Span, LONGEST_DRAIN_NS};
+use crate::metering::{Collector, Recorder, Rolled};
+use crate::task::{Ready, Task};
+
+/// How long the control connection is read before counters and workers are looked at.
+const TURN: Duration = Duration::from_millis(20);
+/// After the last byte was acknowledged, or the last datagram sent, iperf3 gets this long to read it: it closes its sockets
+/// when it hears of the end, ns.
+const READ_NS: u64 = 200_000_000;
+/// After the server has stopped sending, this much silence means that the missing datagrams are lost, ns.
+const SILENCE_NS: u64 = 500_000_000;
+/// How long a receiver of a byte stream waits in silence for its end, ns.
+const STREAM_SILENCE_NS: u64 = 2_000_000_000;
+/// The time limit for the server's figures once it has this end's.
+const RESULTS_TIMEOUT: Duration = Duration::from_secs(30);
+const METRICS: &[&str] = &["late"];
+
+/// The flows as the results, the report and the workers need them.
+type OpenFlows = (Vec<TestFlow>, Vec<PlannedFlow>, Vec<FlowSocket>);
+
+/// The payload of the flows.
+enum Payloads {
+    Tcp(Option<PacedBlocks>),
+    Udp { pace: Option<Pace>, number: Option<u64> },
+}
+
+struct ReadyIperf3 {
+    control: Control,
+    asked: Iperf3Parameters,
+    payloads: Payloads,
+    direction: Direction,
+    threads: u32,
+    duration_ms: u64,
+    warmup_ms: u64,
+    interval: Duration,
+}
+
+/// Agrees on a TCP test with the server; `spec` has been checked.
+pub fn prepare_tcp(spec: &TcpSpec, paced: Option<PacedBlocks>) -> Result<Box<dyn Ready>, ErrorReport> {
+    let asked = Iperf3Parameters {
+        tcp: true,
+        nodelay: true,
+        len: Some(spec.block_bytes.into()),
+        bandwidth: spec.rate_bps,
+        congestion: spec.congestion.clone(),
+        ..common(spec.flows, spec.direction, spec.duration_ms)
+    };
+    Ok(Box::new(ReadyIperf3 {
+        control: Control::open(&spec.target, spec.bind.as_deref(), &asked)?,
+        asked,
+        payloads: Payloads::Tcp(paced),
+        direction: spec.direction,
+        threads: spec.threads,
+        duration_ms: spec.duration_ms,
+        warmup_ms: spec.warmup_ms,
+        interval: Duration::from_millis(spec.interval_ms.into()),
+    }))
+}
+
+/// Agrees on a UDP test with the server; `spec` has been checked.
+pub fn prepare_udp(spec: &UdpSpec, pace: Option<Pace>) -> Result<Box<dyn Ready>, ErrorReport> {
+    let rate_bps = spec.rate_pps.map(|rate| (rate * 8.0 * f64::from(spec.datagram_bytes)).round() as u64);
+    let asked = Iperf3Parameters {
+        udp: true,
+        udp_counters_64bit: true,
+        len: Some(spec.datagram_bytes.into()),
+        bandwidth: rate_bps,
+        ..common(spec.flows, spec.direction, spec.duration_ms)
+    };
+    Ok(Box::new(ReadyIperf3 {
+        control: Control::open(&spec.target, spec.bind.as_deref(), &asked)?,
+        asked,
+        payloads: Payloads::Udp { pace, number: spec.number },
+        direction: spec.direction,
+        threads: spec.threads,
+        duration_ms: spec.duration_ms,
+        warmup_ms: spec.warmup_ms,
+        interval: Duration::from_millis(spec.interval_ms.into()),
+    }))
+}
+
+fn common(flows: u32, direction: Direction, duration_ms: u64) -> Iperf3Parameters {
+    Iperf3Parameters {
+        omit: Some(0),
+        // The server does not end the test by it, but gives it up long after it.
+        time: Some(duration_ms.div_ceil(1000)),
+        num: Some(0),
+        blockcount: Some(0),
+        parallel: Some(flows.into()),
+        reverse: direction == Direction::Down,
+        bidirectional: direction == Direction::Both,
+        client_version: Some("3.12".to_owned()),
+        ..Iperf3Parameters::default()
+    }
+}
+
+impl Ready for ReadyIperf3 {
+    fn run(mut self: Box<Self>, at_ns: u64, task: &Task) -> Result<Outcome, ErrorReport> {
+        task.signal.sleep_until(at_ns);
+        let (flows, planned, sockets) = self.open_flows()?;
+        self.control.await_start()?;
+        let span = span(at_ns, self.duration_ms);
+        let kept = sockets.iter().filter_map(|socket| match socket {
+            FlowSocket::Stream(stream) => stream.try_clone().ok(),
+            FlowSocket::Datagram(_) => None,
+        });
+        // A closed connection would end before iperf3 has read it.
+        let kept: Vec<_> = kept.collect();
+        let (out, rolled) = mpsc::channel();
+        let workers = self.workers(&flows, sockets, span, &out);
+        drop(out);
+        let threads = ThreadGroup::start(workers, &task.signal, || {})
+            .map_err(|error| system_error("starting threads", &error))?;
+        let mut running = Running { ready: *self, flows, kept, span, collector: Collector::new(METRICS), rolled };
+        let outcome = running.supervise(&threads, task);
+        if outcome.is_err() {
+            running.ready.control.give_up();
+            task.signal.abandon();
+        }
+        let reports = threads.join().map_err(|error| system_error("moving payload", &error))?;
+        let ended_ns = outcome?;
+        running.outcome(&planned, Account::of(reports), ended_ns)
+    }
+}
+
+impl ReadyIperf3 {
+    /// Opens the flows one by one, the sending ones first: both ends number them in this order.
+    fn open_flows(&self) -> Result<OpenFlows, ErrorReport> {
+        let directions = planned_directions(self.direction, self.asked.flows());
+        let counters = counters(directions.len() as u32);
+        let (mut flows, mut planned, mut sockets) = (Vec::new(), Vec::new(), Vec::new());
+        for ((id, direction), counters) in (0..).zip(directions).zip(counters) {
+            let socket = match self.asked.protocol() {
+                Iperf3Protocol::Tcp => self.control.connect_stream()?,
+                Iperf3Protocol::Udp => self.control.connect_datagram()?,
+            };
+            set_options(&socket, &self.asked).map_err(|(_, error)| system_error("setting a flow's options", &error))?;
+            let (local, remote, congestion) = match &socket {
+                FlowSocket::Stream(stream) => (stream.local_addr(), stream.peer_addr(), net::congestion(stream)),
+                FlowSocket::Datagram(socket) => (socket.local_addr(), socket.peer_addr(), None),
+            };
+            planned.push(PlannedFlow {
+                id,
+                direction,
+                counters: Arc::clone(&counters),
+                expected: None,
+                local: local.ok().map(|address| address.to_string()),
+                remote: remote.ok().map(|address| address.to_string()),
+                congestion,
+            });
+            let role = if direction == Direction::Up { Role::Send } else { Role::Receive };
+            flows.push(TestFlow { role, counters, expected: Arc::new(AtomicOption::none()) });
+            sockets.push(socket);
+        }
+        Ok((flows, planned, sockets))
+    }
+
+    fn workers(
+        &self,
+        flows: &[TestFlow],
+        sockets: Vec<FlowSocket>,
+        span: Span,
+        out: &Sender<Rolled>,
+    ) -> Vec<(Role, Worker)> {
+        let (mut streams, mut datagrams) = (Vec::new(), Vec::new());
+        for ((id, flow), socket) in (0..).zip(flows).zip(sockets) {
+            let (role, counters, expected) = (flow.role, Arc::clone(&flow.counters), Arc::clone(&flow.expected));
+            match socket {
+                FlowSocket::Stream(socket) => streams.push(StreamFlow::new(id, socket, role, counters)),
+                FlowSocket::Datagram(socket) => {
+                    datagrams.push(DatagramFlow { id, socket, role, counters, offset_ns: 0, expected });
+                }
+            }
+        }
+        let mut workers: Vec<(Role, Worker)> = Vec::new();
+        match self.payloads {
+            Payloads::Tcp(paced) => {
+                let work = StreamWork {
+                    block_bytes: self.asked.block_bytes() as usize,
+                    paced,
+                    sample_ns: self.interval.as_nanos() as u64,
+                    end: StreamEnd::Count { silence_ns: STREAM_SILENCE_NS },
+                    payload: Payload::Zeros,
+                };
+                for (index, (role, group)) in by_role(streams, self.threads, |flow| flow.role).into_iter().enumerate() {
+                    let name = format!("tcp-{}-{index}", verb(role));
+                    workers.push((role, Box::new(move |signal| stream::drive(group, work, span, signal, &name))));
+                }
+            }
+            Payloads::Udp { pace, number } => {
+                let work = DatagramWork {
+                    format: DatagramFormat::Iperf3 { wide: self.asked.udp_counters_64bit },
+                    datagram_bytes: self.asked.block_bytes() as usize,
+                    pace,
+                    number,
+                    payload: Payload::Zeros,
+                };
+                let warm_until_ns = span.at_ns.saturating_add(self.warmup_ms.saturating_mul(1_000_000));
+                for (index, (role, group)) in by_role(datagrams, self.threads, |flow| flow.role).into_iter().enumerate()
+                {
+                    let name = format!("udp-{}-{index}", verb(role));
+                    let recorder = (role == Role::Send).then(|| Recorder::new(1, warm_until_ns, out.clone()));
+                    workers.push((
+                        role,
+                        Box::new(move |signal| datagram::drive(group, work, span, signal, &name, recorder)),
+                    ));
+                }
+            }
+        }
+        workers
+    }
+}
+
+fn verb(role: Role) -> &'static str {
+    match role {
+        Role::Send => "send",
+        Role::Receive => "receive",
+    }
+}
+
+/// A load whose payload flows.
+struct Running {
+    ready: ReadyIperf3,
+    flows: Vec<TestFlow>,
+    /// The TCP connections, which stay open until the end.
+    kept: Vec<std::net::TcpStream>,
+    span: Span,
+    collector: Collector,
+    rolled: Receiver<Rolled>,
+}
+
+impl Running {
+    /// Runs until every worker has ended and the server has asked for the figures; returns when the test ended.
+    fn supervise(&mut self, threads: &ThreadGroup, task: &Task) -> Result<u64, ErrorReport> {
+        let interval = self.ready.interval;
+        let has_units = self.ready.asked.protocol() == Iperf3Protocol::Udp;
+        let mut tick = Instant::now() + interval;
+        let mut ending = Ending::default();
+        loop {
+            let event = self.ready.control.receive((Instant::now() + TURN).min(tick))?;
+            match event {
+                Some(Iperf3ClientEvent::SendResults) if ending.ended_ns.is_some() => ending.results_asked = true,
+                Some(_) => {
+                    let message = format!("iperf3 at {} answers out of turn", self.ready.control.server);
+                    return Err(peer_error("protocol", message));
+                }
+                None => {}
+            }
+            if Instant::now() >= tick {
+                tick += interval;
+                self.rolled.try_iter().for_each(|one| self.collector.take(one));
+                let rows = (0..).zip(&self.flows).map(|(id, flow)| flow.counters.progress(id, has_units)).collect();
+                task.progress(Side::Local, monotonic_ns(), rows, self.collector.recent());
+            }
+            let now = monotonic_ns();
+            if ending.ended_ns.is_none() && self.is_over(now, threads, task, &mut ending) {
+                self.ready.control.send(&Iperf3Client::end())?;
+                ending.ended_ns = Some(now);
+            }
+            let Some(ended_ns) = ending.ended_ns else { continue };
+            if ending.results_asked {
+                self.end_datagrams(now, &mut ending);
+                if threads.done() {
+                    return Ok(ended_ns);
+                }
+            }
+            if task.signal.abandoned()
+                || now >= ended_ns.saturating_add(LONGEST_DRAIN_NS + RESULTS_TIMEOUT.as_nanos() as u64)
+            {
+                let message = format!("iperf3 at {} does not ask for results", self.ready.control.server);
+                return Err(peer_error("no_report", message));
+            }
+        }
+    }
+
+    /// Whether the server can learn of the end: nothing is under way to it any more, and nothing shall come from it.
+    fn is_over(&self, now: u64, threads: &ThreadGroup, task: &Task, ending: &mut Ending) -> bool {
+        let stopped = task.signal.stopped() || now >= self.span.end_ns;
+        if !threads.senders_done() || (self.ready.direction != Direction::Up && !stopped) {
+            return false;
+        }
+        if self.ready.direction == Direction::Down || task.signal.abandoned() {
+            return true;
+        }
+        let done_ns = *ending.senders_done_ns.get_or_insert(now);
+        let under_way = self.kept.iter().any(|stream| net::unacknowledged_bytes(stream).is_ok_and(|bytes| bytes > 0));
+        if under_way && now < done_ns.saturating_add(LONGEST_DRAIN_NS) {
+            return false;
+        }
+        now >= ending.arrived_ns.get_or_insert(now).saturating_add(READ_NS)
+    }
+
+    /// Ends receivers of datagrams after a silence: the server's count comes only after this end's figures.
+    fn end_datagrams(&self, now: u64, ending: &mut Ending) {
+        if self.ready.asked.protocol() == Iperf3Protocol::Tcp {
+            return;
+        }
+        let received: u64 = self.flows.iter().map(|flow| flow.counters.received_units()).sum();
+        if ending.received.replace(received) != Some(received) {
+            ending.silent_since_ns = now;
+        }
+        if now >= ending.silent_since_ns.saturating_add(SILENCE_NS) {
+            for flow in self.flows.iter().filter(|flow| flow.role == Role::Receive) {
+                flow.expected.set_first(flow.counters.received_units());
+            }
+        }
+    }
+
+    /// Exchanges the figures, and combines them.
+    fn outcome(mut self, planned: &[PlannedFlow], local: Account, ended_ns: u64) -> Result<Outcome, ErrorReport> {
+        self.rolled.try_iter().for_each(|one| self.collector.take(one));
+        let length_s = ended_ns.min(self.span.end_ns).saturating_sub(self.span.at_ns) as f64 / 1e9;
+        let congestion = planned.iter().find_map(|flow| flow.congestion.clone());
+        let asked = &self.ready.asked;
+        let context = ResultsContext { asked, length_s, omitted: None, theirs: None, congestion };
+        let own = results(&self.flows, &local, &context);
+        self.ready.control.send(&own.encode())?;
+        let theirs = self.receive_results()?;
+        let peer_rows = self.peer_rows(&local, &theirs);
+        let is_udp = self.ready.asked.protocol() == Iperf3Protocol::Udp;
+        let rows = || local.rows.iter();
+        let counts = FlowCounts {
+            unsent: total(rows().map(|row| row.unsent_units)).unwrap_or(0),
+            stale: total(rows().map(|row| row.stale)).and_then(unless_zero),
+            strays: total(rows().map(|row| row.strays)).and_then(unless_zero),
+            late_answers: None,
+            histogram_overflow: unless_zero(self.collector.overflow()),
+        };
+        Ok(Outcome {
+            flows: flow_reports(planned, self.span, local.rows, &peer_rows, is_udp),
+            histograms: self.collector.totals(),
+            errors: local.errors,
+            error_examples: BTreeMap::new(),
+            generator: local.load,
+            receiver: receiver(&theirs, length_s),
+            counts: Counts::Flows(counts),
+            tunnel: None,
+            crypto: None,
+            scenario: None,
+        })
+    }
+
+    fn receive_results(&mut self) -> Result<Iperf3Results, ErrorReport> {
+        let server = self.ready.control.server;
+        let deadline = Instant::now() + RESULTS_TIMEOUT;
+        let mut results = None;
+        loop {
+            match self.ready.control.receive(deadline)? {
+                Some(Iperf3ClientEvent::Results(theirs)) => results = Some(*theirs),
+                Some(Iperf3ClientEvent::Display) => {
+                    // The server needs this to serve the next client at once.
+                    self.ready.control.send(&Iperf3Client::done())?;
+                    return results
+                        .ok_or_else(|| peer_error("no_report", format!("iperf3 at {server} sent no results")));
+                }
+                Some(_) => return Err(peer_error("protocol", format!("iperf3 at {server} answers out of turn"))),
+                None => return Err(peer_error("no_report", format!("iperf3 at {server} sends no results in time"))),
+            }
+        }
+    }
+
+    /// The server's figures, as far as iperf3 tells them: bytes, datagrams and jitter; neither duplicates nor reordering.
+    fn peer_rows(&self, local: &Account, theirs: &Iperf3Results) -> Vec<SideReport> {
+        let datagram_bytes = u64::from(self.ready.asked.block_bytes());
+        let is_udp = self.ready.asked.protocol() == Iperf3Protocol::Udp;
+        let known = |count: i64| u64::try_from(count).ok();
+        let row = |(place, flow): (usize, &TestFlow)| {
+            let row = theirs.stream(stream_id(place))?;
+            let bytes = known(row.bytes)?;
+            let own = local.rows.iter().find(|row| row.flow as usize == place)?;
+            let common = SideReport { flow: own.flow, ..SideReport::default() };
+            Some(match flow.role {
+                Role::Send => SideReport {
+                    received_bytes: bytes,
+                    // Datagrams that arrived, whatever their numbers: all have one length.
+                    received_units: is_udp.then(|| bytes / datagram_bytes),
+                    jitter_us: is_udp.then_some(row.jitter * 1e6),
+                    ..common
+                },
+                // When it sent is known only from what arrived.
+                Role::Receive => SideReport {
+                    sent_bytes: bytes,
+                    sent_units: known(row.packets).filter(|_| is_udp),
+                    retransmits: known(row.retransmits).filter(|_| !is_udp),
+                    start_ns: own.start_ns,
+                    end_ns: own.end_ns.map(|end_ns| end_ns.min(self.span.end_ns)),
+                    ..common
+                },
+            })
+        };
+        self.flows.iter().enumerate().filter_map(row).collect()
+    }
+}
+
+/// How far the end of a load has come.
+#[derive(Default)]
+struct Ending {
+    senders_done_ns: Option<u64>,
+    /// When everything was acknowledged.
+    arrived_ns: Option<u64>,
+    ended_ns: Option<u64>,
+    results_asked: bool,
+    received: Option<u64>,
+    silent_since_ns: u64,
+}
+
+/// The server's CPU time, which iperf3 tells as a share of the test's length, for its whole process.
+fn receiver(theirs: &Iperf3Results, length_s: f64) -> Option<LoadReport> {
+    let known = [theirs.cpu_util_user, theirs.cpu_util_system].iter().all(|percent| (0.0..1e6).contains(percent));
+    known.then(|| LoadReport {
+        side: Side::Peer,
+        wall_s: length_s,
+        threads: vec![ThreadReport {
+            name: "iperf3".to_owned(),
+            user_s: theirs.cpu_util_user / 100.0 * length_s,
+            system_s: theirs.cpu_util_system / 100.0 * length_s,
+            runnable_wait_s: None,
+            spun_s: None,
+            wall_s: length_s,
+        }],
+        pushback: 0,
+        late_p99_us: None,
+        socket_drops: None,
+        engine: None,
+        engine_reason: None,
+    })
+}
