@@ -139,6 +139,7 @@ ALL = frozenset({"*"})
 MODULES_WITH_EVENTS = {
     "control.rs": ALL,
     "failures.rs": {"count"},
+    "load/iperf3_control.rs": {"open"},
     "load/http.rs": {"prepare_with", "open", "await_opened"},
     "load/scenario.rs": {"prepare", "run"},
     "load/session.rs": {"open"},

@@ -105,6 +105,8 @@ def measure_with_session(kind: CommandedKind, values: Mapping[str, Any]) -> int:
         key = single_args.key_of(values["key_file"])
     with mistakes:
         single_args.check_targets(kind.name, kind.name, values["target"])
+    with mistakes:
+        single_args.refuse_two_documents(values)
     mistakes.raise_all()
     from leadline.trial.workloads import Server, workload
 
@@ -114,10 +116,12 @@ def measure_with_session(kind: CommandedKind, values: Mapping[str, Any]) -> int:
         values["json"],
         values["out"],
         values["target"] or [],
+        format=values.get("output_format", "text"),
         interval_ms=interval_ms,
         precision=precision,
         second_tool=single_args.second_tool(test, server),
     )
+    single_args.refuse_with_precision(output)
     return measure(test, workload(test, server), output)
 
 

@@ -6,12 +6,14 @@ import asyncio
 import sys
 import time
 from dataclasses import replace
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Protocol
 
 from leadline.analysis import judge, parse_targets
 from leadline.analysis.cross_check_model import CrossCheck
 from leadline.analysis.cross_checks import of_command
+from leadline.analysis.iperf3_document import Iperf3Requested, iperf3_document
 from leadline.analysis.model import Interval, TargetResult, TestResult, Verdict
 from leadline.analysis.running_intervals import in_window
 from leadline.cli.calibration import calibrated
@@ -46,6 +48,9 @@ class PrintedKind(Protocol):
     def peer_request(self, workload: Any, target: str) -> HttpRequested | None:
         """The facts about a load that the layouts of other tools print; None if no layout supports the kind."""
 
+    def iperf3_request(self, workload: Any) -> Iperf3Requested | None:
+        """The facts about a load that iperf3's document has; None if the document has no place for the kind."""
+
 
 def run(test: BaseTest, workload: LoadWorkload, output: OutputOptions) -> int:
     """Measure, print, and return the exit code."""
@@ -58,6 +63,7 @@ def run(test: BaseTest, workload: LoadWorkload, output: OutputOptions) -> int:
     asked = tuple(target.metric for target in targets)
     single = Single(test, workload, ["leadline", *sys.argv[1:]], watch, server_pid=output.server_pid, asked=asked)
     single = replace(single, interval_ms=output.interval_ms, second_tool=output.second_tool)
+    started_at = datetime.now(UTC)
     ended_intervals: list[IntervalEnded] = []
     entries: list[dict[str, Any]] = []
     result, folder = asyncio.run(_measured(single, output, entries, ended_intervals))
@@ -68,6 +74,11 @@ def run(test: BaseTest, workload: LoadWorkload, output: OutputOptions) -> int:
     judged = [missed.get(target.text) or judge(target, "c01", [result]) for target in targets]
     if output.json:
         print_json({**result_document(result, test.kind, output.target), "cross_check": checked, "targets": judged})
+    elif output.format == "iperf3-json":
+        _print_iperf3(result, workload, output, entries, started_at)
+        print_cross_check(checked, output)
+        for one in judged:
+            print_note(f"target {one.target}: {one.outcome} ({one.reason})")
     else:
         _print(result, workload, output)
         print_cross_check(checked, output)
@@ -90,6 +101,24 @@ def _print(result: TestResult, load: LoadWorkload, output: OutputOptions) -> Non
     if latency is not None and latency.bounds:
         named = ", ".join(name if name.isalpha() else f"p{name}" for name in latency.bounds)
         print_note(f"{latency.censored:,} requests had no answer; lower bounds of the latency are: {named}")
+    _note_verdict(result)
+
+
+def _print_iperf3(
+    result: TestResult, load: LoadWorkload, output: OutputOptions, entries: list[dict[str, Any]], started_at: datetime
+) -> None:
+    """Print iperf3's document. It has no room for the verdict."""
+    kind: PrintedKind = KINDS.get(load.kind)
+    asked = kind.iperf3_request(load)
+    assert asked is not None, "only kinds with such a document have the option"
+    if output.interval_ms is not None:
+        asked = replace(asked, interval_s=output.interval_ms / 1000)
+    print_json(iperf3_document(entries, asked, started_at))
+    _note_verdict(result)
+
+
+def _note_verdict(result: TestResult) -> None:
+    """Print a verdict that the layout on stdout has no room for."""
     validity = result.validity
     if validity.verdict is not Verdict.VALID:
         print_note(f"{validity.verdict.value}: {'; '.join(reason.text for reason in validity.reasons)}")

@@ -39,7 +39,7 @@ class OutputOptions:
     targets: list[str]
     hdr: Path | None = None
     """File for the interval histograms, in HdrHistogram's log format."""
-    format: Literal["text", "wrk", "ab"] = "text"
+    format: Literal["text", "wrk", "ab", "iperf3-json"] = "text"
     """The layout of the summary on stdout."""
     stop_on_miss: bool = False
     """Whether the load ends as soon as a target is missed."""
@@ -163,6 +163,13 @@ def precision(options: Mapping[str, Any]) -> PrecisionGoal | None:
         width=goal.width if width is None else _share(width),
         most=most,
     )
+
+
+def refuse_two_documents(values: Mapping[str, Any]) -> None:
+    """Check that stdout gets one document. Raises InputError."""
+    form = values.get("output_format", "text")
+    if values["json"] and form != "text":
+        raise InputError(f"--json and --format {form} exclude each other", hint="give one of them")
 
 
 def refuse_with_precision(output: OutputOptions) -> None:

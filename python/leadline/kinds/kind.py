@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from leadline.analysis.answers import AnsweredKind
     from leadline.analysis.capacity import Conditions
     from leadline.analysis.flows import Flow
+    from leadline.analysis.iperf3_document import Iperf3Requested
 
     # mypy checks a kind against the protocol of each module that uses one.
     from leadline.analysis.metrics import CostKind, Histograms
@@ -182,6 +183,10 @@ class Kind(Generic[Test]):
 
     def peer_request(self, workload: Any, target: str) -> HttpRequested | None:
         """The facts about a load that the layouts of other tools print; None if no layout supports the kind."""
+        return None
+
+    def iperf3_request(self, workload: Any) -> Iperf3Requested | None:
+        """The facts about a load that iperf3's document has; None if the document has no place for the kind."""
         return None
 
     # The figures.

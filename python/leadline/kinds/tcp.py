@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field
 from pydantic_core import PydanticCustomError
 
+from leadline.kinds.iperf3_peer import iperf3_requested, peer_conflicts
 from leadline.kinds.kind import Kind
 from leadline.kinds.second_tools import fleet_conflicts, iperf3_errors, iperf3_run
 from leadline.plan import options as o
@@ -20,6 +21,7 @@ from leadline.plan.options import Command, Option
 
 if TYPE_CHECKING:
     from leadline.analysis.flows import Flow
+    from leadline.analysis.iperf3_document import Iperf3Requested
     from leadline.analysis.metrics import Histograms
     from leadline.analysis.model import Metric, Window
     from leadline.analysis.running_intervals import IntervalGrowth
@@ -54,6 +56,8 @@ class TcpTest(BaseTest):
     """Congestion control, by the kernel's name; null: the host's default."""
     cross_check: Literal["iperf3"] | None = None
     """A second tool that repeats the test, on the same hosts; null: none."""
+    peer: Literal["leadline", "iperf3"] = "leadline"
+    """The server's program. A real `iperf3 -s` serves one client at a time and reports totals only."""
 
     @property
     def second_tool(self) -> str | None:
@@ -68,6 +72,7 @@ class TcpTest(BaseTest):
         """In a fleet, all clients take part with one flow each, and TCP sets its own pace."""
         yield from carried_conflicts(self, self.flows)
         yield from fleet_conflicts(self)
+        yield from peer_conflicts(self.peer)
         if self.rate_bps is not None or self.congestion is not None:
             key = "rate" if self.rate_bps is not None else "congestion"
             yield key, "TCP in a fleet's tunnels sends as fast as its congestion control allows", None
@@ -102,11 +107,13 @@ class Tcp(Kind[TcpTest]):
             Option(("-l", "--size"), "Bytes per write and read call.", key="block", default="128KiB", metavar="SIZE"),
             Option(("--congestion",), "Congestion control, by the kernel's name.", key="congestion", metavar="NAME"),
             *(
+                o.PEER,
                 *o.SESSION,
                 o.cross_check("iperf3"),
                 *o.PRECISION,
                 o.INTERVAL,
                 o.JSON,
+                o.FORMAT,
                 o.OUT,
                 o.targets("throughput_bps > 100mbit"),
             ),
@@ -129,7 +136,12 @@ class Tcp(Kind[TcpTest]):
             rate_bps=None if test.rate_bps is None else round(test.rate_bps / test.flows),
             congestion=test.congestion,
             interval_ms=test.interval_ms,
+            peer=test.peer,
         )
+
+    def iperf3_request(self, workload: TcpWorkload) -> Iperf3Requested:
+        """A block is one write."""
+        return iperf3_requested(workload, "TCP", workload.block_bytes, workload.rate_bps)
 
     def second_tool_run(self, test: TcpTest, server: Server, port: int) -> ToolRun:
         """iperf3, with the same flows, blocks, rate and congestion control."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field
 from pydantic_core import PydanticCustomError
 
+from leadline.kinds.iperf3_peer import iperf3_requested, peer_conflicts
 from leadline.kinds.kind import Kind
 from leadline.kinds.second_tools import fleet_conflicts, iperf3_errors, iperf3_run
 from leadline.plan import options as o
@@ -22,6 +23,7 @@ from leadline.plan.rate_search import RateSearch, expected_ms, search_errors
 if TYPE_CHECKING:
     from leadline.analysis.capacity import Conditions
     from leadline.analysis.flows import Flow
+    from leadline.analysis.iperf3_document import Iperf3Requested
     from leadline.analysis.metrics import Histograms
     from leadline.analysis.model import Metric, Reason, TestResult, Window
     from leadline.analysis.running_intervals import IntervalGrowth
@@ -60,6 +62,8 @@ class UdpTest(BaseTest):
     """Search for the highest rate that holds; `duration` is then the length of the deciding trials."""
     cross_check: Literal["iperf3"] | None = None
     """A second tool that repeats the test, on the same hosts; null: none."""
+    peer: Literal["leadline", "iperf3"] = "leadline"
+    """The server's program. A real `iperf3 -s` serves one client at a time and reports totals only."""
 
     @property
     def second_tool(self) -> str | None:
@@ -85,6 +89,13 @@ class UdpTest(BaseTest):
             )
 
     @rule
+    def _peer_fits(self) -> Iterator[PydanticCustomError]:
+        if self.peer == "iperf3" and self.number is not None and self.direction != "up":
+            yield validation_error(
+                "iperf3 does not stop after a number of datagrams", at=("number",), hint="give a duration, or send up"
+            )
+
+    @rule
     def _search_fits(self) -> Iterator[PydanticCustomError]:
         yield from search_errors(self, self.search, self.rate_bps, self.number)
         if self.search is not None and self.direction == "both":
@@ -96,6 +107,7 @@ class UdpTest(BaseTest):
         """In a fleet, all clients take part with one flow each, for the test's whole duration."""
         yield from carried_conflicts(self, self.flows)
         yield from fleet_conflicts(self)
+        yield from peer_conflicts(self.peer)
         if self.search is not None:
             yield "search", "a fleet's trials cannot be repeated at other rates", "leave it out"
         if self.number is not None:
@@ -159,11 +171,13 @@ class Udp(Kind[UdpTest]):
                 metavar="'METRIC < VALUE and ...'",
             ),
             *(
+                o.PEER,
                 *o.SESSION,
                 o.cross_check("iperf3"),
                 *o.PRECISION,
                 o.INTERVAL,
                 o.JSON,
+                o.FORMAT,
                 o.OUT,
                 o.targets("lost_ratio < 0.1%"),
             ),
@@ -199,7 +213,14 @@ class Udp(Kind[UdpTest]):
             datagram_bytes=test.packet_bytes,
             rate_pps=None if test.rate_bps is None else test.rate_bps / test.flows / 8 / test.packet_bytes,
             interval_ms=test.interval_ms,
+            peer=test.peer,
         )
+
+    def iperf3_request(self, workload: UdpWorkload) -> Iperf3Requested:
+        """A block is one datagram."""
+        size = workload.datagram_bytes
+        rate_bps = None if workload.rate_pps is None else round(workload.rate_pps * 8 * size)
+        return iperf3_requested(workload, "UDP", size, rate_bps)
 
     def second_tool_run(self, test: UdpTest, server: Server, port: int) -> ToolRun:
         """iperf3, with the same flows, datagrams and rate."""

@@ -127,6 +127,7 @@ def find_rate(kind: Any, values: Mapping[str, Any]) -> int:
         values["out"],
         values["target"] or [],
         find_rate=values["find_rate"],
+        format=values["output_format"],
         precision=precision,
     )
     single_args.refuse_with_precision(output)

@@ -178,6 +178,20 @@ def cross_check(*tools: str) -> Option:
     return Option(("--cross-check",), text, key="cross_check", type=tools, metavar="TOOL")
 
 
+PEER = Option(
+    ("--peer",),
+    "The server's program: `leadline serve`, or a real `iperf3 -s`.",
+    key="peer",
+    type=("leadline", "iperf3"),
+    default="leadline",
+)
+FORMAT = Option(
+    ("--format",),
+    "Layout of the summary: Leadline's own, or the JSON document of `iperf3 -J`.",
+    type=("text", "iperf3-json"),
+    default="text",
+    parameter="output_format",
+)
 INTERVAL = Option(
     ("-i", "--interval"),
     "Print figures on stderr at this interval: 1s. With --json they are part of the document.",

@@ -91,8 +91,7 @@ def _check(options: Mapping[str, Any]) -> None:
         raise InputError(
             f"{options['rest'][0]!r} is an argument for a script, but no script is given", hint="see --script"
         )
-    if options["json"] and options["output_format"] != "text":
-        raise InputError(f"--json and --format {options['output_format']} exclude each other", hint="give one of them")
+    single_args.refuse_two_documents(options)
     if options["find_rate"] is not None and options["interval"] is not None:
         raise InputError("--find-rate and --interval exclude each other", hint="a search prints its trials")
     if options["find_rate"] is not None and options["cross_check"] is not None:

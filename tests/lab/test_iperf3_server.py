@@ -1,0 +1,233 @@
+"""`tcp` and `udp` against a real `iperf3 -s`, and the document that `iperf3 -J` prints."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from leadline.agents import agent_binary
+
+pytestmark = [
+    pytest.mark.agent,
+    pytest.mark.takes(20),
+    pytest.mark.skipif(shutil.which("iperf3") is None, reason="iperf3 is not installed"),
+]
+
+CASES = (
+    "tcp",
+    "tcp -R",
+    "tcp --bidir -P 2",
+    "tcp --rate 20mbit -P 3 -t 2",
+    "tcp --congestion reno -l 1000 --rate 20mbit",
+    "udp --rate 5mbit",
+    "udp --rate 5mbit -R -P 2",
+    "udp --rate 5mbit --bidir",
+    "udp --rate 5mbit -n 100 -l 100",
+)
+# Unknown to Leadline: the other end's congestion control, jitter of single intervals, windows and buffers.
+NULLS = {
+    "tcp_mss_default",
+    "sndbuf_actual",
+    "rcvbuf_actual",
+    "snd_wnd",
+    "max_snd_wnd",
+    "sender_tcp_congestion",
+    "receiver_tcp_congestion",
+    "jitter_ms",
+    "max_snd_cwnd",
+    "max_rtt",
+    "min_rtt",
+    "mean_rtt",
+    "out_of_order",
+}
+
+
+class RealServer:
+    """A running `iperf3 -s`."""
+
+    def __init__(self, folder: Path) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        self.log = folder / "iperf3.log"
+        argv = ["iperf3", "-s", "-p", str(self.port), "--forceflush", "--logfile", str(self.log), "-f", "k"]
+        self.process = subprocess.Popen(argv)
+        self.waits_for_tests(0)
+
+    def waits_for_tests(self, count: int) -> None:
+        """Wait until it has ended this many tests and listens again."""
+        deadline = time.monotonic() + 20
+        while len(re.findall(r"Server listening on", self.text())) < count + 1:
+            assert time.monotonic() < deadline and self.process.poll() is None, self.text()
+            time.sleep(0.02)
+
+    def tests(self) -> int:
+        """How many tests have ended."""
+        return len(re.findall(r"Server listening on", self.text())) - 1
+
+    def text(self) -> str:
+        return self.log.read_text() if self.log.exists() else ""
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
+    server = RealServer(tmp_path_factory.mktemp("iperf3"))
+    try:
+        yield server
+    finally:
+        server.process.terminate()
+        server.process.wait()
+
+
+@pytest.fixture(scope="module")
+def command(quick_command: Path) -> str:
+    return str(quick_command)
+
+
+def leadline(command: str, line: str, port: int, *options: str) -> subprocess.CompletedProcess[str]:
+    kind, *rest = line.split()
+    argv = [command, kind, "127.0.0.1", "-p", str(port), *rest, *options]
+    return subprocess.run(argv, check=False, capture_output=True, text=True, timeout=60)
+
+
+@pytest.mark.parametrize("line", CASES)
+def test_both_ends_count_the_same_bytes(real: RealServer, command: str, line: str) -> None:
+    before = real.tests()
+    done = leadline(command, line, real.port, "--peer", "iperf3", "-d", "600ms", "--format", "iperf3-json")
+    assert done.returncode == 0, done.stderr
+    end = json.loads(done.stdout)["end"]
+    real.waits_for_tests(before + 1)
+    for suffix in ("", "_bidir_reverse") if "--bidir" in line else ("",):
+        sent, received = end[f"sum_sent{suffix}"], end[f"sum_received{suffix}"]
+        assert sent["bytes"] == received["bytes"] > 0
+        if line.startswith("udp"):
+            assert received["lost_packets"] == 0
+    if "-n 100" in line:
+        assert end["sum"]["packets"] == 100
+        assert "0/100 (0%)  receiver" in real.text()
+    assert end["cpu_utilization_percent"]["remote_total"] >= 0
+
+
+def test_what_iperf3_does_not_report_is_unknown(real: RealServer, command: str) -> None:
+    done = leadline(command, "udp --rate 2mbit", real.port, "--peer", "iperf3", "-d", "500ms", "--json")
+    document = json.loads(done.stdout)
+    assert document["metrics"]["lost"]["value"] == 0
+    assert document["metrics"]["duplicates"]["value"] is None
+    assert document["metrics"]["reordered"]["value"] is None
+    assert "counters-missing" in done.stdout
+
+
+def test_busy_server_is_named(real: RealServer, command: str) -> None:
+    before = real.tests()
+    other = subprocess.Popen(
+        ["iperf3", "-c", "127.0.0.1", "-p", str(real.port), "-t", "30", "-b", "1M"], stdout=subprocess.DEVNULL
+    )
+    try:
+        deadline = time.monotonic() + 10
+        while real.text().count("Accepted connection") <= before:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        done = leadline(command, "tcp", real.port, "--peer", "iperf3", "-d", "500ms")
+    finally:
+        other.terminate()
+        other.wait()
+    assert done.returncode == 1
+    assert "busy with another test" in done.stderr
+    real.waits_for_tests(before + 1)
+
+
+def test_wrong_server_is_an_error_in_one_line(command: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        client = subprocess.Popen(
+            [command, "tcp", "127.0.0.1", "-p", str(port), "--peer", "iperf3", "-d", "500ms"],
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        peer, _ = server.accept()
+        with peer:
+            peer.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+            _, errors = client.communicate(timeout=20)
+    assert client.returncode == 1
+    assert "answers nonsense" in errors
+
+
+def test_key_and_downward_number_are_refused(command: str, tmp_path: Path) -> None:
+    key = tmp_path / "key"
+    key.write_text("secret\n")
+    key.chmod(0o600)
+    done = leadline(command, "tcp", 1, "--peer", "iperf3", "--key-file", str(key))
+    assert done.returncode != 0 and "iperf3 has no shared key" in done.stderr
+    done = leadline(command, "udp", 1, "--peer", "iperf3", "-R", "-n", "5")
+    assert done.returncode == 2 and "does not stop after a number" in done.stderr
+
+
+def shape(value: Any, path: str = "", key: str = "") -> set[str]:
+    """The paths of a document's values with their types; all numbers are one type."""
+    if isinstance(value, dict):
+        return {found for name, inner in value.items() for found in shape(inner, f"{path}.{name}", name)}
+    if isinstance(value, list):
+        return {found for inner in value for found in shape(inner, f"{path}[]", key)}
+    if value is None:
+        assert key in NULLS, path
+    name = "any" if key in NULLS else "flag" if isinstance(value, bool) else type(value).__name__
+    return {f"{path}: {'number' if name in ('int', 'float') else name}"}
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        ("tcp", ""),
+        ("tcp -R -P 2", "-R -P 2"),
+        ("tcp --bidir", "--bidir"),
+        ("udp --rate 5mbit", "-u -b 5M"),
+        ("udp --rate 5mbit -R", "-u -b 5M -R"),
+        ("udp --rate 5mbit --bidir -P 2", "-u -b 5M --bidir -P 2"),
+    ],
+)
+def test_document_has_the_fields_of_the_real_one(
+    server_port: int, real: RealServer, command: str, ours: str, theirs: str
+) -> None:
+    before = real.tests()
+    argv = ["iperf3", "-J", "-c", "127.0.0.1", "-p", str(real.port), "-t", "1", "-i", "0.5", *theirs.split()]
+    model = json.loads(subprocess.run(argv, check=True, capture_output=True, text=True, timeout=60).stdout)
+    real.waits_for_tests(before + 1)
+    done = leadline(command, ours, server_port, "-d", "1s", "-i", "500ms", "--format", "iperf3-json")
+    document = json.loads(done.stdout)
+    assert shape(document) == shape(model)
+    assert [len(one["streams"]) for one in document["intervals"]] == [len(one["streams"]) for one in model["intervals"]]
+    flows = document["end"]["streams"]
+    for way in ("sent", "received"):
+        sums = [document["end"].get(f"sum_{way}{suffix}", {"bytes": 0})["bytes"] for suffix in ("", "_bidir_reverse")]
+        of_intervals = sum(
+            one["bytes"]
+            for interval in document["intervals"]
+            for one in interval["streams"]
+            if one["sender"] is (way == "sent")
+        )
+        if way == "sent" and "-R" not in ours and "--bidir" not in ours:
+            assert of_intervals == sums[0]
+        assert sum(sums) > 0
+    assert len(flows) == len(model["end"]["streams"])
+
+
+@pytest.fixture(scope="module")
+def server_port() -> Iterator[int]:
+    argv = [str(agent_binary()), "serve", "--no-http", "--port", "0"]
+    process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        yield int(line.rsplit(" ", 1)[1])
+    finally:
+        process.terminate()
+        process.wait()
