@@ -63,7 +63,9 @@ check-python:
 	LEADLINE_AGENT=none $(PYTHON) -m pytest --quiet $(WORKERS) -n auto -m "not agent $(SELECTION)" tests/unit tests/contract
 
 test: build-checked test-tools ## every kind of test: Rust, Python, contract, lab, browser; of matrices a selection
-	$(MAKE) --no-print-directory test-rust test-python test-exclusive
+	@$(STATIC) cargo test --profile checked --quiet --workspace --lib --bins --tests --no-run
+	$(MAKE) --no-print-directory --jobs=2 test-rust test-python
+	$(MAKE) --no-print-directory test-exclusive
 
 test-all: ## the same with every combination, and searches to their end
 	$(MAKE) --no-print-directory test SELECTION=
@@ -71,7 +73,8 @@ test-all: ## the same with every combination, and searches to their end
 test-tools:
 	@scripts/packages openvpn openssh-client linux-perf chromium chromium-driver $(HTTP_SERVERS)
 
-# No test is in documentation. The agent's tests wait for timeouts and for the end of loads: that is why 8 run side by side.
+# No test is in documentation. The agent's tests wait for timeouts and for the end of loads: that is why 8 run side by side,
+# and beside Python's.
 test-rust:
 	RUST_TEST_THREADS=8 $(STATIC) cargo test --profile checked --quiet --workspace --lib --bins --tests
 
