@@ -14,6 +14,7 @@ pub mod figures;
 mod judge;
 mod machine;
 mod numbers;
+mod outgoing;
 mod program;
 mod random;
 mod render;
@@ -27,7 +28,8 @@ mod value;
 pub use self::compile::{compile, CompileError};
 pub use self::evaluate::Tools;
 pub use self::machine::{Effect, ExchangeEnd, ExchangeFailure, Limits, Machine, Send, ThreadShare};
+pub use self::outgoing::Outgoing;
 pub use self::program::{Label, Program};
-pub use self::render::Outgoing;
+
 pub use self::shared::{Shared, Stop};
 pub use self::url::Url;

@@ -9,6 +9,7 @@ use super::fault::Fault;
 use super::figures::LabelFigures;
 use super::program::{Check, Extractor, Find, Miss, Pick, Request, Subject, Test};
 use super::search::{between, too_slow, MOST_MATCHES};
+use super::url::Url;
 use super::value::Value;
 
 /// A response as far as it is judged.
@@ -25,7 +26,7 @@ pub struct Reply<'r> {
     /// From sent to the end, ns.
     pub duration_ns: u64,
     /// The URL.
-    pub url: &'r str,
+    pub url: &'r Url,
     /// The bytes of the request, if they were kept.
     pub sent: &'r [u8],
 }
@@ -42,7 +43,8 @@ pub fn judge(
 ) -> Option<Failure> {
     let mut failure: Option<Failure> = None;
     if !is_in(reply.status, &request.ok_status) {
-        failure = Some((format!("status_{}", reply.status).into(), format!("{} {}", reply.status, reply.url)));
+        failure =
+            Some((format!("status_{}", reply.status).into(), format!("{} {}", reply.status, reply.url.absolute())));
     }
     for extractor in &request.extractors {
         match extract(context, extractor, reply) {
@@ -84,7 +86,7 @@ fn subject<'s>(context: &Context<'_>, subject: &Subject, reply: &Reply<'s>) -> C
         Subject::Body => String::from_utf8_lossy(reply.body),
         Subject::Headers => Cow::Borrowed(reply.head),
         Subject::Status => Cow::Owned(reply.status.to_string()),
-        Subject::Url => Cow::Borrowed(reply.url),
+        Subject::Url => Cow::Owned(reply.url.absolute()),
         Subject::RequestHeaders => {
             let head = String::from_utf8_lossy(&reply.sent[..head_end()]).into_owned();
             Cow::Owned(head.split_once("\r\n").map_or("", |(_, fields)| fields).to_owned())

@@ -2,7 +2,7 @@
 //! share it. `compile` makes it.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use fancy_regex::Regex;
 use leadline_wire::scenario::{
@@ -10,6 +10,7 @@ use leadline_wire::scenario::{
     StatusRange, ThroughputScope,
 };
 
+use super::outgoing::Outgoing;
 use super::value::Value;
 
 /// A compiled scenario.
@@ -53,6 +54,8 @@ pub struct Program {
     pub targets: Vec<String>,
     /// Whether a flow reads the body or the header fields of the last response.
     pub keeps_last_body: bool,
+    /// Whether a flow reads the URL of the last request.
+    pub keeps_last_url: bool,
     /// Whether a flow reads the header fields of the last response.
     pub keeps_last_head: bool,
     /// Scripts in Lua.
@@ -306,6 +309,10 @@ pub struct Request {
     pub extractors: Vec<Extractor>,
     /// Checks.
     pub checks: Vec<Check>,
+    /// Whether it has no variables.
+    pub is_constant: bool,
+    /// Its bytes, if it has no variables and was made before.
+    pub made: OnceLock<Outgoing>,
     /// Whether the response's header fields are needed.
     pub needs_head: bool,
     /// Whether the response's body is needed.

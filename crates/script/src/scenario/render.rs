@@ -6,23 +6,9 @@ use base64::prelude::{Engine as _, BASE64_STANDARD};
 use super::encoding::{append_form, append_target};
 use super::evaluate::Context;
 use super::fault::{fault, Fault};
+use super::outgoing::Outgoing;
 use super::program::{Body, BodyPart, Parameter, Request, Template};
 use super::url::Url;
-
-/// A request that is ready to be sent.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Outgoing {
-    /// Where it goes.
-    pub url: Url,
-    /// Its bytes.
-    pub bytes: Vec<u8>,
-    /// Whether its response has no body.
-    pub is_head: bool,
-    /// Whether it may be sent again after its connection was closed before a response.
-    pub is_idempotent: bool,
-    /// Whether the connection is closed after it.
-    pub closes: bool,
-}
 
 /// What follows a redirect: its URL, and whether the method becomes GET.
 #[derive(Clone, Debug)]
@@ -33,8 +19,19 @@ pub struct Redirect {
     pub becomes_get: bool,
 }
 
-/// Makes a request, or the one after a redirect.
+/// Makes a request, or the one after a redirect. One without variables is made once.
 pub fn render(context: &mut Context<'_>, request: &Request, redirect: Option<Redirect>) -> Result<Outgoing, Fault> {
+    if redirect.is_some() || !request.is_constant || (request.cookies && !context.user.jar.is_empty()) {
+        return make(context, request, redirect);
+    }
+    if let Some(made) = request.made.get() {
+        return Ok(made.clone());
+    }
+    let made = make(context, request, None)?;
+    Ok(request.made.get_or_init(|| made).clone())
+}
+
+fn make(context: &mut Context<'_>, request: &Request, redirect: Option<Redirect>) -> Result<Outgoing, Fault> {
     let method = context.text(&request.method)?;
     let becomes_get = redirect.as_ref().is_some_and(|redirect| redirect.becomes_get);
     let method = if becomes_get && method != "HEAD" { "GET".to_owned() } else { method };
@@ -90,7 +87,7 @@ pub fn render(context: &mut Context<'_>, request: &Request, redirect: Option<Red
     let mut bytes = head.into_bytes();
     bytes.extend_from_slice(body.as_deref().unwrap_or_default());
     let is_idempotent = matches!(method.as_str(), "GET" | "HEAD" | "PUT" | "DELETE" | "OPTIONS" | "TRACE");
-    Ok(Outgoing { url, bytes, is_head: method == "HEAD", is_idempotent, closes: request.closes })
+    Ok(Outgoing { url, bytes: bytes.into(), is_head: method == "HEAD", is_idempotent, closes: request.closes })
 }
 
 /// Which fields a request has by itself.

@@ -15,7 +15,7 @@ pub struct Url {
     /// The port.
     pub port: u16,
     /// Path and query.
-    pub target: Box<str>,
+    pub target: Arc<str>,
 }
 
 impl Url {

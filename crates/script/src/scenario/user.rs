@@ -190,7 +190,7 @@ pub struct Lane {
     /// When the first response of a chain of redirects began, ns.
     pub first_ns: Option<u64>,
     /// The bytes that were sent, if a check reads them.
-    pub sent: Option<Box<[u8]>>,
+    pub sent: Option<Arc<[u8]>>,
 }
 
 impl User {

@@ -66,6 +66,7 @@ impl Compiler {
             arguments.iter().map(|one| self.expression_at(one, depth + 1)).collect::<Result<Box<[_]>, _>>()?;
         let extra = self.extra(*op, name.as_deref(), &compiled)?;
         self.program.keeps_last_body |= *op == Op::LastBody;
+        self.program.keeps_last_url |= *op == Op::LastUrl;
         self.program.keeps_last_head |= *op == Op::LastHeader;
         Ok(Expr::Operation(*op, extra, compiled))
     }

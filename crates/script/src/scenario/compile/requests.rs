@@ -3,7 +3,9 @@
 use leadline_wire::scenario::{self as ir, CheckTest, LabelKind, MissRule, RequestBody, ScenarioRequest, TemplatePart};
 
 use super::state::{CompileError, Compiler};
-use crate::scenario::program::{Body, BodyPart, Check, Extractor, Find, Miss, Parameter, Pick, Request, Subject, Test};
+use crate::scenario::program::{
+    Body, BodyPart, Check, Extractor, Find, Miss, Parameter, Pick, Request, Subject, Template, Test,
+};
 
 impl Compiler {
     /// Compiles a request; returns its index.
@@ -39,7 +41,9 @@ impl Compiler {
             || extractors.iter().any(|one| matches!(one.find, Find::Header(_)));
         let needs_body = reads_json || subjects().any(|subject| *subject == Subject::Body);
         let needs_request = subjects().any(|subject| matches!(subject, Subject::RequestHeaders | Subject::RequestBody));
-        let compiled = Request {
+        let mut compiled = Request {
+            is_constant: false,
+            made: std::sync::OnceLock::new(),
             label,
             method: self.template(&request.method)?,
             url,
@@ -63,6 +67,7 @@ impl Compiler {
             needs_body,
             needs_request,
         };
+        compiled.is_constant = is_constant(&compiled);
         self.program.requests.push(compiled);
         Ok(self.program.requests.len() as u32 - 1)
     }
@@ -197,6 +202,25 @@ impl Compiler {
             CheckTest::Condition { condition } => Test::Condition(self.expression(condition)?),
         })
     }
+}
+
+/// Whether a request is the same each time, apart from cookies.
+fn is_constant(request: &Request) -> bool {
+    let is_fixed = |template: &Template| template.fixed().is_some();
+    let are_fixed = |parameters: &[Parameter]| {
+        parameters.iter().all(|one| is_fixed(&one.name) && one.value.as_ref().is_none_or(is_fixed))
+    };
+    let body = match &request.body {
+        Body::None | Body::File(_) => true,
+        Body::Text(text) => is_fixed(text),
+        Body::Form(fields) => are_fixed(fields),
+        Body::Multipart(_) => false,
+    };
+    body && is_fixed(&request.method)
+        && request.url.iter().all(is_fixed)
+        && are_fixed(&request.query)
+        && request.headers.iter().all(|(name, value)| is_fixed(name) && is_fixed(value))
+        && request.basic.as_ref().is_none_or(|(user, password)| is_fixed(user) && is_fixed(password))
 }
 
 /// Returns method and path as they are written.

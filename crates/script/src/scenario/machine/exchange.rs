@@ -9,6 +9,7 @@ use super::execute::Step;
 use super::state::{Effect, Machine, Send};
 use crate::scenario::figures::{End, Slow};
 use crate::scenario::judge::{judge, Failure, Reply};
+use crate::scenario::outgoing::Outgoing;
 use crate::scenario::program::{Instruction, Request};
 use crate::scenario::render::{render, Redirect};
 use crate::scenario::shared::Stop;
@@ -74,7 +75,7 @@ impl Machine {
                     received_bytes: 0,
                     sent_bytes: 0,
                     first_ns: None,
-                    sent: definition.needs_request.then(|| outgoing.bytes.clone().into()),
+                    sent: definition.needs_request.then(|| Arc::clone(&outgoing.bytes)),
                 });
                 self.effects.push_back(Effect::Send(Box::new(self.send(slot, id, definition, outgoing, now_ns))));
             }
@@ -88,14 +89,7 @@ impl Machine {
         }
     }
 
-    fn send(
-        &self,
-        slot: u32,
-        exchange: u32,
-        definition: &Request,
-        outgoing: crate::scenario::render::Outgoing,
-        due_ns: u64,
-    ) -> Send {
+    fn send(&self, slot: u32, exchange: u32, definition: &Request, outgoing: Outgoing, due_ns: u64) -> Send {
         Send {
             user: slot,
             exchange,
@@ -177,14 +171,13 @@ impl Machine {
         }
         let lane = user.lanes.swap_remove(place);
         let sent_ns = lane.sent_ns.unwrap_or(end.sent_ns);
-        let url = lane.url.absolute();
         let reply = Reply {
             status: end.status,
             head: end.head,
             body: end.body,
             body_bytes: end.body_bytes,
             duration_ns: end.done_ns.saturating_sub(sent_ns),
-            url: &url,
+            url: &lane.url,
             sent: lane.sent.as_deref().unwrap_or_default(),
         };
         user.last = Last {
@@ -192,7 +185,7 @@ impl Machine {
             failed: false,
             timed_out: false,
             duration_ns: reply.duration_ns,
-            url: Some(url.as_str().into()),
+            url: program.keeps_last_url.then(|| lane.url.absolute().into()),
             head: program.keeps_last_head.then(|| end.head.into()),
             body: program.keeps_last_body.then(|| String::from_utf8_lossy(end.body).into()),
         };

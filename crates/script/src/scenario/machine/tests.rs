@@ -1,5 +1,6 @@
 //! Scenarios in virtual time: a server that answers each request after a time, and no socket.
 
+mod damaged;
 mod flows;
 mod models;
 mod requests;

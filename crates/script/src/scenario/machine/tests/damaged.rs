@@ -1,0 +1,32 @@
+//! Any response and any text of a plan end in a figure, never in a panic.
+
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+use crate::scenario::{calendar, encoding, search};
+
+proptest! {
+    #[test]
+    fn any_response_is_judged(body in ".{0,200}", head in "[ -~\n]{0,200}", status in 200u16..600) {
+        let extractor = |find: Json| json!({"variable": "x", "subject": {"kind": "body"}, "find": find,
+            "pick": {"kind": "all"}, "on_miss": {"kind": "keep"}, "sets_groups": true});
+        let extractors = [
+            json!({"kind": "regex", "pattern": ["(.)(a|b)?"]}), json!({"kind": "json_path", "path": ["$..*"]}),
+            json!({"kind": "boundary", "left": ["a"], "right": ["b"]}), json!({"kind": "header", "name": ["x"]}),
+        ].map(extractor);
+        let request = json!({"action": {"kind": "request", "method": ["GET"], "host": ["a.test"], "path": ["/"],
+            "redirects": 2, "uses_cookies": true, "extractors": extractors}});
+        let head: &'static str = Box::leak(head.replace('\n', "\nSet-Cookie: ").into_boxed_str());
+        let run = run(plan(once(), json!([request])), |_| Some(Response { status, head, ..ok(body.clone()) }));
+        prop_assert_eq!(run.figures.labels[0].ended, 1);
+    }
+
+    #[test]
+    fn any_text_is_searched_and_encoded(text in ".{0,80}", other in ".{0,8}") {
+        let _ = calendar::format(&text, 0);
+        let _ = search::json_path(&text);
+        let _ = search::between(&text, &other, &other);
+        prop_assert_eq!(encoding::form_decode(&encoding::form_encode(&text)), text);
+    }
+}

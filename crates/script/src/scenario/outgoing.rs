@@ -1,0 +1,20 @@
+//! A request that is ready to be sent.
+
+use std::sync::Arc;
+
+use super::url::Url;
+
+/// A request that is ready to be sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outgoing {
+    /// Where it goes.
+    pub url: Url,
+    /// Its bytes.
+    pub bytes: Arc<[u8]>,
+    /// Whether its response has no body.
+    pub is_head: bool,
+    /// Whether it may be sent again after its connection was closed before a response.
+    pub is_idempotent: bool,
+    /// Whether the connection is closed after it.
+    pub closes: bool,
+}
