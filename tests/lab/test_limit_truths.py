@@ -4,7 +4,11 @@ machine does."""
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +16,8 @@ import cli_runs as cli
 import polars as pl
 import pytest
 from foreign_work import spinners, taken_by_others
+
+from in_process import leadline
 
 needs_lab = pytest.mark.skipif(bool(cli.why_not()), reason=cli.why_not() or "-")
 
@@ -71,6 +77,30 @@ def test_a_generator_and_a_slow_server_are_named(tmp_path: Path, repeats: int) -
         assert found == {"server": "server", "generator": "generator"}, [
             (test["limit"], test["validity"]) for test in trial["tests"]
         ]
+
+
+SLOW_WORKER = Path(__file__).with_name("slow_worker_server.py")
+
+
+@pytest.fixture(scope="module")
+def slow_worker() -> Iterator[str]:
+    """The address of a server with four workers, the last of which takes 40 ms for each request."""
+    command = [sys.executable, str(SLOW_WORKER), "4", "0.04"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        yield f"http://127.0.0.1:{process.stdout.readline().strip()}/"
+        process.kill()
+
+
+@pytest.mark.lab
+@pytest.mark.parametrize("runs", [1, pytest.param(20, marks=pytest.mark.full_matrix)])
+def test_a_server_with_one_slow_worker_is_named(slow_worker: str, runs: int) -> None:
+    """Each connection waits for the slow worker once in four requests, and for hardly anything else."""
+    for _ in range(runs):
+        done = leadline("http", slow_worker, "-c", "4", "-d", "3s", "--json", "--no-calibrate")
+        document = json.loads(done.stdout)
+        assert document["limit"]["by"] == "server", (document["limit"], document["validity"])
+        assert 80 <= document["metrics"]["requests_per_s"]["value"] <= 110
 
 
 WINDOW_S = 1.5

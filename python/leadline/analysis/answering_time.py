@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from leadline import quantities
-from leadline.analysis.host_metrics import busy_percent, cpu_percent, machine_samples, processes_use
-from leadline.analysis.metrics import busy_s
+from leadline.analysis.host_metrics import busy_percent, cpu_percent, machine_samples, neighbours, processes_use
+from leadline.analysis.metrics import busy_s, received_units, sum_of_flows
 from leadline.analysis.model import Limit, LimitedBy, Window
 from leadline.analysis.rules import had_spare_time, primary_rate_per_s
 from leadline.analysis.test_data import TestData
@@ -33,6 +33,9 @@ IDLE_PERCENT = 50.0
 """Of one CPU, up to which a gateway counts as idle."""
 ROOM = 0.9
 """Of a machine's CPUs, up to which a host hardly waits for one."""
+
+EXPLAINS = 0.05
+"""Of the time until an answer, up to which waiting for a CPU explains none of it."""
 
 
 def limits(evidence: Evidence) -> Iterator[Limit]:
@@ -56,7 +59,7 @@ def limits(evidence: Evidence) -> Iterator[Limit]:
     if DOMINATES * first_us <= asked_us <= first_us:
         text = f"{law}; the server waited {asked_us / 1e3:.4g} ms of each, as the request asked it to"
         yield Limit(LimitedBy.SERVER, text, clause)
-    elif trip_us and first_us - trip_us >= DOMINATES * first_us and _quiet(data, window):
+    elif trip_us and first_us - trip_us >= DOMINATES * first_us and _quiet(evidence, window, first_us):
         text = (
             f"{law}; {first_us / 1e3:.4g} ms of each passed until the first byte, of which a round trip is "
             f"{trip_us / 1e3:.3g} ms: the rest is the server's"
@@ -84,17 +87,36 @@ def limits_of_turns(evidence: Evidence) -> Iterator[Limit]:
             yield Limit(LimitedBy.ANSWERING_SIDE, text, clause)
 
 
+def _hardly_waited(evidence: Evidence, first_us: float) -> bool:
+    """Whether generating threads waited for a CPU, for each answer, for a small part of the time until its first byte
+    alone."""
+    threads = [thread for found in evidence.data.load_outcomes() for thread in found.outcome["generator"]["threads"]]
+    waits = [thread.get("runnable_wait_s") for thread in threads]
+    known, answers = [wait for wait in waits if wait is not None], sum_of_flows(evidence.flows, received_units)
+    if not threads or len(known) < len(waits) or not answers:
+        return False
+    return sum(known) / answers * 1e6 <= EXPLAINS * first_us
+
+
 def _in_tunnels(data: TestData) -> bool:
     """Whether a fleet carried the load, whose clients share their hosts' connections."""
     return any(found.outcome.get("tunnel") for found in data.load_outcomes())
 
 
-def _quiet(data: TestData, window: Window) -> bool:
-    """Whether every machine had CPU to spare, and every gateway was idle: none of them made a request wait."""
+def _quiet(evidence: Evidence, window: Window, first_us: float) -> bool:
+    """Whether every machine had CPU to spare, and every gateway was idle: none of them made a request wait.
+
+    A machine without CPU to spare made requests wait for as long as the generating threads waited on it for a CPU;
+    where that is nothing beside the answer, it explains nothing.
+    """
+    data = evidence.data
     for host in data.samples:
         machine = machine_samples(data, host)
         busy = busy_percent(cpu_percent(machine, window), machine)
-        if busy is None or busy > 100.0 * ROOM * (machine[-1].cpus or 1):
+        if busy is None:
+            return False
+        is_full = busy > 100.0 * ROOM * (machine[-1].cpus or 1)
+        if is_full and not (neighbours(data, host).issuperset(data.hosts) and _hardly_waited(evidence, first_us)):
             return False
     for gateway in (host for host in GATEWAYS if host in data.samples):
         own = processes_use(data, gateway, window, data.sut_processes)

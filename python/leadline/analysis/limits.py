@@ -155,7 +155,11 @@ def _full_processes(data: TestData, host: str, window: Window) -> Iterator[tuple
         first = before[process.pid]
         busy = (process.user_s + process.system_s - first.user_s - first.system_s) / seconds
         usable = min(process.threads, _cpus(data, host) or process.threads)
+        quota = data.cpu_quotas.get(host, {}).get(process.name)
         used = f"{process.name} on {host} used {busy:.0%} of a CPU"
+        if quota is not None and quota < usable and busy >= PROCESS_FULL * quota:
+            yield process, busy, f"{used}: the quota of its control group allows {quota:g} CPUs", "its quota"
+            continue
         if usable and busy >= PROCESS_FULL * usable:
             what = "its single thread" if usable == 1 else f"its {usable} CPUs"
             yield process, busy, f"{used}: {what} had no more", what
@@ -167,6 +171,8 @@ def _clause(what: str, busy: float) -> str:
     """`its single thread is the limit at 100 % of a core`; empty where nothing was full."""
     if not what:
         return ""
+    if what == "its quota":
+        return f"the CPU quota of its control group is the limit at {quantities.share(busy)} of a core"
     ends, cores = ("is", "a core") if what == "its single thread" else ("are", "one")
     return f"{what} {ends} the limit at {quantities.share(busy)} of {cores}"
 

@@ -87,6 +87,7 @@ class _Trial:
     ceiling: Ceiling | None = None
     on_given_hosts: bool = False
     bring_up_seen: bool = False
+    cpu_quotas: dict[str, dict[str, float]] = field(default_factory=dict)
     given_gateways: dict[str, tuple[str, ...]] = field(default_factory=dict)
     unreadable_lines: int = 0
     samples: dict[str, list[HostSample]] = field(default_factory=dict)
@@ -179,7 +180,7 @@ class _Reading:
             return
         for data in trial.tests.values():
             data.bring_up, data.sut_processes = trial.bring_up, trial.sut_processes
-            data.cpu_attribution = trial.cpu_attribution
+            data.cpu_attribution, data.cpu_quotas = trial.cpu_attribution, trial.cpu_quotas
             data.clock_bounds_ns = self._clocks.bounds_ns
             data.unreadable_lines = trial.unreadable_lines
             data.samples = {host: _around_test(samples, data) for host, samples in trial.samples.items()}
@@ -338,6 +339,7 @@ class _Reading:
         self._trial.bring_up = _client_bring_up(record.get("clients") or ())
         attribution = record.get("cpu_attribution")
         self._trial.cpu_attribution = str(attribution) if attribution is not None else None
+        self._trial.cpu_quotas = dict(record.get("cpu_quotas") or {})
         processes = record.get("processes") or ()
         names = (process.get("name") if isinstance(process, Mapping) else process for process in processes)
         self._trial.sut_processes = tuple(str(name) for name in names if name)

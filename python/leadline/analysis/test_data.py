@@ -242,6 +242,8 @@ class TestData:
     asked: tuple[str, ...] = ()
     # Names under which the processes of the system under test are observed.
     sut_processes: tuple[str, ...] = ()
+    # CPUs that processes may use by the quota of their control group, by host and name.
+    cpu_quotas: dict[str, dict[str, float]] = field(default_factory=dict)
     # Whose CPU time on a gateway is the system's (`CpuAttribution`); None in journals that do not say it.
     cpu_attribution: str | None = None
     stability_spread: float = DEFAULT_STABILITY_SPREAD

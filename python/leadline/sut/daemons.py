@@ -38,6 +38,8 @@ class Daemons:
     def __init__(self, site: Site) -> None:
         self._site = site
         self._running: dict[tuple[str, str], Daemon] = {}
+        self.pids: dict[tuple[str, str], int] = {}
+        """The ids of the processes that were started, by host and name."""
 
     async def start(self, daemon: Daemon) -> Prepared:
         """Start the process.
@@ -48,9 +50,12 @@ class Daemons:
         """
         self._running[daemon.host, daemon.name] = daemon
         try:
-            return await self._site.hosts[daemon.host].start(daemon)
+            prepared = await self._site.hosts[daemon.host].start(daemon)
         except TaskFailed as error:
             raise SutFailed(str(error)) from error
+        if prepared.pid is not None:
+            self.pids[daemon.host, daemon.name] = prepared.pid
+        return prepared
 
     async def wait_for_output(self, daemon: Daemon, text: str, timeout_s: float) -> int:
         """Wait until the process prints `text`; returns the time, ns, by its host's clock.

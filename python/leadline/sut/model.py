@@ -110,3 +110,5 @@ class BringUp:
     """The names under which observations show the system's processes."""
     fleet: FleetAccess | None = None
     """How a fleet connects; None without a fleet."""
+    cpu_quotas: dict[str, dict[str, float]] = field(default_factory=dict)
+    """CPUs that processes on gateways may use by their control groups, by host and name, where they have a quota."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Protocol
 
 from leadline.errors import LeadlineError
+from leadline.plan.gateway_metrics import GATEWAYS
 from leadline.plan.sut import BaseSut
 from leadline.registry import SYSTEMS
 from leadline.sut.daemons import Daemons
@@ -38,7 +40,11 @@ class SystemUnderTest:
             SutFailed: it did not start, or no client could connect (`NoClientConnected`); with the end of its log.
             AgentLost: an agent is gone.
         """
-        return await self._system.bring_up(self._parameters, self._site, self._daemons)
+        from leadline.sut.cpu_quotas import cpu_quotas
+
+        up = await self._system.bring_up(self._parameters, self._site, self._daemons)
+        on_gateways = {key: pid for key, pid in self._daemons.pids.items() if key[0] in GATEWAYS}
+        return replace(up, cpu_quotas=await cpu_quotas(self._site.hosts, on_gateways))
 
     async def failure(self) -> LeadlineError:
         """Wait until one of its processes ends unexpectedly or its host's agent is lost, and return the error. May

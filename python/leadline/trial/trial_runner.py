@@ -283,6 +283,7 @@ def _tell_bring_up(event_log: EventLog, trial: Trial, up: BringUp) -> None:
         version=up.version or None,
         clients=[asdict(client) for client in clients],
         processes=list(up.processes),
+        cpu_quotas=up.cpu_quotas,
         cpu_attribution=system_of(trial.case.sut).cpu_attribution(trial.case.sut).value,
     )
 

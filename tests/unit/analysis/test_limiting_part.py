@@ -158,6 +158,17 @@ def test_a_process_whose_cpu_a_hypervisor_took() -> None:
     assert text == "openvpn on gateway used 72% of a CPU, and a hypervisor took 25% of each: it had no more"
 
 
+@pytest.mark.parametrize(("busy", "by"), [(0.197, LimitedBy.GATEWAY), (0.15, LimitedBy.UNKNOWN)])
+def test_a_gateway_that_used_up_the_quota_of_its_group(busy: float, by: LimitedBy) -> None:
+    data = with_gateway(steady_test(), busy=busy)
+    data.cpu_quotas = {"gateway": {"openvpn": 0.2}}
+    found = analyse_test(data).limit
+    assert found is not None and found.by is by
+    if by is LimitedBy.GATEWAY:
+        assert found.evidence == "openvpn on gateway used 20% of a CPU: the quota of its control group allows 0.2 CPUs"
+        assert found.clause == "the CPU quota of its control group is the limit at 19.7 % of a core"
+
+
 @pytest.mark.parametrize(
     ("busy", "threads", "by"), [(0.97, 1, LimitedBy.SERVER), (0.97, 3, LimitedBy.UNKNOWN), (1.97, 3, LimitedBy.SERVER)]
 )
@@ -188,6 +199,7 @@ def closed_loop(
     path: str = "/",
     *,
     busy: float = 0.2,
+    waiting: float = 0.0,
     first_ms: float = 19.9,
     connections: int = 20,
     trip_ms: float | None = 0.3,
@@ -200,7 +212,10 @@ def closed_loop(
     histograms = [histogram(name, [value] * 1000) for name, value in times.items()]
     if trip_ms is not None:
         histograms.append(histogram("connect", [round(trip_ms * MS)] * 20))
-    data = with_gateway(steady_test("http", histograms=histograms, generator=load(thread(busy))))
+    data = with_gateway(
+        steady_test("http", histograms=histograms, generator=load(thread(busy, waiting), thread(busy, waiting)))
+    )
+    data.facts["client1"] = facts()
     spec = {"name": "t", "kind": "http", "duration_ms": 10_000, "interval_ms": 100, "connections": connections}
     data.spec = type(data.spec).read({**spec, "path": path, **more})
     for number, sample in enumerate(data.samples["gateway"]):
@@ -230,6 +245,11 @@ def test_a_server_whose_own_time_is_what_a_round_trip_is_not() -> None:
     )
 
 
+def test_a_server_that_takes_longer_than_a_full_machine_explains() -> None:
+    """Its generating threads waited 0.4 ms of a CPU for each answer, which took 19.9 ms."""
+    assert limit(closed_loop(machine=1.9, waiting=0.2))[0] is LimitedBy.SERVER
+
+
 @pytest.mark.parametrize(
     "changes",
     [
@@ -238,7 +258,7 @@ def test_a_server_whose_own_time_is_what_a_round_trip_is_not() -> None:
         pytest.param({"first_ms": 10.0}, id="the answer's body takes half of the time"),
         pytest.param({"connections": 22}, id="connections had no request a tenth of the time"),
         pytest.param({"busy": 0.85}, id="the generator had hardly CPU to spare"),
-        pytest.param({"machine": 1.8}, id="the machine was full"),
+        pytest.param({"machine": 1.9, "waiting": 0.55}, id="the machine was full, and its threads waited for a CPU"),
         pytest.param({"softirq": 0.6}, id="the kernel of the gateway was not idle"),
     ],
 )

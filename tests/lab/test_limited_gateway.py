@@ -1,0 +1,70 @@
+"""A gateway that its control group's CPU quota limits, on purpose, is named as the limit."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import cli_runs as cli
+import pytest
+
+PROGRAM = [sys.executable, str(Path(__file__).resolve().parent / "own_limited_system.py")]
+PERIOD_US, QUOTA_US = 100_000, 10_000
+PLAN = """
+name: limited
+sut: {kind: limited}
+repeat: %d
+tests: [{name: bulk, kind: tcp, duration: 2s, warmup: 500ms}]
+"""
+
+pytestmark = [
+    pytest.mark.lab,
+    pytest.mark.skipif(bool(cli.why_not()), reason=cli.why_not() or "-"),
+    pytest.mark.skipif(not Path("/dev/net/tun").exists(), reason="there is no TUN device"),
+]
+
+
+@pytest.fixture
+def group() -> Iterator[Path]:
+    """A control group with a tenth of a CPU, of version 1 or 2; skips where this user can make none."""
+    for root, files in (
+        (Path("/sys/fs/cgroup"), {"cpu.max": f"{QUOTA_US} {PERIOD_US}"}),
+        (Path("/sys/fs/cgroup/cpu"), {"cpu.cfs_period_us": PERIOD_US, "cpu.cfs_quota_us": QUOTA_US}),
+    ):
+        made = root / f"leadline-test-{os.getpid()}"
+        try:
+            made.mkdir()
+        except OSError:
+            continue
+        # A folder beside those of version 1 has none of the files.
+        if not all((made / name).exists() for name in files):
+            made.rmdir()
+            continue
+        for name, value in files.items():
+            (made / name).write_text(str(value))
+        yield made
+        made.rmdir()
+        return
+    pytest.skip("no control group with a CPU quota can be made here")
+
+
+@pytest.mark.parametrize("repeats", [1, pytest.param(20, marks=pytest.mark.full_matrix)])
+def test_a_gateway_whose_quota_is_used_up_is_named(tmp_path: Path, group: Path, repeats: int) -> None:
+    plan = tmp_path / "plan.yaml"
+    plan.write_text(PLAN % repeats)
+    argv = [*PROGRAM, "run", str(plan), "--json", "--out", str(tmp_path / "runs")]
+    variables = {**os.environ, "LIMITED_GROUP": str(group)}
+    run = subprocess.run(argv, capture_output=True, text=True, timeout=600, check=False, env=variables)
+    assert run.returncode == 0, run.stderr
+    [folder] = (tmp_path / "runs").iterdir()
+    trials = json.loads((folder / "findings.json").read_text())["run"]["trials"]
+    assert len(trials) == repeats
+    for trial in trials:
+        [test] = trial["tests"]
+        assert test["limit"]["by"] == "gateway", (test["limit"], test["validity"])
+        assert "the quota of its control group allows 0.1 CPUs" in test["limit"]["evidence"]
+        assert 8 <= test["metrics"]["gateway_cpu_percent"]["value"] <= 12
