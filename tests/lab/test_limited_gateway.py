@@ -13,12 +13,12 @@ import cli_runs as cli
 import pytest
 
 PROGRAM = [sys.executable, str(Path(__file__).resolve().parent / "own_limited_system.py")]
-PERIOD_US, QUOTA_US = 100_000, 10_000
+PERIOD_US, QUOTA_US = 10_000, 1_000
 PLAN = """
 name: limited
 sut: {kind: limited}
 repeat: %d
-tests: [{name: bulk, kind: tcp, duration: 2s, warmup: 500ms}]
+tests: [{name: bulk, kind: tcp, duration: 3s, warmup: 500ms}]
 """
 
 pytestmark = [

@@ -27,6 +27,8 @@ LINK_FULL = 0.97
 """Of a link's rate, from where on the link counts as the limit: a shaper gives a few percent less or more."""
 PROCESS_FULL = 0.95
 """Of the CPUs that a process can use."""
+QUOTA_FULL = 0.9
+"""Of a control group's CPU quota: a process's time is read in ticks, and the window cuts its periods."""
 INTERRUPTS_FULL = 0.9
 """Of one CPU, from where on its soft interrupts leave no room: the timer tick that counts them misses some."""
 THROTTLED = 0.05
@@ -157,7 +159,7 @@ def _full_processes(data: TestData, host: str, window: Window) -> Iterator[tuple
         usable = min(process.threads, _cpus(data, host) or process.threads)
         quota = data.cpu_quotas.get(host, {}).get(process.name)
         used = f"{process.name} on {host} used {busy:.0%} of a CPU"
-        if quota is not None and quota < usable and busy >= PROCESS_FULL * quota:
+        if quota is not None and quota < usable and busy >= QUOTA_FULL * quota:
             yield process, busy, f"{used}: the quota of its control group allows {quota:g} CPUs", "its quota"
             continue
         if usable and busy >= PROCESS_FULL * usable:
