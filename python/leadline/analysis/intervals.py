@@ -8,6 +8,7 @@ Pure.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -25,6 +26,7 @@ from leadline.analysis.window import interval_rates, named_rates
 from leadline.plan.percentiles import histogram_of
 from leadline.statistics import Estimate, independent_count, mean_of_series, quantile_of_buckets, share_of_counts
 from leadline.statistics.estimate import Values
+from leadline.statistics.quantiles import LEAST_PARTS
 
 # Decoding a histogram takes 0.3 ms: with more than this, intervals have no latencies (a second of work).
 _MOST_HISTOGRAMS = 4000
@@ -39,6 +41,8 @@ _LOST_RATIO = "lost_ratio"
 _NONE_LOST = "none was lost, so how much losses depend on each other is not known"
 _LOST_AT_THE_END = "the datagrams that were lost in its intervals are not those of the whole test"
 _NO_SECONDS = "its values are known of the whole test only, not of its seconds: repeats give an interval"
+_TAIL = 0.025
+"""Of the truths, beyond each bound."""
 _NOT_ENDED = "some operations had not ended: longer times are unknown"
 _FEW_PARTS = (
     "the seconds of the test are too few, or too few values lie beyond, to show how much values depend on each other"
@@ -186,8 +190,8 @@ def _percentile(
     if of_clients:
         # Each client connects by itself.
         return _between(extremes, share, None)
-    if not seconds:
-        return _FEW_PARTS
+    if len(seconds) < LEAST_PARTS:
+        return _whole_range(extremes, whole, share) or _FEW_PARTS
     edge_ns = whole.highs_ns[at]
     above = [int(part.counts[part.lows_ns > edge_ns].sum()) for part in seconds]
     totals = [part.count for part in seconds]
@@ -196,6 +200,17 @@ def _percentile(
         return _FEW_PARTS
     # The last part of a second is in no interval's histogram.
     return _between(extremes, share, independent * max(1.0, whole.count / sum(totals)))
+
+
+def _whole_range(extremes: tuple[Histogram, Histogram], whole: Histogram, share: float) -> Estimate | None:
+    """From the shortest time to the longest one: bounds that hold although how much values depend on each other is not
+    known, where there are several times as many as independent ones would take."""
+    least = 2 * math.log(_TAIL) / math.log(max(share, 1 - share))
+    longest_ns = int(extremes[1].highs_ns[-1])
+    if whole.count < least or longest_ns >= BEYOND_NS:
+        return None
+    value_ns = float(whole.highs_ns[whole.bucket_at(share * 100) or 0])
+    return Estimate(value_ns, float(extremes[0].lows_ns[0]), float(longest_ns), 1)
 
 
 def _between(extremes: tuple[Histogram, Histogram], share: float, independent: float | None) -> Estimate:

@@ -11,9 +11,10 @@ from collections.abc import Iterator, Mapping
 
 from leadline.analysis.intervals import Parts
 from leadline.analysis.model import Metric, Reason, Verdict
-from leadline.analysis.stability import PERCENTILE_UNCERTAIN
+from leadline.analysis.scope import PERCENTILE_UNCERTAIN
 from leadline.analysis.test_data import TestData
 from leadline.plan.percentiles import histogram_of
+from leadline.statistics.quantiles import LEAST_PARTS
 
 LEAST_SECONDS = 2
 """Percentiles of fewer seconds have nothing to agree with."""
@@ -21,8 +22,8 @@ LEAST_SECONDS = 2
 
 def findings(data: TestData, figures: Mapping[str, Metric], parts: Parts) -> Iterator[tuple[Verdict, Reason]]:
     """What leaves the percentiles that targets name uncertain. Not for a rate in stages, under which latencies change
-    by plan; nor for a lower bound, which decides by itself."""
-    if not data.spec.steady:
+    by plan; nor for a lower bound, which decides by itself; nor for VPN clients, of which there is a number."""
+    if not data.spec.steady or data.spec.connects_clients:
         return
     for name in dict.fromkeys(data.asked):
         metric = figures.get(name)
@@ -34,14 +35,16 @@ def findings(data: TestData, figures: Mapping[str, Metric], parts: Parts) -> Ite
 
 
 def _doubt(name: str, metric: Metric, value: float, parts: Parts, limit: float) -> tuple[Verdict, Reason] | None:
-    if metric.low is not None and metric.high is not None:
+    asked = histogram_of(name)
+    seconds = parts.named(asked.histogram) if asked is not None else ()
+    if metric.low is not None and metric.high is not None and len(seconds) >= LEAST_PARTS:
         half = (metric.high - metric.low) / 2 / value
         if half <= limit:
             return None
         text = f"{name} is uncertain by ±{half:.1%}; the limit is {limit:.1%}"
         return Verdict.UNSTABLE, Reason(PERCENTILE_UNCERTAIN, text, metrics=(name,))
     shares = _of_seconds(name, value, parts)
-    text = f"{name} is not known well enough: {metric.unbounded}"
+    text = f"{name} is not known well enough: {metric.unbounded or 'the seconds of the test are too few'}"
     if len(shares) >= LEAST_SECONDS:
         if max(-min(shares), *shares) <= limit:
             return None

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from leadline.analysis import stability
 from leadline.analysis.metrics import Histograms, of_all_repeats, percentile_named
 from leadline.analysis.model import Bound, Limit, Metric, Reason, Summary, TestResult, Validity, Verdict
-from leadline.analysis.scope import Judged
+from leadline.analysis.scope import PERCENTILE_UNCERTAIN, Judged
 from leadline.analysis.searches import SEARCHED
 from leadline.analysis.validity import worst
 from leadline.registry import KINDS
@@ -146,7 +146,7 @@ def _merged_percentiles(
 
 def _judged_by_repeats(result: TestResult) -> TestResult:
     """A repeat without the doubt that its percentiles are imprecise by themselves: the repeats' interval tells."""
-    code = stability.PERCENTILE_UNCERTAIN
+    code = PERCENTILE_UNCERTAIN
     if not any(reason.code == code for reason in result.validity.reasons):
         return result
     kind: PrimaryKind = KINDS.find(result.kind)

@@ -76,6 +76,7 @@ _OF_CODE: Mapping[str, Mapping[Family, Bound]] = {
 }
 """What a reason concerns, by its code; what is not here concerns every figure."""
 
+PERCENTILE_UNCERTAIN = "percentile-uncertain"
 _OF_THREADS = frozenset({"thread-saturated", "thread-starved"})
 _OF_CPU = _OF_THREADS | {"other-work", "cpu-stolen", "heat-throttled", "quota-held-back"}
 NOT_OFFERED = frozenset({"unsent", "pushback"})
@@ -148,7 +149,10 @@ def judge_figures(
         known = tuple(name for name in named if metrics[name].value is not None) or named
         reasons.append(replace(reason, verdict=verdict, metrics=() if len(named) == len(metrics) else known))
         for name in named:
-            judged[name] = judged[name].doubted(verdict, reason.code, effect.get(family_of(name), Bound.NONE))
+            bound = effect.get(family_of(name), Bound.NONE)
+            if reason.code == PERCENTILE_UNCERTAIN and judged[name].bound is not None:
+                bound = judged[name].bound or bound  # its interval says how far beyond the figure it may lie
+            judged[name] = judged[name].doubted(verdict, reason.code, bound)
     leading = [judged[name] for name in decisive if name in judged and judged[name].value is not None]
     leading += [judged[primary]] if primary in judged else []
     verdicts = [figure.verdict for figure in leading] if leading else [verdict for verdict, _ in ranked]

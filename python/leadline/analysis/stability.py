@@ -42,7 +42,6 @@ _FEWEST_BATCHES = 10
 
 # Reasons that concern one test.
 INTERVALS_DISAGREE, CHANGE_POINT, PRECISION_UNKNOWN = "intervals-disagree", "change-point", "precision-unknown"
-PERCENTILE_UNCERTAIN = "percentile-uncertain"
 # Those that concern the repeats of a case.
 REPEATS_DISAGREE, TOO_FEW_REPEATS = "repeats-disagree", "repeats-too-few"
 FEW_REPEATS = 4

@@ -15,6 +15,7 @@ from typing import cast
 
 from leadline.analysis import stability
 from leadline.analysis.model import Bound, Metric, Summary, TargetResult, TestResult
+from leadline.analysis.scope import PERCENTILE_UNCERTAIN
 from leadline.plan.gateway_metrics import CPU, GATEWAYS, metric_of, of_gateway, split_name
 from leadline.plan.source import Mark, Node
 from leadline.plan.targets import Target, has_metric, read_target
@@ -30,7 +31,7 @@ _IMPRECISE = frozenset(
         stability.TOO_FEW_REPEATS,
         stability.INTERVALS_DISAGREE,
         stability.PRECISION_UNKNOWN,
-        stability.PERCENTILE_UNCERTAIN,
+        PERCENTILE_UNCERTAIN,
     }
 )
 # Counts are of the whole test.
@@ -156,7 +157,9 @@ def _decided(target: Target, metric: Metric, value: float) -> tuple[str, str]:
     if metric.is_least:
         least = f"known only to be at least {_figure(value, metric.unit)}"
         return (outcome, f"at least {words}") if _is_certain(target, value, None) else (UNDECIDED, least)
-    if metric.bound is Bound.MOST and _is_certain(target, None, value):
+    is_uncertain = PERCENTILE_UNCERTAIN in metric.reasons
+    most = metric.high if is_uncertain else value
+    if metric.bound is Bound.MOST and most is not None and _is_certain(target, None, most):
         return outcome, f"at most {words}"
     has_interval = metric.low is not None or metric.high is not None
     if _IMPRECISE.issuperset(metric.reasons) and (has_interval or not _is_too_short(metric)):
@@ -166,7 +169,8 @@ def _decided(target: Target, metric: Metric, value: float) -> tuple[str, str]:
 
 def _by_interval(target: Target, metric: Metric, outcome: str, words: str) -> tuple[str, str]:
     """What the whole 95 % interval says; the value itself where there is no interval."""
-    if (metric.low is None and metric.high is None) or _is_certain(target, metric.low, metric.high):
+    is_open = metric.low is None or metric.high is None
+    if (is_open and not _is_too_short(metric)) or _is_certain(target, metric.low, metric.high):
         return outcome, words
     low, high = (None if bound is None else _figure(bound, metric.unit) for bound in (metric.low, metric.high))
     wide = f"{low} to {high}" if low and high else f"({low} or more)" if low else f"({high} or less)"
@@ -175,7 +179,7 @@ def _by_interval(target: Target, metric: Metric, outcome: str, words: str) -> tu
 
 def _is_too_short(metric: Metric) -> bool:
     """Whether its test is too short to tell how precise it is: then its value decides nothing."""
-    return not {stability.PRECISION_UNKNOWN, stability.PERCENTILE_UNCERTAIN}.isdisjoint(metric.reasons)
+    return not {stability.PRECISION_UNKNOWN, PERCENTILE_UNCERTAIN}.isdisjoint(metric.reasons)
 
 
 def _is_certain(target: Target, low: float | None, high: float | None) -> bool:

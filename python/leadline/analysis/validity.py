@@ -16,7 +16,7 @@ from leadline.analysis import stability
 from leadline.analysis.flows import Flow
 from leadline.analysis.metrics import Histograms, delivered_share
 from leadline.analysis.model import Metric, Reason, Validity, Verdict, Window
-from leadline.analysis.scope import ORDER, Judged, judge_figures
+from leadline.analysis.scope import ORDER, PERCENTILE_UNCERTAIN, Judged, judge_figures
 from leadline.analysis.test_data import TestData
 from leadline.analysis.test_spec import TestSpec
 from leadline.registry import KINDS
@@ -75,7 +75,7 @@ UNEVEN = frozenset(
         stability.INTERVALS_DISAGREE,
         stability.CHANGE_POINT,
         stability.PRECISION_UNKNOWN,
-        stability.PERCENTILE_UNCERTAIN,
+        PERCENTILE_UNCERTAIN,
     }
 )
 # Lines of the journal could not be read.

@@ -40,8 +40,8 @@ async def _quota(host: HostOps, pid: int) -> float | None:
     if not files:
         return None
     # Most of them do not exist.
-    told = await host.run("grep", "-sH", "", *files)
-    return smallest_quota(told.output.splitlines())
+    shown = await host.run("grep", "-sH", "", *files)
+    return smallest_quota(shown.output.splitlines())
 
 
 def quota_files(membership: str) -> Iterator[str]:

@@ -126,10 +126,15 @@ def test_percentiles_have_intervals_that_contain_the_truth() -> None:
     assert all(sum(found) >= 36 for found in contained.values()), contained
 
 
-def test_percentiles_of_few_seconds_have_no_interval() -> None:
-    found = analyse_test(answered(4, np.random.default_rng(4))).metrics["latency_p99_us"]
-    assert (found.low, found.high) == (None, None)
-    assert found.unbounded is not None and found.unbounded.startswith("the seconds of the test are too few")
+def test_percentiles_of_few_seconds_lie_between_the_shortest_and_the_longest_time() -> None:
+    metrics = analyse_test(answered(4, np.random.default_rng(4))).metrics
+    found = metrics["latency_p99_us"]
+    assert found.low is not None and found.high is not None and found.unbounded is None
+    assert found.low == pytest.approx(metrics["latency_min_us"].value, rel=1e-6)
+    assert found.high == pytest.approx(metrics["latency_max_us"].value, rel=1e-6)
+    rare = metrics["latency_p999_us"]
+    assert (rare.low, rare.high) == (None, None)
+    assert rare.unbounded is not None and rare.unbounded.startswith("the seconds of the test are too few")
 
 
 def test_percentiles_with_operations_that_had_not_ended_have_no_interval() -> None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from made_journals import EPOCH_NS, S, counters, finished, flow, histogram, outcome, progress, test_data
 
 from leadline.analysis import TestData, analyse_test
-from leadline.analysis.model import TestResult, Verdict
+from leadline.analysis.model import Bound, Metric, Reason, TestResult, Verdict
 from leadline.analysis.repeats import summarise
+from leadline.analysis.scope import judge_figures
 from leadline.analysis.targets import judge, parse_targets
 
 P99 = "latency_p99_us"
@@ -92,7 +94,32 @@ def test_short_test_needs_seconds_that_agree(seconds: int, wander: float, verdic
     found = analyse_test(answered(seconds, wander=wander))
     assert found.metrics[P99].verdict is verdict
     assert words in "".join(reason.text for reason in found.validity.reasons)
-    assert outcome_of(found, f"{P99} < 10s") == ("met" if verdict is Verdict.VALID else "undecided")
+    # All values lie on one side of it.
+    assert outcome_of(found, f"{P99} < 10s") == "met"
+    value = found.metrics[P99].value
+    assert value is not None and outcome_of(found, f"{P99} < {value * 1.001}") == "undecided"
+
+
+def test_uncertain_percentile_behind_late_sends_is_still_an_upper_bound() -> None:
+    """Sends were late, so the true p99 is less than measured; and that is less than the longest time of all."""
+    against = [
+        (Verdict.GENERATOR_LIMITED, Reason("sends-late", "late")),
+        (Verdict.UNDETERMINED, Reason("percentile-uncertain", "short", metrics=(P99,))),
+    ]
+    figure = Metric(9000.0, "us", low=50.0, high=15_000.0)
+    judged = judge_figures({P99: figure}, against, (), primary=P99, decisive=(), delivered=None)
+    assert judged.metrics[P99].bound is Bound.MOST
+    result = replace(analyse_test(answered(1)), metrics=judged.metrics)
+    outcomes = [outcome_of(result, f"{P99} < {limit}") for limit in ("1s", "10ms", "1ms")]
+    assert outcomes == ["met", "undecided", "undecided"]
+
+
+def test_short_test_with_few_values_bounds_no_percentile() -> None:
+    found = analyse_test(answered(1, each=700))
+    assert (found.metrics[P99].low, found.metrics[P99].high) == (None, None)
+    assert outcome_of(found, f"{P99} < 10s") == "undecided"
+    enough = analyse_test(answered(1, each=800)).metrics[P99]
+    assert enough.low is not None and enough.high is not None
 
 
 def test_percentile_with_too_few_values_above_it_is_undetermined() -> None:
