@@ -51,6 +51,7 @@ Workload: TypeAlias = (
     | models.UdpWorkload
     | models.RrWorkload
     | models.HttpWorkload
+    | models.ScenarioWorkload
     | models.CryptoWorkload
     | models.TunnelWorkload
     | models.ProcessWorkload

@@ -14,6 +14,7 @@ from leadline.analysis.cross_check_model import CrossCheck, Ratio
 from leadline.analysis.fleet_model import FleetFindings
 from leadline.analysis.ladder_model import HostCost, Ladder
 from leadline.analysis.scaling_model import Scaling
+from leadline.analysis.scenario_model import ScenarioFindings
 from leadline.analysis.search_findings import SearchFindings
 from leadline.analysis.size_model import GatewayCost
 from leadline.analysis.trial_records import FactDifference, FlowSpan, TimeMark
@@ -363,6 +364,8 @@ class TestResult:
     """The seconds in which other work or a hypervisor took more than the bound, and stalls of its rate."""
     wake_ups: dict[str, WakeUp] = field(default_factory=dict)
     """The time that an idle CPU takes to wake up, of each host where it was measured."""
+    scenario: ScenarioFindings | None = None
+    """Groups of users, transactions and requests by name; only for scenario."""
 
     def distribution(self, metric: str) -> Distribution | None:
         """The distribution of that name; None if nothing was recorded."""

@@ -14,6 +14,7 @@ from leadline.analysis import (
     limits,
     metrics,
     percentile_precision,
+    scenarios,
     tunnels,
     validity,
     wake_ups,
@@ -116,6 +117,7 @@ def analyse_repeat(data: TestData) -> tuple[TestResult, metrics.Histograms]:
         flow_spans=spans_of(flows, steady),
         time_marks=time_marks(data, steady, intervals, counts_operations=data.spec.counts_units),
         wake_ups=wake_ups.wake_ups(data),
+        scenario=scenarios.findings(data),
     )
     return result, merged
 

@@ -150,6 +150,7 @@ def result_document(result: TestResult, command: str, target: str) -> dict[str, 
         "naive": result.naive,
         "intervals": result.intervals,
         "wake_ups": result.wake_ups,
+        "scenario": result.scenario,
     }
 
 

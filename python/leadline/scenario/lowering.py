@@ -10,7 +10,7 @@ import csv
 import io
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from leadline.plan.source import Node
 from leadline.scenario.arrivals import LoweredLoad, lower_load
@@ -45,7 +45,10 @@ class LoweredScenario:
     """Each with whether the test ends when it is missed, and the ms before that may happen."""
     users: int
     """Users at most, as far as it is known."""
-    labels: tuple[str, ...] = field(default=())
+    has_end: bool
+    """Whether it ends without a limit of time from outside."""
+    has_meetings: bool
+    """Whether users wait for one another."""
 
 
 def lower(
@@ -108,6 +111,8 @@ class _Lowering:
             _longest_ms(loads, serial=scenario.serial),
             verifies_tls=scenario.http.verify is not False and all(group.http.verify is not False for group in groups),
             thresholds=self._thresholds(),
+            has_end=all(_has_end(load.arrivals) for group, load in loads if group.phase == "main"),
+            has_meetings=_has_meetings([population["flow"] for population in populations]),
             users=sum(_most_users(load.arrivals) for group, load in loads if group.phase == "main"),
         )
 
@@ -237,6 +242,16 @@ def _longest_ms(loads: list[tuple[Group, LoweredLoad]], *, serial: bool) -> int 
     if len(known) < len(lengths):
         return None
     return sum(known) if serial else max(known, default=0)
+
+
+def _has_end(arrivals: Lowered) -> bool:
+    return arrivals["model"] != "users" or not (arrivals["duration_ms"] is None and arrivals.get("iterations") is None)
+
+
+def _has_meetings(value: object) -> bool:
+    if isinstance(value, dict):
+        return value.get("kind") == "rendezvous" or any(_has_meetings(one) for one in value.values())
+    return isinstance(value, list) and any(_has_meetings(one) for one in value)
 
 
 def _most_users(arrivals: Lowered) -> int:

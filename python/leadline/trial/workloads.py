@@ -10,6 +10,7 @@ from leadline.contract.models import (
     HttpWorkload,
     PeerLimits,
     RrWorkload,
+    ScenarioWorkload,
     ServeWorkload,
     Target,
     TcpWorkload,
@@ -46,7 +47,7 @@ FORGOTTEN_S = 6.0
 """Pause between fleets. OpenVPN 2.6 keeps a client that leaves for 5 s: its address in the pool, its memory, and its
 source port, from which it rejects another client."""
 
-LoadWorkload = TcpWorkload | UdpWorkload | RrWorkload | HttpWorkload | TunnelWorkload
+LoadWorkload = TcpWorkload | UdpWorkload | RrWorkload | HttpWorkload | TunnelWorkload | ScenarioWorkload
 
 
 def serve_everything(bind: list[str], longest_ms: int, *, https: bool = False, key: str | None = None) -> ServeWorkload:

@@ -1,0 +1,90 @@
+"""The records of a scenario's outcome: its groups of users, and the requests and transactions of each name. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class GroupFindings:
+    """The iterations of one group of users, by what became of them; each that was due is in exactly one count."""
+
+    name: str
+    due: int
+    begun: int
+    late: int
+    """Of those that began, more than 1 ms after they were due."""
+    dropped: int
+    """Without a free user."""
+    not_begun: int
+    completed: int
+    failed: int
+    interrupted: int
+    users_most: int
+    """The largest number of users at once."""
+    iteration_p50_us: float | None
+    iteration_p95_us: float | None
+    start_late_p99_us: float | None
+    """From due to begun; null in closed models."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckFindings:
+    """One check of a request."""
+
+    name: str
+    passed: int
+    failed: int
+
+
+@dataclass(frozen=True, slots=True)
+class LabelFindings:
+    """The requests, or the transactions, of one name."""
+
+    name: str
+    is_transaction: bool
+    group: str
+    ended: int
+    failed: int
+    interrupted: int
+    per_s: float | None
+    """Ended per second of its group's time."""
+    latency_mean_us: float | None
+    """From when it was wanted."""
+    latency_p50_us: float | None
+    latency_p90_us: float | None
+    latency_p95_us: float | None
+    latency_p99_us: float | None
+    latency_max_us: float | None
+    service_p95_us: float | None
+    """From sent; null for transactions."""
+    sent_bytes: int
+    received_bytes: int
+    errors: dict[str, int] = field(default_factory=dict)
+    error_examples: dict[str, str] = field(default_factory=dict)
+    checks: tuple[CheckFindings, ...] = ()
+    misses: dict[str, int] = field(default_factory=dict)
+    """Extractions that found nothing, by variable."""
+
+
+@dataclass(frozen=True, slots=True)
+class SlowRequestFindings:
+    """One of the slowest requests."""
+
+    name: str
+    latency_us: float
+    before_sent_us: float
+    first_byte_us: float | None
+    status: int | None
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ScenarioFindings:
+    """What a scenario did."""
+
+    groups: tuple[GroupFindings, ...]
+    labels: tuple[LabelFindings, ...]
+    """In the flow's order, transactions before the requests in them."""
+    slowest: tuple[SlowRequestFindings, ...]
+    users_memory_bytes: int | None

@@ -1,0 +1,138 @@
+"""The kind `scenario`: virtual users that send requests, by a scenario of our own format, JMeter's or a HAR file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from leadline.kinds.http import KIND as HTTP
+from leadline.kinds.kind import Kind
+from leadline.kinds.scenario.model import LONGEST_MS, ScenarioTest
+from leadline.kinds.scenario.options import COMMAND
+from leadline.plan.metric_specs import higher, lower, neither, times
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from leadline.analysis.flows import Flow
+    from leadline.analysis.metrics import Histograms
+    from leadline.analysis.model import Distribution, Metric, TestResult, Window
+    from leadline.analysis.running_intervals import IntervalGrowth
+    from leadline.analysis.test_data import TestData
+    from leadline.analysis.test_spec import TestSpec
+    from leadline.analysis.validity import Rules
+    from leadline.analysis.window import RateColumn
+    from leadline.contract.models import ScenarioWorkload
+    from leadline.report.figures import FigureTable
+    from leadline.trial.workloads import Server
+
+_ITERATION = ("min", "mean", "p50", "p90", "p95", "p99", "max")
+_METRICS = (
+    *(metric for metric in HTTP.metrics if metric.name != "found_rate_per_s"),
+    higher("iterations", "iterations that came to their end"),
+    higher("iterations_per_s", "iterations per second that came to their end"),
+    neither("iterations_due", "iterations that were due"),
+    lower("iterations_late", "iterations that began more than 1 ms after they were due"),
+    lower("iterations_dropped", "iterations that were due and had no free user"),
+    lower("iterations_failed", "iterations with a failed request"),
+    neither("users_most", "the largest number of users at once"),
+    higher("checks_ratio", "share of the checks that passed"),
+    *times("iteration", _ITERATION, "us", "the time of an iteration"),
+    *times("start_late", ("p50", "p99", "max"), "us", "the time from when an iteration was due until it began"),
+)
+
+
+class ScenarioKind(Kind[ScenarioTest]):
+    """The kind `scenario`: users with a flow of requests."""
+
+    name = "scenario"
+    model = ScenarioTest
+    metrics = _METRICS
+    primary = "requests_per_s"
+    decisive = ("latency_p50_us", "latency_p99_us")
+    verb, counted = "answers", "requests"
+    shortfall = ("error_ratio", "of the requests failed")
+    delay = ("latency_p99_us", "p99 of the latency")
+    scaling = (("requests_per_s", "1/s"), ("latency_p99_us", "us"))
+    headline = ("iterations_per_s", "latency_p50_us", "latency_p99_us")
+    woken = ("server", "client")
+    operation = "request"
+    rate_metrics: Mapping[str, str] = {"transfer_bps": "throughput_bps"}
+    command = COMMAND
+    curves = ("latency", "service", "connect", "first_byte")
+
+    def run_command(self, values: Mapping[str, Any]) -> int:
+        """Run the command `leadline scenario`."""
+        from leadline.kinds.scenario.command import run
+
+        return run(values)
+
+    def workload(self, test: ScenarioTest, server: Server) -> ScenarioWorkload:
+        """The scenario; its parameters `server` and `port` are the run's server."""
+        from leadline.kinds.scenario.workload import scenario_workload
+
+        host = f"[{server.host}]" if ":" in server.host else server.host
+        known = {"server": host, "port": str(server.http_port_of(tls=False))}
+        bind = () if server.bind is None else (server.bind,)
+        return scenario_workload(test, known, server.target(test.ip).ip_version, bind)
+
+    def read_spec(self, test: Mapping[str, Any], common: TestSpec) -> TestSpec:
+        """It counts answers. One that ends by its iterations has no length of its own."""
+        from leadline.analysis.test_spec import asked_percentiles
+
+        asked = asked_percentiles(test, ("latency", "service"))
+        duration_ns = None if test.get("duration_ms") == LONGEST_MS else common.duration_ns
+        return replace(common, counts_units=True, steady=False, asked=asked, duration_ns=duration_ns)
+
+    def rate_columns(self, spec: TestSpec, flows: Sequence[Flow]) -> list[RateColumn]:
+        """Requests per second, then bits per second."""
+        return HTTP.rate_columns(spec, flows)
+
+    def interval_values(self, spec: TestSpec, growth: IntervalGrowth) -> dict[str, float | None]:
+        """Requests per second and their bits per second."""
+        return HTTP.interval_values(spec, growth)
+
+    def figures(
+        self, data: TestData, flows: Sequence[Flow], steady: Window | None, histograms: Histograms
+    ) -> dict[str, Metric]:
+        """Requests as in `http`, and iterations."""
+        from leadline.kinds.scenario.figures import scenario_figures
+
+        return {**HTTP.figures(data, flows, steady, histograms), **scenario_figures(data)}
+
+    def distributions(self, data: TestData, steady: Window | None, histograms: Histograms) -> tuple[Distribution, ...]:
+        """Those of the requests."""
+        return HTTP.distributions(data, steady, histograms)
+
+    def rules(self) -> Rules:
+        """As for HTTP load."""
+        return HTTP.rules()
+
+    def table(self, metrics: Mapping[str, Metric]) -> FigureTable:
+        """Requests first, then latencies."""
+        from leadline import quantities
+        from leadline.report.figures import Figure, FigureTable, latency_figures
+
+        return FigureTable("scenario", Figure("requests_per_s", "requests", quantities.per_second), latency_figures())
+
+    def figure_rows(self, result: TestResult) -> list[tuple[str, str]]:
+        """Iterations, then requests."""
+        from leadline.kinds.scenario.summary import group_rows
+
+        return [*group_rows(result), *HTTP.figure_rows(result)]
+
+    def phase_rows(self, result: TestResult) -> list[tuple[str, tuple[str, ...]]]:
+        """Each transaction and each request name."""
+        from leadline.kinds.scenario.summary import label_phases
+
+        return label_phases(result)
+
+    def time_tables(self, result: TestResult) -> list[RenderableType]:
+        """Transactions and requests by name, failures, and the slowest requests."""
+        from leadline.kinds.scenario.summary import label_tables
+
+        return label_tables(result)
+
+
+KIND = ScenarioKind()

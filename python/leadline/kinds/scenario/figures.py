@@ -1,0 +1,49 @@
+"""The figures of a scenario's iterations; those of its requests are the ones of HTTP load. Pure."""
+
+from __future__ import annotations
+
+from leadline.analysis.metrics import times
+from leadline.analysis.model import Metric
+from leadline.analysis.scenarios import check_counts, findings, iteration_sample
+from leadline.analysis.test_data import TestData
+
+_ITERATION = ("min", "mean", "p50", "p90", "p95", "p99", "max")
+
+
+def scenario_figures(data: TestData) -> dict[str, Metric]:
+    """Iterations by what became of them, their times, users, and checks; unknown while the load runs."""
+    found = findings(data)
+    groups = () if found is None else found.groups
+
+    def total(name: str) -> int | None:
+        return sum(getattr(group, name) for group in groups) if groups else None
+
+    ended = None if not groups else sum(group.completed + group.failed for group in groups)
+    length_s = _length_s(data)
+    passed, failed = check_counts(found)
+    return {
+        "iterations": Metric(ended, "count"),
+        "iterations_per_s": Metric(ended / length_s if ended is not None and length_s else None, "1/s"),
+        "iterations_due": Metric(total("due"), "count"),
+        "iterations_late": Metric(total("late"), "count"),
+        "iterations_dropped": Metric(total("dropped"), "count"),
+        "iterations_failed": Metric(total("failed"), "count"),
+        "users_most": Metric(total("users_most"), "count"),
+        "checks_ratio": Metric(passed / (passed + failed) if passed + failed else None, "ratio"),
+        **times("iteration", iteration_sample(data, "iteration"), _ITERATION),
+        **times("start_late", iteration_sample(data, "start_late"), ("p50", "p99", "max")),
+    }
+
+
+def _length_s(data: TestData) -> float | None:
+    """The time of the main groups."""
+    rows = [
+        row
+        for found in data.load_outcomes()
+        if (report := found.outcome.get("scenario")) is not None
+        for row in report["populations"]
+        if row["is_main"]
+    ]
+    starts = [start for row in rows if (start := row.get("start_ns")) is not None]
+    ends = [end for row in rows if (end := row.get("end_ns")) is not None]
+    return (max(ends) - min(starts)) / 1e9 if starts and ends and max(ends) > min(starts) else None

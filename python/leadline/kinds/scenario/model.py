@@ -1,0 +1,137 @@
+"""The parameters of the `scenario` test: a file and values for its parameters, as those of `leadline scenario`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    BeforeValidator,
+    Field,
+    InstanceOf,
+    PlainSerializer,
+    ValidationInfo,
+    WithJsonSchema,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
+
+from leadline.errors import PlanError
+from leadline.plan.base_test import BaseTest
+from leadline.plan.external_inputs import PlanText, from_text
+from leadline.plan.field_types import DurationMs, Items, Percentile, rule, validation_error
+from leadline.scenario.conversion import Conversion
+from leadline.scenario.formats import FormatOptions, read_scenario
+from leadline.scenario.lowering import SECRET, LoweredScenario, lower
+from leadline.scenario.native import ReadScenario
+
+LONGEST_MS = 24 * 3600 * 1000
+_IN_A_PLAN = {"server": "127.0.0.1", "port": "8080"}
+"""Stand for the run's server while a plan is checked."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedScenario:
+    """A scenario that was read from a file."""
+
+    name: str
+    """The name as the user wrote it; only this is shown."""
+    read: ReadScenario = field(repr=False)
+    read_file: Callable[[str], bytes] = field(repr=False)
+    conversion: Conversion | None = field(default=None, repr=False)
+
+    def lowered(self, parameters: Mapping[str, str]) -> LoweredScenario:
+        """The scenario for an agent. Raises PlanError."""
+        return lower(self.read.scenario, self.read.root, self.read_file, parameters)
+
+
+def _read_in_plan(text: str, info: ValidationInfo) -> LoadedScenario:
+    """The scenario at a path, read by the plan's reader; its own files lie in its folder or below."""
+    external = (info.context or {}).get("external")
+    if external is None:
+        raise ValueError("files cannot be read here")
+    folder = text.folder if isinstance(text, PlanText) else Path()
+    path = folder / text
+
+    def read_file(name: str) -> bytes:
+        if not (path.parent / name).resolve().is_relative_to(path.parent.resolve()):
+            raise ValueError(f"{name} is outside of the scenario's folder; move it there")
+        content: bytes = external.file(path.parent / name)
+        return content
+
+    try:
+        read, conversion = read_scenario(external.file(path), str(path), FormatOptions(), read_file)
+    except PlanError as error:
+        raise ValueError(str(error)) from None
+    return LoadedScenario(str(text), read, read_file, conversion)
+
+
+def _texts(value: object) -> object:
+    return {key: str(one) for key, one in value.items()} if isinstance(value, dict) else value
+
+
+ScenarioFile = Annotated[
+    InstanceOf[LoadedScenario],
+    from_text(LoadedScenario, _read_in_plan),
+    PlainSerializer(lambda loaded: loaded.name, return_type=str),
+    WithJsonSchema({"type": "string"}),
+]
+
+
+class ScenarioTest(BaseTest):
+    """Virtual users that log in, think, fetch and post, by a scenario."""
+
+    kind: Literal["scenario"] = "scenario"
+    file: ScenarioFile
+    """Path of the scenario: YAML, a .jmx or a .har file, relative to this file."""
+    params: Annotated[dict[str, str], BeforeValidator(_texts)] = Field(default={})
+    """Values of its parameters. `server` and `port` are the run's server, unless given."""
+    duration_ms: DurationMs = Field(default=LONGEST_MS, validation_alias="duration")
+    """Longest time, warm-up included; default: the scenario's own."""
+    timeout_ms: DurationMs = Field(default=60_000, validation_alias="timeout")
+    """Longest time for an answer, where the scenario gives none."""
+    connect_timeout_ms: DurationMs = Field(default=10_000, validation_alias="connect_timeout")
+    """Longest time to connect, where the scenario gives none."""
+    connections_per_user: Annotated[int, Field(ge=1, le=256)] = 6
+    """Connections of each user to one server at most."""
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 1
+    """Seed of all random values."""
+    percentiles: Items[Percentile] = ()
+    """Percentiles of latency and service time to report in addition to the usual ones."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _as_long_as_the_scenario(cls, given: Any, info: ValidationInfo) -> Any:
+        """Without a duration, that of the scenario."""
+        if not isinstance(given, dict) or given.keys() & {"duration", "duration_ms"}:
+            return given
+        try:
+            file = given.get("file")
+            if not isinstance(file, str | LoadedScenario):
+                return given
+            loaded = file if isinstance(file, LoadedScenario) else _read_in_plan(file, info)
+            length_ms = loaded.lowered({**_IN_A_PLAN, **(given.get("params") or {})}).longest_ms
+        except (ValueError, PlanError):
+            return given  # the field has the error
+        key = "duration" if info.context else "duration_ms"
+        shown = f"{length_ms}ms" if key == "duration" else length_ms
+        return given if not length_ms else {**given, "file": loaded, key: shown}
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """Values of parameters and variables whose names are those of secrets."""
+        variables = self.file.read.scenario.variables
+        named = {**variables, **self.params}
+        return tuple(text for name, text in named.items() if text and SECRET.search(name))
+
+    @rule
+    def _has_a_meaning(self) -> Iterator[PydanticCustomError]:
+        try:
+            lowered = self.file.lowered({**_IN_A_PLAN, **self.params})
+        except PlanError as error:
+            yield validation_error(error.message, at=("file",), hint=error.hint)
+            return
+        if not lowered.has_end and self.duration_ms == LONGEST_MS:
+            yield validation_error("the scenario has no end", at=("duration",), hint="give a duration, as in 1m")

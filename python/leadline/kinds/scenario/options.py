@@ -1,0 +1,71 @@
+"""The options of `leadline scenario`, one row each, with the key of the test that they set."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from leadline.plan import options as o
+from leadline.plan.options import Command, Option
+
+COMMAND = Command(
+    "Run a scenario: virtual users with a flow of requests, from YAML, a .jmx of JMeter or a .har file.",
+    "Examples: leadline scenario examples/shop.yaml -J host=127.0.0.1 -J port=8080\n"
+    "          leadline scenario examples/shop.jmx -J threads=50 -d 1m\n"
+    "          leadline scenario --example > my.yaml",
+    position=7,
+    options=(
+        Option((), "A scenario in YAML, a .jmx or a .har file.", type=Path, metavar="FILE", parameter="file"),
+        Option(
+            ("-J", "--param"),
+            "Value of a parameter of the scenario, or of a JMeter property; repeatable.",
+            type=list,
+            metavar="NAME=VALUE",
+        ),
+        Option(("--example",), "Print a scenario that runs, and exit.", type=bool, default=False),
+        Option(("--schema",), "Print the JSON Schema of scenarios, and exit.", type=bool, default=False),
+        Option(
+            ("-d", "--duration"),
+            "Longest time; default: the scenario's own.",
+            key="duration",
+            metavar="TIME",
+        ),
+        o.WARMUP,
+        o.THREADS,
+        Option(
+            ("--timeout",),
+            "Longest time for an answer, where the scenario gives none.",
+            key="timeout",
+            default="60s",
+            metavar="TIME",
+        ),
+        Option(
+            ("--connect-timeout",),
+            "Longest time to connect, where the scenario gives none.",
+            key="connect_timeout",
+            default="10s",
+            metavar="TIME",
+        ),
+        Option(("--seed",), "Seed of all random values.", key="seed", type=int, default=1, least=0, metavar="N"),
+        Option(
+            ("--scripts",),
+            "What a part that cannot run does: stop, or be left out and listed.",
+            type=("stop", "skip"),
+            default="stop",
+        ),
+        Option(("--only-host",), "HAR: requests to this host alone; repeatable.", type=list, metavar="HOST"),
+        Option(
+            ("--no-correlate",),
+            "HAR: send the recorded values instead of those that answers give.",
+            type=bool,
+            default=False,
+        ),
+        Option(("--any-file",), "Read files outside of the scenario's folder too.", type=bool, default=False),
+        Option(("-4", "--ipv4"), "Use IPv4 only.", type=bool, default=False),
+        Option(("-6", "--ipv6"), "Use IPv6 only.", type=bool, default=False),
+        o.INTERVAL,
+        o.JSON,
+        o.OUT,
+        o.PERCENTILES,
+        o.targets("latency_p99_us < 5000"),
+    ),
+)

@@ -1,0 +1,127 @@
+"""Draws a scenario for a terminal of 80 columns: groups of users, transactions, requests, failures, slow requests."""
+
+from __future__ import annotations
+
+from rich.console import RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from leadline import quantities
+from leadline.analysis.model import TestResult
+from leadline.analysis.scenario_model import GroupFindings, LabelFindings, ScenarioFindings
+
+_MOST_LABELS = 60
+_MOST_FAILURES = 12
+_NAME = 26
+
+
+def group_rows(result: TestResult) -> list[tuple[str, str]]:
+    """Each group's iterations in a line."""
+    found = result.scenario
+    if found is None:
+        return []
+    rows = [(f"iterations of {group.name}"[:30], _iterations(group)) for group in found.groups]
+    if len(found.groups) == 1:
+        rows = [("iterations", _iterations(found.groups[0]))]
+    if found.users_memory_bytes is not None:
+        rows.append(("users' memory", quantities.transfer(found.users_memory_bytes)))
+    return rows
+
+
+def _iterations(group: GroupFindings) -> str:
+    """What became of the iterations that were due; counts of 0 are left out, but for the first ones."""
+    parts = [f"{group.due:,} due", f"{group.completed:,} completed"]
+    named = {
+        "failed": group.failed,
+        "interrupted": group.interrupted,
+        "late": group.late,
+        "dropped": group.dropped,
+        "not begun": group.not_begun,
+    }
+    parts += [f"{count:,} {word}" for word, count in named.items() if count]
+    return f"{', '.join(parts)}; at most {group.users_most:,} users"
+
+
+def label_phases(result: TestResult) -> list[tuple[str, tuple[str, ...]]]:
+    """Each transaction and each request name, with count, mean, p50, p99 and maximum."""
+    labels = result.scenario.labels if result.scenario is not None else ()
+    return [
+        (
+            label.name,
+            (
+                f"{label.ended:,}",
+                quantities.microseconds(label.latency_mean_us),
+                quantities.microseconds(label.latency_p50_us),
+                quantities.microseconds(label.latency_p99_us),
+                quantities.microseconds(label.latency_max_us),
+            ),
+        )
+        for label in labels
+    ]
+
+
+def label_tables(result: TestResult) -> list[RenderableType]:
+    """The tables of transactions and requests, of failures, checks and misses, and of slow requests."""
+    found = result.scenario
+    if found is None:
+        return []
+    tables: list[RenderableType] = []
+    for title, is_transaction in (("transaction", True), ("request", False)):
+        labels = [label for label in found.labels if label.is_transaction == is_transaction]
+        if labels:
+            tables += [*([Text("")] if tables else []), _labels(title, labels)]
+    failures = list(_failures(found))[:_MOST_FAILURES]
+    if failures:
+        tables += [Text(""), *(Padding(Text(line, overflow="fold"), (0, 0, 0, 2)) for line in failures)]
+    if found.slowest:
+        tables += [Text(""), _slowest(found)]
+    return tables
+
+
+def _labels(title: str, labels: list[LabelFindings]) -> RenderableType:
+    table = _table(title, "count", "1/s", "failed", "p50", "p95", "p99", "max")
+    for label in labels[:_MOST_LABELS]:
+        times = (label.latency_p50_us, label.latency_p95_us, label.latency_p99_us, label.latency_max_us)
+        rate = "" if label.per_s is None else f"{label.per_s:,.1f}"
+        name = label.name if len(label.name) <= _NAME else label.name[: _NAME - 1] + "…"
+        failed = f"{label.failed:,}" if label.failed else ""
+        table.add_row(name, f"{label.ended:,}", rate, failed, *(_short(time) for time in times))
+    if len(labels) > _MOST_LABELS:
+        table.add_row(f"and {len(labels) - _MOST_LABELS} more", *[""] * 7)
+    return Padding(table, (0, 0, 0, 2), expand=False)
+
+
+def _short(microseconds: float | None) -> str:
+    return quantities.microseconds(microseconds).replace(" ", "")
+
+
+def _failures(found: ScenarioFindings) -> list[str]:
+    """Lines on errors, checks that failed, and extractions that found nothing."""
+    lines = []
+    for label in found.labels:
+        if label.is_transaction:
+            continue
+        for cause, count in label.errors.items():
+            example = label.error_examples.get(cause, "")
+            lines.append(f"{label.name}: {count:,} x {cause}" + (f" ({example})" if example else ""))
+        lines += [f"{label.name}: check '{one.name}' failed {one.failed:,} times" for one in label.checks if one.failed]
+        lines += [f"{label.name}: {name} was not found {count:,} times" for name, count in label.misses.items()]
+    return lines
+
+
+def _slowest(found: ScenarioFindings) -> RenderableType:
+    table = _table("slowest requests", "latency", "until sent", "first byte", "status")
+    for one in found.slowest[:5]:
+        status = one.error or ("" if one.status is None else str(one.status))
+        first = _short(one.first_byte_us) if one.first_byte_us is not None else ""
+        table.add_row(one.name[:_NAME], _short(one.latency_us), _short(one.before_sent_us), first, status)
+    return Padding(table, (0, 0, 0, 2), expand=False)
+
+
+def _table(first: str, *titles: str) -> Table:
+    table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="dim")
+    table.add_column(first, style="dim", max_width=_NAME, no_wrap=True)
+    for title in titles:
+        table.add_column(title, justify="right", no_wrap=True)
+    return table

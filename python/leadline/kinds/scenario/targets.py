@@ -1,0 +1,64 @@
+"""A scenario's thresholds (k6's syntax) as targets on our metrics. Pure.
+
+k6's times are in ms, ours in µs; its `http_req_duration` is the time from sending to the answer's end: `service`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from leadline.errors import InputError
+from leadline.plan.percentiles import percentile_name
+from leadline.scenario.thresholds import Threshold
+
+_HISTOGRAMS = {
+    "request_duration": "service",
+    "request_first_byte": "first_byte",
+    "iteration_duration": "iteration",
+}
+_PLAIN = {
+    ("request_failed", "rate"): "error_ratio",
+    ("requests", "count"): "requests",
+    ("requests", "rate"): "requests_per_s",
+    ("iterations", "count"): "iterations",
+    ("iterations", "rate"): "iterations_per_s",
+    ("iterations_dropped", "count"): "iterations_dropped",
+    ("checks", "rate"): "checks_ratio",
+    ("bytes_received", "count"): "bytes_received",
+    ("bytes_sent", "count"): "bytes_sent",
+    ("users_most", "value"): "users_most",
+}
+_STATISTICS = {"avg": "mean", "med": "p50", "min": "min", "max": "max"}
+
+
+def targets_of(thresholds: Sequence[tuple[Threshold, bool, int]]) -> tuple[list[str], bool]:
+    """The targets, and whether one of them ends the test when it is missed.
+
+    Raises:
+        InputError: a threshold has no target.
+    """
+    return [_target(one) for one, _, _ in thresholds], any(aborts for _, aborts, _ in thresholds)
+
+
+def _target(one: Threshold) -> str:
+    if one.tags:
+        raise InputError(
+            f"the threshold '{one.text}' has tags", hint="leave them out: thresholds hold for all requests"
+        )
+    if one.op == "!=":
+        raise InputError(f"the threshold '{one.text}' has no target", hint="use <, <=, >, >= or ==")
+    plain = _PLAIN.get((one.metric, one.statistic))
+    if plain is not None:
+        return f"{plain} {one.op} {one.value:.10g}"
+    histogram = _HISTOGRAMS.get(one.metric)
+    statistic = _STATISTICS.get(one.statistic)
+    percentile = re.fullmatch(r"p\(\s*([\d.]+)\s*\)", one.statistic)
+    if percentile is not None:
+        try:
+            statistic = percentile_name(percentile[1])
+        except ValueError as error:
+            raise InputError(f"the threshold '{one.text}': {error}") from None
+    if histogram is None or statistic is None:
+        raise InputError(f"the threshold '{one.text}' has no figure here", hint="docs/scenarios.md lists the figures")
+    return f"{histogram}_{statistic}_us {one.op} {one.value * 1000:.10g}"

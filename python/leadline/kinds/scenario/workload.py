@@ -1,0 +1,55 @@
+"""Converts a scenario test to an agent's workload. Pure; the only module that knows the terms of both."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from leadline.contract.models import (
+    HttpRoute,
+    HttpTimeouts,
+    ScenarioPlan,
+    ScenarioWorkload,
+    SocketOptions,
+    TlsSpec,
+)
+from leadline.kinds.http.parts import HttpTcp
+from leadline.kinds.scenario.model import ScenarioTest
+
+
+def scenario_workload(
+    test: ScenarioTest,
+    known: Mapping[str, str],
+    ip_version: Literal["v4", "v6"] | None,
+    bind: Sequence[str] = (),
+) -> ScenarioWorkload:
+    """The scenario as load; `known` are values of parameters that the test does not give."""
+    lowered = test.file.lowered({**known, **test.params})
+    return ScenarioWorkload(
+        plan=ScenarioPlan.model_validate(lowered.plan),
+        seed=test.seed,
+        # Users meet within a thread.
+        threads=1 if lowered.has_meetings else test.threads,
+        cpus=[],
+        duration_ms=test.duration_ms,
+        warmup_ms=test.warmup_ms,
+        connections_per_user=test.connections_per_user,
+        connections=None,
+        ip_version=ip_version,
+        timeouts=HttpTimeouts(connect_ms=test.connect_timeout_ms, response_ms=test.timeout_ms),
+        route=HttpRoute(bind=list(bind), resolve=[], dns="run", unix_socket=None, proxy=None),
+        socket=SocketOptions(**HttpTcp().model_dump()),
+        tls=TlsSpec(
+            verify=lowered.verifies_tls,
+            ca_pem=None,
+            identity=None,
+            oldest="1.2",
+            newest="1.3",
+            cipher_suites=[],
+            alpn=["http/1.1"],
+            server_name=None,
+            resumption=True,
+            early_data=False,
+        ),
+        interval_ms=test.interval_ms,
+    )

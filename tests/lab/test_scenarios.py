@@ -1,0 +1,76 @@
+"""Scenarios against a small shop that counts: both sides agree, in our format and in JMeter's."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import cli_runs as cli
+import pytest
+from shop_server import Shop
+
+from in_process import leadline
+
+pytestmark = [
+    pytest.mark.skipif(not cli.LEADLINE.exists(), reason="the leadline command is not installed"),
+    pytest.mark.agent,
+    pytest.mark.takes(12),
+]
+
+
+@pytest.fixture
+def shop() -> Iterator[Shop]:
+    with Shop() as running:
+        thread = Thread(target=running.serve_forever)
+        thread.start()
+        yield running
+        running.shutdown()
+        thread.join()
+
+
+def ran(shop: Shop, file: Path, *options: str) -> dict[str, Any]:
+    """The document of a scenario that met its targets."""
+    done = leadline("scenario", str(file), "-J", f"port={shop.port}", "--json", *options)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+@pytest.mark.parametrize("name", ["shop.yaml", "shop.jmx"])
+def test_the_shop_and_the_users_count_the_same(shop: Shop, name: str) -> None:
+    found = ran(shop, cli.ROOT / "examples" / name, "-J", "threads=3", "-J", "loops=4")
+    labels = {one["name"]: one for one in found["scenario"]["labels"]}
+    assert shop.counts["login 200"] == labels["login"]["ended"] == 12
+    assert shop.counts["item 200"] == labels["item"]["ended"] == 120
+    # One in three of twelve passes, spread evenly.
+    assert shop.counts["buy 200"] == labels["buy"]["ended"] == 4
+    assert sum(shop.counts.values()) == 136
+    assert sum(one["failed"] for one in found["scenario"]["labels"]) == 0
+    (group,) = found["scenario"]["groups"]
+    assert (group["due"], group["completed"], group["users_most"]) == (12, 12, 3)
+
+
+def test_a_rate_begins_its_iterations_and_a_missed_threshold_has_its_code(shop: Shop, tmp_path: Path) -> None:
+    file = tmp_path / "rate.yaml"
+    file.write_text(
+        f"get: http://127.0.0.1:{shop.port}/none\nload: {{rate: 50/s, duration: 1s}}\n"
+        "thresholds: {http_req_failed: rate<0.5}\n",
+        encoding="utf-8",
+    )
+    done = leadline("scenario", str(file), "--json")
+    assert done.returncode == 3, done.stderr
+    found = json.loads(done.stdout)
+    assert found["scenario"]["groups"][0]["due"] == 50
+    assert shop.counts["other 404"] == 50
+    assert found["scenario"]["labels"][0]["errors"] == {"status_404": 50}
+
+
+def test_the_table_names_transactions_and_requests(shop: Shop) -> None:
+    done = leadline("scenario", str(cli.ROOT / "examples" / "shop.yaml"), "-J", f"port={shop.port}")
+    assert done.returncode == 0, done.stderr
+    for words in ("10 due, 10 completed", "log in", "look around", "item"):
+        assert words in done.stdout
+    assert max(len(line) for line in done.stdout.splitlines()) <= 80
