@@ -83,14 +83,21 @@ class StepLowering:
         """A wait's rule."""
         if isinstance(timer, TimerThroughput | s.ThroughputStep):
             scope = {"group": "population", "group-share": "population_share", "all": "test", "all-share": "test_share"}
+            named = {} if timer.name is None else {"name": timer.name}
             return {
                 "kind": "throughput",
+                **named,
                 "per_minute": self._number(timer.throughput),
                 "scope": scope.get(timer.scope, timer.scope),
                 "is_random": timer.spacing == "poisson",
             }
         if isinstance(timer, TimerMeet | s.MeetStep):
-            return {"kind": "rendezvous", "users": self._number(timer.users), "timeout_ms": self._ms(timer.timeout)}
+            return {
+                "kind": "rendezvous",
+                "name": timer.meet,
+                "users": self._number(timer.users),
+                "timeout_ms": self._ms(timer.timeout),
+            }
         assert isinstance(timer, WaitSpec), "there are three kinds of timers"
         return self._distribution(timer)
 

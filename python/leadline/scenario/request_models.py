@@ -101,6 +101,8 @@ class TimerThroughput(PlanModel):
 
     throughput: Number
     """Per minute."""
+    name: PlainText | None = None
+    """Limits of one name count together."""
     scope: Scope = "user"
     """Whose passes count."""
     spacing: Literal["even", "poisson"] = "even"

@@ -145,7 +145,10 @@ MISTAKES = [
     (SMALL + "lab: {linc: {}}", "plan.yaml:6: unknown key 'linc' in lab; did you mean 'link'?"),
     (SMALL + "observe:\n  perod: 1s", "plan.yaml:7: unknown key 'perod' in observe; did you mean 'period'?"),
     (changed("kind: openvpn", "kind: opnvpn"), "plan.yaml:2: sut: unknown kind 'opnvpn'; did you mean 'openvpn'?"),
-    (changed("kind: udp, ", ""), "plan.yaml:4: tests.load: 'kind' is missing; there is tcp, udp, rr, http, tunnel"),
+    (
+        changed("kind: udp, ", ""),
+        "plan.yaml:4: tests.load: 'kind' is missing; there is tcp, udp, rr, http, tunnel, scenario",
+    ),
     (
         changed("openvpn", "openvpn, transport: sctp"),
         "plan.yaml:2: sut.transport: 'sctp' is not possible; there is udp, tcp",

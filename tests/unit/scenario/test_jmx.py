@@ -61,10 +61,13 @@ def test_every_timer_in_scope_is_before_every_request_and_they_add() -> None:
             element("PoissonRandomTimer", ConstantTimer__delay="300", RandomTimer__range="100"),
             {"poisson": "100ms", "plus": "300ms"},
         ),
-        (element("ConstantThroughputTimer", throughput="60", calcMode="2"), {"throughput": 60, "scope": "group-share"}),
+        (
+            element("ConstantThroughputTimer", throughput="60", calcMode="2"),
+            {"throughput": 60, "scope": "group-share", "name": "line 6"},
+        ),
         (
             element("SyncTimer", "gate", groupSize="5", timeoutInMs="100"),
-            {"meet": "gate", "users": 5, "timeout": "100ms"},
+            {"meet": "gate (line 6)", "users": 5, "timeout": "100ms"},
         ),
         (element("JSR223Timer", script="return 100 + 50", scriptLanguage="groovy"), "${100 + 50}ms"),
     ],

@@ -54,7 +54,13 @@ def _throughput(context: Context, element: Element) -> Any:
     words = {"this thread only": "0", "all active threads": "1", "all active threads in current thread group": "2"}
     scopes = {"0": "user", "1": "all-share", "2": "group-share", "3": "all", "4": "group"}
     scope = scopes.get(words.get(mode.lower(), mode), "user")
-    return {"throughput": context.number(element, element.text("throughput"), "60"), "scope": scope}
+    rate = context.number(element, element.text("throughput"), "60")
+    return {"throughput": rate, "scope": scope, "name": _name(element)}
+
+
+def _name(element: Element) -> str:
+    """One timer over several samplers counts them together; two timers do not."""
+    return f"{element.name} (line {element.line})" if element.name else f"line {element.line}"
 
 
 def _precise(context: Context, element: Element) -> Any:
@@ -64,13 +70,14 @@ def _precise(context: Context, element: Element) -> Any:
     for name in ("duration", "batchSize", "batchThreadDelay", "randomSeed", "exactLimit", "allowedThroughputSurplus"):
         element.text(name)
     context.conversion.changed(element.what, element.line, "the instants are random, their number is not exact")
-    return {"throughput": round(count * 60 / max(period_s, 1e-9), 6), "scope": "group", "spacing": "poisson"}
+    rate = round(count * 60 / max(period_s, 1e-9), 6)
+    return {"throughput": rate, "scope": "group", "spacing": "poisson", "name": _name(element)}
 
 
 def _meet(context: Context, element: Element) -> Any:
     users = context.number(element, element.text("groupSize"))
     timeout = context.milliseconds(element, element.text("timeoutInMs"))
-    return {"meet": element.name or f"line {element.line}", "users": users, "timeout": timeout}
+    return {"meet": _name(element), "users": users, "timeout": timeout}
 
 
 def _script(context: Context, element: Element) -> Any:
@@ -90,7 +97,7 @@ def _shaped(context: Context, element: Element) -> Any:
     rates = {(row[0], row[1]) for row in rows if len(row) >= 2}
     if len(rates) == 1 and len({*next(iter(rates))}) == 1:
         rate = context.static(element, next(iter(rates))[0])
-        return {"throughput": rate * 60, "scope": "all"}
+        return {"throughput": rate * 60, "scope": "all", "name": _name(element)}
     context.cannot(element, "a rate that changes has no native form as a timer; use a load with a rate")
     return None
 
