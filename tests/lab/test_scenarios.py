@@ -68,9 +68,16 @@ def test_a_rate_begins_its_iterations_and_a_missed_threshold_has_its_code(shop: 
     assert found["scenario"]["labels"][0]["errors"] == {"status_404": 50}
 
 
-def test_the_table_names_transactions_and_requests(shop: Shop) -> None:
-    done = leadline("scenario", str(cli.ROOT / "examples" / "shop.yaml"), "-J", f"port={shop.port}")
+def test_the_table_names_transactions_and_requests_and_k6_has_its_summary(shop: Shop, tmp_path: Path) -> None:
+    summary = tmp_path / "k6.json"
+    example = str(cli.ROOT / "examples" / "shop.yaml")
+    done = leadline("scenario", example, "-J", f"port={shop.port}", "--summary-export", str(summary))
     assert done.returncode == 0, done.stderr
+    metrics = json.loads(summary.read_text(encoding="utf-8"))["metrics"]
+    assert metrics["iterations"]["count"] == 10
+    assert metrics["http_reqs"]["count"] == sum(shop.counts.values())
+    assert 0 < metrics["http_req_duration"]["med"] <= metrics["http_req_duration"]["p(95)"]
+    assert metrics["checks"]["fails"] == 0
     for words in ("10 due, 10 completed", "log in", "look around", "item"):
         assert words in done.stdout
     assert max(len(line) for line in done.stdout.splitlines()) <= 80

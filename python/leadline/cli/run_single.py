@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 import time
 from dataclasses import replace
@@ -51,6 +52,9 @@ class PrintedKind(Protocol):
     def iperf3_request(self, workload: Any) -> Iperf3Requested | None:
         """The facts about a load that iperf3's document has; None if the document has no place for the kind."""
 
+    def peer_summary(self, result: TestResult) -> dict[str, Any] | None:
+        """The result as another tool's JSON; None if no tool's document supports the kind."""
+
 
 def run(test: BaseTest, workload: LoadWorkload, output: OutputOptions) -> int:
     """Measure, print, and return the exit code."""
@@ -60,6 +64,8 @@ def run(test: BaseTest, workload: LoadWorkload, output: OutputOptions) -> int:
     watch = TargetWatch(targets, test.name) if output.stop_on_miss else None
     if output.hdr is not None:
         check_writable("--hdr", output.hdr)
+    if output.summary is not None:
+        check_writable("--summary-export", output.summary)
     asked = tuple(target.metric for target in targets)
     single = Single(test, workload, ["leadline", *sys.argv[1:]], watch, server_pid=output.server_pid, asked=asked)
     single = replace(single, interval_ms=output.interval_ms, second_tool=output.second_tool)
@@ -70,6 +76,9 @@ def run(test: BaseTest, workload: LoadWorkload, output: OutputOptions) -> int:
     checked = of_command([result], entries, Limits().margin)
     if output.interval_ms is not None:
         result = replace(result, intervals=tuple(_judged(one, result) for one in ended_intervals))
+    if output.summary is not None:
+        kind: PrintedKind = KINDS.get(workload.kind)
+        write_option_file("--summary-export", output.summary, json.dumps(kind.peer_summary(result), indent=2) + "\n")
     missed = {} if watch is None else {one.target: one for one in watch.missed}
     judged = [missed.get(target.text) or judge(target, "c01", [result]) for target in targets]
     if output.json:

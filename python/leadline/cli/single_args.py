@@ -53,6 +53,8 @@ class OutputOptions:
     """Repeat the measurement until its figures are known this well; None for one measurement."""
     server_pid: int | None = None
     """Process of a server on this host whose CPU time and memory are counted."""
+    summary: Path | None = None
+    """File for the result in the layout of another tool, as JSON."""
     second_tool: ToolRun | None = None
     """A second tool's command lines; it repeats the measurement for a cross-check."""
 

@@ -189,6 +189,10 @@ class Kind(Generic[Test]):
         """The facts about a load that iperf3's document has; None if the document has no place for the kind."""
         return None
 
+    def peer_summary(self, result: TestResult) -> dict[str, Any] | None:
+        """The result as another tool's JSON; None if no tool's document supports the kind."""
+        return None
+
     # The figures.
     def read_spec(self, test: Mapping[str, Any], common: TestSpec) -> TestSpec:
         """The parameters of the kind, in addition to those that all kinds share."""

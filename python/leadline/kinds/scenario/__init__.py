@@ -77,6 +77,12 @@ class ScenarioKind(Kind[ScenarioTest]):
         bind = () if server.bind is None else (server.bind,)
         return scenario_workload(test, known, server.target(test.ip).ip_version, bind)
 
+    def peer_summary(self, result: TestResult) -> dict[str, Any]:
+        """k6's summary."""
+        from leadline.kinds.scenario.k6_summary import k6_summary
+
+        return k6_summary(result)
+
     def read_spec(self, test: Mapping[str, Any], common: TestSpec) -> TestSpec:
         """It counts answers. One that ends by its iterations has no length of its own."""
         from leadline.analysis.test_spec import asked_percentiles

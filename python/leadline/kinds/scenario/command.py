@@ -73,6 +73,7 @@ def run(values: Mapping[str, Any]) -> int:
         interval_ms=single_args.interval(values["interval"]),
         stop_on_miss=aborts,
         calibrate=False,
+        summary=values["summary_export"],
     )
     return measure(test, load, output)
 

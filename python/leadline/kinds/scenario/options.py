@@ -65,6 +65,12 @@ COMMAND = Command(
         o.INTERVAL,
         o.JSON,
         o.OUT,
+        Option(
+            ("--summary-export",),
+            "Write the result as k6's summary, in JSON.",
+            type=Path,
+            metavar="FILE",
+        ),
         o.PERCENTILES,
         o.targets("latency_p99_us < 5000"),
     ),
