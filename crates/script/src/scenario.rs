@@ -13,6 +13,7 @@ mod fault;
 pub mod figures;
 mod judge;
 mod machine;
+mod masking;
 mod numbers;
 mod outgoing;
 mod program;

@@ -94,6 +94,10 @@ pub struct ScenarioPlan {
     /// `target_not_allowed`. Any origin if empty.
     #[serde(default)]
     pub targets: Vec<String>,
+    /// Names of variables whose values are masked in every output, wherever they come from: initial values, data,
+    /// extractors or steps.
+    #[serde(default)]
+    pub masked: Vec<String>,
 }
 
 /// A variable and its initial value.
@@ -107,9 +111,6 @@ pub struct Variable {
     /// Whether all users share it, as JMeter's properties. If not, each user has its own copy.
     #[serde(default)]
     pub is_shared: bool,
-    /// Whether its value is masked in every output.
-    #[serde(default)]
-    pub is_masked: bool,
 }
 
 /// Rows of data that users take in turn by `feed` nodes.

@@ -11,7 +11,7 @@ HIDDEN = "***"
 SECRET_FIELDS = frozenset(
     {
         *("key", "key_pem", "authority_key_pem", "password", "users", "identities", "profile"),
-        *("proxy", "headers", "value", "body_base64", "script", "basic_credentials"),
+        *("proxy", "headers", "value", "body_base64", "content_base64", "rows", "script", "basic_credentials"),
     }
 )
 """Fields that are or may contain a secret, in any model."""

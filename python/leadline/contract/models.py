@@ -4239,10 +4239,6 @@ class Variable(BaseModel):
     model_config = ConfigDict(
         extra="forbid",
     )
-    is_masked: bool | None = False
-    """
-    Whether its value is masked in every output.
-    """
     is_shared: bool | None = False
     """
     Whether all users share it, as JMeter's properties. If not, each user has its own copy.
@@ -6146,6 +6142,11 @@ class ScenarioPlan(BaseModel):
     files: Annotated[list[ScenarioFile] | None, Field(validate_default=True)] = []
     """
     Contents of request bodies and uploads.
+    """
+    masked: list[str] | None = []
+    """
+    Names of variables whose values are masked in every output, wherever they come from: initial values, data,
+    extractors or steps.
     """
     name: str
     """

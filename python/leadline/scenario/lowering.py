@@ -9,7 +9,7 @@ import base64
 import csv
 import io
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from leadline.plan.source import Node
@@ -65,6 +65,22 @@ def lower(
     return _Lowering(scenario, root, read_file, parameters or {}).lower()
 
 
+def _variable_names(part: object) -> Iterator[str]:
+    """Names of all variables that a part of the agent's plan sets: at the beginning, from data, in steps."""
+    if isinstance(part, list):
+        for item in part:
+            yield from _variable_names(item)
+    elif isinstance(part, dict):
+        yield from part.get("columns", ())
+        for key, inner in part.items():
+            if key == "variable":
+                yield inner
+            elif key == "variables":
+                yield from (variable["name"] for variable in inner)
+            elif key != "rows":
+                yield from _variable_names(inner)
+
+
 class _Lowering:
     def __init__(
         self, scenario: Scenario, root: Node, read_file: Callable[[str], bytes], parameters: Mapping[str, str]
@@ -106,6 +122,7 @@ class _Lowering:
             "populations": populations,
             "targets": [target.rstrip("/") for target in scenario.targets],
         }
+        plan["masked"] = sorted({*scenario.secrets, *filter(SECRET.search, _variable_names(plan))})
         return LoweredScenario(
             plan,
             _longest_ms(loads, serial=scenario.serial),
@@ -168,8 +185,7 @@ class _Lowering:
     def _variable(self, name: str, text: str | None, key: str) -> Lowered:
         with located(self._root.at((key, name))):
             value = self._names.template(template(text or ""))
-        is_masked = SECRET.search(name) is not None or name in self._scenario.secrets
-        return {"name": name, "value": value, "is_masked": is_masked}
+        return {"name": name, "value": value}
 
     def _feeder(self, source: DataSource, node: Node) -> Lowered:
         index = self._scenario.data.index(source)

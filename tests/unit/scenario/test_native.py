@@ -215,8 +215,11 @@ def test_rows_of_data_are_taken_in_each_iteration() -> None:
 
 
 def test_variables_named_like_secrets_are_masked() -> None:
-    made = lowered("base: http://a.test\nvariables: {password: x, plain: y}\nsecrets: [plain2]\nflow: [{get: /x}]\n")
-    assert [one["is_masked"] for one in made.plan["variables"]] == [True, False]
+    made = lowered(
+        "base: http://a.test\nvariables: {password: x, plain: y}\nsecrets: [plain2]\ndata: [{columns: [api_key], rows: [[k]]}]\n"
+        "flow: [{get: /x, extract: {session_token: {json: $.t}, id: {json: $.id}}}]\n"
+    )
+    assert made.plan["masked"] == ["api_key", "password", "plain2", "session_token"]
 
 
 def test_thresholds_are_k6s() -> None:

@@ -25,6 +25,7 @@ pub fn compile(plan: &ScenarioPlan, seed: u64, now_ms: i64) -> Result<Program, C
     compiler.program.name.clone_from(&plan.name);
     compiler.program.seed = seed;
     compiler.program.targets = plan.targets.iter().map(|target| target.to_ascii_lowercase()).collect();
+    compiler.program.masked = plan.masked.iter().map(|name| name.as_str().into()).collect();
     if plan.populations.is_empty() {
         return Err(compiler.error("the plan has no population"));
     }

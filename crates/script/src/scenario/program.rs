@@ -52,6 +52,8 @@ pub struct Program {
     pub rendezvous: usize,
     /// Origins that requests may go to; any if empty.
     pub targets: Vec<String>,
+    /// Names of variables whose values no output shows.
+    pub masked: Vec<Box<str>>,
     /// Whether a flow reads the body or the header fields of the last response.
     pub keeps_last_body: bool,
     /// Whether a flow reads the URL of the last request.

@@ -122,9 +122,9 @@ class ScenarioTest(BaseTest):
     @property
     def secrets(self) -> tuple[str, ...]:
         """Values of parameters and variables whose names are those of secrets."""
-        variables = self.file.read.scenario.variables
-        named = {**variables, **self.params}
-        return tuple(text for name, text in named.items() if text and SECRET.search(name))
+        scenario = self.file.read.scenario
+        named = {**scenario.variables, **self.params}
+        return tuple(text for name, text in named.items() if text and (SECRET.search(name) or name in scenario.secrets))
 
     @rule
     def _has_a_meaning(self) -> Iterator[PydanticCustomError]:

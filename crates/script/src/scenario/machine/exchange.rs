@@ -80,7 +80,7 @@ impl Machine {
                 self.effects.push_back(Effect::Send(Box::new(self.send(slot, id, definition, outgoing, now_ns))));
             }
             Err(fault) => {
-                let failure = (fault.cause.into(), fault.detail);
+                let failure = (fault.cause.into(), self.mask(user, fault.detail));
                 user.last = Last { failed: true, ..Last::default() };
                 mark_failed(user);
                 let end = End { due_ns: now_ns, failure: Some(failure), ..End::default() };
@@ -192,6 +192,7 @@ impl Machine {
         let mut context = super::state::context(&program, &self.shared, &mut self.tools, &mut user, now_ns);
         let figures = &mut self.figures.labels[request.label as usize];
         let failure = judge(&mut context, request, &reply, figures);
+        let failure = failure.map(|(cause, detail)| (cause, self.mask(&user, detail)));
         let times = (Some(sent_ns), lane.first_ns, Some(end.done_ns));
         self.record(&user, &lane, request, times, Some(end.status), failure.clone());
         if failure.is_some() {
@@ -212,7 +213,8 @@ impl Machine {
         user.last = Last { failed: true, timed_out: failure.timed_out, ..Last::default() };
         mark_failed(&mut user);
         let sent_ns = lane.sent_ns.or(failure.sent_ns);
-        self.record(&user, &lane, request, (sent_ns, None, None), None, Some((failure.cause, failure.detail)));
+        let failure = (failure.cause, self.mask(&user, failure.detail));
+        self.record(&user, &lane, request, (sent_ns, None, None), None, Some(failure));
         self.go_on(slot, user, now_ns);
     }
 

@@ -68,7 +68,8 @@ impl Machine {
                 *failed = true;
             }
         });
-        self.figures.fault(fault.cause, fault.detail);
+        let detail = self.mask(user, fault.detail);
+        self.figures.fault(fault.cause, detail);
         Step::IterationOver(false)
     }
 

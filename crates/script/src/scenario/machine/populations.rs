@@ -328,7 +328,10 @@ impl Machine {
             let mut context = super::state::context(&program, &self.shared, &mut self.tools, user, now_ns);
             match context.text(template) {
                 Ok(text) => user.registers[*variable as usize] = text.into(),
-                Err(fault) => self.figures.fault(fault.cause, fault.detail),
+                Err(fault) => {
+                    let detail = self.mask(user, fault.detail);
+                    self.figures.fault(fault.cause, detail);
+                }
             }
         }
     }

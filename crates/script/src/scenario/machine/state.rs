@@ -7,6 +7,7 @@ use std::sync::Arc;
 use crate::scenario::arrivals::{DueTimes, UserChange};
 use crate::scenario::evaluate::{Context, Tools};
 use crate::scenario::figures::Figures;
+use crate::scenario::masking::mask;
 use crate::scenario::outgoing::Outgoing;
 use crate::scenario::program::Program;
 use crate::scenario::scripts::Scripts;
@@ -173,6 +174,11 @@ impl Machine {
             next_exchange: 0,
             is_done: false,
         }
+    }
+
+    /// Returns a message without the values of the user's masked variables.
+    pub fn mask(&self, user: &User, message: String) -> String {
+        mask(&self.program, &self.shared, user, message)
     }
 
     /// Wakes a user at an instant, unless its epoch has changed by then.

@@ -262,3 +262,28 @@ fn what_cannot_be_executed_is_refused_by_name_and_place() {
     assert!(refused(json!([deep])).contains("deep"));
     assert!(refused(json!([{"action": {"kind": "feed", "feeder": "none"}}])).contains("`none`"));
 }
+
+#[test]
+fn messages_of_failures_hide_masked_variables() {
+    let extract = extractor(
+        "token",
+        json!({"kind": "regex", "pattern": ["t=(.+)"]}),
+        json!({"kind": "number", "number": lit(1)}),
+        json!({"kind": "keep"}),
+    );
+    let mut plan = plan(
+        once(),
+        json!([
+            request(json!({"extractors": [extract]})),
+            request(
+                json!({"query": [{"name": ["t"], "value": [var("token")]}, {"name": ["p"], "value": [var("password")]}]})
+            ),
+        ]),
+    );
+    plan["variables"] = json!([{"name": "password", "value": ["top"]}]);
+    plan["masked"] = json!(["token", "password"]);
+    let mut run =
+        run(plan, |got| Some(Response { status: if got.url.contains('?') { 500 } else { 200 }, ..ok("t=a b&c") }));
+    let examples = run.figures.labels.remove(0).examples;
+    assert_eq!(examples["status_500"], "500 http://a.test/?t=***&p=***");
+}
