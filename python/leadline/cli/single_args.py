@@ -147,15 +147,16 @@ def interval(text: str | None) -> int | None:
 
 
 def precision(options: Mapping[str, Any]) -> PrecisionGoal | None:
-    """`--width`, `--confidence` and `--most-repeats`; None if the measurement is not to be repeated.
+    """`--width`, `--confidence` and `--most-repeats`; None if the measurement is not to be repeated, or its kind has no
+    such options.
 
     Raises:
         InputError: a value is not a share or not a percentage, or `--most-repeats` stands alone.
     """
     from leadline.plan.repeats import PrecisionGoal
 
-    width, confidence, most = options["width"], options["confidence"], options["most_repeats"]
     goal = PrecisionGoal()
+    width, confidence, most = options.get("width"), options.get("confidence"), options.get("most_repeats", goal.most)
     if width is None and confidence is None:
         if most != goal.most:
             raise InputError("--most-repeats without --width", hint="as in --width 5%")
