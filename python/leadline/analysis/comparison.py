@@ -16,7 +16,7 @@ from leadline.analysis.model import RunAnalysis, TestResult, Verdict
 from leadline.plan.gateway_metrics import CPU, GATEWAYS, MEMORY, PER_GBPS, metric_of, of_gateway
 from leadline.plan.metric_specs import Better
 from leadline.statistics import Comparison, Estimate, compare, ratio_of_means
-from leadline.statistics.ratios import LEAST_REPEATS
+from leadline.statistics.ratios import LEAST_REPEATS, too_few
 
 MARGIN = 0.05
 """Within this share of each other two figures are equivalent, unless the user says otherwise."""
@@ -223,7 +223,7 @@ def _ratio(sides: Sequence[Mapping[int, float]], repeats: Sequence[int], paired:
 def _of_zeros(repeats: int, doubts: str) -> tuple[Estimate, str]:
     """Two counts that are 0 in every repeat are the same, as any other figure that never differs."""
     if repeats < LEAST_REPEATS:
-        reason = f"{repeats} repeats are too few: {LEAST_REPEATS} of each are needed"
+        reason = too_few(repeats)
         return Estimate(1.0, None, None, repeats, reason), doubts + reason
     return Estimate(1.0, 1.0, 1.0, repeats), doubts.removesuffix("; ")
 

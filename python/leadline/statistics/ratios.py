@@ -80,7 +80,7 @@ def ratio_of_means(
         raise ValueError("the baseline's mean is 0: there is no ratio to it")
     ratio, least = mean_of(second) / base, min(len(first), len(second))
     if least < LEAST_REPEATS:
-        return unbounded(ratio, least, f"{least} repeats are too few: {LEAST_REPEATS} of each are needed")
+        return unbounded(ratio, least, too_few(least))
     if first.min() <= 0 or second.min() <= 0:
         return unbounded(ratio, least, "a repeat is not above 0: a ratio to it says nothing")
     if least < LEAST_FOR_BOOTSTRAP:
@@ -91,6 +91,11 @@ def ratio_of_means(
     if max(-low, high) > _FARTHEST:
         return unbounded(ratio, least, f"{least} repeats are too few for how much they differ")
     return Estimate(ratio, ratio * math.exp(low), ratio * math.exp(high), least)
+
+
+def too_few(repeats: int) -> str:
+    """The reason why so few repeats bound no ratio."""
+    return f"{repeats} {'repeat is' if repeats == 1 else 'repeats are'} too few: {LEAST_REPEATS} of each are needed"
 
 
 def compare(ratio: Estimate, *, margin: float, higher_is_better: bool) -> Comparison:

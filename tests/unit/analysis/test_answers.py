@@ -115,7 +115,7 @@ def test_single_repeats_are_about() -> None:
         "(about 200 Mbit/s against about 950 Mbit/s)."
     )
     assert tunnel.tests[0].certainty is Certainty.ABOUT
-    assert tunnel.tests[0].unknown == "1 repeats are too few: 3 of each are needed"
+    assert tunnel.tests[0].unknown == "1 repeat is too few: 3 of each are needed"
 
 
 def test_lower_bound_of_the_candidate_bounds_the_ratio_from_below() -> None:
