@@ -6,6 +6,7 @@
 mod arrivals;
 mod calendar;
 mod compile;
+mod compressed;
 mod cookies;
 mod encoding;
 mod evaluate;

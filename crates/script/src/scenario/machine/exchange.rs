@@ -7,6 +7,7 @@ use leadline_wire::scenario::OnError;
 
 use super::execute::Step;
 use super::state::{Effect, Machine, Send};
+use crate::scenario::compressed::decompressed;
 use crate::scenario::figures::{End, Slow};
 use crate::scenario::judge::{judge, Failure, Reply};
 use crate::scenario::outgoing::Outgoing;
@@ -97,7 +98,11 @@ impl Machine {
             due_ns,
             connect_timeout_ns: definition.connect_timeout_ns,
             response_timeout_ns: definition.response_timeout_ns,
-            keeps_head: definition.needs_head || self.program.keeps_last_head,
+            // With a body goes the field that names its compression.
+            keeps_head: definition.needs_head
+                || definition.needs_body
+                || self.program.keeps_last_head
+                || self.program.keeps_last_body,
             keeps_body: definition.needs_body || self.program.keeps_last_body,
         }
     }
@@ -171,10 +176,14 @@ impl Machine {
         }
         let lane = user.lanes.swap_remove(place);
         let sent_ns = lane.sent_ns.unwrap_or(end.sent_ns);
+        let (body, unreadable) = match decompressed(end.head, end.body) {
+            Ok(body) => (body, None),
+            Err(fault) => (Cow::Borrowed(end.body), Some((fault.cause.into(), fault.detail))),
+        };
         let reply = Reply {
             status: end.status,
             head: end.head,
-            body: end.body,
+            body: &body,
             body_bytes: end.body_bytes,
             duration_ns: end.done_ns.saturating_sub(sent_ns),
             url: &lane.url,
@@ -187,12 +196,12 @@ impl Machine {
             duration_ns: reply.duration_ns,
             url: program.keeps_last_url.then(|| lane.url.absolute().into()),
             head: program.keeps_last_head.then(|| end.head.into()),
-            body: program.keeps_last_body.then(|| String::from_utf8_lossy(end.body).into()),
+            body: program.keeps_last_body.then(|| String::from_utf8_lossy(&body).into()),
         };
         let mut context = super::state::context(&program, &self.shared, &mut self.tools, &mut user, now_ns);
         let figures = &mut self.figures.labels[request.label as usize];
-        let failure = judge(&mut context, request, &reply, figures);
-        let failure = failure.map(|(cause, detail)| (cause, self.mask(&user, detail)));
+        let judged = judge(&mut context, request, &reply, figures);
+        let failure = unreadable.or(judged).map(|(cause, detail)| (cause, self.mask(&user, detail)));
         let times = (Some(sent_ns), lane.first_ns, Some(end.done_ns));
         self.record(&user, &lane, request, times, Some(end.status), failure.clone());
         if failure.is_some() {

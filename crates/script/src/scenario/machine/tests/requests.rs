@@ -287,3 +287,12 @@ fn messages_of_failures_hide_masked_variables() {
     let examples = run.figures.labels.remove(0).examples;
     assert_eq!(examples["status_500"], "500 http://a.test/?t=***&p=***");
 }
+
+#[test]
+fn body_in_an_unknown_compression_fails_its_request_by_name() {
+    let check =
+        json!({"subject": {"kind": "body"}, "tests": [{"kind": "contains", "text": ["x"]}], "severity": "fail"});
+    let flow = json!([request(json!({"checks": [check]}))]);
+    let run = run(plan(once(), flow), |_| Some(Response { head: "Content-Encoding: br\n", ..ok("x") }));
+    assert_eq!(run.figures.labels[0].examples["unknown_encoding"], "a body in br; gzip and deflate can be read");
+}
