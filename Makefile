@@ -14,6 +14,8 @@ CHECKED := target/$(TARGET)/checked/leadline-agent
 STATIC := CARGO_BUILD_TARGET=$(TARGET) RUSTFLAGS="-C target-feature=+crt-static"
 # What the tests of `leadline http` run it against, and beside.
 HTTP_SERVERS := nginx-light haproxy apache2-bin nodejs tinyproxy openssl wrk
+# What its figures are compared with, and what speaks to it: an iperf3 of others on both ends.
+PEERS := iperf3 apache2-utils nghttp2-client
 
 # Python keeps what it has compiled: the tests start `leadline` hundreds of times.
 unexport PYTHONDONTWRITEBYTECODE
@@ -71,7 +73,7 @@ test-all: ## the same with every combination, and searches to their end
 	$(MAKE) --no-print-directory test SELECTION=
 
 test-tools:
-	@scripts/packages openvpn openssh-client linux-perf chromium chromium-driver $(HTTP_SERVERS)
+	@scripts/packages openvpn openssh-client linux-perf chromium chromium-driver $(HTTP_SERVERS) $(PEERS)
 
 # No test is in documentation. The agent's tests wait for timeouts and for the end of loads: that is why 8 run side by side,
 # and beside Python's.
