@@ -38,7 +38,7 @@ def test_repeats_that_move_together_leave_a_narrow_interval() -> None:
     assert tcp.share.high - tcp.share.low < 0.001, "repeats are pairs: what both have in common cancels"
     single = layer(ladders({"c02": PLAIN}, repeats=SPREAD[:1])["c02"], "tcp")
     assert single.share.value is not None and single.share.low is None
-    assert single.share.reason == "1 repeats are too few: 3 of each are needed"
+    assert single.share.reason == "1 repeat is too few: 3 of each are needed"
 
 
 def test_headers_are_no_loss() -> None:
