@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::scenario::ScenarioProgress;
+use crate::scenario::{SampleBatch, ScenarioProgress};
 use crate::{
     Capability, Counts, HistogramReport, HostFacts, NetworkView, Observation, Outcome, Side, ThreadReport, WakeUpFacts,
 };
@@ -116,6 +116,19 @@ pub enum Event {
         /// The transactions, requests and users of a scenario.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         scenario: Option<Box<ScenarioProgress>>,
+    },
+    /// Requests and transactions of a scenario that have ended, if the workload asks for them. Batches of a task have
+    /// at most 2000 rows each, and come in no order of time among its threads.
+    #[schemars(title = "Samples")]
+    Samples {
+        /// The task's trial.
+        trial: String,
+        /// The task.
+        task: String,
+        /// When the batch was closed, ns.
+        t_ns: u64,
+        /// The batch.
+        samples: Box<SampleBatch>,
     },
     /// A measuring task ended by itself or was stopped; its figures are complete.
     #[schemars(title = "Finished")]

@@ -1,7 +1,8 @@
 //! A scenario: virtual users that send requests in the order of a flow. This is the intermediate representation into
 //! which every format (YAML, JMX, HAR) is translated and which the agent executes. Owns the plan of a scenario: its
 //! variables, data and populations. `arrivals` has the load models, `node` the steps of a flow, `request` the
-//! requests with their extractors and checks, `expression` the templates and expressions, `report` the figures.
+//! requests with their extractors and checks, `expression` the templates and expressions, `report` the figures,
+//! `sample` single requests.
 //!
 //! Conventions: a field that is absent, empty or false has no effect, unless its description says otherwise. Scoping
 //! (of defaults, timers, assertions and the like) is resolved by the reader of the format: a node has everything that
@@ -14,6 +15,7 @@ mod node;
 mod place;
 mod report;
 mod request;
+mod sample;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -29,6 +31,9 @@ pub use self::report::{
 pub use self::request::{
     BasicAuth, Check, CheckTest, EmbeddedRule, Extractor, Find, HeaderTemplate, Match, MissRule, MultipartPart,
     OutputPart, Parameter, RequestBody, ScenarioRequest, Severity, StatusRange, Subject,
+};
+pub use self::sample::{
+    SampleBatch, SampleFailure, SampleName, SampleOpening, SampleRule, SampleTransaction, SLOWEST_LIMIT,
 };
 use crate::{HttpRoute, HttpTimeouts, IpVersion, SocketOptions, TlsSpec};
 
@@ -70,6 +75,9 @@ pub struct ScenarioSpec {
     pub tls: Option<TlsSpec>,
     /// Time between `progress` events, ms.
     pub interval_ms: u32,
+    /// Which requests are reported one by one; none if absent.
+    #[serde(default)]
+    pub samples: Option<SampleRule>,
 }
 
 /// What users do, with which data, and when they begin.

@@ -78,6 +78,7 @@ fn every_event_reads_and_writes_as_it_stands() {
         "prepared",
         "profiled",
         "progress",
+        "samples",
         "started",
         "wake_up",
     ];

@@ -26,6 +26,7 @@ Event: TypeAlias = (
     | models.Prepared
     | models.Started
     | models.Progress
+    | models.Samples
     | models.Finished
     | models.Failed
     | models.ObservationEvent

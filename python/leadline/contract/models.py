@@ -1395,6 +1395,10 @@ class LabelProgress(BaseModel):
     """
     The name.
     """
+    tags: dict[str, str] | None = {}
+    """
+    Its tags, as in the report.
+    """
 
 
 MissesAdditionalProperty = TypeAliasType("MissesAdditionalProperty", Annotated[int, Field(ge=0)])
@@ -1443,6 +1447,10 @@ class LabelReport(BaseModel):
     """
     Requests without a response, and transactions without an end, when the time was over.
     """
+    is_hidden: bool | None = False
+    """
+    Whether all its requests are hidden by a transaction from lists of samples.
+    """
     kind: Literal["request", "transaction"]
     """
     Requests or a transaction.
@@ -1470,6 +1478,11 @@ class LabelReport(BaseModel):
     sent_bytes: Annotated[int, Field(ge=0)]
     """
     Bytes sent.
+    """
+    tags: dict[str, str] | None = {}
+    """
+    Its tags: those of its population and of the nodes around it, the innermost of a name. Requests of one name with
+    different tags have a row each.
     """
 
 
@@ -1736,6 +1749,10 @@ class PopulationProgress(BaseModel):
     """
     Its iterations so far.
     """
+    name: str | None = ""
+    """
+    Its name.
+    """
     users: Annotated[int, Field(ge=0)]
     """
     Users that exist.
@@ -1992,6 +2009,177 @@ class RouteView(BaseModel):
     """
 
 
+class AllActiveItem(RootModel[int]):
+    root: Annotated[int, Field(ge=0)]
+
+
+class BeforeSentN(RootModel[int | None]):
+    root: Annotated[int | None, Field(ge=0)]
+
+
+class DueN(RootModel[int]):
+    root: Annotated[int, Field(ge=0)]
+
+
+class ElapsedN(RootModel[int]):
+    root: Annotated[int, Field(ge=0)]
+
+
+class FirstByteN(RootModel[int | None]):
+    root: Annotated[int | None, Field(ge=0)]
+
+
+class GroupActiveItem(RootModel[int]):
+    root: Annotated[int, Field(ge=0)]
+
+
+class NameItem(RootModel[int]):
+    root: Annotated[int, Field(ge=0)]
+
+
+class ReceivedByte(RootModel[int]):
+    root: Annotated[int, Field(ge=0)]
+
+
+class SentByte(RootModel[int]):
+    root: Annotated[int, Field(ge=0)]
+
+
+class StatusItem(RootModel[int | None]):
+    root: Annotated[int | None, Field(ge=0, le=65535)]
+
+
+class UserItem(RootModel[int]):
+    root: Annotated[int, Field(ge=0)]
+
+
+class SampleFailure(BaseModel):
+    """
+    Why a sample failed.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    cause: str
+    """
+    The cause, as in a label's `errors`.
+    """
+    message: str
+    """
+    What is wrong, in words, cut at 1000 bytes.
+    """
+    row: Annotated[int, Field(ge=0)]
+    """
+    The row.
+    """
+
+
+class SampleName(BaseModel):
+    """
+    What a sample is called.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    kind: Literal["request", "transaction"]
+    """
+    A request or a transaction.
+    """
+    name: str
+    """
+    The label.
+    """
+    population: str
+    """
+    The name of its population. JTL's `threadName` is made of this and `user`.
+    """
+
+
+class SampleOpening(BaseModel):
+    """
+    A connection that was opened for a sample.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    connect_ns: Annotated[int, Field(ge=0)]
+    """
+    The TCP handshake, ns.
+    """
+    dns_ns: Annotated[int | None, Field(ge=0)] = None
+    """
+    Resolving the name, ns; absent if the address was known.
+    """
+    row: Annotated[int, Field(ge=0)]
+    """
+    The row.
+    """
+    tls_ns: Annotated[int | None, Field(ge=0)] = None
+    """
+    The TLS handshake, ns; absent without TLS. JTL's `Connect` is the sum of these three.
+    """
+
+
+class SamplesSlowest(BaseModel):
+    """
+    Only the slowest requests: the report's `slowest` has this number in place of 20, with URLs.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    count: Annotated[int, Field(ge=0)]
+    """
+    The number, at most [`SLOWEST_LIMIT`].
+    """
+    kind: Literal["slowest"] = "slowest"
+
+
+class SamplesAll(BaseModel):
+    """
+    All, in `samples` events while the task runs and before it finishes, each one once. Requests that are hidden
+    by their transaction, redirects that were followed and embedded resources are no samples of their own.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    kind: Literal["all"] = "all"
+    with_urls: bool | None = False
+    """
+    Whether requests have their URL.
+    """
+
+
+class SampleTransaction(BaseModel):
+    """
+    What only a transaction has.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    failed: Annotated[int, Field(ge=0)]
+    """
+    Of these, how many failed.
+    """
+    requests: Annotated[int, Field(ge=0)]
+    """
+    Requests in it that ended.
+    """
+    row: Annotated[int, Field(ge=0)]
+    """
+    The row.
+    """
+    waits_ns: Annotated[int, Field(ge=0)]
+    """
+    Waits in it, ns. JTL's `IdleTime`, if its time includes them.
+    """
+
+
 class ScenarioFile(BaseModel):
     """
     The content of a file that requests send.
@@ -2040,6 +2228,14 @@ class SlowRequest(BaseModel):
     """
     Of this, time until it was sent (opening a connection, or waiting for a free one), µs.
     """
+    connect_us: float | None = None
+    """
+    Of the time before it was sent, the TCP handshake, µs; absent on a connection that was open.
+    """
+    dns_us: float | None = None
+    """
+    Of the time before it was sent, resolving the name, µs; absent if the address was known.
+    """
     due_ns: Annotated[int, Field(ge=0)]
     """
     When it was wanted, ns.
@@ -2063,6 +2259,14 @@ class SlowRequest(BaseModel):
     status: Annotated[int | None, Field(ge=0, le=65535)] = None
     """
     Status code; absent if there was no response.
+    """
+    tls_us: float | None = None
+    """
+    Of the time before it was sent, the TLS handshake, µs; absent on a connection that was open, or without TLS.
+    """
+    url: str | None = None
+    """
+    The URL that was sent first; absent unless it was asked for.
     """
     user: Annotated[int, Field(ge=0)]
     """
@@ -3899,6 +4103,93 @@ class Pressure(BaseModel):
     """
 
 
+class SampleBatch(BaseModel):
+    """
+    Requests and transactions in the order in which they ended on their thread. Columns have a value per row; `failures`,
+    `openings` and `transactions` have entries for some rows.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    all_active: list[AllActiveItem]
+    """
+    Users of the test that existed when it ended. JTL's `allThreads`.
+    """
+    before_sent_ns: list[BeforeSentN | None]
+    """
+    Of this, time until the request was sent (opening a connection, or waiting for a free one), ns; absent if it was
+    not sent, and for transactions.
+    """
+    due_ns: list[DueN]
+    """
+    When a request was wanted or a transaction began, ns. JTL's `timeStamp`, with `wall_offset_ns`.
+    """
+    elapsed_ns: list[ElapsedN]
+    """
+    Time from then to its end, ns: the whole response, with redirects, or the failure; without waits for a transaction
+    that does not include them. JTL's `elapsed`.
+    """
+    failures: list[SampleFailure]
+    """
+    The rows that failed.
+    """
+    first_byte_ns: list[FirstByteN | None]
+    """
+    Of this, time from sent to the response's first byte, ns; absent if there was none, and for transactions. JTL's
+    `Latency` is `before_sent_ns` plus this.
+    """
+    group_active: list[GroupActiveItem]
+    """
+    Users of its population that existed when it ended. JTL's `grpThreads`.
+    """
+    left_out: Annotated[int, Field(ge=0)]
+    """
+    Requests and transactions of this task that ended so far and are in no batch, because the reader of the events
+    was slower than they ended.
+    """
+    name: list[NameItem]
+    """
+    The index of each row's name in `names`.
+    """
+    names: list[SampleName]
+    """
+    The names of this batch.
+    """
+    openings: list[SampleOpening]
+    """
+    The requests that opened a connection.
+    """
+    received_bytes: list[ReceivedByte]
+    """
+    Bytes received, head included; of a transaction those of its requests.
+    """
+    sent_bytes: list[SentByte]
+    """
+    Bytes sent, head included; of a transaction those of its requests.
+    """
+    status: list[StatusItem | None]
+    """
+    Status code; absent if there was no response, and for transactions.
+    """
+    transactions: list[SampleTransaction]
+    """
+    The transactions.
+    """
+    urls: list[str | None]
+    """
+    The URL that was sent first, before redirects; absent for transactions. Empty unless it was asked for.
+    """
+    user: list[UserItem]
+    """
+    The user's number in its population, from 1.
+    """
+    wall_offset_ns: int
+    """
+    This host's wall clock minus its CLOCK_MONOTONIC, ns: an instant plus this is the time since 1970.
+    """
+
+
 class ScenarioReport(BaseModel):
     """
     The figures of a scenario at its end.
@@ -4873,6 +5164,34 @@ class Progress(BaseModel):
     type: Literal["progress"] = "progress"
 
 
+class Samples(BaseModel):
+    """
+    Requests and transactions of a scenario that have ended, if the workload asks for them. Batches of a task have
+    at most 2000 rows each, and come in no order of time among its threads.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    samples: SampleBatch
+    """
+    The batch.
+    """
+    t_ns: Annotated[int, Field(ge=0)]
+    """
+    When the batch was closed, ns.
+    """
+    task: str
+    """
+    The task.
+    """
+    trial: str
+    """
+    The task's trial.
+    """
+    type: Literal["samples"] = "samples"
+
+
 class FindRegex(BaseModel):
     """
     Matches of a regular expression.
@@ -5672,6 +5991,7 @@ class Contract(BaseModel):
         | Prepared
         | Started
         | Progress
+        | Samples
         | Finished
         | Failed
         | ObservationEvent
@@ -6209,6 +6529,10 @@ class ScenarioWorkload(BaseModel):
     route: HttpRoute
     """
     The way to the servers.
+    """
+    samples: SamplesSlowest | SamplesAll | None = None
+    """
+    Which requests are reported one by one; none if absent.
     """
     seed: Annotated[int, Field(ge=0)]
     """

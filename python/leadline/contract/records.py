@@ -925,6 +925,10 @@ class LabelProgress(TypedDict):
     """
     The name.
     """
+    tags: NotRequired[dict[str, str]]
+    """
+    Its tags, as in the report.
+    """
 
 
 class LabelReport(TypedDict):
@@ -967,6 +971,10 @@ class LabelReport(TypedDict):
     """
     Requests without a response, and transactions without an end, when the time was over.
     """
+    is_hidden: NotRequired[bool]
+    """
+    Whether all its requests are hidden by a transaction from lists of samples.
+    """
     kind: LabelKind
     """
     Requests or a transaction.
@@ -994,6 +1002,11 @@ class LabelReport(TypedDict):
     sent_bytes: int
     """
     Bytes sent.
+    """
+    tags: NotRequired[dict[str, str]]
+    """
+    Its tags: those of its population and of the nodes around it, the innermost of a name. Requests of one name with
+    different tags have a row each.
     """
 
 
@@ -1026,6 +1039,10 @@ class PopulationProgress(TypedDict):
     iterations: IterationCounts
     """
     Its iterations so far.
+    """
+    name: NotRequired[str]
+    """
+    Its name.
     """
     users: int
     """
@@ -1206,6 +1223,90 @@ class RouteView(TypedDict):
     """
 
 
+class SampleFailure(TypedDict):
+    """
+    Why a sample failed.
+    """
+
+    cause: str
+    """
+    The cause, as in a label's `errors`.
+    """
+    message: str
+    """
+    What is wrong, in words, cut at 1000 bytes.
+    """
+    row: int
+    """
+    The row.
+    """
+
+
+class SampleName(TypedDict):
+    """
+    What a sample is called.
+    """
+
+    kind: LabelKind
+    """
+    A request or a transaction.
+    """
+    name: str
+    """
+    The label.
+    """
+    population: str
+    """
+    The name of its population. JTL's `threadName` is made of this and `user`.
+    """
+
+
+class SampleOpening(TypedDict):
+    """
+    A connection that was opened for a sample.
+    """
+
+    connect_ns: int
+    """
+    The TCP handshake, ns.
+    """
+    dns_ns: NotRequired[int | None]
+    """
+    Resolving the name, ns; absent if the address was known.
+    """
+    row: int
+    """
+    The row.
+    """
+    tls_ns: NotRequired[int | None]
+    """
+    The TLS handshake, ns; absent without TLS. JTL's `Connect` is the sum of these three.
+    """
+
+
+class SampleTransaction(TypedDict):
+    """
+    What only a transaction has.
+    """
+
+    failed: int
+    """
+    Of these, how many failed.
+    """
+    requests: int
+    """
+    Requests in it that ended.
+    """
+    row: int
+    """
+    The row.
+    """
+    waits_ns: int
+    """
+    Waits in it, ns. JTL's `IdleTime`, if its time includes them.
+    """
+
+
 class ScenarioProgress(TypedDict):
     """
     The figures of a scenario while it runs.
@@ -1236,6 +1337,14 @@ class SlowRequest(TypedDict):
     """
     Of this, time until it was sent (opening a connection, or waiting for a free one), µs.
     """
+    connect_us: NotRequired[float | None]
+    """
+    Of the time before it was sent, the TCP handshake, µs; absent on a connection that was open.
+    """
+    dns_us: NotRequired[float | None]
+    """
+    Of the time before it was sent, resolving the name, µs; absent if the address was known.
+    """
     due_ns: int
     """
     When it was wanted, ns.
@@ -1259,6 +1368,14 @@ class SlowRequest(TypedDict):
     status: NotRequired[int | None]
     """
     Status code; absent if there was no response.
+    """
+    tls_us: NotRequired[float | None]
+    """
+    Of the time before it was sent, the TLS handshake, µs; absent on a connection that was open, or without TLS.
+    """
+    url: NotRequired[str | None]
+    """
+    The URL that was sent first; absent unless it was asked for.
     """
     user: int
     """
@@ -2016,6 +2133,90 @@ class Pressure(TypedDict):
     """
 
 
+class SampleBatch(TypedDict):
+    """
+    Requests and transactions in the order in which they ended on their thread. Columns have a value per row; `failures`,
+    `openings` and `transactions` have entries for some rows.
+    """
+
+    all_active: list[int]
+    """
+    Users of the test that existed when it ended. JTL's `allThreads`.
+    """
+    before_sent_ns: list[int | None]
+    """
+    Of this, time until the request was sent (opening a connection, or waiting for a free one), ns; absent if it was
+    not sent, and for transactions.
+    """
+    due_ns: list[int]
+    """
+    When a request was wanted or a transaction began, ns. JTL's `timeStamp`, with `wall_offset_ns`.
+    """
+    elapsed_ns: list[int]
+    """
+    Time from then to its end, ns: the whole response, with redirects, or the failure; without waits for a transaction
+    that does not include them. JTL's `elapsed`.
+    """
+    failures: list[SampleFailure]
+    """
+    The rows that failed.
+    """
+    first_byte_ns: list[int | None]
+    """
+    Of this, time from sent to the response's first byte, ns; absent if there was none, and for transactions. JTL's
+    `Latency` is `before_sent_ns` plus this.
+    """
+    group_active: list[int]
+    """
+    Users of its population that existed when it ended. JTL's `grpThreads`.
+    """
+    left_out: int
+    """
+    Requests and transactions of this task that ended so far and are in no batch, because the reader of the events
+    was slower than they ended.
+    """
+    name: list[int]
+    """
+    The index of each row's name in `names`.
+    """
+    names: list[SampleName]
+    """
+    The names of this batch.
+    """
+    openings: list[SampleOpening]
+    """
+    The requests that opened a connection.
+    """
+    received_bytes: list[int]
+    """
+    Bytes received, head included; of a transaction those of its requests.
+    """
+    sent_bytes: list[int]
+    """
+    Bytes sent, head included; of a transaction those of its requests.
+    """
+    status: list[int | None]
+    """
+    Status code; absent if there was no response, and for transactions.
+    """
+    transactions: list[SampleTransaction]
+    """
+    The transactions.
+    """
+    urls: list[str | None]
+    """
+    The URL that was sent first, before redirects; absent for transactions. Empty unless it was asked for.
+    """
+    user: list[int]
+    """
+    The user's number in its population, from 1.
+    """
+    wall_offset_ns: int
+    """
+    This host's wall clock minus its CLOCK_MONOTONIC, ns: an instant plus this is the time since 1970.
+    """
+
+
 class ScenarioReport(TypedDict):
     """
     The figures of a scenario at its end.
@@ -2338,6 +2539,31 @@ class Progress(TypedDict):
     type: Literal["progress"]
 
 
+class Samples(TypedDict):
+    """
+    Requests and transactions of a scenario that have ended, if the workload asks for them. Batches of a task have
+    at most 2000 rows each, and come in no order of time among its threads.
+    """
+
+    samples: SampleBatch
+    """
+    The batch.
+    """
+    t_ns: int
+    """
+    When the batch was closed, ns.
+    """
+    task: str
+    """
+    The task.
+    """
+    trial: str
+    """
+    The task's trial.
+    """
+    type: Literal["samples"]
+
+
 class MachineSample(TypedDict):
     """
     CPUs, memory, pressure.
@@ -2553,6 +2779,7 @@ Event: TypeAlias = (
     | Prepared
     | Started
     | Progress
+    | Samples
     | Finished
     | Failed
     | ObservationEvent

@@ -112,6 +112,13 @@ pub struct LabelReport {
     /// wanted), `service` (from sent), each also as `warmup_*`; for requests also `first_byte`; for transactions
     /// `waits` (the waits in it).
     pub histograms: Vec<HistogramReport>,
+    /// Its tags: those of its population and of the nodes around it, the innermost of a name. Requests of one name with
+    /// different tags have a row each.
+    #[serde(default)]
+    pub tags: BTreeMap<String, String>,
+    /// Whether all its requests are hidden by a transaction from lists of samples.
+    #[serde(default)]
+    pub is_hidden: bool,
 }
 
 /// The results of one check.
@@ -144,6 +151,18 @@ pub struct SlowRequest {
     pub status: Option<u16>,
     /// The cause of its failure; absent if it succeeded.
     pub error: Option<String>,
+    /// Of the time before it was sent, resolving the name, µs; absent if the address was known.
+    #[serde(default)]
+    pub dns_us: Option<f64>,
+    /// Of the time before it was sent, the TCP handshake, µs; absent on a connection that was open.
+    #[serde(default)]
+    pub connect_us: Option<f64>,
+    /// Of the time before it was sent, the TLS handshake, µs; absent on a connection that was open, or without TLS.
+    #[serde(default)]
+    pub tls_us: Option<f64>,
+    /// The URL that was sent first; absent unless it was asked for.
+    #[serde(default)]
+    pub url: Option<String>,
 }
 
 /// The figures of a scenario while it runs.
@@ -158,6 +177,9 @@ pub struct ScenarioProgress {
 /// A population while it runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PopulationProgress {
+    /// Its name.
+    #[serde(default)]
+    pub name: String,
     /// Users that are in an iteration.
     pub users_active: u64,
     /// Users that exist.
@@ -181,4 +203,7 @@ pub struct LabelProgress {
     pub errors: BTreeMap<String, u64>,
     /// `latency` in the interval.
     pub latency: HistogramReport,
+    /// Its tags, as in the report.
+    #[serde(default)]
+    pub tags: BTreeMap<String, String>,
 }

@@ -76,6 +76,7 @@ impl Published {
                 failed,
                 errors: errors.into_iter().map(|(cause, count)| (cause.into_owned(), count)).collect(),
                 latency: histogram("latency", &latency),
+                tags: BTreeMap::new(),
             }
         });
         let labels = labels.collect();
@@ -250,6 +251,10 @@ fn scenario_report(program: &Program, shared: &Shared, figures: Figures, memory_
         first_byte_us: slow.first_byte_ns.map(|ns| ns as f64 / 1e3),
         status: slow.status,
         error: slow.error,
+        dns_us: None,
+        connect_us: None,
+        tls_us: None,
+        url: None,
     });
     ScenarioReport {
         populations: populations.collect(),
@@ -279,6 +284,8 @@ fn label_report(own: LabelFigures, label: &leadline_script::scenario::Label) -> 
         redirects: own.redirects,
         cached: 0,
         histograms,
+        tags: BTreeMap::new(),
+        is_hidden: false,
     }
 }
 

@@ -170,8 +170,11 @@ impl<B: IoBackend> Worker<B> {
         let counts = HttpCounts { connections: Some(self.connections.open()), ..self.counts() };
         let (memory_bytes, _) = self.connections.machine.memory();
         self.memory_bytes = self.memory_bytes.max(memory_bytes as u64);
+        let program = Arc::clone(&self.connections.plan.program);
         let figures = self.connections.machine.figures();
-        let populations = figures.populations.iter().map(|population| PopulationProgress {
+        let populations = figures.populations.iter().zip(&program.populations);
+        let populations = populations.map(|(population, definition)| PopulationProgress {
+            name: definition.name.clone(),
             users_active: population.iterations.running,
             users: population.users,
             iterations: population.iterations.clone(),
