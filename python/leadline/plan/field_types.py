@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from functools import cache
+from types import FunctionType
 from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import (
@@ -44,6 +46,7 @@ class PlanModel(BaseModel):
         validate_by_name=True,
         validate_by_alias=True,
         use_attribute_docstrings=True,
+        defer_build=True,
     )
 
     @model_validator(mode="after")
@@ -66,13 +69,14 @@ def rule(check: Rule) -> Rule:
     return check
 
 
-def _rules(model: type[BaseModel]) -> list[Callable[[BaseModel], Iterator[PydanticCustomError]]]:
-    return [
+@cache
+def _rules(model: type[BaseModel]) -> tuple[Callable[[BaseModel], Iterator[PydanticCustomError]], ...]:
+    return tuple(
         check
         for parent in reversed(model.__mro__)
         for check in vars(parent).values()
-        if getattr(check, "is_rule", False)
-    ]
+        if isinstance(check, FunctionType) and "is_rule" in vars(check)
+    )
 
 
 def validate_input(model: type[Model], data: object, external: ExternalReader | None = None) -> Model:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import (
     BeforeValidator,
@@ -22,10 +22,11 @@ from leadline.errors import PlanError
 from leadline.plan.base_test import BaseTest
 from leadline.plan.external_inputs import PlanText, from_text
 from leadline.plan.field_types import DurationMs, Items, Percentile, rule, validation_error
-from leadline.scenario.conversion import Conversion
-from leadline.scenario.formats import FormatOptions, read_scenario
-from leadline.scenario.lowering import SECRET, LoweredScenario, lower
-from leadline.scenario.native import ReadScenario
+
+if TYPE_CHECKING:
+    from leadline.scenario.conversion import Conversion
+    from leadline.scenario.lowering import LoweredScenario
+    from leadline.scenario.native import ReadScenario
 
 LONGEST_MS = 24 * 3600 * 1000
 _IN_A_PLAN = {"server": "127.0.0.1", "port": "8080"}
@@ -44,11 +45,15 @@ class LoadedScenario:
 
     def lowered(self, parameters: Mapping[str, str]) -> LoweredScenario:
         """The scenario for an agent. Raises PlanError."""
+        from leadline.scenario.lowering import lower
+
         return lower(self.read.scenario, self.read.root, self.read_file, parameters)
 
 
 def _read_in_plan(text: str, info: ValidationInfo) -> LoadedScenario:
     """The scenario at a path, read by the plan's reader; its own files lie in its folder or below."""
+    from leadline.scenario.formats import FormatOptions, read_scenario
+
     external = (info.context or {}).get("external")
     if external is None:
         raise ValueError("files cannot be read here")
@@ -122,6 +127,8 @@ class ScenarioTest(BaseTest):
     @property
     def secrets(self) -> tuple[str, ...]:
         """Values of parameters and variables whose names are those of secrets."""
+        from leadline.scenario.lowering import SECRET
+
         scenario = self.file.read.scenario
         named = {**scenario.variables, **self.params}
         return tuple(text for name, text in named.items() if text and (SECRET.search(name) or name in scenario.secrets))
