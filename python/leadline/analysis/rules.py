@@ -7,9 +7,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Protocol
 
-from leadline.analysis import crossing, disturbance, fleet_validity, host_metrics, stability, validity, wake_ups
+from leadline.analysis import (
+    crossing,
+    disturbance,
+    fleet_validity,
+    host_metrics,
+    rate_causes,
+    stability,
+    validity,
+    wake_ups,
+)
 from leadline.analysis.flows import Flow
 from leadline.analysis.metrics import (
     busy_s,
@@ -345,7 +355,9 @@ def even_rate(evidence: Evidence) -> Iterator[Finding]:
     """Rates that the test leaves uncertain. One that was offered and delivered whole is not."""
     share = delivered_share(evidence.data, evidence.flows)
     if share is None or share < WHOLE:
-        yield from stability.within_test(evidence.data, evidence.flows, evidence.window)
+        for verdict, reason in stability.within_test(evidence.data, evidence.flows, evidence.window):
+            known = rate_causes.causes(evidence)
+            yield verdict, replace(reason, text=f"{reason.text}; {known}") if known else reason
 
 
 def journal_readable(evidence: Evidence) -> Iterator[Finding]:

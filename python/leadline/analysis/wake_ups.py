@@ -6,7 +6,7 @@ may be most of a short latency, which is then shorter on busy ones: not the path
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from leadline.analysis.model import Reason
@@ -52,6 +52,12 @@ def notes(data: TestData, woken: tuple[str, ...], name: str, latency_us: float |
     else:
         share = f"{total_us / latency_us:.0%} of {latency}"
         yield Reason(CODE, f"{text}, if idle each time, are {share}; on busy hosts, which do not sleep, it is shorter")
+
+
+def times_us(data: TestData, woken: Sequence[str]) -> list[float]:
+    """The median time of each side that wakes up once per operation, if it was measured."""
+    found = wake_ups(data)
+    return [found[host].thread_p50_us for side in woken for host in _hosts(data, side) if host in found]
 
 
 def _hosts(data: TestData, side: str) -> tuple[str, ...]:

@@ -1,0 +1,75 @@
+"""A rate that is not known well enough: its reason names what the hosts' figures show beside it."""
+
+from __future__ import annotations
+
+import pytest
+from made_journals import (
+    EPOCH_NS,
+    MS,
+    S,
+    counters,
+    facts,
+    finished,
+    flow,
+    histogram,
+    load,
+    observation,
+    outcome,
+    progress,
+    test_data,
+    thread,
+)
+
+from leadline.analysis import TestData, analyse_test
+
+WAKE_UP = {"samples": 200, "timer_p50_us": 50.0, "timer_p99_us": 80.0, "thread_p50_us": 43.0, "thread_p99_us": 70.0}
+
+
+def uneven(waited: float = 0.0, busy: float = 0.5, wake_up: bool = False) -> TestData:
+    """Request-response whose rate goes up and down each second. `waited` is the share of time that its thread waited
+    for a CPU, `busy` that of the two CPUs which all hosts share."""
+    data = test_data("rr", duration_ms=10_000)
+    answered = 0
+    for step in range(100):
+        answered += (1000, 2500)[step // 10 % 2]
+        row = counters(0, answered, answered, sent_units=answered, received_units=answered)
+        data.add("client1", progress(EPOCH_NS + (step + 1) * 100 * MS, [row], side="local"))
+    end_ns = EPOCH_NS + 10 * S
+    units = {"sent_units": answered, "received_units": answered}
+    report = flow(0, EPOCH_NS, end_ns, sent_bytes=answered, received_bytes=answered, **units)
+    times = [histogram("latency", [100_000] * 1000)]
+    made = outcome([report], histograms=times, generator=load(thread(0.3, waited)), receiver=load(side="peer"))
+    data.add("client1", finished(end_ns, made))
+    known = {"wake_up": WAKE_UP} if wake_up else {}
+    data.facts = {name: facts(**known) for name in ("client1", "gateway", "server")}
+    for second in range(12):
+        used = {"user": 2 * busy * second, "idle": 2 * (1 - busy) * second}
+        data.add("gateway", observation(EPOCH_NS + second * S, used))
+    return data
+
+
+def reason(data: TestData) -> str:
+    (found,) = [one for one in analyse_test(data).validity.reasons if one.code == "intervals-disagree"]
+    return found.text
+
+
+def test_no_cause_is_named_without_evidence() -> None:
+    assert "what may move it" not in reason(uneven())
+
+
+@pytest.mark.parametrize(
+    ("data", "cause"),
+    [
+        (uneven(waited=0.24), "a thread of client1 waited for a CPU 24% of the time"),
+        (uneven(busy=0.9), "3 hosts share 2 CPUs, which were 90% busy"),
+        (uneven(wake_up=True), "idle CPUs take 86.0 µs per operation to wake up, 86% of the p50 of 100 µs"),
+    ],
+)
+def test_cause_is_named_with_its_figure(data: TestData, cause: str) -> None:
+    assert reason(data).endswith(f"; what may move it: {cause}")
+
+
+def test_several_causes_stand_in_one_clause() -> None:
+    text = reason(uneven(waited=0.06, busy=0.85, wake_up=True))
+    assert text.count("what may move it") == 1
+    assert all(part in text for part in ("waited for a CPU 6%", "85% busy", "to wake up"))
