@@ -91,7 +91,7 @@ def _damage_text(damage: JournalDamage) -> str:
 
 def run_notes(hosts: Mapping[str, Mapping[str, Any]], observer: Mapping[str, float | None]) -> tuple[Reason, ...]:
     """Notes on hosts that share a machine, clocks, counters that this kernel lacks, and the cost of observing."""
-    return (*_shared(hosts), *_clocks(hosts), *_missing_counters(hosts), *_observer(hosts, observer))
+    return (*_shared(hosts), *_sleeping(hosts), *_clocks(hosts), *_missing_counters(hosts), *_observer(hosts, observer))
 
 
 def sampling_note(periods_ms: Mapping[str, int]) -> tuple[Reason, ...]:
@@ -117,10 +117,24 @@ def _shared(hosts: Mapping[str, Mapping[str, Any]]) -> Iterable[Reason]:
     machines = Counter(facts["boot_id"] for facts in hosts.values() if facts.get("boot_id"))
     for boot_id, together in machines.items():
         if together > 1:
-            cpus = next(facts.get("cpus") for facts in hosts.values() if facts.get("boot_id") == boot_id)
+            cpus = _cpus_of([facts for facts in hosts.values() if facts.get("boot_id") == boot_id])
             which = "all" if together == len(hosts) else f"{together} of the"
             text = f"{which} {len(hosts)} hosts are on one machine and share its {cpus} CPUs"
             yield Reason("shared-cpus", text)
+
+
+def _cpus_of(hosts: Sequence[Mapping[str, Any]]) -> object:
+    """The number of CPUs of these hosts' machine that a run may use; each host may have some of them to itself."""
+    own = [set(facts.get("own_cpus") or ()) for facts in hosts]
+    return len(set().union(*own)) if all(own) else hosts[0].get("cpus")
+
+
+def _sleeping(hosts: Mapping[str, Mapping[str, Any]]) -> Iterable[Reason]:
+    """CPUs that sleep although the plan asked them not to."""
+    polling = [facts.get("idle_poll") for facts in hosts.values()]
+    refused = next((one.get("reason") for one in polling if one and not one.get("held")), None)
+    if refused:
+        yield Reason("idle-poll-refused", f"idle CPUs sleep although lab.idle is poll: {refused}")
 
 
 def _clocks(hosts: Mapping[str, Mapping[str, Any]]) -> Iterable[Reason]:

@@ -164,7 +164,7 @@ class _Reading:
                 self._bring_up(entry)
             case "test-begin":
                 self._begin_test(entry)
-            case "ceiling" | "server-process" | "given-hosts" | "search-end" | "wake-up" | "cross-check":
+            case "ceiling" | "server-process" | "given-hosts" | "search-end" | "wake-up" | "lab-cpus" | "cross-check":
                 self._note(entry)
             case "test-end":
                 self._end_test(entry)
@@ -310,6 +310,10 @@ class _Reading:
             case "wake-up":
                 for host in entry["hosts"]:
                     self._facts[host] = {**self._facts.get(host, {}), "wake_up": entry.get("found")}
+            case "lab-cpus":
+                for host in entry["hosts"]:
+                    used = {"own_cpus": (entry.get("cpus") or {}).get(host), "idle_poll": entry.get("idle_poll")}
+                    self._facts[host] = {**self._facts.get(host, {}), **used}
             case "cross-check":
                 self._cross_checks.append(cross_checks.ToolRepeat.read(entry))
             case "ceiling":

@@ -13,11 +13,12 @@ import select
 import shutil
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import ParamSpec, TypeVar
 
 from leadline.errors import LabError, MissingBinary
@@ -43,9 +44,12 @@ class LabHost:
 class Lab:
     """Hosts and links; end it with `close`, or let the end of the jail do that."""
 
-    def __init__(self, layout: Layout, run_label: str, enclosing_jail: jail.Jail) -> None:
+    def __init__(
+        self, layout: Layout, run_label: str, enclosing_jail: jail.Jail, cpus: Mapping[str, Sequence[int]]
+    ) -> None:
         """Use `build`."""
         self.layout = layout
+        self.cpus = cpus
         self.run_label = run_label
         self.hosts: dict[str, LabHost] = {}
         self.cgroup_reason = enclosing_jail.cgroup_reason
@@ -53,18 +57,20 @@ class Lab:
         self._made: list[Path] = []  # namespaces, in order
         self._groups: list[Path] = []
         self._nsenter = shutil.which("nsenter")
+        self._taskset = shutil.which("taskset")
         self._worker: ThreadPoolExecutor | None = ThreadPoolExecutor(1, thread_name_prefix="lab")
 
     @classmethod
-    def build(cls, layout: Layout, run_label: str) -> Lab:
-        """Create everything in the layout, or nothing.
+    def build(cls, layout: Layout, run_label: str, cpus: Mapping[str, Sequence[int]] = MappingProxyType({})) -> Lab:
+        """Create everything in the layout, or nothing. Programs on a host run on its `cpus`, if it has some.
 
         Raises EnvironmentLimit if the kernel lacks a feature that the layout needs, LabError otherwise.
         """
-        lab = cls(layout, run_label, jail.current())
+        lab = cls(layout, run_label, jail.current(), cpus)
         try:
-            if lab._nsenter is None:
-                raise MissingBinary("nsenter", hint="apt-get install util-linux")
+            if lab._nsenter is None or lab._taskset is None:
+                missing = "nsenter" if lab._nsenter is None else "taskset"
+                raise MissingBinary(missing, hint="apt-get install util-linux")
             lab._do(lab._make)
         except BaseException:
             with suppress(LabError):  # the first failure is the one to report
@@ -74,7 +80,9 @@ class Lab:
 
     def launch_prefix(self, host: str) -> tuple[str, ...]:
         """The words before a command that run it on `host`."""
-        return (str(self._nsenter), f"--net={self.hosts[host].netns}", "--")
+        enter = (str(self._nsenter), f"--net={self.hosts[host].netns}", "--")
+        own = ",".join(map(str, self.cpus.get(host, ())))
+        return (*enter, str(self._taskset), "--cpu-list", own) if own else enter
 
     def add_route(self, host: str, destination: str, *, via: str | None = None, dev: str | None = None) -> None:
         """Route packets of `host` for a network (10.82.0.0/24, fd82::/64) or "0.0.0.0/0", "::/0" to a neighbour or

@@ -51,6 +51,12 @@ class LabSpec(PlanModel):
 
     link: LinkSpec = LinkSpec()
     """The links between them."""
+    cpus: Literal["split"] | None = None
+    """`split`: clients, gateways and server run on different CPUs; of two CPUs, one is the gateways'. Null: the kernel
+    chooses, again and again."""
+    idle: Literal["poll"] | None = None
+    """`poll`: while a trial runs, CPUs of this machine that have no work poll for some, and do not sleep. Null: they
+    sleep."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,6 +75,8 @@ def load_plan(path: Path, overrides: Sequence[str] = (), targets: Sequence[str] 
             tests=spec.counted_tests,
             profile=frame.profile,
             ladder=_case_ladder(frame, spec, pair, names),
+            split_cpus=spec.hosts is None and (spec.lab or LabSpec()).cpus == "split",
+            idle_poll=spec.hosts is None and (spec.lab or LabSpec()).idle == "poll",
         )
         for name, point, label, spec, pair in zip(names, matrix.points, labels, specs, matrix.baselines, strict=True)
     )

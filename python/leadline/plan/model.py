@@ -42,6 +42,10 @@ class Case:
     """Whether call stacks of the system under test are sampled."""
     baseline: str | None = None
     """The id of the case that it is compared with; None for a baseline, and without one."""
+    split_cpus: bool = False
+    """Whether clients, gateways and server of the lab run on different CPUs."""
+    idle_poll: bool = False
+    """Whether CPUs without work poll instead of sleeping."""
 
     @property
     def title(self) -> str:

@@ -19,7 +19,7 @@ from pathlib import Path
 from leadline.agents import Agent, ClockComparison, Event, Launch, agent_binary, launch_on
 from leadline.contract.models import Observation
 from leadline.errors import LeadlineError
-from leadline.lab import topology
+from leadline.lab import cpus, topology
 from leadline.lab.hosts import Lab
 from leadline.plan import Case
 from leadline.plan.hosts import GATEWAYS, HostAddress
@@ -52,6 +52,8 @@ class Environment:
     server_address: dict[int, str] = field(default_factory=dict)
     key: str | None = field(default=None, repr=False)
     """The key of the server on given hosts: random, for this trial only, stored nowhere."""
+    idle_poll: cpus.IdlePoll | None = None
+    """Keeps CPUs from sleeping, if the plan asks for that and the kernel allows it."""
 
     @property
     def clients(self) -> tuple[str, ...]:
@@ -106,6 +108,8 @@ class Environment:
 
     async def aclose(self) -> None:
         """End every agent, then remove the lab; errors are raised after everything was tried. May be called again."""
+        if self.idle_poll is not None:
+            self.idle_poll.close()
         await asyncio.gather(*(agent.close() for agent in self.agents.values()), return_exceptions=True)
         if self.lab is not None:
             await asyncio.to_thread(self.lab.close)
@@ -121,7 +125,9 @@ async def build(case: Case, label: str, event_log: EventLog, logs: Path) -> Envi
     try:
         named = case.hosts.named(case.topology) if case.hosts is not None else {}
         if case.hosts is None:
-            env.lab = await asyncio.to_thread(Lab.build, _layout(case), label)
+            layout = _layout(case)
+            own = cpus.split(layout, cpus.allowed()) if case.split_cpus else {}
+            env.lab = await asyncio.to_thread(Lab.build, layout, label, own)
             launches = _lab_launches(env.lab)
             env.server_address = _server_addresses(env.lab)
         else:
@@ -130,11 +136,13 @@ async def build(case: Case, label: str, event_log: EventLog, logs: Path) -> Envi
             env.server_address = await asyncio.to_thread(_given_addresses, named[SERVER])
         await _start_agents(env, launches, event_log, logs)
         await _compare_clocks(env, event_log)
-        own = {name: await _own_addresses(agent) for name, agent in env.agents.items()}
+        if env.lab is not None:
+            _use_cpus(env, env.lab, event_log)
+        addresses = {name: await _own_addresses(agent) for name, agent in env.agents.items()}
         if case.hosts is not None:
-            _check_addresses(named, own)
-            event_log.record("given-hosts", trial=label, gateways=_on_one_stack(env, own))
-        bind = _bind(env, own[SERVER])
+            _check_addresses(named, addresses)
+            event_log.record("given-hosts", trial=label, gateways=_on_one_stack(env, addresses))
+        bind = _bind(env, addresses[SERVER])
         longest_ms = max(test.longest_ms for test in case.tests) + _PROBE_MS
         https = any(test.needs_https for test in case.tests)
         serving = serve_everything(bind, longest_ms, https=https, key=env.key)
@@ -145,6 +153,20 @@ async def build(case: Case, label: str, event_log: EventLog, logs: Path) -> Envi
         await env.aclose()
         raise
     return env
+
+
+def _use_cpus(env: Environment, lab: Lab, event_log: EventLog) -> None:
+    """Keep CPUs from sleeping if the case asks for that, and record how the lab uses the CPUs of this machine."""
+    refused = None
+    if env.case.idle_poll:
+        try:
+            env.idle_poll = cpus.IdlePoll()
+        except OSError as error:
+            refused = f"{cpus.LATENCY_DEVICE}: {error.strerror}"
+    if env.case.idle_poll or lab.cpus:
+        own = {host: list(numbers) for host, numbers in lab.cpus.items()}
+        polling = None if not env.case.idle_poll else {"held": refused is None, "reason": refused}
+        event_log.record("lab-cpus", trial=env.label, hosts=list(lab.hosts), cpus=own, idle_poll=polling)
 
 
 def _given_addresses(server: HostAddress) -> dict[int, str]:

@@ -81,3 +81,19 @@ def test_measurement_in_a_journal_is_a_fact_of_its_hosts() -> None:
     assert found.hosts["server"]["wake_up"] == FOUND
     assert found.hosts["gateway"]["wake_up"] is None
     assert set(found.trials[0].tests[0].wake_ups) == {"client1", "server"}
+
+
+@pytest.mark.parametrize(("held", "codes"), [(False, ["idle-poll-refused"]), (True, [])])
+def test_run_whose_cpus_sleep_against_its_plan_says_so(held: bool, codes: list[str]) -> None:
+    made = MadeRun()
+    made.begin()
+    made.begin_trial("c01/1")
+    hosts = {"client1": [0, 2], "gateway": [1], "server": [0, 2]}
+    polling = {"held": held, "reason": None if held else "/dev/cpu_dma_latency: Permission denied"}
+    made.record("lab-cpus", trial="c01/1", hosts=list(hosts), cpus=hosts, idle_poll=polling)
+    made.test("c01/1", 1e6)
+    made.end_trial("c01/1")
+    made.end()
+    found = analyse({}, made.entries)
+    assert [note.code for note in found.notes if note.code == "idle-poll-refused"] == codes
+    assert any("share its 3 CPUs" in note.text for note in found.notes), "each host may use some of them alone"

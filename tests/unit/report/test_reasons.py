@@ -22,6 +22,7 @@ from leadline.report.reasons import MOST_IN_FULL, why_not_valid
 WITHOUT_ADVICE = {
     "head-and-tail",
     "interval-within-test",
+    "idle-poll-refused",
     "idle-wake-up",
     "answering-side-unknown",
     "ceiling-doubtful",
