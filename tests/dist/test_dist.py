@@ -116,6 +116,8 @@ def test_installed_command_loads_its_own_server(installed: Mapping[str, str], tm
 @pytest.mark.lab
 def test_installed_command_runs_the_demo_plan(installed: Mapping[str, str], tmp_path: Path) -> None:
     plan = ROOT / "examples" / "gateway.yaml"
-    run(["leadline", "run", str(plan), "--only", "sut=route"], tmp_path, installed)
+    tests = ("tcp-up", "tcp-down", "rr", "http-closed")
+    short = [part for test in tests for part in ("--set", f"tests.{test}.duration=3s")]
+    run(["leadline", "run", str(plan), "--only", "sut=route", *short], tmp_path, installed)
     (page,) = tmp_path.glob("runs/*/report.html")
     assert "route" in page.read_text(encoding="utf-8")
