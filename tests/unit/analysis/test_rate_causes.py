@@ -40,8 +40,7 @@ def uneven(waited: float = 0.0, busy: float = 0.5, wake_up: bool = False) -> Tes
     times = [histogram("latency", [100_000] * 1000)]
     made = outcome([report], histograms=times, generator=load(thread(0.3, waited)), receiver=load(side="peer"))
     data.add("client1", finished(end_ns, made))
-    known = {"wake_up": WAKE_UP} if wake_up else {}
-    data.facts = {name: facts(**known) for name in ("client1", "gateway", "server")}
+    data.facts = {name: facts(wake_up=WAKE_UP if wake_up else None) for name in ("client1", "gateway", "server")}
     for second in range(12):
         used = {"user": 2 * busy * second, "idle": 2 * (1 - busy) * second}
         data.add("gateway", observation(EPOCH_NS + second * S, used))
