@@ -112,7 +112,7 @@ def whole(evidence: Evidence) -> Iterator[Finding]:
         )
         yield incomplete(validity.SHORT_WINDOW, text)
     elif data.spec.number is None and data.spec.duration_ns is not None:
-        planned_ns = data.spec.duration_ns - data.spec.warmup_ns
+        planned_ns = data.spec.duration_ns - data.spec.warmup_ns - data.spec.start_spread_ns
         length_ns += window.warm_up_ns
         if length_ns < validity.SHORTEST_WINDOW_SHARE * planned_ns:
             text = f"the steady window is {length_ns / 1e9:.3g} s of {planned_ns / 1e9:.3g} s planned"
@@ -175,7 +175,9 @@ def _ended_early(data: TestData, flow: Flow) -> bool:
     if flow.start_ns is None or flow.end_ns is None or flow.due_ns is None or data.spec.duration_ns is None:
         return False
     slack_ns = validity.SHORTEST_WINDOW_INTERVALS * data.spec.interval_ns
-    return flow.end_ns < flow.due_ns + data.spec.duration_ns - slack_ns
+    # Clients that start one after another end together.
+    begin_ns = data.start_at_ns if data.spec.start_spread_ns and data.start_at_ns is not None else flow.due_ns
+    return flow.end_ns < begin_ns + data.spec.duration_ns - slack_ns
 
 
 def operations_ended(data: TestData, flow: Flow) -> int:

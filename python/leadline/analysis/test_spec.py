@@ -46,6 +46,8 @@ class TestSpec:
     inside_gap_s: float | None = None
     # How long its requests ask the server to wait before it answers, s.
     asked_delay_s: float | None = None
+    # The first part of the test, over which its clients start.
+    start_spread_ns: int = 0
     # Metrics that the test requests in addition to those of its kind: percentiles.
     asked: tuple[str, ...] = ()
 
@@ -79,6 +81,7 @@ class TestSpec:
             connections=test.get("connections"),
             send_gap_s=None,
             steady=True,
+            start_spread_ns=nanoseconds(test.get("start_spread_ms")) or 0,
             tls=test.get("scheme") == "https" or test.get("tls") is not None,
         )
         reader: SpecReader = KINDS.find(kind)

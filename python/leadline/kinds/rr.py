@@ -11,7 +11,6 @@ from pydantic_core import PydanticCustomError
 
 from leadline.kinds.kind import Kind
 from leadline.plan import options as o
-from leadline.plan.base_test import BaseTest
 from leadline.plan.field_types import (
     LARGEST_UDP_PAYLOAD_BYTES,
     SMALLEST_UDP_PAYLOAD_BYTES,
@@ -28,6 +27,7 @@ from leadline.plan.field_types import (
 from leadline.plan.ladder import Chain, Rung
 from leadline.plan.metric_specs import higher, times
 from leadline.plan.options import Command, Option
+from leadline.plan.spread_starts import SpreadTest
 
 if TYPE_CHECKING:
     from leadline.analysis.flows import Flow
@@ -46,7 +46,7 @@ _Message = Annotated[SizeBytes, within(1, 16 * 2**20, " bytes")]
 _TIMES = ("min", "mean", "p50", "p90", "p99", "p999", "max")
 
 
-class RrTest(BaseTest):
+class RrTest(SpreadTest):
     """Request and response, one outstanding per flow."""
 
     kind: Literal["rr"] = "rr"

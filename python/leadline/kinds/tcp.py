@@ -13,11 +13,12 @@ from leadline.kinds.iperf3_peer import iperf3_requested, peer_conflicts
 from leadline.kinds.kind import Kind
 from leadline.kinds.second_tools import fleet_conflicts, iperf3_errors, iperf3_run
 from leadline.plan import options as o
-from leadline.plan.base_test import BaseTest, Conflict, carried_conflicts
+from leadline.plan.base_test import Conflict, carried_conflicts
 from leadline.plan.field_types import Count, RateBps, SizeBytes, rule, within
 from leadline.plan.ladder import Chain, Packets, Rung
 from leadline.plan.metric_specs import higher, lower
 from leadline.plan.options import Command, Option
+from leadline.plan.spread_starts import SpreadTest, spread_conflicts
 
 if TYPE_CHECKING:
     from leadline.analysis.flows import Flow
@@ -38,7 +39,7 @@ _PACED_BLOCK_S = 0.01
 """Time limit of a paced block at its rate."""
 
 
-class TcpTest(BaseTest):
+class TcpTest(SpreadTest):
     """Bulk TCP."""
 
     kind: Literal["tcp"] = "tcp"
@@ -71,6 +72,7 @@ class TcpTest(BaseTest):
     def fleet_conflicts(self, clients: int) -> Iterator[Conflict]:
         """In a fleet, all clients take part with one flow each, and TCP sets its own pace."""
         yield from carried_conflicts(self, self.flows)
+        yield from spread_conflicts(self)
         yield from fleet_conflicts(self)
         yield from peer_conflicts(self.peer)
         if self.rate_bps is not None or self.congestion is not None:

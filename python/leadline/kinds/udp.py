@@ -13,12 +13,13 @@ from leadline.kinds.iperf3_peer import iperf3_requested, peer_conflicts
 from leadline.kinds.kind import Kind
 from leadline.kinds.second_tools import fleet_conflicts, iperf3_errors, iperf3_run
 from leadline.plan import options as o
-from leadline.plan.base_test import BaseTest, Conflict, carried_conflicts
+from leadline.plan.base_test import Conflict, carried_conflicts
 from leadline.plan.field_types import Count, RateBps, Total, UdpPayload, rule, validation_error
 from leadline.plan.ladder import Chain, Packets, Rung
 from leadline.plan.metric_specs import higher, lower, neither
 from leadline.plan.options import Command, Option
 from leadline.plan.rate_search import RateSearch, expected_ms, search_errors
+from leadline.plan.spread_starts import SpreadTest, spread_conflicts
 
 if TYPE_CHECKING:
     from leadline.analysis.capacity import Conditions
@@ -44,7 +45,7 @@ _PUSHBACK_SHARE = 0.01
 """Share of sends that the host's own socket refuses. Below one percent, a queue is full only now and then."""
 
 
-class UdpTest(BaseTest):
+class UdpTest(SpreadTest):
     """Paced, numbered datagrams. The receiver counts loss, order and jitter."""
 
     kind: Literal["udp"] = "udp"
@@ -106,6 +107,7 @@ class UdpTest(BaseTest):
     def fleet_conflicts(self, clients: int) -> Iterator[Conflict]:
         """In a fleet, all clients take part with one flow each, for the test's whole duration."""
         yield from carried_conflicts(self, self.flows)
+        yield from spread_conflicts(self)
         yield from fleet_conflicts(self)
         yield from peer_conflicts(self.peer)
         if self.search is not None:

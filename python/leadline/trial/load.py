@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -44,6 +44,8 @@ class Load:
     """Checks the figures each second, and may end the load."""
     interval_ms: int | None = None
     """Length of the intervals that are reported while the load runs; None for none."""
+    starts_ms: Mapping[str, int] = field(default_factory=dict)
+    """When each client starts, ms after the first one; at once if it is not in it."""
     search: str | None = None
     """The label of the test whose search this load belongs to; None for a load by itself."""
 
@@ -79,7 +81,10 @@ async def run(
             controller_boot_id=_boot_id(),
             **({} if load.search is None else {"search": load.search}),
         )
-        longest_s = max(kind_of(work).longest_ms(work) for work in load.workloads.values()) / 1000
+        lengths_ms = (
+            load.starts_ms.get(host, 0) + kind_of(work).longest_ms(work) for host, work in load.workloads.items()
+        )
+        longest_s = max(lengths_ms) / 1000
         live = LiveMetrics(load.label, start_at_ns, len(ready), event_log, longest_s)
         stack.callback(event_log.listen(live.on_event))
         if load.watch is not None:
@@ -97,7 +102,8 @@ async def run(
         try:
             async with asyncio.TaskGroup() as group:
                 for host in ready:
-                    await agents[host].begin(load.label, instants[host])
+                    later_ns = load.starts_ms.get(host, 0) * 1_000_000
+                    await agents[host].begin(load.label, instants[host] + later_ns)
                 limit_s = longest_s + _REPORT_WITHIN_S
                 for host in ready:
                     group.create_task(agents[host].finished(load.label, TASK, limit_s))

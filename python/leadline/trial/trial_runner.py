@@ -26,6 +26,7 @@ from leadline.errors import (
     each_failure,
 )
 from leadline.plan import BaseTest, Trial
+from leadline.plan.spread_starts import SpreadTest, starts_ms
 from leadline.plan.sut import system_of
 from leadline.sut.model import BringUp, ClientState, FleetAccess
 from leadline.sut.running import SystemUnderTest
@@ -175,7 +176,8 @@ async def _test(test: BaseTest, label: str, up: _Up, env: Environment, context: 
         await _search(test, able, up, env, context)
         return
     workloads = _workloads(test, able, address, up, env)
-    await _one_load(load.Load(name, test.model_dump(), workloads), test.name, up, env, context)
+    one = load.Load(name, test.model_dump(), workloads, starts_ms=starts_ms(test, able))
+    await _one_load(one, test.name, up, env, context)
     if test.second_tool is not None:
         await environment.observe_afterwards(env, f"{name}.cross-check", context.observe_period_ms, event_log)
         site = env.site(context.private, context.logs)
@@ -188,7 +190,10 @@ def _workloads(test: BaseTest, clients: list[str], address: str, up: _Up, env: E
     """The load of each client, or of the fleet on the only one."""
     if up.fleet is not None and env.case.fleet is not None:
         return {clients[0]: fleet_workload(test, up.fleet, env.case.fleet, address)}
-    return {client: workload(test, Server(address, key=env.key)) for client in clients}
+    server = Server(address, key=env.key)
+    if not isinstance(test, SpreadTest):
+        return {client: workload(test, server) for client in clients}
+    return {client: workload(test.delayed(ms), server) for client, ms in starts_ms(test, clients).items()}
 
 
 async def _search(test: BaseTest, clients: list[str], up: _Up, env: Environment, context: RunContext) -> None:

@@ -25,7 +25,7 @@ from leadline.kinds.http.parts import (
     request_method,
 )
 from leadline.plan import rate
-from leadline.plan.base_test import BaseTest, Conflict
+from leadline.plan.base_test import Conflict
 from leadline.plan.external_inputs import HIDDEN, MOST_BYTES, FileContent, FileInput, FileText, SecretText
 from leadline.plan.field_types import (
     DurationMs,
@@ -40,6 +40,7 @@ from leadline.plan.field_types import (
 )
 from leadline.plan.rate import PerSecondOrStages, Stages
 from leadline.plan.rate_search import RateSearch, expected_ms, search_errors
+from leadline.plan.spread_starts import SpreadTest
 
 HttpTool = Literal["wrk", "ab", "h2load"]
 """The tools that can repeat a closed loop."""
@@ -49,7 +50,7 @@ _MOST_CONNECTIONS = 1_000_000
 _AROUND_A_REQUEST_BYTES = 400
 
 
-class HttpTest(BaseTest):
+class HttpTest(SpreadTest):
     """HTTP/1.1 load: a closed loop over its connections, or an open loop if `rate` is set."""
 
     kind: Literal["http"] = "http"
@@ -167,6 +168,9 @@ class HttpTest(BaseTest):
         for at, text, hint in _conflicts(self):
             yield validation_error(text, at=(at,), hint=hint)
         yield from search_errors(self, self.search, self.rate_per_s, self.number)
+        if self.start_spread_ms and isinstance(self.rate_per_s, tuple):
+            text = "a client that starts later would begin in the middle of a stage"
+            yield validation_error(text, at=("start_spread",), hint="use one rate, or leave it out")
         for text, hint in _second_tool_conflicts(self):
             yield validation_error(f"{self.cross_check} cannot repeat it: {text}", at=("cross_check",), hint=hint)
 
