@@ -18,16 +18,17 @@ from programs import program, run
 from rows import Rounds, Row, at_most, bounded
 
 _ROWS = 10_000_000
+"""About a hundred copies of a run of three trials of `_PLAN`: as many cases as the page's bound is about."""
 _MOST_S, _MOST_MB, _MOST_PAGE_MB = at_most(20, " s"), at_most(1000, " MB"), at_most(3, " MB")
 _PLAN = """\
 name: long
 topology: remote-access
 sut: {kind: route}
 tests:
-  - {name: tcp-up, kind: tcp, duration: 5s, warmup: 1s}
-  - {name: udp, kind: udp, rate: 100mbit, duration: 5s}
-  - {name: rr, kind: rr, duration: 5s}
-  - {name: http, kind: http, connections: 8, rate: 1000/s, duration: 5s}
+  - {name: tcp-up, kind: tcp, duration: 6s, warmup: 1s}
+  - {name: udp, kind: udp, rate: 100mbit, duration: 6s}
+  - {name: rr, kind: rr, duration: 6s}
+  - {name: http, kind: http, connections: 8, rate: 1000/s, duration: 6s}
 repeat: 3
 """
 

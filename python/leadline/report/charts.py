@@ -39,6 +39,9 @@ _MOST_NUMBERS = 800_000
 _LEAST_LEVELS = 400
 _DIGITS_OF_CURVES = 3
 
+# Instants are multiples of a whole number of ms; a line spans at least this many of them: about a plot's pixels.
+_LEAST_INSTANTS = 800
+
 # Units as `analysis` may spell them -> the unit that a plot's axis states, and the plot's title.
 _PLOTS: dict[str, tuple[str, str]] = {
     "clients": ("clients", "Due and configured"),
@@ -66,7 +69,7 @@ def samples_per_point(tests: Iterable[TestResult]) -> int:
 def test_charts(test: TestResult, samples: int = 1) -> dict[str, Any]:
     """The data of one test's charts: its plots over time on one axis, the cut parts, and its latency curves.
 
-    An axis is its first instant followed by the steps, all in ms: neighbouring steps are alike, and compress well.
+    An axis is its first instant followed by the steps, all in ms: the steps are alike, and compress well.
     """
     lines = [*_interval_lines(test), *test.series]
     by_unit: dict[str, list[Series]] = {}
@@ -262,8 +265,10 @@ def _peak(line: Series) -> float:
 
 
 def _steps(t_s: Sequence[float], factor: int) -> list[int]:
-    """The first instant, then the steps, ms."""
-    steps: list[int] = np.diff(np.rint(_thinned(t_s, factor) * 1000).astype(np.int64), prepend=0).tolist()
+    """The first instant, then the steps, ms. Rounded, for samples that are a little early or late have equal steps."""
+    instants_ms = _thinned(t_s, factor) * 1000
+    unit_ms = max(1, int(np.ptp(instants_ms) / _LEAST_INSTANTS)) if len(instants_ms) else 1
+    steps: list[int] = np.diff(np.rint(instants_ms / unit_ms).astype(np.int64) * unit_ms, prepend=0).tolist()
     return steps
 
 

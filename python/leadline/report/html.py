@@ -15,7 +15,7 @@ from functools import cache
 from importlib import resources
 from typing import Protocol
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
 from leadline import quantities
@@ -94,7 +94,7 @@ def _packed_cases(
 @cache
 def _environment() -> Environment:
     environment = Environment(
-        loader=PackageLoader("leadline.report", "templates"),
+        loader=FunctionLoader(_template),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -125,6 +125,14 @@ def _environment() -> Environment:
         fleet_of=_fleet,
     )
     return environment
+
+
+def _template(name: str) -> str | None:
+    """A template without its indentation, which would be a tenth of a page with many rows."""
+    file = resources.files("leadline.report").joinpath("templates", name)
+    if not file.is_file():
+        return None
+    return "".join(line.lstrip(" ") for line in file.read_text(encoding="utf-8").splitlines(keepends=True))
 
 
 def _size_view(cost: GatewayCost) -> dict[str, object]:
