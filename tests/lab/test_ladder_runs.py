@@ -132,3 +132,19 @@ def test_tunnels_of_the_example_stand_beside_their_plain_route(tmp_path: Path) -
         assert levels[:3] == ["link", "UDP, plain route", f"UDP, {system}"]
         assert tunnel["look_first"] in " ".join(run.out.split())
         assert tunnel["look_first"] in page.replace("&#39;", "'")
+
+
+@pytest.mark.full_matrix
+def test_search_finds_the_rate_of_the_lowest_layer(tmp_path: Path) -> None:
+    with cli.serve() as server:
+        asked = ("--layers", "udp,tcp", "--rate", "search", "--repeat", "2", *SHORT, "--json", "--out", str(tmp_path))
+        done = cli.call("ladder", "127.0.0.1", *ports(server), *asked)
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    (ladder,) = document["ladders"]
+    assert [layer["title"] for layer in ladder["layers"]] == ["UDP", "TCP"]
+    (found,) = (one for one in document["summaries"] if one["test"] == "ladder-udp")
+    assert (
+        found["repeats"] == 2 and found["metrics"]["found_rate_bps"]["value"] == ladder["layers"][0]["figure"]["value"]
+    )
+    assert ladder["layers"][0]["figure"]["value"] > 1e6

@@ -61,7 +61,10 @@ def command(
     rate: Annotated[
         str | None,
         typer.Option(
-            "--rate", help="Rate that datagrams are offered at: 200mbit. Default: as fast as possible.", metavar="RATE"
+            "--rate",
+            help="Rate that datagrams are offered at: 200mbit; or search: the highest that loses less than 0.1 %. "
+            "Default: as fast as possible.",
+            metavar="RATE|search",
         ),
     ] = None,
     repeat: Annotated[

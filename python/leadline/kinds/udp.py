@@ -146,6 +146,7 @@ class Udp(Kind[UdpTest]):
             *("udp", "udp", "UDP", Chain.PAYLOAD, 10, "throughput_bps", _DATAGRAMS),
             is_offered=True,
             found_metric="found_rate_bps",
+            holds="lost_ratio < 0.1%",
         ),
     )
     command = Command(

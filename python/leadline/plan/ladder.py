@@ -7,13 +7,13 @@ a plan's tree, so that the tests of a ladder are tests like any other: `--set`, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any, Literal, Protocol
 
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
+from pydantic import AfterValidator, BeforeValidator, Field, GetPydanticSchema, ValidationError, WrapValidator
 from pydantic_core import PydanticCustomError
 
 from leadline.errors import PlanError
@@ -34,6 +34,8 @@ from leadline.registry import KINDS, SYSTEMS
 
 TEST_PREFIX = "ladder-"
 """Before the name of a rung, this is the name of its test."""
+SEARCH = "search"
+"""As the rate of a ladder: the highest one that holds is searched for."""
 BASELINE = "route"
 """The system under test whose ladder is the baseline of a tunnel's."""
 
@@ -67,6 +69,8 @@ class Rung:
     """Whether it finds no rate by itself, so that a rate can be set: datagrams have no congestion control."""
     found_metric: str = ""
     """The figure that takes the place of `metric` where the test searches for its rate; empty if it cannot."""
+    holds: str = ""
+    """When a rate holds, where it searches by the ladder's own `rate: search`."""
 
     @property
     def test(self) -> str:
@@ -132,6 +136,13 @@ def _known_layer(name: str) -> str:
     return name
 
 
+def _or_search(value: Any, rate_bps: Callable[[Any], int]) -> int | str:
+    return value if value == SEARCH else rate_bps(value)
+
+
+_LadderRate = Annotated[RateBps, WrapValidator(_or_search, json_schema_input_type=Literal["search"] | RateBps)]
+
+
 class Ladder(PlanModel):
     """The layers that are measured from the bottom up, each as a share of what the layer below allows."""
 
@@ -141,8 +152,11 @@ class Ladder(PlanModel):
     """Length of each test, warm-up included."""
     warmup_ms: DurationOrZeroMs | None = Field(default=None, validation_alias="warmup")
     """Time at the start of each test that is not counted; null: a tenth of the duration."""
-    rate_bps: RateBps | None = Field(default=None, validation_alias="rate")
-    """Rate that datagrams are offered at; null: as fast as possible."""
+    rate_bps: Annotated[
+        int | Literal["search"] | None,
+        GetPydanticSchema(lambda _, handler: handler.generate_schema(_LadderRate | None)),
+    ] = Field(default=None, validation_alias="rate")
+    """Rate that datagrams are offered at; `search`: the highest one that holds; null: as fast as possible."""
     baseline: bool = True
     """Whether the same ladder is measured through a plain route, beside each case that is not one itself."""
 
@@ -161,7 +175,11 @@ class Ladder(PlanModel):
         """The test of a rung, by a plan's keys."""
         warmup_ms = self.duration_ms // 10 if self.warmup_ms is None else self.warmup_ms
         lasts = {"duration": f"{self.duration_ms}ms", "warmup": f"{warmup_ms}ms"}
-        rate = {"rate": f"{self.rate_bps}bit"} if rung.is_offered and self.rate_bps is not None else {}
+        rate: dict[str, Any] = {}
+        if rung.is_offered and self.rate_bps == SEARCH:
+            rate = {"search": {"metric": "rate", "until": rung.holds}}
+        elif rung.is_offered and self.rate_bps is not None:
+            rate = {"rate": f"{self.rate_bps}bit"}
         return {"name": rung.test, "kind": kind, **lasts, **rung.parameters, **rate}
 
 

@@ -19,13 +19,14 @@ from typing import Any
 from leadline import __version__
 from leadline.agents import Agent, ClockComparison, Launch, agent_binary
 from leadline.analysis import analyse
-from leadline.analysis.model import RunAnalysis
-from leadline.errors import LeadlineError, TaskFailed
+from leadline.analysis.model import RunAnalysis, TestResult
+from leadline.errors import AgentLost, Interrupted, LeadlineError, TaskFailed
 from leadline.plan import BaseTest
 from leadline.trial import load
 from leadline.trial.event_log import EntryList, EventLog, EventSink
 from leadline.trial.interrupt import Interrupt
 from leadline.trial.notifications import Observer, TestBegan, TestEnded
+from leadline.trial.plan_search import PlanSearch, condition_metrics
 from leadline.trial.single import HERE
 from leadline.trial.workloads import Server, workload
 
@@ -121,7 +122,7 @@ async def climb(
     try:
         clock = await agent.compare_clocks()
         event_log.record("clock", host=HERE, offset_ns=clock.offset_ns, bound_ns=clock.bound_ns)
-        here = _Here(agent, clock, event_log, interrupt)
+        here = _Here(agent, clock, event_log, interrupt, entries)
         for repeat in range(1, what.repeats + 1):
             # Each repeat begins with the other side, so that a drift of the hosts favours none.
             sides = what.sides if repeat % 2 else what.sides[::-1]
@@ -142,6 +143,8 @@ class _Here:
     clock: ClockComparison
     event_log: EventLog
     interrupt: Interrupt
+    entries: Sequence[dict[str, Any]]
+    """The journal so far."""
 
 
 async def _trial(what: Climb, side: Side, repeat: int, here: _Here) -> None:
@@ -163,19 +166,65 @@ async def _test(what: Climb, side: Side, name: str, test: BaseTest, here: _Here)
     Raises:
         AgentLost: this host's agent is gone.
     """
+    here.event_log.notify(TestBegan(name, test.name, test.kind, test.expected_ms / 1000))
+    if test.searched is None:
+        failure = await _load(what, side, load.Load(name, test.model_dump(), {HERE: workload(test, side.server)}), here)
+    else:
+        failure = await _search(what, side, name, test, here)
+    if failure is not None:
+        what.unreachable.add(f"{side.case}/{test.name}")
+    status = "failed" if failure else "interrupted" if here.interrupt.asked.is_set() else "done"
+    here.event_log.notify(TestEnded(name, test.name, status, str(failure) if failure else here.interrupt.why))
+
+
+async def _load(what: Climb, side: Side, wanted: load.Load, here: _Here) -> LeadlineError | None:
+    """Run one load to its end; returns its failure.
+
+    Raises:
+        AgentLost: this host's agent is gone.
+    """
     event_log, interrupt = here.event_log, here.interrupt
-    await here.agent.observe(name, _OBSERVE_PERIOD_MS, True)
-    event_log.notify(TestBegan(name, test.name, test.kind, test.expected_ms / 1000))
-    wanted = load.Load(name, test.model_dump(), {HERE: workload(test, side.server)})
+    await here.agent.observe(wanted.label, _OBSERVE_PERIOD_MS, True)
     failure: LeadlineError | None = None
     try:
         await load.run(wanted, {HERE: here.agent}, {HERE: here.clock}, event_log, interrupt)
     except TaskFailed as error:
         failure = error
-        what.unreachable.add(f"{side.case}/{test.name}")
         # A test that could not be prepared has not begun; its result says why.
-        event_log.record("test-begin", label=name, test=test.model_dump(), hosts=[HERE], start_at_ns=None)
+        event_log.record("test-begin", label=wanted.label, test=wanted.test, hosts=[HERE], start_at_ns=None)
     status = "failed" if failure else "interrupted" if interrupt.asked.is_set() else "done"
     cause = str(failure) if failure else interrupt.why
-    event_log.record("test-end", label=name, status=status, error=cause, controller_cpu_s=time.process_time())
-    event_log.notify(TestEnded(name, test.name, status, cause))
+    event_log.record("test-end", label=wanted.label, status=status, error=cause, controller_cpu_s=time.process_time())
+    return failure
+
+
+async def _search(what: Climb, side: Side, name: str, test: BaseTest, here: _Here) -> LeadlineError | None:
+    """Search for the test's highest rate, a load for each rate; returns its failure.
+
+    Raises:
+        AgentLost: this host's agent is gone.
+    """
+    begins = [n for n, entry in enumerate(here.entries) if entry.get("record") == "trial-begin"]
+    before = [*here.entries[: begins[0]], here.entries[begins[-1]]]
+    manifest = {**what.manifest(), "asked": condition_metrics(test)}
+
+    async def measure(at_rate: BaseTest, number: int) -> TestResult:
+        label, begin = f"{name}.{number}", len(here.entries)
+        wanted = load.Load(label, at_rate.model_dump(), {HERE: workload(at_rate, side.server)}, search=name)
+        failure = await _load(what, side, wanted, here)
+        if failure is not None:
+            raise failure
+        done = {"record": "trial-end", "at_ns": time.monotonic_ns(), "status": "done"}
+        own = ({key: value for key, value in entry.items() if key != "search"} for entry in here.entries[begin:])
+        (trial,) = analyse(manifest, [*before, *own, done]).trials
+        return trial.tests[-1]
+
+    try:
+        await PlanSearch(name, test, 1, measure, here.interrupt).run(here.event_log)
+    except Interrupted:
+        return None
+    except AgentLost:
+        raise
+    except LeadlineError as error:
+        return error
+    return None
