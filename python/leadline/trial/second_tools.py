@@ -29,6 +29,7 @@ FIRST_PORT = 5301
 _BEYOND_S = 20.0
 """Time that a tool may take longer than its load: to connect, and for the last answers."""
 _LISTENING_S = 5.0
+_ANSWERS_S = 1.0
 _LISTENING = "Server listening"
 _VERSION_OPTION = {"wrk": "-v", "ab": "-V"}
 
@@ -100,10 +101,21 @@ async def cross_check(test: BaseTest, label: str, clients: Sequence[str], addres
 
 def run_from_here(test: BaseTest, server: Server) -> ToolRun:
     """The tool's command lines from this host. A server of the tool's own is started only if the address is this
-    host's; elsewhere it has to be running on `FIRST_PORT`."""
+    host's; elsewhere the one on `FIRST_PORT` is used if it runs, else Leadline's own server, which answers the tool."""
     kind: RepeatedKind = KINDS.get(test.kind)
     run = kind.second_tool_run(test, server, FIRST_PORT)
-    return run if _is_here(server.host) else replace(run, server_argv=())
+    if not run.server_argv or _is_here(server.host):
+        return run
+    if not _answers(server.host, FIRST_PORT):
+        run = kind.second_tool_run(test, server, server.port)
+    return replace(run, server_argv=())
+
+
+def _answers(host: str, port: int) -> bool:
+    """Whether a TCP connection to this port can be opened."""
+    with suppress(OSError, UnicodeError), socket.create_connection((host, port), _ANSWERS_S):
+        return True
+    return False
 
 
 def _is_here(host: str) -> bool:

@@ -14,6 +14,7 @@ from leadline.contract.models import OutputLine, Prepared
 from leadline.errors import AgentLost, LeadlineError, MissingBinary, SutFailed, TaskFailed
 from leadline.kinds.http.model import HttpTest
 from leadline.kinds.tcp import TcpTest
+from leadline.trial import second_tools
 from leadline.trial.event_log import EntryList, EventLog
 from leadline.trial.second_tools import ToolHosts, ToolRun, repeat_with, run_from_here
 from leadline.trial.workloads import Server
@@ -100,9 +101,14 @@ async def test_lost_agent_is_an_error() -> None:
         await record_of(WRK, ScriptedHost({"wrk": AgentLost("this host", "it is gone")}))
 
 
-def test_own_server_is_started_on_this_host_only() -> None:
+@pytest.mark.parametrize(("its_own_answers", "port"), [(True, 5301), (False, 5999)])
+def test_own_server_is_started_on_this_host_only(
+    monkeypatch: pytest.MonkeyPatch, its_own_answers: bool, port: int
+) -> None:
+    """Elsewhere the tool's own server is used if it runs, else Leadline's, which answers iperf3 too."""
+    monkeypatch.setattr(second_tools, "_answers", lambda host, port: its_own_answers)
     test = TcpTest(name="t", cross_check="iperf3")
     assert run_from_here(test, Server("127.0.0.1")).server_argv[:2] == ("iperf3", "-s")
-    far = run_from_here(test, Server("192.0.2.1", bind="192.0.2.9", family="v4"))
+    far = run_from_here(test, Server("192.0.2.1", 5999, bind="192.0.2.9", family="v4"))
     assert far.server_argv == ()
-    assert " ".join(far.argv).startswith("iperf3 -J -c 192.0.2.1 -p 5301 -t 10 -P 1 -4 -B 192.0.2.9 -l 131072")
+    assert " ".join(far.argv).startswith(f"iperf3 -J -c 192.0.2.1 -p {port} -t 10 -P 1 -4 -B 192.0.2.9 -l 131072")
