@@ -68,6 +68,8 @@ def _shared(evidence: Evidence) -> Iterator[str]:
 def _waking(evidence: Evidence) -> Iterator[str]:
     """Idle CPUs of both sides, whose time to wake up changes with how long they slept."""
     data = evidence.data
+    if any((facts.get("idle_poll") or {}).get("held") for facts in data.facts.values()):
+        return  # they do not sleep
     kind: WokenKind = KINDS.find(data.spec.kind)
     latency_us = evidence.histograms.sample("latency").percentile(50).value_us
     times_us = wake_ups.times_us(data, kind.woken)

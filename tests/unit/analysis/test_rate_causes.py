@@ -56,6 +56,12 @@ def test_no_cause_is_named_without_evidence() -> None:
     assert "what may move it" not in reason(uneven())
 
 
+def test_cpus_that_poll_do_not_wake_up() -> None:
+    data = uneven(wake_up=True)
+    data.facts = {name: {**known, "idle_poll": {"held": True, "reason": None}} for name, known in data.facts.items()}
+    assert "what may move it" not in reason(data)
+
+
 @pytest.mark.parametrize(
     ("data", "cause"),
     [
