@@ -70,7 +70,7 @@ def test_three_gateways_side_by_side(tmp_path: Path) -> None:
     kinds = {"tcp-up": "tcp", "tcp-down": "tcp", "udp": "udp", "rr": "rr", "http-closed": "http", "http-open": "http"}
     warm = [part for name in ("tcp-up", "tcp-down") for part in ("--set", f"tests.{name}.warmup=100ms")]
     # A number may be reached in whatever warm-up there is.
-    warm += [part for name in ("http-closed", "http-open") for part in ("--set", f"tests.{name}.warmup=0ms")]
+    warm += [part for name in ("rr", "http-closed", "http-open") for part in ("--set", f"tests.{name}.warmup=0ms")]
     lengths = shortened(tcp_up="1500ms", tcp_down="1500ms")
     numbers = counted(udp=4000, rr=500, http_closed=1500, http_open=600)
     patience = ("--set", "tests.rr.timeout=60s")
