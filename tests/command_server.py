@@ -126,19 +126,16 @@ def command_server(folder: Path) -> Iterator[Path]:
 def main() -> NoReturn:
     """Fork a guardian for each command that is asked for, until stdin ends."""
     with socket.socket(fileno=int(sys.argv[1])) as listener:
-        for name in MODULES:
-            importlib.import_module(name)
-        tasks = len(list(Path("/proc/self/task").iterdir()))
-        assert tasks == 1, f"{tasks} threads, of which a fork would have one"
-        gc.collect()
-        gc.freeze()
-        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
         poll = select.poll()
         poll.register(listener, select.POLLIN)
         poll.register(0, select.POLLIN)
+        is_ready = False
         while True:
             if any(number == 0 for number, _ in poll.poll()):
                 sys.exit()
+            if not is_ready:
+                make_ready()
+                is_ready = True
             connection, _ = listener.accept()
             if os.fork() == 0:
                 signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -146,6 +143,17 @@ def main() -> NoReturn:
                 break
             connection.close()
     guard(connection)
+
+
+def make_ready() -> None:
+    """Import what commands import; at the first command, since some sessions have none."""
+    for name in MODULES:
+        importlib.import_module(name)
+    tasks = len(list(Path("/proc/self/task").iterdir()))
+    assert tasks == 1, f"{tasks} threads, of which a fork would have one"
+    gc.collect()
+    gc.freeze()
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 
 
 def guard(connection: socket.socket) -> NoReturn:

@@ -1,7 +1,8 @@
 """For all tests: what the commands keep for later (ceilings of the generator) is kept apart from the user's own, no
 example of a property has to be quick, and a journal that Leadline wrote has no line that Leadline cannot read.
 
-Owns how tests are dealt out to the workers of `make test`: in which order, and which of them stay together.
+Owns how tests are dealt out to the workers of `make test`: in which order, and which of them stay together; and the
+server of the command that all workers share.
 """
 
 from __future__ import annotations
@@ -11,7 +12,10 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 from _pytest.nodeid import NodeId
@@ -85,8 +89,26 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureR
         os.environ["XDG_CACHE_HOME"] = before
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """One server of the command for all workers, which ends after them."""
+    config: pytest.Config = node.config
+    if _COMMAND not in config.stash:
+        opened = ExitStack()
+        folder = Path(opened.enter_context(TemporaryDirectory(prefix="leadline-command-")))
+        config.stash[_COMMAND] = opened.enter_context(command_server(folder))
+        config.add_cleanup(opened.close)
+    node.workerinput["quick_command"] = str(config.stash[_COMMAND])
+
+
+_COMMAND: pytest.StashKey[Path] = pytest.StashKey()
+
+
 @pytest.fixture(scope="session")
-def quick_command(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def quick_command(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Path]:
     """A program that does what `leadline` does, without its start."""
+    if hasattr(request.config, "workerinput"):
+        yield Path(request.config.workerinput["quick_command"])
+        return
     with command_server(tmp_path_factory.mktemp("command")) as stand_in:
         yield stand_in
