@@ -23,7 +23,7 @@ unexport PYTHONDONTWRITEBYTECODE
 FUZZ_SECONDS := 30
 DIST := dist
 
-.PHONY: help man build build-checked demo check check-style check-rust check-python test test-all test-rust test-python test-exclusive test-tools lint format bench dist fuzz contract reference lock clean system-packages
+.PHONY: help man build build-checked demo check check-style check-rust check-python test test-all test-rust test-unit test-python test-exclusive test-tools lint format bench dist fuzz contract reference lock clean system-packages
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -62,11 +62,11 @@ check-rust:
 	$(STATIC) cargo test --profile checked --quiet --workspace --lib $(LIBRARY_TESTS:%=--test %)
 
 check-python:
-	LEADLINE_AGENT=none $(PYTHON) -m pytest --quiet $(WORKERS) -n auto -m "not agent $(SELECTION)" tests/unit tests/contract
+	LEADLINE_AGENT=none $(PYTHON) -m pytest --quiet $(UNIT_WORKERS) -m "not agent $(SELECTION)" tests/unit tests/contract
 
 test: build-checked test-tools ## every kind of test: Rust, Python, contract, lab, browser; of matrices a selection
 	@$(STATIC) cargo test --profile checked --quiet --workspace --lib --bins --tests --no-run
-	$(MAKE) --no-print-directory --jobs=2 test-rust test-python
+	$(MAKE) --no-print-directory --jobs=3 test-rust test-unit test-python
 	$(MAKE) --no-print-directory test-exclusive
 
 test-all: ## the same with every combination, and searches to their end
@@ -82,14 +82,20 @@ test-rust:
 
 # The libraries' integration tests; `observe` and `sys` have others, which read the machine's own figures.
 LIBRARY_TESTS := all corpus golden
-# Most of these tests wait: for loads to end, for servers, for timeouts; so several run side by side. tests/conftest.py says
+# These tests wait: for loads to end, for servers, for timeouts; so several run side by side. tests/conftest.py says
 # which of them stay together and which begin first. Those whose truth needs a CPU to themselves run after them, alone.
+WAITING_TESTS := tests/browser tests/dist tests/docs tests/lab
 TEST_WORKERS := 10
 WORKERS = -n $(TEST_WORKERS) --dist loadgroup --no-loadscope-reorder
+UNIT_WORKERS = $(WORKERS) -n auto
 SELECTION := and not full_matrix
 
 test-python:
-	$(STATIC) $(PYTHON) -m pytest --quiet $(WORKERS) -m "not exclusive $(SELECTION)"
+	$(STATIC) $(PYTHON) -m pytest --quiet $(WORKERS) -m "not exclusive $(SELECTION)" $(WAITING_TESTS)
+
+# The others wait for nothing, and are thousands, which each worker collects: as many workers as CPUs.
+test-unit:
+	$(STATIC) $(PYTHON) -m pytest --quiet $(UNIT_WORKERS) -m "not exclusive $(SELECTION)" $(WAITING_TESTS:%=--ignore=%) tests
 
 test-exclusive:
 	$(STATIC) $(PYTHON) -m pytest --quiet -m "exclusive $(SELECTION)" tests/lab || [ $$? = 5 ]
