@@ -9,6 +9,7 @@ pub mod memory;
 pub mod net;
 mod pinned;
 pub mod poll;
+pub mod ports;
 pub mod priority;
 pub mod process;
 pub mod queues;

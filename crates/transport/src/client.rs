@@ -32,9 +32,12 @@ pub enum SessionEvent {
         /// The session's secret.
         token: u64,
     },
-    /// Every flow has arrived: the session may begin.
-    Ready,
     /// Every flow has arrived: the session can begin.
+    Ready {
+        /// The session's own port on the server, if each transaction has a connection.
+        port: Option<u16>,
+    },
+    /// The server's counters.
     Progress {
         /// When they were read, ns.
         t_ns: u64,
@@ -212,9 +215,9 @@ impl ClientSession {
                 self.stage = Stage::Granted;
                 Ok(Some(SessionEvent::Granted { token: self.token }))
             }
-            (Stage::Granted, FromServer::Ready {}) => {
+            (Stage::Granted, FromServer::Ready { port }) => {
                 self.stage = Stage::Ready;
-                Ok(Some(SessionEvent::Ready))
+                Ok(Some(SessionEvent::Ready { port }))
             }
             (Stage::Ready, FromServer::Progress { t_ns, flows }) => {
                 Ok(Some(SessionEvent::Progress { t_ns: self.local(t_ns), flows }))
@@ -323,7 +326,7 @@ mod tests {
     fn server_times_are_converted_by_the_quickest_exchange() {
         let mut session = granted();
         assert_eq!(session.offset_ns(), AHEAD_NS as i64);
-        assert_eq!(tell(&mut session, 0, &FromServer::Ready {}).unwrap(), Some(SessionEvent::Ready));
+        assert_eq!(tell(&mut session, 0, &FromServer::Ready { port: None }).unwrap(), Some(SessionEvent::Ready { port: None }));
         session.begin(500).unwrap();
         session.end(vec![3]).unwrap();
         let expected = [FromClient::Begin { at_ns: AHEAD_NS + 500 }, FromClient::End { sent_units: vec![3] }];
@@ -344,13 +347,13 @@ mod tests {
         let report = FromServer::Report { flows: vec![row], load, errors: BTreeMap::new() };
         let Some(SessionEvent::Report { flows, load, .. }) = tell(&mut session, 0, &report).unwrap() else { panic!() };
         assert_eq!((flows[0].start_ns, flows[0].end_ns, load.side), (Some(1), Some(2), Side::Peer));
-        assert!(tell(&mut session, 0, &FromServer::Ready {}).is_err(), "no message may follow the report");
+        assert!(tell(&mut session, 0, &FromServer::Ready { port: None }).is_err(), "no message may follow the report");
     }
 
     #[test]
     fn unexpected_message_ends_the_session() {
         let mut session = ClientSession::new(open(), None).unwrap();
-        assert!(matches!(tell(&mut session, 0, &FromServer::Ready {}), Err(SessionError::OutOfTurn)));
+        assert!(matches!(tell(&mut session, 0, &FromServer::Ready { port: None }), Err(SessionError::OutOfTurn)));
         let mut session = granted();
         let clock = FromServer::Clock { id: 1, received_ns: 0, sent_ns: 0 };
         assert!(matches!(tell(&mut session, 0, &clock), Err(SessionError::OutOfTurn)));

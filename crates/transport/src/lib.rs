@@ -25,5 +25,5 @@ pub use frame::{encode_frame, FrameDecoder, FrameError, FRAME_LIMIT_BYTES, MAGIC
 pub use key::{Hex32, KeyError, SharedKey, Transcript, LONGEST_KEY_BYTES};
 pub use opening::{Opening, OpeningError, OpeningEvent, SessionRequest};
 pub use receiver::DatagramReceiver;
-pub use request_response::{Requester, Step};
+pub use request_response::{Answer, Requester, RequesterLimits, Schedule, Step, Transaction, Unsent};
 pub use session::{FromClient, FromServer, Open, Refusal, SideReport, Work};

@@ -35,7 +35,18 @@ pub enum Work {
         request_bytes: u32,
         /// Response payload, bytes.
         response_bytes: u32,
+        /// Whether each transaction has a connection, or a source port, of its own. The session then has one TCP flow,
+        /// which carries nothing, and transactions go to the port in `ready`.
+        #[serde(default)]
+        connect: bool,
+        /// Outstanding transactions per flow.
+        #[serde(default = "one_at_a_time")]
+        outstanding: u32,
     },
+}
+
+fn one_at_a_time() -> u32 {
+    1
 }
 
 /// A client's request for a session.
@@ -124,7 +135,11 @@ pub enum FromServer {
         sent_ns: u64,
     },
     /// Every data flow has arrived.
-    Ready {},
+    Ready {
+        /// The session's own port, if each transaction has a connection.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        port: Option<u16>,
+    },
     /// The server's counters.
     Progress {
         /// When they were read, ns on the server's clock.
@@ -186,6 +201,14 @@ pub struct SideReport {
     pub strays: Option<u64>,
     /// Responses to transactions that had timed out, or that came twice.
     pub late_answers: Option<u64>,
+    /// Responses that came again.
+    pub duplicate_answers: Option<u64>,
+    /// Requests that were due while as many as allowed were outstanding, and were sent later.
+    pub due_while_busy: Option<u64>,
+    /// Units of `unsent_units` that waited for the peer.
+    pub unsent_while_busy: Option<u64>,
+    /// Connections, or source ports, that this side used.
+    pub connections_opened: Option<u64>,
     /// Mean interarrival jitter, µs.
     pub jitter_us: Option<f64>,
     /// Segments that this side retransmitted.

@@ -305,6 +305,14 @@ counts! {
             late_answers,
             /// Durations that exceeded a histogram's range.
             histogram_overflow,
+            /// Answers received again.
+            duplicate_answers,
+            /// Requests that were sent, and were due while as many as allowed were outstanding.
+            due_while_busy,
+            /// Units of `unsent` that waited for the peer.
+            unsent_while_busy,
+            /// Connections, or source ports, that transactions used.
+            connections_opened,
         }
         parts {}
     }

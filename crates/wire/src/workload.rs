@@ -179,6 +179,22 @@ pub struct RrSpec {
     pub bind: Option<String>,
     /// Time between `progress` events, ms.
     pub interval_ms: u32,
+    /// Whether each transaction has a new connection, or over UDP a new source port.
+    #[serde(default)]
+    pub connect: bool,
+    /// Transactions that each flow may have outstanding.
+    #[serde(default = "one_at_a_time")]
+    pub outstanding: u32,
+    /// Transactions per second and flow, due by schedule; if absent, each follows an answer.
+    #[serde(default)]
+    pub rate_per_s: Option<f64>,
+    /// Whether the client's threads poll without sleeping.
+    #[serde(default)]
+    pub busy_poll: bool,
+}
+
+fn one_at_a_time() -> u32 {
+    1
 }
 
 /// Listeners that answer every workload.

@@ -1,4 +1,4 @@
-"""The kind `rr`: request and response, one outstanding per flow."""
+"""The kind `rr`: request and response over kept or new connections, in a closed loop or at a rate."""
 
 from __future__ import annotations
 
@@ -25,14 +25,15 @@ from leadline.plan.field_types import (
     within,
 )
 from leadline.plan.ladder import Chain, Rung
-from leadline.plan.metric_specs import higher, times
+from leadline.plan.metric_specs import higher, lower, times
 from leadline.plan.options import Command, Option
+from leadline.plan.rate import PerSecond
 from leadline.plan.spread_starts import SpreadTest
 
 if TYPE_CHECKING:
     from leadline.analysis.flows import Flow
     from leadline.analysis.metrics import Histograms
-    from leadline.analysis.model import Metric, Window
+    from leadline.analysis.model import Metric, TestResult, Window
     from leadline.analysis.running_intervals import IntervalGrowth
     from leadline.analysis.test_data import TestData
     from leadline.analysis.test_spec import TestSpec
@@ -44,10 +45,13 @@ if TYPE_CHECKING:
 
 _Message = Annotated[SizeBytes, within(1, 16 * 2**20, " bytes")]
 _TIMES = ("min", "mean", "p50", "p90", "p99", "p999", "max")
+_PARTS = ("p50", "p99", "max")
+"""The statistics of times that are parts of the latency."""
+_MOST_OUTSTANDING = 65_536
 
 
 class RrTest(SpreadTest):
-    """Request and response, one outstanding per flow."""
+    """Request and response: a closed loop of `outstanding` transactions per flow, or an open loop if `rate` is set."""
 
     kind: Literal["rr"] = "rr"
     protocol: Literal["tcp", "udp"] = "tcp"
@@ -62,6 +66,15 @@ class RrTest(SpreadTest):
     """Transactions per client; the test ends after them, even before its duration."""
     timeout_ms: DurationMs = Field(default=1_000, validation_alias="timeout")
     """A transaction without an answer after this time counts as an error."""
+    connect: bool = False
+    """A new connection for each transaction, or over UDP a new source port; the latency includes the connect."""
+    outstanding: Count = 1
+    """Transactions that each flow may have outstanding."""
+    rate_per_s: PerSecond | None = Field(default=None, validation_alias="rate")
+    """Transactions per second and client, shared evenly by its flows, due whether or not the answers keep up. Null: a
+    closed loop."""
+    busy_poll: bool = False
+    """Whether the client polls without sleeping, which takes a whole CPU per thread."""
     percentiles: Items[Percentile] = ()
     """Percentiles of the latency to report in addition to the usual ones: 25, 99.95 or p9995."""
 
@@ -77,6 +90,15 @@ class RrTest(SpreadTest):
             if key not in given and f"{key}_bytes" not in given
         }
         return {**given, **missing}
+
+    @rule
+    def _outstanding_are_bounded(self) -> Iterator[PydanticCustomError]:
+        if self.flows * self.outstanding > _MOST_OUTSTANDING:
+            yield validation_error(
+                f"{self.flows} flows with {self.outstanding} transactions each are too many; at most"
+                f" {_MOST_OUTSTANDING:,} in all",
+                at=("outstanding",),
+            )
 
     @rule
     def _datagrams_carry_it(self) -> Iterator[PydanticCustomError]:
@@ -98,14 +120,19 @@ def _rung(name: str, title: str, height: int, **parameters: str) -> Rung:
 
 
 class Rr(Kind[RrTest]):
-    """The kind `rr`: each flow sends its next request when the previous answer has arrived."""
+    """The kind `rr`: each flow sends its next request when an answer has arrived, or when it is due."""
 
     name = "rr"
     model = RrTest
     metrics = (
         higher("transactions", "transactions that were answered"),
         higher("transactions_per_s", "answered transactions per second inside the steady window"),
-        *times("latency", _TIMES, "us", "the time from sent to answered"),
+        *times("latency", _TIMES, "us", "the time from sent to answered; at a rate, from due to answered"),
+        lower("unsent", "requests that were due and were not sent; only at a rate"),
+        lower("due_while_busy", "requests that waited because as many as allowed were outstanding; only at a rate"),
+        *times("service", _PARTS, "us", "the time from sent to answered; only at a rate"),
+        higher("connections_opened", "connections, or source ports, that were used; only with connect"),
+        *times("connect", _PARTS, "us", "the time to connect; only with connect over TCP"),
     )
     primary = "transactions_per_s"
     decisive = ("latency_p50_us", "latency_p99_us")
@@ -121,7 +148,7 @@ class Rr(Kind[RrTest]):
         _rung("rr-tcp", "TCP requests", 20, protocol="tcp"),
     )
     command = Command(
-        "Measure the latency of request and response, one outstanding per flow.",
+        "Measure request and response: latency and transactions per second.",
         "Example: leadline rr 192.0.2.7 --udp -l 64 --response 64 -d 10s",
         position=4,
         options=(
@@ -146,6 +173,37 @@ class Rr(Kind[RrTest]):
                 metavar="SIZE",
             ),
             Option(("--response",), "Response payload in bytes.", key="response", metavar="SIZE"),
+            Option(
+                ("--connect",),
+                "Open a connection for each transaction; with --udp, use a new source port.",
+                key="connect",
+                type=bool,
+                default=False,
+                value=True,
+            ),
+            Option(
+                ("--outstanding",),
+                "Transactions that each flow may have outstanding.",
+                key="outstanding",
+                type=int,
+                default=1,
+                least=1,
+                metavar="N",
+            ),
+            Option(
+                ("--rate",),
+                "Transactions per second of all flows, due by schedule: 1000, 20k. Default: a closed loop.",
+                key="rate",
+                metavar="RATE",
+            ),
+            Option(
+                ("--busy-poll",),
+                "Poll without sleeping: lower latency for a whole CPU per thread.",
+                key="busy_poll",
+                type=bool,
+                default=False,
+                value=True,
+            ),
             Option(
                 ("--timeout",),
                 "A transaction without an answer after this time counts as an error; over TCP it ends its flow.",
@@ -174,13 +232,21 @@ class Rr(Kind[RrTest]):
             response_bytes=test.response_bytes,
             timeout_ms=test.timeout_ms,
             interval_ms=test.interval_ms,
+            connect=test.connect,
+            outstanding=test.outstanding,
+            rate_per_s=None if test.rate_per_s is None else test.rate_per_s / test.flows,
+            busy_poll=test.busy_poll,
         )
 
     def read_spec(self, test: Mapping[str, Any], common: TestSpec) -> TestSpec:
-        """rr counts answers."""
+        """rr counts answers. A plan has a client's rate, a workload a flow's."""
         from leadline.analysis.test_spec import asked_percentiles
 
-        return replace(common, counts_units=True, asked=asked_percentiles(test, ("latency",)))
+        flows = 1.0 if "target" in test else float(test.get("flows") or 1)
+        gap_s = flows / float(test["rate_per_s"]) if test.get("rate_per_s") else None
+        return replace(
+            common, counts_units=True, send_gap_s=gap_s, asked=asked_percentiles(test, ("latency", "service"))
+        )
 
     def rate_columns(self, spec: TestSpec, flows: Sequence[Flow]) -> list[RateColumn]:
         """Transactions per second, then bits per second."""
@@ -206,6 +272,31 @@ class Rr(Kind[RrTest]):
             "transactions": Metric(m.sum_of_flows(flows, m.received_units), "count"),
             "transactions_per_s": Metric(rates["transactions_per_s"], "1/s"),
             **m.times("latency", histograms.sample("latency"), _TIMES),
+            **(self._paced_figures(data, histograms) if data.spec.paced else {}),
+            **self._connect_figures(data, histograms),
+        }
+
+    def _paced_figures(self, data: TestData, histograms: Histograms) -> dict[str, Metric]:
+        """What became of the schedule, and the time of a transaction without its wait."""
+        from leadline.analysis import metrics as m
+        from leadline.analysis.model import Metric
+
+        unsent, busy = m.counter(data, "unsent"), m.counter(data, "due_while_busy")
+        return {
+            "unsent": Metric(unsent, "count"),
+            "due_while_busy": Metric(None if unsent is None else busy or 0, "count"),
+            **m.times("service", histograms.sample("service"), _PARTS),
+        }
+
+    def _connect_figures(self, data: TestData, histograms: Histograms) -> dict[str, Metric]:
+        """The connections of transactions that had one each."""
+        from leadline.analysis import metrics as m
+        from leadline.analysis.model import Metric
+
+        opened, connects = m.counter(data, "connections_opened"), histograms.sample("connect")
+        return {
+            **({} if opened is None else {"connections_opened": Metric(opened, "count")}),
+            **(m.times("connect", connects, _PARTS) if connects.count else {}),
         }
 
     def rules(self) -> Rules:
@@ -224,6 +315,24 @@ class Rr(Kind[RrTest]):
             required=(rules.receiver_known,),
             notes=(rules.idle_wake_ups(*self.woken),),
         )
+
+    def figure_rows(self, result: TestResult) -> list[tuple[str, str]]:
+        """The times that are parts of the latency have one row each."""
+        from leadline import quantities
+        from leadline.report.measurement import figure_rows
+
+        parts = {
+            name: {part: metric for part in _PARTS if (metric := result.metrics.get(f"{name}_{part}_us")) is not None}
+            for name in ("connect", "service")
+        }
+        named = {f"{name}_{part}_us" for name, found in parts.items() for part in found}
+        others = {name: metric for name, metric in result.metrics.items() if name not in named}
+        rows = figure_rows(replace(result, metrics=others), self.figure_names)
+        return rows + [
+            (name, ", ".join(f"{part} {quantities.microseconds(metric.value)}" for part, metric in found.items()))
+            for name, found in parts.items()
+            if found
+        ]
 
     def table(self, metrics: Mapping[str, Metric]) -> FigureTable:
         """Transactions first, then latencies."""

@@ -47,6 +47,14 @@ def read_rate(value: object) -> float | Stages:
     return rate
 
 
+def read_constant_rate(value: Any) -> float:
+    """A rate without stages. Raises ValueError."""
+    rate = read_rate(value)
+    if isinstance(rate, tuple):
+        raise ValueError("this test has one rate, not stages")
+    return rate
+
+
 def total_ms(stages: Stages) -> int:
     """The total length of the stages."""
     return sum(stage.duration_ms for stage in stages)
@@ -94,14 +102,20 @@ _NUMBER = r"\d+(?:\.\d+)?\s*[kKmM]?"
 _STAGE = re.compile(rf"(?:({_NUMBER})\s*:)?\s*({_NUMBER})\s*/\s*(\d.*)", re.ASCII)
 _STAGES_PATTERN = rf"^((({_NUMBER})\s*:)?\s*({_NUMBER})\s*/\s*\d[^,]*,?\s*)+$"
 
+_PER_SECOND_SCHEMA = (
+    {"type": "number", "exclusiveMinimum": 0},
+    {"type": "string", "pattern": r"^\d+(\.\d+)?\s*[kKmM]?(/s)?$"},
+)
+PerSecond = Annotated[
+    float, BeforeValidator(read_constant_rate), WithJsonSchema({"anyOf": list(_PER_SECOND_SCHEMA)})
+]
 PerSecondOrStages = Annotated[
     float | Stages,
     BeforeValidator(read_rate),
     WithJsonSchema(
         {
             "anyOf": [
-                {"type": "number", "exclusiveMinimum": 0},
-                {"type": "string", "pattern": r"^\d+(\.\d+)?\s*[kKmM]?(/s)?$"},
+                *_PER_SECOND_SCHEMA,
                 {"type": "string", "pattern": _STAGES_PATTERN},
                 {"type": "array", "minItems": 1, "items": {"type": "string", "pattern": _STAGES_PATTERN}},
             ]

@@ -3,6 +3,7 @@
 
 pub mod account;
 pub mod answer;
+pub mod connect_answer;
 pub mod datagram;
 pub mod iperf3;
 pub mod payload;

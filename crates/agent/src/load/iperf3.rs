@@ -354,6 +354,7 @@ impl Running {
             strays: total(rows().map(|row| row.strays)).and_then(unless_zero),
             late_answers: None,
             histogram_overflow: unless_zero(self.collector.overflow()),
+            ..FlowCounts::default()
         };
         Ok(Outcome {
             flows: flow_reports(planned, self.span, local.rows, &peer_rows, is_udp),

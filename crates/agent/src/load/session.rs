@@ -160,12 +160,22 @@ impl Session {
         Err(peer_error("udp_unanswered", message))
     }
 
-    /// Waits until the server has all flows.
-    pub fn await_ready(&mut self) -> Result<(), ErrorReport> {
+    /// Waits until the server has all flows; returns the session's own port there, if it has one.
+    pub fn await_ready(&mut self) -> Result<Option<u16>, ErrorReport> {
         match self.receive()? {
-            SessionEvent::Ready => Ok(()),
+            SessionEvent::Ready { port } => Ok(port),
             _ => Err(self.out_of_turn()),
         }
+    }
+
+    /// The server's address.
+    pub fn server(&self) -> SocketAddr {
+        self.server
+    }
+
+    /// This host's address, if one was given.
+    pub fn bind(&self) -> Option<IpAddr> {
+        self.bind
     }
 
     /// Sends the start to the server, as an instant of this host's clock.

@@ -62,6 +62,9 @@ const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// The time limit for the server's report after everything has ended here: its own drain, and the transit.
 const REPORT_DUE: Duration = Duration::from_nanos(LONGEST_DRAIN_NS + 10_000_000_000);
 
+/// The error of a transaction for which no source port was left.
+pub const PORTS_EXHAUSTED: &str = "source_ports_exhausted";
+
 enum Wake {
     Peer(FromPeer),
     WorkerDone,
@@ -132,14 +135,18 @@ impl SessionRunner {
             strays: total(rows().map(|row| row.strays)).and_then(unless_zero),
             late_answers: total(rows().map(|row| row.late_answers)).and_then(unless_zero),
             histogram_overflow: unless_zero(collector.overflow()),
+            duplicate_answers: total(rows().map(|row| row.duplicate_answers)).and_then(unless_zero),
+            due_while_busy: total(rows().map(|row| row.due_while_busy)).and_then(unless_zero),
+            unsent_while_busy: total(rows().map(|row| row.unsent_while_busy)).and_then(unless_zero),
+            connections_opened: total(rows().map(|row| row.connections_opened)).and_then(unless_zero),
         };
         let mut errors = local.errors;
         add_errors(&mut errors, "peer_", peer_errors);
         Ok(Outcome {
             flows: flow_reports(&flows, span, local.rows, &peer_flows, counts_loss),
             histograms: collector.totals(),
+            error_examples: explained(&errors),
             errors,
-            error_examples: BTreeMap::new(),
             generator: local.load,
             receiver: Some(peer_load),
             counts: Counts::Flows(counts),
@@ -148,6 +155,16 @@ impl SessionRunner {
             scenario: None,
         })
     }
+}
+
+/// Returns what to do about errors whose name does not say it.
+fn explained(errors: &BTreeMap<String, u64>) -> BTreeMap<String, String> {
+    let known = |name: &str, text: &str| errors.contains_key(name).then(|| (name.to_owned(), text.to_owned()));
+    let exhausted = known(
+        PORTS_EXHAUSTED,
+        "every port of net.ipv4.ip_local_port_range is in use towards this server: lower the rate, or widen the range",
+    );
+    exhausted.into_iter().collect()
 }
 
 /// Returns one row per flow; each figure is from the side that knows it.

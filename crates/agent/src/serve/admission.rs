@@ -36,6 +36,13 @@ const MOST_PEER_MEMORY_BYTES: u64 = 512 << 20;
 /// The memory of a flow in addition to its thread's buffers, bytes: mostly the window of a datagram receiver.
 const FLOW_BYTES: u64 = 40 << 10;
 
+/// The memory of an outstanding transaction that has a connection, bytes.
+const CONNECTION_BYTES: u64 = 512;
+/// The blocks of many small requests and responses, bytes.
+const RR_BLOCKS_BYTES: u64 = 128 << 10;
+/// The maximum number of outstanding transactions of a session.
+const MOST_OUTSTANDING: u64 = 65_536;
+
 /// Returns the peer to which an address belongs.
 pub fn peer_of(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
@@ -169,10 +176,16 @@ fn memory_bytes(open: &Open) -> u64 {
     let per_thread = match open.work {
         Work::Tcp { block_bytes, .. } => u64::from(block_bytes),
         Work::Udp { datagram_bytes, .. } => 2 * datagram::BATCH as u64 * (u64::from(datagram_bytes) + 1),
-        Work::Rr { request_bytes, response_bytes, .. } => u64::from(request_bytes) + u64::from(response_bytes),
+        Work::Rr { request_bytes, response_bytes, .. } => {
+            u64::from(request_bytes) + u64::from(response_bytes) + RR_BLOCKS_BYTES
+        }
     };
     let groups = u64::from(threads(open).min(open.flows));
-    ways * (groups * per_thread + u64::from(open.flows) * FLOW_BYTES)
+    let connections = match open.work {
+        Work::Rr { outstanding, .. } => u64::from(open.flows) * u64::from(outstanding) * CONNECTION_BYTES,
+        _ => 0,
+    };
+    ways * (groups * per_thread + u64::from(open.flows) * FLOW_BYTES) + connections
 }
 
 fn refusal(code: &str, message: impl Into<String>) -> Refusal {
@@ -205,10 +218,10 @@ fn check(open: &Open, limits: &Limits) -> Result<(), Refusal> {
     let (sizes, allowed) = match open.work {
         Work::Tcp { block_bytes, .. } => ([block_bytes; 2], 1..=LARGEST_BLOCK_BYTES),
         Work::Udp { datagram_bytes, .. } => ([datagram_bytes; 2], header..=LARGEST_DATAGRAM_BYTES),
-        Work::Rr { protocol: Protocol::Tcp, request_bytes, response_bytes } => {
+        Work::Rr { protocol: Protocol::Tcp, request_bytes, response_bytes, .. } => {
             ([request_bytes, response_bytes], 1..=LARGEST_BLOCK_BYTES)
         }
-        Work::Rr { protocol: Protocol::Udp, request_bytes, response_bytes } => {
+        Work::Rr { protocol: Protocol::Udp, request_bytes, response_bytes, .. } => {
             ([request_bytes, response_bytes], header..=LARGEST_DATAGRAM_BYTES)
         }
     };
@@ -216,8 +229,20 @@ fn check(open: &Open, limits: &Limits) -> Result<(), Refusal> {
         let message = format!("sizes must lie between {} and {} bytes", allowed.start(), allowed.end());
         return Err(refusal("bad_size", message));
     }
+    check_outstanding(open)?;
     check_rate(open, limits)?;
     check_congestion(open)
+}
+
+/// With a connection each, outstanding transactions are descriptors here.
+fn check_outstanding(open: &Open) -> Result<(), Refusal> {
+    let Work::Rr { outstanding, .. } = open.work else { return Ok(()) };
+    let all = u64::from(outstanding) * u64::from(open.flows);
+    if (1..=MOST_OUTSTANDING).contains(&all) {
+        return Ok(());
+    }
+    let message = format!("{all} outstanding transactions; this server allows 1 to {MOST_OUTSTANDING}");
+    Err(refusal("too_many_outstanding", message))
 }
 
 fn check_rate(open: &Open, limits: &Limits) -> Result<(), Refusal> {
@@ -282,7 +307,9 @@ mod tests {
             let work = Work::Udp { datagram_bytes: 100, rate_pps: Some(rate), number: None };
             assert_eq!(code(&open(work)), "bad_rate", "{rate}");
         }
-        let rr = |protocol, request_bytes, response_bytes| open(Work::Rr { protocol, request_bytes, response_bytes });
+        let rr = |protocol, request_bytes, response_bytes| {
+            open(Work::Rr { protocol, request_bytes, response_bytes, connect: false, outstanding: 1 })
+        };
         let udp = |datagram_bytes| open(Work::Udp { datagram_bytes, rate_pps: None, number: None });
         for request in [
             rr(Protocol::Tcp, 1, u32::MAX),
@@ -358,6 +385,8 @@ mod tests {
             protocol: Protocol::Tcp,
             request_bytes: LARGEST_BLOCK_BYTES,
             response_bytes: LARGEST_BLOCK_BYTES,
+            connect: false,
+            outstanding: 1,
         });
         let mut shares = Vec::new();
         let mut fill = |client| {

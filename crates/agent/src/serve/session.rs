@@ -24,6 +24,7 @@ use crate::atomic_option::AtomicOption;
 use crate::control_signal::ControlSignal;
 use crate::flows::account::Account;
 use crate::flows::answer::{self, AnswerFlow, AnswerSocket, AnswerWork};
+use crate::flows::connect_answer::{self, ConnectPort};
 use crate::flows::datagram::{self, DatagramFlow, DatagramWork};
 use crate::flows::payload::Payload;
 use crate::flows::stream::{self, PacedBlocks, StreamEnd, StreamFlow, StreamWork};
@@ -140,12 +141,16 @@ impl Session {
     fn serve(mut self, accepted: &FromServer, server: &ControlSignal) -> io::Result<()> {
         send(&mut self.control, accepted)?;
         let directions = planned_directions(self.open.direction, self.open.flows);
-        let arrived = self.await_flows(directions.len(), server)?;
-        send(&mut self.control, &FromServer::Ready {})?;
+        let count = directions.len() as u32;
+        let port = self.connect_port()?;
+        // With a connection per transaction, the one flow that arrives only marks the end of the clock queries.
+        let arrived = self.await_flows(if port.is_some() { 1 } else { directions.len() }, server)?;
+        let number = port.as_ref().map(ConnectPort::number).transpose()?;
+        send(&mut self.control, &FromServer::Ready { port: number })?;
         let span = self.await_begin(server)?;
         let served: Vec<SessionFlow> = (0..)
             .zip(directions)
-            .zip(counters(arrived.len() as u32))
+            .zip(counters(count))
             .map(|((id, direction), counters)| SessionFlow {
                 id,
                 direction,
@@ -153,7 +158,10 @@ impl Session {
                 expected: Arc::new(AtomicOption::none()),
             })
             .collect();
-        let workers = self.workers(&served, arrived, span)?;
+        let workers = match self.connect_worker(&served, port, span) {
+            Some(worker) => vec![worker],
+            None => self.workers(&served, arrived, span)?,
+        };
         let waker = self.waker.clone();
         let threads = ThreadGroup::start(workers, &self.signal, move || {
             // If there is no room, the session is about to wake up anyway.
@@ -178,7 +186,10 @@ impl Session {
     fn await_flows(&mut self, count: usize, server: &ControlSignal) -> io::Result<Vec<FlowSocket>> {
         let deadline = Instant::now() + SETUP_TIMEOUT;
         let mut flows: Vec<Option<FlowSocket>> = (0..count).map(|_| None).collect();
-        let is_stream = matches!(self.open.work, Work::Tcp { .. } | Work::Rr { protocol: Protocol::Tcp, .. });
+        let is_stream = matches!(
+            self.open.work,
+            Work::Tcp { .. } | Work::Rr { protocol: Protocol::Tcp, .. } | Work::Rr { connect: true, .. }
+        );
         while flows.iter().any(Option::is_none) {
             let received = self.receive_until(deadline.min(Instant::now() + self.idle), server);
             if received.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::TimedOut) {
@@ -277,12 +288,8 @@ impl Session {
                     workers.push((role, Box::new(drive)));
                 }
             }
-            Work::Rr { request_bytes, response_bytes, .. } => {
-                let work = AnswerWork {
-                    token: self.token,
-                    request_bytes: request_bytes as usize,
-                    response_bytes: response_bytes as usize,
-                };
+            Work::Rr { .. } => {
+                let Some(work) = answer_work(&self.open, self.token) else { return Ok(workers) };
                 let flows = served.iter().zip(arrived).map(|(flow, arrived)| AnswerFlow {
                     id: flow.id,
                     socket: match arrived {
@@ -376,6 +383,20 @@ impl Session {
 }
 
 impl Session {
+    /// Opens the session's own port, if each transaction has a connection.
+    fn connect_port(&self) -> io::Result<Option<ConnectPort>> {
+        let Work::Rr { protocol, connect: true, .. } = self.open.work else { return Ok(None) };
+        let (local, client) = (self.control.local_addr()?, self.control.peer_addr()?);
+        ConnectPort::open(local.ip(), protocol, client.ip()).map(Some)
+    }
+
+    /// Returns the session's worker, if each transaction has a connection.
+    fn connect_worker(&self, served: &[SessionFlow], port: Option<ConnectPort>, span: Span) -> Option<(Role, Worker)> {
+        let (port, work) = port.zip(answer_work(&self.open, self.token))?;
+        let counters = served.iter().map(|flow| Arc::clone(&flow.counters)).collect();
+        Some((Role::Receive, Box::new(move |signal| connect_answer::drive(port, work, counters, span, signal))))
+    }
+
     /// Request-response states no rate: the client decides how often it asks. A client that exceeds the allowed rate
     /// by more than a second's worth loses its session with an error.
     fn check_rate(&mut self, served: &[SessionFlow], span: Span) -> io::Result<()> {
@@ -393,6 +414,17 @@ impl Session {
     fn refuse(&mut self, code: &str, message: String) -> io::Result<()> {
         send(&mut self.control, &FromServer::Refused(Refusal { code: code.to_owned(), message }))
     }
+}
+
+/// The parameters of answering, for request-response.
+fn answer_work(open: &Open, token: u64) -> Option<AnswerWork> {
+    let Work::Rr { request_bytes, response_bytes, outstanding, .. } = open.work else { return None };
+    Some(AnswerWork {
+        token,
+        request_bytes: request_bytes as usize,
+        response_bytes: response_bytes as usize,
+        outstanding: outstanding as usize,
+    })
 }
 
 /// How much later than the session a flow begins, ns. Downward flows have the last numbers.

@@ -164,7 +164,7 @@ fn a_hello_from_another_address_than_the_sessions_is_not_answered() {
     other.hello(challenge.sequence);
     own.hello(challenge.sequence);
     assert_eq!(own.answer().1.kind, HeaderKind::HelloAck);
-    assert_eq!(control.receive(), Some(FromServer::Ready {}));
+    assert_eq!(control.receive(), Some(FromServer::Ready { port: None }));
     assert_eq!(other.received(), 0, "responses arrive in the order of the requests");
 }
 
@@ -207,7 +207,7 @@ fn an_address_that_a_tcp_connection_has_shown_may_bring_flows() {
     assert_eq!(challenge.kind, HeaderKind::Challenge, "but not without the nonce");
     flow.hello(challenge.sequence);
     assert_eq!(flow.answer().1.kind, HeaderKind::HelloAck);
-    assert_eq!(control.receive(), Some(FromServer::Ready {}));
+    assert_eq!(control.receive(), Some(FromServer::Ready { port: None }));
 }
 
 const KEY: &[u8] = b"a key that both know";
@@ -381,7 +381,7 @@ fn a_session_that_begins_in_the_past_is_refused_where_there_is_a_rate_to_catch_u
     let mut preface = [0; HEADER_BYTES];
     Header { kind: HeaderKind::Stream, token, flow: 0, sequence: 0, sent_ns: 0 }.write(&mut preface);
     flow.write_all(&preface).unwrap();
-    assert_eq!(control.receive(), Some(FromServer::Ready {}));
+    assert_eq!(control.receive(), Some(FromServer::Ready { port: None }));
     // The payload since then would be that of 58 s, all at once.
     let at_ns = leadline_sys::clock::monotonic_ns().saturating_sub(58_000_000_000);
     control.send(&FromClient::Begin { at_ns });
@@ -403,7 +403,7 @@ fn parts_of_long_answers_are_held_to_the_rate() {
     const FLOWS: u32 = 8;
     let mut server = Agent::start();
     let port = serve(&mut server, &limits(&json!({"rate_bps": 100_000})));
-    let work = Work::Rr { protocol: leadline_wire::Protocol::Tcp, request_bytes: 1, response_bytes: 16 << 20 };
+    let work = Work::Rr { protocol: leadline_wire::Protocol::Tcp, request_bytes: 1, response_bytes: 16 << 20, connect: false, outstanding: 1 };
     let mut control = Control::asking(HERE, port, Open { flows: FLOWS, duration_ms: 5000, ..open(work) }, None);
     let token = control.token();
     let mut flows: Vec<TcpStream> = (0..FLOWS)
@@ -415,7 +415,7 @@ fn parts_of_long_answers_are_held_to_the_rate() {
             stream
         })
         .collect();
-    assert_eq!(control.receive(), Some(FromServer::Ready {}));
+    assert_eq!(control.receive(), Some(FromServer::Ready { port: None }));
     control.send(&FromClient::Begin { at_ns: leadline_sys::clock::monotonic_ns() });
     let mut part = vec![0; 100_000];
     for flow in &mut flows {

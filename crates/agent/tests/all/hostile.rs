@@ -14,7 +14,7 @@ use serde_json::json;
 
 const TCP: Work = Work::Tcp { block_bytes: 4096, rate_bps: None };
 const UDP: Work = Work::Udp { datagram_bytes: 100, rate_pps: Some(100.0), number: None };
-const RR: Work = Work::Rr { protocol: Protocol::Tcp, request_bytes: 1, response_bytes: 1 << 20 };
+const RR: Work = Work::Rr { protocol: Protocol::Tcp, request_bytes: 1, response_bytes: 1 << 20, connect: false, outstanding: 1 };
 
 fn open(work: Work, flows: u32) -> Open {
     Open {
@@ -245,7 +245,7 @@ fn sessions_out_of_order_end() {
     // A start that is too far in the future.
     let mut control = Control::open(port, open(TCP, 1));
     let _flow = control.flow(0);
-    assert_eq!(control.receive(), FromServer::Ready {});
+    assert_eq!(control.receive(), FromServer::Ready { port: None });
     control.send(&FromClient::Begin { at_ns: u64::MAX });
     is_closed(&mut control.stream);
     // Longer than a frame may be, after a valid beginning.
@@ -274,7 +274,7 @@ fn clients_that_go_away_at_any_point_leave_nothing() {
                     streams.push(control.flow(flow));
                 }
             }
-            assert_eq!(control.receive(), FromServer::Ready {});
+            assert_eq!(control.receive(), FromServer::Ready { port: None });
             // Before the start, and in the middle of the load: the client leaves flows open, or closes without an
             // end.
             control.begin_in(if direction == Direction::Up { 100_000_000_000 } else { 0 });
@@ -312,7 +312,7 @@ fn server_side_errors_are_in_its_report() {
     let mut victim = Victim::new();
     let mut control = Control::open(victim.port, Open { direction: Direction::Down, ..open(TCP, 1) });
     let flow = control.flow(0);
-    assert_eq!(control.receive(), FromServer::Ready {});
+    assert_eq!(control.receive(), FromServer::Ready { port: None });
     control.begin_in(0);
     assert!(flow.peek(&mut [0; 1]).unwrap() > 0);
     // Closed with unread payload: this is a reset, long before the flow's time is over.
@@ -332,7 +332,7 @@ fn hostile_numbers_in_datagrams_are_only_counted() {
     let mut victim = Victim::new();
     let mut control = Control::open(victim.port, open(UDP, 1));
     let (socket, hellos) = control.hellos(0);
-    assert_eq!(control.receive(), FromServer::Ready {});
+    assert_eq!(control.receive(), FromServer::Ready { port: None });
     control.begin_in(0);
     let mut packet = [0; 101];
     let mut send = |token, flow, sequence, sent_ns, length: usize| {
@@ -371,7 +371,7 @@ fn hostile_numbers_in_datagrams_are_only_counted() {
 fn memory_for_sessions_is_limited_together() {
     let mut victim = Victim::new();
     let greedy = || Open {
-        work: Work::Rr { protocol: Protocol::Tcp, request_bytes: 16 << 20, response_bytes: 16 << 20 },
+        work: Work::Rr { protocol: Protocol::Tcp, request_bytes: 16 << 20, response_bytes: 16 << 20, connect: false, outstanding: 1 },
         ..open(TCP, 64)
     };
     let mut held = Vec::new();

@@ -205,7 +205,7 @@ impl Leader {
                 self.group.round.fetch_add(1, Ordering::Release);
                 (self.stage, self.since_ns) = (Stage::Introducing, now_ns);
             }
-            SessionEvent::Ready => {
+            SessionEvent::Ready { .. } => {
                 self.group.is_ready.store(true, Ordering::Release);
                 self.stage = Stage::Waiting;
             }

@@ -1,0 +1,384 @@
+//! One thread's request-response flows: one poll, one heap of timers, shared buffers. Knows when a flow has to be
+//! called, not what it does then.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+use std::io;
+
+use leadline_stats::Histogram;
+use leadline_sys::clock::monotonic_ns;
+use leadline_sys::poll::{Poll, Ready};
+use leadline_sys::priority::minimize_timer_slack;
+use leadline_transport::{Requester, SideReport, Transaction, HEADER_BYTES};
+use leadline_wire::RrSpec;
+
+use super::connecting::ConnectingFlow;
+use super::persistent::PersistentFlow;
+use crate::control_signal::ControlSignal;
+use crate::flows::{count_error, Span, WorkerReport, TURN_NS};
+use crate::metering::{FlowCounters, Recorder, ThreadMeter};
+
+const LATENCY: usize = 0;
+/// Ages of transactions that were given up: their latency is at least this long.
+const LATENCY_CENSORED: usize = 1;
+/// From sent to answered, where the latency begins with the due time.
+const SERVICE: usize = 2;
+const CONNECT: usize = 3;
+/// The names of the durations that are recorded.
+pub const METRICS: &[&str] = &["latency", "latency_censored", "service", "connect"];
+
+/// How long a flow waits after a request could not be sent, ns: the reason rarely passes at once.
+pub const PAUSE_NS: u64 = 10_000_000;
+/// The size of the buffers for many small requests or responses, bytes.
+const BLOCK_BYTES: usize = 64 << 10;
+
+/// The parameters that a thread's flows share.
+#[derive(Clone, Copy, Debug)]
+pub struct ThreadWork {
+    token: u64,
+    request_bytes: usize,
+    response_bytes: usize,
+    outstanding: u32,
+    has_schedule: bool,
+    spins: bool,
+}
+
+impl ThreadWork {
+    /// The parameters of this load in the session with this token.
+    pub fn new(spec: &RrSpec, token: u64) -> Self {
+        Self {
+            token,
+            request_bytes: spec.request_bytes as usize,
+            response_bytes: spec.response_bytes as usize,
+            outstanding: spec.outstanding,
+            has_schedule: spec.rate_per_s.is_some(),
+            spins: spec.busy_poll,
+        }
+    }
+}
+
+/// A flow by how it uses sockets.
+pub enum RrFlow {
+    /// One socket for all transactions.
+    Persistent(PersistentFlow),
+    /// One for each.
+    Connecting(ConnectingFlow),
+}
+
+/// What a thread's flows share.
+pub struct ThreadState {
+    /// Waits for their sockets.
+    pub poll: Poll,
+    /// The session's token.
+    pub token: u64,
+    /// Requests, as many as are sent at once, after room for the preface of a connection.
+    pub requests: Vec<u8>,
+    /// Payload of a request, bytes.
+    pub request_bytes: usize,
+    /// Room for responses.
+    pub responses: Vec<u8>,
+    /// Payload of a response, bytes.
+    pub response_bytes: usize,
+    /// Whether the thread polls without sleeping.
+    pub spins: bool,
+    /// How long it polled in vain, ns.
+    spun_ns: u64,
+    recorder: Recorder,
+    has_schedule: bool,
+    late: Histogram,
+    errors: BTreeMap<String, u64>,
+}
+
+/// When and what a flow sent and received, for its report.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FlowTimes {
+    /// When the first request was sent.
+    pub start_ns: Option<u64>,
+    /// When the last response arrived.
+    pub last_ns: Option<u64>,
+    /// When the flow was closed.
+    pub closed_ns: Option<u64>,
+}
+
+/// Runs the flows until they have ended.
+pub fn drive(
+    mut flows: Vec<RrFlow>,
+    work: ThreadWork,
+    span: Span,
+    signal: &ControlSignal,
+    name: String,
+    recorder: Recorder,
+) -> io::Result<WorkerReport> {
+    let mut state = ThreadState::new(work, flows.len(), recorder)?;
+    let mut sources = Vec::new();
+    for (index, flow) in flows.iter_mut().enumerate() {
+        let first = sources.len();
+        sources.resize(first + flow.sources(), index);
+        flow.register(first as u64, &state)?;
+    }
+    minimize_timer_slack();
+    signal.sleep_until(span.at_ns);
+    let meter = ThreadMeter::begin(name, monotonic_ns());
+    let until_ns = run(&mut flows, &sources, &mut state, span, signal)?;
+    let mut thread = meter.end(monotonic_ns());
+    thread.spun_s = work.spins.then_some(state.spun_ns as f64 / 1e9);
+    state.recorder.finish();
+    let rows = flows.iter().map(|flow| flow.report(until_ns)).collect();
+    let late = work.has_schedule.then_some(state.late);
+    Ok(WorkerReport { thread, flows: rows, pushback: 0, errors: state.errors, late })
+}
+
+/// Returns when no further request was sent.
+fn run(
+    flows: &mut [RrFlow],
+    sources: &[usize],
+    state: &mut ThreadState,
+    span: Span,
+    signal: &ControlSignal,
+) -> io::Result<u64> {
+    let mut until_ns = span.end_ns;
+    let mut timers = Timers::new(flows.len(), monotonic_ns());
+    let mut ready: Vec<Ready> = Vec::new();
+    let mut open = flows.len();
+    let mut turn_ns = monotonic_ns();
+    while open > 0 {
+        let now = monotonic_ns();
+        if state.spins && ready.is_empty() {
+            state.spun_ns += now - turn_ns;
+        }
+        turn_ns = now;
+        if signal.stopped() && now < until_ns {
+            until_ns = now;
+            for (index, flow) in flows.iter_mut().enumerate() {
+                flow.stop(now);
+                timers.arm(index, Some(now));
+            }
+        }
+        if signal.abandoned() {
+            flows.iter_mut().for_each(|flow| flow.abandon(now, state));
+            break;
+        }
+        while let Some(index) = timers.next_expired(now) {
+            if !flows[index].is_open() {
+                continue;
+            }
+            open -= run_flow(&mut flows[index], now, state, &mut timers, index)?;
+        }
+        state.recorder.roll(now);
+        let wait_until_ns = if state.spins { 0 } else { timers.next_ns().min(now + TURN_NS) };
+        ready.clear();
+        ready.extend(state.poll.wait(Some(wait_until_ns))?);
+        for source in &ready {
+            let index = sources[source.token as usize];
+            if !flows[index].is_open() {
+                continue;
+            }
+            let now = flows[index].on_ready(*source, state)?;
+            open -= run_flow(&mut flows[index], now, state, &mut timers, index)?;
+        }
+    }
+    Ok(until_ns)
+}
+
+/// Lets an open flow act, and arms its timer; returns 1 if it has ended now.
+fn run_flow(
+    flow: &mut RrFlow,
+    now: u64,
+    state: &mut ThreadState,
+    timers: &mut Timers,
+    index: usize,
+) -> io::Result<usize> {
+    let due_ns = flow.advance(now, state)?;
+    timers.arm(index, due_ns);
+    Ok(usize::from(!flow.is_open()))
+}
+
+impl RrFlow {
+    /// The number of tokens that its sockets use.
+    fn sources(&self) -> usize {
+        match self {
+            Self::Persistent(_) => 1,
+            Self::Connecting(flow) => flow.lanes(),
+        }
+    }
+
+    fn register(&mut self, first: u64, state: &ThreadState) -> io::Result<()> {
+        match self {
+            Self::Persistent(flow) => flow.register(first, state),
+            Self::Connecting(flow) => {
+                flow.register(first);
+                Ok(())
+            }
+        }
+    }
+
+    fn is_open(&self) -> bool {
+        match self {
+            Self::Persistent(flow) => flow.is_open(),
+            Self::Connecting(flow) => flow.is_open(),
+        }
+    }
+
+    /// Sends what is due and gives up what has timed out; returns when to call again.
+    #[inline]
+    fn advance(&mut self, now: u64, state: &mut ThreadState) -> io::Result<Option<u64>> {
+        match self {
+            Self::Persistent(flow) => flow.advance(now, state),
+            Self::Connecting(flow) => flow.advance(now, state),
+        }
+    }
+
+    /// Reads and writes what the socket allows; returns the time after that.
+    #[inline]
+    fn on_ready(&mut self, source: Ready, state: &mut ThreadState) -> io::Result<u64> {
+        match self {
+            Self::Persistent(flow) => flow.on_ready(source, state),
+            Self::Connecting(flow) => flow.on_ready(source, state),
+        }
+    }
+
+    fn stop(&mut self, now: u64) {
+        self.machine().stop(now);
+    }
+
+    /// Gives up every outstanding transaction: the load was aborted.
+    fn abandon(&mut self, now: u64, state: &mut ThreadState) {
+        let machine = self.machine();
+        while let Some(transaction) = machine.give_up_oldest(now) {
+            state.given_up(transaction, now);
+        }
+    }
+
+    fn machine(&mut self) -> &mut Requester {
+        match self {
+            Self::Persistent(flow) => &mut flow.machine,
+            Self::Connecting(flow) => &mut flow.machine,
+        }
+    }
+
+    fn report(&self, until_ns: u64) -> SideReport {
+        match self {
+            Self::Persistent(flow) => report(flow.id, &flow.machine, &flow.counters, flow.times, until_ns),
+            Self::Connecting(flow) => SideReport {
+                connections_opened: Some(flow.connections_opened),
+                ..report(flow.id, &flow.machine, &flow.counters, flow.times, until_ns)
+            },
+        }
+    }
+}
+
+/// Returns a flow's figures. A flow ends at `until_ns`, or with the response to its last outstanding request; a flow
+/// that failed or reached its number before that ended then.
+fn report(id: u32, machine: &Requester, counters: &FlowCounters, times: FlowTimes, until_ns: u64) -> SideReport {
+    let unsent = machine.unsent();
+    SideReport {
+        flow: id,
+        start_ns: times.start_ns,
+        end_ns: times.closed_ns.map(|closed_ns| closed_ns.min(until_ns)).max(times.last_ns),
+        sent_bytes: counters.sent_bytes(),
+        received_bytes: counters.received_bytes(),
+        sent_units: Some(counters.sent_units()),
+        received_units: Some(machine.completed()),
+        unsent_units: Some(unsent.all),
+        unsent_while_busy: Some(unsent.while_busy),
+        due_while_busy: Some(machine.due_while_busy()),
+        late_answers: Some(machine.late()),
+        duplicate_answers: Some(machine.duplicates()),
+        strays: Some(machine.unasked()),
+        ..SideReport::default()
+    }
+}
+
+impl ThreadState {
+    fn new(work: ThreadWork, flows: usize, recorder: Recorder) -> io::Result<Self> {
+        let ThreadWork { token, request_bytes, response_bytes, outstanding, has_schedule, spins } = work;
+        let many = |bytes: usize| bytes.saturating_mul(outstanding as usize).min(BLOCK_BYTES.max(bytes));
+        Ok(Self {
+            poll: Poll::new(flows.saturating_mul(outstanding as usize).clamp(1, 256))?,
+            token,
+            requests: vec![0; HEADER_BYTES + many(request_bytes)],
+            request_bytes,
+            // One byte more than a response shows an answer that is too long.
+            responses: vec![0; many(response_bytes).max(HEADER_BYTES) + 1],
+            response_bytes,
+            spins,
+            spun_ns: 0,
+            recorder,
+            has_schedule,
+            late: Histogram::new(),
+            errors: BTreeMap::new(),
+        })
+    }
+
+    /// Records an answered transaction.
+    #[inline]
+    pub fn answered(&mut self, transaction: Transaction, now: u64) {
+        let Transaction { due_ns, sent_ns, .. } = transaction;
+        self.recorder.record(LATENCY, due_ns, now.saturating_sub(due_ns));
+        if self.has_schedule {
+            self.recorder.record(SERVICE, due_ns, now.saturating_sub(sent_ns));
+        }
+    }
+
+    /// Records the time that a connection took to open.
+    pub fn connected(&mut self, due_ns: u64, took_ns: u64) {
+        self.recorder.record(CONNECT, due_ns, took_ns);
+    }
+
+    /// Records a transaction without an answer.
+    pub fn given_up(&mut self, transaction: Transaction, now: u64) {
+        self.recorder.record(LATENCY_CENSORED, transaction.due_ns, now.saturating_sub(transaction.due_ns));
+    }
+
+    /// Records by how much a request missed its due time.
+    #[inline]
+    pub fn sent_late(&mut self, late_ns: u64) {
+        if self.has_schedule {
+            self.late.record(late_ns);
+        }
+    }
+
+    /// Counts a failed operation.
+    pub fn count_error(&mut self, name: &str) {
+        count_error(&mut self.errors, name);
+    }
+}
+
+/// The earliest call of each flow. An answer usually moves it later: the heap keeps the earlier one, which costs one
+/// call too many once in a while instead of a change of the heap for each transaction.
+struct Timers {
+    heap: BinaryHeap<Reverse<(u64, usize)>>,
+    armed_ns: Vec<u64>,
+}
+
+impl Timers {
+    fn new(flows: usize, now: u64) -> Self {
+        let heap = (0..flows).map(|index| Reverse((now, index))).collect();
+        Self { heap, armed_ns: vec![now; flows] }
+    }
+
+    #[inline]
+    fn arm(&mut self, index: usize, at_ns: Option<u64>) {
+        if let Some(at_ns) = at_ns.filter(|at_ns| *at_ns < self.armed_ns[index]) {
+            self.armed_ns[index] = at_ns;
+            self.heap.push(Reverse((at_ns, index)));
+        }
+    }
+
+    #[inline]
+    fn next_ns(&self) -> u64 {
+        self.heap.peek().map_or(u64::MAX, |Reverse((at_ns, _))| *at_ns)
+    }
+
+    #[inline]
+    fn next_expired(&mut self, now: u64) -> Option<usize> {
+        while self.next_ns() <= now {
+            let Reverse((at_ns, index)) = self.heap.pop()?;
+            if self.armed_ns[index] == at_ns {
+                self.armed_ns[index] = u64::MAX;
+                return Some(index);
+            }
+        }
+        None
+    }
+}
