@@ -19,6 +19,7 @@ from pathlib import Path
 import crypto_rows
 import host_rows
 import http_rows
+import rr_rows
 import tunnel_rows
 from document import document
 from memory_rows import memory
@@ -41,6 +42,7 @@ ROWS: dict[str, Callable[[Rounds], Iterator[Row]]] = {
     "tls": http_rows.tls,
     "tcp": host_rows.tcp,
     "udp": host_rows.udp,
+    "rr": rr_rows.transactions,
     "observing": host_rows.observing,
     "link": host_rows.link,
     "storm": tunnel_rows.storm,

@@ -1,6 +1,6 @@
 """A VPN server and its clients for the tunnel rows: two network namespaces with a link between them, on this machine.
 
-Owns the namespaces, which end with the process that holds them, and the real OpenVPN server in one of them. Needs root.
+Owns the real OpenVPN server in one of them. Needs root.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from namespaces import GATEWAY, inside, linked, namespace
 from programs import GENERATOR_CPU, SERVER_CPU, PeerMissing, pinned, program, run
 
 from leadline.sut.pki import Pki, issue
 
-GATEWAY, CLIENT, INSIDE = "192.0.2.1", "192.0.2.2", "10.8.0.1"
+INSIDE = "10.8.0.1"
 _PORT = 1194
 _WATCH_S = 0.01
 
@@ -81,9 +82,9 @@ def openvpn_site(*more: str) -> Iterator[Site]:
     openvpn = program("openvpn")
     if os.geteuid() != 0:
         raise PeerMissing("namespaces and a TUN device need root")
-    with tempfile.TemporaryDirectory() as name, _namespace() as gateway, _namespace() as clients:
+    with tempfile.TemporaryDirectory() as name, namespace() as gateway, namespace() as clients:
         folder = Path(name)
-        _link(gateway, clients)
+        linked(gateway, clients)
         pki = issue(folder / "pki", "server", ["client"], now=datetime.datetime.now(datetime.UTC))
         run([openvpn, "--genkey", "secret", str(folder / "wrap.key")])
         log = folder / "server.log"
@@ -95,10 +96,10 @@ def openvpn_site(*more: str) -> Iterator[Site]:
             *["--connect-freq-initial", "1000000", "1", "--rcvbuf", "4194304", "--sndbuf", "4194304"],
             *["--cipher", "AES-256-GCM", "--log", str(log), *more],
         ]
-        process = subprocess.Popen(_inside(gateway, pinned(SERVER_CPU, argv)), stdout=subprocess.DEVNULL)
+        process = subprocess.Popen(inside(gateway, pinned(SERVER_CPU, argv)), stdout=subprocess.DEVNULL)
         try:
             _await_line(log, "Initialization Sequence Completed", process)
-            yield Site(folder, pki, process.pid, _inside(gateway, []), _inside(clients, []))
+            yield Site(folder, pki, process.pid, inside(gateway, []), inside(clients, []))
         finally:
             process.terminate()
             process.wait()
@@ -123,39 +124,6 @@ def openvpn_client(site: Site, *more: str) -> Iterator[int]:
 def process_cpu_s(pid: int) -> float:
     """CPU time of a process of one thread so far, user and system, to the ns and not to a tick."""
     return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9
-
-
-@contextmanager
-def _namespace() -> Iterator[int]:
-    """A network namespace that lives as long as the process that is given."""
-    # It ends with its input, so also when the bench is killed.
-    holder = subprocess.Popen(
-        ["unshare", "--net", "sh", "-c", "ip link set lo up && echo up && exec cat"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert holder.stdin is not None
-    assert holder.stdout is not None
-    try:
-        if holder.stdout.readline().strip() != "up":
-            raise PeerMissing("no network namespace can be made")
-        yield holder.pid
-    finally:
-        holder.stdin.close()
-        holder.stdout.close()
-        holder.wait()
-
-
-def _link(gateway: int, clients: int) -> None:
-    run(["ip", "link", "add", "bench0", "netns", str(gateway), "type", "veth", "peer", "bench0", "netns", str(clients)])
-    for pid, address in ((gateway, GATEWAY), (clients, CLIENT)):
-        run(_inside(pid, ["ip", "address", "add", f"{address}/24", "dev", "bench0"]))
-        run(_inside(pid, ["ip", "link", "set", "bench0", "up"]))
-
-
-def _inside(pid: int, argv: Sequence[str]) -> list[str]:
-    return ["nsenter", f"--net=/proc/{pid}/ns/net", *argv]
 
 
 def _await_line(log: Path, line: str, process: subprocess.Popen[bytes]) -> None:
