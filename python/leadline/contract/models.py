@@ -778,6 +778,18 @@ class FlowCounts(BaseModel):
     model_config = ConfigDict(
         extra="forbid",
     )
+    connections_opened: Annotated[int | None, Field(ge=0)] = None
+    """
+    Connections, or source ports, that transactions used.
+    """
+    due_while_busy: Annotated[int | None, Field(ge=0)] = None
+    """
+    Requests that were sent, and were due while as many as allowed were outstanding.
+    """
+    duplicate_answers: Annotated[int | None, Field(ge=0)] = None
+    """
+    Answers received again.
+    """
     histogram_overflow: Annotated[int | None, Field(ge=0)] = None
     """
     Durations that exceeded a histogram's range.
@@ -797,6 +809,10 @@ class FlowCounts(BaseModel):
     unsent: Annotated[int, Field(ge=0)]
     """
     Units that were due and not sent, by both sides.
+    """
+    unsent_while_busy: Annotated[int | None, Field(ge=0)] = None
+    """
+    Units of `unsent` that waited for the peer.
     """
 
 
@@ -3330,6 +3346,14 @@ class RrWorkload(BaseModel):
     """
     Local address.
     """
+    busy_poll: bool | None = False
+    """
+    Whether the client's threads poll without sleeping.
+    """
+    connect: bool | None = False
+    """
+    Whether each transaction has a new connection, or over UDP a new source port.
+    """
     duration_ms: Annotated[int, Field(ge=0)]
     """
     Duration, ms, including the warm-up.
@@ -3347,9 +3371,17 @@ class RrWorkload(BaseModel):
     """
     Transactions over all flows, after which the task ends before `duration_ms`.
     """
+    outstanding: Annotated[int | None, Field(ge=0)] = 1
+    """
+    Transactions that each flow may have outstanding.
+    """
     protocol: Literal["tcp", "udp"]
     """
     Over TCP or UDP.
+    """
+    rate_per_s: float | None = None
+    """
+    Transactions per second and flow, due by schedule; if absent, each follows an answer.
     """
     request_bytes: Annotated[int, Field(ge=0)]
     """

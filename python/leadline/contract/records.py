@@ -451,6 +451,18 @@ class FlowCounts(TypedDict):
     Counters of the kinds of load that consist of flows.
     """
 
+    connections_opened: NotRequired[int | None]
+    """
+    Connections, or source ports, that transactions used.
+    """
+    due_while_busy: NotRequired[int | None]
+    """
+    Requests that were sent, and were due while as many as allowed were outstanding.
+    """
+    duplicate_answers: NotRequired[int | None]
+    """
+    Answers received again.
+    """
     histogram_overflow: NotRequired[int | None]
     """
     Durations that exceeded a histogram's range.
@@ -470,6 +482,10 @@ class FlowCounts(TypedDict):
     unsent: int
     """
     Units that were due and not sent, by both sides.
+    """
+    unsent_while_busy: NotRequired[int | None]
+    """
+    Units of `unsent` that waited for the peer.
     """
 
 
@@ -1854,6 +1870,7 @@ CountName: TypeAlias = Literal[
     "connections_opened",
     "datagrams_refused",
     "due_while_busy",
+    "duplicate_answers",
     "failed",
     "far_progress_passed_over",
     "histogram_overflow",

@@ -106,9 +106,7 @@ _PER_SECOND_SCHEMA = (
     {"type": "number", "exclusiveMinimum": 0},
     {"type": "string", "pattern": r"^\d+(\.\d+)?\s*[kKmM]?(/s)?$"},
 )
-PerSecond = Annotated[
-    float, BeforeValidator(read_constant_rate), WithJsonSchema({"anyOf": list(_PER_SECOND_SCHEMA)})
-]
+PerSecond = Annotated[float, BeforeValidator(read_constant_rate), WithJsonSchema({"anyOf": list(_PER_SECOND_SCHEMA)})]
 PerSecondOrStages = Annotated[
     float | Stages,
     BeforeValidator(read_rate),

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from leadline.analysis.test_spec import TestSpec
 from leadline.contract.models import HttpWorkload, RrWorkload, TcpWorkload, UdpWorkload
 from leadline.kinds.http.model import HttpTest
 from leadline.kinds.rr import RrTest
@@ -36,6 +37,17 @@ def test_a_request_has_room_for_the_measuring_header(protocol: str, least: int) 
     rr = workload(validate_input(RrTest, {"name": "r", "protocol": protocol, "duration": "1s"}), Server("10.82.0.2"))
     assert isinstance(rr, RrWorkload)
     assert (rr.request_bytes, rr.response_bytes) == (least, least)
+
+
+def test_flows_of_a_request_response_test_share_its_rate() -> None:
+    given = {"name": "r", "duration": "1s", "flows": 4, "rate": "2k", "outstanding": 8, "connect": True}
+    test = validate_input(RrTest, {**given, "busy_poll": True})
+    rr = workload(test, Server("10.82.0.2"))
+    assert isinstance(rr, RrWorkload)
+    assert (rr.rate_per_s, rr.outstanding, rr.connect, rr.busy_poll) == (500.0, 8, True, True)
+    # The same gap, read from the plan's test and from the agent's workload.
+    gaps = [TestSpec.read(one.model_dump(by_alias=False)).send_gap_s for one in (test, rr)]
+    assert gaps == [0.002, 0.002]
 
 
 @pytest.mark.parametrize(
