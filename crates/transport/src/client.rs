@@ -326,7 +326,10 @@ mod tests {
     fn server_times_are_converted_by_the_quickest_exchange() {
         let mut session = granted();
         assert_eq!(session.offset_ns(), AHEAD_NS as i64);
-        assert_eq!(tell(&mut session, 0, &FromServer::Ready { port: None }).unwrap(), Some(SessionEvent::Ready { port: None }));
+        assert_eq!(
+            tell(&mut session, 0, &FromServer::Ready { port: None }).unwrap(),
+            Some(SessionEvent::Ready { port: None })
+        );
         session.begin(500).unwrap();
         session.end(vec![3]).unwrap();
         let expected = [FromClient::Begin { at_ns: AHEAD_NS + 500 }, FromClient::End { sent_units: vec![3] }];

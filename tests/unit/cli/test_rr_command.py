@@ -1,4 +1,4 @@
-"""`leadline rr` against `leadline serve`, both real, on loopback: each way to make transactions, counts of both ends."""
+"""`leadline rr` against `leadline serve`, both real, on loopback: each way to transact, and the counts of both ends."""
 
 from __future__ import annotations
 

@@ -253,7 +253,8 @@ impl Answering {
             let connections = &self.connections;
             self.accepted.retain(|(index, accepted_ns)| holds(connections, *index, *accepted_ns));
         }
-        while self.accepted.front().is_some_and(|(index, accepted_ns)| !holds(&self.connections, *index, *accepted_ns)) {
+        while self.accepted.front().is_some_and(|(index, accepted_ns)| !holds(&self.connections, *index, *accepted_ns))
+        {
             self.accepted.pop_front();
         }
     }

@@ -173,13 +173,9 @@ impl ReadyFlow {
             FlowPath::Persistent(socket) => {
                 RrFlow::Persistent(PersistentFlow::new(self.id, socket, self.counters, machine))
             }
-            FlowPath::Connecting(destination) => RrFlow::Connecting(ConnectingFlow::new(
-                self.id,
-                destination,
-                self.counters,
-                machine,
-                spec.outstanding,
-            )),
+            FlowPath::Connecting(destination) => {
+                RrFlow::Connecting(ConnectingFlow::new(self.id, destination, self.counters, machine, spec.outstanding))
+            }
         }
     }
 }

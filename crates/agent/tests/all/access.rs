@@ -403,7 +403,13 @@ fn parts_of_long_answers_are_held_to_the_rate() {
     const FLOWS: u32 = 8;
     let mut server = Agent::start();
     let port = serve(&mut server, &limits(&json!({"rate_bps": 100_000})));
-    let work = Work::Rr { protocol: leadline_wire::Protocol::Tcp, request_bytes: 1, response_bytes: 16 << 20, connect: false, outstanding: 1 };
+    let work = Work::Rr {
+        protocol: leadline_wire::Protocol::Tcp,
+        request_bytes: 1,
+        response_bytes: 16 << 20,
+        connect: false,
+        outstanding: 1,
+    };
     let mut control = Control::asking(HERE, port, Open { flows: FLOWS, duration_ms: 5000, ..open(work) }, None);
     let token = control.token();
     let mut flows: Vec<TcpStream> = (0..FLOWS)

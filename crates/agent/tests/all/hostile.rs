@@ -14,7 +14,8 @@ use serde_json::json;
 
 const TCP: Work = Work::Tcp { block_bytes: 4096, rate_bps: None };
 const UDP: Work = Work::Udp { datagram_bytes: 100, rate_pps: Some(100.0), number: None };
-const RR: Work = Work::Rr { protocol: Protocol::Tcp, request_bytes: 1, response_bytes: 1 << 20, connect: false, outstanding: 1 };
+const RR: Work =
+    Work::Rr { protocol: Protocol::Tcp, request_bytes: 1, response_bytes: 1 << 20, connect: false, outstanding: 1 };
 
 fn open(work: Work, flows: u32) -> Open {
     Open {
@@ -371,7 +372,13 @@ fn hostile_numbers_in_datagrams_are_only_counted() {
 fn memory_for_sessions_is_limited_together() {
     let mut victim = Victim::new();
     let greedy = || Open {
-        work: Work::Rr { protocol: Protocol::Tcp, request_bytes: 16 << 20, response_bytes: 16 << 20, connect: false, outstanding: 1 },
+        work: Work::Rr {
+            protocol: Protocol::Tcp,
+            request_bytes: 16 << 20,
+            response_bytes: 16 << 20,
+            connect: false,
+            outstanding: 1,
+        },
         ..open(TCP, 64)
     };
     let mut held = Vec::new();
