@@ -276,17 +276,18 @@ impl Answering {
     }
 
     fn reports(&self) -> Vec<SideReport> {
-        let report = |(flow, (counters, times)): (u32, (&Arc<FlowCounters>, &(Option<u64>, Option<u64>)))| SideReport {
+        let flows = (0..).zip(self.counters.iter().zip(&self.times));
+        let reports = flows.map(|(flow, (counters, (start_ns, end_ns)))| SideReport {
             flow,
-            start_ns: times.0,
-            end_ns: times.1,
+            start_ns: *start_ns,
+            end_ns: *end_ns,
             sent_bytes: counters.sent_bytes(),
             received_bytes: counters.received_bytes(),
             sent_units: Some(counters.sent_units()),
             received_units: Some(counters.received_units()),
             ..SideReport::default()
-        };
-        (0..).zip(self.counters.iter().zip(&self.times)).map(report).collect()
+        });
+        reports.collect()
     }
 }
 
