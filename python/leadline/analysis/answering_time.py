@@ -75,7 +75,8 @@ def limits_of_turns(evidence: Evidence) -> Iterator[Limit]:
     for found in data.load_outcomes():
         far = found.outcome.get("receiver")
         threads = [thread for thread in (far["threads"] if far else ()) if thread["wall_s"] > 0]
-        if not threads or len(found.outcome["flows"]) > len(threads):
+        at_once = max(len(found.outcome["flows"]), data.spec.connections or 0)
+        if not threads or at_once > len(threads):
             continue
         shares = [(busy_s(one) + (one.get("runnable_wait_s") or 0.0)) / one["wall_s"] for one in threads]
         most = max(shares)

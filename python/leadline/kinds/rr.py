@@ -245,7 +245,11 @@ class Rr(Kind[RrTest]):
         flows = 1.0 if "target" in test else float(test.get("flows") or 1)
         gap_s = flows / float(test["rate_per_s"]) if test.get("rate_per_s") else None
         return replace(
-            common, counts_units=True, send_gap_s=gap_s, asked=asked_percentiles(test, ("latency", "service"))
+            common,
+            counts_units=True,
+            send_gap_s=gap_s,
+            connections=int(test.get("flows") or 1) * int(test.get("outstanding") or 1),
+            asked=asked_percentiles(test, ("latency", "service")),
         )
 
     def rate_columns(self, spec: TestSpec, flows: Sequence[Flow]) -> list[RateColumn]:
