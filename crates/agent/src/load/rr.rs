@@ -6,6 +6,7 @@ mod driver;
 mod persistent;
 #[cfg(test)]
 mod tests;
+mod thread_state;
 
 use std::net::SocketAddr;
 use std::sync::mpsc;
@@ -20,8 +21,9 @@ use leadline_transport::{Open, Requester, RequesterLimits, Schedule, Work, HEADE
 use leadline_wire::{Direction, ErrorReport, Outcome, Protocol, RrSpec};
 
 use self::connecting::{ConnectingFlow, Destination};
-use self::driver::{RrFlow, ThreadWork, METRICS};
+use self::driver::RrFlow;
 use self::persistent::{FlowSocket, PersistentFlow};
+use self::thread_state::{ThreadWork, METRICS};
 use super::session::Session;
 use super::session_runner::{span, PlannedFlow, SessionRunner};
 use crate::events::{input_error, peer_error, system_error};

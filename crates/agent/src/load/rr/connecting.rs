@@ -15,7 +15,7 @@ use leadline_transport::{Answer, Header, HeaderKind, Requester, Step, HEADER_BYT
 use leadline_wire::Protocol;
 
 use super::super::session_runner::PORTS_EXHAUSTED;
-use super::driver::{FlowTimes, ThreadState, PAUSE_NS};
+use super::thread_state::{FlowTimes, ThreadState, PAUSE_NS};
 use crate::events::error_code;
 use crate::metering::FlowCounters;
 

@@ -11,7 +11,7 @@ use leadline_sys::poll::{Interest, Ready};
 use leadline_sys::ports;
 use leadline_transport::{Answer, Header, HeaderKind, Requester, Step, HEADER_BYTES};
 
-use super::driver::{FlowTimes, ThreadState, PAUSE_NS};
+use super::thread_state::{FlowTimes, ThreadState, PAUSE_NS};
 use crate::events::error_code;
 use crate::metering::FlowCounters;
 
