@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn late_repeated_and_unasked_responses_are_told_apart() {
+    fn late_repeated_and_unasked_responses_are_distinguished() {
         let mut flow = Requester::new(LIMITS);
         request(&mut flow, 0);
         assert_eq!(flow.handle_time(999), None);

@@ -243,7 +243,7 @@ fn peer_that_closes_ends_the_flow() {
 }
 
 #[test]
-fn repeated_late_and_wrong_datagrams_are_told_apart() {
+fn repeated_late_and_wrong_datagrams_are_distinguished() {
     let (socket, peer) = scripted_datagrams(|far| {
         let first = receive(&far);
         answer(&far, Header { sequence: 7, ..first }, 64);
