@@ -19,7 +19,7 @@ use crate::events::{input_error, system_error, Events, LAST_PATIENCE};
 use crate::load;
 use crate::task::Task;
 use crate::watch::{self, Order, Processes, Watch};
-use crate::{facts, process as process_task, profile, serve, wake_up};
+use crate::{emulate, facts, process as process_task, profile, serve, wake_up};
 
 /// Runs commands until `shutdown` or the end of stdin.
 pub fn run(cgroup: Option<&Path>) -> io::Result<()> {
@@ -231,6 +231,12 @@ fn run_task(workload: Workload, task: &Task, processes: &Processes) -> Result<Op
             server.join();
             Ok(None)
         }
+        Workload::Emulate(spec) => {
+            let emulator = emulate::start(&spec, &task.signal)?;
+            send_prepared(task, None, None, None);
+            emulator.report(spec.interval_ms, task);
+            Ok(None)
+        }
         load => {
             let ready = load::prepare(load, task)?;
             send_prepared(task, None, None, None);
@@ -272,6 +278,7 @@ fn kind(workload: &Workload) -> &'static str {
         Workload::Crypto(_) => "crypto",
         Workload::Process(_) => "process",
         Workload::Profile(_) => "profile",
+        Workload::Emulate(_) => "emulate",
     }
 }
 

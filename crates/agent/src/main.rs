@@ -5,6 +5,7 @@
 mod atomic_option;
 mod control;
 mod control_signal;
+mod emulate;
 mod events;
 mod facts;
 mod failures;

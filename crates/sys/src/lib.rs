@@ -3,6 +3,7 @@
 
 pub mod clock;
 pub mod connect;
+pub mod frames;
 pub mod host;
 pub mod lua;
 pub mod memory;

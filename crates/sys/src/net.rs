@@ -276,6 +276,11 @@ impl DatagramBatch {
     }
 }
 
+/// Returns the wall clock minus the monotonic clock, ns, for the kernel's timestamps.
+pub(crate) fn wall_clock_ahead_ns() -> u64 {
+    ahead_ns(read_clocks)
+}
+
 /// Reads both clocks, ns: the monotonic one, the wall clock, and the monotonic one again.
 fn read_clocks() -> (u64, u64, u64) {
     let before_ns = monotonic_ns();

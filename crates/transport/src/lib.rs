@@ -1,5 +1,6 @@
-//! TCP and UDP measurement without sockets: the session protocol between a load's client and its server, the header
-//! of every datagram, the receiver's accounting, and the request-response machine. Each receives bytes and a time.
+//! TCP and UDP measurement, and an emulated link, without sockets: the session protocol between a load's client and
+//! its server, the header of every datagram, the receiver's accounting, the request-response machine, and what a link
+//! does to frames. Each receives bytes and a time.
 //!
 //! A session on one TCP control connection (a magic line, then frames of length and JSON): client `open` -> with a
 //! key: server `challenge`, client `prove` -> server `accepted` (a token) or `refused` -> clock queries -> the client
@@ -10,6 +11,7 @@
 mod address;
 mod client;
 mod datagram;
+pub mod emulator;
 mod frame;
 pub mod iperf3;
 mod key;

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::scenario::{SampleBatch, ScenarioProgress};
 use crate::{
-    Capability, Counts, HistogramReport, HostFacts, NetworkView, Observation, Outcome, Side, ThreadReport, WakeUpFacts,
+    Capability, Counts, HistogramReport, HostFacts, LinkCounts, NetworkView, Observation, Outcome, Side, ThreadReport, WakeUpFacts,
 };
 
 /// One line on an agent's stdout.
@@ -203,6 +203,22 @@ pub enum Event {
         /// A line per call stack: the thread's name, its frames from the outermost on, separated by `;`; a space; and
         /// its number of samples. This is the input of flame graphs.
         folded: String,
+    },
+    /// The counters of an `emulate` task, every interval and when it has ended.
+    #[schemars(title = "Emulated")]
+    Emulated {
+        /// The task's trial.
+        trial: String,
+        /// The task.
+        task: String,
+        /// When they were read, ns.
+        t_ns: u64,
+        /// Frames from `a` to `b`.
+        a_to_b: LinkCounts,
+        /// Frames from `b` to `a`.
+        b_to_a: LinkCounts,
+        /// Whether the task has ended: these are its last counters.
+        ended: bool,
     },
 }
 

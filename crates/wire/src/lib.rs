@@ -7,6 +7,7 @@
 
 mod command;
 mod counts;
+mod emulation;
 mod event;
 mod facts;
 mod failure_cause;
@@ -21,6 +22,7 @@ mod workload;
 
 pub use command::Command;
 pub use counts::{unless_zero, Counts, FlowCounts, HttpCounts, NoCounts, StatusCounts, TrafficCounts, TunnelCounts};
+pub use emulation::{EmulateSpec, FrameCounts, LinkCounts, LinkEffects};
 pub use event::{Blame, ErrorReport, Event, ExitUsage, FlowProgress, Standing};
 pub use facts::{
     Capability, ClockQuality, HostFacts, InterfaceFacts, InterfaceView, NetworkView, RouteView, WakeUpFacts,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{CryptoSpec, Direction, HttpAnswer, HttpSpec, ScenarioSpec, SessionKey, Target, TunnelSpec};
+use crate::{CryptoSpec, Direction, EmulateSpec, HttpAnswer, HttpSpec, ScenarioSpec, SessionKey, Target, TunnelSpec};
 
 /// The kind of a task and its parameters.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -41,6 +41,9 @@ pub enum Workload {
     /// Call stacks of processes of the agent, or of the agent itself, until stopped.
     #[schemars(title = "ProfileWorkload")]
     Profile(ProfileSpec),
+    /// A link with a rate, a delay and faults, between two interfaces, until stopped.
+    #[schemars(title = "EmulateWorkload")]
+    Emulate(EmulateSpec),
 }
 
 /// The resources that one peer of a server may use. A peer is an IPv4 address, or an IPv6 network of 64 bits.

@@ -67,6 +67,7 @@ fn every_event_reads_and_writes_as_it_stands() {
     }
     let known = [
         "clock",
+        "emulated",
         "exited",
         "failed",
         "finished",
