@@ -33,6 +33,7 @@ Event: TypeAlias = (
     | models.OutputLine
     | models.Exited
     | models.Profiled
+    | models.Emulated
 )
 
 Command: TypeAlias = (
@@ -57,6 +58,7 @@ Workload: TypeAlias = (
     | models.TunnelWorkload
     | models.ProcessWorkload
     | models.ProfileWorkload
+    | models.EmulateWorkload
 )
 
 _EVENTS: TypeAdapter[Event] = TypeAdapter(Annotated[Event, Field(discriminator="type")])

@@ -175,7 +175,7 @@ _USERNS_SETTINGS = (
 )
 """Kernel settings, the value that forbids user namespaces, and a value that allows them."""
 _LINKS = {
-    "netem": "lab.link.delay in plans",
+    "netem": "lab.emulator: netem in plans",
     "tbf": "lab.link.rate in plans",
     "nftables": "lab.link.loss, drop_every and drop_udp_every in plans",
 }

@@ -963,6 +963,52 @@ class FlowReport(BaseModel):
     """
 
 
+class FrameCounts(BaseModel):
+    """
+    What happened to frames. Every frame that arrived was lost, dropped, or forwarded, or is held.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    arrived: Annotated[int, Field(ge=0)]
+    """
+    Frames that arrived.
+    """
+    arrived_bytes: Annotated[int, Field(ge=0)]
+    """
+    Their bytes, from the Ethernet header on.
+    """
+    corrupted: Annotated[int, Field(ge=0)]
+    """
+    Frames that left with an inverted bit.
+    """
+    duplicated: Annotated[int, Field(ge=0)]
+    """
+    Frames that were sent twice.
+    """
+    forwarded: Annotated[int, Field(ge=0)]
+    """
+    Frames that left, duplicates included.
+    """
+    forwarded_bytes: Annotated[int, Field(ge=0)]
+    """
+    Their bytes.
+    """
+    lost: Annotated[int, Field(ge=0)]
+    """
+    Frames that were lost as asked.
+    """
+    queue_full: Annotated[int, Field(ge=0)]
+    """
+    Frames that found the queue full.
+    """
+    reordered: Annotated[int, Field(ge=0)]
+    """
+    Frames that left after a later frame of their flow.
+    """
+
+
 class Header(BaseModel):
     """
     One header field.
@@ -1499,6 +1545,90 @@ class LabelReport(BaseModel):
     """
     Its tags: those of its population and of the nodes around it, the innermost of a name. Requests of one name with
     different tags have a row each.
+    """
+
+
+class LinkCounts(BaseModel):
+    """
+    The counters of one direction since the task began.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    all: FrameCounts
+    """
+    Every frame.
+    """
+    late_max_ns: Annotated[int | None, Field(ge=0)] = None
+    """
+    The same, maximum.
+    """
+    late_mean_ns: Annotated[int | None, Field(ge=0)] = None
+    """
+    How late a frame left, compared with the time that the emulation gave it, mean, ns; absent without a frame.
+    """
+    overrun: Annotated[int, Field(ge=0)]
+    """
+    Frames that the kernel dropped because the emulator had not received earlier ones.
+    """
+    refused: Annotated[int, Field(ge=0)]
+    """
+    Frames that the kernel did not accept for sending.
+    """
+    udp: FrameCounts
+    """
+    Frames with UDP over IPv4 or IPv6.
+    """
+    unfit: Annotated[int, Field(ge=0)]
+    """
+    Frames that the emulator cannot forward: longer than it accepts, or bundles of segments (GSO).
+    """
+
+
+class LinkEffects(BaseModel):
+    """
+    What happens to the frames of one direction. Shares are of all frames, from 0 to 1.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    corrupt: float
+    """
+    Share of frames in which one bit is inverted.
+    """
+    delay_us: Annotated[int, Field(ge=0)]
+    """
+    One-way delay, µs.
+    """
+    duplicate: float
+    """
+    Share of frames that are sent twice.
+    """
+    jitter_us: Annotated[int, Field(ge=0)]
+    """
+    The delay varies evenly by up to this much in either direction, µs. Frames keep their order.
+    """
+    loss: float
+    """
+    Share of frames that are lost.
+    """
+    loss_burst: float
+    """
+    Mean number of frames that are lost in a row; at most 1: each frame is lost independently.
+    """
+    queue_bytes: Annotated[int, Field(ge=0)]
+    """
+    The longest queue in front of the rate, bytes; a frame that does not fit is dropped.
+    """
+    rate_bps: Annotated[int | None, Field(ge=0)] = None
+    """
+    Bits per second of Ethernet frames without preamble, FCS and gap; unlimited if absent.
+    """
+    reorder: float
+    """
+    Share of frames that are held back until a later frame of their flow has passed.
     """
 
 
@@ -3506,6 +3636,41 @@ class ProfileWorkload(BaseModel):
     """
 
 
+class EmulateWorkload(BaseModel):
+    """
+    A link with a rate, a delay and faults, between two interfaces, until stopped.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    a: str
+    """
+    The name of one interface.
+    """
+    a_to_b: LinkEffects
+    """
+    What happens to frames from `a` to `b`.
+    """
+    b: str
+    """
+    The name of the other.
+    """
+    b_to_a: LinkEffects
+    """
+    What happens to frames from `b` to `a`.
+    """
+    interval_ms: Annotated[int, Field(ge=0)]
+    """
+    Time between `emulated` events, ms.
+    """
+    kind: Literal["emulate"] = "emulate"
+    seed: Annotated[int, Field(ge=0)]
+    """
+    Seed of all random decisions.
+    """
+
+
 class UserArrivals(BaseModel):
     """
     A number of users that changes in stages; each begins its next iteration when the last one has ended. k6's
@@ -3651,6 +3816,41 @@ class Exited(BaseModel):
     """
     What it used, with the children that it waited for; absent if the system does not say.
     """
+
+
+class Emulated(BaseModel):
+    """
+    The counters of an `emulate` task, every interval and when it has ended.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    a_to_b: LinkCounts
+    """
+    Frames from `a` to `b`.
+    """
+    b_to_a: LinkCounts
+    """
+    Frames from `b` to `a`.
+    """
+    ended: bool
+    """
+    Whether the task has ended: these are its last counters.
+    """
+    t_ns: Annotated[int, Field(ge=0)]
+    """
+    When they were read, ns.
+    """
+    task: str
+    """
+    The task.
+    """
+    trial: str
+    """
+    The task's trial.
+    """
+    type: Literal["emulated"] = "emulated"
 
 
 class Expression(BaseModel):
@@ -6030,6 +6230,7 @@ class Contract(BaseModel):
         | OutputLine
         | Exited
         | Profiled
+        | Emulated
     )
     """
     A line on its stdout.
@@ -6100,6 +6301,7 @@ class Prepare(BaseModel):
         | CryptoWorkload
         | ProcessWorkload
         | ProfileWorkload
+        | EmulateWorkload
     )
     """
     What the task does.

@@ -630,6 +630,49 @@ class FlowReport(TypedDict):
     """
 
 
+class FrameCounts(TypedDict):
+    """
+    What happened to frames. Every frame that arrived was lost, dropped, or forwarded, or is held.
+    """
+
+    arrived: int
+    """
+    Frames that arrived.
+    """
+    arrived_bytes: int
+    """
+    Their bytes, from the Ethernet header on.
+    """
+    corrupted: int
+    """
+    Frames that left with an inverted bit.
+    """
+    duplicated: int
+    """
+    Frames that were sent twice.
+    """
+    forwarded: int
+    """
+    Frames that left, duplicates included.
+    """
+    forwarded_bytes: int
+    """
+    Their bytes.
+    """
+    lost: int
+    """
+    Frames that were lost as asked.
+    """
+    queue_full: int
+    """
+    Frames that found the queue full.
+    """
+    reordered: int
+    """
+    Frames that left after a later frame of their flow.
+    """
+
+
 class HistogramReport(TypedDict):
     """
     A mergeable histogram.
@@ -1023,6 +1066,41 @@ class LabelReport(TypedDict):
     """
     Its tags: those of its population and of the nodes around it, the innermost of a name. Requests of one name with
     different tags have a row each.
+    """
+
+
+class LinkCounts(TypedDict):
+    """
+    The counters of one direction since the task began.
+    """
+
+    all: FrameCounts
+    """
+    Every frame.
+    """
+    late_max_ns: NotRequired[int | None]
+    """
+    The same, maximum.
+    """
+    late_mean_ns: NotRequired[int | None]
+    """
+    How late a frame left, compared with the time that the emulation gave it, mean, ns; absent without a frame.
+    """
+    overrun: int
+    """
+    Frames that the kernel dropped because the emulator had not received earlier ones.
+    """
+    refused: int
+    """
+    Frames that the kernel did not accept for sending.
+    """
+    udp: FrameCounts
+    """
+    Frames with UDP over IPv4 or IPv6.
+    """
+    unfit: int
+    """
+    Frames that the emulator cannot forward: longer than it accepts, or bundles of segments (GSO).
     """
 
 
@@ -1998,6 +2076,38 @@ class Exited(TypedDict):
     """
 
 
+class Emulated(TypedDict):
+    """
+    The counters of an `emulate` task, every interval and when it has ended.
+    """
+
+    a_to_b: LinkCounts
+    """
+    Frames from `a` to `b`.
+    """
+    b_to_a: LinkCounts
+    """
+    Frames from `b` to `a`.
+    """
+    ended: bool
+    """
+    Whether the task has ended: these are its last counters.
+    """
+    t_ns: int
+    """
+    When they were read, ns.
+    """
+    task: str
+    """
+    The task.
+    """
+    trial: str
+    """
+    The task's trial.
+    """
+    type: Literal["emulated"]
+
+
 class HostFacts(TypedDict):
     """
     A host's fingerprint: the facts needed to compare a figure with another machine's.
@@ -2803,6 +2913,7 @@ Event: TypeAlias = (
     | OutputLine
     | Exited
     | Profiled
+    | Emulated
 )
 """
 One line on an agent's stdout.

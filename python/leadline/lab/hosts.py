@@ -134,12 +134,18 @@ class Lab:
             self._hold(host.name)
             with kernel.network_namespace(self._file(host.name)):
                 netlink_ops.prepare_host()
+        if self.layout.emulator is not None:
+            self._hold(self.layout.emulator)
+            with kernel.network_namespace(self._file(self.layout.emulator)):
+                netlink_ops.prepare_emulator()
         for link in self.layout.links:
             netlink_ops.connect(link, self._file(link.a.node), self._file(link.b.node))
         ports = [port for link in self.layout.links for port in (link.a, link.b)]
         for switch in self.layout.switches:
             with kernel.network_namespace(self._file(switch)):
                 netlink_ops.set_up_switch_ports([port for port in ports if port.node == switch])
+        if self.layout.emulator is not None:
+            self._make_emulator(self.layout.emulator)
         ipv6 = self.layout.ipv6 and netlink_ops.has_ipv6()
         for host in self.layout.hosts:
             addresses = _addresses(host, ipv6)
@@ -154,6 +160,14 @@ class Lab:
                 name: {a.version: str(a.ip) for a in found} for name, found in addresses.items()
             }
             self.hosts[host.name] = LabHost(host.name, self._file(host.name), self._group(host.name), by_version)
+
+    def _make_emulator(self, name: str) -> None:
+        """A host without addresses: an agent on it forwards the frames."""
+        ports = [port for link in self.layout.links for port in (link.a, link.b) if port.node == name]
+        with kernel.network_namespace(self._file(name)):
+            for port in ports:
+                netlink_ops.set_up_host_port(port, ())
+        self.hosts[name] = LabHost(name, self._file(name), self._group(name), {})
 
     def _hold(self, node: str) -> None:
         netlink_ops.hold_namespace(self._file(node))

@@ -22,7 +22,7 @@ from pyroute2.nftables.main import NFTables
 
 from leadline.errors import EnvironmentLimit, LabError
 from leadline.lab import kernel
-from leadline.lab.topology import Address, Drops, Link, Port, Shaper
+from leadline.lab.topology import Address, Drops, Link, Netem, Port, Shaper
 
 _NO_DUPLICATE_ADDRESS_DETECTION = 0x02  # IFA_F_NODAD
 _NFPROTO_INET = 1
@@ -90,6 +90,23 @@ def make_switch() -> None:
     with _netlink("make a bridge", module="bridge") as route:
         route.link("add", ifname="bridge", kind="bridge", br_stp_state=0, br_forward_delay=0, br_mcast_snooping=0)
         route.link("set", index=_index(route, "bridge"), state="up")
+
+
+def prepare_emulator() -> None:
+    """Apply the settings of the emulator's namespace before it has interfaces: like a switch, it sends no packets of
+    its own.
+    """
+    _set_all(_SWITCH_SETTINGS)
+
+
+def has_netem() -> bool:
+    """Whether the kernel has netem, tried on the loopback interface of this namespace, where it stays for a moment."""
+    with _netlink("try netem") as route:
+        loopback = _index(route, "lo")
+        if _refusal("netem", lambda: _impair(route, loopback, Netem(0.0))) is not None:
+            return False
+        route.tc("del", "netem", loopback, handle=0x1_0000)
+        return True
 
 
 def connect(link: Link, a: Path, b: Path) -> None:
@@ -160,7 +177,7 @@ def try_kernel() -> dict[str, EnvironmentLimit | LabError | None]:
     """
     with _netlink("set queueing disciplines") as route:
         loopback = _index(route, "lo")
-        delay = _refusal("netem", lambda: _delay(route, loopback, 1.0))
+        delay = _refusal("netem", lambda: _impair(route, loopback, Netem(1.0)))
         # As on a link with both: the bucket is the child of the delay.
         parent = 0x1_0001 if delay is None else None
         bucket = Shaper(rate_bps=8_000_000, burst_bytes=15_000, limit_bytes=30_000)
@@ -182,16 +199,17 @@ def _set_up(route: IPRoute, index: int, port: Port) -> None:
     if port.single_packets:
         route.link("set", index=index, gso_max_segs=1)
     route.link("set", index=index, state="up")
-    if port.delay_ms is not None:
-        _delay(route, index, port.delay_ms)
+    if port.netem is not None:
+        _impair(route, index, port.netem)
     if port.shaper is not None:
         # netem holds delayed packets, and passes them to its child, the bucket.
-        _shape(route, index, port.shaper, parent=0x1_0001 if port.delay_ms is not None else None)
+        _shape(route, index, port.shaper, parent=0x1_0001 if port.netem is not None else None)
 
 
 def _shape(route: IPRoute, index: int, shaper: Shaper, parent: int | None) -> None:
     place = {"handle": 0x10_0000, **({"parent": parent} if parent is not None else {})}
-    with _needs("tbf", "links cannot have a rate", "lab.link.rate", "sch_tbf"):
+    remedy = "load it with `sudo modprobe sch_tbf`, write lab.emulator: own, or leave lab.link.rate out of the plan"
+    with _needs("tbf", "links cannot have a rate", remedy):
         route.tc(
             "add",
             "tbf",
@@ -203,10 +221,22 @@ def _shape(route: IPRoute, index: int, shaper: Shaper, parent: int | None) -> No
         )
 
 
-def _delay(route: IPRoute, index: int, delay_ms: float) -> None:
-    with _needs("netem", "links cannot have a delay", "lab.link.delay", "sch_netem"):
-        # The queue must hold all packets in flight: 1 s of 10 Gbit/s in frames of 1500 bytes is 833,000.
-        route.tc("add", "netem", index, handle=0x1_0000, delay=round(delay_ms * 1000), limit=1_000_000)
+def _impair(route: IPRoute, index: int, netem: Netem) -> None:
+    remedy = "load it with `sudo modprobe sch_netem`, or write lab.emulator: own"
+    with _needs("netem", "links cannot have a delay or faults", remedy):
+        route.tc(
+            "add",
+            "netem",
+            index,
+            handle=0x1_0000,
+            delay=round(netem.delay_ms * 1000),
+            jitter=round(netem.jitter_ms * 1000),
+            prob_reorder=netem.reorder * 100,  # pyroute2 takes percent
+            duplicate=netem.duplicate * 100,
+            prob_corrupt=netem.corrupt * 100,
+            # The queue must hold all packets in flight: 1 s of 10 Gbit/s in frames of 1500 bytes is 833,000.
+            limit=1_000_000,
+        )
 
 
 def _drop(interface: str, drops: Drops) -> None:
@@ -333,16 +363,13 @@ def _netlink(what: str, module: str | None = None) -> Iterator[IPRoute]:
 
 
 @contextmanager
-def _needs(qdisc: str, consequence: str, key: str, module: str) -> Iterator[None]:
+def _needs(qdisc: str, consequence: str, remedy: str) -> Iterator[None]:
     """Convert rtnl's ENOENT for an unknown queueing discipline to an error with advice."""
     try:
         yield
     except NetlinkError as error:
         if error.code == errno.ENOENT:
-            raise EnvironmentLimit(
-                f"{consequence}: this kernel has no {qdisc}",
-                hint=f"load it with `sudo modprobe {module}`, or leave {key} out of the plan",
-            ) from error
+            raise EnvironmentLimit(f"{consequence}: this kernel has no {qdisc}", hint=remedy) from error
         raise
 
 

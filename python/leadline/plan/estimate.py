@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from leadline.plan.base_test import BaseTest
+from leadline.plan.hosts import EmulatorName, LinkSpec
 from leadline.plan.model import Case, Trial
 from leadline.plan.need import Need
 from leadline.plan.sut import system_of
@@ -52,13 +53,18 @@ def _needs_of(case: Case) -> list[Need]:
         found.append(Need("program", "perf", "`profile` samples the system under test's call stacks"))
     tools = dict.fromkeys(test.second_tool for test in case.tests if test.second_tool is not None)
     found += [Need("program", tool, "`cross_check` repeats a test with it") for tool in tools]
-    if case.link is not None:
-        if case.link.delay_us:
-            found.append(Need("kernel", "netem", "lab.link.delay delays packets"))
-        if case.link.rate_bps is not None:
-            found.append(Need("kernel", "tbf", "lab.link.rate limits the links"))
-        if case.link.loss or case.link.drop_every or case.link.drop_udp_every:
-            found.append(Need("kernel", "nftables", "lab.link drops packets"))
+    return found + (_needs_of_link(case.link, case.emulator) if case.link is not None else [])
+
+
+def _needs_of_link(link: LinkSpec, emulator: EmulatorName | None) -> list[Need]:
+    """Leadline's own emulator needs nothing of the kernel."""
+    found = []
+    if emulator == "netem" and link.is_impaired:
+        found.append(Need("kernel", "netem", "lab.emulator is netem"))
+    if link.rate_bps is not None and emulator != "own":
+        found.append(Need("kernel", "tbf", "lab.link.rate limits the links"))
+    if (link.loss and emulator != "own") or link.drop_every or link.drop_udp_every:
+        found.append(Need("kernel", "nftables", "lab.link drops packets"))
     return found
 
 

@@ -14,15 +14,29 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
 from pydantic_core import PydanticCustomError
 
-from leadline.plan.field_types import DelayUs, PlanModel, RateBps, Share, SomeItems, validation_error
+from leadline.plan.field_types import (
+    DelayUs,
+    PlanModel,
+    RateBps,
+    Share,
+    SizeBytes,
+    SomeItems,
+    rule,
+    validation_error,
+    within,
+)
 
 Topology = Literal["remote-access", "site-to-site"]
 SMALLEST_IPV6_MTU_BYTES = 1280
 """RFC 8200, section 5: "IPv6 requires that every link in the Internet have an MTU of 1280 octets or greater." """
 
 
+_UpToAll = Annotated[Share, within(0, 1, "", "a share")]
+EmulatorName = Literal["own", "netem"]
+
+
 class LinkSpec(PlanModel):
-    """The properties of every link of the lab: rate, MTU, delay, loss."""
+    """The properties of the lab's links: rate and MTU of each one, and what the WAN does to packets."""
 
     rate_bps: RateBps | None = Field(default=None, validation_alias="rate")
     """Bits per second on the wire, headers included. Null: as fast as the kernel."""
@@ -30,12 +44,53 @@ class LinkSpec(PlanModel):
     """Largest IP packet, bytes."""
     loss: Share | None = None
     """Share of packets that are dropped at random."""
+    loss_burst: Annotated[float, Field(ge=1, le=10_000)] | None = None
+    """Mean number of packets that are lost in a row (Gilbert's model). Null: each is lost independently."""
     drop_every: Annotated[int, Field(ge=2, lt=2**31)] | None = None
     """Drop every Nth packet."""
     drop_udp_every: Annotated[int, Field(ge=2, lt=2**31)] | None = None
     """Drop every Nth UDP packet."""
     delay_us: DelayUs | None = Field(default=None, validation_alias="delay")
-    """Delay added to each packet, one way; needs the kernel's netem."""
+    """Delay added to each packet, one way."""
+    jitter_us: DelayUs | None = Field(default=None, validation_alias="jitter")
+    """The delay varies by up to this much in either direction."""
+    reorder: _UpToAll | None = None
+    """Share of packets that arrive after a later one of their flow."""
+    duplicate: _UpToAll | None = None
+    """Share of packets that arrive twice."""
+    corrupt: _UpToAll | None = None
+    """Share of packets in which one bit is inverted."""
+    queue_bytes: Annotated[SizeBytes, within(1, 2**30, " bytes")] | None = Field(default=None, validation_alias="queue")
+    """Longest queue in front of the rate. Null: 50 ms of the rate."""
+
+    @property
+    def is_impaired(self) -> bool:
+        """Whether it needs an emulator: more than a rate and packets that are dropped independently."""
+        burst = self.loss_burst is not None and self.loss_burst > 1
+        return bool(self.delay_us or self.reorder or self.duplicate or self.corrupt or burst)
+
+    @property
+    def beyond_netem(self) -> str | None:
+        """What it asks for that netem cannot do here; None for nothing."""
+        if self.loss_burst is not None and self.loss_burst > 1:
+            return "lose packets in bursts"
+        if self.reorder and not self.delay_us:
+            return "reorder packets without a delay"
+        return None
+
+    @rule
+    def _effects_have_their_base(self) -> Iterator[PydanticCustomError]:
+        if self.jitter_us and self.jitter_us > (self.delay_us or 0):
+            yield validation_error(
+                f"the jitter ({self.jitter_us / 1000:g} ms) is longer than the delay "
+                f"({(self.delay_us or 0) / 1000:g} ms)",
+                at=("jitter",),
+                hint="packets cannot arrive before they were sent; give lab.link.delay",
+            )
+        if self.loss_burst is not None and not self.loss:
+            yield validation_error("bursts of a loss that is not given", at=("loss_burst",), hint="give lab.link.loss")
+        if self.queue_bytes is not None and self.rate_bps is None:
+            yield validation_error("a queue without a rate is always empty", at=("queue",), hint="give lab.link.rate")
 
     @model_validator(mode="after")
     def _something_arrives(self) -> Self:
@@ -57,6 +112,16 @@ class LabSpec(PlanModel):
     idle: Literal["poll"] | None = None
     """`poll`: while a trial runs, CPUs of this machine that have no work poll for some, and do not sleep. Null: they
     sleep."""
+    emulator: EmulatorName | None = None
+    """What delays, reorders, duplicates and corrupts packets: an agent (`own`) or the kernel's `netem`. Null: netem if
+    the kernel has it, else own."""
+
+    @rule
+    def _emulator_can_do_it(self) -> Iterator[PydanticCustomError]:
+        if self.emulator == "netem" and self.link.beyond_netem is not None:
+            yield validation_error(
+                f"netem cannot {self.link.beyond_netem}", at=("emulator",), hint="write emulator: own"
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,6 +77,7 @@ def load_plan(path: Path, overrides: Sequence[str] = (), targets: Sequence[str] 
             ladder=_case_ladder(frame, spec, pair, names),
             split_cpus=spec.hosts is None and (spec.lab or LabSpec()).cpus == "split",
             idle_poll=spec.hosts is None and (spec.lab or LabSpec()).idle == "poll",
+            emulator=spec.lab.emulator if spec.lab is not None else None,
         )
         for name, point, label, spec, pair in zip(names, matrix.points, labels, specs, matrix.baselines, strict=True)
     )

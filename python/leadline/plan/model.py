@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from leadline.plan.base_test import BaseTest
-from leadline.plan.hosts import Hosts, LinkSpec, Topology
+from leadline.plan.hosts import EmulatorName, Hosts, LinkSpec, Topology
 from leadline.plan.ladder import CaseLadder
 from leadline.plan.limits import Limits
 from leadline.plan.repeats import RepeatUntil
@@ -46,6 +46,8 @@ class Case:
     """Whether clients, gateways and server of the lab run on different CPUs."""
     idle_poll: bool = False
     """Whether CPUs without work poll instead of sleeping."""
+    emulator: EmulatorName | None = None
+    """The plan's choice of what impairs the lab's links; None: what the kernel has."""
 
     @property
     def title(self) -> str:

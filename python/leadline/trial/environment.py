@@ -19,12 +19,13 @@ from pathlib import Path
 from leadline.agents import Agent, ClockComparison, Event, Launch, agent_binary, launch_on
 from leadline.contract.models import Observation
 from leadline.errors import LeadlineError
-from leadline.lab import cpus, topology
+from leadline.lab import cpus
 from leadline.lab.hosts import Lab
 from leadline.plan import Case
 from leadline.plan.hosts import GATEWAYS, HostAddress
 from leadline.sut.model import Site
 from leadline.trial.event_log import EventLog
+from leadline.trial.links import layout_of, start_emulator
 from leadline.trial.site import given_site, lab_site
 from leadline.trial.wake_up import record_wake_ups, waits_for_idle_cpus
 from leadline.trial.workloads import SESSION_PORT, serve_everything
@@ -64,6 +65,11 @@ class Environment:
     def gateways(self) -> tuple[str, ...]:
         """The hosts of the system under test, the clients' side first."""
         return GATEWAYS[self.case.topology]
+
+    @property
+    def emulator(self) -> str | None:
+        """The host whose agent impairs the lab's links; None if there is none."""
+        return self.lab.layout.emulator if self.lab is not None else None
 
     def site(self, folder: Path, logs: Path) -> Site:
         """The environment as a system under test sees it."""
@@ -125,7 +131,7 @@ async def build(case: Case, label: str, event_log: EventLog, logs: Path) -> Envi
     try:
         named = case.hosts.named(case.topology) if case.hosts is not None else {}
         if case.hosts is None:
-            layout = _layout(case)
+            layout = await layout_of(case)
             own = cpus.split(layout, cpus.allowed()) if case.split_cpus else {}
             env.lab = await asyncio.to_thread(Lab.build, layout, label, own)
             launches = _lab_launches(env.lab)
@@ -138,6 +144,8 @@ async def build(case: Case, label: str, event_log: EventLog, logs: Path) -> Envi
         await _compare_clocks(env, event_log)
         if env.lab is not None:
             _use_cpus(env, env.lab, event_log)
+        if env.emulator is not None:
+            await start_emulator(case, label, env.agents[env.emulator], event_log)
         addresses = {name: await _own_addresses(agent) for name, agent in env.agents.items()}
         if case.hosts is not None:
             _check_addresses(named, addresses)
@@ -232,7 +240,8 @@ async def observe(env: Environment, trial: str | None, period_ms: int, event_log
     seen_boots: set[str | None] = set()
     crowd = math.ceil(len(env.clients) / _CLIENTS_AT_FULL_RATE) if env.lab is not None else 1
     # Gateways first: if hosts share a machine, the measured host reports its CPUs.
-    for name in (*env.gateways, SERVER, *env.clients):
+    emulator = (env.emulator,) if env.emulator is not None else ()
+    for name in (*env.gateways, SERVER, *env.clients, *emulator):
         agent = env.agents[name]
         boot = agent.hello.host.boot_id
         period = period_ms * crowd if name in env.clients else period_ms
@@ -269,23 +278,6 @@ async def observe_once_more(env: Environment, trial: str, period_ms: int, event_
             await asyncio.wait_for(heard.wait(), _LAST_LOOK_S)
     finally:
         end()
-
-
-def _layout(case: Case) -> topology.Layout:
-    link = case.link
-    if link is None:
-        raise LeadlineError(f"case {case.id} has neither links nor hosts")
-    spec = topology.LinkSpec(
-        rate_bps=link.rate_bps,
-        mtu=link.mtu_bytes,
-        loss=link.loss,
-        drop_every=link.drop_every,
-        drop_udp_every=link.drop_udp_every,
-        delay_ms=link.delay_us / 1000 if link.delay_us else None,
-    )
-    if case.topology == "site-to-site":
-        return topology.site_to_site(spec)
-    return topology.remote_access(case.clients, spec)
 
 
 def _lab_launches(lab: Lab) -> dict[str, Launch]:

@@ -74,7 +74,7 @@ def test_a_packet_over_the_wan_meets_loss_and_delay_once_each_way(layout_of: obj
     layout = layout_of(LinkSpec(drop_udp_every=100, delay_ms=5))  # type: ignore[operator]
     for port in ports(layout):
         on_wan_host = port.interface == "wan"
-        assert (port.drops is not None, port.delay_ms is not None) == (on_wan_host, on_wan_host)
+        assert (port.drops is not None, port.netem is not None) == (on_wan_host, on_wan_host)
         crosses_wan = on_wan_host or port.node == "switch"
         assert port.single_packets == crosses_wan
 

@@ -112,7 +112,7 @@ def test_estimate_grows_with_tests_clients_and_systems(load: Load) -> None:
 
 
 def test_needs_come_once_and_with_reasons(load: Load) -> None:
-    plan = load(WIDE + "lab: {link: {rate: 1gbit, loss: 1%, delay: 5ms}}")
+    plan = load(WIDE + "lab: {emulator: netem, link: {rate: 1gbit, loss: 1%, delay: 5ms}}")
     found = {(need.kind, need.name): need for need in needs(plan.cases)}
     assert list(found) == [
         ("program", "leadline-agent"),
@@ -124,6 +124,8 @@ def test_needs_come_once_and_with_reasons(load: Load) -> None:
         ("device", "/dev/net/tun"),
     ]
     assert all(need.why for need in found.values())
+    own = load(WIDE + "lab: {emulator: own, link: {rate: 1gbit, loss: 1%, delay: 5ms}}")
+    assert "kernel" not in {need.kind for need in needs(own.cases)}
     assert [need.name for need in needs(load(WIDE, "axes.sut=[{kind: route}]").cases)] == [
         "leadline-agent",
         "root or user namespaces",
