@@ -79,6 +79,24 @@ def test_a_packet_over_the_wan_meets_loss_and_delay_once_each_way(layout_of: obj
         assert port.single_packets == crosses_wan
 
 
+@pytest.mark.parametrize("layout_of", [lambda link: topology.remote_access(2, link), topology.site_to_site])
+def test_own_emulator_lies_in_the_wan_and_leaves_nothing_to_the_kernel(layout_of: object) -> None:
+    link = LinkSpec(rate_bps=10**7, delay_ms=5, jitter_ms=1, loss=0.1, reorder=0.1, own_emulator=True)
+    layout = layout_of(link)  # type: ignore[operator]
+    assert layout.emulator == "emulator"
+    assert {port.interface for port in ports(layout) if port.node == "emulator"} == {"near", "far"}
+    [(towards_server, other)] = [(one.b, one.a) for one in layout.links if one.a == Port("emulator", "far", 1500)]
+    assert (towards_server.node.startswith("gateway"), towards_server.interface, other.node) == (True, "wan", "emulator")
+    for port in ports(layout):
+        assert (port.shaper, port.netem, port.drops) == (None, None, None)
+        assert port.single_packets == (port.interface == "wan" or port.node == "switch")
+
+
+def test_netem_has_its_faults_on_single_packets() -> None:
+    port = topology.site_to_site(LinkSpec(delay_ms=5, jitter_ms=1, reorder=0.1, duplicate=0.2, corrupt=0.3)).links[1].a
+    assert (port.netem, port.single_packets) == (topology.Netem(5, 1, 0.1, 0.2, 0.3), True)
+
+
 def test_rate_and_mtu_hold_for_every_port() -> None:
     layout = topology.remote_access(2, LinkSpec(rate_bps=10_000_000, mtu=1400))
     assert {(port.mtu, port.shaper) for port in ports(layout)} == {(1400, topology.shaper(10_000_000, 1400))}

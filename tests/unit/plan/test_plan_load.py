@@ -231,6 +231,24 @@ MISTAKES = [
     ),
     (SMALL + "lab: {link: {drop_every: 1}}", "plan.yaml:6: lab.link.drop_every: 1 is not possible; at least 2"),
     (SMALL + "lab: {link: {mtu: 500}}", "plan.yaml:6: lab.link.mtu: 500 is not possible; at least 576"),
+    (
+        SMALL + "lab: {link: {delay: 2ms, jitter: 3ms}}",
+        "plan.yaml:6: lab.link.jitter: the jitter (3 ms) is longer than the delay (2 ms); packets cannot arrive before "
+        "they were sent; give lab.link.delay",
+    ),
+    (
+        SMALL + "lab: {link: {loss_burst: 3}}",
+        "plan.yaml:6: lab.link.loss_burst: bursts of a loss that is not given; give lab.link.loss",
+    ),
+    (
+        SMALL + "lab: {link: {queue: 1MB}}",
+        "plan.yaml:6: lab.link.queue: a queue without a rate is always empty; give lab.link.rate",
+    ),
+    (
+        SMALL + "lab: {emulator: netem, link: {loss: 1%, loss_burst: 3}}",
+        "plan.yaml:6: lab.emulator: netem cannot lose packets in bursts; write emulator: own",
+    ),
+    (SMALL + "lab: {link: {reorder: 2}}", "plan.yaml:6: lab.link.reorder: 2 is too large; at most 1 (a share)"),
     (SMALL + "lab: {link: fast}", "plan.yaml:6: lab.link: 'fast' is not a mapping"),
     (
         changed("openvpn", "openvpn, ip: 6") + "lab: {link: {mtu: 1279}}",

@@ -1,0 +1,94 @@
+"""Leadline's own link emulator in a lab: what it says that it did is what the ends counted, to the packet."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import cli_runs as cli
+import pytest
+
+pytestmark = [
+    pytest.mark.lab,
+    pytest.mark.takes(10),
+    pytest.mark.skipif(bool(cli.why_not()), reason=cli.why_not() or "-"),
+]
+
+PACKETS = 2000
+UDP = f"{{name: n, kind: udp, rate: 8mbit, packet: 500, number: {PACKETS}, duration: 30s}}"
+PING = "{name: ping, kind: rr, protocol: udp, number: 40, duration: 30s, timeout: 10s}"
+
+
+def plan(link: str, *tests: str, topology: str = "remote-access", more: str = "") -> str:
+    return (
+        f"{{name: emulated, topology: {topology}, lab: {{emulator: own, link: {{{link}}}}}, sut: {{kind: route}}, "
+        f"tests: [{', '.join(tests)}]{more}}}"
+    )
+
+
+def last_counters(run: cli.Run) -> dict[str, dict[str, Any]]:
+    """The emulator's counters when it ended, by direction."""
+    lines = (run.folder / "journal.ndjson").read_text().splitlines()
+    events = [entry["event"] for line in lines if "event" in (entry := json.loads(line))]
+    [last] = [event for event in events if event["type"] == "emulated" and event["ended"]]
+    return {"up": last["a_to_b"], "down": last["b_to_a"]}
+
+
+@pytest.mark.parametrize("topology", ["remote-access", pytest.param("site-to-site", marks=pytest.mark.full_matrix)])
+def test_faults_are_those_that_the_receiver_counts(tmp_path: Path, topology: str) -> None:
+    link = "delay: 5ms, loss: 2%, loss_burst: 3, reorder: 1%, duplicate: 1%"
+    run = cli.run(plan(link, UDP, topology=topology), tmp_path)
+    assert run.code == 0, run.err
+    figures, counters = run.figures("n"), last_counters(run)["up"]
+    udp = counters["udp"]
+    assert (counters["overrun"], counters["refused"], counters["unfit"], udp["queue_full"]) == (0, 0, 0, 0)
+    # Beside the flow's datagrams only its first ones, which introduce it.
+    assert PACKETS <= udp["arrived"] <= PACKETS + 4
+    assert (figures["sent"], figures["lost"]) == (PACKETS, udp["lost"])
+    assert (figures["duplicates"], figures["reordered"]) == (udp["duplicated"], udp["reordered"])
+    # By the seed of the first trial of the first case, and so the same wherever this runs.
+    assert udp["lost"] > 20
+    assert udp["duplicated"] > 5
+    assert udp["reordered"] > 5
+
+
+def test_delay_rate_and_corruption_are_emulated_without_the_kernels_queues(tmp_path: Path) -> None:
+    link = "rate: 4mbit, queue: 20kB, delay: 20ms, corrupt: 10%"
+    fast = "{name: fast, kind: udp, rate: 8mbit, packet: 1000, number: 600, duration: 30s}"
+    run = cli.run(plan(link, PING, fast), tmp_path)
+    assert run.code == 0, run.err
+    assert (run.figures("ping")["latency_min_us"] or 0.0) >= 40_000
+    figures, udp = run.figures("fast"), last_counters(run)["up"]["udp"]
+    # A frame with an inverted bit fails a checksum, or its address is another one.
+    assert udp["corrupted"] > 20
+    assert udp["queue_full"] > 100
+    assert udp["arrived"] == udp["forwarded"] + udp["queue_full"]
+    lost = udp["queue_full"] + udp["corrupted"]
+    assert 0 <= lost - (figures["lost"] or 0.0) <= udp["arrived"] - 600
+
+
+def test_netem_where_the_kernel_has_none_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "plan.yaml").write_text(plan("delay: 5ms", PING).replace("own", "netem"))
+    done = cli.call("run", tmp_path / "plan.yaml", "--out", tmp_path / "runs")
+    if done.returncode:
+        assert "links cannot have a delay or faults: this kernel has no netem" in done.stdout + done.stderr
+        assert "lab.emulator: own" in done.stdout + done.stderr
+
+
+@pytest.mark.full_matrix
+@pytest.mark.parametrize("delay_ms", [5, 20, 100])
+def test_emulated_delay_is_within_three_tenths_of_a_millisecond(tmp_path: Path, delay_ms: int) -> None:
+    axes = f", axes: {{lab.link.delay: [0ms, {delay_ms}ms]}}"
+    run = cli.run(plan("delay: 0ms", PING, more=axes), tmp_path)
+    without_us, with_us = (run.figures("ping", case)["latency_min_us"] or 0.0 for case in ("c01", "c02"))
+    assert with_us - without_us == pytest.approx(2000 * delay_ms, abs=300)
+
+
+@pytest.mark.full_matrix
+@pytest.mark.parametrize("rate_mbps", [10, 100])
+def test_emulated_rate_is_within_a_percent(tmp_path: Path, rate_mbps: int) -> None:
+    test = f"{{name: more, kind: udp, rate: {1.3 * rate_mbps}mbit, packet: 1400, duration: 4s, warmup: 1s}}"
+    run = cli.run(plan(f"rate: {rate_mbps}mbit, queue: 2MB", test), tmp_path)
+    carried_bps = run.figures("more")["throughput_bps"] or 0.0
+    assert carried_bps == pytest.approx(rate_mbps * 1e6 * 1400 / 1442, rel=0.01)
