@@ -94,8 +94,8 @@ def test_delay_works_or_is_said_to_be_impossible_and_nothing_stays(who: JailUser
     else:
         assert said == [
             {
-                "error": "links cannot have a delay or faults: this kernel has no netem; load it with `sudo modprobe sch_netem`, "
-                "or write lab.emulator: own",
+                "error": "links cannot have a delay or faults: this kernel has no netem; load it with "
+                "`sudo modprobe sch_netem`, or write lab.emulator: own",
                 "status": 2,
                 "left": [],
             }

@@ -235,7 +235,8 @@ fn tag_of(control: &[u8]) -> Option<(u16, u16)> {
             // status, length, captured length (4 bytes each), offsets of MAC and network header, tag, tag's protocol.
             let status = half(at + HEADER)? as u32;
             let is_tagged = status & libc::TP_STATUS_VLAN_VALID != 0;
-            let protocol = if status & libc::TP_STATUS_VLAN_TPID_VALID != 0 { short(at + HEADER + 18)? } else { 0x8100 };
+            let protocol =
+                if status & libc::TP_STATUS_VLAN_TPID_VALID != 0 { short(at + HEADER + 18)? } else { 0x8100 };
             return is_tagged.then_some((protocol, short(at + HEADER + 16)?));
         }
         at += usize::try_from(length).ok()?.max(HEADER).next_multiple_of(8);

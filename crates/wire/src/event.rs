@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::scenario::{SampleBatch, ScenarioProgress};
 use crate::{
-    Capability, Counts, HistogramReport, HostFacts, LinkCounts, NetworkView, Observation, Outcome, Side, ThreadReport, WakeUpFacts,
+    Capability, Counts, HistogramReport, HostFacts, LinkCounts, NetworkView, Observation, Outcome, Side, ThreadReport,
+    WakeUpFacts,
 };
 
 /// One line on an agent's stdout.

@@ -86,7 +86,11 @@ def test_own_emulator_lies_in_the_wan_and_leaves_nothing_to_the_kernel(layout_of
     assert layout.emulator == "emulator"
     assert {port.interface for port in ports(layout) if port.node == "emulator"} == {"near", "far"}
     [(towards_server, other)] = [(one.b, one.a) for one in layout.links if one.a == Port("emulator", "far", 1500)]
-    assert (towards_server.node.startswith("gateway"), towards_server.interface, other.node) == (True, "wan", "emulator")
+    assert (towards_server.node.startswith("gateway"), towards_server.interface, other.node) == (
+        True,
+        "wan",
+        "emulator",
+    )
     for port in ports(layout):
         assert (port.shaper, port.netem, port.drops) == (None, None, None)
         assert port.single_packets == (port.interface == "wan" or port.node == "switch")
