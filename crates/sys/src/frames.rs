@@ -22,7 +22,7 @@ const LONGEST_FRAME_BYTES: usize = (64 << 10) + 64;
 /// A timestamp further in the past is that of another wall clock.
 const OLDEST_STAMP_NS: u64 = 1_000_000_000;
 
-/// A packet socket for every frame that arrives at one interface, whoever it is for.
+/// A packet socket for every frame that arrives at one interface, whatever its destination.
 #[derive(Debug)]
 pub struct FrameSocket {
     socket: OwnedFd,
@@ -251,7 +251,7 @@ pub struct FrameSender {
     headers: Vec<libc::mmsghdr>,
 }
 
-// SAFETY: outside of `send`, which fills them anew, the pointers in `vectors` and `headers` are not used.
+// SAFETY: outside of `send`, which fills them again, the pointers in `vectors` and `headers` are not used.
 unsafe impl Send for FrameSender {}
 
 impl FrameSender {
