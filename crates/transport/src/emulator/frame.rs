@@ -161,7 +161,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn flow_is_told_by_ports_also_behind_tags() {
+    fn flow_is_known_by_ports_also_behind_tags() {
         let (one, other) = (datagram(1000, 1, 100), datagram(1001, 1, 100));
         assert!(flow_of(&one).is_udp);
         assert_eq!(flow_of(&one), flow_of(&datagram(1000, 2, 1500)));

@@ -30,7 +30,7 @@ pub struct Link {
     jitter: Random,
     rate: Option<Serialiser>,
     /// Frames that leave, in order of their times, which never decrease.
-    line: VecDeque<Departing>,
+    line: VecDeque<ScheduledFrame>,
     last_due_ns: u64,
     held_back: VecDeque<HeldBack>,
     held_bytes: u64,
@@ -40,7 +40,7 @@ pub struct Link {
 
 /// A frame with the time at which it leaves.
 #[derive(Debug)]
-struct Departing {
+struct ScheduledFrame {
     due_ns: u64,
     bytes: Vec<u8>,
     is_udp: bool,
@@ -104,7 +104,7 @@ impl Link {
     #[must_use]
     pub fn next_due_ns(&self) -> Option<u64> {
         let held_ns = self.held_back.front().map(|held| held.until_ns);
-        let due_ns = self.line.front().map(|departing| departing.due_ns);
+        let due_ns = self.line.front().map(|scheduled| scheduled.due_ns);
         due_ns.into_iter().chain(held_ns).min()
     }
 
@@ -115,7 +115,7 @@ impl Link {
         if self.line.front()?.due_ns > now_ns {
             return None;
         }
-        let Departing { due_ns, bytes, is_udp } = self.line.pop_front()?;
+        let ScheduledFrame { due_ns, bytes, is_udp } = self.line.pop_front()?;
         let length = bytes.len() as u64;
         self.held_bytes -= length;
         self.count(is_udp, |counts| {
@@ -179,7 +179,7 @@ impl Link {
         let due_ns = sent_ns.saturating_add(self.delay_ns()).max(self.last_due_ns);
         self.last_due_ns = due_ns;
         self.held_bytes += length;
-        self.line.push_back(Departing { due_ns, bytes, is_udp: flow.is_udp });
+        self.line.push_back(ScheduledFrame { due_ns, bytes, is_udp: flow.is_udp });
         true
     }
 
