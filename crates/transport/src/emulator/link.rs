@@ -230,8 +230,8 @@ impl Link {
 #[derive(Debug)]
 struct Serialiser {
     rate_bps: u64,
-    /// The line has been busy since this time, and was given this number of bits since then: the time at which it becomes
-    /// idle has no rounding error that adds up.
+    /// The line has been busy since this time, and was given this number of bits since then: the time at which it
+    /// becomes idle has no rounding error that adds up.
     busy_since_ns: u64,
     bits: u64,
 }
