@@ -20,6 +20,7 @@ mod outgoing;
 mod program;
 mod random;
 mod render;
+mod samples;
 mod scripts;
 mod search;
 mod shared;
@@ -32,6 +33,7 @@ pub use self::evaluate::Tools;
 pub use self::machine::{Effect, ExchangeEnd, ExchangeFailure, Limits, Machine, Send, ThreadShare};
 pub use self::outgoing::Outgoing;
 pub use self::program::{Label, Program};
+pub use self::samples::{Opening, Samples};
 
 pub use self::shared::{Shared, Stop};
 pub use self::url::Url;

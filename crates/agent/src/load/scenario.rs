@@ -1,35 +1,35 @@
 //! Scenarios: virtual users over HTTP. `plan` checks the specification and compiles its scenario; one thread per
 //! `worker` runs the machine of its users (`leadline_script::scenario`) and their `connections`; `report` adds the
-//! threads' figures up.
+//! threads' figures up, which `watch` reports meanwhile.
 
 mod connection;
 mod connections;
 mod hosts;
+mod outbox;
 mod plan;
 mod report;
 #[cfg(test)]
 mod tests;
+mod watch;
 mod worker;
 
 use std::io;
 use std::sync::{mpsc, Arc};
 use std::thread::JoinHandle;
-use std::time::Duration;
 
 use leadline_script::scenario::{Shared, ThreadShare};
 use leadline_sys::clock::monotonic_ns;
-use leadline_sys::priority::lower_priority;
 use leadline_sys::usage::pin_to;
-use leadline_wire::{ErrorReport, Outcome, ScenarioSpec, Side};
+use leadline_wire::{ErrorReport, Outcome, ScenarioSpec};
 use tracing::{info, warn};
 
+use self::outbox::{Outbox, SampleRows};
 use self::plan::Plan;
-use self::report::Published;
-use self::worker::{Snapshot, WorkerParts, WorkerReport};
+use self::watch::Watch;
+use self::worker::{WorkerParts, WorkerReport};
 use super::http::io_backend::{Engine, IoBackend, IoBackends};
 use crate::events::system_error;
 use crate::flows::counters;
-use crate::metering::FlowCounters;
 use crate::task::{Ready, Task};
 
 /// Compiles the scenario. Connections are opened by the users, when they need them.
@@ -68,7 +68,8 @@ impl<B: IoBackend> Ready for ScenarioLoad<B> {
         let shared = Arc::new(Shared::new(&plan.program, threads));
         let interval_ns = u64::from(spec.interval_ms.max(1)) * 1_000_000;
         let counters = counters(threads);
-        let (snapshots, published) = mpsc::channel();
+        let (messages, published) = mpsc::channel();
+        let rows = Arc::new(SampleRows::default());
         info!(scenario = plan.program.name, threads, connections = plan.connections, "running users");
         let mut running: Vec<JoinHandle<io::Result<WorkerReport>>> = Vec::new();
         for (backend, index) in backends.into_iter().zip(0..) {
@@ -79,7 +80,7 @@ impl<B: IoBackend> Ready for ScenarioLoad<B> {
                 counters: Arc::clone(&counters[index as usize]),
                 share: ThreadShare { index, threads },
                 interval_ns,
-                snapshots: snapshots.clone(),
+                outbox: Outbox::new(messages.clone(), Arc::clone(&rows)),
             };
             let signal = Arc::clone(&task.signal);
             let cpu = (!spec.cpus.is_empty()).then(|| spec.cpus[index as usize % spec.cpus.len()]);
@@ -90,39 +91,12 @@ impl<B: IoBackend> Ready for ScenarioLoad<B> {
                 worker::run(parts, at_ns, &signal)
             }));
         }
-        drop(snapshots);
-        watch(&plan, &published, &counters, (at_ns, interval_ns), task);
+        drop(messages);
+        let watch = Watch { plan: &plan, rows: &rows, counters: &counters, task, interval_ns };
+        watch.run(&published, at_ns);
         let reports = running.into_iter().map(JoinHandle::join);
         let reports = reports.map(|report| report.unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
         let reports = reports.collect::<io::Result<Vec<_>>>().map_err(failed)?;
         Ok(report::outcome(&plan, &shared, at_ns, engine, reports, &counters))
-    }
-}
-
-/// Reports the progress until all threads have ended.
-fn watch(
-    plan: &Plan,
-    snapshots: &mpsc::Receiver<Snapshot>,
-    counters: &[Arc<FlowCounters>],
-    (at_ns, interval_ns): (u64, u64),
-    task: &Task,
-) {
-    lower_priority();
-    let mut published = Published::default();
-    let mut next_ns = at_ns.saturating_add(interval_ns);
-    loop {
-        let now_ns = monotonic_ns();
-        if now_ns >= next_ns {
-            next_ns += ((now_ns - next_ns) / interval_ns + 1) * interval_ns;
-            let flows = counters.iter().zip(0..).map(|(counters, flow)| counters.progress(flow, true)).collect();
-            let standing = published.standing();
-            let (histograms, scenario) = published.progress(&plan.program);
-            task.progress_scenario(Side::Local, now_ns, flows, histograms, standing, Some(Box::new(scenario)));
-        }
-        match snapshots.recv_timeout(Duration::from_nanos(next_ns.saturating_sub(now_ns))) {
-            Ok(snapshot) => published.take(snapshot, &plan.program),
-            Err(mpsc::RecvTimeoutError::Timeout) => {}
-            Err(mpsc::RecvTimeoutError::Disconnected) => return,
-        }
     }
 }

@@ -73,6 +73,7 @@ impl Compiler {
         self.population = index as u32;
         self.labels.clear();
         self.place.clone_from(&population.source);
+        self.tags.clone_from(&population.tags);
         if plan.populations[..index].iter().any(|other| other.name == population.name) {
             return Err(self.error(format!("two populations are named `{}`", population.name)));
         }

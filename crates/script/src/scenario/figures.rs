@@ -8,8 +8,9 @@ use leadline_stats::Histogram;
 use leadline_wire::scenario::IterationCounts;
 
 use super::program::Program;
+use super::samples::Opening;
 
-/// The slowest requests that a thread keeps.
+/// The slowest requests that are kept unless another number is wanted.
 const SLOWEST: usize = 20;
 
 /// The figures of one thread.
@@ -27,6 +28,10 @@ pub struct Figures {
     pub fault_examples: BTreeMap<Cow<'static, str>, String>,
     /// What is due before this instant is warm-up, ns.
     pub warm_until_ns: u64,
+    /// How many of the slowest requests are kept.
+    pub slowest_most: usize,
+    /// Whether they have their URLs.
+    pub slowest_with_urls: bool,
 }
 
 /// The figures of a label.
@@ -113,6 +118,10 @@ pub struct Slow {
     pub status: Option<u16>,
     /// Cause of failure.
     pub error: Option<String>,
+    /// The connection that was opened for it.
+    pub opening: Option<Opening>,
+    /// Its URL, if it is wanted.
+    pub url: Option<String>,
 }
 
 /// The end of a request or transaction.
@@ -143,6 +152,7 @@ impl Figures {
         Self {
             labels: program.labels.iter().map(label).collect(),
             populations: program.populations.iter().map(|_| PopulationFigures::default()).collect(),
+            slowest_most: SLOWEST,
             ..Self::default()
         }
     }
@@ -182,14 +192,14 @@ impl Figures {
     /// Whether a request of that latency belongs to the slowest.
     #[must_use]
     pub fn is_slow(&self, latency_ns: u64) -> bool {
-        self.slowest.len() < SLOWEST || self.slowest.last().is_some_and(|last| latency_ns > last.latency_ns)
+        self.slowest.len() < self.slowest_most || self.slowest.last().is_some_and(|last| latency_ns > last.latency_ns)
     }
 
     /// Keeps a request among the slowest.
     pub fn keep_slow(&mut self, slow: Slow) {
         let place = self.slowest.partition_point(|other| other.latency_ns >= slow.latency_ns);
         self.slowest.insert(place, slow);
-        self.slowest.truncate(SLOWEST);
+        self.slowest.truncate(self.slowest_most);
     }
 
     /// Adds the figures of another thread.
@@ -200,6 +210,7 @@ impl Figures {
         for (own, other) in self.populations.iter_mut().zip(other.populations) {
             own.merge(other);
         }
+        self.slowest_most = self.slowest_most.max(other.slowest_most);
         other.slowest.into_iter().for_each(|slow| self.keep_slow(slow));
         for (cause, count) in other.faults {
             *self.faults.entry(cause).or_insert(0) += count;

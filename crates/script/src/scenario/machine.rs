@@ -9,6 +9,7 @@ mod exchange;
 mod execute;
 mod flow;
 mod populations;
+mod records;
 mod state;
 #[cfg(test)]
 mod tests;

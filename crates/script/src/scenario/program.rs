@@ -1,7 +1,7 @@
 //! A compiled scenario: flat instructions, expressions over numbered variables, and tables. Immutable; all threads
 //! share it. `compile` makes it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, OnceLock};
 
 use fancy_regex::Regex;
@@ -75,6 +75,10 @@ pub struct Label {
     pub population: u32,
     /// Names of its checks.
     pub checks: Vec<String>,
+    /// Its tags.
+    pub tags: BTreeMap<String, String>,
+    /// Whether lists of samples never have it.
+    pub is_hidden: bool,
 }
 
 /// A compiled population.
@@ -149,8 +153,8 @@ pub enum Instruction {
     LoopBegin(Box<LoopRule>, Option<u32>, u32),
     /// Ends a pass of the innermost loop.
     LoopNext,
-    /// Begins a transaction of that label.
-    TransactionBegin(u32, bool),
+    /// Begins a transaction of that label: whether its time includes waits, whether it hides its requests.
+    TransactionBegin(u32, bool, bool),
     /// Ends the innermost transaction.
     TransactionEnd,
     /// Ends something.

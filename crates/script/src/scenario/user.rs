@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::cookies::Jar;
 use super::program::Program;
 use super::random::Random;
+use super::samples::Opening;
 use super::url::Url;
 use super::value::Value;
 
@@ -56,6 +57,10 @@ pub struct User {
     pub due_ns: u64,
     /// When its iteration began, ns.
     pub begun_ns: u64,
+    /// Whether an iteration is due that it has not begun, because it is not ready for its first one.
+    pub has_due: bool,
+    /// How late the iteration began, ns, until its first request has begun.
+    pub late_ns: u64,
     /// Whether a request of the iteration failed.
     pub has_failed: bool,
     /// Which part of its life it is in.
@@ -158,6 +163,12 @@ pub enum Frame {
         includes_waits: bool,
         /// Whether a request in it failed.
         failed: bool,
+        /// Whether its requests are hidden from lists of samples.
+        hides: bool,
+        /// Its requests that ended, and those that failed.
+        requests: (u32, u32),
+        /// Bytes that its requests sent and received.
+        bytes: (u64, u64),
     },
     /// The branches of a shuffle that are left, and where it ends.
     Shuffle {
@@ -189,6 +200,8 @@ pub struct Lane {
     pub sent_bytes: u64,
     /// When the first response of a chain of redirects began, ns.
     pub first_ns: Option<u64>,
+    /// The connections that were opened for it.
+    pub opening: Option<Opening>,
     /// The bytes that were sent, if a check reads them.
     pub sent: Option<Arc<[u8]>>,
 }
@@ -220,6 +233,8 @@ impl User {
             parallel: None,
             due_ns: 0,
             begun_ns: 0,
+            has_due: false,
+            late_ns: 0,
             has_failed: false,
             stage: Stage::Before,
             ending: Ending::Open,

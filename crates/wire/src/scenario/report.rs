@@ -160,7 +160,7 @@ pub struct SlowRequest {
     /// Of the time before it was sent, the TLS handshake, µs; absent on a connection that was open, or without TLS.
     #[serde(default)]
     pub tls_us: Option<f64>,
-    /// The URL that was sent first; absent unless it was asked for.
+    /// The URL, after redirects; absent unless it was asked for.
     #[serde(default)]
     pub url: Option<String>,
 }

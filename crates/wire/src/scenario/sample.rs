@@ -64,7 +64,7 @@ pub struct SampleBatch {
     pub group_active: Vec<u32>,
     /// Users of the test that existed when it ended. JTL's `allThreads`.
     pub all_active: Vec<u32>,
-    /// The URL that was sent first, before redirects; absent for transactions. Empty unless it was asked for.
+    /// The URL, after redirects; absent for transactions. Empty unless it was asked for.
     pub urls: Vec<Option<String>>,
     /// The rows that failed.
     pub failures: Vec<SampleFailure>,

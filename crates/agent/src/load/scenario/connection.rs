@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use leadline_http::{ClientConnection, Sink};
-use leadline_script::scenario::{Send, Url};
+use leadline_script::scenario::{Opening, Send, Url};
 use leadline_tls::TlsClient;
 
 /// The largest body that is kept, bytes.
@@ -70,6 +70,8 @@ pub struct Connection {
     pub sent_bytes: u64,
     /// When the request was handed to the kernel, ns.
     pub sent_ns: Option<u64>,
+    /// What opening it took, until its first exchange has ended.
+    pub opening: Option<Opening>,
     /// Responses that it has carried.
     pub served: u64,
     /// Why sending failed.
@@ -93,6 +95,7 @@ impl Connection {
             received_bytes: 0,
             sent_bytes: 0,
             sent_ns: None,
+            opening: None,
             served: 0,
             broken: None,
         }

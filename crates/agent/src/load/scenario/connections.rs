@@ -177,7 +177,10 @@ impl<B: IoBackend> Connections<B> {
                 self.next_bind = self.next_bind.wrapping_add(1);
                 let socket = connect::begin(&Remote::Inet(address), from, &self.plan.options);
                 match socket.and_then(|socket| self.backend.connect(slot as usize, socket)) {
-                    Ok(()) => self.enter(slot, Stage::Connecting, now_ns),
+                    Ok(()) => {
+                        self.note_resolved(slot, now_ns);
+                        self.enter(slot, Stage::Connecting, now_ns);
+                    }
                     Err(error) => {
                         let failure = failure(error);
                         let detail = format!("connecting to {address}: {}", failure.detail);
@@ -185,6 +188,15 @@ impl<B: IoBackend> Connections<B> {
                     }
                 }
             }
+        }
+    }
+
+    /// Notes how long a connection waited for its address.
+    fn note_resolved(&mut self, slot: u32, now_ns: u64) {
+        let Some(connection) = &mut self.slots[slot as usize] else { return };
+        let waited_ns = now_ns.saturating_sub(connection.since_ns);
+        if waited_ns > 0 {
+            connection.opening.get_or_insert_default().dns_ns = Some(waited_ns);
         }
     }
 
@@ -292,12 +304,15 @@ impl<B: IoBackend> Connections<B> {
         let (sent_ns, timed_out) = (connection.sent_ns, cause == "response_timeout");
         let (sent_bytes, received_bytes) = (connection.sent_bytes, connection.received_bytes);
         let (cause, detail) = connection.broken.take().unwrap_or((cause, detail));
+        // A connection that was not opened has no time of its opening.
+        let was_opened = matches!(connection.stage, Stage::Idle | Stage::Busy);
+        let opening = connection.opening.take().filter(|_| was_opened);
         let send = connection.send.take();
         self.close(slot);
         self.last_ns = Some(now_ns);
         if let Some(send) = send {
             let cause = cause.into();
-            let failure = ExchangeFailure { cause, detail, timed_out, sent_ns, sent_bytes, received_bytes };
+            let failure = ExchangeFailure { cause, detail, timed_out, sent_ns, sent_bytes, received_bytes, opening };
             self.machine.failed(send.user, send.exchange, failure, now_ns);
             self.serve_pending(send.user, now_ns);
         }

@@ -10,6 +10,7 @@ use leadline_sys::clock::realtime_ns;
 use leadline_sys::connect::TcpOptions;
 use leadline_sys::process::file_limit;
 use leadline_tls::ClientTls;
+use leadline_wire::scenario::{SampleRule, SLOWEST_LIMIT};
 use leadline_wire::{DnsPolicy, ErrorReport, IpVersion, ScenarioSpec, TlsSpec};
 
 use crate::events::input_error;
@@ -45,6 +46,8 @@ pub struct Plan {
     pub duration_ns: u64,
     /// Leading time that is warm-up, ns.
     pub warmup_ns: u64,
+    /// Which requests are reported one by one.
+    pub samples: Option<SampleRule>,
     tls: Option<TlsSpec>,
     tls_of_hosts: Mutex<HashMap<Arc<str>, Result<ClientTls, String>>>,
 }
@@ -64,6 +67,9 @@ impl Plan {
         }
         if spec.route.dns == DnsPolicy::Connection {
             return bad("a scenario resolves each name once; set dns to run");
+        }
+        if matches!(spec.samples, Some(SampleRule::Slowest { count }) if count > SLOWEST_LIMIT) {
+            return bad(&format!("at most {SLOWEST_LIMIT} of the slowest requests can be kept"));
         }
         let now_ms = (realtime_ns() / 1_000_000) as i64;
         let program = compile(&spec.plan, spec.seed, now_ms);
@@ -90,6 +96,7 @@ impl Plan {
             connections: connections(spec, &program)?,
             duration_ns: spec.duration_ms.saturating_mul(1_000_000),
             warmup_ns: spec.warmup_ms.saturating_mul(1_000_000),
+            samples: spec.samples.clone(),
             tls: spec.tls.as_ref().map(|tls| TlsSpec { early_data: false, ..tls.clone() }),
             tls_of_hosts: Mutex::default(),
             program: Arc::new(program),

@@ -76,7 +76,7 @@ impl Published {
                 failed,
                 errors: errors.into_iter().map(|(cause, count)| (cause.into_owned(), count)).collect(),
                 latency: histogram("latency", &latency),
-                tags: BTreeMap::new(),
+                tags: label.tags.clone(),
             }
         });
         let labels = labels.collect();
@@ -246,15 +246,15 @@ fn scenario_report(program: &Program, shared: &Shared, figures: Figures, memory_
         label: slow.label,
         user: slow.user,
         due_ns: slow.due_ns,
-        latency_us: slow.latency_ns as f64 / 1e3,
-        before_sent_us: slow.before_sent_ns as f64 / 1e3,
-        first_byte_us: slow.first_byte_ns.map(|ns| ns as f64 / 1e3),
+        latency_us: us(slow.latency_ns),
+        before_sent_us: us(slow.before_sent_ns),
+        first_byte_us: slow.first_byte_ns.map(us),
         status: slow.status,
         error: slow.error,
-        dns_us: None,
-        connect_us: None,
-        tls_us: None,
-        url: None,
+        dns_us: slow.opening.and_then(|opening| opening.dns_ns).map(us),
+        connect_us: slow.opening.map(|opening| us(opening.connect_ns)),
+        tls_us: slow.opening.and_then(|opening| opening.tls_ns).map(us),
+        url: slow.url,
     });
     ScenarioReport {
         populations: populations.collect(),
@@ -262,6 +262,10 @@ fn scenario_report(program: &Program, shared: &Shared, figures: Figures, memory_
         slowest: slowest.collect(),
         users_memory_bytes: (memory_bytes > 0).then_some(memory_bytes),
     }
+}
+
+fn us(ns: u64) -> f64 {
+    ns as f64 / 1e3
 }
 
 fn label_report(own: LabelFigures, label: &leadline_script::scenario::Label) -> LabelReport {
@@ -284,8 +288,8 @@ fn label_report(own: LabelFigures, label: &leadline_script::scenario::Label) -> 
         redirects: own.redirects,
         cached: 0,
         histograms,
-        tags: BTreeMap::new(),
-        is_hidden: false,
+        tags: label.tags.clone(),
+        is_hidden: label.is_hidden,
     }
 }
 

@@ -6,7 +6,7 @@ use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
 
 use leadline_wire::scenario::ScenarioReport;
-use leadline_wire::{Counts, Outcome, ScenarioSpec};
+use leadline_wire::{Counts, Event, Outcome, ScenarioSpec};
 use serde_json::{json, Value};
 
 use super::prepare;
@@ -57,21 +57,44 @@ fn serve(mut stream: BufReader<std::net::TcpStream>, counts: &Counted) -> Option
     }
 }
 
+/// The lines of a task's events.
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
 fn run(plan: Value, threads: u32) -> Outcome {
+    run_telling(plan, threads).0
+}
+
+/// Runs a plan; returns its outcome, and the events before it.
+fn run_telling(plan: Value, threads: u32) -> (Outcome, Vec<Event>) {
     let spec: ScenarioSpec = serde_json::from_value(json!({
         "plan": plan, "seed": 1, "threads": threads, "cpus": [], "duration_ms": 20_000, "warmup_ms": 0,
         "connections_per_user": 6, "timeouts": {"connect_ms": 3000, "response_ms": 3000},
         "route": {"bind": [], "resolve": [], "dns": "run"}, "socket": {"delay": false, "fast_open": false},
-        "interval_ms": 100,
+        "interval_ms": 100, "samples": {"kind": "all", "with_urls": true},
     }))
     .unwrap();
+    let lines = Lines::default();
     let task = Task {
         trial: "t".to_owned(),
         name: "scenario".to_owned(),
         signal: Arc::new(ControlSignal::default()),
-        events: Events::to(Box::new(std::io::sink())),
+        events: Events::to(Box::new(lines.clone())),
     };
-    prepare(spec).unwrap().run(0, &task).unwrap()
+    let outcome = prepare(spec).unwrap().run(0, &task).unwrap();
+    let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+    (outcome, text.lines().map(|line| serde_json::from_str(line).unwrap()).collect())
 }
 
 fn population(arrivals: Value, flow: Value) -> Value {
@@ -109,7 +132,7 @@ fn server_counts_what_is_reported() {
         request(port, "POST", "/closed", json!({})),
     ]);
     let arrivals = json!({"model": "users", "initial": 4, "first": "at_start", "iterations": 2});
-    let outcome = run(json!({"name": "shop", "populations": [population(arrivals, flow)]}), 2);
+    let (outcome, events) = run_telling(json!({"name": "shop", "populations": [population(arrivals, flow)]}), 2);
     let expected = [("GET /cart", 24), ("GET /new", 8), ("GET /old", 8), ("POST /closed", 8), ("POST /login", 8)];
     let counted: Vec<(String, u64)> = counted.lock().unwrap().clone().into_iter().collect();
     assert_eq!(counted, expected.map(|(name, count)| (name.to_owned(), count)));
@@ -124,6 +147,38 @@ fn server_counts_what_is_reported() {
     assert_eq!(outcome.errors, BTreeMap::from([("closed_early".to_owned(), 8)]));
     let iterations = &report.populations[0].iterations;
     assert_eq!((iterations.due, iterations.begun, iterations.failed, iterations.completed), (8, 8, 8, 0));
+    events_sum_up(report, &events);
+}
+
+/// The samples and the progress of all intervals are what the report counts.
+fn events_sum_up(report: &ScenarioReport, events: &[Event]) {
+    let (mut sampled, mut progressed) = (BTreeMap::<&str, [u64; 4]>::new(), BTreeMap::<&str, [u64; 2]>::new());
+    for event in events {
+        match event {
+            Event::Samples { samples, .. } => {
+                assert_eq!((samples.left_out, samples.urls.len()), (0, samples.name.len()));
+                for (row, place) in samples.name.iter().enumerate() {
+                    let sums = sampled.entry(&samples.names[*place as usize].name).or_default();
+                    let failed = samples.failures.iter().any(|failure| failure.row as usize == row);
+                    sums[0] += 1;
+                    sums[1] += u64::from(failed);
+                    sums[2] += samples.sent_bytes[row];
+                    sums[3] += samples.received_bytes[row];
+                }
+            }
+            Event::Progress { scenario: Some(scenario), .. } => {
+                for label in &scenario.labels {
+                    let sums = progressed.entry(&label.name).or_default();
+                    *sums = [sums[0] + label.ended, sums[1] + label.failed];
+                }
+            }
+            _ => {}
+        }
+    }
+    for label in &report.labels {
+        let own = [label.ended, label.failed, label.sent_bytes, label.received_bytes];
+        assert_eq!((sampled[&*label.name], progressed[&*label.name]), (own, [own[0], own[1]]), "{}", label.name);
+    }
 }
 
 #[test]

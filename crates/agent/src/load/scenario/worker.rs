@@ -2,7 +2,6 @@
 //! for events until the next timer.
 
 use std::io;
-use std::sync::mpsc::Sender;
 use std::sync::Arc;
 
 use leadline_script::scenario::figures::{Figures, Recent};
@@ -13,6 +12,7 @@ use leadline_wire::scenario::PopulationProgress;
 use leadline_wire::{HttpCounts, StatusCounts, ThreadReport};
 
 use super::connections::{Connections, Phases};
+use super::outbox::{Message, Outbox};
 use super::plan::Plan;
 use crate::control_signal::ControlSignal;
 use crate::flows::TURN_NS;
@@ -31,7 +31,7 @@ pub struct WorkerParts<B> {
     pub counters: Arc<FlowCounters>,
     pub share: ThreadShare,
     pub interval_ns: u64,
-    pub snapshots: Sender<Snapshot>,
+    pub outbox: Outbox,
 }
 
 /// The state of a thread, and what ended since its last snapshot.
@@ -57,14 +57,15 @@ pub struct WorkerReport {
 
 /// Runs a thread from the start of the test, `at_ns`, to its end.
 pub fn run<B: IoBackend>(parts: WorkerParts<B>, at_ns: u64, signal: &ControlSignal) -> io::Result<WorkerReport> {
-    let WorkerParts { plan, shared, mut backend, counters, share, interval_ns, snapshots } = parts;
+    let WorkerParts { plan, shared, mut backend, counters, share, interval_ns, outbox } = parts;
     minimize_timer_slack();
     backend.begin()?;
     let offset_ns = (realtime_ns() as i64).wrapping_sub(monotonic_ns() as i64);
     let limits = Limits { at_ns, duration_ns: plan.duration_ns, warmup_ns: plan.warmup_ns };
-    let machine = Machine::new(Arc::clone(&plan.program), shared, Tools::new(offset_ns), share, limits);
+    let mut machine = Machine::new(Arc::clone(&plan.program), shared, Tools::new(offset_ns), share, limits);
+    machine.keep_samples(plan.samples.as_ref());
     let connections = Connections::new(plan, machine, backend, counters, share.index as usize);
-    let mut worker = Worker { connections, number: share.index as usize, interval_ns, snapshots, memory_bytes: 0 };
+    let mut worker = Worker { connections, number: share.index as usize, interval_ns, outbox, memory_bytes: 0 };
     worker.await_start(at_ns, signal)?;
     worker.run(signal)
 }
@@ -73,7 +74,7 @@ struct Worker<B> {
     connections: Connections<B>,
     number: usize,
     interval_ns: u64,
-    snapshots: Sender<Snapshot>,
+    outbox: Outbox,
     memory_bytes: u64,
 }
 
@@ -113,8 +114,8 @@ impl<B: IoBackend> Worker<B> {
         now_ns = monotonic_ns();
         let mut thread = meter.end(now_ns);
         thread.spun_s = Some(self.spun_s(spun_before_ns));
-        self.publish(thread.clone());
         self.connections.machine.finish(now_ns);
+        self.publish(thread.clone());
         self.connections.finish();
         let counts = self.counts();
         // The time is over: if this fails, the sockets are closed at once, and the figures stay valid.
@@ -148,7 +149,16 @@ impl<B: IoBackend> Worker<B> {
             connections.handle(slot, at_ns, completion);
             connections.obey(at_ns);
         }
+        self.send_samples();
         Ok(monotonic_ns())
+    }
+
+    /// Passes on the closed batches of samples.
+    fn send_samples(&mut self) {
+        let Some(samples) = self.connections.machine.samples() else { return };
+        while let Some(batch) = samples.take() {
+            self.outbox.send_samples(batch);
+        }
     }
 
     fn spun_s(&self, before_ns: u64) -> f64 {
@@ -181,7 +191,10 @@ impl<B: IoBackend> Worker<B> {
         });
         let populations = populations.collect();
         let recent = figures.take_recent();
-        // The reader has ended only if the task is over.
-        let _ = self.snapshots.send(Snapshot { worker: self.number, counts, populations, recent, thread });
+        self.outbox.send(Message::Snapshot(Snapshot { worker: self.number, counts, populations, recent, thread }));
+        if let Some(samples) = self.connections.machine.samples() {
+            samples.close();
+        }
+        self.send_samples();
     }
 }

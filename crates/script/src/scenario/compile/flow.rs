@@ -33,13 +33,22 @@ impl Compiler {
 
     fn node(&mut self, node: &Node, depth: usize) -> Result<(), CompileError> {
         self.count_node(depth)?;
-        let outer = self.place.clone();
-        if node.source.is_some() {
-            self.place.clone_from(&node.source);
-        }
-        self.action(node, depth + 1)?;
-        self.place = outer;
-        Ok(())
+        self.at(node, |compiler| compiler.action(node, depth + 1))
+    }
+
+    /// Compiles something with the place and the tags of a node.
+    fn at<T>(
+        &mut self,
+        node: &Node,
+        compile: impl FnOnce(&mut Self) -> Result<T, CompileError>,
+    ) -> Result<T, CompileError> {
+        let outer = node.source.is_some().then(|| std::mem::replace(&mut self.place, node.source.clone()));
+        let outer_tags = (!node.tags.is_empty()).then(|| self.tags.clone());
+        self.tags.extend(node.tags.iter().map(|(name, value)| (name.clone(), value.clone())));
+        let compiled = compile(self)?;
+        outer.into_iter().for_each(|place| self.place = place);
+        outer_tags.into_iter().for_each(|tags| self.tags = tags);
+        Ok(compiled)
     }
 
     fn action(&mut self, node: &Node, depth: usize) -> Result<(), CompileError> {
@@ -119,11 +128,14 @@ impl Compiler {
                 self.skippable(Instruction::Times(times, turn, 0), nodes, depth)?;
             }
             NodeAction::Once { nodes } => self.skippable(Instruction::Once(0), nodes, depth)?,
-            NodeAction::Transaction { includes_waits, nodes, .. } => {
+            NodeAction::Transaction { includes_waits, hides_requests, nodes } => {
                 let name = node.label.as_deref().ok_or_else(|| self.error("a transaction needs a label"))?;
                 let label = self.label(name, LabelKind::Transaction);
-                self.emit(Instruction::TransactionBegin(label, *includes_waits));
+                self.emit(Instruction::TransactionBegin(label, *includes_waits, *hides_requests));
+                let outer = self.is_hidden;
+                self.is_hidden |= *hides_requests;
                 self.nodes(nodes, depth)?;
+                self.is_hidden = outer;
                 self.emit(Instruction::TransactionEnd);
             }
             NodeAction::Wait { wait } => {
@@ -221,7 +233,7 @@ impl Compiler {
             let NodeAction::Request(request) = &node.action else {
                 return Err(self.error("the nodes of a parallel node have to be requests"));
             };
-            requests.push(self.request(node.label.as_deref(), request)?);
+            requests.push(self.at(node, |compiler| compiler.request(node.label.as_deref(), request))?);
         }
         let at_once = at_once.unwrap_or(u32::MAX).max(1);
         self.emit(Instruction::Parallel(requests.into(), at_once));
@@ -303,15 +315,17 @@ impl Compiler {
         self.program.marks as u32 - 1
     }
 
-    /// Returns the label of a name; requests of one name share it.
+    /// Returns the label of a name; requests of one name and the same tags share it.
     pub fn label(&mut self, name: &str, kind: LabelKind) -> u32 {
-        let key = (name.to_owned(), kind == LabelKind::Transaction);
+        let (population, tags, is_hidden) = (self.population, self.tags.clone(), self.is_hidden);
+        let key = (name.to_owned(), kind == LabelKind::Transaction, tags.clone());
         if let Some(label) = self.labels.get(&key) {
+            self.program.labels[*label as usize].is_hidden &= is_hidden;
             return *label;
         }
         let label = self.program.labels.len() as u32;
-        let population = self.population;
-        self.program.labels.push(Label { name: name.to_owned(), kind, population, checks: Vec::new() });
+        let name = name.to_owned();
+        self.program.labels.push(Label { name, kind, population, checks: Vec::new(), tags, is_hidden });
         self.labels.insert(key, label);
         label
     }

@@ -1,6 +1,6 @@
 //! The state of a compilation: tables of variables, labels and counters, and the limits of a plan.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use leadline_wire::scenario::{SourcePlace, SCENARIO_DEPTH_LIMIT, SCENARIO_NODE_LIMIT};
@@ -25,8 +25,12 @@ pub struct Compiler {
     pub files: HashMap<String, Arc<[u8]>>,
     /// The population that is being compiled.
     pub population: u32,
-    /// The label of each name and kind in that population.
-    pub labels: HashMap<(String, bool), u32>,
+    /// The label of each name, kind and tags in that population.
+    pub labels: HashMap<(String, bool, BTreeMap<String, String>), u32>,
+    /// The tags of the node that is being compiled.
+    pub tags: BTreeMap<String, String>,
+    /// Whether a transaction around it hides its requests.
+    pub is_hidden: bool,
     pub counters: HashMap<(Box<str>, bool), u32>,
     /// Marks and rendezvous that nodes of one name share.
     pub numbers: HashMap<(String, &'static str), u32>,

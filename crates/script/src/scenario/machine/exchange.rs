@@ -6,15 +6,16 @@ use std::sync::Arc;
 use leadline_wire::scenario::OnError;
 
 use super::execute::Step;
+use super::records::{mark_failed, Instants};
 use super::state::{Effect, Machine, Send};
 use crate::scenario::compressed::decompressed;
-use crate::scenario::figures::{End, Slow};
-use crate::scenario::judge::{judge, Failure, Reply};
+use crate::scenario::judge::{judge, Reply};
 use crate::scenario::outgoing::Outgoing;
 use crate::scenario::program::{Instruction, Request};
 use crate::scenario::render::{render, Redirect};
+use crate::scenario::samples::Opening;
 use crate::scenario::shared::Stop;
-use crate::scenario::user::{Ending, Frame, Lane, Last, State, User};
+use crate::scenario::user::{Ending, Lane, Last, State, User};
 
 /// A complete response.
 #[derive(Clone, Copy, Debug)]
@@ -37,6 +38,8 @@ pub struct ExchangeEnd<'r> {
     pub sent_bytes: u64,
     /// Bytes of the response.
     pub received_bytes: u64,
+    /// What opening its connection took, if that was done for it.
+    pub opening: Option<Opening>,
 }
 
 /// An exchange without a response.
@@ -54,6 +57,8 @@ pub struct ExchangeFailure {
     pub sent_bytes: u64,
     /// Bytes that were received.
     pub received_bytes: u64,
+    /// What opening its connection took, if that was done for it.
+    pub opening: Option<Opening>,
 }
 
 impl Machine {
@@ -61,6 +66,8 @@ impl Machine {
     pub(super) fn begin_request(&mut self, slot: u32, user: &mut User, request: u32, now_ns: u64) {
         let program = Arc::clone(&self.program);
         let definition = &program.requests[request as usize];
+        // The first request of an iteration that began late was wanted when that was due.
+        let due_ns = now_ns.saturating_sub(user.late_ns);
         let mut context = super::state::context(&program, &self.shared, &mut self.tools, user, now_ns);
         match render(&mut context, definition, None) {
             Ok(outgoing) => {
@@ -69,23 +76,23 @@ impl Machine {
                 user.lanes.push(Lane {
                     id,
                     request,
-                    due_ns: now_ns,
+                    due_ns,
                     sent_ns: None,
                     redirects_left: definition.redirects,
                     url: outgoing.url.clone(),
                     received_bytes: 0,
                     sent_bytes: 0,
                     first_ns: None,
+                    opening: None,
                     sent: definition.needs_request.then(|| Arc::clone(&outgoing.bytes)),
                 });
-                self.effects.push_back(Effect::Send(Box::new(self.send(slot, id, definition, outgoing, now_ns))));
+                self.effects.push_back(Effect::Send(Box::new(self.send(slot, id, definition, outgoing, due_ns))));
             }
             Err(fault) => {
                 let failure = (fault.cause.into(), self.mask(user, fault.detail));
                 user.last = Last { failed: true, ..Last::default() };
                 mark_failed(user);
-                let end = End { due_ns: now_ns, failure: Some(failure), ..End::default() };
-                self.figures.end(definition.label, end);
+                self.record_unmade(user, definition.label, due_ns, now_ns, failure);
             }
         }
     }
@@ -162,6 +169,7 @@ impl Machine {
         lane.first_ns.get_or_insert(end.first_ns);
         lane.received_bytes += end.received_bytes;
         lane.sent_bytes += end.sent_bytes;
+        lane.opening = joined(lane.opening, end.opening);
         if request.cookies {
             let now_s = self.tools.epoch_ms(now_ns).div_euclid(1000);
             let url = lane.url.clone();
@@ -202,12 +210,13 @@ impl Machine {
         let figures = &mut self.figures.labels[request.label as usize];
         let judged = judge(&mut context, request, &reply, figures);
         let failure = unreadable.or(judged).map(|(cause, detail)| (cause, self.mask(&user, detail)));
-        let times = (Some(sent_ns), lane.first_ns, Some(end.done_ns));
-        self.record(&user, &lane, request, times, Some(end.status), failure.clone());
+        let (first_ns, done_ns) = (lane.first_ns, Some(end.done_ns));
+        let instants = Instants { sent_ns: Some(sent_ns), first_ns, done_ns, end_ns: now_ns };
         if failure.is_some() {
             user.last.failed = true;
             mark_failed(&mut user);
         }
+        self.record(&mut user, &lane, request, instants, Some(end.status), failure);
         self.go_on(slot, user, now_ns);
     }
 
@@ -218,12 +227,14 @@ impl Machine {
         let mut lane = user.lanes.swap_remove(place);
         lane.sent_bytes += failure.sent_bytes;
         lane.received_bytes += failure.received_bytes;
+        lane.opening = joined(lane.opening, failure.opening);
         let request = &program.requests[lane.request as usize];
         user.last = Last { failed: true, timed_out: failure.timed_out, ..Last::default() };
         mark_failed(&mut user);
         let sent_ns = lane.sent_ns.or(failure.sent_ns);
         let failure = (failure.cause, self.mask(&user, failure.detail));
-        self.record(&user, &lane, request, (sent_ns, None, None), None, Some(failure));
+        let instants = Instants { sent_ns, end_ns: now_ns, ..Instants::default() };
+        self.record(&mut user, &lane, request, instants, None, Some(failure));
         self.go_on(slot, user, now_ns);
     }
 
@@ -286,45 +297,11 @@ impl Machine {
         self.effects.push_back(Effect::Send(Box::new(self.send(slot, id, request, outgoing, due_ns))));
         true
     }
-
-    fn record(
-        &mut self,
-        user: &User,
-        lane: &Lane,
-        request: &Request,
-        (sent_ns, first_ns, done_ns): (Option<u64>, Option<u64>, Option<u64>),
-        status: Option<u16>,
-        failure: Option<Failure>,
-    ) {
-        let figures = &mut self.figures.labels[request.label as usize];
-        figures.sent_bytes += lane.sent_bytes;
-        figures.received_bytes += lane.received_bytes;
-        let latency_ns = done_ns.map(|done_ns| done_ns.saturating_sub(lane.due_ns));
-        let since_sent = |at_ns: Option<u64>| Some(at_ns?.saturating_sub(sent_ns?));
-        let (service_ns, first_byte_ns) = (since_sent(done_ns), since_sent(first_ns));
-        if let Some(latency_ns) = latency_ns.filter(|latency_ns| self.figures.is_slow(*latency_ns)) {
-            self.figures.keep_slow(Slow {
-                latency_ns,
-                label: request.label,
-                user: user.number,
-                due_ns: lane.due_ns,
-                before_sent_ns: sent_ns.unwrap_or(lane.due_ns).saturating_sub(lane.due_ns),
-                first_byte_ns,
-                status,
-                error: failure.as_ref().map(|(cause, _)| cause.to_string()),
-            });
-        }
-        let end = End { due_ns: lane.due_ns, latency_ns, service_ns, first_byte_ns, waits_ns: None, failure };
-        self.figures.end(request.label, end);
-    }
 }
 
-/// Marks the iteration and its open transactions as failed.
-fn mark_failed(user: &mut User) {
-    user.has_failed = true;
-    for frame in &mut user.frames {
-        if let Frame::Transaction { failed, .. } = frame {
-            *failed = true;
-        }
+fn joined(one: Option<Opening>, two: Option<Opening>) -> Option<Opening> {
+    match (one, two) {
+        (Some(one), Some(two)) => Some(one.and(two)),
+        (one, two) => one.or(two),
     }
 }

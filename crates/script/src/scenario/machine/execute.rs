@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use leadline_wire::scenario::{ControlAction, FeederEnd, NormalSign, ThroughputScope};
 
+use super::records::mark_failed;
 use super::state::{Effect, Machine};
 use crate::scenario::fault::Fault;
 use crate::scenario::program::{Instruction, Program, Target, Turn, Wait};
@@ -62,12 +63,7 @@ impl Machine {
 
     /// Ends the iteration of a user whose instruction cannot be executed.
     fn on_fault(&mut self, user: &mut User, fault: Fault) -> Step {
-        user.has_failed = true;
-        user.frames.iter_mut().for_each(|frame| {
-            if let Frame::Transaction { failed, .. } = frame {
-                *failed = true;
-            }
-        });
+        mark_failed(user);
         let detail = self.mask(user, fault.detail);
         self.figures.fault(fault.cause, detail);
         Step::IterationOver(false)
@@ -82,12 +78,14 @@ impl Machine {
             Instruction::Request(request) => {
                 user.pc += 1;
                 self.begin_request(slot, user, *request, now_ns);
+                user.late_ns = 0;
                 return Ok(self.after_requests(slot, user, now_ns));
             }
             Instruction::Parallel(_, _) => {
                 user.parallel = Some((user.pc, 0));
                 user.pc += 1;
                 self.fill_lanes(slot, user, now_ns);
+                user.late_ns = 0;
                 return Ok(self.after_requests(slot, user, now_ns));
             }
             Instruction::Wait(wait) => {
@@ -111,12 +109,15 @@ impl Machine {
                 self.end_pass(user, now_ns)?;
                 return Ok(if self.must_end(user) { Step::IterationOver(true) } else { Step::On });
             }
-            Instruction::TransactionBegin(label, includes_waits) => user.frames.push(Frame::Transaction {
+            Instruction::TransactionBegin(label, includes_waits, hides) => user.frames.push(Frame::Transaction {
                 label: *label,
-                begun_ns: now_ns,
+                begun_ns: now_ns.saturating_sub(user.late_ns),
                 waited_ns: 0,
                 includes_waits: *includes_waits,
                 failed: false,
+                hides: *hides,
+                requests: (0, 0),
+                bytes: (0, 0),
             }),
             Instruction::TransactionEnd => self.end_frame(user, now_ns),
             Instruction::ShuffleNext => {

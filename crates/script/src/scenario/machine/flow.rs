@@ -1,8 +1,7 @@
-//! Loops, transactions and shuffles: the frames of a user. Owns how they end, in order or not.
+//! Loops and shuffles: the frames of a user. Owns how they go on, and how an iteration leaves them.
 
 use super::state::Machine;
 use crate::scenario::fault::Fault;
-use crate::scenario::figures::End;
 use crate::scenario::program::{Instruction, LoopRule};
 use crate::scenario::user::{Frame, User};
 use crate::scenario::value::Value;
@@ -102,27 +101,6 @@ impl Machine {
                 user.pc = *end;
             }
         }
-    }
-
-    /// Ends the innermost frame in order: a transaction is recorded.
-    pub(super) fn end_frame(&mut self, user: &mut User, now_ns: u64) {
-        let Some(Frame::Transaction { label, begun_ns, waited_ns, includes_waits, failed }) = user.frames.pop() else {
-            return;
-        };
-        let whole_ns = now_ns.saturating_sub(begun_ns);
-        let own_ns = if includes_waits { whole_ns } else { whole_ns.saturating_sub(waited_ns) };
-        let failure = failed.then(|| ("request_failed".into(), "a request of the transaction failed".to_owned()));
-        self.figures.end(
-            label,
-            End {
-                due_ns: begun_ns,
-                latency_ns: Some(own_ns),
-                service_ns: None,
-                first_byte_ns: None,
-                waits_ns: Some(waited_ns),
-                failure,
-            },
-        );
     }
 
     /// Drops all frames of an iteration that is interrupted.

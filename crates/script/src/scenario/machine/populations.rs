@@ -280,6 +280,8 @@ impl Machine {
         user.due_ns = due_ns;
         if user.stage == Stage::Iteration {
             self.begin_iteration(slot, &mut user, now_ns);
+        } else {
+            user.has_due = true;
         }
         self.users[slot as usize] = Some(user);
         self.execute(slot, now_ns);
@@ -345,10 +347,12 @@ impl Machine {
             Stage::Before => {
                 user.stage = Stage::Iteration;
                 user.frames.clear();
-                if user.ending == Ending::Open && !self.shared_is_over(user) {
+                let has_time = user.ending == Ending::Open || (user.has_due && user.ending == Ending::AfterIteration);
+                if has_time && !self.shared_is_over(user) {
                     self.begin_iteration(slot, user, now_ns);
                     return true;
                 }
+                self.count_unbegun(user);
             }
             Stage::Iteration => {
                 self.end_iteration(slot, user, interrupted, now_ns);
@@ -389,6 +393,12 @@ impl Machine {
         }
     }
 
+    /// Counts the iteration of a user that ends before it is ready for it.
+    fn count_unbegun(&mut self, user: &mut User) {
+        let not_begun = &mut self.figures.populations[user.population as usize].iterations.not_begun;
+        *not_begun += u64::from(std::mem::take(&mut user.has_due));
+    }
+
     fn begin_iteration(&mut self, slot: u32, user: &mut User, now_ns: u64) {
         let program = Arc::clone(&self.program);
         let population = &program.populations[user.population as usize];
@@ -424,12 +434,14 @@ impl Machine {
         figures.iterations.running += 1;
         if is_open {
             let late_ns = now_ns.saturating_sub(user.due_ns);
+            user.late_ns = late_ns;
             figures.iterations.late += u64::from(late_ns > LATE_NS);
             figures.record(2, late_ns);
         } else {
             figures.iterations.due += 1;
         }
-        (user.begun_ns, user.has_failed, user.stage) = (now_ns, false, Stage::Iteration);
+        (user.begun_ns, user.has_failed, user.has_due) = (now_ns, false, false);
+        user.stage = Stage::Iteration;
         user.pc = population.flow;
         user.frames.clear();
         user.state = State::Ready;
@@ -486,6 +498,7 @@ impl Machine {
             }
             self.effects.push_back(Effect::Cancel { user: slot });
         }
+        self.count_unbegun(&mut user);
         user.state = State::Ended;
         self.remove(slot, &user);
     }

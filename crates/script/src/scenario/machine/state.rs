@@ -10,6 +10,7 @@ use crate::scenario::figures::Figures;
 use crate::scenario::masking::mask;
 use crate::scenario::outgoing::Outgoing;
 use crate::scenario::program::Program;
+use crate::scenario::samples::Samples;
 use crate::scenario::scripts::Scripts;
 use crate::scenario::shared::Shared;
 use crate::scenario::user::User;
@@ -98,6 +99,7 @@ pub struct Machine {
     pub(super) parts: Vec<Part>,
     pub(super) effects: VecDeque<Effect>,
     pub(super) figures: Figures,
+    pub(super) samples: Option<Samples>,
     pub(super) next_exchange: u32,
     /// Users that wait at each rendezvous.
     pub(super) meetings: Vec<Vec<u32>>,
@@ -171,6 +173,7 @@ impl Machine {
             timers: BinaryHeap::new(),
             effects: VecDeque::new(),
             figures,
+            samples: None,
             next_exchange: 0,
             is_done: false,
         }

@@ -3,12 +3,13 @@
 mod damaged;
 mod flows;
 mod models;
+mod records;
 mod requests;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use leadline_wire::scenario::ScenarioPlan;
+use leadline_wire::scenario::{SampleBatch, SampleRule, ScenarioPlan};
 use serde_json::{json, Value as Json};
 
 use super::{Effect, ExchangeEnd, ExchangeFailure, Limits, Machine, Send, ThreadShare};
@@ -43,6 +44,7 @@ pub struct Got {
 pub struct Run {
     pub got: Vec<Got>,
     pub figures: Figures,
+    pub samples: Vec<SampleBatch>,
     pub end_ms: u64,
 }
 
@@ -109,6 +111,7 @@ pub fn run_threads(plan: Json, threads: u32, duration_ms: u64, mut serve: impl F
         Machine::new(Arc::clone(&program), Arc::clone(&shared), tools(), ThreadShare { index, threads }, limits)
     };
     let mut machines: Vec<Machine> = (0..threads).map(machine).collect();
+    machines.iter_mut().for_each(|machine| machine.keep_samples(Some(&SampleRule::All { with_urls: true })));
     let mut ends = Ends::new();
     let (mut now_ns, mut got) = (0, Vec::new());
     for _ in 0..2_000_000 {
@@ -134,9 +137,15 @@ pub fn run_threads(plan: Json, threads: u32, duration_ms: u64, mut serve: impl F
         }
         if machines.iter().all(Machine::is_done) {
             let mut figures = Figures::new(&program);
+            let samples = machines.iter_mut().flat_map(|machine| {
+                let samples = machine.samples().unwrap();
+                samples.close();
+                std::iter::from_fn(|| samples.take()).collect::<Vec<_>>()
+            });
+            let samples = samples.collect();
             machines.into_iter().for_each(|machine| figures.merge(machine.into_figures()));
             check_states(&figures);
-            return Run { got, figures, end_ms: now_ns / MS };
+            return Run { got, figures, samples, end_ms: now_ns / MS };
         }
         let first_end_ns = ends.first_key_value().map_or(u64::MAX, |((at_ns, ..), _)| *at_ns);
         now_ns = next_ns.max(now_ns).min(first_end_ns);
@@ -154,6 +163,7 @@ pub fn run_threads(plan: Json, threads: u32, duration_ms: u64, mut serve: impl F
                         done_ns: at_ns,
                         sent_bytes: 100,
                         received_bytes: 200,
+                        opening: None,
                     };
                     machines[thread].answered(user, exchange, &end, at_ns);
                 }
@@ -165,6 +175,7 @@ pub fn run_threads(plan: Json, threads: u32, duration_ms: u64, mut serve: impl F
                         sent_ns: Some(sent_ns),
                         sent_bytes: 100,
                         received_bytes: 0,
+                        opening: None,
                     };
                     machines[thread].failed(user, exchange, failure, at_ns);
                 }

@@ -47,9 +47,11 @@ impl<B: IoBackend> Connections<B> {
             let failure = failure(error);
             return self.fail(slot, failure.name, failure.detail, at_ns);
         }
-        let Some(connection) = &self.slots[slot as usize] else { return };
+        let Some(connection) = &mut self.slots[slot as usize] else { return };
         self.counts.connections_opened += 1;
-        self.phases.connect.record(at_ns.saturating_sub(connection.since_ns));
+        let took_ns = at_ns.saturating_sub(connection.since_ns);
+        self.phases.connect.record(took_ns);
+        connection.opening.get_or_insert_default().connect_ns = took_ns;
         if connection.origin.is_https {
             self.secure(slot, at_ns);
         } else {
@@ -69,6 +71,9 @@ impl<B: IoBackend> Connections<B> {
         match (taken, handshake) {
             (Err(failure), _) => self.fail(slot, failure.name, failure.detail, at_ns),
             (Ok(()), Some(handshake)) => {
+                if let Some(connection) = &mut self.slots[slot as usize] {
+                    connection.opening.get_or_insert_default().tls_ns = Some(took_ns);
+                }
                 if handshake.resumed {
                     *self.counts.tls_resumed.get_or_insert(0) += 1;
                     self.phases.tls_resumed.record(took_ns);
@@ -151,6 +156,7 @@ impl<B: IoBackend> Connections<B> {
         connection.served += 1;
         let mut kept = std::mem::take(&mut connection.kept);
         let (sent_bytes, received_bytes) = (connection.sent_bytes, connection.received_bytes);
+        let opening = connection.opening.take();
         if answer.keeps_connection() && !send.outgoing.closes {
             (connection.stage, connection.since_ns) = (Stage::Idle, at_ns);
         } else {
@@ -166,6 +172,7 @@ impl<B: IoBackend> Connections<B> {
             done_ns: answer.timing.done_ns,
             sent_bytes,
             received_bytes,
+            opening,
         };
         self.machine.answered(send.user, send.exchange, &end, at_ns);
         kept.end();

@@ -227,6 +227,7 @@ fn endless_flow_without_requests_lets_others_run_and_ends_with_the_test() {
                     done_ns: now_ns,
                     sent_bytes: 0,
                     received_bytes: 0,
+                    opening: None,
                 };
                 machine.answered(send.user, send.exchange, &end, now_ns);
             }
