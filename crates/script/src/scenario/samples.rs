@@ -78,7 +78,7 @@ pub struct Sample {
     pub transaction: Option<(u64, u32, u32)>,
 }
 
-/// The samples of a thread that nobody has taken yet.
+/// The samples of a thread that have not been taken yet.
 #[derive(Debug)]
 pub struct Samples {
     /// Whether requests have their URL.

@@ -30,7 +30,7 @@ impl Watch<'_> {
     pub fn run(self, messages: &Receiver<Message>, at_ns: u64) {
         lower_priority();
         let mut published = Published::default();
-        let mut told_left_out = 0;
+        let mut reported_left_out = 0;
         let mut next_ns = at_ns.saturating_add(self.interval_ns);
         loop {
             let now_ns = monotonic_ns();
@@ -42,12 +42,12 @@ impl Watch<'_> {
                 Ok(Message::Snapshot(snapshot)) => published.take(snapshot, &self.plan.program),
                 Ok(Message::Samples(batch)) => {
                     self.rows.taken(&batch);
-                    told_left_out = self.rows.left_out();
-                    self.send(batch, told_left_out);
+                    reported_left_out = self.rows.left_out();
+                    self.send(batch, reported_left_out);
                 }
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => {
-                    if self.rows.left_out() != told_left_out {
+                    if self.rows.left_out() != reported_left_out {
                         self.send(SampleBatch::default(), self.rows.left_out());
                     }
                     return self.report(&mut published, monotonic_ns());
