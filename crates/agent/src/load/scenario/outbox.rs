@@ -5,12 +5,21 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::Sender;
 use std::sync::Arc;
 
-use leadline_wire::scenario::SampleBatch;
-
-use super::worker::Snapshot;
+use leadline_script::scenario::figures::Recent;
+use leadline_wire::scenario::{PopulationProgress, SampleBatch};
+use leadline_wire::{HttpCounts, ThreadReport};
 
 /// The most rows of samples that wait.
 const MOST_WAITING: u64 = 200_000;
+
+/// The state of a thread, and what ended since its last snapshot.
+pub struct Snapshot {
+    pub worker: usize,
+    pub counts: HttpCounts,
+    pub populations: Vec<PopulationProgress>,
+    pub recent: Vec<(u32, Recent)>,
+    pub thread: ThreadReport,
+}
 
 /// What a thread passes on.
 pub enum Message {

@@ -15,8 +15,9 @@ use leadline_wire::{
     Counts, Direction, FlowReport, HistogramReport, HttpCounts, LoadReport, Outcome, Side, Standing, ThreadReport,
 };
 
+use super::outbox::Snapshot;
 use super::plan::Plan;
-use super::worker::{Snapshot, WorkerReport};
+use super::worker::WorkerReport;
 use crate::load::http::io_backend::Engine;
 use crate::metering::FlowCounters;
 

@@ -4,15 +4,14 @@
 use std::io;
 use std::sync::Arc;
 
-use leadline_script::scenario::figures::{Figures, Recent};
+use leadline_script::scenario::figures::Figures;
 use leadline_script::scenario::{Limits, Machine, Shared, ThreadShare, Tools};
 use leadline_sys::clock::{monotonic_ns, realtime_ns};
 use leadline_sys::priority::minimize_timer_slack;
-use leadline_wire::scenario::PopulationProgress;
 use leadline_wire::{HttpCounts, StatusCounts, ThreadReport};
 
 use super::connections::{Connections, Phases};
-use super::outbox::{Message, Outbox};
+use super::outbox::{Message, Outbox, Snapshot};
 use super::plan::Plan;
 use crate::control_signal::ControlSignal;
 use crate::flows::TURN_NS;
@@ -32,15 +31,6 @@ pub struct WorkerParts<B> {
     pub share: ThreadShare,
     pub interval_ns: u64,
     pub outbox: Outbox,
-}
-
-/// The state of a thread, and what ended since its last snapshot.
-pub struct Snapshot {
-    pub worker: usize,
-    pub counts: HttpCounts,
-    pub populations: Vec<PopulationProgress>,
-    pub recent: Vec<(u32, Recent)>,
-    pub thread: ThreadReport,
 }
 
 /// A thread's figures at its end.
