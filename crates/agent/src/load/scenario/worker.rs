@@ -8,6 +8,7 @@ use leadline_script::scenario::figures::Figures;
 use leadline_script::scenario::{Limits, Machine, Shared, ThreadShare, Tools};
 use leadline_sys::clock::{monotonic_ns, realtime_ns};
 use leadline_sys::priority::minimize_timer_slack;
+use leadline_wire::scenario::PopulationProgress;
 use leadline_wire::{HttpCounts, StatusCounts, ThreadReport};
 
 use super::connections::{Connections, Phases};
