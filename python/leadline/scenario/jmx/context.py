@@ -21,17 +21,26 @@ from leadline.scenario.lower_expressions import Names
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The elements that govern a place, outer ones first."""
+    """The elements that govern a place by level, outer ones first."""
 
-    elements: tuple[Element, ...] = ()
+    levels: tuple[tuple[Element, ...], ...] = ()
 
     def with_siblings(self, elements: Iterable[Element]) -> Scope:
         """The scope of an element's children: what stands beside them governs them too."""
-        return Scope((*self.elements, *elements))
+        return Scope((*self.levels, tuple(elements)))
 
     def of(self, *kinds: str) -> list[Element]:
         """The elements of some kinds."""
-        return [element for element in self.elements if element.kind in kinds]
+        return [element for level in self.levels for element in level if element.kind in kinds]
+
+    def nearest_first(self, kind: str) -> list[Element]:
+        """The elements of a kind by how they win: the nearest level, and on it the one that stands first."""
+        return [element for level in reversed(self.levels) for element in level if element.kind == kind]
+
+    def only(self, kind: str) -> Element | None:
+        """Of managers that replace one another, the one that remains: the outermost level's last."""
+        found = [elements[-1] for level in self.levels if (elements := [one for one in level if one.kind == kind])]
+        return found[0] if found else None
 
 
 @dataclass(slots=True)
@@ -52,6 +61,8 @@ class Context:
     finished_elements: set[int] = field(default_factory=set)
     indexes: frozenset[str] = frozenset()
     """Variables with the number of a loop's pass that the plan reads."""
+    parents: list[Element] = field(default_factory=list)
+    """The controllers around the element that is read, outer ones first."""
 
     def text(self, element: Element, text: str) -> str:
         """A text in the native form. One that cannot run is reported and stays as it is."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from leadline.scenario.conversion import Made
-from leadline.scenario.expressions import Call, Expression, Literal, show
+from leadline.scenario.expressions import Call, Expression, Literal, Variable, show
 from leadline.scenario.jmx.context import Context, made
 from leadline.scenario.jmx.tree import Element, texts
 
@@ -31,8 +31,14 @@ def loop(context: Context, element: Element, steps: Steps, children: list[Steps]
 def while_(context: Context, element: Element, steps: Steps, children: list[Steps]) -> Steps:
     """Ends only where the condition is the text false; blank or LAST: where the last request failed."""
     text = element.text("WhileController.condition").strip()
-    if text.upper() in ("", "LAST"):
+    entries: dict[str, str] = _index(context, element)
+    if text.upper() == "LAST":
         condition: Expression | None = Call("last_ok")
+    elif not text:
+        # The first pass is not asked.
+        entries = entries or {"index": f"__pass_{element.line}"}
+        is_first = Call("equal", (Variable(entries["index"]), Literal(0)))
+        condition = Call("or", (is_first, Call("last_ok")))
     else:
         condition = context.expression(element, text)
         if isinstance(condition, Literal):
@@ -41,7 +47,7 @@ def while_(context: Context, element: Element, steps: Steps, children: list[Step
             condition = Call("not", (Call("equals_ignore_case", (condition, Literal("false"))),))
     if condition is None:
         return steps
-    return [named(element, **{"while": show(condition)}, steps=steps, **_index(context, element))]
+    return [named(element, **{"while": show(condition)}, steps=steps, **entries)]
 
 
 def if_(context: Context, element: Element, steps: Steps, children: list[Steps]) -> Steps:
@@ -55,11 +61,17 @@ def if_(context: Context, element: Element, steps: Steps, children: list[Steps])
     else:
         with context.reported(element):
             condition = context.scripts.expression(text, "javascript")
-    if element.flag("IfController.evaluateAll"):
-        context.conversion.changed(element.what, element.line, "the condition is evaluated once, not for each child")
     if condition is None:
         return []
-    return [named(element, **{"if": show(condition)}, then=steps)]
+    shown = show(condition)
+    if element.flag("IfController.evaluateAll") and len(children) > _MOST_NESTED:
+        context.conversion.changed(element.what, element.line, "the condition is evaluated once, not for each child")
+    elif element.flag("IfController.evaluateAll"):
+        steps = []
+        for child in reversed(children[1:]):
+            steps = [made(element, **{"if": shown}, then=[*child, *steps])]
+        steps = [*(children[0] if children else []), *steps]
+    return [named(element, **{"if": shown}, then=steps)]
 
 
 def _is_boolean(tree: Expression) -> bool:
@@ -69,6 +81,10 @@ def _is_boolean(tree: Expression) -> bool:
 
 
 def once(context: Context, element: Element, steps: Steps, children: list[Steps]) -> Steps:
+    """The first pass of the loop that it stands in; in another controller inside of a loop, the user's first pass."""
+    parent = context.parents[-1].kind if context.parents else ""
+    if parent and parent not in _LOOPS and any(one.kind in _LOOPS for one in context.parents):
+        return [named(element, at_most=1, per_user=True, steps=steps)]
     return [named(element, once=steps)]
 
 
@@ -86,12 +102,12 @@ def _share(element: Element) -> str:
 
 
 def switch(context: Context, element: Element, steps: Steps, children: list[Steps]) -> Steps:
-    """By number from 0 or by name; a number that is too large is the first child, a name the child `default`."""
+    """By number from 0 or by name; another name is the child `default`."""
     cases: dict[str, Steps] = {}
     for index, child in enumerate(children):
         name = str(child[-1].get("name") or child[-1].get("transaction") or index) if child else str(index)
         cases[name if name not in cases else f"{name} ({index})"] = child
-    text = context.text(element, element.text("SwitchController.value").strip() or "0")
+    text = _selection(context, element, len(children))
     rest = next((child for name, child in cases.items() if name.lower() == "default"), None)
     found = named(
         element, switch=text, cases={name: child for name, child in cases.items() if name.lower() != "default"}
@@ -101,9 +117,21 @@ def switch(context: Context, element: Element, steps: Steps, children: list[Step
     return [found]
 
 
+def _selection(context: Context, element: Element, count: int) -> str:
+    """The name or the number of a child; a number that no child has is the first one's."""
+    text = element.text("SwitchController.value").strip() or "0"
+    if "${" not in text:
+        return "0" if text.isdecimal() and int(text) >= count else text
+    tree = context.expression(element, text)
+    if tree is None:
+        return "0"
+    is_number = Call("matches", (tree, Literal("[0-9]+")))
+    too_large = Call("and", (is_number, Call("greater_equal", (Call("int", (tree,)), Literal(count)))))
+    return f"${{{show(Call('if', (too_large, Literal('0'), tree)))}}}"
+
+
 def random_one(context: Context, element: Element, steps: Steps, children: list[Steps]) -> Steps:
-    element.text("InterleaveControl.style")
-    return [named(element, random_one=[_one(child) for child in children])] if children else []
+    return [named(element, random_one=_choices(context, element, children))] if children else []
 
 
 def random_order(context: Context, element: Element, steps: Steps, children: list[Steps]) -> Steps:
@@ -111,11 +139,26 @@ def random_order(context: Context, element: Element, steps: Steps, children: lis
 
 
 def interleave(context: Context, element: Element, steps: Steps, children: list[Steps]) -> Steps:
-    style = element.text("InterleaveControl.style").strip()
-    if style not in ("", "0", "1"):
-        context.conversion.changed(element.what, element.line, f"its style {style} is the plain one")
     shared = {"shared": True} if element.flag("InterleaveControl.accrossThreads") else {}
-    return [named(element, interleave=[_one(child) for child in children], **shared)] if children else []
+    return [named(element, interleave=_choices(context, element, children), **shared)] if children else []
+
+
+def _choices(context: Context, element: Element, children: list[Steps]) -> Steps:
+    """The children; with style 0 a controller among them runs its samplers one at a time, each when its turn comes."""
+    if element.text("InterleaveControl.style", "0").strip() == "1":
+        return [_one(child) for child in children]
+    return [_in_turn(context, element, _one(child)) for child in children]
+
+
+def _in_turn(context: Context, element: Element, step: dict[str, Any]) -> dict[str, Any]:
+    inside = step.get("steps", [])
+    if len(inside) < 2 or "repeat" in step or "for_each" in step:
+        if {"repeat", "while", "during", "for_each", "then"} & step.keys():
+            why = "a loop or a condition in it runs to its end when its turn comes"
+            context.conversion.changed(element.what, element.line, why)
+        return step
+    turns = {"interleave": [_in_turn(context, element, one) for one in inside]}
+    return {**step, "steps": [turns]} if "transaction" in step else turns
 
 
 def _one(steps: Steps) -> dict[str, Any]:
@@ -208,6 +251,8 @@ _BOOLEAN = frozenset({
     "starts_with", "ends_with", "matches", "contains_match", "equals_ignore_case", "is_empty", "is_defined", "last_ok",
     "same_text",
 })  # fmt: skip
+_MOST_NESTED = 20
+_LOOPS = frozenset({"LoopController", "WhileController", "ForeachController", "RunTime"})
 CONTROLLERS = {
     "GenericController": sequence,
     "RecordingController": sequence,
@@ -227,7 +272,3 @@ CONTROLLERS = {
     "ParallelSampler": parallel,
     "WeightedSwitchController": weighted,
 }
-BY_CHILD = frozenset(
-    {"SwitchController", "RandomController", "RandomOrderController", "InterleaveControl", "WeightedSwitchController"}
-)
-"""Controllers that choose among their children."""

@@ -27,8 +27,8 @@ def group(context: Context, element: Element) -> dict[str, Any]:
     elif action != "continue":
         found["on_error"] = _ON_ERROR[action]
     if not element.flag("ThreadGroup.same_user_on_next_iteration", True):
-        # JMeter keeps variables; cookies and connections are new.
-        found |= {"new_connections": True, "clear_cookies": True}
+        # JMeter keeps variables, and cookies unless their manager says else; connections are new.
+        found["new_connections"] = True
     context.finished(element, "LogFilename", "ThreadGroup.main_controller")
     return found
 

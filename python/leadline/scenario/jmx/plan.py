@@ -17,7 +17,7 @@ from leadline.scenario.expressions import show_template
 from leadline.scenario.functions import template
 from leadline.scenario.jmx import answers, scripted
 from leadline.scenario.jmx.context import Context, Scope, made
-from leadline.scenario.jmx.controllers import BY_CHILD, CONTROLLERS, Steps, named
+from leadline.scenario.jmx.controllers import CONTROLLERS, Steps, named
 from leadline.scenario.jmx.groups import THREAD_GROUPS, group
 from leadline.scenario.jmx.samplers import request
 from leadline.scenario.jmx.scripts import Scripts
@@ -145,10 +145,10 @@ class _Walk:
         self._disabled(element)
         start = [one for one in top if one.kind in SOURCES]
         inner = scope.with_siblings(one for one in children if self._is_config(one))
-        cookies = inner.of("CookieManager")[:1]
-        if cookies and cookies[0].flag("CookieManager.clearEachIteration"):
+        cookies = inner.only("CookieManager")
+        if cookies is not None and self._clears(cookies, element):
             found["clear_cookies"] = True
-        before = [step for manager in cookies for step in self._cookies(manager)]
+        before = [] if cookies is None else self._cookies(cookies)
         if before:
             found["before"] = before
         steps = [*(step for one in start for step in source_steps(context, one)), *self._children(children, scope)]
@@ -157,6 +157,12 @@ class _Walk:
             steps = [{"wait": "1ms"}]
         found["flow"] = steps
         return found
+
+    def _clears(self, manager: Element, group: Element) -> bool:
+        """Whether each iteration begins without cookies."""
+        if manager.flag("CookieManager.controlledByThreadGroup"):
+            return not group.flag("ThreadGroup.same_user_on_next_iteration", True)
+        return manager.flag("CookieManager.clearEachIteration")
 
     def _cookies(self, manager: Element) -> Steps:
         found: Steps = []
@@ -191,9 +197,11 @@ class _Walk:
             self._disabled(element)
             children = [one for one in element.elements if one.enabled]
             before_condition = list(context.needed_before())
+            context.parents.append(element)
             by_child = self._by_child(children, scope)
+            context.parents.pop()
             steps = [step for child in by_child for step in child]
-            found = CONTROLLERS[element.kind](context, element, steps, by_child if element.kind in BY_CHILD else [])
+            found = CONTROLLERS[element.kind](context, element, steps, by_child)
             context.finished(element)
             return [*before_condition, *context.needed_before(), *found]
         if element.kind in ("HTTPSamplerProxy", "HTTPSampler", "HTTPSampler2"):
@@ -294,8 +302,8 @@ class _Walk:
         """The steps of another controller, in the scope of this place."""
         context = self._context
         path = [tag.text for tag in element.rows("ModuleController.node_path")]
-        while path and path[0] == self._plan.name:
-            path = path[1:]
+        # The first name is the window's root, the second the plan's; old files have the plan's alone.
+        path = path[2:] if path[1:2] == [self._plan.name] else path[1:] if path[:1] == [self._plan.name] else path
         target: Element | None = self._plan
         for name in path:
             target = next((one for one in target.elements if one.name == name), None) if target else None

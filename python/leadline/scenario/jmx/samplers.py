@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
+from urllib.parse import quote_plus, unquote_plus
 
 from leadline.scenario.conversion import Made
+from leadline.scenario.expressions import Call, Literal, show
+from leadline.scenario.functions import template
 from leadline.scenario.jmx.context import Context, Scope, made
 from leadline.scenario.jmx.tree import Element, Tag, part, part_tag
 from leadline.scenario.lower_expressions import Names
 
 _METHODS = frozenset({"GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS"})
 _WITH_QUERY = frozenset({"GET", "DELETE", "OPTIONS"})
+_WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
+_FORM = "application/x-www-form-urlencoded; charset=UTF-8"
 
 
 def request(context: Context, element: Element, scope: Scope) -> Made:
@@ -43,7 +49,7 @@ class _Settings:
         self.context = context
         self.element = element
         self.scope = scope
-        self.levels = [element, *reversed([one for one in scope.of("ConfigTestElement") if one.gui in _HTTP_DEFAULTS])]
+        self.levels = [element, *(one for one in scope.nearest_first("ConfigTestElement") if one.gui in _HTTP_DEFAULTS)]
 
     def text(self, name: str, default: str = "") -> str:
         for level in self.levels:
@@ -96,15 +102,62 @@ class _Settings:
         elif (files or as_multipart) and method not in _WITH_QUERY:
             self._multipart(found, arguments, files)
         elif arguments and is_raw and (method not in _WITH_QUERY or self.flag("HTTPSampler.postBodyRaw")):
-            found["body"] = "".join(self.context.text(self.element, value) for _, value, _ in arguments)
+            found["body"] = "".join(self._raw(value, tag) for _, value, tag in arguments)
         elif method in _WITH_QUERY:
             pairs = [one for one in arguments if one[0]]
-            if pairs:
+            # A path that is a whole URL is taken as it is.
+            if pairs and not re.match(r"https?://", self.native("HTTPSampler.path"), re.IGNORECASE):
                 found["query"] = self._pairs(pairs)
+            if pairs and method == "DELETE":
+                found["form"] = self._fields(pairs)
         elif arguments and method == "HEAD":
             self.context.conversion.dropped(self.element.what, self.element.line, "parameters: HEAD has no body")
         elif arguments:
-            found["form"] = self._pairs(arguments)
+            found["form"] = self._fields(arguments)
+        if method in _WITH_BODY and not found.keys() & {"form", "multipart"}:
+            self._body_type(found, "text/plain; charset=UTF-8" if found.keys() & {"body", "body_file"} else _FORM)
+
+    def _body_type(self, found: Made, kind: str) -> None:
+        """JMeter's type of a body that no header manager gives one."""
+        given = [
+            part(tag, "Header.name")
+            for one in self.scope.of("HeaderManager")
+            for tag in one.rows("HeaderManager.headers")
+        ]
+        if "content-type" not in (name.strip().lower() for name in (*given, *found.get("headers", {}))):
+            found["headers"] = {**found.get("headers", {}), "Content-Type": kind}
+
+    def _raw(self, value: str, tag: Tag) -> str:
+        """A part of a raw body; one that is marked so is encoded as in a form."""
+        if part(tag, "HTTPArgument.always_encode").strip().lower() != "true":
+            return self.context.text(self.element, value)
+        return self._computed("url_encode", value, quote_plus)
+
+    def _computed(self, function: str, value: str, of_plain: Callable[[str], str]) -> str:
+        """A text that a function of one argument makes of another."""
+        with self.context.reported(self.element):
+            tree = self.context.texts.expression(value)
+            if isinstance(tree, Literal):
+                return of_plain(value).replace("${", "$${")
+            return f"${{{show(Call(function, (tree,)))}}}"
+        return value.replace("${", "$${")
+
+    def _fields(self, arguments: list[tuple[str, str, Tag]]) -> Any:
+        """The fields of a form, which are always encoded: what is encoded already is decoded before."""
+        rows = []
+        for name, value, tag in arguments:
+            is_plain = part(tag, "HTTPArgument.always_encode").strip().lower() == "true" or not re.search(
+                r"[%+$]", value
+            )
+            shown = (
+                self.context.text(self.element, value)
+                if is_plain
+                else self._computed("url_decode", value, unquote_plus)
+            )
+            rows.append({"name": self.context.text(self.element, name), "value": shown})
+        if len({row["name"] for row in rows}) == len(rows):
+            return {row["name"]: row["value"] for row in rows}
+        return rows
 
     def _pairs(self, arguments: list[tuple[str, str, Tag]]) -> Any:
         """A mapping if names differ and everything is encoded; else a list."""
@@ -114,7 +167,7 @@ class _Settings:
             row["value"] = self.context.text(self.element, value)
             if part(tag, "HTTPArgument.always_encode").strip().lower() != "true":
                 row["encode"] = False
-            if not value and part(tag, "HTTPArgument.use_equals", "true").strip().lower() == "false":
+            if not value and part(tag, "HTTPArgument.use_equals") == "false" and part(tag, "Argument.metadata") != "=":
                 row = {"value": row["name"], **({"encode": False} if "encode" in row else {})}
             rows.append(row)
         plain = all(set(row) == {"name", "value"} for row in rows)
@@ -123,9 +176,9 @@ class _Settings:
         return rows
 
     def _arguments(self) -> list[tuple[str, str, Tag]]:
-        """Parameters; those of defaults are in front."""
+        """Parameters; those of defaults follow."""
         found: list[tuple[str, str, Tag]] = []
-        for level in reversed(self.levels):
+        for level in self.levels:
             for name in ("HTTPsampler.Arguments", "HTTPSampler.Arguments"):
                 tag = level.tag(name)
                 listed = None if tag is None else part_tag(tag, "Arguments.arguments")
@@ -167,10 +220,10 @@ class _Settings:
 
     def _multipart(self, found: Made, arguments: list[tuple[str, str, Tag]], files: list[Tag]) -> None:
         parts: list[dict[str, Any]] = []
-        for name, value, _ in arguments:
-            parts.append(
-                {"name": self.context.text(self.element, name), "value": self.context.text(self.element, value)}
-            )
+        for name, value, tag in arguments:
+            kind = part(tag, "HTTPArgument.content_type") or "text/plain"
+            one = {"name": self.context.text(self.element, name), "value": self.context.text(self.element, value)}
+            parts.append({**one, "type": self.context.text(self.element, f"{kind}; charset=UTF-8")})
         for file in files:
             one = {"name": self.context.text(self.element, part(file, "File.paramname"))}
             one["file"] = self._path(file)
@@ -184,7 +237,7 @@ class _Settings:
     def headers(self, found: Made) -> None:
         """Header managers merge by name, the nearest wins."""
         headers: dict[str, tuple[str, str]] = {}
-        for manager in self.scope.of("HeaderManager"):
+        for manager in reversed(self.scope.nearest_first("HeaderManager")):
             for tag in manager.rows("HeaderManager.headers"):
                 name = self.context.text(manager, part(tag, "Header.name").strip())
                 if name and not name.startswith(":"):
@@ -224,14 +277,28 @@ class _Settings:
         for name in ("concurrentDwn", "concurrentPool", "embedded_url_re", "proxyScheme", "proxyUser", "proxyPass"):
             element.text(f"HTTPSampler.{name}")
 
+    def _begins_with(self, prefix: str) -> bool:
+        """Whether the request's URL begins so, as texts or with the values that are known."""
+        url = "".join(self.url())
+        if url.startswith(prefix):
+            return True
+        try:
+            known = Names(self.context.parameters, dict(self.context.constants))
+            return known.text(template(url)).startswith(known.text(template(prefix)))
+        except ValueError:
+            if "${" in prefix:
+                why = f"whether its URL begins with {prefix} is not known: it is sent the password"
+                self.context.conversion.changed(self.element.what, self.element.line, why)
+            return "${" in prefix
+
     def _basic(self, found: Made) -> None:
-        """The nearest manager's entry whose URL begins this request's."""
-        for manager in reversed(self.scope.of("AuthManager")):
+        """The manager's entry whose URL begins this request's. Of several managers the outermost is used."""
+        manager = self.scope.only("AuthManager")
+        if manager is not None:
             for tag in manager.rows("AuthManager.auth_list"):
                 prefix = self.context.text(manager, part(tag, "Authorization.url").strip())
                 mechanism = part(tag, "Authorization.mechanism").strip().upper()
-                base, path = self.url()
-                if not (base + path).startswith(prefix) and "${" not in prefix:
+                if not self._begins_with(prefix):
                     continue
                 if mechanism not in ("", "BASIC", "BASIC_DIGEST"):
                     self.context.cannot(manager, f"authentication by {mechanism} has no native form")

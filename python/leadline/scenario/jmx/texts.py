@@ -71,8 +71,10 @@ class Texts:
 
     def reference(self, text: str) -> str | Expression:
         """What `${text}` is. Raises CannotRun."""
+        if text == "JMeterThread.last_sample_ok":
+            return Call("last_ok")
         match = _FUNCTION.match(text)
-        if match is None:
+        if match is None or (not match[2] and match[1] not in _READERS):
             return Variable(text) if text and "$" not in text and "{" not in text else f"${{{text}}}"
         name = match[1]
         arguments = self._arguments(text, match.end()) if match[2] else []
@@ -319,7 +321,7 @@ def _is_defined(texts: Texts, arguments: list[str]) -> Expression:
 
 _LONGEST = 20_000
 _MOST_UNCLOSED = 64
-_FUNCTION = re.compile(r"__([A-Za-z0-9]+)\s*(\()?")
+_FUNCTION = re.compile(r"__([A-Za-z0-9]+)\s*(?:(\()|$)")
 _SCRIPTS = {
     "groovy": "groovy", "BeanShell": "beanshell", "javaScript": "javascript", "jexl": "jexl", "jexl2": "jexl",
     "jexl3": "jexl",
