@@ -325,7 +325,10 @@ CASES: tuple[Case, ...] = (
                 get("/a"), get("/status/500"), get("/b"), loops="2", name="first", ThreadGroup__on_sample_error=action_
             ),
             group(get("/down"), name="down", kind="PostThreadGroup"),
-            plan_values={"TestPlan__serialize_threadgroups": True, "TestPlan__tearDown_on_shutdown": True},
+            plan_values={
+                "TestPlan__serialize_threadgroups": True,
+                "TestPlan__tearDown_on_shutdown": action_ != "stoptestnow",
+            },
         )
         for action_ in ("continue", "startnextloop", "stopthread", "stoptest", "stoptestnow")
     ),

@@ -56,9 +56,7 @@ class JMeter:
         """Run a plan to its end."""
         results = plan.with_suffix(".jtl")
         results.unlink(missing_ok=True)
-        # The hops of a redirect are parts of its sample.
-        named = {"jmeter.save.saveservice.subresults": "false", **properties}
-        pairs = ";".join(f"{name}={value}" for name, value in named.items())
+        pairs = ";".join(f"{name}={value}" for name, value in properties.items())
         assert self._process.stdin is not None and self._process.stdout is not None
         self._process.stdin.write(f"{plan}\t{results}\t{pairs}\n")
         self._process.stdin.flush()
@@ -98,4 +96,6 @@ def samples(results: Path) -> Samples:
             one = found.setdefault(row["label"], [0, 0])
             one[0] += 1
             one[1] += row["success"] != "true"
-    return dict(sorted(found.items()))
+    # The hops of a redirect are listed as NAME-0, NAME-1 and so on.
+    hops = {label for label in found if label.rpartition("-")[0] in found and label.rpartition("-")[2].isdecimal()}
+    return {label: found[label] for label in sorted(found.keys() - hops)}

@@ -140,7 +140,7 @@ def test_redirects_and_cookies() -> None:
         ),
         (
             element("JSONPostProcessor", JSONPostProcessor__referenceNames="a;b", JSONPostProcessor__jsonPathExprs="$.a;$..b", JSONPostProcessor__match_numbers="1;-1"),
-            {"a": {"json": "$.a"}, "b": {"json": "$..b", "match": "all"}},
+            {"a": {"json": "$.a", "default": ""}, "b": {"json": "$..b", "match": "all", "default": ""}},
         ),
         (
             element("BoundaryExtractor", BoundaryExtractor__refname="x", BoundaryExtractor__lboundary="<b>", BoundaryExtractor__rboundary="</b>", BoundaryExtractor__match_number="2"),
@@ -212,7 +212,6 @@ def test_other_assertions(assertion: str, native: object) -> None:
         (("LoopController", {"LoopController__loops": "-1"}), {"repeat": "forever"}),
         (("WhileController", {"WhileController__condition": "${more}"}), {"while": "!equals_ignore_case(more, 'false')"}),
         (("WhileController", {"WhileController__condition": "LAST"}), {"while": "last_ok()"}),
-        (("WhileController", {"WhileController__condition": ""}), {"while": "__pass_5 == 0 || last_ok()", "index": "__pass_5"}),
         (("OnceOnlyController", {}), {"once": []}),
         (("RunTime", {"RunTime__seconds": "5"}), {"during": "5s"}),
         (("ThroughputController", {"ThroughputController__style": "1", "ThroughputController__percentThroughput": "30.0"}), {"percent": 30.0}),
@@ -260,12 +259,27 @@ def test_controllers_that_choose() -> None:
         {"get": "/a", "name": "/a"},
         {"name": "two", "steps": [{"get": "/b", "name": "/b"}, {"get": "/c", "name": "/c"}]},
     )
-    assert flow(element("RandomController", "", *children)) == [{"random_one": [first, second]}]
+    blocks = {"InterleaveControl__style": "1"}
+    in_turn = {"interleave": second["steps"]}
+    assert flow(element("RandomController", "", *children, **blocks)) == [{"random_one": [first, second]}]
+    assert flow(element("RandomController", "", *children)) == [{"random_one": [first, in_turn]}]
     assert flow(element("RandomOrderController", "", *children)) == [{"random_order": [first, second]}]
-    assert flow(element("InterleaveControl", "", *children)) == [{"interleave": [first, second]}]
+    assert flow(element("InterleaveControl", "", *children, **blocks)) == [{"interleave": [first, second]}]
+    assert flow(element("InterleaveControl", "", *children)) == [{"interleave": [first, in_turn]}]
     assert flow(element("SwitchController", "", *children, SwitchController__value="${w}")) == [
-        {"switch": "${w}", "cases": {"/a": [first], "two": [second]}}
+        {
+            "switch": "${matches(w, '[0-9]+') && int(w) >= 2 ? '0' : w}",
+            "cases": {"/a": [first], "two": [second]},
+        }
     ]
+    assert flow(element("SwitchController", "", *children, SwitchController__value="7"))[0]["switch"] == "0"
+
+
+def test_a_blank_while_asks_after_its_first_pass() -> None:
+    first, loop = flow(element("WhileController", "c", get("/a"), WhileController__condition=""))
+    assert first == {"set": {"__first_5": "yes"}}
+    assert loop["while"] == "__first_5 == 'yes' || last_ok()"
+    assert loop["steps"][0] == {"set": {"__first_5": "no"}}
 
 
 def test_rows_of_a_file_are_taken_at_each_pass_of_the_nearest_controller() -> None:

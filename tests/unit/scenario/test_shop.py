@@ -35,12 +35,12 @@ def shape(nodes: list[dict[str, Any]]) -> list[Any]:
 
 
 def _without_fallbacks(value: Any) -> Any:
-    """JMeter keeps the placeholder of a variable that is not set."""
+    """JMeter keeps the placeholder of a variable that is not set, and empties one whose JSON path finds nothing."""
     if isinstance(value, dict):
         return {
             key: _without_fallbacks(one)
             for key, one in value.items()
-            if not (key == "value" and value.get("op") == "variable")
+            if not (key == "value" and value.get("op") == "variable") and key != "on_miss"
         }
     return [_without_fallbacks(one) for one in value] if isinstance(value, list) else value
 

@@ -104,8 +104,8 @@ def _json(context: Context, element: Element) -> dict[str, dict[str, Any]]:
             continue
         one: dict[str, Any] = {"json": context.text(element, path.strip())}
         _matched(context, element, numbers[index] if index < len(numbers) else "", one)
-        if len(defaults) > index and defaults[index]:
-            one["default"] = context.text(element, defaults[index])
+        # Unlike the other extractors, this one sets a variable in any case.
+        one["default"] = context.text(element, defaults[index]) if len(defaults) > index else ""
         found[name] = one
     if element.flag("JSONPostProcessor.compute_concat"):
         context.conversion.changed(element.what, element.line, "NAME_ALL is not set")

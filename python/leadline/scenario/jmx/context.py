@@ -100,7 +100,12 @@ class Context:
 
     def needed_before(self) -> list[dict[str, Any]]:
         """The steps that the texts since the last call need before them."""
-        found, self.texts.before = self.texts.before, []
+        found, self.texts.before, self.texts.after = [*self.texts.before, *self.texts.after], [], []
+        return found
+
+    def needed_after(self) -> list[dict[str, Any]]:
+        """The steps that they need after it."""
+        found, self.texts.after = self.texts.after, []
         return found
 
     def milliseconds(self, element: Element, text: str, default: str = "0") -> str:

@@ -18,7 +18,7 @@ def named(element: Element, **entries: Any) -> Made:
 
 
 def loop(context: Context, element: Element, steps: Steps, children: list[Steps]) -> Steps:
-    text = element.text("LoopController.loops", "1").strip() or "1"
+    text = element.text("LoopController.loops").strip() or "0"
     element.flag("LoopController.continue_forever")
     count = context.number(element, text, "1")
     is_endless = isinstance(count, int) and count < 0
@@ -31,14 +31,14 @@ def loop(context: Context, element: Element, steps: Steps, children: list[Steps]
 def while_(context: Context, element: Element, steps: Steps, children: list[Steps]) -> Steps:
     """Ends only where the condition is the text false; blank or LAST: where the last request failed."""
     text = element.text("WhileController.condition").strip()
-    entries: dict[str, str] = _index(context, element)
+    before: Steps = []
     if text.upper() == "LAST":
         condition: Expression | None = Call("last_ok")
     elif not text:
         # The first pass is not asked.
-        entries = entries or {"index": f"__pass_{element.line}"}
-        is_first = Call("equal", (Variable(entries["index"]), Literal(0)))
-        condition = Call("or", (is_first, Call("last_ok")))
+        first = f"__first_{element.line}"
+        condition = Call("or", (Call("equal", (Variable(first), Literal("yes"))), Call("last_ok")))
+        before, steps = [made(element, set={first: "yes"})], [made(element, set={first: "no"}), *steps]
     else:
         condition = context.expression(element, text)
         if isinstance(condition, Literal):
@@ -47,7 +47,7 @@ def while_(context: Context, element: Element, steps: Steps, children: list[Step
             condition = Call("not", (Call("equals_ignore_case", (condition, Literal("false"))),))
     if condition is None:
         return steps
-    return [named(element, **{"while": show(condition)}, steps=steps, **entries)]
+    return [*before, named(element, **{"while": show(condition)}, steps=steps, **_index(context, element))]
 
 
 def if_(context: Context, element: Element, steps: Steps, children: list[Steps]) -> Steps:

@@ -57,6 +57,10 @@ def _loops(context: Context, element: Element) -> Any:
     if controller is None:
         return 1
     text = part(controller, "LoopController.loops", "1").strip() or "1"
+    if part(controller, "LoopController.continue_forever").strip().lower() != "false" and text != "-1":
+        why = "it runs for ever, as in JMeter: LoopController.continue_forever is not false"
+        context.conversion.changed(element.what, element.line, why)
+        return "forever"
     if text == "-1":
         return "forever"
     loops = context.number(element, text, "1")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from pathlib import PurePath
 from typing import Any
 
 from leadline.errors import PlanError
@@ -49,7 +50,7 @@ def read_jmx(
         rb"__setProperty\(\s*([\w.\-]+)|props\s*\.\s*(?:put|setProperty)\(\s*(?:&quot;|[\"'])([\w.\-]+)", content
     )
     shared = frozenset(name.decode() for pair in found for name in pair if name)
-    texts = Texts(scripts.expression, plan.name, shared)
+    texts = Texts(scripts.expression, PurePath(file).name, shared)
     scripts.texts = texts
     indexes = frozenset(name.decode("utf-8", "replace") for name in re.findall(rb"__jm__[^<>${}\"']+?__idx", content))
     conversion = Conversion(file)
@@ -114,6 +115,7 @@ class _Walk:
         listed: list[tuple[Element, Tag | None]] = [(self._plan, self._plan.tag("TestPlan.user_defined_variables"))]
         listed += [(element, None) for element in _enabled(self._plan) if element.kind == "Arguments"]
         for element, own in listed:
+            before = frozenset(found)
             rows = (
                 element.rows("Arguments.arguments")
                 if own is None
@@ -123,7 +125,7 @@ class _Walk:
                 name = part(tag, "Argument.name").strip()
                 if not name or re.fullmatch(r"[^\s${}()\[\]'\"\\,;=<>!?|&]{1,200}", name) is None:
                     continue
-                found[name] = self._context.text(element, part(tag, "Argument.value"))
+                found[name] = _known(self._context.text(element, part(tag, "Argument.value")), before)
                 self._constant(name, found[name])
             if element is not self._plan:
                 self._context.finished(element)
@@ -253,6 +255,7 @@ class _Walk:
                 context.conversion.changed(one.what, one.line, f"it replaces another extractor of {name}")
             extract |= taken
         checks = [check for one in inner.of(*answers.ASSERTIONS) for check in answers.checks(context, one)]
+        after = [*context.needed_after(), *after]
         before = [*before, *context.needed_before()]
         timers = waits(context, inner.of(*TIMERS))
         for key, value in (("before", before), ("extract", extract), ("check", checks), ("after", after)):
@@ -377,6 +380,11 @@ class _Walk:
             self._context.data[file] = {"name": file, "file": file, "columns": columns, "advance": "explicit"}
             for one in groups:
                 one["before"] = [{"next": file}, *one.get("before", [])]
+
+
+def _known(text: str, names: frozenset[str]) -> str:
+    """A variable's value: it sees the variables of the elements before its own; other placeholders stay."""
+    return re.sub(r"(?<!\$)\$\{([A-Za-z]\w*)\}", lambda match: match[0] if match[1] in names else f"${match[0]}", text)
 
 
 def _pause(element: Element, wait: Any) -> Made:

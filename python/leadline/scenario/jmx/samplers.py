@@ -114,8 +114,8 @@ class _Settings:
             self.context.conversion.dropped(self.element.what, self.element.line, "parameters: HEAD has no body")
         elif arguments:
             found["form"] = self._fields(arguments)
-        if method in _WITH_BODY and not found.keys() & {"form", "multipart"}:
-            self._body_type(found, "text/plain; charset=UTF-8" if found.keys() & {"body", "body_file"} else _FORM)
+        if method in _WITH_BODY and not found.keys() & {"form", "multipart", "body_file"}:
+            self._body_type(found, "text/plain; charset=UTF-8" if "body" in found else _FORM)
 
     def _body_type(self, found: Made, kind: str) -> None:
         """JMeter's type of a body that no header manager gives one."""

@@ -31,6 +31,8 @@ class Texts:
     """Properties that the plan itself sets."""
     before: list[dict[str, Any]] = field(default_factory=list)
     """Steps that what was read needs before it."""
+    after: list[dict[str, Any]] = field(default_factory=list)
+    """Steps that it needs when it has been used."""
     notes: list[str] = field(default_factory=list)
     """What differs from JMeter."""
     csv_columns: dict[str, int] = field(default_factory=dict)
@@ -124,7 +126,7 @@ class Texts:
         text = arguments[index] if index < len(arguments) else ""
         if not text.strip() and default is not None:
             return Literal(default)
-        return joined(merged(self._parts(text)[0]))
+        return joined(merged(self._parts(text)[0] if "${" in text else (_unescaped(text),)))
 
     def literal(self, arguments: list[str], index: int, default: str = "") -> str:
         """An argument that is a constant. Raises CannotRun."""
@@ -155,7 +157,7 @@ class Texts:
     def property(self, arguments: list[str], default_at: int, default: str | None) -> Expression:
         """A property: a parameter of the scenario, or a shared variable that the plan sets."""
         name = self.literal(arguments, 0)
-        given = self.argument(arguments, default_at, default)
+        given = self.argument(arguments, default_at, name if default is None else default)
         if name in self.shared:
             return Call("var", (Literal(name), given))
         return Call("param", (Literal(name), given))
@@ -170,7 +172,7 @@ class Texts:
         file, column = self.literal(arguments, 0), self.literal(arguments, 1, "0")
         self.csv_columns.setdefault(file, 0)
         if column in {"next", "next()"}:
-            self.before.append({"next": file})
+            self.after.append({"next": file})
             return ""
         if not column.isdecimal() or int(column) > 999:
             raise CannotRun(f"__CSVRead: {column!r} is not a column")
@@ -216,8 +218,6 @@ class Texts:
 
     def variable(self, arguments: list[str]) -> Expression:
         name = self.argument(arguments, 0)
-        if isinstance(name, Literal):
-            return Variable(str(name.value))
         fallback = self.argument(arguments, 1) if len(arguments) > 1 else name
         return Call("var", (name, fallback))
 
