@@ -70,6 +70,7 @@ test: build-checked test-tools ## every kind of test: Rust, Python, contract, la
 	$(MAKE) --no-print-directory test-exclusive
 
 test-all: ## the same with every combination, and searches to their end
+	@scripts/packages maven default-jdk-headless
 	$(MAKE) --no-print-directory test SELECTION=
 
 test-tools:

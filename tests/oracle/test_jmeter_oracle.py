@@ -1,7 +1,7 @@
 """JMeter is the oracle: for test plans of one shape each, users send the same requests in the same order as JMeter's,
 and samples are as many by label. `answers/` has what JMeter did; `make test-all` asks it again.
 
-LEADLINE_RECORD_ORACLE=1 with `-m full_matrix` writes the answers anew.
+LEADLINE_RECORD_ORACLE=1 with `-m full_matrix` writes the answers again.
 """
 
 from __future__ import annotations

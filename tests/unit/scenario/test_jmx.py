@@ -259,7 +259,7 @@ def test_controllers_that_choose() -> None:
         {"get": "/a", "name": "/a"},
         {"name": "two", "steps": [{"get": "/b", "name": "/b"}, {"get": "/c", "name": "/c"}]},
     )
-    blocks = {"InterleaveControl__style": "1"}
+    blocks: dict[str, Any] = {"InterleaveControl__style": "1"}
     in_turn = {"interleave": second["steps"]}
     assert flow(element("RandomController", "", *children, **blocks)) == [{"random_one": [first, second]}]
     assert flow(element("RandomController", "", *children)) == [{"random_one": [first, in_turn]}]

@@ -159,7 +159,7 @@ class Texts:
         name = self.literal(arguments, 0)
         given = self.argument(arguments, default_at, name if default is None else default)
         if name in self.shared:
-            return Call("var", (Literal(name), given))
+            return Call("if", (Call("is_defined", (Variable(name),)), Variable(name), given))
         return Call("param", (Literal(name), given))
 
     def counter(self, arguments: list[str]) -> Expression:
