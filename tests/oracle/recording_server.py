@@ -9,7 +9,7 @@ import json
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -199,7 +199,7 @@ def _slow(path: str, user: str, count: int) -> _Answer:
     return _other(path, user, count)
 
 
-_ANSWERS = {
+_ANSWERS: dict[str, Callable[[str, str, int], _Answer]] = {
     "login": _login,
     "cookies": _cookies,
     "redirect": _redirect,
