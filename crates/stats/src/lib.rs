@@ -1,10 +1,14 @@
 //! Mergeable counters: latency histograms, sequence accounting, jitter. Owns no clock and no socket; callers pass
 //! times and numbers.
 
+mod gaps;
 mod histogram;
 mod jitter;
+mod lengths;
+mod loss_bursts;
 mod sequence;
 
 pub use histogram::{Histogram, Place};
 pub use jitter::Jitter;
+pub use lengths::Lengths;
 pub use sequence::{Arrival, SequenceTracker};

@@ -1,5 +1,9 @@
 //! Loss, duplicates and reordering from sequence numbers, each counted once and separately (in iperf3 one can hide
-//! another).
+//! another), with the lengths of bursts of loss and the extents of reordering.
+
+use crate::gaps::Gaps;
+use crate::lengths::Lengths;
+use crate::loss_bursts::LossBursts;
 
 /// The classification of one arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,7 +19,8 @@ pub enum Arrival {
     Stale,
 }
 
-/// Tracks the last sequence numbers of one flow in fixed memory: by default 2^18 numbers in 32 KiB.
+/// Tracks the last sequence numbers of one flow in fixed memory: by default 2^18 numbers in 32 KiB, and 1024 gaps in
+/// 24 KiB.
 #[derive(Clone, Debug)]
 pub struct SequenceTracker {
     seen: Box<[u64]>,
@@ -24,10 +29,15 @@ pub struct SequenceTracker {
     duplicates: u64,
     reordered: u64,
     stale: u64,
+    gaps: Gaps,
+    /// The bursts among the numbers that have left the window.
+    bursts: LossBursts,
 }
 
 const WINDOW: u64 = 1 << 18;
 const WORD_BITS: u64 = 64;
+/// Numbers in the window for each gap that is remembered.
+const NUMBERS_PER_GAP: u64 = 256;
 
 impl Default for SequenceTracker {
     fn default() -> Self {
@@ -46,6 +56,8 @@ impl SequenceTracker {
             duplicates: 0,
             reordered: 0,
             stale: 0,
+            gaps: Gaps::new((words * WORD_BITS / NUMBERS_PER_GAP).max(16) as usize),
+            bursts: LossBursts::default(),
         }
     }
 
@@ -58,6 +70,9 @@ impl SequenceTracker {
             return Arrival::Duplicate;
         }
         if sequence >= self.next_expected {
+            if sequence > self.next_expected {
+                self.gaps.open(self.next_expected, sequence, self.received);
+            }
             self.advance(sequence);
             self.mark(sequence);
             self.received += 1;
@@ -72,6 +87,7 @@ impl SequenceTracker {
             return Arrival::Duplicate;
         }
         self.mark(sequence);
+        self.gaps.fill(sequence, self.received);
         self.received += 1;
         self.reordered += 1;
         Arrival::Reordered
@@ -108,10 +124,56 @@ impl SequenceTracker {
         sent.saturating_sub(self.received)
     }
 
+    /// Returns the lengths of the bursts of loss among the first `sent` packets, those behind the last one that
+    /// arrived included: runs of consecutive numbers that never arrived. Their sum is `lost`.
+    pub fn loss_bursts(&self, sent: u64) -> Lengths {
+        let mut bursts = self.bursts.clone();
+        let in_window = self.next_expected.saturating_sub(self.window());
+        self.settle(&mut bursts, in_window, self.next_expected.min(sent));
+        bursts.lost(sent.saturating_sub(self.next_expected));
+        bursts.lengths()
+    }
+
+    /// Returns the extents of the reordered packets (RFC 4737, 4.2.2), as far as their gaps were remembered.
+    pub fn reorder_extents(&self) -> &Lengths {
+        self.gaps.extents()
+    }
+
+    /// Returns the number of reordered packets whose extent is unknown, because too many gaps were open.
+    pub fn unknown_extents(&self) -> u64 {
+        self.gaps.unknown()
+    }
+
+    /// Settles the numbers of the window from `from` up to `to`, whole words at a time.
+    fn settle(&self, bursts: &mut LossBursts, mut from: u64, to: u64) {
+        while from < to {
+            let in_word = (WORD_BITS - from % WORD_BITS).min(to - from);
+            bursts.settle(self.seen[self.word(from)] >> (from % WORD_BITS), in_word);
+            from += in_word;
+        }
+    }
+
     /// Clears the part of the window up to and including `sequence`, whole words at a time, so that jumping numbers
-    /// from a stranger do not cost a step each.
+    /// from a stranger do not cost a step each. What leaves the window is settled.
     fn advance(&mut self, sequence: u64) {
-        if sequence - self.next_expected >= self.window() {
+        let window = self.window();
+        let leaves = self.next_expected.saturating_sub(window);
+        let stays = (sequence + 1).saturating_sub(window);
+        if sequence == self.next_expected {
+            if stays > leaves {
+                if self.is_marked(leaves) {
+                    self.bursts.arrived();
+                } else {
+                    self.bursts.lost(1);
+                }
+            }
+        } else {
+            let mut bursts = std::mem::take(&mut self.bursts);
+            self.settle(&mut bursts, leaves, stays.min(self.next_expected));
+            bursts.lost(stays.saturating_sub(self.next_expected));
+            self.bursts = bursts;
+        }
+        if sequence - self.next_expected >= window {
             self.seen.fill(0);
         } else {
             let mut skipped = self.next_expected;
@@ -208,7 +270,110 @@ mod tests {
         assert_eq!(tracker.record(70), Arrival::Stale);
     }
 
+    #[test]
+    fn extents_are_those_of_rfc_4737() {
+        let mut tracker = SequenceTracker::default();
+        // 4.2.2: the distance in arrivals to the first packet with a higher number; duplicates are no arrivals.
+        for number in [0, 1, 4, 4, 2, 3, 5, 8, 9, 7, 6] {
+            tracker.record(number);
+        }
+        let extents = tracker.reorder_extents();
+        assert_eq!((tracker.reordered(), extents.count(), tracker.unknown_extents()), (4, 4, 0));
+        assert_eq!((extents.sum(), extents.longest()), (1 + 2 + 2 + 3, 3));
+        assert_eq!(extents.by_doubling(), [1, 3]);
+    }
+
+    #[test]
+    fn bursts_of_loss_are_counted_at_the_head_and_at_the_tail() {
+        let mut tracker = SequenceTracker::default();
+        for number in (3..10).chain([11]).chain(15..20) {
+            tracker.record(number);
+        }
+        let bursts = tracker.loss_bursts(24);
+        assert_eq!((bursts.count(), bursts.sum(), bursts.longest()), (4, 3 + 1 + 3 + 4, 4));
+        assert_eq!((bursts.sum(), bursts.by_doubling()), (tracker.lost(24), &[1, 2, 1][..]));
+    }
+
+    #[test]
+    fn late_packet_splits_a_burst_of_loss() {
+        let mut tracker = SequenceTracker::default();
+        for number in [0, 8, 4] {
+            tracker.record(number);
+        }
+        let bursts = tracker.loss_bursts(9);
+        assert_eq!((bursts.count(), bursts.longest(), bursts.sum()), (2, 3, 6));
+    }
+
+    #[test]
+    fn counts_are_exact_across_two_to_the_32nd() {
+        const WRAP: u64 = 1 << 32;
+        let mut tracker = SequenceTracker::default();
+        tracker.record(0);
+        tracker.record(WRAP - 1000);
+        // Two lost just before the wrap and one just behind it, one late by 3, one twice.
+        for number in WRAP - 999..WRAP + 1000 {
+            if [WRAP - 4, WRAP - 3, WRAP + 1, WRAP + 4].contains(&number) {
+                continue;
+            }
+            tracker.record(number);
+            if number == WRAP {
+                tracker.record(number);
+            }
+            if number == WRAP + 7 {
+                tracker.record(WRAP + 4);
+            }
+        }
+        let sent = WRAP + 1000;
+        assert_eq!((tracker.duplicates(), tracker.reordered(), tracker.stale()), (1, 1, 0));
+        assert_eq!(tracker.lost(sent), WRAP - 1001 + 3);
+        let bursts = tracker.loss_bursts(sent);
+        assert_eq!((bursts.count(), bursts.sum(), bursts.longest()), (3, tracker.lost(sent), WRAP - 1001));
+        assert_eq!(tracker.reorder_extents().longest(), 3);
+    }
+
+    /// The lengths of the runs of numbers below `sent` that are not in the set.
+    fn runs(seen: &HashSet<u64>, sent: u64) -> Lengths {
+        let mut bursts = LossBursts::default();
+        for number in 0..sent {
+            bursts.settle(u64::from(seen.contains(&number)), 1);
+        }
+        bursts.lengths()
+    }
+
     proptest! {
+        #[test]
+        fn bursts_agree_with_a_set(
+            jumps in proptest::collection::vec((1u64..400, 0u64..200), 0..200), tail in 0u64..300,
+        ) {
+            // A window of 1024, so that numbers leave it.
+            let mut tracker = SequenceTracker::with_window(1024);
+            let (mut seen, mut highest) = (HashSet::new(), 0u64);
+            for (jump, back) in jumps {
+                highest += if jump < 300 { 1 } else { jump * 5 };
+                for number in [highest, highest.saturating_sub(back)] {
+                    if tracker.record(number) != Arrival::Stale {
+                        seen.insert(number);
+                    }
+                }
+            }
+            let sent = highest + 1 + tail;
+            prop_assert_eq!(tracker.loss_bursts(sent), runs(&seen, sent));
+            prop_assert_eq!(tracker.loss_bursts(sent).sum(), tracker.lost(sent));
+        }
+
+        #[test]
+        fn extents_agree_with_the_definition(order in Just((0u64..60).collect::<Vec<_>>()).prop_shuffle()) {
+            let mut tracker = SequenceTracker::default();
+            let mut expected = Lengths::default();
+            for (index, number) in order.iter().enumerate() {
+                tracker.record(*number);
+                if let Some(first) = order[..index].iter().position(|earlier| earlier > number) {
+                    expected.record((index - first) as u64);
+                }
+            }
+            prop_assert_eq!(tracker.reorder_extents(), &expected);
+        }
+
         #[test]
         fn jumps_of_any_size_agree_with_a_set(jumps in proptest::collection::vec((0u64..3 * WINDOW / 2, 0u64..200), 0..60)) {
             let mut tracker = SequenceTracker::default();
