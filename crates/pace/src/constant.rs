@@ -18,6 +18,12 @@ impl Pace {
         (1.0..=1e18).contains(&micro).then_some(Self { micro_per_second: micro as u64 })
     }
 
+    /// Returns a pace that is faster or slower by this factor, within the range of paces.
+    #[must_use]
+    pub fn scaled(self, factor: f64) -> Self {
+        Self { micro_per_second: (self.micro_per_second as f64 * factor).clamp(1.0, 1e18) as u64 }
+    }
+
     /// Returns when operation `n` (from 0) is due, ns after the start; `u64::MAX` if that is beyond the clock's
     /// range.
     pub fn due_ns(self, n: u64) -> u64 {
