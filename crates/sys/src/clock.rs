@@ -12,6 +12,15 @@ pub fn monotonic_ns() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
+/// Returns the identity of this clock: the same in two processes only if they read the same clock. `None` if the kernel
+/// does not tell.
+pub fn identity() -> Option<String> {
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    // A time namespace has a clock of its own (time_namespaces(7)).
+    let namespace = std::fs::read_link("/proc/self/ns/time").ok();
+    Some(format!("{} {}", boot.trim(), namespace.unwrap_or_default().display()))
+}
+
 /// Returns the wall clock, ns since 1970: only for comparison with the kernel's timestamps.
 pub fn realtime_ns() -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };

@@ -12,6 +12,7 @@ use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use crate::clock::{monotonic_ns, realtime_ns};
 use crate::pinned::Pinned;
 use crate::ring::{stamp_ns, CONTROL_BYTES};
+use crate::segments::merged_bytes;
 
 /// Two readings of both clocks differ by no more than this, ns, unless the wall clock was set or the thread waited in
 /// between.
@@ -22,6 +23,8 @@ const CLOCK_READINGS: usize = 5;
 const NEAR_NS: u64 = 1_000;
 /// Size of buffers that hold a fast sender's data while a receiver waits for its CPU, bytes.
 const DATAGRAM_BUFFER_BYTES: usize = 4 << 20;
+/// The maximum size of merged datagrams, bytes: IP's length field counts them as one.
+pub const MOST_MERGED_BYTES: usize = 1 << 16;
 
 /// Opens a blocking TCP connection with Nagle's algorithm off.
 pub fn connect_tcp(to: SocketAddr, from: Option<IpAddr>, timeout: Duration) -> io::Result<TcpStream> {
@@ -202,6 +205,30 @@ impl DatagramBatch {
         batch
     }
 
+    /// Creates a batch for sockets with [`crate::segments::merge_received`]: each of `count` slots takes as many
+    /// datagrams as the kernel merges.
+    pub fn merged(count: usize) -> Self {
+        Self::stamped(count, MOST_MERGED_BYTES)
+    }
+
+    /// Sets how many bytes of a slot `send` sends.
+    pub fn set_length(&mut self, index: usize, bytes: usize) {
+        self.vectors[index].iov_len = bytes.min(self.slot_bytes);
+    }
+
+    /// Returns the first `count` slots in one piece.
+    pub fn slots(&self, count: usize) -> &[u8] {
+        &self.bytes[..count * self.slot_bytes]
+    }
+
+    /// Returns the length of the datagrams in a slot, except the last one, which may be shorter; `None` if there is only
+    /// one.
+    #[inline]
+    pub fn merged_bytes(&self, index: usize) -> Option<usize> {
+        let written = self.headers[index].msg_hdr.msg_controllen;
+        merged_bytes(bytes_of(self.control.get(index)?).get(..written)?)
+    }
+
     /// Returns how many datagrams fit.
     pub fn capacity(&self) -> usize {
         self.vectors.len()
@@ -224,7 +251,7 @@ impl DatagramBatch {
         &mut self.bytes[index * self.slot_bytes..][..length]
     }
 
-    /// Sends the first `count` slots, whole, over a connected socket; returns how many the socket accepted.
+    /// Sends the first `count` slots, whole or as far as `set_length` says, over a connected socket; returns how many the socket accepted.
     pub fn send(&mut self, socket: &UdpSocket, count: usize) -> io::Result<usize> {
         let count = count.min(self.capacity());
         // SAFETY: the headers point to vectors and bytes that live as long as `self` and are `count` at least.
@@ -434,6 +461,40 @@ mod tests {
         assert!((0..8).all(|index| input.received(index) == [index as u8; 60]));
         assert_eq!(input.receive(&receiver).unwrap_err().kind(), io::ErrorKind::WouldBlock);
         assert_eq!(receive_drops(&receiver), Some(0));
+    }
+
+    #[test]
+    fn merged_datagrams_arrive_with_their_length() {
+        let (sender, receiver) = pair();
+        assert!(crate::segments::merge_received(&receiver));
+        let bytes: Vec<u8> = (0..=255).cycle().take(950).collect();
+        assert_eq!(crate::segments::send_together(&sender, &bytes, 100).unwrap(), 950);
+        let mut input = DatagramBatch::merged(16);
+        let count = input.receive(&receiver).unwrap();
+        let mut arrived: Vec<Vec<u8>> = Vec::new();
+        for index in 0..count {
+            let received = input.received(index);
+            let each = input.merged_bytes(index).unwrap_or(received.len());
+            arrived.extend(received.chunks(each).map(<[u8]>::to_vec));
+        }
+        assert_eq!(arrived, bytes.chunks(100).map(<[u8]>::to_vec).collect::<Vec<_>>());
+        sender.send(&[7; 30]).unwrap();
+        assert_eq!(
+            (input.receive(&receiver).unwrap(), input.merged_bytes(0), input.received(0)),
+            (1, None, &[7; 30][..])
+        );
+    }
+
+    #[test]
+    fn slots_are_sent_as_far_as_their_lengths_say() {
+        let (sender, receiver) = pair();
+        let mut out = DatagramBatch::new(2, 100);
+        out.set_length(0, 60);
+        out.set_length(1, 1000);
+        assert_eq!(out.send(&sender, 2).unwrap(), 2);
+        let mut input = DatagramBatch::new(4, 200);
+        assert_eq!(input.receive(&receiver).unwrap(), 2);
+        assert_eq!((input.received(0).len(), input.received(1).len()), (60, 100));
     }
 
     #[test]

@@ -1,5 +1,6 @@
-//! Many datagrams of one length in one system call: UDP's segmentation offload (UDP_SEGMENT, Linux 4.18). Owns the
-//! call and the fallback if it is refused; the caller decides which datagrams go together.
+//! Many datagrams of one length in one system call: UDP's segmentation offload (UDP_SEGMENT, Linux 4.18), and its
+//! counterpart on receipt (UDP_GRO, Linux 5.0). Owns the calls and the fallback if one is refused; the caller decides
+//! which datagrams go together.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -27,15 +28,49 @@ pub fn send(socket: &UdpSocket, bytes: &[u8], segment: usize) -> io::Result<usiz
         return socket.send(bytes);
     }
     match send_together(socket, bytes, segment) {
-        // A device without this offload, or a segment longer than its MTU, which IP would have to fragment.
-        Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EIO | libc::EMSGSIZE)) => {
-            send_apart(socket, bytes, segment)
-        }
+        Err(error) if is_refusal(&error) => send_apart(socket, bytes, segment),
         result => result,
     }
 }
 
-fn send_together(socket: &UdpSocket, bytes: &[u8], segment: usize) -> io::Result<usize> {
+/// Whether datagrams cannot be sent together: the device does not have this offload, or a segment is longer than its
+/// MTU, so that IP would have to fragment it.
+pub fn is_refusal(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EIO | libc::EMSGSIZE))
+}
+
+/// Asks the kernel to merge datagrams of one length that arrive together; returns whether it does.
+pub fn merge_received(socket: &UdpSocket) -> bool {
+    let on: libc::c_int = 1;
+    // SAFETY: passes a live int and its size.
+    let result = unsafe {
+        let size = size_of::<libc::c_int>() as libc::socklen_t;
+        libc::setsockopt(socket.as_raw_fd(), libc::SOL_UDP, libc::UDP_GRO, std::ptr::from_ref(&on).cast(), size)
+    };
+    result == 0
+}
+
+/// Returns the length of merged datagrams from control messages, as the kernel wrote them; `None` for a single one.
+pub(crate) fn merged_bytes(control: &[u8]) -> Option<usize> {
+    // `cmsghdr`: length (8 bytes), level (4), type (4); then the data, an int.
+    const HEADER: usize = size_of::<libc::cmsghdr>();
+    let word = |at: usize| Some(u64::from_ne_bytes(control.get(at..at + 8)?.try_into().ok()?));
+    let half = |at: usize| Some(i32::from_ne_bytes(control.get(at..at + 4)?.try_into().ok()?));
+    let mut at = 0;
+    while let Some(length) = word(at) {
+        if half(at + 8)? == libc::SOL_UDP && half(at + 12)? == libc::UDP_GRO {
+            return usize::try_from(half(at + HEADER)?).ok().filter(|bytes| *bytes > 0);
+        }
+        at += usize::try_from(length).ok()?.max(HEADER).next_multiple_of(8);
+    }
+    None
+}
+
+/// Sends like `send`, but fails if the datagrams cannot be sent together.
+///
+/// # Errors
+/// The socket's; see `is_refusal`.
+pub fn send_together(socket: &UdpSocket, bytes: &[u8], segment: usize) -> io::Result<usize> {
     let segment = u16::try_from(segment).map_err(|_| io::Error::from_raw_os_error(libc::EMSGSIZE))?;
     let mut control = [0usize; CONTROL_WORDS];
     let mut vector = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
