@@ -74,7 +74,7 @@ pub fn opening(data: &[u8]) {
                     OpeningEvent::Refuse(_) => break 'talk,
                     OpeningEvent::Request(request) => {
                         assert!(!has_key, "a proof cannot be guessed");
-                        encode_frame(&request.accept(7)).expect("the message can be encoded");
+                        encode_frame(&request.accept(7, Some("clock"))).expect("the message can be encoded");
                         break 'talk;
                     }
                 }
@@ -99,6 +99,7 @@ fn opened(credentials: Option<Credentials>) -> ClientSession {
         congestion: None,
         interval_ms: 100,
         takes_turns: false,
+        datagrams: leadline_transport::DatagramOptions::default(),
     };
     ClientSession::new(open, credentials).expect("the request is short")
 }

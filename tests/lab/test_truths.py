@@ -15,19 +15,18 @@ import statistics
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import cli_runs as cli
 import polars as pl
 import pytest
+from datagram_relay import Relay, Script
 
 from in_process import leadline
 from leadline.analysis.stability import CHANGE_POINT, INTERVALS_DISAGREE, PRECISION_UNKNOWN
-from waiting import free_port, on_one_cpu, until
+from waiting import on_one_cpu, until
 
 # Of an Ethernet frame of 1514 bytes: less Ethernet 14, IPv4 20 or IPv6 40, TCP 20, timestamps 12.
 FRAME = 1514
@@ -105,103 +104,52 @@ def test_every_hundredth_datagram_dropped_is_one_percent_to_the_packet(tmp_path:
     assert found["sent"] == 777 and found["lost"] in (7, 8) and found["received"] == 777 - found["lost"]
 
 
-@dataclass
-class Relay:
-    """Passes a session on to the server, and meddles with datagrams of one size in a pattern that it counts itself."""
+@needs_command
+def test_lost_doubled_and_swapped_datagrams_are_each_counted_apart() -> None:
+    # Of every ten: the fourth is dropped, the sixth doubled, the eighth and ninth change places.
+    every_ten: dict[int, Callable[[int], tuple[int, ...]]] = {
+        4: lambda number: (),
+        6: lambda number: (number, number),
+        8: lambda number: (),
+        9: lambda number: (number, number - 1),
+    }
 
-    server: tuple[str, int]
-    size: int
-    port: int = field(default_factory=free_port)
-    passed: int = 0
-    dropped: int = 0
-    doubled: int = 0
-    swapped: int = 0
+    def script(number: int) -> tuple[int, ...]:
+        return every_ten[number % 10](number) if number % 10 in every_ten else (number,)
 
-    @contextmanager
-    def running(self) -> Iterator[Relay]:
-        front = socket.create_server(("127.0.0.1", self.port))
-        datagrams = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        datagrams.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 22)
-        datagrams.bind(("127.0.0.1", self.port))
-        for body in (self._accept, self._datagrams):
-            threading.Thread(target=body, args=(front if body == self._accept else datagrams,), daemon=True).start()
-        with front, datagrams:
-            yield self
-            front.shutdown(socket.SHUT_RDWR)
-
-    def _accept(self, front: socket.socket) -> None:
-        while True:
-            try:
-                near, _ = front.accept()
-            except OSError:
-                return
-            far = socket.create_connection(self.server)
-            for source, sink in ((near, far), (far, near)):
-                threading.Thread(target=_copy, args=(source, sink), daemon=True).start()
-
-    def _datagrams(self, front: socket.socket) -> None:
-        back = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        back.connect(self.server)
-        back.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 22)
-        client: list[Any] = []
-        threading.Thread(target=_answer, args=(back, front, client), daemon=True).start()
-        held: bytes | None = None
-        while True:
-            try:
-                datagram, sender = front.recvfrom(65536)
-            except OSError:
-                return
-            client[:] = [sender]
-            if len(datagram) != self.size:
-                back.send(datagram)
-                continue
-            self.passed += 1
-            # Of every ten: the fourth is dropped, the sixth doubled, the eighth and ninth change places.
-            match self.passed % 10:
-                case 4:
-                    self.dropped += 1
-                case 6:
-                    self.doubled += 1
-                    back.send(datagram)
-                    back.send(datagram)
-                case 8:
-                    held = datagram
-                case 9:
-                    self.swapped += 1
-                    back.send(datagram)
-                    if held is not None:
-                        back.send(held)
-                case _:
-                    back.send(datagram)
-
-
-def _copy(source: socket.socket, sink: socket.socket) -> None:
-    try:
-        while data := source.recv(65536):
-            sink.sendall(data)
-        sink.shutdown(socket.SHUT_WR)
-    except OSError:
-        return
-
-
-def _answer(back: socket.socket, front: socket.socket, client: list[Any]) -> None:
-    while True:
-        try:
-            datagram = back.recv(65536)
-            front.sendto(datagram, client[0])
-        except OSError:
-            return
+    found = relayed(script)
+    counted = {name: figure(found, name) for name in ("sent", "received", "lost", "duplicates", "reordered")}
+    assert counted == {"sent": 400, "received": 360, "lost": 40, "duplicates": 40, "reordered": 40}
+    assert [figure(found, f"loss_burst{name}") for name in ("s", "_mean", "_max")] == [40, 1, 1]
+    assert [figure(found, f"reorder_extent_{name}") for name in ("mean", "max")] == [1, 1]
 
 
 @needs_command
-def test_lost_doubled_and_swapped_datagrams_are_each_counted_apart() -> None:
-    with on_one_cpu(), cli.serve() as server, Relay(("127.0.0.1", server.port), size=100).running() as relay:
-        # Few and small enough that the smallest socket buffer holds all of them, even if a process stalls.
-        way = ("-p", str(relay.port), "-n", "400", "-d", "60s", "-l", "100", "--rate", "200kbit")
-        found = measure("udp", "127.0.0.1", *way)
-    assert (relay.passed, relay.dropped, relay.doubled, relay.swapped) == (400, 40, 40, 40)
+@pytest.mark.parametrize("size", ["100", "16", "86:1,146:2"], ids=["one", "short", "mix"])
+def test_head_and_tail_of_a_flow_are_exact_to_the_datagram(size: str) -> None:
+    lost = {1, 2, 3, 50, *range(100, 108), 398, 399, 400}
+    # The first and the last that arrive come twice; one is late by six, two are late by two and three.
+    special: dict[int, tuple[int, ...]] = {4: (4, 4), 397: (397, 397), 200: (), 206: (206, 200), 300: (), 301: ()}
+    special |= {303: (303, 300, 301), **dict.fromkeys(lost, ())}
+    found = relayed(lambda number: special.get(number, (number,)), size=size)
     counted = {name: figure(found, name) for name in ("sent", "received", "lost", "duplicates", "reordered")}
-    assert counted == {"sent": 400, "received": 360, "lost": 40, "duplicates": 40, "reordered": 40}
+    assert counted == {"sent": 400, "received": 385, "lost": 15, "duplicates": 2, "reordered": 3}
+    assert [figure(found, f"loss_burst{name}") for name in ("s", "_mean", "_max")] == [4, 15 / 4, 8]
+    assert [figure(found, f"reorder_extent_{name}") for name in ("mean", "max")] == [(6 + 2 + 3) / 3, 6]
+    # Both ends have one clock, and the relay takes its time.
+    assert figure(found, "one_way_delay_bound_us") == 0
+    delays = [figure(found, f"one_way_delay_{name}_us") or 0 for name in ("min", "mean", "max")]
+    assert 0 < delays[0] <= delays[1] <= delays[2]
+
+
+def relayed(script: Script, size: str = "100") -> dict[str, Any]:
+    """A flow of 400 datagrams, of which a relay passes on what the script says."""
+    with on_one_cpu(), cli.serve() as server, Relay(("127.0.0.1", server.port), script).running() as relay:
+        # Few and small enough that the smallest socket buffer holds all of them, even if a process stalls.
+        way = ("-p", str(relay.port), "-n", "400", "-d", "60s", "-l", size, "--rate", "200kbit")
+        found = measure("udp", "127.0.0.1", *way)
+    assert relay.passed == 400
+    return found
 
 
 # --- What both sides count --------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use leadline_wire::{FlowProgress, LoadReport, Side};
 
 use crate::frame::{encode_frame, FrameDecoder, FrameError, MAGIC};
-use crate::key::{Hex32, SharedKey, Transcript};
+use crate::key::{clock_fingerprint, Hex32, SharedKey, Transcript};
 use crate::session::{FromClient, FromServer, Open, Refusal, SideReport};
 
 /// Number of clock queries; the response with the shortest round trip counts.
@@ -108,6 +108,17 @@ pub struct ClientSession {
     /// The smallest round trip of the clock comparison, ns, and the server's clock minus the client's in that
     /// exchange.
     best: Option<(u64, i64)>,
+    /// The fingerprint of the server's clock, if it sent one.
+    server_clock: Option<Hex32>,
+}
+
+/// The server's clock minus the client's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClockDifference {
+    /// The best estimate, ns.
+    pub ahead_ns: i64,
+    /// The true difference is at most this far from the estimate, ns; 0 if both ends have the same clock.
+    pub bound_ns: u64,
 }
 
 impl ClientSession {
@@ -122,7 +133,15 @@ impl ClientSession {
             (key, Transcript { client, server: Hex32([0; 32]), request: frame[4..].to_vec() })
         });
         let outgoing = [MAGIC, &frame].concat();
-        Ok(Self { stage: Stage::Asking, decoder: FrameDecoder::default(), outgoing, token: 0, secret, best: None })
+        Ok(Self {
+            stage: Stage::Asking,
+            decoder: FrameDecoder::default(),
+            outgoing,
+            token: 0,
+            secret,
+            best: None,
+            server_clock: None,
+        })
     }
 
     /// The bytes to send.
@@ -188,7 +207,7 @@ impl ClientSession {
                 self.send(&FromClient::Prove { proof })?;
                 Ok(None)
             }
-            (Stage::Asking | Stage::Proving, FromServer::Accepted { token, proof }) => {
+            (Stage::Asking | Stage::Proving, FromServer::Accepted { token, proof, clock }) => {
                 let is_proven = match &self.secret {
                     None => true,
                     Some((key, transcript)) => {
@@ -199,7 +218,7 @@ impl ClientSession {
                 if !is_proven {
                     return Err(SessionError::Unproven);
                 }
-                self.token = token;
+                (self.token, self.server_clock) = (token, clock);
                 self.ask(0, now_ns)?;
                 Ok(None)
             }
@@ -251,6 +270,20 @@ impl ClientSession {
         Ok(())
     }
 
+    /// Compares this host's clock with the server's by its identity; on the same clock, times need no conversion. A
+    /// server that claims the same clock is believed only if the clock queries agree.
+    pub fn compare_identity(&mut self, clock: &str) {
+        let is_same = self.server_clock == Some(clock_fingerprint(clock, self.token));
+        if is_same && self.best.is_some_and(|(round_trip, offset)| offset.unsigned_abs() <= round_trip / 2 + 1) {
+            self.best = Some((0, 0));
+        }
+    }
+
+    /// Returns the difference of the clocks, once they have been compared.
+    pub fn clock_difference(&self) -> Option<ClockDifference> {
+        self.best.map(|(round_trip, ahead_ns)| ClockDifference { ahead_ns, bound_ns: round_trip.div_ceil(2) })
+    }
+
     fn offset_ns(&self) -> i64 {
         self.best.map_or(0, |(_, offset)| offset)
     }
@@ -270,7 +303,7 @@ mod tests {
     use leadline_wire::Direction;
 
     use super::*;
-    use crate::session::Work;
+    use crate::session::{DatagramOptions, Work};
 
     const AHEAD_NS: u64 = 7_000_000_000;
 
@@ -284,6 +317,7 @@ mod tests {
             congestion: None,
             interval_ms: 100,
             takes_turns: false,
+            datagrams: DatagramOptions::default(),
         }
     }
 
@@ -308,7 +342,7 @@ mod tests {
     fn granted() -> ClientSession {
         let mut session = ClientSession::new(open(), None).unwrap();
         assert_eq!(sent_messages(&mut session), [FromClient::Open { open: open(), nonce: None }]);
-        assert_eq!(tell(&mut session, 0, &FromServer::Accepted { token: 9, proof: None }).unwrap(), None);
+        assert_eq!(tell(&mut session, 0, &FromServer::Accepted { token: 9, proof: None, clock: None }).unwrap(), None);
         let mut now_ns = 0;
         for id in 0..CLOCK_EXCHANGES {
             assert_eq!(sent_messages(&mut session), [FromClient::Clock { id }]);
@@ -372,7 +406,7 @@ mod tests {
     #[test]
     fn impossible_times_never_panic() {
         let mut session = ClientSession::new(open(), None).unwrap();
-        tell(&mut session, u64::MAX, &FromServer::Accepted { token: 9, proof: None }).unwrap();
+        tell(&mut session, u64::MAX, &FromServer::Accepted { token: 9, proof: None, clock: None }).unwrap();
         let clock = FromServer::Clock { id: 0, received_ns: u64::MAX, sent_ns: 0 };
         let _ = tell(&mut session, 0, &clock);
     }

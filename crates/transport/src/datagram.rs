@@ -2,8 +2,11 @@
 
 use crate::iperf3;
 
-/// Length of the header, and so the minimum length of a datagram, bytes.
+/// Length of the header, bytes.
 pub const HEADER_BYTES: usize = 40;
+/// Length of the header of flows with datagrams that are shorter than `HEADER_BYTES`, bytes: a minimum Ethernet frame
+/// with IPv4 has room for 18.
+pub const SHORT_HEADER_BYTES: usize = 16;
 
 /// Distinguishes our packets from others; the digit is the version of the layout.
 const MAGIC: [u8; 4] = *b"LLD1";
@@ -117,6 +120,9 @@ impl Header {
 pub enum DatagramFormat {
     /// By a `Header` with this token.
     Session(u64),
+    /// By 16 bytes, big-endian: the lower halves of this token and of the number, and the time of sending. The socket
+    /// is the flow's own, so its number is not needed.
+    Short(u64),
     /// By iperf3's header, with numbers of 64 or 32 bits.
     Iperf3 {
         /// Whether the number has 64 bits.
@@ -129,6 +135,7 @@ impl DatagramFormat {
     pub fn header_bytes(self) -> usize {
         match self {
             Self::Session(_) => HEADER_BYTES,
+            Self::Short(_) => SHORT_HEADER_BYTES,
             Self::Iperf3 { wide } => iperf3::DatagramHeader::bytes(wide),
         }
     }
@@ -140,11 +147,26 @@ impl DatagramFormat {
             Self::Session(token) => {
                 Header { kind: HeaderKind::Data, token, flow, sequence, sent_ns }.write(datagram);
             }
+            Self::Short(token) => {
+                datagram[..4].copy_from_slice(&(token as u32).to_be_bytes());
+                datagram[4..8].copy_from_slice(&(sequence as u32).to_be_bytes());
+                datagram[8..16].copy_from_slice(&sent_ns.to_be_bytes());
+            }
             Self::Iperf3 { wide } => {
                 iperf3::DatagramHeader { sent_ns, number: sequence + 1 }.write(wide, datagram);
             }
         }
     }
+}
+
+/// Reads the short header of a flow with this token: the number, completed to the one nearest to `near`, and the time
+/// of sending, ns. `None` if the datagram is too short or has another token.
+#[inline]
+pub fn parse_short(token: u64, datagram: &[u8], near: u64) -> Option<(u64, u64)> {
+    let header: &[u8; SHORT_HEADER_BYTES] = datagram.first_chunk()?;
+    let half = |at: usize| u32::from_be_bytes(std::array::from_fn(|index| header[at + index]));
+    let sent_ns = u64::from_be_bytes(std::array::from_fn(|index| header[8 + index]));
+    (half(0) == token as u32).then(|| (iperf3::completed(half(4), near), sent_ns))
 }
 
 #[cfg(test)]

@@ -82,6 +82,12 @@ impl SharedKey {
     }
 }
 
+/// Returns the fingerprint of a clock's identity for one session. Both ends can compute it, and it tells others nothing
+/// about the host.
+pub fn clock_fingerprint(identity: &str, token: u64) -> Hex32 {
+    SharedKey(hmac::Key::new(hmac::HMAC_SHA256, identity.as_bytes())).sign(&token.to_be_bytes())
+}
+
 /// Labels of the two sides. They differ, so neither side's proof can be reflected as the other's.
 const CLIENT: &[u8; 17] = b"LEADLINE/2 client";
 const SERVER: &[u8; 17] = b"LEADLINE/2 server";

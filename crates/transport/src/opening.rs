@@ -13,7 +13,7 @@
 //! | any       | anything else         |          | an error                           |
 
 use crate::frame::{FrameDecoder, FrameError};
-use crate::key::{Hex32, SharedKey, Transcript};
+use crate::key::{clock_fingerprint, Hex32, SharedKey, Transcript};
 use crate::session::{FromClient, FromServer, Open, Refusal};
 
 /// Maximum length of a message before a session is granted, bytes.
@@ -110,10 +110,11 @@ impl Opening {
 }
 
 impl SessionRequest {
-    /// Returns the message that grants the session with this token.
-    pub fn accept(&self, token: u64) -> FromServer {
+    /// Returns the message that grants the session with this token; `clock` identifies the server's monotonic clock, if
+    /// it is known.
+    pub fn accept(&self, token: u64, clock: Option<&str>) -> FromServer {
         let proof = self.shown.as_ref().map(|(key, transcript)| key.server_proof(transcript, token));
-        FromServer::Accepted { token, proof }
+        FromServer::Accepted { token, proof, clock: clock.map(|clock| clock_fingerprint(clock, token)) }
     }
 }
 
@@ -128,7 +129,7 @@ mod tests {
     use super::*;
     use crate::client::{ClientSession, Credentials, SessionError};
     use crate::frame::{encode_frame, MAGIC};
-    use crate::session::Work;
+    use crate::session::{DatagramOptions, Work};
 
     const SERVER: Hex32 = Hex32([2; 32]);
 
@@ -143,6 +144,7 @@ mod tests {
             congestion: None,
             interval_ms: 100,
             takes_turns: false,
+            datagrams: DatagramOptions::default(),
         }
     }
 
@@ -165,7 +167,7 @@ mod tests {
                 OpeningEvent::Refuse(refusal) => (FromServer::Refused(refusal.clone()), Some(refusal)),
                 OpeningEvent::Request(request) => {
                     assert_eq!(request.open, open());
-                    client.receive(&encode_frame(&request.accept(9)).unwrap());
+                    client.receive(&encode_frame(&request.accept(9, None)).unwrap());
                     return (client.next_event(0).map(|_| ()), None);
                 }
             };
@@ -232,7 +234,7 @@ mod tests {
                 client.receive(&encode_frame(&FromServer::Challenge { nonce: SERVER }).unwrap());
                 assert!(client.next_event(0).unwrap().is_none());
             }
-            client.receive(&encode_frame(&FromServer::Accepted { token: 9, proof }).unwrap());
+            client.receive(&encode_frame(&FromServer::Accepted { token: 9, proof, clock: None }).unwrap());
             assert!(matches!(client.next_event(0), Err(SessionError::Unproven)), "{asks} {proof:?}");
         }
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use leadline_wire::{Direction, FlowProgress, LoadReport, Protocol};
+use leadline_wire::{DatagramReport, Direction, FlowProgress, LoadReport, Protocol, SizeShare};
 use serde::{Deserialize, Serialize};
 
 use crate::key::Hex32;
@@ -70,6 +70,29 @@ pub struct Open {
     /// than the first.
     #[serde(default)]
     pub takes_turns: bool,
+    /// How datagrams are sent and received.
+    #[serde(default, skip_serializing_if = "DatagramOptions::is_default")]
+    pub datagrams: DatagramOptions,
+}
+
+/// Options of UDP flows beyond their size and rate; the default is that of clients which have none.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct DatagramOptions {
+    /// Whether they pass the kernel in batches (UDP_SEGMENT and UDP_GRO).
+    #[serde(default)]
+    pub gso: bool,
+    /// UDP payloads in turn, instead of one size; empty for one size.
+    #[serde(default)]
+    pub sizes: Vec<SizeShare>,
+    /// The differentiated services code point; the host's default if absent.
+    #[serde(default)]
+    pub dscp: Option<u8>,
+}
+
+impl DatagramOptions {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// A message of a client.
@@ -122,6 +145,9 @@ pub enum FromServer {
         token: u64,
         /// `SharedKey::server_proof`, if a key is used.
         proof: Option<Hex32>,
+        /// A fingerprint of the server's monotonic clock: the same for two hosts only if they share the clock.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        clock: Option<Hex32>,
     },
     /// The session is refused.
     Refused(Refusal),
@@ -217,6 +243,9 @@ pub struct SideReport {
     pub rtt_mean_us: Option<f64>,
     /// Datagrams that this side's socket buffer dropped.
     pub socket_drops: Option<u64>,
+    /// More figures of numbered datagrams. Delays are the receiver's clock minus the sender's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub datagrams: Option<Box<DatagramReport>>,
 }
 
 #[cfg(test)]
@@ -235,6 +264,11 @@ mod tests {
             congestion: Some("cubic".into()),
             interval_ms: 100,
             takes_turns: true,
+            datagrams: DatagramOptions {
+                gso: true,
+                sizes: vec![SizeShare { bytes: 64, count: 7 }, SizeShare { bytes: 1472, count: 1 }],
+                dscp: Some(46),
+            },
         };
         let load = LoadReport {
             side: leadline_wire::Side::Local,

@@ -38,7 +38,7 @@ pub use observation::{
     Observation, Pressure, PressureSample, ProcessSample, QueueSample, QuotaSample, SoakerSample, SoftnetSample,
     TcpSample, UdpSample,
 };
-pub use outcome::{FlowReport, LoadReport, Outcome, Side, ThreadReport};
+pub use outcome::{DatagramReport, DelayReport, FlowReport, LengthsReport, LoadReport, Outcome, Side, ThreadReport};
 pub use scenario::ScenarioSpec;
 pub use target::{Direction, IpVersion, SessionKey, Target};
 pub use tunnel::{
@@ -47,7 +47,8 @@ pub use tunnel::{
     TunnelState, TunnelTraffic, TunnelUser,
 };
 pub use workload::{
-    PeerLimits, PeerProgram, ProcessSpec, ProfileSpec, Protocol, RrSpec, ServeSpec, TcpSpec, UdpSpec, Workload,
+    PeerLimits, PeerProgram, ProcessSpec, ProfileSpec, Protocol, RrSpec, ServeSpec, SizeShare, TcpSpec, UdpSpec,
+    Workload,
 };
 
 /// The contract's version; it increases when an old reader would misunderstand a new line.

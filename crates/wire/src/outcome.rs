@@ -83,6 +83,54 @@ pub struct FlowReport {
     pub local: Option<String>,
     /// Remote address and port.
     pub remote: Option<String>,
+    /// More figures of numbered datagrams; absent for other flows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub datagrams: Option<Box<DatagramReport>>,
+}
+
+/// Figures of the numbered datagrams of one flow in addition to their counts; each is absent if it is unknown.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct DatagramReport {
+    /// Whether the sender passed batches of datagrams to the kernel as one (UDP_SEGMENT).
+    pub segmented: Option<bool>,
+    /// Datagrams that the receiver's kernel had merged with others of the same arrival time (UDP_GRO).
+    pub coalesced: Option<u64>,
+    /// Runs of consecutive datagrams that never arrived, the one at the end included.
+    pub loss_bursts: Option<LengthsReport>,
+    /// For datagrams that arrived late, how many arrived between the first one with a higher number and them (RFC
+    /// 4737, 4.2.2).
+    pub reorder_extents: Option<LengthsReport>,
+    /// Datagrams that arrived late and whose extent is unknown, because too many gaps were open.
+    pub unknown_extents: Option<u64>,
+    /// From sending to arrival, by two clocks.
+    pub one_way_delay: Option<DelayReport>,
+}
+
+/// How often lengths occurred.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct LengthsReport {
+    /// How many there were.
+    pub count: u64,
+    /// Their sum.
+    pub sum: u64,
+    /// The longest one; 0 if there was none.
+    pub longest: u64,
+    /// Element `i` counts lengths of at least 2^i and less than 2^(i+1).
+    pub by_doubling: Vec<u64>,
+}
+
+/// Delays from one host to another. The true values differ from these by at most the bound, all in one direction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct DelayReport {
+    /// The shortest, µs; negative if the clocks' difference is not known well enough.
+    pub min_us: f64,
+    /// Their mean, µs.
+    pub mean_us: f64,
+    /// The longest, µs.
+    pub max_us: f64,
+    /// The bound of the difference between both clocks, µs: half of the shortest round trip of their comparison; 0 if
+    /// both ends have the same clock. Absent in a receiver's own report.
+    pub bound_us: Option<f64>,
 }
 
 /// The side that counted.

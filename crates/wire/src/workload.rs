@@ -152,6 +152,23 @@ pub struct UdpSpec {
     /// The server's program.
     #[serde(default)]
     pub peer: PeerProgram,
+    /// Whether datagrams pass the kernel in batches (UDP_SEGMENT and UDP_GRO) on both ends; if absent, those of flows
+    /// without a rate do.
+    pub gso: Option<bool>,
+    /// UDP payloads in turn, instead of `datagram_bytes`, which is then the largest of them; one size if absent.
+    pub sizes: Option<Vec<SizeShare>>,
+    /// The differentiated services code point of all datagrams of the flows, 0 to 63; the host's default if absent.
+    pub dscp: Option<u8>,
+}
+
+/// One of the sizes of a mix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SizeShare {
+    /// UDP payload, bytes.
+    pub bytes: u32,
+    /// How many of each round of the mix have this size.
+    pub count: u32,
 }
 
 /// Request-response: each flow keeps one transaction outstanding.

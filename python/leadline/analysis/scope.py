@@ -90,6 +90,7 @@ _OF_SENDS = ("late_", "sends_late_")
 _CLIENT_CONNECTS, _OF_CLIENTS = "connect_", "_ms"
 _LOSSES = frozenset(
     {"lost", "lost_ratio", "duplicates", "reordered", "error_ratio", "failed_ratio", "unanswered", "unsent"}
+    | {"loss_bursts", "loss_burst_mean", "loss_burst_max", "reorder_extent_mean", "reorder_extent_max"}
 )
 
 

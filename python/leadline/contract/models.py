@@ -421,6 +421,33 @@ class CryptoReport(BaseModel):
     """
 
 
+class DelayReport(BaseModel):
+    """
+    Delays from one host to another. The true values differ from these by at most the bound, all in one direction.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    bound_us: float | None = None
+    """
+    The bound of the difference between both clocks, µs: half of the shortest round trip of their comparison; 0 if
+    both ends have the same clock. Absent in a receiver's own report.
+    """
+    max_us: float
+    """
+    The longest, µs.
+    """
+    mean_us: float
+    """
+    Their mean, µs.
+    """
+    min_us: float
+    """
+    The shortest, µs; negative if the clocks' difference is not known well enough.
+    """
+
+
 class DiskSample(BaseModel):
     """
     One disk (/proc/diskstats).
@@ -868,98 +895,6 @@ class FlowProgress(BaseModel):
     sent_units: Annotated[int | None, Field(ge=0)] = None
     """
     Datagrams, transactions or requests sent; absent for a byte stream.
-    """
-
-
-class FlowReport(BaseModel):
-    """
-    One flow from its first to its last byte.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
-    congestion: str | None = None
-    """
-    Congestion control that the connection used.
-    """
-    direction: Literal["up", "down", "both"]
-    """
-    `up` or `down`.
-    """
-    due_ns: Annotated[int, Field(ge=0)]
-    """
-    When it was due to begin, ns.
-    """
-    duplicates: Annotated[int | None, Field(ge=0)] = None
-    """
-    Datagrams received more than once.
-    """
-    end_ns: Annotated[int | None, Field(ge=0)] = None
-    """
-    When its sender (for rr: the client) stopped trying, ns: at the end of its time or number, at a stop or an
-    error. A stall that lasts to the end is therefore part of the flow.
-    """
-    flow: Annotated[int, Field(ge=0)]
-    """
-    The flow's number within its task.
-    """
-    jitter_us: float | None = None
-    """
-    Mean over the flow of the interarrival jitter (RFC 3550, 6.4.1), µs; absent with fewer than two datagrams.
-    """
-    latency_max_us: float | None = None
-    """
-    The longest of these latencies, µs.
-    """
-    latency_mean_us: float | None = None
-    """
-    Mean latency of packets through a fleet client's tunnel, from when they were due, µs; absent if this side
-    cannot measure it.
-    """
-    local: str | None = None
-    """
-    Local address and port.
-    """
-    lost: Annotated[int | None, Field(ge=0)] = None
-    """
-    Datagrams sent and never received.
-    """
-    received_bytes: Annotated[int | None, Field(ge=0)] = None
-    """
-    Payload bytes received by the receiving side; absent if the receiver did not report them.
-    """
-    received_units: Annotated[int | None, Field(ge=0)] = None
-    """
-    Distinct datagrams or responses received.
-    """
-    remote: str | None = None
-    """
-    Remote address and port.
-    """
-    reordered: Annotated[int | None, Field(ge=0)] = None
-    """
-    Datagrams that arrived after one with a higher number (RFC 4737, type-P-reordered).
-    """
-    retransmits: Annotated[int | None, Field(ge=0)] = None
-    """
-    TCP segments retransmitted.
-    """
-    rtt_mean_us: float | None = None
-    """
-    Mean of the sampled smoothed round-trip times, µs.
-    """
-    sent_bytes: Annotated[int | None, Field(ge=0)] = None
-    """
-    Payload bytes sent by the sending side; absent if the sender did not report them.
-    """
-    sent_units: Annotated[int | None, Field(ge=0)] = None
-    """
-    Datagrams, transactions or requests sent.
-    """
-    start_ns: Annotated[int | None, Field(ge=0)] = None
-    """
-    When its first byte was sent or received, ns; absent if there was none.
     """
 
 
@@ -1545,6 +1480,36 @@ class LabelReport(BaseModel):
     """
     Its tags: those of its population and of the nodes around it, the innermost of a name. Requests of one name with
     different tags have a row each.
+    """
+
+
+class ByDoublingItem(RootModel[int]):
+    root: Annotated[int, Field(ge=0)]
+
+
+class LengthsReport(BaseModel):
+    """
+    How often lengths occurred.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    by_doubling: list[ByDoublingItem]
+    """
+    Element `i` counts lengths of at least 2^i and less than 2^(i+1).
+    """
+    count: Annotated[int, Field(ge=0)]
+    """
+    How many there were.
+    """
+    longest: Annotated[int, Field(ge=0)]
+    """
+    The longest one; 0 if there was none.
+    """
+    sum: Annotated[int, Field(ge=0)]
+    """
+    Their sum.
     """
 
 
@@ -2362,6 +2327,24 @@ class ScenarioProgress(BaseModel):
     """
 
 
+class SizeShare(BaseModel):
+    """
+    One of the sizes of a mix.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    bytes: Annotated[int, Field(ge=0)]
+    """
+    UDP payload, bytes.
+    """
+    count: Annotated[int, Field(ge=0)]
+    """
+    How many of each round of the mix have this size.
+    """
+
+
 class SlowRequest(BaseModel):
     """
     One of the slowest requests, with its phases.
@@ -2412,7 +2395,7 @@ class SlowRequest(BaseModel):
     """
     url: str | None = None
     """
-    The URL that was sent first; absent unless it was asked for.
+    The URL, after redirects; absent unless it was asked for.
     """
     user: Annotated[int, Field(ge=0)]
     """
@@ -3425,6 +3408,10 @@ class UdpWorkload(BaseModel):
     """
     The direction.
     """
+    dscp: Annotated[int | None, Field(ge=0, le=255)] = None
+    """
+    The differentiated services code point of all datagrams of the flows, 0 to 63; the host's default if absent.
+    """
     duration_ms: Annotated[int, Field(ge=0)]
     """
     Duration, ms, including the warm-up.
@@ -3432,6 +3419,11 @@ class UdpWorkload(BaseModel):
     flows: Annotated[int, Field(ge=0)]
     """
     Flows, each with its own socket.
+    """
+    gso: bool | None = None
+    """
+    Whether datagrams pass the kernel in batches (UDP_SEGMENT and UDP_GRO) on both ends; if absent, those of flows
+    without a rate do.
     """
     interval_ms: Annotated[int, Field(ge=0)]
     """
@@ -3449,6 +3441,10 @@ class UdpWorkload(BaseModel):
     rate_pps: float | None = None
     """
     Datagrams per second and flow; as fast as the socket accepts them if absent.
+    """
+    sizes: list[SizeShare] | None = None
+    """
+    UDP payloads in turn, instead of `datagram_bytes`, which is then the largest of them; one size if absent.
     """
     target: Target
     """
@@ -3756,6 +3752,41 @@ class CheckStatus(BaseModel):
     """
 
 
+class DatagramReport(BaseModel):
+    """
+    Figures of the numbered datagrams of one flow in addition to their counts; each is absent if it is unknown.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    coalesced: Annotated[int | None, Field(ge=0)] = None
+    """
+    Datagrams that the receiver's kernel had merged with others of the same arrival time (UDP_GRO).
+    """
+    loss_bursts: LengthsReport | None = None
+    """
+    Runs of consecutive datagrams that never arrived, the one at the end included.
+    """
+    one_way_delay: DelayReport | None = None
+    """
+    From sending to arrival, by two clocks.
+    """
+    reorder_extents: LengthsReport | None = None
+    """
+    For datagrams that arrived late, how many arrived between the first one with a higher number and them (RFC
+    4737, 4.2.2).
+    """
+    segmented: bool | None = None
+    """
+    Whether the sender passed batches of datagrams to the kernel as one (UDP_SEGMENT).
+    """
+    unknown_extents: Annotated[int | None, Field(ge=0)] = None
+    """
+    Datagrams that arrived late and whose extent is unknown, because too many gaps were open.
+    """
+
+
 class WakeUpReply(BaseModel):
     """
     The response to `wake_up`.
@@ -3996,6 +4027,102 @@ class Feeder(BaseModel):
     share: Literal["test", "population", "user"]
     """
     Who takes rows from the same position.
+    """
+
+
+class FlowReport(BaseModel):
+    """
+    One flow from its first to its last byte.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    congestion: str | None = None
+    """
+    Congestion control that the connection used.
+    """
+    datagrams: DatagramReport | None = None
+    """
+    More figures of numbered datagrams; absent for other flows.
+    """
+    direction: Literal["up", "down", "both"]
+    """
+    `up` or `down`.
+    """
+    due_ns: Annotated[int, Field(ge=0)]
+    """
+    When it was due to begin, ns.
+    """
+    duplicates: Annotated[int | None, Field(ge=0)] = None
+    """
+    Datagrams received more than once.
+    """
+    end_ns: Annotated[int | None, Field(ge=0)] = None
+    """
+    When its sender (for rr: the client) stopped trying, ns: at the end of its time or number, at a stop or an
+    error. A stall that lasts to the end is therefore part of the flow.
+    """
+    flow: Annotated[int, Field(ge=0)]
+    """
+    The flow's number within its task.
+    """
+    jitter_us: float | None = None
+    """
+    Mean over the flow of the interarrival jitter (RFC 3550, 6.4.1), µs; absent with fewer than two datagrams.
+    """
+    latency_max_us: float | None = None
+    """
+    The longest of these latencies, µs.
+    """
+    latency_mean_us: float | None = None
+    """
+    Mean latency of packets through a fleet client's tunnel, from when they were due, µs; absent if this side
+    cannot measure it.
+    """
+    local: str | None = None
+    """
+    Local address and port.
+    """
+    lost: Annotated[int | None, Field(ge=0)] = None
+    """
+    Datagrams sent and never received.
+    """
+    received_bytes: Annotated[int | None, Field(ge=0)] = None
+    """
+    Payload bytes received by the receiving side; absent if the receiver did not report them.
+    """
+    received_units: Annotated[int | None, Field(ge=0)] = None
+    """
+    Distinct datagrams or responses received.
+    """
+    remote: str | None = None
+    """
+    Remote address and port.
+    """
+    reordered: Annotated[int | None, Field(ge=0)] = None
+    """
+    Datagrams that arrived after one with a higher number (RFC 4737, type-P-reordered).
+    """
+    retransmits: Annotated[int | None, Field(ge=0)] = None
+    """
+    TCP segments retransmitted.
+    """
+    rtt_mean_us: float | None = None
+    """
+    Mean of the sampled smoothed round-trip times, µs.
+    """
+    sent_bytes: Annotated[int | None, Field(ge=0)] = None
+    """
+    Payload bytes sent by the sending side; absent if the sender did not report them.
+    """
+    sent_units: Annotated[int | None, Field(ge=0)] = None
+    """
+    Datagrams, transactions or requests sent.
+    """
+    start_ns: Annotated[int | None, Field(ge=0)] = None
+    """
+    When its first byte was sent or received, ns; absent if there was none.
     """
 
 
@@ -4410,7 +4537,7 @@ class SampleBatch(BaseModel):
     """
     urls: list[str | None]
     """
-    The URL that was sent first, before redirects; absent for transactions. Empty unless it was asked for.
+    The URL, after redirects; absent for transactions. Empty unless it was asked for.
     """
     user: list[UserItem]
     """

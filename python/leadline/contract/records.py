@@ -198,6 +198,30 @@ class CryptoReport(TypedDict):
     """
 
 
+class DelayReport(TypedDict):
+    """
+    Delays from one host to another. The true values differ from these by at most the bound, all in one direction.
+    """
+
+    bound_us: NotRequired[float | None]
+    """
+    The bound of the difference between both clocks, µs: half of the shortest round trip of their comparison; 0 if
+    both ends have the same clock. Absent in a receiver's own report.
+    """
+    max_us: float
+    """
+    The longest, µs.
+    """
+    mean_us: float
+    """
+    Their mean, µs.
+    """
+    min_us: float
+    """
+    The shortest, µs; negative if the clocks' difference is not known well enough.
+    """
+
+
 Direction: TypeAlias = Literal["up", "down", "both"]
 """
 The direction of the payload, as seen by the load's client.
@@ -538,95 +562,6 @@ class FlowProgress(TypedDict):
     sent_units: NotRequired[int | None]
     """
     Datagrams, transactions or requests sent; absent for a byte stream.
-    """
-
-
-class FlowReport(TypedDict):
-    """
-    One flow from its first to its last byte.
-    """
-
-    congestion: NotRequired[str | None]
-    """
-    Congestion control that the connection used.
-    """
-    direction: Direction
-    """
-    `up` or `down`.
-    """
-    due_ns: int
-    """
-    When it was due to begin, ns.
-    """
-    duplicates: NotRequired[int | None]
-    """
-    Datagrams received more than once.
-    """
-    end_ns: NotRequired[int | None]
-    """
-    When its sender (for rr: the client) stopped trying, ns: at the end of its time or number, at a stop or an
-    error. A stall that lasts to the end is therefore part of the flow.
-    """
-    flow: int
-    """
-    The flow's number within its task.
-    """
-    jitter_us: NotRequired[float | None]
-    """
-    Mean over the flow of the interarrival jitter (RFC 3550, 6.4.1), µs; absent with fewer than two datagrams.
-    """
-    latency_max_us: NotRequired[float | None]
-    """
-    The longest of these latencies, µs.
-    """
-    latency_mean_us: NotRequired[float | None]
-    """
-    Mean latency of packets through a fleet client's tunnel, from when they were due, µs; absent if this side
-    cannot measure it.
-    """
-    local: NotRequired[str | None]
-    """
-    Local address and port.
-    """
-    lost: NotRequired[int | None]
-    """
-    Datagrams sent and never received.
-    """
-    received_bytes: NotRequired[int | None]
-    """
-    Payload bytes received by the receiving side; absent if the receiver did not report them.
-    """
-    received_units: NotRequired[int | None]
-    """
-    Distinct datagrams or responses received.
-    """
-    remote: NotRequired[str | None]
-    """
-    Remote address and port.
-    """
-    reordered: NotRequired[int | None]
-    """
-    Datagrams that arrived after one with a higher number (RFC 4737, type-P-reordered).
-    """
-    retransmits: NotRequired[int | None]
-    """
-    TCP segments retransmitted.
-    """
-    rtt_mean_us: NotRequired[float | None]
-    """
-    Mean of the sampled smoothed round-trip times, µs.
-    """
-    sent_bytes: NotRequired[int | None]
-    """
-    Payload bytes sent by the sending side; absent if the sender did not report them.
-    """
-    sent_units: NotRequired[int | None]
-    """
-    Datagrams, transactions or requests sent.
-    """
-    start_ns: NotRequired[int | None]
-    """
-    When its first byte was sent or received, ns; absent if there was none.
     """
 
 
@@ -1069,6 +1004,29 @@ class LabelReport(TypedDict):
     """
 
 
+class LengthsReport(TypedDict):
+    """
+    How often lengths occurred.
+    """
+
+    by_doubling: list[int]
+    """
+    Element `i` counts lengths of at least 2^i and less than 2^(i+1).
+    """
+    count: int
+    """
+    How many there were.
+    """
+    longest: int
+    """
+    The longest one; 0 if there was none.
+    """
+    sum: int
+    """
+    Their sum.
+    """
+
+
 class LinkCounts(TypedDict):
     """
     The counters of one direction since the task began.
@@ -1469,7 +1427,7 @@ class SlowRequest(TypedDict):
     """
     url: NotRequired[str | None]
     """
-    The URL that was sent first; absent unless it was asked for.
+    The URL, after redirects; absent unless it was asked for.
     """
     user: int
     """
@@ -2020,6 +1978,38 @@ The counters of a task, by its kind of load.
 """
 
 
+class DatagramReport(TypedDict):
+    """
+    Figures of the numbered datagrams of one flow in addition to their counts; each is absent if it is unknown.
+    """
+
+    coalesced: NotRequired[int | None]
+    """
+    Datagrams that the receiver's kernel had merged with others of the same arrival time (UDP_GRO).
+    """
+    loss_bursts: NotRequired[LengthsReport | None]
+    """
+    Runs of consecutive datagrams that never arrived, the one at the end included.
+    """
+    one_way_delay: NotRequired[DelayReport | None]
+    """
+    From sending to arrival, by two clocks.
+    """
+    reorder_extents: NotRequired[LengthsReport | None]
+    """
+    For datagrams that arrived late, how many arrived between the first one with a higher number and them (RFC
+    4737, 4.2.2).
+    """
+    segmented: NotRequired[bool | None]
+    """
+    Whether the sender passed batches of datagrams to the kernel as one (UDP_SEGMENT).
+    """
+    unknown_extents: NotRequired[int | None]
+    """
+    Datagrams that arrived late and whose extent is unknown, because too many gaps were open.
+    """
+
+
 class WakeUpReply(TypedDict):
     """
     The response to `wake_up`.
@@ -2106,6 +2096,99 @@ class Emulated(TypedDict):
     The task's trial.
     """
     type: Literal["emulated"]
+
+
+class FlowReport(TypedDict):
+    """
+    One flow from its first to its last byte.
+    """
+
+    congestion: NotRequired[str | None]
+    """
+    Congestion control that the connection used.
+    """
+    datagrams: NotRequired[DatagramReport | None]
+    """
+    More figures of numbered datagrams; absent for other flows.
+    """
+    direction: Direction
+    """
+    `up` or `down`.
+    """
+    due_ns: int
+    """
+    When it was due to begin, ns.
+    """
+    duplicates: NotRequired[int | None]
+    """
+    Datagrams received more than once.
+    """
+    end_ns: NotRequired[int | None]
+    """
+    When its sender (for rr: the client) stopped trying, ns: at the end of its time or number, at a stop or an
+    error. A stall that lasts to the end is therefore part of the flow.
+    """
+    flow: int
+    """
+    The flow's number within its task.
+    """
+    jitter_us: NotRequired[float | None]
+    """
+    Mean over the flow of the interarrival jitter (RFC 3550, 6.4.1), µs; absent with fewer than two datagrams.
+    """
+    latency_max_us: NotRequired[float | None]
+    """
+    The longest of these latencies, µs.
+    """
+    latency_mean_us: NotRequired[float | None]
+    """
+    Mean latency of packets through a fleet client's tunnel, from when they were due, µs; absent if this side
+    cannot measure it.
+    """
+    local: NotRequired[str | None]
+    """
+    Local address and port.
+    """
+    lost: NotRequired[int | None]
+    """
+    Datagrams sent and never received.
+    """
+    received_bytes: NotRequired[int | None]
+    """
+    Payload bytes received by the receiving side; absent if the receiver did not report them.
+    """
+    received_units: NotRequired[int | None]
+    """
+    Distinct datagrams or responses received.
+    """
+    remote: NotRequired[str | None]
+    """
+    Remote address and port.
+    """
+    reordered: NotRequired[int | None]
+    """
+    Datagrams that arrived after one with a higher number (RFC 4737, type-P-reordered).
+    """
+    retransmits: NotRequired[int | None]
+    """
+    TCP segments retransmitted.
+    """
+    rtt_mean_us: NotRequired[float | None]
+    """
+    Mean of the sampled smoothed round-trip times, µs.
+    """
+    sent_bytes: NotRequired[int | None]
+    """
+    Payload bytes sent by the sending side; absent if the sender did not report them.
+    """
+    sent_units: NotRequired[int | None]
+    """
+    Datagrams, transactions or requests sent.
+    """
+    start_ns: NotRequired[int | None]
+    """
+    When its first byte was sent or received, ns; absent if there was none.
+    """
 
 
 class HostFacts(TypedDict):
@@ -2332,7 +2415,7 @@ class SampleBatch(TypedDict):
     """
     urls: list[str | None]
     """
-    The URL that was sent first, before redirects; absent for transactions. Empty unless it was asked for.
+    The URL, after redirects; absent for transactions. Empty unless it was asked for.
     """
     user: list[int]
     """

@@ -4,17 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
+from leadline.errors import InputError
 from leadline.kinds.iperf3_peer import iperf3_requested, peer_conflicts
 from leadline.kinds.kind import Kind
 from leadline.kinds.second_tools import fleet_conflicts, iperf3_errors, iperf3_run
 from leadline.plan import options as o
 from leadline.plan.base_test import Conflict, carried_conflicts
-from leadline.plan.field_types import Count, RateBps, Total, UdpPayload, rule, validation_error
+from leadline.plan.field_types import (
+    LARGEST_UDP_PAYLOAD_BYTES,
+    SMALLEST_UDP_PAYLOAD_BYTES,
+    Count,
+    RateBps,
+    SizeBytes,
+    Total,
+    rule,
+    validation_error,
+    within,
+)
+from leadline.plan.frame_mix import (
+    SMALLEST_PAYLOAD_BYTES,
+    FrameMix,
+    frame_payload,
+    is_mix,
+    mean_payload,
+    smallest_frame,
+)
 from leadline.plan.ladder import Chain, Packets, Rung
 from leadline.plan.metric_specs import higher, lower, neither
 from leadline.plan.options import Command, Option
@@ -41,6 +60,10 @@ if TYPE_CHECKING:
 
 _DATAGRAMS: Mapping[str, Any] = {"packet": 1372, "direction": "down"}
 _UDP_HEADER_BYTES = 8
+_Payload = Annotated[
+    SizeBytes,
+    within(SMALLEST_PAYLOAD_BYTES, LARGEST_UDP_PAYLOAD_BYTES, " bytes", "by the short measurement header and by UDP"),
+]
 _PUSHBACK_SHARE = 0.01
 """Share of sends that the host's own socket refuses. Below one percent, a queue is full only now and then."""
 
@@ -55,8 +78,11 @@ class UdpTest(SpreadTest):
     """Client to server, server to client, or both at the same time."""
     rate_bps: RateBps | None = Field(default=None, validation_alias="rate")
     """Bits of UDP payload per second and client, shared evenly by its flows. Null: as fast as possible."""
-    packet_bytes: UdpPayload = Field(default=1400, validation_alias="packet")
+    packet_bytes: _Payload = Field(default=1400, validation_alias="packet")
     """UDP payload of each datagram."""
+    size: FrameMix | None = None
+    """Ethernet frame sizes in turn, FCS included (RFC 6985), each with its count in a round, instead of `packet`;
+    `imix` is {64: 7, 594: 4, 1518: 1}."""
     number: Total | None = None
     """Datagrams per flow; the flow ends after them, even before its duration."""
     search: RateSearch | None = None
@@ -65,6 +91,23 @@ class UdpTest(SpreadTest):
     """A second tool that repeats the test, on the same hosts; null: none."""
     peer: Literal["leadline", "iperf3"] = "leadline"
     """The server's program. A real `iperf3 -s` serves one client at a time and reports totals only."""
+    gso: bool | None = None
+    """Whether datagrams pass the kernel in batches (UDP_SEGMENT, UDP_GRO). Null: without a rate they do; with one,
+    batches would be bursts."""
+    dscp: Annotated[int, Field(ge=0, le=63)] | None = None
+    """Differentiated services code point of the datagrams. Null: the host's default."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _mix_by_name(cls, given: Any) -> Any:
+        """`packet: imix` is `size: imix`."""
+        if not isinstance(given, dict) or not is_mix(given.get("packet")) or "size" in given:
+            return given
+        return {**{key: value for key, value in given.items() if key != "packet"}, "size": given["packet"]}
+
+    def mean_payload(self, ip: int | None = None) -> float:
+        """The mean UDP payload of its datagrams over an IP version; by default, the load's own."""
+        return self.packet_bytes if self.size is None else mean_payload(self.size, ip or self.ip)
 
     @property
     def second_tool(self) -> str | None:
@@ -84,6 +127,8 @@ class UdpTest(SpreadTest):
     @rule
     def _second_tool_fits(self) -> Iterator[PydanticCustomError]:
         yield from iperf3_errors(self, self.direction, self.number)
+        if self.cross_check is not None and self.size is not None:
+            yield validation_error("iperf3 has no mix of sizes", at=("cross_check",), hint="leave out size")
         if self.cross_check is not None and self.rate_bps is None and self.search is None:
             yield validation_error(
                 "without a rate the two tools do not offer the same load", at=("cross_check",), hint="set rate"
@@ -94,6 +139,27 @@ class UdpTest(SpreadTest):
         if self.peer == "iperf3" and self.number is not None and self.direction != "up":
             yield validation_error(
                 "iperf3 does not stop after a number of datagrams", at=("number",), hint="give a duration, or send up"
+            )
+
+    @rule
+    def _options_fit_the_peer(self) -> Iterator[PydanticCustomError]:
+        for key, value in (("gso", self.gso), ("dscp", self.dscp), ("size", self.size)):
+            if value is not None and self.peer == "iperf3":
+                yield validation_error(
+                    f"{key} is for Leadline's own server", at=(key,), hint="leave it out, or peer: iperf3"
+                )
+
+    @rule
+    def _size_fits(self) -> Iterator[PydanticCustomError]:
+        if self.size is None:
+            return
+        if "packet_bytes" in self.model_fields_set:
+            yield validation_error("size and packet exclude each other", at=("size",), hint="leave out packet")
+        if min(self.size) < smallest_frame(self.ip):
+            yield validation_error(
+                f"a frame of {min(self.size)} bytes is too small; at least {smallest_frame(self.ip)} bytes"
+                f" (Ethernet, IPv{self.ip}, UDP and the measurement header)",
+                at=("size",),
             )
 
     @rule
@@ -114,6 +180,12 @@ class UdpTest(SpreadTest):
             yield "search", "a fleet's trials cannot be repeated at other rates", "leave it out"
         if self.number is not None:
             yield "number", "datagrams of a fleet end with the duration", "leave it out"
+        if self.packet_bytes < SMALLEST_UDP_PAYLOAD_BYTES:
+            text = f"{self.packet_bytes} bytes is too small in a fleet's tunnels"
+            yield "packet", f"{text}; at least {SMALLEST_UDP_PAYLOAD_BYTES} bytes", None
+        for key, value in (("gso", self.gso), ("dscp", self.dscp), ("size", self.size)):
+            if value is not None:
+                yield key, "the datagrams of a fleet pass its tunnels one by one", "leave it out"
 
 
 class Udp(Kind[UdpTest]):
@@ -131,6 +203,15 @@ class Udp(Kind[UdpTest]):
         lower("duplicates", "datagrams that arrived again"),
         lower("reordered", "datagrams that arrived behind a later one (RFC 4737)"),
         lower("jitter_us", "mean interarrival jitter (RFC 3550, 6.4.1)"),
+        lower("loss_bursts", "runs of consecutive datagrams that did not arrive"),
+        lower("loss_burst_mean", "mean length of these runs, datagrams"),
+        lower("loss_burst_max", "length of the longest of them, datagrams"),
+        lower("reorder_extent_mean", "mean extent of reordered datagrams (RFC 4737, 4.2.2), datagrams"),
+        lower("reorder_extent_max", "largest extent of a reordered datagram, datagrams"),
+        lower("one_way_delay_min_us", "shortest time from sending to arrival; null if the clocks are too far apart"),
+        lower("one_way_delay_mean_us", "mean time from sending to arrival"),
+        lower("one_way_delay_max_us", "longest time from sending to arrival"),
+        neither("one_way_delay_bound_us", "largest error of these times by the clocks; 0 if both ends share a clock"),
         higher("found_rate_per_s", "datagrams per second: the highest rate that a search found to hold"),
         higher("found_rate_bps", "bits of payload per second at that rate"),
     )
@@ -163,10 +244,24 @@ class Udp(Kind[UdpTest]):
             ),
             Option(
                 ("-l", "--size"),
-                "UDP payload of each datagram in bytes, 40 to 65507.",
+                "UDP payload, 16 to 65507 bytes, or Ethernet frames in turn: imix, 64:7,594:4,1518:1. Default: 1400.",
                 key="packet",
-                default="1400",
                 metavar="SIZE",
+            ),
+            Option(
+                ("--gso/--no-gso",),
+                "Pass datagrams to and from the kernel in batches. Default: on without --rate, off with it.",
+                key="gso",
+                type=bool,
+            ),
+            Option(
+                ("--dscp",),
+                "Differentiated services code point of the datagrams, 0 to 63.",
+                key="dscp",
+                type=int,
+                least=0,
+                most=63,
+                metavar="N",
             ),
             Option(
                 ("--find-rate",),
@@ -185,6 +280,7 @@ class Udp(Kind[UdpTest]):
                 o.targets("lost_ratio < 0.1%"),
             ),
         ),
+        names={"size": "size"},
     )
     figure_names: Mapping[str, str] = {
         "sent": "datagrams sent",
@@ -201,11 +297,23 @@ class Udp(Kind[UdpTest]):
         return find_rate(self, values)
 
     def workload(self, test: UdpTest, server: Server) -> UdpWorkload:
-        """Each flow gets an equal share of the rate, in datagrams."""
-        from leadline.contract.models import UdpWorkload
+        """Each flow gets an equal share of the rate, in datagrams.
 
+        Raises:
+            InputError: a mix has frames that are too small for the server's IP version.
+        """
+        from leadline.contract.models import SizeShare, UdpWorkload
+
+        target = server.target(test.ip)
+        ip = 6 if target.ip_version == "v6" or ":" in target.host else 4
+        payloads = {frame_payload(frame, ip): count for frame, count in (test.size or {}).items()}
+        if payloads and min(payloads) < SMALLEST_PAYLOAD_BYTES:
+            raise InputError(
+                f"frames of {min(test.size or ())} bytes carry no measured datagram over IPv{ip}",
+                hint=f"the smallest ones have {smallest_frame(ip)} bytes",
+            )
         return UdpWorkload(
-            target=server.target(test.ip),
+            target=target,
             bind=server.bind,
             flows=test.flows,
             threads=test.threads,
@@ -213,10 +321,13 @@ class Udp(Kind[UdpTest]):
             duration_ms=test.duration_ms,
             number=test.number,
             warmup_ms=test.warmup_ms,
-            datagram_bytes=test.packet_bytes,
-            rate_pps=None if test.rate_bps is None else test.rate_bps / test.flows / 8 / test.packet_bytes,
+            datagram_bytes=max(payloads, default=test.packet_bytes),
+            sizes=[SizeShare(bytes=size, count=count) for size, count in payloads.items()] or None,
+            rate_pps=None if test.rate_bps is None else test.rate_bps / test.flows / 8 / test.mean_payload(ip),
             interval_ms=test.interval_ms,
             peer=test.peer,
+            gso=test.gso,
+            dscp=test.dscp,
         )
 
     def iperf3_request(self, workload: UdpWorkload) -> Iperf3Requested:
@@ -247,7 +358,7 @@ class Udp(Kind[UdpTest]):
 
     def at_rate(self, test: UdpTest, rate_per_s: float | None, duration_ms: int, clients: int) -> UdpTest:
         """Each client sends its share; without a rate, as fast as it can."""
-        rate = None if rate_per_s is None else max(1, round(rate_per_s / clients * 8 * test.packet_bytes))
+        rate = None if rate_per_s is None else max(1, round(rate_per_s / clients * 8 * test.mean_payload()))
         return test.model_copy(update={"rate_bps": rate, "duration_ms": duration_ms, "search": None})
 
     def reached_per_s(self, test: UdpTest, result: TestResult) -> float | None:
@@ -270,7 +381,7 @@ class Udp(Kind[UdpTest]):
 
     def bits_per_operation(self, test: Mapping[str, Any]) -> float:
         """The payload of a datagram."""
-        return 8.0 * float(test.get("packet_bytes") or 1400)
+        return 8.0 * _mean_payload(test)
 
     def read_spec(self, test: Mapping[str, Any], common: TestSpec) -> TestSpec:
         """Convert the rate: a plan has a client's rate in bits, a workload a flow's in datagrams."""
@@ -278,7 +389,7 @@ class Udp(Kind[UdpTest]):
             return replace(common, send_gap_s=1.0 / float(test["rate_pps"]))
         if not test.get("rate_bps"):
             return common
-        bits = 8.0 * float(test.get("packet_bytes") or test.get("datagram_bytes") or 1400)
+        bits = 8.0 * _mean_payload(test)
         return replace(common, send_gap_s=bits * float(test.get("flows") or 1) / float(test["rate_bps"]))
 
     def rate_columns(self, spec: TestSpec, flows: Sequence[Flow]) -> list[RateColumn]:
@@ -298,6 +409,7 @@ class Udp(Kind[UdpTest]):
     ) -> dict[str, Metric]:
         """Throughput, and the datagrams by outcome."""
         from leadline.analysis import metrics as m
+        from leadline.analysis.datagram_figures import datagram_metrics
         from leadline.analysis.model import Metric
 
         rates = m.window_rates(data.spec, flows, steady)
@@ -313,6 +425,7 @@ class Udp(Kind[UdpTest]):
             "duplicates": m.reported(flows, "duplicates"),
             "reordered": m.reported(flows, "reordered"),
             "jitter_us": Metric(sum(jitters) / len(jitters) if jitters else None, "us"),
+            **datagram_metrics(flows),
         }
 
     def operations(self, spec: TestSpec, flows: Sequence[Flow], clients: int) -> float | None:
@@ -323,6 +436,8 @@ class Udp(Kind[UdpTest]):
 
     def payload_share(self, test: Mapping[str, Any], packets: Packets) -> float | None:
         """A datagram in each frame; unknown for datagrams that are fragmented."""
+        if test.get("size"):
+            return None
         payload = int(test["packet_bytes"])
         packet_bytes = payload + _UDP_HEADER_BYTES + packets.ip_header_bytes
         if packet_bytes > packets.largest_bytes:
@@ -341,7 +456,7 @@ class Udp(Kind[UdpTest]):
             ),
             limits=(rules.busy_threads_by_direction, pushback, rules.late_sends, rules.unsent_by_flows),
             required=(rules.receiver_known,),
-            notes=(one_way_wake_ups,),
+            notes=(one_way_wake_ups, batched),
         )
 
     def table(self, metrics: Mapping[str, Metric]) -> FigureTable:
@@ -361,8 +476,22 @@ class Udp(Kind[UdpTest]):
                 Figure("packets_per_s", "packets", quantities.per_second),
                 Figure("jitter_us", "jitter", quantities.microseconds),
                 Figure("reordered", "reordered", quantities.count),
+                Figure("duplicates", "duplicates", quantities.count),
+                Figure("loss_burst_max", "longest loss", quantities.count),
+                Figure("reorder_extent_max", "reorder extent", quantities.count),
+                Figure("one_way_delay_mean_us", "one-way delay", quantities.microseconds),
             ),
         )
+
+
+def _mean_payload(test: Mapping[str, Any]) -> float:
+    """The mean payload of a test as in a manifest, or of a workload, bytes."""
+    if test.get("size"):
+        return mean_payload({int(size): count for size, count in test["size"].items()}, int(test.get("ip") or 4))
+    if test.get("sizes"):
+        counts = [(share["bytes"], share["count"]) for share in test["sizes"]]
+        return float(sum(size * count for size, count in counts) / sum(count for _, count in counts))
+    return float(test.get("packet_bytes") or test.get("datagram_bytes") or 1400)
 
 
 def one_way_wake_ups(evidence: Evidence) -> Iterator[Reason]:
@@ -373,6 +502,16 @@ def one_way_wake_ups(evidence: Evidence) -> Iterator[Reason]:
     receiver = wake_ups.CLIENT if evidence.data.spec.direction == "down" else wake_ups.SERVER
     mean_us = sum(means) / len(means) if means else None
     yield from wake_ups.notes(evidence.data, (receiver,), "mean one-way latency", mean_us)
+
+
+def batched(evidence: Evidence) -> Iterator[Reason]:
+    """A note if datagrams passed a kernel in batches: it concerns their times, not their counts."""
+    from leadline.analysis.datagram_figures import coalesced
+    from leadline.analysis.model import Reason
+
+    if coalesced(evidence.flows):
+        text = "datagrams passed the kernel in batches (GSO, GRO): jitter and delay are those of the batches"
+        yield Reason("batched-datagrams", f"{text}; --no-gso measures single datagrams")
 
 
 def pushback(evidence: Evidence) -> Iterator[Finding]:

@@ -5,15 +5,21 @@ use std::io;
 use std::net::UdpSocket;
 use std::sync::Arc;
 
-use leadline_pace::Pace;
+use leadline_pace::{CatchUp, Pace};
 use leadline_stats::Histogram;
 use leadline_sys::clock::monotonic_ns;
-use leadline_sys::net::{receive_drops, DatagramBatch};
+use leadline_sys::net::receive_drops;
 use leadline_sys::poll::{Interest, Poll, Ready};
 use leadline_sys::priority::minimize_timer_slack;
-use leadline_transport::{DatagramFormat, DatagramReceiver, Header, HeaderKind, SideReport, HEADER_BYTES};
+use leadline_sys::segments;
+use leadline_transport::{
+    DatagramFormat, DatagramReceiver, DatagramSizes, Header, HeaderKind, SideReport, HEADER_BYTES,
+};
+use leadline_wire::DatagramReport;
 
+use super::datagram_io::{Incoming, Outgoing, BATCH};
 use super::payload::Payload;
+use super::punctual::PunctualWait;
 use super::{count_error, Role, Span, WorkerReport, DRAIN_NS, TURN_NS};
 use crate::atomic_option::AtomicOption;
 use crate::control_signal::ControlSignal;
@@ -37,25 +43,27 @@ pub struct DatagramFlow {
 }
 
 /// The parameters that all flows of a worker share.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct DatagramWork {
     /// How datagrams are numbered and stamped.
     pub format: DatagramFormat,
-    /// UDP payload, bytes.
-    pub datagram_bytes: usize,
+    /// UDP payloads.
+    pub sizes: DatagramSizes,
     /// Datagrams per second and flow; as fast as the socket accepts them if absent.
     pub pace: Option<Pace>,
     /// Datagrams per flow.
     pub number: Option<u64>,
     /// What is behind the header.
     pub payload: Payload,
+    /// Whether datagrams pass the kernel in batches, as far as it can (UDP_SEGMENT, UDP_GRO).
+    pub gso: bool,
 }
+
+/// The highest differentiated services code point (RFC 2474: 6 bits).
+pub const MOST_DSCP: u8 = 63;
 
 /// The recorder's only metric: from due to sent.
 pub const LATE: usize = 0;
-
-/// Datagrams per system call.
-pub const BATCH: usize = 64;
 
 /// After the sender has reported its count, this much silence means that the missing datagrams are lost, ns.
 const SILENCE_NS: u64 = 500_000_000;
@@ -66,6 +74,15 @@ const CALLS_PER_TURN: usize = 16;
 /// How long after the span's end datagrams that were due in it may still be sent, ns: a thread that woke up late
 /// loses no datagrams. Later ones are `unsent`.
 const OVERTIME_NS: u64 = 100_000_000;
+
+/// Returns the header of a session's datagrams: the short one if the smallest of them has no room for the other.
+pub fn format_for(sizes: &DatagramSizes, token: u64) -> DatagramFormat {
+    if sizes.smallest() < HEADER_BYTES {
+        DatagramFormat::Short(token)
+    } else {
+        DatagramFormat::Session(token)
+    }
+}
 
 /// Sends and receives until every flow has ended.
 pub fn drive(
@@ -88,7 +105,8 @@ pub fn drive(
             meter.rest(monotonic_ns());
         }
     }
-    let thread = meter.end(monotonic_ns());
+    let mut thread = meter.end(monotonic_ns());
+    thread.spun_s = worker.wait.spun_s();
     if let Some(recorder) = recorder {
         recorder.finish();
     }
@@ -104,10 +122,11 @@ pub fn drive(
 struct Worker {
     flows: Vec<Conversation>,
     poll: Poll,
+    wait: PunctualWait,
     /// Filled again by each wait.
     ready: Vec<Ready>,
-    outgoing: DatagramBatch,
-    incoming: DatagramBatch,
+    outgoing: Outgoing,
+    incoming: Incoming,
     work: DatagramWork,
     span: Span,
     /// Whether any flow sends: then no turn counts as silence.
@@ -127,28 +146,29 @@ impl Worker {
         let poll = Poll::new(flows.len().min(256))?;
         for (index, flow) in flows.iter().enumerate() {
             flow.socket.set_nonblocking(true)?;
+            if flow.role == Role::Receive {
+                Incoming::prepare(&flow.socket, work.gso);
+            }
             poll.add(&flow.socket, index as u64, Interest::Read)?;
         }
         let sends = flows.iter().any(|flow| flow.role == Role::Send);
-        let mut outgoing = DatagramBatch::new(if sends { BATCH } else { 1 }, work.datagram_bytes);
-        for index in 0..outgoing.capacity() {
-            work.payload.fill(outgoing.slot(index));
-        }
+        let receives = flows.iter().any(|flow| flow.role == Role::Receive);
+        let outgoing = Outgoing::new(if sends { BATCH } else { 1 }, work.sizes.clone(), work.format, work.payload);
         Ok(Self {
             open: flows.len(),
-            flows: flows.into_iter().map(|flow| Conversation::new(flow, work, span)).collect(),
+            flows: flows.into_iter().map(|flow| Conversation::new(flow, &work, span)).collect(),
             poll,
+            wait: PunctualWait::new(sends && work.pace.is_some()),
             ready: Vec::new(),
             outgoing,
-            // A datagram that is longer than the work's comes from a stranger: one more byte of buffer shows it.
-            incoming: DatagramBatch::new(BATCH, work.datagram_bytes.max(HEADER_BYTES) + 1),
-            work,
+            incoming: Incoming::new(&work.sizes, work.gso && receives),
             span,
             sends,
             deadline_ns: span.end_ns + DRAIN_NS,
             pushback: 0,
             errors: BTreeMap::new(),
             late: (sends && work.pace.is_some()).then(Histogram::new),
+            work,
         })
     }
 
@@ -178,7 +198,17 @@ impl Worker {
         let turn_ns = now + TURN_NS;
         let next = self.send_due(now, stopped, recorder).map_or(turn_ns, |due_ns| due_ns.min(turn_ns));
         self.end_receivers(now);
-        Ok(self.open > 0 && self.receive(Some(next))? || self.sends)
+        if self.open == 0 {
+            return Ok(self.sends);
+        }
+        let wake_ns = self.wait.wake_ns(next);
+        let before_ns = monotonic_ns();
+        let has_arrived = self.receive(Some(wake_ns))?;
+        if before_ns < wake_ns && self.ready.is_empty() {
+            self.wait.woke(wake_ns, monotonic_ns());
+        }
+        self.wait.spin_until(next);
+        Ok(has_arrived || self.sends)
     }
 
     /// Sends a part of what is due on every sending flow, and ends the finished ones; returns when to call again, if a
@@ -200,8 +230,10 @@ impl Worker {
                 None => flow.most,
             };
             let last_call = stopped || now >= self.span.end_ns.saturating_add(OVERTIME_NS);
-            if due.is_none_or(|due| flow.next < due) && !flow.blocked && !last_call {
-                self.send_batch(index, due, recorder.as_deref_mut());
+            let allowed = self.flows[index].allowed(now, due, over);
+            let flow = &self.flows[index];
+            if allowed.is_none_or(|allowed| flow.next < allowed) && !flow.blocked && !last_call {
+                self.send_batch(index, allowed, recorder.as_deref_mut());
             }
             let ended_ns = self.ended_ns(index, now, due, last_call);
             let flow = &mut self.flows[index];
@@ -213,7 +245,8 @@ impl Worker {
                 self.open -= 1;
             } else if !flow.blocked {
                 let due_ns = self.work.pace.map_or(now, |pace| flow.at_ns.saturating_add(pace.due_ns(flow.next)));
-                let again_ns = due_ns.min(flow.ends_ns);
+                let late_ns = flow.catch_up.and_then(|catch_up| catch_up.next_ns(flow.next));
+                let again_ns = late_ns.map_or(due_ns.min(flow.ends_ns), |late_ns| late_ns.max(due_ns));
                 next = Some(next.map_or(again_ns, |next: u64| next.min(again_ns)));
             }
         }
@@ -231,17 +264,20 @@ impl Worker {
         (through || last_call).then(|| now.min(flow.ends_ns))
     }
 
-    /// Sends the datagrams of one call; `due` is more than the flow has sent, or `None` for as many as one call takes.
+    /// Sends the datagrams of one call; `due` (how many may have been sent by now) is more than the flow has sent, or `None` for as many as one call takes.
     fn send_batch(&mut self, index: usize, due: Option<u64>, recorder: Option<&mut Recorder>) {
         let flow = &mut self.flows[index];
-        let count = due.map_or(BATCH, |due| (due - flow.next).min(BATCH as u64) as usize);
+        let most = self.outgoing.most(flow.segmented);
+        let count = due.map_or(most, |due| (due - flow.next).min(most as u64) as usize);
         let sent_ns = monotonic_ns();
-        for slot in 0..count {
-            let sequence = flow.next + slot as u64;
-            self.work.format.write(flow.flow.id, sequence, sent_ns, self.outgoing.slot(slot));
-        }
-        let taken = match self.outgoing.send(&flow.flow.socket, count) {
+        self.outgoing.prepare(flow.flow.id, flow.next, count, sent_ns);
+        let taken = match self.outgoing.send(&flow.flow.socket, count, flow.segmented) {
             Ok(taken) => taken,
+            // The next turn sends them as separate datagrams.
+            Err(error) if flow.segmented && count > 1 && segments::is_refusal(&error) => {
+                flow.segmented = false;
+                return;
+            }
             Err(error) => {
                 match error.raw_os_error() {
                     Some(libc::EAGAIN | libc::ENOBUFS) => {
@@ -274,8 +310,9 @@ impl Worker {
                 }
             }
         }
+        let bytes = self.work.sizes.total(flow.next, taken as u64);
         flow.next += taken as u64;
-        flow.flow.counters.sent((taken * self.work.datagram_bytes) as u64, taken as u64);
+        flow.flow.counters.sent(bytes, taken as u64);
     }
 
     /// Waits until the given instant, and receives what has arrived; returns whether anything has.
@@ -298,12 +335,12 @@ impl Worker {
                         break;
                     }
                 };
-                let now = monotonic_ns();
                 has_arrived |= count > 0;
                 for index in 0..count {
-                    flow.handle(now, self.incoming.received(index));
+                    let (arrived_ns, bytes, each) = self.incoming.datagrams(index);
+                    flow.handle_all(arrived_ns, bytes, each);
                 }
-                if count < BATCH {
+                if !self.incoming.is_full(count) {
                     break;
                 }
             }
@@ -338,7 +375,11 @@ struct Conversation {
     /// When a sender has finished, ns. A paced flow lasts until its next datagram would be due: n datagrams take n
     /// gaps of time, not n - 1.
     ends_ns: u64,
+    /// What bounds the bursts of a paced flow that is late.
+    catch_up: Option<CatchUp>,
     receiver: DatagramReceiver,
+    /// Whether batches are sent as one; not if the kernel has refused one.
+    segmented: bool,
     open: bool,
     /// The socket is full; the poll waits for room.
     blocked: bool,
@@ -357,7 +398,7 @@ struct Conversation {
 }
 
 impl Conversation {
-    fn new(flow: DatagramFlow, work: DatagramWork, span: Span) -> Self {
+    fn new(flow: DatagramFlow, work: &DatagramWork, span: Span) -> Self {
         let at_ns = span.at_ns.saturating_add(flow.offset_ns);
         let in_span = work.pace.map(|pace| pace.count_within(span.end_ns.saturating_sub(at_ns)));
         let most = [work.number, in_span].into_iter().flatten().min();
@@ -366,7 +407,9 @@ impl Conversation {
             at_ns,
             most,
             ends_ns: all_due_ns.map_or(span.end_ns, |all_due_ns| all_due_ns.min(span.end_ns)),
-            receiver: DatagramReceiver::new(work.format, flow.id, work.datagram_bytes),
+            receiver: DatagramReceiver::with_sizes(work.format, flow.id, work.sizes.clone()),
+            catch_up: work.pace.map(CatchUp::new),
+            segmented: work.gso && work.sizes.is_fixed(),
             flow,
             open: true,
             blocked: false,
@@ -379,6 +422,15 @@ impl Conversation {
         }
     }
 
+    /// Returns how many datagrams may have been sent by now, of those that are due. What is late at the end of the span
+    /// leaves at once.
+    fn allowed(&mut self, now: u64, due: Option<u64>, is_over: bool) -> Option<u64> {
+        match (&mut self.catch_up, due) {
+            (Some(catch_up), Some(due)) if !is_over => Some(catch_up.allowed(now, due, self.next)),
+            _ => due,
+        }
+    }
+
     fn block(&mut self, poll: &Poll, index: usize) {
         // The socket is open and watched; the change cannot fail, and the next turn would try again.
         self.blocked = poll.modify(&self.flow.socket, index as u64, Interest::ReadWrite).is_ok();
@@ -386,6 +438,16 @@ impl Conversation {
 
     fn unblock(&mut self, poll: &Poll, index: usize) {
         self.blocked = poll.modify(&self.flow.socket, index as u64, Interest::Read).is_err();
+    }
+
+    /// Takes the datagrams of one buffer, each of this length except the last one.
+    fn handle_all(&mut self, arrived_ns: u64, bytes: &[u8], each: usize) {
+        if bytes.len() <= each {
+            return self.handle(arrived_ns, bytes);
+        }
+        let before = self.receiver.tracker().received();
+        bytes.chunks(each).for_each(|datagram| self.handle(arrived_ns, datagram));
+        self.receiver.coalesced(self.receiver.tracker().received() - before);
     }
 
     fn handle(&mut self, now: u64, datagram: &[u8]) {
@@ -416,7 +478,15 @@ impl Conversation {
             stale: receives.then(|| tracker.stale()),
             strays: Some(self.receiver.strays()),
             unsent_units: (!receives && self.unsent > 0).then_some(self.unsent),
+            datagrams: Some(Box::new(self.datagram_report())),
             ..SideReport::default()
+        }
+    }
+
+    fn datagram_report(&self) -> DatagramReport {
+        match self.flow.role {
+            Role::Send => DatagramReport { segmented: Some(self.segmented), ..DatagramReport::default() },
+            Role::Receive => self.receiver.report(self.flow.expected.get()),
         }
     }
 }
@@ -456,7 +526,8 @@ mod tests {
 
     fn work(rate_pps: Option<f64>, number: Option<u64>) -> DatagramWork {
         let pace = rate_pps.and_then(Pace::per_second);
-        DatagramWork { format: DatagramFormat::Session(1), datagram_bytes: 100, pace, number, payload: Payload::Zeros }
+        let (format, sizes) = (DatagramFormat::Session(1), DatagramSizes::fixed(100));
+        DatagramWork { format, sizes, pace, number, payload: Payload::Zeros, gso: false }
     }
 
     #[test]
@@ -488,7 +559,7 @@ mod tests {
 
     #[test]
     fn each_failed_send_counts_as_one_error() {
-        let too_long = DatagramWork { datagram_bytes: 70_000, ..work(Some(1000.0), Some(5)) };
+        let too_long = DatagramWork { sizes: DatagramSizes::fixed(70_000), ..work(Some(1000.0), Some(5)) };
         let (_, report) = one_sender(too_long);
         assert_eq!(report.errors, BTreeMap::from([("message_too_long".to_owned(), 5)]));
         assert_eq!((report.flows[0].sent_units, report.flows[0].unsent_units), (Some(0), None));

@@ -5,8 +5,10 @@ pub mod account;
 pub mod answer;
 pub mod connect_answer;
 pub mod datagram;
+pub mod datagram_io;
 pub mod iperf3;
 pub mod payload;
+pub mod punctual;
 pub mod stream;
 pub mod thread_group;
 

@@ -12,7 +12,7 @@ use leadline_sys::net;
 use leadline_transport::iperf3::{
     stream_id, Iperf3Client, Iperf3ClientEvent, Iperf3Parameters, Iperf3Protocol, Iperf3Results,
 };
-use leadline_transport::{DatagramFormat, SideReport};
+use leadline_transport::{DatagramFormat, DatagramSizes, SideReport};
 use leadline_wire::{
     unless_zero, Counts, Direction, ErrorReport, FlowCounts, LoadReport, Outcome, Side, TcpSpec, ThreadReport, UdpSpec,
 };
@@ -219,16 +219,18 @@ impl ReadyIperf3 {
             Payloads::Udp { pace, number } => {
                 let work = DatagramWork {
                     format: DatagramFormat::Iperf3 { wide: self.asked.udp_counters_64bit },
-                    datagram_bytes: self.asked.block_bytes() as usize,
+                    sizes: DatagramSizes::fixed(self.asked.block_bytes()),
                     pace,
                     number,
                     payload: Payload::Zeros,
+                    gso: false,
                 };
                 let warm_until_ns = span.at_ns.saturating_add(self.warmup_ms.saturating_mul(1_000_000));
                 for (index, (role, group)) in by_role(datagrams, self.threads, |flow| flow.role).into_iter().enumerate()
                 {
                     let name = format!("udp-{}-{index}", verb(role));
                     let recorder = (role == Role::Send).then(|| Recorder::new(1, warm_until_ns, out.clone()));
+                    let work = work.clone();
                     workers.push((
                         role,
                         Box::new(move |signal| datagram::drive(group, work, span, signal, &name, recorder)),
@@ -357,7 +359,7 @@ impl Running {
             ..FlowCounts::default()
         };
         Ok(Outcome {
-            flows: flow_reports(planned, self.span, local.rows, &peer_rows, is_udp),
+            flows: flow_reports(planned, self.span, local.rows, &peer_rows, is_udp, None),
             histograms: self.collector.totals(),
             errors: local.errors,
             error_examples: BTreeMap::new(),

@@ -17,7 +17,7 @@ use leadline_pace::Pace;
 use leadline_sys::net;
 use leadline_sys::ports::{local_port_range, SourcePorts};
 use leadline_sys::process::random_u64;
-use leadline_transport::{Open, Requester, RequesterLimits, Schedule, Work, HEADER_BYTES};
+use leadline_transport::{DatagramOptions, Open, Requester, RequesterLimits, Schedule, Work, HEADER_BYTES};
 use leadline_wire::{Direction, ErrorReport, Outcome, Protocol, RrSpec};
 
 use self::connecting::{ConnectingFlow, Destination};
@@ -73,6 +73,7 @@ pub fn prepare(spec: RrSpec) -> Result<Box<dyn Ready>, ErrorReport> {
         congestion: None,
         interval_ms: spec.interval_ms,
         takes_turns: false,
+        datagrams: DatagramOptions::default(),
     };
     let mut session = Session::open(&spec.target, spec.bind.as_deref(), open)?;
     let paths = if connect { connecting_paths(&mut session, &spec)? } else { persistent_paths(&mut session, &spec)? };

@@ -6,11 +6,11 @@ use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs, UdpSocket};
 use std::time::{Duration, Instant};
 
-use leadline_sys::clock::monotonic_ns;
+use leadline_sys::clock::{identity, monotonic_ns};
 use leadline_sys::net;
 use leadline_transport::{
-    encode_frame, ClientSession, FromClient, Header, HeaderKind, Open, SessionError, SessionEvent, SideReport,
-    HEADER_BYTES,
+    encode_frame, ClientSession, ClockDifference, FromClient, Header, HeaderKind, Open, SessionError, SessionEvent,
+    SideReport, HEADER_BYTES,
 };
 use leadline_wire::{ErrorReport, FlowProgress, IpVersion, LoadReport, Target};
 use tracing::{debug, info};
@@ -114,6 +114,9 @@ impl Session {
             SessionEvent::Granted { token } => session.token = token,
             _ => return Err(session.out_of_turn()),
         }
+        if let Some(clock) = identity() {
+            session.machine.compare_identity(&clock);
+        }
         info!(%server, "session granted");
         Ok(session)
     }
@@ -176,6 +179,11 @@ impl Session {
     /// This host's address, if one was given.
     pub fn bind(&self) -> Option<IpAddr> {
         self.bind
+    }
+
+    /// Returns the difference of the server's clock.
+    pub fn clock_difference(&self) -> Option<ClockDifference> {
+        self.machine.clock_difference()
     }
 
     /// Sends the start to the server, as an instant of this host's clock.
@@ -348,6 +356,7 @@ mod tests {
             congestion: None,
             interval_ms: 100,
             takes_turns: false,
+            datagrams: leadline_transport::DatagramOptions::default(),
         };
         let machine = ClientSession::new(open, None).unwrap();
         let mut session = Session { control, machine, server, bind: None, token: 0, patience };

@@ -7,9 +7,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use leadline_sys::clock::monotonic_ns;
-use leadline_transport::{FromClient, SideReport};
+use leadline_transport::{ClockDifference, FromClient, SideReport};
 use leadline_wire::{
-    unless_zero, Counts, Direction, ErrorReport, FlowCounts, FlowProgress, FlowReport, LoadReport, Outcome, Side,
+    unless_zero, Counts, DatagramReport, DelayReport, Direction, ErrorReport, FlowCounts, FlowProgress, FlowReport,
+    LoadReport, Outcome, Side,
 };
 
 use super::session::{ControlSender, FromPeer, Session};
@@ -81,6 +82,7 @@ impl SessionRunner {
     ) -> Result<Outcome, ErrorReport> {
         let Self { mut session, flows, has_units, counts_loss, interval, metrics } = self;
         session.begin(span.at_ns)?;
+        let clocks = session.clock_difference();
         let (waker, wakes) = mpsc::sync_channel(MOST_QUEUED);
         let from_peer = waker.clone();
         let mut sender = session.listen(interval, move |item| from_peer.send(Wake::Peer(item)).is_ok())?;
@@ -143,7 +145,7 @@ impl SessionRunner {
         let mut errors = local.errors;
         add_errors(&mut errors, "peer_", peer_errors);
         Ok(Outcome {
-            flows: flow_reports(&flows, span, local.rows, &peer_flows, counts_loss),
+            flows: flow_reports(&flows, span, local.rows, &peer_flows, counts_loss, clocks),
             histograms: collector.totals(),
             error_examples: explained(&errors),
             errors,
@@ -174,13 +176,17 @@ pub fn flow_reports(
     local_rows: Vec<SideReport>,
     peer_rows: &[SideReport],
     counts_loss: bool,
+    clocks: Option<ClockDifference>,
 ) -> Vec<FlowReport> {
     let local_rows: BTreeMap<u32, SideReport> = local_rows.into_iter().map(|row| (row.flow, row)).collect();
     let peer_rows: BTreeMap<u32, &SideReport> = peer_rows.iter().map(|row| (row.flow, row)).collect();
     let nothing = SideReport::default();
     let report = |flow: &PlannedFlow| {
         let local = local_rows.get(&flow.id).unwrap_or(&nothing);
-        flow_report(flow, span, local, peer_rows.get(&flow.id).copied(), counts_loss)
+        FlowReport {
+            datagrams: datagram_report(flow.direction, local, peer_rows.get(&flow.id).copied(), clocks).map(Box::new),
+            ..flow_report(flow, span, local, peer_rows.get(&flow.id).copied(), counts_loss)
+        }
     };
     flows.iter().map(report).collect()
 }
@@ -220,7 +226,34 @@ fn flow_report(
         congestion: flow.congestion.clone(),
         local: flow.local.clone(),
         remote: flow.remote.clone(),
+        datagrams: None,
     }
+}
+
+/// Returns the further figures of one flow's datagrams, with delays by one clock; `None` without a receiver of numbered
+/// datagrams. Without the difference of the clocks there are no delays.
+fn datagram_report(
+    direction: Direction,
+    local: &SideReport,
+    peer: Option<&SideReport>,
+    clocks: Option<ClockDifference>,
+) -> Option<DatagramReport> {
+    let (sender, receiver) = if direction == Direction::Down { (peer, Some(local)) } else { (Some(local), peer) };
+    let segmented = sender.and_then(|side| side.datagrams.as_deref()).and_then(|figures| figures.segmented);
+    let figures = receiver?.datagrams.as_deref()?;
+    let by_one_clock = |(delay, clocks): (DelayReport, ClockDifference)| {
+        let ahead_us = clocks.ahead_ns as f64 / 1e3;
+        // The receiver's clock minus the sender's.
+        let ahead_us = if direction == Direction::Down { -ahead_us } else { ahead_us };
+        DelayReport {
+            min_us: delay.min_us - ahead_us,
+            mean_us: delay.mean_us - ahead_us,
+            max_us: delay.max_us - ahead_us,
+            bound_us: Some(clocks.bound_ns as f64 / 1e3),
+        }
+    };
+    let one_way_delay = figures.one_way_delay.zip(clocks).map(by_one_clock);
+    Some(DatagramReport { segmented, one_way_delay, ..figures.clone() })
 }
 
 /// The state of a running load: messages sent to the server and received from it so far.
@@ -295,6 +328,26 @@ pub fn span(at_ns: u64, duration_ms: u64) -> Span {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn delays_are_converted_to_one_clock_by_direction() {
+        let figures = |mean_us| {
+            let delay = DelayReport { min_us: mean_us - 1.0, mean_us, max_us: mean_us + 1.0, bound_us: None };
+            let datagrams = DatagramReport { one_way_delay: Some(delay), ..DatagramReport::default() };
+            SideReport { datagrams: Some(Box::new(datagrams)), ..SideReport::default() }
+        };
+        // The server's clock is 1000 µs ahead.
+        let clocks = Some(ClockDifference { ahead_ns: 1_000_000, bound_ns: 2_500 });
+        let nothing = SideReport::default();
+        let delay = |direction, local: &SideReport, peer: &SideReport, clocks| {
+            datagram_report(direction, local, Some(peer), clocks).and_then(|figures| figures.one_way_delay)
+        };
+        let expected = DelayReport { min_us: 29.0, mean_us: 30.0, max_us: 31.0, bound_us: Some(2.5) };
+        assert_eq!(delay(Direction::Up, &nothing, &figures(1030.0), clocks), Some(expected));
+        assert_eq!(delay(Direction::Down, &figures(-970.0), &nothing, clocks), Some(expected));
+        assert_eq!(delay(Direction::Down, &figures(-970.0), &nothing, None), None);
+        assert_eq!(datagram_report(Direction::Up, &nothing, Some(&nothing), clocks), None);
+    }
 
     #[test]
     fn rows_of_unknown_flows_are_dropped() {

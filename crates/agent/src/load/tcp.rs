@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leadline_sys::net;
-use leadline_transport::{Open, Work};
+use leadline_transport::{DatagramOptions, Open, Work};
 use leadline_wire::{Direction, ErrorReport, Outcome, PeerProgram, TcpSpec};
 
 use super::iperf3;
@@ -44,6 +44,7 @@ pub fn prepare(spec: TcpSpec) -> Result<Box<dyn Ready>, ErrorReport> {
         congestion: spec.congestion.clone(),
         interval_ms: spec.interval_ms,
         takes_turns: false,
+        datagrams: DatagramOptions::default(),
     };
     let mut session = Session::open(&spec.target, spec.bind.as_deref(), open)?;
     let directions = planned_directions(spec.direction, spec.flows);

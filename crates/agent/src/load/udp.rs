@@ -5,15 +5,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leadline_pace::Pace;
-use leadline_transport::{DatagramFormat, Open, Work, HEADER_BYTES};
+use leadline_sys::net;
+use leadline_transport::{DatagramOptions, DatagramSizes, Open, Work, LONGEST_ROUND, MOST_SIZES, SHORT_HEADER_BYTES};
 use leadline_wire::{Direction, ErrorReport, Outcome, PeerProgram, UdpSpec};
 
 use super::iperf3;
 use super::session::Session;
 use super::session_runner::{span, PlannedFlow, SessionRunner};
 use crate::atomic_option::AtomicOption;
-use crate::events::input_error;
-use crate::flows::datagram::{self, DatagramFlow, DatagramWork};
+use crate::events::{input_error, system_error};
+use crate::flows::datagram::{self, format_for, DatagramFlow, DatagramWork, MOST_DSCP};
 use crate::flows::payload::Payload;
 use crate::flows::thread_group::Worker;
 use crate::flows::{counters, deal_out, planned_directions, Role};
@@ -25,6 +26,8 @@ const MOST_DATAGRAM_BYTES: u32 = 65_507;
 
 struct ReadyUdp {
     spec: UdpSpec,
+    sizes: DatagramSizes,
+    options: DatagramOptions,
     pace: Option<Pace>,
     runner: SessionRunner,
     flows: Vec<DatagramFlow>,
@@ -39,23 +42,45 @@ pub fn parse_pace(rate_per_s: Option<f64>) -> Result<Option<Pace>, ErrorReport> 
         .transpose()
 }
 
+fn parse_sizes(spec: &UdpSpec) -> Result<DatagramSizes, ErrorReport> {
+    let sizes =
+        DatagramSizes::new(spec.datagram_bytes, spec.sizes.as_deref().unwrap_or_default()).ok_or_else(|| {
+            input_error(
+                "bad_size",
+                format!("a mix has at most {MOST_SIZES} sizes and 1 to {LONGEST_ROUND} datagrams a round"),
+            )
+        })?;
+    let bounds = SHORT_HEADER_BYTES..=MOST_DATAGRAM_BYTES as usize;
+    for bytes in [sizes.smallest(), sizes.largest()] {
+        if !bounds.contains(&bytes) {
+            let message = format!(
+                "a datagram of {bytes} bytes: {} to {} carry the measuring header",
+                bounds.start(),
+                bounds.end()
+            );
+            return Err(input_error("bad_size", message));
+        }
+    }
+    Ok(sizes)
+}
+
 /// Opens the session and its sockets.
 pub fn prepare(spec: UdpSpec) -> Result<Box<dyn Ready>, ErrorReport> {
     if spec.flows == 0 || spec.duration_ms == 0 || spec.interval_ms == 0 {
         return Err(input_error("bad_spec", "flows, duration and interval must be at least 1"));
     }
-    if !(HEADER_BYTES as u32..=MOST_DATAGRAM_BYTES).contains(&spec.datagram_bytes) {
-        let message = format!(
-            "a datagram of {} bytes: {HEADER_BYTES} to {MOST_DATAGRAM_BYTES} carry the measuring header",
-            spec.datagram_bytes
-        );
-        return Err(input_error("bad_size", message));
+    let sizes = parse_sizes(&spec)?;
+    if let Some(code_point) = spec.dscp.filter(|code_point| *code_point > MOST_DSCP) {
+        return Err(input_error("bad_spec", format!("a DSCP of {code_point}: 0 to {MOST_DSCP} fit")));
     }
     let pace = parse_pace(spec.rate_pps)?;
     if spec.peer == PeerProgram::Iperf3 {
         return iperf3::prepare_udp(&spec, pace);
     }
     let work = Work::Udp { datagram_bytes: spec.datagram_bytes, rate_pps: spec.rate_pps, number: spec.number };
+    // With a rate, batches would leave as bursts.
+    let gso = spec.gso.unwrap_or(spec.rate_pps.is_none());
+    let options = DatagramOptions { gso, sizes: spec.sizes.clone().unwrap_or_default(), dscp: spec.dscp };
     let open = Open {
         work,
         flows: spec.flows,
@@ -65,6 +90,7 @@ pub fn prepare(spec: UdpSpec) -> Result<Box<dyn Ready>, ErrorReport> {
         congestion: None,
         interval_ms: spec.interval_ms,
         takes_turns: false,
+        datagrams: options.clone(),
     };
     let mut session = Session::open(&spec.target, spec.bind.as_deref(), open)?;
     let (mut flows, mut planned) = (Vec::new(), Vec::new());
@@ -72,6 +98,10 @@ pub fn prepare(spec: UdpSpec) -> Result<Box<dyn Ready>, ErrorReport> {
     let counters = counters(directions.len() as u32);
     for ((id, direction), counters) in (0..).zip(directions).zip(counters) {
         let socket = session.connect_datagram(id)?;
+        if let Some(code_point) = spec.dscp {
+            net::set_type_of_service(&socket, u32::from(code_point) << 2)
+                .map_err(|error| system_error(&format!("setting DSCP {code_point}"), &error))?;
+        }
         let expected = Arc::new(AtomicOption::none());
         planned.push(PlannedFlow {
             id,
@@ -89,18 +119,19 @@ pub fn prepare(spec: UdpSpec) -> Result<Box<dyn Ready>, ErrorReport> {
     let interval = Duration::from_millis(spec.interval_ms.into());
     let runner =
         SessionRunner { session, flows: planned, has_units: true, counts_loss: true, interval, metrics: &["late"] };
-    Ok(Box::new(ReadyUdp { spec, pace, runner, flows }))
+    Ok(Box::new(ReadyUdp { spec, sizes, options, pace, runner, flows }))
 }
 
 impl Ready for ReadyUdp {
     fn run(self: Box<Self>, at_ns: u64, task: &Task) -> Result<Outcome, ErrorReport> {
         let span = span(at_ns, self.spec.duration_ms);
         let work = DatagramWork {
-            format: DatagramFormat::Session(self.runner.session.token),
-            datagram_bytes: self.spec.datagram_bytes as usize,
+            format: format_for(&self.sizes, self.runner.session.token),
+            sizes: self.sizes,
             pace: self.pace,
             number: self.spec.number,
             payload: Payload::Zeros,
+            gso: self.options.gso,
         };
         let warm_until_ns = span.at_ns.saturating_add(self.spec.warmup_ms.saturating_mul(1_000_000));
         let (out, rolled) = mpsc::channel();
@@ -112,6 +143,7 @@ impl Ready for ReadyUdp {
             {
                 let name = format!("{name}-{index}");
                 let recorder = (role == Role::Send).then(|| Recorder::new(1, warm_until_ns, out.clone()));
+                let work = work.clone();
                 workers
                     .push((role, Box::new(move |signal| datagram::drive(group, work, span, signal, &name, recorder))));
             }

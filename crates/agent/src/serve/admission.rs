@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex};
 
 use leadline_pace::Pace;
 use leadline_sys::net;
-use leadline_transport::{Open, Refusal, Work, HEADER_BYTES};
+use leadline_transport::{DatagramSizes, Open, Refusal, Work, HEADER_BYTES, SHORT_HEADER_BYTES};
 use leadline_wire::{Direction, PeerLimits, Protocol};
 
-use crate::flows::datagram;
+use crate::flows::datagram_io;
 use crate::flows::stream::PacedBlocks;
 use crate::locking::lock;
 
@@ -33,8 +33,9 @@ const MOST_SESSIONS: u32 = 1024;
 /// The maximum memory of the buffers of all sessions together, and of one peer's, bytes.
 const MOST_MEMORY_BYTES: u64 = 1 << 30;
 const MOST_PEER_MEMORY_BYTES: u64 = 512 << 20;
-/// The memory of a flow in addition to its thread's buffers, bytes: mostly the window of a datagram receiver.
-const FLOW_BYTES: u64 = 40 << 10;
+/// The memory of a flow in addition to its thread's buffers, bytes: mostly the window and the gaps of a datagram
+/// receiver.
+const FLOW_BYTES: u64 = 66 << 10;
 
 /// The memory of an outstanding transaction that has a connection, bytes.
 const CONNECTION_BYTES: u64 = 512;
@@ -158,7 +159,9 @@ fn ways(open: &Open) -> u64 {
 fn asked_bps(open: &Open) -> Option<f64> {
     let per_flow = match open.work {
         Work::Tcp { rate_bps, .. } => rate_bps? as f64,
-        Work::Udp { datagram_bytes, rate_pps, .. } => rate_pps? * f64::from(datagram_bytes) * 8.0,
+        Work::Udp { datagram_bytes, rate_pps, .. } => {
+            rate_pps? * sizes(open, datagram_bytes).map_or(f64::INFINITY, |sizes| sizes.mean()) * 8.0
+        }
         Work::Rr { .. } => 0.0,
     };
     Some(per_flow * flows(open) as f64)
@@ -175,7 +178,10 @@ fn memory_bytes(open: &Open) -> u64 {
     let ways = ways(open);
     let per_thread = match open.work {
         Work::Tcp { block_bytes, .. } => u64::from(block_bytes),
-        Work::Udp { datagram_bytes, .. } => 2 * datagram::BATCH as u64 * (u64::from(datagram_bytes) + 1),
+        Work::Udp { datagram_bytes, .. } => {
+            let largest = sizes(open, datagram_bytes).map_or(0, |sizes| sizes.largest());
+            2 * datagram_io::buffer_bytes(largest as u32, open.datagrams.gso)
+        }
         Work::Rr { request_bytes, response_bytes, .. } => {
             u64::from(request_bytes) + u64::from(response_bytes) + RR_BLOCKS_BYTES
         }
@@ -217,7 +223,11 @@ fn check(open: &Open, limits: &Limits) -> Result<(), Refusal> {
     let header = HEADER_BYTES as u32;
     let (sizes, allowed) = match open.work {
         Work::Tcp { block_bytes, .. } => ([block_bytes; 2], 1..=LARGEST_BLOCK_BYTES),
-        Work::Udp { datagram_bytes, .. } => ([datagram_bytes; 2], header..=LARGEST_DATAGRAM_BYTES),
+        Work::Udp { datagram_bytes, .. } => {
+            let sizes = sizes(open, datagram_bytes).ok_or_else(|| refusal("bad_size", "that mix of sizes is none"))?;
+            let bounds = [sizes.smallest() as u32, sizes.largest() as u32];
+            (bounds, SHORT_HEADER_BYTES as u32..=LARGEST_DATAGRAM_BYTES)
+        }
         Work::Rr { protocol: Protocol::Tcp, request_bytes, response_bytes, .. } => {
             ([request_bytes, response_bytes], 1..=LARGEST_BLOCK_BYTES)
         }
@@ -243,6 +253,11 @@ fn check_outstanding(open: &Open) -> Result<(), Refusal> {
     }
     let message = format!("{all} outstanding transactions; this server allows 1 to {MOST_OUTSTANDING}");
     Err(refusal("too_many_outstanding", message))
+}
+
+/// Returns the sizes of a session's datagrams, unless its mix is invalid.
+fn sizes(open: &Open, datagram_bytes: u32) -> Option<DatagramSizes> {
+    DatagramSizes::new(datagram_bytes, &open.datagrams.sizes)
 }
 
 fn check_rate(open: &Open, limits: &Limits) -> Result<(), Refusal> {
@@ -287,6 +302,7 @@ mod tests {
             congestion: None,
             interval_ms: 100,
             takes_turns: false,
+            datagrams: leadline_transport::DatagramOptions::default(),
         }
     }
 

@@ -14,7 +14,9 @@ use leadline_transport::iperf3::{
     stream_id, ErrorNumber, Iperf3Error, Iperf3Parameters, Iperf3Protocol, Iperf3Results, Iperf3Server,
     Iperf3ServerEvent,
 };
-use leadline_transport::{DatagramFormat, Open, Refusal, SideReport, Work, HEADER_BYTES};
+use leadline_transport::{
+    DatagramFormat, DatagramOptions, DatagramSizes, Open, Refusal, SideReport, Work, HEADER_BYTES,
+};
 use leadline_wire::{Direction, FlowProgress};
 use tracing::info;
 
@@ -107,6 +109,7 @@ pub fn as_session(asked: &Iperf3Parameters, longest_ms: u64) -> Open {
         congestion: asked.congestion.clone(),
         interval_ms: 1000,
         takes_turns: false,
+        datagrams: DatagramOptions::default(),
     }
 }
 
@@ -301,12 +304,14 @@ impl Test<'_> {
         }
         let work = DatagramWork {
             format: DatagramFormat::Iperf3 { wide: self.asked.udp_counters_64bit },
-            datagram_bytes: block_bytes as usize,
+            sizes: DatagramSizes::fixed(block_bytes),
             pace: packets_per_s(&self.asked).and_then(Pace::per_second),
             number: None,
             payload,
+            gso: false,
         };
         for (role, group) in by_role(datagrams, threads, |flow| flow.role) {
+            let work = work.clone();
             let drive = move |signal: &ControlSignal| datagram::drive(group, work, span, signal, "iperf3-udp", None);
             workers.push((role, Box::new(drive)));
         }

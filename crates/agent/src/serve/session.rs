@@ -8,11 +8,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use leadline_pace::Pace;
-use leadline_sys::clock::monotonic_ns;
+use leadline_sys::clock::{identity, monotonic_ns};
 use leadline_sys::net;
 use leadline_sys::process::random_u64;
 use leadline_transport::{
-    encode_frame, DatagramFormat, FrameDecoder, FromClient, FromServer, Open, Refusal, SessionRequest, Work,
+    encode_frame, DatagramSizes, FrameDecoder, FromClient, FromServer, Open, Refusal, SessionRequest, Work,
     FRAME_LIMIT_BYTES,
 };
 use leadline_wire::{Direction, Protocol};
@@ -25,7 +25,7 @@ use crate::control_signal::ControlSignal;
 use crate::flows::account::Account;
 use crate::flows::answer::{self, AnswerFlow, AnswerSocket, AnswerWork};
 use crate::flows::connect_answer::{self, ConnectPort};
-use crate::flows::datagram::{self, DatagramFlow, DatagramWork};
+use crate::flows::datagram::{self, format_for, DatagramFlow, DatagramWork, MOST_DSCP};
 use crate::flows::payload::Payload;
 use crate::flows::stream::{self, PacedBlocks, StreamEnd, StreamFlow, StreamWork};
 use crate::flows::thread_group::{ThreadGroup, Worker};
@@ -92,7 +92,7 @@ pub fn run(
     control.set_write_timeout(Some(WRITE_TIMEOUT))?;
     net::give_up_after(&control, PEER_TIMEOUT)?;
     let token = random_u64()?;
-    let accepted = request.accept(token);
+    let accepted = request.accept(token, identity().as_deref());
     let SessionRequest { open, mut decoder, .. } = request;
     let (waker, inputs) = mpsc::sync_channel(MOST_QUEUED + 2 * open.flows as usize);
     // The client's longest message is its end, with a number of up to 20 digits per flow.
@@ -269,8 +269,17 @@ impl Session {
             }
             Work::Udp { datagram_bytes, rate_pps, number } => {
                 let pace = rate_pps.and_then(Pace::per_second);
-                let (format, payload) = (DatagramFormat::Session(self.token), Payload::Zeros);
-                let work = DatagramWork { format, datagram_bytes: datagram_bytes as usize, pace, number, payload };
+                let options = &self.open.datagrams;
+                // The admission has checked the mix.
+                let sizes = DatagramSizes::new(datagram_bytes, &options.sizes)
+                    .unwrap_or_else(|| DatagramSizes::fixed(datagram_bytes));
+                let format = format_for(&sizes, self.token);
+                let work = DatagramWork { format, sizes, pace, number, payload: Payload::Zeros, gso: options.gso };
+                for arrived in &arrived {
+                    if let (FlowSocket::Datagram(socket), Some(code_point)) = (arrived, options.dscp) {
+                        net::set_type_of_service(socket, u32::from(code_point & MOST_DSCP) << 2)?;
+                    }
+                }
                 let flows = served.iter().zip(arrived).filter_map(|(flow, arrived)| match arrived {
                     FlowSocket::Datagram(socket) => Some(DatagramFlow {
                         id: flow.id,
@@ -283,6 +292,7 @@ impl Session {
                     FlowSocket::Stream(_) => None,
                 });
                 for (role, group) in by_role(flows.collect(), threads, |flow| flow.role) {
+                    let work = work.clone();
                     let drive =
                         move |signal: &ControlSignal| datagram::drive(group, work, span, signal, "udp-serve", None);
                     workers.push((role, Box::new(drive)));

@@ -27,6 +27,7 @@ fn open(work: Work) -> Open {
         congestion: None,
         interval_ms: 100,
         takes_turns: false,
+        datagrams: leadline_transport::DatagramOptions::default(),
     }
 }
 

@@ -61,7 +61,7 @@ fn specifications_that_make_no_sense_fail_by_name() {
         (tcp(&here, &json!({"rate_bps": 0})), "bad_rate"),
         (tcp(&here, &json!({"bind": "nowhere"})), "bad_address"),
         (tcp(&here, &json!({})), "connection_refused"),
-        (udp(&here, &json!({"datagram_bytes": 39})), "bad_size"),
+        (udp(&here, &json!({"datagram_bytes": 15})), "bad_size"),
         (udp(&here, &json!({"rate_pps": 0.0})), "bad_rate"),
         (rr(&here, &json!({"timeout_ms": 0})), "bad_spec"),
         (rr(&here, &json!({"protocol": "udp", "request_bytes": 1})), "bad_size"),

@@ -27,6 +27,7 @@ fn open(work: Work, flows: u32) -> Open {
         congestion: None,
         interval_ms: 10,
         takes_turns: false,
+        datagrams: leadline_transport::DatagramOptions::default(),
     }
 }
 
@@ -41,7 +42,7 @@ struct Control {
 impl Control {
     fn open(port: u16, open: Open) -> Self {
         let mut control = Self::asking(port, open);
-        let FromServer::Accepted { token, proof: None } = control.receive() else { panic!("not accepted") };
+        let FromServer::Accepted { token, proof: None, .. } = control.receive() else { panic!("not accepted") };
         control.token = token;
         control
     }

@@ -57,7 +57,7 @@ impl DatagramHeader {
 }
 
 /// The number with these low 32 bits that is nearest to another one.
-fn completed(low: u32, near: u64) -> u64 {
+pub fn completed(low: u32, near: u64) -> u64 {
     let ahead = low.wrapping_sub(near as u32);
     if ahead < 1 << 31 {
         near.saturating_add(ahead.into())

@@ -27,7 +27,7 @@ mod state;
 
 pub use client::{Iperf3Client, Iperf3ClientEvent};
 pub use cookie::{begins_cookie, Cookie, COOKIE_ALPHABET, COOKIE_BYTES};
-pub use datagram::{is_hello, DatagramHeader, HELLO, HELLO_ANSWER};
+pub use datagram::{completed, is_hello, DatagramHeader, HELLO, HELLO_ANSWER};
 pub use errors::{meaning, ErrorNumber};
 pub use message::Iperf3Error;
 pub use parameters::{Iperf3Parameters, Iperf3Protocol};

@@ -211,5 +211,6 @@ fn flow_report(plan: &Plan, at_ns: u64, flow: u32, report: &WorkerReport, counte
         congestion: report.tcp.congestion.clone(),
         local: None,
         remote: Some(plan.route.to_string()),
+        datagrams: None,
     }
 }

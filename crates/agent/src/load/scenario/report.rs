@@ -321,5 +321,6 @@ fn flow_report(flow: u32, at_ns: u64, report: &WorkerReport, counters: &FlowCoun
         congestion: None,
         local: None,
         remote: None,
+        datagrams: None,
     }
 }

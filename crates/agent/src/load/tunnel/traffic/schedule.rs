@@ -102,6 +102,7 @@ pub fn row(client: u32, direction: Direction, due_ns: u64) -> FlowReport {
         congestion: None,
         local: None,
         remote: None,
+        datagrams: None,
     }
 }
 

@@ -14,7 +14,7 @@
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
 
-use leadline_transport::{ClientSession, Open, SessionError, SessionEvent, Work};
+use leadline_transport::{ClientSession, DatagramOptions, Open, SessionError, SessionEvent, Work};
 use leadline_tunnel::inside::tcp::{Buffers, Connection, Stack};
 use leadline_wire::Direction;
 
@@ -157,6 +157,7 @@ impl Leader {
             congestion: None,
             interval_ms: INTERVAL_MS,
             takes_turns: true,
+            datagrams: DatagramOptions::default(),
         };
         let credentials = keys::credentials(spec.key.as_ref()).map_err(|error| ("no_nonce", error.message))?;
         let session = ClientSession::new(open, credentials).map_err(session_error)?;

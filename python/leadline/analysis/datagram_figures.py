@@ -1,0 +1,84 @@
+"""The figures of numbered datagrams that their flows report beyond counts: bursts of loss, the extents of reordering
+and the one-way delay. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from leadline.analysis.flows import Flow
+from leadline.analysis.model import Metric
+
+MOST_BOUND_SHARE = 0.1
+"""A delay is known if the bound of the clocks' difference is at most this share of its mean."""
+
+
+def datagram_reports(flows: Sequence[Flow]) -> list[Mapping[str, Any]]:
+    """The further figures of each flow that has some."""
+    reports = (flow.report.get("datagrams") for flow in flows if flow.report)
+    return [report for report in reports if report]
+
+
+def datagram_metrics(flows: Sequence[Flow]) -> dict[str, Metric]:
+    """Bursts of loss, extents of reordering and delays of all flows. What one of the flows that began does not report
+    is unknown."""
+    reports = datagram_reports(flows)
+    if len(reports) < sum(flow.start_ns is not None for flow in flows):
+        reports = []
+    bursts = _lengths(reports, "loss_bursts")
+    extents = _lengths(reports, "reorder_extents")
+    # Without the extent of each reordered datagram, neither figure is known.
+    if any(report.get("unknown_extents") for report in reports):
+        extents = None
+    return {
+        "loss_bursts": Metric(_sum(bursts, "count"), "count"),
+        "loss_burst_mean": Metric(_mean(bursts), "count"),
+        "loss_burst_max": Metric(_longest(bursts), "count"),
+        "reorder_extent_mean": Metric(_mean(extents), "count"),
+        "reorder_extent_max": Metric(_longest(extents), "count"),
+        **_delays(reports),
+    }
+
+
+def coalesced(flows: Sequence[Flow]) -> bool:
+    """Whether datagrams passed a kernel in batches, so that those of a batch share one time."""
+    return any(report.get("segmented") or report.get("coalesced") for report in datagram_reports(flows))
+
+
+def _lengths(reports: Sequence[Mapping[str, Any]], name: str) -> list[Mapping[str, Any]] | None:
+    found = [report.get(name) for report in reports]
+    return [one for one in found if one] if found and all(found) else None
+
+
+def _sum(lengths: Sequence[Mapping[str, Any]] | None, name: str) -> float | None:
+    return None if lengths is None else sum(one[name] for one in lengths)
+
+
+def _mean(lengths: Sequence[Mapping[str, Any]] | None) -> float | None:
+    count, total = _sum(lengths, "count"), _sum(lengths, "sum")
+    return total / count if count and total is not None else None
+
+
+def _longest(lengths: Sequence[Mapping[str, Any]] | None) -> float | None:
+    return None if lengths is None else max(one["longest"] for one in lengths)
+
+
+def _known_delays(reports: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    return [delay for report in reports if (delay := report.get("one_way_delay"))]
+
+
+def _delays(reports: Sequence[Mapping[str, Any]]) -> dict[str, Metric]:
+    """Delays, if both clocks are known well enough; the bound in any case."""
+    delays = _known_delays(reports)
+    bounds = [delay.get("bound_us") for delay in delays]
+    bound = max((one for one in bounds if one is not None), default=None) if None not in bounds else None
+    mean = sum(delay["mean_us"] for delay in delays) / len(delays) if delays else None
+    is_known = mean is not None and bound is not None and bound <= MOST_BOUND_SHARE * mean
+    known = delays if is_known and len(delays) == len(reports) else []
+    return {
+        "one_way_delay_min_us": Metric(min((one["min_us"] for one in known), default=None), "us"),
+        "one_way_delay_mean_us": Metric(mean if known else None, "us"),
+        "one_way_delay_max_us": Metric(max((one["max_us"] for one in known), default=None), "us"),
+        "one_way_delay_bound_us": Metric(bound, "us"),
+    }

@@ -1,0 +1,73 @@
+"""Bursts of loss, reordering extents and one-way delays from the reports of flows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from made_journals import EPOCH_NS, S, steady_test
+
+from leadline.analysis import analyse_test
+
+
+def measured(*reports: dict[str, Any] | None) -> tuple[dict[str, float | None], list[str]]:
+    data = steady_test("udp")
+    flows: list[Any] = data.load_outcomes()[0].outcome["flows"]
+    made = [{**flows[0], "flow": number} for number in range(len(reports))]
+    for flow, report in zip(made, reports, strict=True):
+        flow["start_ns"], flow["end_ns"] = EPOCH_NS, EPOCH_NS + 10 * S
+        if report is not None:
+            flow["datagrams"] = report
+    flows[:] = made
+    result = analyse_test(data)
+    return {name: metric.value for name, metric in result.metrics.items()}, [one.code for one in result.validity.notes]
+
+
+def lengths(count: int, total: int, longest: int) -> dict[str, Any]:
+    return {"count": count, "sum": total, "longest": longest, "by_doubling": []}
+
+
+def report(**changes: Any) -> dict[str, Any]:
+    made = {
+        "loss_bursts": lengths(2, 10, 8),
+        "reorder_extents": lengths(4, 8, 5),
+        "unknown_extents": 0,
+        "one_way_delay": {"min_us": 90.0, "mean_us": 100.0, "max_us": 400.0, "bound_us": 0.0},
+    }
+    return {**made, **changes}
+
+
+def test_lengths_of_all_flows_are_combined() -> None:
+    found, _ = measured(report(), report(loss_bursts=lengths(1, 2, 2), reorder_extents=lengths(0, 0, 0)))
+    assert (found["loss_bursts"], found["loss_burst_mean"], found["loss_burst_max"]) == (3, 4.0, 8)
+    assert (found["reorder_extent_mean"], found["reorder_extent_max"]) == (2.0, 5)
+
+
+def test_without_loss_the_mean_burst_is_unknown() -> None:
+    found, _ = measured(report(loss_bursts=lengths(0, 0, 0)))
+    assert (found["loss_bursts"], found["loss_burst_mean"], found["loss_burst_max"]) == (0, None, 0)
+
+
+def test_flow_without_report_leaves_the_figures_unknown() -> None:
+    found, _ = measured(report(), None)
+    assert found["loss_bursts"] is None and found["one_way_delay_mean_us"] is None
+
+
+def test_forgotten_gap_leaves_the_extents_unknown() -> None:
+    found, _ = measured(report(unknown_extents=1))
+    assert found["reorder_extent_max"] is None and found["loss_bursts"] == 2
+
+
+@pytest.mark.parametrize(("bound_us", "known"), [(0.0, True), (10.0, True), (10.1, False), (None, False)])
+def test_delay_is_known_if_the_clocks_allow_it(bound_us: float | None, known: bool) -> None:
+    delay = {"min_us": 90.0, "mean_us": 100.0, "max_us": 400.0, "bound_us": bound_us}
+    found, _ = measured(report(one_way_delay=delay))
+    names = [f"one_way_delay_{name}_us" for name in ("min", "mean", "max")]
+    assert [found[name] for name in names] == ([90.0, 100.0, 400.0] if known else [None] * 3)
+    assert found["one_way_delay_bound_us"] == bound_us
+
+
+@pytest.mark.parametrize(("changes", "noted"), [({}, False), ({"segmented": True}, True), ({"coalesced": 7}, True)])
+def test_batches_are_noted(changes: dict[str, Any], noted: bool) -> None:
+    _, notes = measured(report(**changes))
+    assert ("batched-datagrams" in notes) is noted
