@@ -18,7 +18,7 @@ import numpy as np
 
 from leadline.analysis.host_metrics import busy_percent, cgroup_percent, cpu_percent, machine_samples, neighbours
 from leadline.analysis.model import Reason, Verdict, Window
-from leadline.analysis.test_data import TestData
+from leadline.analysis.test_data import HostSample, QuotaUse, TestData
 
 DISTURBED = "other-work"
 STOLEN = "cpu-stolen"
@@ -133,22 +133,30 @@ def _held_back(data: TestData, hosts: Sequence[str], window: Window) -> Iterator
     """Quotas of groups above the hosts, each once."""
     seen: set[str] = set()
     for host in hosts:
-        known = [(one.t_ns, one.quota) for one in data.samples[host] if one.quota is not None]
-        if len(known) < 2 or known[-1][1].group in seen:
+        found = held_back_by(data.samples[host], window)
+        if found is None or found[0].group in seen:
             continue
-        quota = known[-1][1]
+        quota, share = found
         seen.add(quota.group)
-        start_ns, end_ns = max(window.start_ns, known[0][0]), min(window.end_ns, known[-1][0])
-        if end_ns <= start_ns:
-            continue
-        held_s = np.interp([start_ns, end_ns], [t_ns for t_ns, _ in known], [one.throttled_s for _, one in known])
-        share = float(held_s[1] - held_s[0]) / ((end_ns - start_ns) / 1e9)
         if share > QUOTA_SHARE:
             text = (
                 f"a quota of {quota.cpus:g} CPUs from above, of the control group {quota.group}, kept threads of "
                 f"{_machine(hosts)} waiting for {100 * share:.0f} % of the time of one CPU"
             )
             yield QUOTA, text
+
+
+def held_back_by(samples: Sequence[HostSample], window: Window) -> tuple[QuotaUse, float] | None:
+    """The quota from above that holds for a host, and for how much of the time of one CPU it held threads back inside
+    the window; None if there is none, or if it was not read there."""
+    known = [(one.t_ns, one.quota) for one in samples if one.quota is not None]
+    if len(known) < 2:
+        return None
+    start_ns, end_ns = max(window.start_ns, known[0][0]), min(window.end_ns, known[-1][0])
+    if end_ns <= start_ns:
+        return None
+    held_s = np.interp([start_ns, end_ns], [t_ns for t_ns, _ in known], [one.throttled_s for _, one in known])
+    return known[-1][1], float(held_s[1] - held_s[0]) / ((end_ns - start_ns) / 1e9)
 
 
 def use_of(data: TestData, hosts: Sequence[str], window: Window) -> Use | None:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from leadline import quantities
 from leadline.analysis import answering_time, queues
+from leadline.analysis.disturbance import QUOTA_SHARE, held_back_by
 from leadline.analysis.gateways import attribution_of
 from leadline.analysis.host_metrics import cpu_percent, machine_samples, neighbours
 from leadline.analysis.interfaces import wire_bytes
@@ -34,6 +35,11 @@ INTERRUPTS_FULL = 0.9
 THROTTLED = 0.05
 """Of the time, from where on a control group's CPU limit counts as what limited its host."""
 
+_HELD_BACK = {
+    LimitedBy.GENERATOR: "the load generator",
+    LimitedBy.GATEWAY: "the gateway",
+    LimitedBy.SERVER: "the server",
+}
 _SPEAKS_OF = {Verdict.GENERATOR_LIMITED: LimitedBy.GENERATOR, Verdict.RECEIVER_LIMITED: LimitedBy.ANSWERING_SIDE}
 
 
@@ -52,7 +58,7 @@ def _limits(evidence: Evidence, reasons: Sequence[Reason], primary: str) -> Iter
     against = [reason for reason in reasons if not reason.metrics or primary in reason.metrics]
     share = delivered_share(data, evidence.flows)
     if share is not None and share >= WHOLE and not any(reason.code in NOT_OFFERED for reason in against):
-        text = f"{min(share, 1.0):.4g} of what was due was delivered: more was not asked for"
+        text = f"{quantities.share(min(share, 1.0))} of what was due was delivered: more was not asked for"
         yield Limit(LimitedBy.OFFERED_RATE, text)
     yield from _full_sockets(evidence)
     for reason in against:
@@ -62,6 +68,7 @@ def _limits(evidence: Evidence, reasons: Sequence[Reason], primary: str) -> Iter
         return
     for host in data.hosts:
         yield from _throttled(data.samples.get(host, ()), window, LimitedBy.GENERATOR, host)
+        yield from _held_from_above(data, host, window, LimitedBy.GENERATOR)
     yield from _full_links(data, window)
     yield from queues.of_links(data, window)
     for gateway in (host for host in GATEWAYS if host in data.samples):
@@ -125,6 +132,7 @@ def _busy_gateway(data: TestData, gateway: str, window: Window) -> Iterator[Limi
         if process.name in data.sut_processes:
             yield Limit(LimitedBy.GATEWAY, text, _clause(what, busy))
     yield from _throttled(samples, window, LimitedBy.GATEWAY, gateway)
+    yield from _held_from_above(data, gateway, window, LimitedBy.GATEWAY)
     if attribution_of(data) is CpuAttribution.KERNEL:
         yield from _busy_kernel(data, gateway, window)
     yield from queues.of_interfaces(samples, gateway)
@@ -140,6 +148,7 @@ def _busy_server(data: TestData, window: Window) -> Iterator[Limit]:
             clause = f"the server is the limit: {process.name} uses {quantities.share(busy)} of a core" if what else ""
             yield Limit(LimitedBy.SERVER, text, clause)
     yield from _throttled(data.samples["server"], window, LimitedBy.SERVER, "server")
+    yield from _held_from_above(data, "server", window, LimitedBy.SERVER)
 
 
 def _full_processes(data: TestData, host: str, window: Window) -> Iterator[tuple[ProcessUse, float, str, str]]:
@@ -210,6 +219,21 @@ def _throttled(samples: Sequence[HostSample], window: Window, by: LimitedBy, hos
     share = (inside[-1][1] - inside[0][1]) / ((inside[-1][0] - inside[0][0]) / 1e9)
     if share >= THROTTLED:
         yield Limit(by, f"the CPU limit of {host}'s control group held it back {share:.0%} of the time")
+
+
+def _held_from_above(data: TestData, host: str, window: Window, by: LimitedBy) -> Iterator[Limit]:
+    """A CPU quota from above that held back this part alone, as a container's does: one that parts share does not show
+    which of them waited for the others."""
+    found = held_back_by(data.samples.get(host, ()), window)
+    if found is None or found[1] <= QUOTA_SHARE:
+        return
+    quota, share = found
+    same_part = data.hosts if host in data.hosts else (host,)
+    for other in neighbours(data, host) & data.samples.keys() - set(same_part):
+        if any(sample.quota is not None and sample.quota.group == quota.group for sample in data.samples[other]):
+            return
+    text = f"the quota of {quota.cpus:g} CPUs of {quota.group} held threads of {host} back {share:.0%} of the time"
+    yield Limit(by, text, f"{_HELD_BACK[by]} is the limit: a quota allows it {quota.cpus:g} CPUs")
 
 
 def _cpus(data: TestData, host: str) -> int | None:

@@ -77,7 +77,7 @@ def test_a_rate_that_was_delivered_whole_was_the_limit_itself() -> None:
     assert limit(data)[0] is LimitedBy.GENERATOR
     spec = {"name": "t", "kind": "udp", "duration_ms": 10_000, "interval_ms": 100, "rate_pps": 1000.0}
     data.spec = type(data.spec).read(spec)
-    assert limit(data) == (LimitedBy.OFFERED_RATE, "1 of what was due was delivered: more was not asked for")
+    assert limit(data) == (LimitedBy.OFFERED_RATE, "100 % of what was due was delivered: more was not asked for")
 
 
 @pytest.mark.parametrize(("mbit", "by"), [(98.0, LimitedBy.LINK), (95.0, LimitedBy.UNKNOWN)])
@@ -193,6 +193,31 @@ def test_a_generator_that_its_group_held_back() -> None:
         event["cgroup"]["throttled_s"] = 0.3 * (second + 2)
         data.add("client1", event)
     assert limit(data) == (LimitedBy.GENERATOR, "the CPU limit of client1's control group held it back 30% of the time")
+
+
+@pytest.mark.parametrize(("host", "by"), [("client1", LimitedBy.GENERATOR), ("gateway", LimitedBy.GATEWAY)])
+@pytest.mark.parametrize("held", [0.3, 0.03])
+def test_a_part_that_a_quota_from_above_held_back(host: str, by: LimitedBy, held: float) -> None:
+    """As of a container, or of a service."""
+    data = with_gateway(steady_test())
+    data.facts["client1"] = facts()
+    hold_back(data, host, held)
+    text = f"the quota of 0.2 CPUs of /sys/fs/cgroup/box held threads of {host} back 30% of the time"
+    if held < 0.05:
+        assert limit(data)[0] is LimitedBy.UNKNOWN
+        return
+    assert limit(data) == (by, text)
+    hold_back(data, "gateway" if host == "client1" else "client1", held)
+    assert limit(data)[0] is LimitedBy.UNKNOWN, "the parts share it: any of them may have waited for another"
+    data.facts["gateway"] = facts("another")
+    assert limit(data)[0] is LimitedBy.GENERATOR, "the same name on another machine is another group"
+
+
+def hold_back(data: TestData, host: str, held: float) -> None:
+    """A quota from above, of a group with the same name on every host."""
+    for second in range(-1, 13):
+        quota = {"group": "/sys/fs/cgroup/box", "cpus": 0.2, "throttled_periods": 4, "throttled_s": held * second}
+        data.add(host, {**observation(EPOCH_NS + second * S, cgroup_s=0.0), "quota": quota})
 
 
 def closed_loop(

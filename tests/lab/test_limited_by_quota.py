@@ -1,4 +1,4 @@
-"""A gateway that its control group's CPU quota limits, on purpose, is named as the limit."""
+"""A gateway or a generator that the CPU quota of a control group limits, on purpose, is named as the limit."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ from pathlib import Path
 import cli_runs as cli
 import pytest
 
+from in_process import leadline
+from leadline.agents import launch
+
 PROGRAM = [sys.executable, str(Path(__file__).resolve().parent / "own_limited_system.py")]
 PERIOD_US, QUOTA_US = 10_000, 1_000
 PLAN = """
@@ -21,11 +24,7 @@ repeat: %d
 tests: [{name: bulk, kind: tcp, duration: 3s, warmup: 500ms}]
 """
 
-pytestmark = [
-    pytest.mark.lab,
-    pytest.mark.skipif(bool(cli.why_not()), reason=cli.why_not() or "-"),
-    pytest.mark.skipif(not Path("/dev/net/tun").exists(), reason="there is no TUN device"),
-]
+pytestmark = pytest.mark.lab
 
 
 @pytest.fixture
@@ -52,6 +51,8 @@ def group() -> Iterator[Path]:
     pytest.skip("no control group with a CPU quota can be made here")
 
 
+@pytest.mark.skipif(bool(cli.why_not()), reason=cli.why_not() or "-")
+@pytest.mark.skipif(not Path("/dev/net/tun").exists(), reason="there is no TUN device")
 @pytest.mark.parametrize("repeats", [1, pytest.param(20, marks=pytest.mark.full_matrix)])
 def test_a_gateway_whose_quota_is_used_up_is_named(tmp_path: Path, group: Path, repeats: int) -> None:
     plan = tmp_path / "plan.yaml"
@@ -68,3 +69,19 @@ def test_a_gateway_whose_quota_is_used_up_is_named(tmp_path: Path, group: Path, 
         assert test["limit"]["by"] == "gateway", (test["limit"], test["validity"])
         assert "the quota of its control group allows 0.1 CPUs" in test["limit"]["evidence"]
         assert 8 <= test["metrics"]["gateway_cpu_percent"]["value"] <= 12
+
+
+@pytest.mark.parametrize("runs", [1, pytest.param(20, marks=pytest.mark.full_matrix)])
+def test_a_generator_whose_quota_is_used_up_is_named(tmp_path: Path, group: Path, runs: int) -> None:
+    """The server is outside of the group."""
+    agent = tmp_path / "agent"
+    agent.write_text(f'#!/bin/sh\necho $$ > {group}/cgroup.procs && exec {launch.agent_binary()} "$@"\n')
+    agent.chmod(0o755)
+    with cli.serve() as server:
+        where = ("127.0.0.1", "-p", str(server.port))
+        for _ in range(runs):
+            done = leadline("tcp", *where, "-d", "1500ms", "--json", variables={launch.AGENT_VARIABLE: str(agent)})
+            document = json.loads(done.stdout)
+            assert document["limit"]["by"] == "generator", (document["limit"], document["validity"])
+            assert document["generator"]["cpu_s"] <= 0.12 * document["generator"]["wall_s"]
+            assert "quota-held-back" in [reason["code"] for reason in document["validity"]["reasons"]]
