@@ -121,7 +121,7 @@ def _usage(error: BaseException) -> str:
     context = getattr(error, "ctx", None)
     where = context.command_path if context is not None else "leadline"
     message: str = getattr(error, "format_message", error.__str__)()
-    text = " ".join(message.split()).rstrip(".")
+    text = " ".join(message.split()).rstrip(".").replace("Value error, ", "")
     return f"{text}; see `{where} --help`"
 
 
