@@ -103,7 +103,10 @@ def test_every_mistake_of_a_plan_is_a_line_of_its_own(plan: Path) -> None:
         ),
         (["tcp", "127.0.0.1", "-R", "--bidir"], "--reverse and --bidir exclude each other"),
         (["tcp", "127.0.0.1", "-p", "70000"], "Invalid value for '-p' / '--port'"),
-        (["tcp", "127.0.0.1", "--cross-check", "wrk"], "Invalid value for '--cross-check': 'wrk' is not one of 'iperf3'"),
+        (
+            ["tcp", "127.0.0.1", "--cross-check", "wrk"],
+            "Invalid value for '--cross-check': 'wrk' is not one of 'iperf3'",
+        ),
         (["tcp", "127.0.0.1", "--target", "throughputs > 1"], "unknown metric 'throughputs'"),
         (["http", "ftp://127.0.0.1/"], "ftp://127.0.0.1/ is not an http:// or https:// URL"),
         (["http", "http://127.0.0.1/", "--insecure"], "--insecure with an http:// URL; TLS is for https:// URLs"),
