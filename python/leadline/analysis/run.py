@@ -14,13 +14,14 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
-from typing import Any, cast
+from typing import Any
 
 from pydantic import ValidationError
 
-from leadline.analysis import baseline_ratios, cross_checks, findings, host_metrics, ladder, scaling, sizing
+from leadline.analysis import baseline_ratios, cross_checks, findings, ladder, scaling, sizing
 from leadline.analysis.answers import answers_of
 from leadline.analysis.environment import Environment
+from leadline.analysis.frequent_events import FREQUENT_TYPES, MALFORMED, AgentLives, FrequentEvents
 from leadline.analysis.metrics import Histograms
 from leadline.analysis.model import (
     Ceiling,
@@ -33,10 +34,9 @@ from leadline.analysis.model import (
 from leadline.analysis.repeats import summarise
 from leadline.analysis.searches import TrialSearches
 from leadline.analysis.targets import judge_summaries, parse_targets
-from leadline.analysis.test_data import HostSample, ServerReading, TestData
+from leadline.analysis.test_data import ServerReading, TestData
 from leadline.analysis.test_spec import TestSpec
-from leadline.analysis.trial_tests import MALFORMED, Begin, Pending, analyse_at_once
-from leadline.contract import records
+from leadline.analysis.trial_tests import AnalysedTests, Begin, Pending, analyse_at_once
 from leadline.dataset import HostClocks, JournalReader, reads_strictly
 from leadline.errors import PlanError
 from leadline.plan.field_types import validate_input
@@ -45,8 +45,6 @@ from leadline.plan.targets import named_metrics
 
 Record = Mapping[str, Any]
 
-# Time of samples before and after a test that is kept: longer than plots, warm-up and last answers need.
-_MARGIN_NS = 3_000_000_000
 _CUT_OFF = "the run was interrupted here"
 
 
@@ -67,6 +65,7 @@ def analyse(manifest: Record, entries: Iterable[Record], begin: Begin = analyse_
     if reader is not None:
         reading.note_damage(reader)
     reading.end_trial({})
+    reading.end_stretch()
     return reading.findings()
 
 
@@ -90,7 +89,6 @@ class _Trial:
     cpu_quotas: dict[str, dict[str, float]] = field(default_factory=dict)
     given_gateways: dict[str, tuple[str, ...]] = field(default_factory=dict)
     unreadable_lines: int = 0
-    samples: dict[str, list[HostSample]] = field(default_factory=dict)
     tests: dict[str, TestData] = field(default_factory=dict)
     loads: dict[str, str] = field(default_factory=dict)
     """The label of the search that a load belongs to."""
@@ -111,8 +109,10 @@ class _Reading:
         self._trial: _Trial | None = None
         # Trials that ended, still without their tests, and those tests.
         self._ended: list[tuple[TrialResult, Pending, TrialSearches]] = []
+        self._rest: Pending | None = None
         self._trials: list[TrialResult] = []
-        self._lives: list[tuple[str, list[HostSample]]] = []
+        self._frequent = FrequentEvents()
+        self._lives = AgentLives()
         self._status = "killed"
         self._periods_ms: dict[str, int] = {}
         self._taken = 0
@@ -183,7 +183,6 @@ class _Reading:
             data.cpu_attribution, data.cpu_quotas = trial.cpu_attribution, trial.cpu_quotas
             data.clock_bounds_ns = self._clocks.bounds_ns
             data.unreadable_lines = trial.unreadable_lines
-            data.samples = {host: _around_test(samples, data) for host, samples in trial.samples.items()}
         ended = TrialResult(
             trial=trial.trial,
             case=trial.case,
@@ -198,17 +197,39 @@ class _Reading:
             parameters=trial.parameters,
             on_given_hosts=trial.on_given_hosts,
         )
-        self._ended.append((ended, self._begin(tuple(trial.tests.values())), self._searches(trial)))
+        self._ended.append((ended, self._begin_tests(trial.tests), self._searches(trial)))
+
+    def end_stretch(self) -> None:
+        """Begin to read what follows the last trial."""
+        self._rest = self._begin_tests({})
+
+    def _begin_tests(self, tests: Mapping[str, TestData]) -> Pending:
+        frequent, self._frequent = self._frequent, FrequentEvents()
+        return self._begin(tests, frequent)
 
     def _await_tests(self) -> None:
         for trial, pending, searches in self._ended:
-            analysed = pending()
-            self._damage = replace(self._damage, malformed=self._damage.malformed + analysed.malformed)
+            analysed = self._await(pending)
             self._trials.append(replace(trial, tests=tuple(searches.folded(analysed.results))))
             # Those of a search are of its last load, which need not be at the rate found.
             own = {key: one for key, one in analysed.histograms.items() if key[2] not in searches.names}
             self._histograms |= own
         self._ended = []
+        if self._rest is not None:
+            self._await(self._rest)
+
+    def _await(self, pending: Pending) -> AnalysedTests:
+        analysed = pending()
+        found, known = analysed.frequent, self._damage
+        self._damage = replace(
+            known,
+            malformed=known.malformed + analysed.malformed + found.malformed,
+            garbled=known.garbled + found.garbled,
+            torn=known.torn or found.is_torn,
+        )
+        self._taken += found.entries
+        self._lives.extend(found.lives)
+        return analysed
 
     def _searches(self, trial: _Trial) -> TrialSearches:
         """Which of a trial's tests are loads of searches."""
@@ -233,7 +254,7 @@ class _Reading:
             targets = findings.undecided(plan.get("targets") or ())
         given = self._manifest.get("hosts")
         hosts = {**(given if isinstance(given, Mapping) else {}), **self._facts}
-        observer = host_metrics.observer_shares(self._lives)
+        observer = self._lives.observer_shares()
         found = RunAnalysis(
             run_id=str(self._manifest.get("run_id") or ""),
             name=str(self._manifest.get("name") or plan.get("name") or ""),
@@ -271,25 +292,13 @@ class _Reading:
             about = {"agent_version": event.get("agent_version"), "capabilities": event.get("capabilities") or []}
             self._facts[host] = {**event["host"], **about}
             self._environment.note(self._trial.trial if self._trial is not None else "", host, self._facts[host])
-            self._lives.append((host, []))
+            self._frequent.lives.begin(host)
             return
         offset_ns = self._clocks.offset_ns(entry)
-        if event.get("type") == "observation":
-            self._observation(host, HostSample.read(cast(records.ObservationEvent, event), offset_ns))
+        if event.get("type") in FREQUENT_TYPES:
+            self._frequent.take(host, event, offset_ns)
         elif self._trial is not None and event.get("trial") in self._trial.tests:
             self._trial.tests[event["trial"]].add(host, event, offset_ns)
-
-    def _observation(self, host: str, sample: HostSample) -> None:
-        """Keep the first and last observation of each agent for the observer's cost; the others only during their
-        trial."""
-        life = next((life for name, life in reversed(self._lives) if name == host), None)
-        if life is None or (life and sample.observer_cpu_s < life[-1].observer_cpu_s):
-            life = []
-            self._lives.append((host, life))
-        del life[1:]
-        life.append(sample)
-        if self._trial is not None:
-            self._trial.samples.setdefault(host, []).append(sample)
 
     def _begin_trial(self, record: Record) -> None:
         case = str(record.get("case") or str(record.get("trial")).partition("/")[0])
@@ -303,6 +312,7 @@ class _Reading:
             sut=str(sut.get("kind") or "") if isinstance(sut, Mapping) else str(sut),
             sut_title=record.get("sut_title"),
         )
+        self._frequent.begin_trial(self._trial.tests)
 
     def _note(self, entry: Record) -> None:
         """Facts from the journal that are not a test's own events."""
@@ -375,7 +385,6 @@ class _Reading:
             facts=self._facts,
             stability_spread=_stability_spread(self._manifest.get("plan") or {}),
             asked=self._asked(),
-            samples=trial.samples,
             ceiling=trial.ceiling,
             given_gateways=trial.given_gateways,
             in_lab=trial.bring_up_seen and not trial.on_given_hosts,
@@ -439,21 +448,6 @@ class _Reading:
             named=self._named(test),
             histograms=self._histograms,
         )
-
-
-def _around_test(samples: list[HostSample], data: TestData) -> list[HostSample]:
-    """A host's samples around the test, with a margin, and one more sample at each end.
-
-    The tests of a trial share its samples, and each test reads its own many times.
-    """
-    ends_ns = [found.t_ns for found in data.outcomes]
-    ends_ns += [points[-1].t_ns for points in data.progress.values()]
-    starts_ns = [*data.started_ns.values(), *(points[0].t_ns for points in data.progress.values())]
-    if not ends_ns or not starts_ns:
-        return samples
-    first_ns, last_ns = min(starts_ns) - _MARGIN_NS, max(ends_ns) + _MARGIN_NS
-    inside = [number for number, sample in enumerate(samples) if first_ns <= sample.t_ns <= last_ns]
-    return samples[max(0, inside[0] - 1) : inside[-1] + 2] if inside else samples
 
 
 def _client_bring_up(clients: Sequence[Record]) -> ClientBringUp | None:

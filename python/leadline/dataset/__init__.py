@@ -14,7 +14,7 @@ from leadline.dataset.folder import RunFolder
 from leadline.dataset.journal import Entry, Journal, JournalReader, read_journal, reads_strictly
 
 if TYPE_CHECKING:
-    from leadline.dataset.tables import TableWriter, rebuild, write_results
+    from leadline.dataset.tables import TableParts, TablePartWriter, TableWriter, rebuild, write_results
 
 __all__ = [
     "Entry",
@@ -22,6 +22,8 @@ __all__ = [
     "Journal",
     "JournalReader",
     "RunFolder",
+    "TablePartWriter",
+    "TableParts",
     "TableWriter",
     "read_journal",
     "reads_strictly",
@@ -31,6 +33,6 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("TableWriter", "rebuild", "write_results"):
+    if name in ("TablePartWriter", "TableParts", "TableWriter", "rebuild", "write_results"):
         return getattr(import_module("leadline.dataset.tables"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -130,13 +130,28 @@ class JournalReader:
 
     `torn` is whether the last line is incomplete, as after a kill or a power cut; `damaged` counts lines that are not
     a JSON object, or needed NUL bytes removed. During iteration, the counts are of the lines before the current
-    entry. Each entry goes to the `takers` first, so that tables and figures need only one pass.
+    entry. Each entry goes to the `takers` first, so that tables and figures need only one pass. Lines that `skips`
+    chooses are not even decoded; another reader has them.
     """
 
-    def __init__(self, path: Path, begin_byte: int = 0, takers: Sequence[Callable[[Entry], None]] = ()) -> None:
+    def __init__(
+        self,
+        path: Path,
+        begin_byte: int = 0,
+        takers: Sequence[Callable[[Entry], None]] = (),
+        *,
+        end_byte: int | None = None,
+        skips: Callable[[bytes], object] | None = None,
+    ) -> None:
         self.path = path
         self._begin_byte = begin_byte
+        self._end_byte = end_byte
         self._takers = tuple(takers)
+        self._skips = skips
+        self.line_begin_byte = begin_byte
+        """Where the line of the current entry begins."""
+        self.line_end_byte = begin_byte
+        """Where it ends."""
         self.torn = False
         self.damaged = 0
         self._lines = 0
@@ -145,6 +160,7 @@ class JournalReader:
         self.torn = False
         self.damaged = 0
         self._lines = 0
+        self.line_end_byte = self._begin_byte
         try:
             with self.path.open("rb", buffering=1024 * 1024) as file:
                 if self._begin_byte:
@@ -154,9 +170,13 @@ class JournalReader:
             raise DatasetError(f"cannot read {self.path}: {error.strerror or error}") from error
 
     def _entries(self, file: BinaryIO) -> Iterator[Entry]:
-        while line := file.readline(LINE_LIMIT_BYTES):
+        while self.line_end_byte != self._end_byte and (line := file.readline(LINE_LIMIT_BYTES)):
+            self.line_begin_byte = self.line_end_byte
+            self.line_end_byte += len(line)
             if len(line) == LINE_LIMIT_BYTES and not line.endswith(b"\n"):
                 self._skip_line(file)
+                continue
+            if self._skips is not None and self._skips(line):
                 continue
             content = line.strip(_BLANK)
             entry = _decode(content) if content else None
@@ -174,8 +194,10 @@ class JournalReader:
         """Skip a line that is longer than any that Leadline writes."""
         self._lines += 1
         self._count_damaged()
-        while (rest := file.readline(LINE_LIMIT_BYTES)) and not rest.endswith(b"\n"):
-            pass
+        while rest := file.readline(LINE_LIMIT_BYTES):
+            self.line_end_byte += len(rest)
+            if rest.endswith(b"\n"):
+                break
 
     def _count_damaged(self) -> None:
         self.damaged += 1

@@ -7,7 +7,7 @@ or not at all.
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from pathlib import Path
@@ -22,11 +22,31 @@ CHUNK_ROWS = 200_000
 """Number of rows of a table in memory: about 20 MB as columns, 100 MB as Python objects."""
 
 
+class ParquetParts:
+    """Chunks of a parquet file that another process writes: each one a small parquet file in memory."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+
+    def add(self, make: Callable[[], pl.DataFrame]) -> None:
+        """Make and store a chunk."""
+        frame = make()
+        if frame.height > 0:
+            self._parts.append(bytes(_in_parquet(frame)))
+
+    def take(self, last: Callable[[], pl.DataFrame]) -> tuple[bytes, ...]:
+        """All chunks and the last rows."""
+        self.add(last)
+        parts, self._parts = tuple(self._parts), []
+        return parts
+
+
 class ParquetFile:
     """Chunks of one parquet file: functions that make their frames, called on a separate thread."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._parts: list[bytes] = []
         self._chunks: list[IO[bytes]] = []
         self._files = ExitStack()
         self._writer: ThreadPoolExecutor | None = None
@@ -39,8 +59,18 @@ class ParquetFile:
         self._settle()
         self._under_way = self._writer.submit(self._set_aside, make)
 
+    def add_parts(self, parts: Sequence[bytes]) -> None:
+        """Add what a `ParquetParts` of another process has, which is all of the file then."""
+        self._parts += parts
+
     def write(self, last: Callable[[], pl.DataFrame]) -> None:
         """Write the file from all chunks and the last rows; frees the memory. Raises `DatasetError`."""
+        if self._parts:
+            assert self._writer is None and last().is_empty()
+            parts = pl.scan_parquet(self._parts, glob=False)
+            atomic.replace(self._path, lambda temporary: _stream(parts, temporary))
+            self.close()
+            return
         if self._writer is None:
             content = _in_parquet(last())
             atomic.replace(self._path, lambda temporary: _write_bytes(temporary, content))
@@ -57,7 +87,7 @@ class ParquetFile:
         if self._under_way is not None:
             wait((self._under_way,))
         self._files.close()
-        self._chunks = []
+        self._chunks, self._parts = [], []
         self._writer = self._under_way = None
 
     def _settle(self) -> None:

@@ -7,7 +7,6 @@ and is stored once. Only a chunk's columns become strings, all together.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -15,7 +14,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from leadline.dataset import flatten, parquet
-from leadline.dataset.parquet import ParquetFile
+from leadline.dataset.parquet import ParquetFile, ParquetParts
 
 SAMPLES_SCHEMA: dict[str, Any] = {
     "host": pl.String,
@@ -30,10 +29,10 @@ Codes: TypeAlias = NDArray[np.uint32]
 
 
 class SampleTable:
-    """The samples of one parquet file."""
+    """The samples of one parquet file, or of parts of it."""
 
-    def __init__(self, path: Path) -> None:
-        self._file = ParquetFile(path)
+    def __init__(self, file: ParquetFile | ParquetParts) -> None:
+        self._file = file
         self._chunk = _Chunk()
 
     def append(
@@ -47,17 +46,10 @@ class SampleTable:
         """
         self._chunk.append(host, trial, t_ns, tuple(parts), np.array(values, dtype=np.float64))
         if self._chunk.rows >= parquet.CHUNK_ROWS:
-            self._file.add(self._take_chunk())
+            self._file.add(self.take_chunk())
 
-    def write(self) -> None:
-        """Write the file, which empties the table. Raises `DatasetError`."""
-        self._file.write(self._take_chunk())
-
-    def close(self) -> None:
-        """Discard the rows that are not in the file yet."""
-        self._file.close()
-
-    def _take_chunk(self) -> Callable[[], pl.DataFrame]:
+    def take_chunk(self) -> Callable[[], pl.DataFrame]:
+        """What makes the frame of the rows that are not in the file yet; the table is without them then."""
         chunk, self._chunk = self._chunk, _Chunk()
         return chunk.frame
 

@@ -10,8 +10,10 @@ histogram in the format of HdrHistogram's tools for every language. Unknown valu
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,7 +24,7 @@ from leadline.dataset import flatten, parquet
 from leadline.dataset.clocks import HostClocks
 from leadline.dataset.folder import RunFolder
 from leadline.dataset.journal import Entry, read_journal, reads_strictly
-from leadline.dataset.parquet import ParquetFile
+from leadline.dataset.parquet import ParquetFile, ParquetParts
 from leadline.dataset.samples import SampleTable
 
 FLOWS_SCHEMA: dict[str, Any] = {
@@ -164,12 +166,13 @@ def write_results(run: RunFolder, rows: Iterable[Mapping[str, Any]]) -> None:
 
     `parameters` and `reasons` may be objects; they are stored as JSON. Raises `DatasetError`.
     """
-    table = _Table(RESULTS_SCHEMA, run.path / "results.parquet")
+    file = ParquetFile(run.path / "results.parquet")
+    table = _Table(RESULTS_SCHEMA, file)
     plain = _PlainCells()
-    with closing(table):
+    with closing(file):
         for row in rows:
             table.append(tuple(plain.cell(name, row.get(name)) for name in RESULTS_SCHEMA))
-        table.write()
+        file.write(table.take_chunk())
 
 
 class _PlainCells:
@@ -189,11 +192,11 @@ class _PlainCells:
 
 
 class _Table:
-    """The rows of one parquet file."""
+    """The rows of one parquet file, or of parts of it."""
 
-    def __init__(self, schema: dict[str, Any], path: Path) -> None:
+    def __init__(self, schema: dict[str, Any], file: ParquetFile | ParquetParts) -> None:
         self._schema = schema
-        self._file = ParquetFile(path)
+        self._file = file
         self._rows: list[tuple[Any, ...]] = []
         self.has_rows = False
 
@@ -201,54 +204,37 @@ class _Table:
         self.has_rows = True
         self._rows.append(row)
         if len(self._rows) >= parquet.CHUNK_ROWS:
-            self._file.add(self._take_rows())
+            self._file.add(self.take_chunk())
 
-    def write(self) -> None:
-        """Write the file, which empties the table."""
-        self._file.write(self._take_rows())
-
-    def close(self) -> None:
-        """Discard the rows that are not in the file yet."""
-        self._file.close()
-
-    def _take_rows(self) -> Callable[[], pl.DataFrame]:
+    def take_chunk(self) -> Callable[[], pl.DataFrame]:
+        """What makes the frame of the rows that are not in the file yet; the table is without them then."""
         rows, self._rows = self._rows, []
         return partial(pl.DataFrame, rows, schema=self._schema, orient="row", strict=False)
 
 
-class TableWriter:
-    """Routes each entry to its table; `write` makes the files."""
+class _Tables:
+    """Routes each entry to its table."""
 
-    def __init__(self, folder: Path) -> None:
-        self._samples = SampleTable(folder / "samples.parquet")
-        self._flows = _Table(FLOWS_SCHEMA, folder / "flows.parquet")
-        self._histograms = _Table(HISTOGRAMS_SCHEMA, folder / "histograms.parquet")
-        self._clients = _Table(CLIENTS_SCHEMA, folder / "clients.parquet")
-        self._attempts = _Table(ATTEMPTS_SCHEMA, folder / "attempts.parquet")
-        self._clocks = HostClocks()
+    def __init__(self, file: Callable[[str], ParquetFile | ParquetParts], clocks: HostClocks) -> None:
+        self._samples = SampleTable(file("samples"))
+        self._flows = _Table(FLOWS_SCHEMA, file("flows"))
+        self._histograms = _Table(HISTOGRAMS_SCHEMA, file("histograms"))
+        self._clients = _Table(CLIENTS_SCHEMA, file("clients"))
+        self._attempts = _Table(ATTEMPTS_SCHEMA, file("attempts"))
+        self._clocks = clocks
         self._trial: str | None = None
         self.malformed = 0
         """Number of events that lack required fields; they have no rows."""
 
-    def __enter__(self) -> TableWriter:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for table in (self._samples, self._flows, self._histograms, self._clients, self._attempts):
-            table.close()
-
-    def write(self) -> None:
-        """Write every file to a temporary file and rename it; those of clients and attempts only if there are any.
-
-        Raises:
-            DatasetError: one cannot be written.
-        """
-        self._samples.write()
-        self._flows.write()
-        self._histograms.write()
-        for table in (self._clients, self._attempts):
-            if table.has_rows:
-                table.write()
+    @property
+    def _all(self) -> dict[str, SampleTable | _Table]:
+        return {
+            "samples": self._samples,
+            "flows": self._flows,
+            "histograms": self._histograms,
+            "clients": self._clients,
+            "attempts": self._attempts,
+        }
 
     def take(self, entry: Entry) -> None:
         """Add an entry; one that lacks required fields is counted and left out."""
@@ -307,6 +293,63 @@ class TableWriter:
         self._histograms.append(
             (host, trial, task, report["metric"], interval_end_ns, report["count"], report["hdr_v2"])
         )
+
+
+class TableWriter(_Tables):
+    """The tables of a folder, from a journal's entries or from parts that other processes made of them."""
+
+    def __init__(self, folder: Path) -> None:
+        names = ("samples", "flows", "histograms", "clients", "attempts")
+        self._files = {name: ParquetFile(folder / f"{name}.parquet") for name in names}
+        self._optional = {"clients", "attempts"}
+        super().__init__(self._files.__getitem__, HostClocks())
+
+    def __enter__(self) -> TableWriter:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for file in self._files.values():
+            file.close()
+
+    def add(self, parts: TableParts) -> None:
+        """Add the rows of a stretch of the journal, whose entries are not taken here."""
+        for name, chunks in parts.chunks.items():
+            self._files[name].add_parts(chunks)
+            if chunks:
+                self._optional.discard(name)
+        self.malformed += parts.malformed
+
+    def write(self) -> None:
+        """Write every file to a temporary file and rename it; those of clients and attempts only if there are any.
+
+        Raises:
+            DatasetError: one cannot be written.
+        """
+        for name, table in self._all.items():
+            if name not in self._optional or (isinstance(table, _Table) and table.has_rows):
+                self._files[name].write(table.take_chunk())
+
+
+@dataclass(frozen=True, slots=True)
+class TableParts:
+    """The rows of a stretch of a journal: chunks of each table, each one a small parquet file, and the number of events
+    that lack required fields."""
+
+    chunks: dict[str, tuple[bytes, ...]]
+    malformed: int
+
+
+class TablePartWriter(_Tables):
+    """The tables' rows of one stretch of a journal, in memory; `clocks` is what was known before it."""
+
+    def __init__(self, clocks: HostClocks) -> None:
+        self._parts: defaultdict[str, ParquetParts] = defaultdict(ParquetParts)
+        super().__init__(self._parts.__getitem__, clocks)
+
+    def parts(self) -> TableParts:
+        """All rows; the tables are empty then."""
+        chunks = {name: self._parts[name].take(table.take_chunk()) for name, table in self._all.items()}
+        return TableParts(chunks, self.malformed)
 
 
 def _plain(value: Any) -> Any:

@@ -1,6 +1,6 @@
-"""Analyses the trials of a long run in further processes, while this one reads the journal.
+"""Reads the stretches of a long journal in further processes, while this one cuts it.
 
-Owns those processes: each takes the tests of one trial on stdin and answers with their results on stdout, until stdin
+Owns those processes: each takes one stretch at a time on stdin and answers with its results on stdout, until stdin
 ends. They end with this process, however that ends. Where one fails, this process does its work.
 """
 
@@ -11,15 +11,14 @@ import os
 import pickle
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from queue import SimpleQueue
 from typing import IO
 
-from leadline.analysis.test_data import TestData
-from leadline.analysis.trial_tests import AnalysedTests, Begin, Pending, analyse_at_once, analyse_tests
 from leadline.registry import KINDS
+from leadline.trial.journal_stretches import Read, ReadStretch, Stretch, read_stretch
 
 # A process takes a second to start: as long as the analysis of a journal of this size.
 _LEAST_JOURNAL_BYTES = 32 * 1024 * 1024
@@ -29,23 +28,23 @@ _PROGRAM = ("-P", "-m", __name__)
 
 
 @contextmanager
-def analysis_processes(journal_bytes: int | None) -> Iterator[Begin]:
-    """The way to analyse a journal of this size, while the block runs."""
+def analysis_processes(journal_bytes: int | None) -> Iterator[Read | None]:
+    """The way to read the stretches of a journal of this size, while the block runs; None if it is best read whole."""
     count = min(_MOST_PROCESSES, len(os.sched_getaffinity(0)) - 1)
     # Another process knows only the kinds of test that come with Leadline.
     if count < 1 or (journal_bytes or 0) < _LEAST_JOURNAL_BYTES or KINDS.has_added:
-        yield analyse_at_once
+        yield None
         return
     with ThreadPoolExecutor(count, "analysis") as threads:
         processes = _Processes(count, threads)
         try:
-            yield processes.begin
+            yield processes.read
         finally:
             processes.end()
 
 
 class _Processes:
-    """The processes, and the trials that they analyse."""
+    """The processes, and the stretches that they read."""
 
     def __init__(self, count: int, threads: ThreadPoolExecutor) -> None:
         self._threads = threads
@@ -53,15 +52,16 @@ class _Processes:
         self._idle: SimpleQueue[subprocess.Popen[bytes]] = SimpleQueue()
         for process in self._all:
             self._idle.put(process)
-        self._under_way: list[Future[AnalysedTests]] = []
+        self._under_way: list[Future[ReadStretch]] = []
 
-    def begin(self, tests: Sequence[TestData]) -> Pending:
-        """Hand the tests over. If each process has work and more waits, analyse them here."""
+    def read(self, stretch: Stretch) -> Callable[[], ReadStretch]:
+        """Hand a stretch over. If each process has work and more waits, read it here."""
         self._under_way = [future for future in self._under_way if not future.done()]
         if len(self._under_way) > len(self._all):
-            return analyse_at_once(tests)
+            found = read_stretch(stretch)
+            return lambda: found
         # Now, because the facts about hosts change with later events.
-        question = pickle.dumps(tests, pickle.HIGHEST_PROTOCOL)
+        question = pickle.dumps(stretch, pickle.HIGHEST_PROTOCOL)
         future = self._threads.submit(self._ask, question)
         self._under_way.append(future)
         return future.result
@@ -74,7 +74,7 @@ class _Processes:
             with suppress(OSError):
                 process.communicate()
 
-    def _ask(self, question: bytes) -> AnalysedTests:
+    def _ask(self, question: bytes) -> ReadStretch:
         process = self._idle.get()
         try:
             assert process.stdin is not None and process.stdout is not None
@@ -85,9 +85,9 @@ class _Processes:
         finally:
             self._idle.put(process)
         if answer is None:
-            return analyse_tests(pickle.loads(question))
-        analysed: AnalysedTests = pickle.loads(answer)
-        return analysed
+            return read_stretch(pickle.loads(question))
+        found: ReadStretch = pickle.loads(answer)
+        return found
 
 
 def _start() -> subprocess.Popen[bytes]:
@@ -111,10 +111,10 @@ def _read(stream: IO[bytes]) -> bytes | None:
 
 
 def main() -> None:
-    """Analyse trials until stdin ends. An error ends this process: its parent then analyses the trial itself."""
+    """Read stretches until stdin ends. An error ends this process: its parent then reads the stretch itself."""
     gc.disable()
     while (question := _read(sys.stdin.buffer)) is not None:
-        _write(sys.stdout.buffer, pickle.dumps(analyse_tests(pickle.loads(question)), pickle.HIGHEST_PROTOCOL))
+        _write(sys.stdout.buffer, pickle.dumps(read_stretch(pickle.loads(question)), pickle.HIGHEST_PROTOCOL))
 
 
 if __name__ == "__main__":

@@ -13,18 +13,22 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any, Generic, TypeVar
 
 from leadline import __version__
 from leadline.analysis import analyse, result_rows
 from leadline.analysis.findings_json import FindingsDocument, decode_findings, encode_findings
 from leadline.analysis.model import RunAnalysis
-from leadline.dataset import Entry, JournalReader, RunFolder, TableWriter, read_journal, write_results
+from leadline.dataset import JournalReader, RunFolder, TableParts, TableWriter, read_journal, write_results
 from leadline.dataset.atomic import replace
 from leadline.errors import DatasetError
 from leadline.report import render_html
 from leadline.trial.analysis_processes import analysis_processes
 from leadline.trial.flame_graphs import draw_flame_graph, drawn_flame_graphs
+from leadline.trial.journal_stretches import JournalCutter
 from leadline.trial.unforeseen import unforeseen
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,15 +110,15 @@ class _Attempts:
         self.problems.append(str(shown))
 
 
-class _Taker:
-    """Passes on entries of the journal until one fails."""
+class _Taker(Generic[_T]):
+    """Passes on entries of the journal, or their rows, until one fails."""
 
-    def __init__(self, take: Callable[[Entry], None], attempts: _Attempts) -> None:
+    def __init__(self, take: Callable[[_T], None], attempts: _Attempts) -> None:
         self._take = take
         self._attempts = attempts
         self.is_failed = False
 
-    def __call__(self, entry: Entry) -> None:
+    def __call__(self, entry: _T) -> None:
         if self.is_failed:
             return
         try:
@@ -130,12 +134,17 @@ def _conclude_journal(folder: RunFolder, attempts: _Attempts) -> RunAnalysis:
     with (
         TableWriter(folder.path) as tables,
         ThreadPoolExecutor(1, "tables") as background,
-        analysis_processes(journal_bytes) as begin,
+        analysis_processes(journal_bytes) as read,
     ):
-        into_tables = _Taker(tables.take, attempts)
         into_pictures = _Taker(partial(draw_flame_graph, folder), attempts)
-        reader = JournalReader(folder.journal_path, takers=(into_tables, into_pictures))
-        analysis = analyse(folder.read_manifest(), reader, begin)
+        if read is None:
+            into_tables: _Taker[Any] = _Taker(tables.take, attempts)
+            reader = JournalReader(folder.journal_path, takers=(into_tables, into_pictures))
+            analysis = analyse(folder.read_manifest(), reader)
+        else:
+            into_tables = _Taker(partial(_add_rows, tables), attempts)
+            cutter = JournalCutter(folder.journal_path, read, (into_pictures,), into_tables)
+            analysis = analyse(folder.read_manifest(), cutter.entries(), cutter.begin)
         if tables.malformed > analysis.journal.malformed:
             said = f"{tables.malformed} events of the journal have no rows: they lack required fields"
             attempts.problems.append(said)
@@ -145,6 +154,12 @@ def _conclude_journal(folder: RunFolder, attempts: _Attempts) -> RunAnalysis:
         attempts.run(lambda: _write_findings(folder, analysis, journal_bytes))
         _write_results_and_report(folder, analysis, attempts)
     return analysis
+
+
+def _add_rows(tables: TableWriter, rows: TableParts | Exception) -> None:
+    if isinstance(rows, Exception):
+        raise rows
+    tables.add(rows)
 
 
 def _write_results_and_report(folder: RunFolder, analysis: RunAnalysis, attempts: _Attempts) -> None:

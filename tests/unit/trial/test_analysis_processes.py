@@ -6,15 +6,15 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
+import polars as pl
 import pytest
 
-from leadline.analysis.trial_tests import Begin, analyse_at_once
 from leadline.dataset import Journal, RunFolder
 from leadline.registry import KINDS
 from leadline.trial import analysis_processes, conclude
+from leadline.trial.journal_stretches import Read
 from waiting import until
 
 sys.path[:0] = [str(Path(__file__).parents[1] / "analysis")]
@@ -33,26 +33,50 @@ def two_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def folder(tmp_path: Path) -> RunFolder:
     """A run of more trials than wait for a process at a time."""
-    made = MadeRun()
-    made.begin()
+    journal_of = MadeRun()
+    journal_of.begin()
     for number in range(1, 7):
-        made.begin_trial(f"c01/{number}", clients=1)
-        made.test(f"c01/{number}", number * 1.0e6, begin_ns=EPOCH_NS + number * 60 * S)
-        made.end_trial(f"c01/{number}")
-    made.end()
+        journal_of.begin_trial(f"c01/{number}", clients=1)
+        journal_of.test(f"c01/{number}", number * 1.0e6, begin_ns=EPOCH_NS + number * 60 * S)
+        journal_of.end_trial(f"c01/{number}")
+    journal_of.end()
     run = RunFolder.create(tmp_path, "made")
     run.write_manifest({"name": "made", "run_id": run.run_id})
     with Journal(run.journal_path) as journal:
-        for entry in made.entries:
+        for entry in journal_of.entries:
             journal.append(entry)
     return run
 
 
+def damage(folder: RunFolder) -> None:
+    """Lines of each sort that cannot be read, trials without an end, and a journal that ends in the middle of one."""
+    lines = folder.journal_path.read_bytes().splitlines()
+    frequent = [number for number, line in enumerate(lines) if b'"event":{"type":"observation"' in line]
+    ends = [number for number, line in enumerate(lines) if line.startswith(b'{"record":"trial-end"')]
+    begins = [number for number, line in enumerate(lines) if line.startswith(b'{"record":"trial-begin"')]
+    lines[frequent[0]] = lines[frequent[0]][:-9]
+    lines[frequent[1]] = b'{"host":"client1","at_ns":5,"event":{"type":"observation"}}'
+    lines[frequent[2]] = lines[frequent[2]][:-1] + b',"later":\0 1}'
+    lines[ends[1]] = b""
+    lines[ends[2]] = b'{"record":"trial-end"'
+    lines[begins[4]] += (
+        b'\n{"host":"client1"}\n[]\n{"event":{"type":"observation","t_ns":7},"host":"gateway","at_ns":5}'
+    )
+    torn = (frequent[-1] + begins[-1]) // 2
+    folder.journal_path.write_bytes(b"\n".join(lines[:torn]) + b"\n" + lines[torn][:40])
+
+
+def made(folder: RunFolder) -> dict[str, object]:
+    """Findings, and the rows of each table."""
+    tables = {path.name: pl.read_parquet(path).rows() for path in sorted(folder.path.glob("*.parquet"))}
+    return {"findings": folder.findings_path.read_bytes(), **tables}
+
+
 @pytest.fixture
-def expected(folder: RunFolder) -> Iterator[bytes]:
-    """The findings that this process finds alone."""
+def expected(folder: RunFolder) -> dict[str, object]:
+    """What this process makes alone."""
     conclude(folder)
-    yield folder.findings_path.read_bytes()
+    return made(folder)
 
 
 def children(pid: int) -> list[int]:
@@ -60,38 +84,53 @@ def children(pid: int) -> list[int]:
     return [int(child) for task in tasks for child in (task / "children").read_text().split()]
 
 
-def test_findings_of_other_processes_are_the_same(
-    folder: RunFolder, expected: bytes, monkeypatch: pytest.MonkeyPatch
+def test_findings_and_tables_of_other_processes_are_the_same(
+    folder: RunFolder, expected: dict[str, object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(analysis_processes, "_LEAST_JOURNAL_BYTES", 0)
     assert conclude(folder).problems == ()
-    assert folder.findings_path.read_bytes() == expected
+    assert made(folder) == expected
+
+
+@pytest.mark.usefixtures("damaged_journals")
+def test_damaged_journal_is_counted_by_other_processes_as_by_this_one(
+    folder: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    damage(folder)
+    alone = conclude(folder)
+    expected = made(folder)
+    damaged = alone.analysis.journal
+    assert (damaged.garbled, damaged.torn) == (4, True)
+    assert damaged.malformed >= 3
+    monkeypatch.setattr(analysis_processes, "_LEAST_JOURNAL_BYTES", 0)
+    assert conclude(folder).problems == alone.problems
+    assert made(folder) == expected
 
 
 @pytest.mark.parametrize("program", [("-c", ""), ("--version",)], ids=["says nothing", "says something else"])
 def test_work_of_processes_that_die_is_done_here(
-    folder: RunFolder, expected: bytes, monkeypatch: pytest.MonkeyPatch, program: tuple[str, ...]
+    folder: RunFolder, expected: dict[str, object], monkeypatch: pytest.MonkeyPatch, program: tuple[str, ...]
 ) -> None:
     monkeypatch.setattr(analysis_processes, "_LEAST_JOURNAL_BYTES", 0)
     monkeypatch.setattr(analysis_processes, "_PROGRAM", program)
     assert conclude(folder).problems == ()
-    assert folder.findings_path.read_bytes() == expected
+    assert made(folder) == expected
 
 
 def test_short_journal_is_analysed_here() -> None:
-    with analysis_processes.analysis_processes(1000) as begin:
-        assert begin is analyse_at_once
+    with analysis_processes.analysis_processes(1000) as read:
+        assert read is None
 
 
 def test_kind_of_test_that_other_processes_do_not_know_is_analysed_here() -> None:
-    def used() -> Begin:
-        with analysis_processes.analysis_processes(LONG) as begin:
-            return begin
+    def used() -> Read | None:
+        with analysis_processes.analysis_processes(LONG) as read:
+            return read
 
     with KINDS.added("own", object()):
-        assert used() is analyse_at_once
+        assert used() is None
     # What another test registered and removed does not count.
-    assert used() is not analyse_at_once
+    assert used() is not None
 
 
 def test_processes_end_with_one_that_is_killed() -> None:
