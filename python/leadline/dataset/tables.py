@@ -25,6 +25,7 @@ from leadline.dataset.clocks import HostClocks
 from leadline.dataset.folder import RunFolder
 from leadline.dataset.journal import Entry, read_journal, reads_strictly
 from leadline.dataset.parquet import ParquetFile, ParquetParts
+from leadline.dataset.requests import RequestTable
 from leadline.dataset.samples import SampleTable
 
 FLOWS_SCHEMA: dict[str, Any] = {
@@ -148,8 +149,8 @@ _INSTANTS = ("due_ns", "start_ns", "end_ns")
 
 def rebuild(run: RunFolder) -> int:
     """Make `samples.parquet`, `flows.parquet` and `histograms.parquet` from the journal; for fleets also
-    `clients.parquet` (one row per client) and `attempts.parquet` (one per attempt). Returns the number of events that
-    lack required fields and thus have no rows.
+    `clients.parquet` (one row per client) and `attempts.parquet` (one per attempt), for scenarios whose single requests
+    were asked for `requests.parquet`. Returns the number of events that lack required fields and thus have no rows.
 
     Each file is written to a temporary file and renamed, so that a reader sees the old or the new file, complete.
     Raises `DatasetError` if the journal cannot be read or a table cannot be written.
@@ -221,19 +222,21 @@ class _Tables:
         self._histograms = _Table(HISTOGRAMS_SCHEMA, file("histograms"))
         self._clients = _Table(CLIENTS_SCHEMA, file("clients"))
         self._attempts = _Table(ATTEMPTS_SCHEMA, file("attempts"))
+        self._requests = RequestTable(file("requests"))
         self._clocks = clocks
         self._trial: str | None = None
         self.malformed = 0
         """Number of events that lack required fields; they have no rows."""
 
     @property
-    def _all(self) -> dict[str, SampleTable | _Table]:
+    def _all(self) -> dict[str, SampleTable | _Table | RequestTable]:
         return {
             "samples": self._samples,
             "flows": self._flows,
             "histograms": self._histograms,
             "clients": self._clients,
             "attempts": self._attempts,
+            "requests": self._requests,
         }
 
     def take(self, entry: Entry) -> None:
@@ -250,16 +253,19 @@ class _Tables:
             return
         try:
             self._event(entry, event)
-        except (KeyError, TypeError, ValueError, AttributeError):
+        except (LookupError, TypeError, ValueError, AttributeError):
             if reads_strictly():
                 raise
             self.malformed += 1
 
     def _event(self, entry: Entry, event: dict[str, Any]) -> None:
         kind = event.get("type")
-        if kind not in ("observation", "progress", "finished"):
+        if kind not in ("observation", "progress", "finished", "samples"):
             return
         host, offset_ns = entry["host"], self._clocks.offset_ns(entry)
+        if kind == "samples":
+            self._requests.append(host, event, offset_ns)
+            return
         trial = event.get("trial") or self._trial
         t_ns = event["t_ns"] - offset_ns
         if kind == "finished":
@@ -299,9 +305,9 @@ class TableWriter(_Tables):
     """The tables of a folder, from a journal's entries or from parts that other processes made of them."""
 
     def __init__(self, folder: Path) -> None:
-        names = ("samples", "flows", "histograms", "clients", "attempts")
+        names = ("samples", "flows", "histograms", "clients", "attempts", "requests")
         self._files = {name: ParquetFile(folder / f"{name}.parquet") for name in names}
-        self._optional = {"clients", "attempts"}
+        self._optional = {"clients", "attempts", "requests"}
         super().__init__(self._files.__getitem__, HostClocks())
 
     def __enter__(self) -> TableWriter:
@@ -320,13 +326,14 @@ class TableWriter(_Tables):
         self.malformed += parts.malformed
 
     def write(self) -> None:
-        """Write every file to a temporary file and rename it; those of clients and attempts only if there are any.
+        """Write every file to a temporary file and rename it; those of clients, attempts and requests only if there
+        are any.
 
         Raises:
             DatasetError: one cannot be written.
         """
         for name, table in self._all.items():
-            if name not in self._optional or (isinstance(table, _Table) and table.has_rows):
+            if name not in self._optional or (isinstance(table, _Table | RequestTable) and table.has_rows):
                 self._files[name].write(table.take_chunk())
 
 

@@ -1,7 +1,8 @@
 """Records everything that happens: agents' events as they arrive, and the controller's own records.
 
 There is one `EventLog` per run. It adds a time to each entry, appends it to a journal (a file, or a list for a
-measurement whose samples are not kept) and passes it to listeners and observers. A failed write ends the run: a
+measurement whose samples are not kept) and passes it to listeners and observers. Lists have no single requests of
+scenarios: figures do not need them, and there may be millions. A failed write ends the run: a
 figure whose samples are lost is invalid.
 """
 
@@ -17,6 +18,9 @@ import pydantic_core
 from leadline.agents import Event
 from leadline.contract.models import Heartbeat
 from leadline.trial.notifications import Notification, Observer
+
+_SINGLE_REQUESTS = b'{"type":"samples"'
+"""The beginning of an agent's line with single requests of a scenario."""
 
 
 class EventSink(Protocol):
@@ -46,6 +50,8 @@ class EntryList:
         """Append an agent's event, in the form in which a journal returns it."""
         if self.journal is not None:
             self.journal.append_event(host, at_ns, line)
+        if line.startswith(_SINGLE_REQUESTS):
+            return
         self.entries.append({"host": host, "at_ns": at_ns, "event": pydantic_core.from_json(line)})
 
 

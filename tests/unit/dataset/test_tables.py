@@ -87,6 +87,37 @@ FINISHED = {
 }
 
 
+SAMPLES = {
+    "type": "samples",
+    "trial": "c01/1/shop",
+    "task": "load",
+    "t_ns": 4_500,
+    "samples": {
+        "wall_offset_ns": 10_000,
+        "names": [
+            {"name": "log in", "kind": "request", "population": "buyers"},
+            {"name": "buy", "kind": "transaction", "population": "buyers"},
+        ],
+        "name": [0, 1],
+        "user": [7, 7],
+        "due_ns": [3_500, 3_400],
+        "elapsed_ns": [300, 500],
+        "before_sent_ns": [20, None],
+        "first_byte_ns": [100, None],
+        "status": [503, None],
+        "sent_bytes": [80, 80],
+        "received_bytes": [90, 90],
+        "group_active": [2, 2],
+        "all_active": [3, 3],
+        "urls": [],
+        "failures": [{"row": 0, "cause": "status_503", "message": "503 /login"}],
+        "openings": [{"row": 0, "dns_ns": None, "connect_ns": 11, "tls_ns": 12}],
+        "transactions": [{"row": 1, "waits_ns": 40, "requests": 1, "failed": 1}],
+        "left_out": 0,
+    },
+}
+
+
 def run_with(tmp_path: Path, *entries: dict[str, Any]) -> RunFolder:
     run = RunFolder.create(tmp_path, "x")
     with Journal(run.journal_path) as journal:
@@ -261,3 +292,20 @@ def test_a_disk_that_is_full_in_a_table_of_many_chunks_is_named(
     with pytest.raises(DatasetError, match=r"samples\.parquet: no space left on the device"):
         rebuild(run)
     assert {path.name for path in run.path.iterdir()} == {"logs", "journal.ndjson"}
+
+
+def test_single_requests_have_a_row_each(tmp_path: Path) -> None:
+    run = run_with(
+        tmp_path,
+        {"record": "clock", "host": "client", "offset_ns": 500, "bound_ns": 10, "at_ns": 1},
+        {"host": "client", "at_ns": 4_010, "event": SAMPLES},
+    )
+    rebuild(run)
+    request, transaction = pl.read_parquet(run.path / "requests.parquet").rows(named=True)
+    assert [request[name] for name in ("group", "user", "kind", "name", "status")] == [
+        "buyers", 7, "request", "log in", 503
+    ]  # fmt: skip
+    assert (request["due_ns"], request["at_ns"]) == (3_000, 13_500)
+    assert (request["cause"], request["connect_ns"], request["dns_ns"]) == ("status_503", 11, None)
+    assert (transaction["kind"], transaction["waits_ns"], transaction["status"]) == ("transaction", 40, None)
+    assert transaction["cause"] is None

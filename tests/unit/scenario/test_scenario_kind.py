@@ -64,3 +64,15 @@ def test_thresholds_are_targets(metric: str, rule: str, target: str) -> None:
 def test_thresholds_without_a_figure_are_named(metric: str, rule: str) -> None:
     with pytest.raises(InputError, match="the threshold"):
         targets_of([(read_threshold(metric, rule), False, 0)])
+
+
+def test_single_requests_are_reported_only_if_they_are_asked_for() -> None:
+    asked = {
+        kept: scenario_workload(ScenarioTest(name="s", file=loaded(EXAMPLE), single_requests=kept), {}, None).samples
+        for kept in ("none", "all", "urls")
+    }
+    assert asked["none"] is None
+    assert [one.model_dump() for one in (asked["all"], asked["urls"]) if one is not None] == [
+        {"kind": "all", "with_urls": False},
+        {"kind": "all", "with_urls": True},
+    ]

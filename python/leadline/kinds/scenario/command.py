@@ -51,6 +51,8 @@ def run(values: Mapping[str, Any]) -> int:
         return 0
     if values["file"] is None:
         raise InputError("the scenario is missing", hint="name its file, or give --example")
+    if values["single_requests"] != "none" and values["out"] is None:
+        raise InputError("--single-requests needs a folder", hint="add --out runs")
     given = parameters(values["param"])
     loaded = _loaded(values, given)
     test = single_args.parse(

@@ -105,6 +105,8 @@ class ScenarioTest(BaseTest):
     """Seed of all random values."""
     percentiles: Items[Percentile] = ()
     """Percentiles of latency and service time to report in addition to the usual ones."""
+    single_requests: Literal["none", "all", "urls"] = "none"
+    """Whether every request and transaction is kept by itself, in `requests.parquet`; with `urls`, its URL too."""
 
     @model_validator(mode="before")
     @classmethod

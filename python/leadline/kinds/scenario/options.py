@@ -66,6 +66,13 @@ COMMAND = Command(
         o.JSON,
         o.OUT,
         Option(
+            ("--single-requests",),
+            "With --out: keep each request by itself, with `urls` also its URL.",
+            key="single_requests",
+            type=("none", "all", "urls"),
+            default="none",
+        ),
+        Option(
             ("--summary-export",),
             "Write the result as k6's summary, in JSON.",
             type=Path,

@@ -8,6 +8,7 @@ from typing import Literal
 from leadline.contract.models import (
     HttpRoute,
     HttpTimeouts,
+    SamplesAll,
     ScenarioPlan,
     ScenarioWorkload,
     SocketOptions,
@@ -52,4 +53,5 @@ def scenario_workload(
             early_data=False,
         ),
         interval_ms=test.interval_ms,
+        samples=None if test.single_requests == "none" else SamplesAll(with_urls=test.single_requests == "urls"),
     )
