@@ -21,7 +21,7 @@ from leadline.analysis.model import (
     Verdict,
 )
 from leadline.analysis.repeats import summarise
-from leadline.plan.ladder import Ladder as PlanLadder
+from leadline.plan.ladder import all_rungs
 
 MBIT = 1e6
 SPREAD = (0.99, 1.0, 1.01, 1.005, 0.995)
@@ -87,7 +87,7 @@ def ladders(
     return {ladder.case: ladder for ladder in of_run(run, cases)}
 
 
-RUNGS = {rung.name: (kind, rung) for kind, rung in PlanLadder().rungs}
+RUNGS = {rung.name: (kind, rung) for kind, rung in all_rungs()}
 KINDS_OF = {name: kind for name, (kind, _) in RUNGS.items()}
 
 

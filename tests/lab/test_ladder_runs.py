@@ -134,6 +134,26 @@ def test_tunnels_of_the_example_stand_beside_their_plain_route(tmp_path: Path) -
         assert tunnel["look_first"] in page.replace("&#39;", "'")
 
 
+def test_scenario_of_a_plan_stands_on_http(tmp_path: Path) -> None:
+    base = "http://${param('server')}:${param('port')}"
+    user = f"base: {base}\nload: {{users: 1, duration: 600ms}}\nflow: [{{get: '/?size=12'}}]\n"
+    (tmp_path / "user.yaml").write_text(user)
+    plan = """
+        name: users
+        sut: {kind: route}
+        ladder: {layers: [http], duration: 600ms}
+        tests: [{name: ladder-scenario, kind: scenario, file: user.yaml}]
+    """
+    run = cli.run(plan, tmp_path)
+    assert run.code == 0, run.err
+    (ladder,) = run.report()["ladders"]
+    figures = measured(ladder)
+    assert list(figures) == ["HTTP bodies", "HTTP requests", "Scenario"] and figures["Scenario"]
+    layer = ladder["layers"][2]
+    assert layer["below"] == "HTTP requests" and layer["share"]["value"] > 0
+    assert not any("users at once" in note for note in ladder["notes"])
+
+
 @pytest.mark.full_matrix
 def test_search_finds_the_rate_of_the_lowest_layer(tmp_path: Path) -> None:
     with cli.serve() as server:

@@ -135,7 +135,8 @@ def _steps(analysis: RunAnalysis, case: str, record: Mapping[str, Any]) -> Itera
         values = _values(results, rung)
         missing = None if values else error or "it was not measured"
         share = _payload_share(kind, test, record["ladder"])
-        yield Step(rung, summary, values, share, missing, results, _flooded(kind, rung, test, summary))
+        note = _flooded(kind, rung, test, summary) or _at_once(rung, summary)
+        yield Step(rung, summary, values, share, missing, results, note)
 
 
 def _flooded(kind: str, rung: Rung, test: Mapping[str, Any], summary: Summary | None) -> str | None:
@@ -150,6 +151,17 @@ def _flooded(kind: str, rung: Rung, test: Mapping[str, Any], summary: Summary | 
     return (
         f"{rung.title}: sent as fast as possible, with {quantities.share(lost)} {words}; its figure is what arrived. "
         "A rate that holds may be higher: give `rate`, or a test of this name with `search`"
+    )
+
+
+def _at_once(rung: Rung, summary: Summary | None) -> str | None:
+    """That a plan's own load had several requests outstanding, where the layers below have one."""
+    users = summary.metrics.get("users_most") if summary is not None else None
+    if users is None or users.value is None or users.value <= 1:
+        return None
+    return (
+        f"{rung.title}: {users.value:.0f} users at once, where the layers below have one request outstanding: its "
+        "share of them is that of as many"
     )
 
 
@@ -202,6 +214,8 @@ def carried(steps: Sequence[Step], step: Step) -> Below:
     for above in steps:
         if above.rung.chain is not step.rung.chain or above.rung.height <= step.rung.height:
             continue
+        if above.rung.is_given:
+            continue  # Its load is the plan's own, with more at once than a ladder's.
         value = (above.metric.value or 0.0) * _factor(above.payload_share, step.payload_share)
         if value > best.value:
             best = Below(own.name, value, own.payload_share, None, Bound.LEAST, above.rung.title)

@@ -71,6 +71,8 @@ class Rung:
     """The figure that takes the place of `metric` where the test searches for its rate; empty if it cannot."""
     holds: str = ""
     """When a rate holds, where it searches by the ladder's own `rate: search`."""
+    is_given: bool = False
+    """Whether a plan gives its test, by its name: it needs what a ladder does not know, such as a file."""
 
     @property
     def test(self) -> str:
@@ -125,8 +127,9 @@ def all_rungs() -> list[tuple[str, Rung]]:
 
 
 def layer_names() -> list[str]:
-    """The names of the layers, from the bottom up."""
-    return list(dict.fromkeys(rung.layer for _, rung in sorted(all_rungs(), key=lambda one: one[1].height)))
+    """The names of the layers that a ladder makes tests for, from the bottom up."""
+    rungs = sorted((rung for _, rung in all_rungs() if not rung.is_given), key=lambda one: one.height)
+    return list(dict.fromkeys(rung.layer for rung in rungs))
 
 
 def _known_layer(name: str) -> str:
@@ -168,8 +171,9 @@ class Ladder(PlanModel):
 
     @property
     def rungs(self) -> list[tuple[str, Rung]]:
-        """Its rungs with their kinds, from the bottom up."""
-        return [(kind, rung) for kind, rung in all_rungs() if not self.layers or rung.layer in self.layers]
+        """The rungs that it makes tests for, with their kinds, from the bottom up."""
+        known = [(kind, rung) for kind, rung in all_rungs() if not rung.is_given]
+        return [(kind, rung) for kind, rung in known if not self.layers or rung.layer in self.layers]
 
     def test(self, kind: str, rung: Rung) -> dict[str, Any]:
         """The test of a rung, by a plan's keys."""

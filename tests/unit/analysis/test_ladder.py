@@ -215,3 +215,20 @@ def test_rate_that_a_search_found_is_the_figure_of_its_layer() -> None:
     found = {("c02", "udp"): {"found_rate_bps": Metric(900 * MBIT, "bit/s")}}
     (ladder,) = ladders({"c02": PLAIN}, limits=limit, more=found).values()
     assert (ladder.layers[0].figure.value, ladder.layers[0].figure.bound) == (900 * MBIT, None)
+
+
+@pytest.mark.parametrize("users", [1, 4])
+def test_users_of_a_scenario_are_the_highest_layer_and_raise_none_below(users: int) -> None:
+    """What several users carry at once is no rate of the layers with one request outstanding."""
+    figures = {"c02": {"http-small": 1000.0, "scenario": 800.0 * users}}
+    doubts = {("c02", "http-small"): (Verdict.UNSTABLE, Bound.NONE)}
+    more = {("c02", "scenario"): {"users_most": Metric(users, "count")}}
+    ladder = ladders(figures, doubts=doubts, more=more)["c02"]
+    http, scenario = ladder.layers
+    assert (scenario.title, scenario.below, scenario.allowed_by) == ("Scenario", "HTTP requests", None)
+    assert http.allowed is None and scenario.allowed == pytest.approx(1000)
+    assert scenario.share.value == pytest.approx(0.8 * users)
+    assert [note for note in ladder.notes if "users at once" in note] == [
+        "Scenario: 4 users at once, where the layers below have one request outstanding: its share of them is that of "
+        "as many"
+    ] * (users > 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -29,7 +30,7 @@ def ladder_of(case: Case) -> tuple[str | None, str | None]:
 
 def test_layers_go_from_the_bottom_up() -> None:
     assert layer_names() == ["udp", "rr", "tcp", "http", "https"]
-    assert [rung.test for _, rung in all_rungs()] == TESTS
+    assert [rung.test for _, rung in all_rungs()] == [*TESTS, "ladder-scenario"]
 
 
 def test_true_expands_to_a_test_of_each_layer(load: Callable[..., Plan]) -> None:
@@ -70,6 +71,16 @@ def test_own_test_takes_the_place_of_a_rung(load: Callable[..., Plan]) -> None:
     names = [test.name for test in case.tests]
     assert sorted(names) == sorted([*TESTS, "up"]) and names[:2] == ["ladder-udp", "up"]
     assert case.ladder is not None and list(case.ladder.tests) == TESTS
+
+
+def test_scenario_is_the_highest_layer_where_a_plan_gives_it(load: Callable[..., Plan], tmp_path: Path) -> None:
+    """It needs a file, so that a ladder cannot make it by itself."""
+    (tmp_path / "one.yaml").write_text("base: http://x\nload: {users: 1, duration: 1s}\nflow: [{get: /}]\n")
+    own = f"tests: [{{name: ladder-scenario, kind: scenario, file: {tmp_path / 'one.yaml'}}}]\n"
+    tunnel, route = load(HEAD + "sut: {kind: wireguard}\nladder: {layers: [http]}\n" + own).cases
+    for case in (tunnel, route):
+        assert case.ladder is not None
+        assert list(case.ladder.tests) == ["ladder-http", "ladder-http-small", "ladder-scenario"]
 
 
 def test_rungs_can_be_targets(load: Callable[..., Plan]) -> None:

@@ -10,6 +10,7 @@ from leadline.kinds.http import KIND as HTTP
 from leadline.kinds.kind import Kind
 from leadline.kinds.scenario.model import LONGEST_MS, ScenarioTest
 from leadline.kinds.scenario.options import COMMAND
+from leadline.plan.ladder import Chain, Rung
 from leadline.plan.metric_specs import higher, lower, neither, times
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ class ScenarioKind(Kind[ScenarioTest]):
     rate_metrics: Mapping[str, str] = {"transfer_bps": "throughput_bps"}
     command = COMMAND
     curves = ("latency", "service", "connect", "first_byte")
+    rungs = (Rung("scenario", "scenario", "Scenario", Chain.REQUESTS, 50, "requests_per_s", is_given=True),)
 
     def run_command(self, values: Mapping[str, Any]) -> int:
         """Run the command `leadline scenario`."""
