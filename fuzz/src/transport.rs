@@ -5,7 +5,7 @@ use leadline_transport::{
     encode_frame, AddressCheck, ClientSession, Credentials, DatagramFormat, DatagramReceiver, FrameDecoder, FromClient,
     FromServer, Header, HelloAnswer, Hex32, Open, Opening, OpeningEvent, SharedKey, Work, HEADER_BYTES,
 };
-use leadline_wire::Direction;
+use leadline_wire::{Direction, StreamOptions};
 
 /// A function of random bytes that must not panic.
 pub type Target = fn(&[u8]);
@@ -91,7 +91,7 @@ fn key() -> SharedKey {
 /// A session that has been requested.
 fn opened(credentials: Option<Credentials>) -> ClientSession {
     let open = Open {
-        work: Work::Tcp { block_bytes: 1, rate_bps: None },
+        work: Work::Tcp { block_bytes: 1, rate_bps: None, options: StreamOptions::DEFAULT },
         flows: 1,
         threads: 1,
         direction: Direction::Up,

@@ -38,7 +38,9 @@ fn host_facts() -> HostFacts {
         if let Ok(offloads) = host::offloads(&interface.name) {
             let name = std::mem::take(&mut interface.name);
             let mtu = offloads.mtu.or(interface.mtu);
-            *interface = InterfaceFacts { name, mtu, tso: offloads.tso, gso: offloads.gso, gro: offloads.gro };
+            let speed_bps = interface.speed_bps;
+            *interface =
+                InterfaceFacts { name, mtu, tso: offloads.tso, gso: offloads.gso, gro: offloads.gro, speed_bps };
         }
     }
     facts

@@ -14,6 +14,7 @@ mod keys;
 mod load;
 mod locking;
 mod logging;
+mod machine_meter;
 mod metering;
 mod process;
 mod profile;

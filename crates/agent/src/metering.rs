@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{mpsc, Mutex, PoisonError};
 
 use leadline_stats::{Histogram, Place};
+use leadline_sys::tcp::TcpInfo;
 use leadline_sys::usage::{ThreadAccount, ThreadUsage};
 use leadline_wire::{FlowProgress, HistogramReport, ThreadReport};
 
@@ -23,6 +24,14 @@ pub struct FlowCounters {
     rtt_variance_us: Gauge,
     congestion_window_bytes: Gauge,
     path_mtu_bytes: Gauge,
+    pacing_bps: Gauge,
+    delivery_bps: Gauge,
+    busy_us: Gauge,
+    receiver_limited_us: Gauge,
+    send_buffer_limited_us: Gauge,
+    receive_rtt_us: Gauge,
+    receive_window_bytes: Gauge,
+    out_of_order: Gauge,
 }
 
 /// A figure that may not be known yet: 0 until then, afterwards one more than the figure.
@@ -35,8 +44,18 @@ impl Gauge {
         self.0.store(value.saturating_add(1), Ordering::Relaxed);
     }
 
+    fn set_known(&self, value: Option<u64>) {
+        if let Some(value) = value {
+            self.set(value);
+        }
+    }
+
     fn value(&self) -> Option<u64> {
         self.0.load(Ordering::Relaxed).checked_sub(1)
+    }
+
+    fn short_value(&self) -> Option<u32> {
+        self.value().and_then(|value| value.try_into().ok())
     }
 }
 
@@ -84,6 +103,25 @@ impl FlowCounters {
         self.path_mtu_bytes.set(path_mtu_bytes.into());
     }
 
+    /// Stores what the kernel says of the sending end of a connection, as growth since the flow began. Only the flow's own
+    /// thread may call it.
+    pub fn sending_end(&self, info: &TcpInfo, before: &TcpInfo) {
+        let grown = |read: fn(&TcpInfo) -> Option<u64>| Some(read(info)?.saturating_sub(read(before).unwrap_or(0)));
+        self.pacing_bps.set_known(info.pacing_bps);
+        self.delivery_bps.set_known(info.delivery_bps);
+        self.busy_us.set_known(grown(|info| info.busy_us));
+        self.receiver_limited_us.set_known(grown(|info| info.receiver_limited_us));
+        self.send_buffer_limited_us.set_known(grown(|info| info.send_buffer_limited_us));
+    }
+
+    /// Stores what the kernel says of the receiving end of a connection, likewise. Only the flow's own thread may call it.
+    pub fn receiving_end(&self, info: &TcpInfo, before: &TcpInfo) {
+        self.receive_rtt_us.set_known(Some(info.receive_rtt_us.into()).filter(|us| *us > 0));
+        self.receive_window_bytes.set_known(info.receive_window_bytes.map(u64::from));
+        let grown = info.out_of_order.map(|count| u64::from(count.saturating_sub(before.out_of_order.unwrap_or(0))));
+        self.out_of_order.set_known(grown);
+    }
+
     /// Payload bytes sent so far.
     pub fn sent_bytes(&self) -> u64 {
         self.sent_bytes.load(Ordering::Relaxed)
@@ -114,10 +152,18 @@ impl FlowCounters {
             received_units: has_units.then(|| self.received_units()),
             missing_units: self.missing_units.value(),
             retransmits: self.retransmits.value(),
-            rtt_us: self.rtt_us.value().and_then(|us| us.try_into().ok()),
-            rtt_variance_us: self.rtt_variance_us.value().and_then(|us| us.try_into().ok()),
+            rtt_us: self.rtt_us.short_value(),
+            rtt_variance_us: self.rtt_variance_us.short_value(),
             congestion_window_bytes: self.congestion_window_bytes.value(),
-            path_mtu_bytes: self.path_mtu_bytes.value().and_then(|bytes| bytes.try_into().ok()),
+            path_mtu_bytes: self.path_mtu_bytes.short_value(),
+            pacing_bps: self.pacing_bps.value(),
+            delivery_bps: self.delivery_bps.value(),
+            busy_us: self.busy_us.value(),
+            receiver_limited_us: self.receiver_limited_us.value(),
+            send_buffer_limited_us: self.send_buffer_limited_us.value(),
+            receive_rtt_us: self.receive_rtt_us.short_value(),
+            receive_window_bytes: self.receive_window_bytes.short_value(),
+            out_of_order: self.out_of_order.short_value(),
         }
     }
 }

@@ -82,9 +82,17 @@ fn interfaces() -> Vec<InterfaceFacts> {
         tso: None,
         gso: None,
         gro: None,
+        speed_bps: speed_bps(&name).filter(|_| same_namespace),
         name,
     };
     names.into_iter().map(facts).collect()
+}
+
+/// The speed that a device's driver reports. Virtual interfaces have no device; some drivers say -1.
+fn speed_bps(name: &str) -> Option<u64> {
+    let folder = format!("/sys/class/net/{name}");
+    let megabits: u64 = line(&format!("{folder}/speed"))?.parse().ok()?;
+    (megabits > 0 && std::path::Path::new(&folder).join("device").exists()).then(|| megabits.saturating_mul(1_000_000))
 }
 
 fn sys_interfaces() -> Option<BTreeSet<String>> {

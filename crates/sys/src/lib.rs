@@ -16,6 +16,7 @@ pub mod process;
 pub mod queues;
 pub mod ring;
 pub mod segments;
+pub mod tcp;
 pub mod tun;
 
 pub mod usage;

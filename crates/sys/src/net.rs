@@ -1,4 +1,4 @@
-//! Sockets beyond socket2: batches of datagrams, TCP_INFO, drops of a socket's own buffer.
+//! Sockets beyond socket2: batches of datagrams, pacing, drops of a socket's own buffer.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -86,48 +86,6 @@ fn enlarge_buffers(socket: &Socket) {
             }
         }
     }
-}
-
-/// The kernel's figures of a TCP connection.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TcpInfo {
-    /// Smoothed round-trip time, µs.
-    pub rtt_us: u32,
-    /// Segments retransmitted since the connection began.
-    pub retransmits: u32,
-    /// Variance of the round-trip time, µs.
-    pub rtt_variance_us: u32,
-    /// Congestion window, bytes.
-    pub congestion_window_bytes: u64,
-    /// The path's MTU, bytes.
-    pub path_mtu_bytes: u32,
-}
-
-/// Reads TCP_INFO.
-pub fn tcp_info(socket: impl AsFd) -> io::Result<TcpInfo> {
-    // SAFETY: an all-zero tcp_info is valid and the kernel writes at most `length` bytes into it.
-    let info = unsafe {
-        let mut info: libc::tcp_info = zeroed();
-        let mut length = size_of::<libc::tcp_info>() as libc::socklen_t;
-        let result = libc::getsockopt(
-            socket.as_fd().as_raw_fd(),
-            libc::IPPROTO_TCP,
-            libc::TCP_INFO,
-            std::ptr::from_mut(&mut info).cast(),
-            &mut length,
-        );
-        if result != 0 {
-            return Err(io::Error::last_os_error());
-        }
-        info
-    };
-    Ok(TcpInfo {
-        rtt_us: info.tcpi_rtt,
-        retransmits: info.tcpi_total_retrans,
-        rtt_variance_us: info.tcpi_rttvar,
-        congestion_window_bytes: u64::from(info.tcpi_snd_cwnd) * u64::from(info.tcpi_snd_mss),
-        path_mtu_bytes: info.tcpi_pmtu,
-    })
 }
 
 /// From linux/sock_diag.h: SK_MEMINFO_DROPS is the ninth of nine values.
@@ -545,10 +503,9 @@ mod tests {
     }
 
     #[test]
-    fn tcp_info_has_round_trip_and_congestion_control() {
+    fn connection_has_a_congestion_control() {
         let listener = listen_tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
         let stream = connect_tcp(listener.local_addr().unwrap(), None, Duration::from_secs(5)).unwrap();
-        assert!(tcp_info(&stream).unwrap().rtt_us > 0);
         assert!(congestion(&stream).is_some_and(|name| !name.is_empty()));
         assert!(set_congestion(&stream, "no-such-algorithm").is_err());
         assert!(available_congestion().contains(&congestion(&stream).unwrap()));

@@ -54,7 +54,7 @@ pub enum SessionEvent {
         /// One row per flow.
         flows: Vec<SideReport>,
         /// The server's CPU and memory usage.
-        load: LoadReport,
+        load: Box<LoadReport>,
         /// Operations that failed on the server, by name.
         errors: BTreeMap<String, u64>,
     },
@@ -248,7 +248,8 @@ impl ClientSession {
                     row.start_ns = row.start_ns.map(|t_ns| self.local(t_ns));
                     row.end_ns = row.end_ns.map(|t_ns| self.local(t_ns));
                 }
-                Ok(Some(SessionEvent::Report { flows, load: LoadReport { side: Side::Peer, ..load }, errors }))
+                let load = Box::new(LoadReport { side: Side::Peer, ..load });
+                Ok(Some(SessionEvent::Report { flows, load, errors }))
             }
             _ => Err(SessionError::OutOfTurn),
         }
@@ -300,7 +301,7 @@ impl ClientSession {
 
 #[cfg(test)]
 mod tests {
-    use leadline_wire::Direction;
+    use leadline_wire::{Direction, StreamOptions};
 
     use super::*;
     use crate::session::{DatagramOptions, Work};
@@ -309,7 +310,7 @@ mod tests {
 
     fn open() -> Open {
         Open {
-            work: Work::Tcp { block_bytes: 1000, rate_bps: None },
+            work: Work::Tcp { block_bytes: 1000, rate_bps: None, options: StreamOptions::DEFAULT },
             flows: 1,
             threads: 1,
             direction: Direction::Up,
@@ -380,6 +381,7 @@ mod tests {
             socket_drops: None,
             engine: None,
             engine_reason: None,
+            machine: None,
         };
         let report = FromServer::Report { flows: vec![row], load, errors: BTreeMap::new() };
         let Some(SessionEvent::Report { flows, load, .. }) = tell(&mut session, 0, &report).unwrap() else { panic!() };

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use leadline_wire::{DatagramReport, Direction, FlowProgress, LoadReport, Protocol, SizeShare};
+use leadline_wire::{
+    DatagramReport, Direction, FlowProgress, LoadReport, Protocol, SizeShare, StreamOptions, TcpReport,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::key::Hex32;
@@ -17,6 +19,9 @@ pub enum Work {
         block_bytes: u32,
         /// Payload rate per flow, bit/s; unlimited if absent.
         rate_bps: Option<u64>,
+        /// How both ends set up and use their sockets.
+        #[serde(default)]
+        options: StreamOptions,
     },
     /// Paced datagrams.
     Udp {
@@ -246,6 +251,9 @@ pub struct SideReport {
     /// More figures of numbered datagrams. Delays are the receiver's clock minus the sender's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub datagrams: Option<Box<DatagramReport>>,
+    /// The kernel's figures of this side's end of a byte stream.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tcp: Option<Box<TcpReport>>,
 }
 
 #[cfg(test)]
@@ -279,6 +287,7 @@ mod tests {
             socket_drops: None,
             engine: None,
             engine_reason: None,
+            machine: None,
         };
         let row = SideReport { flow: 1, start_ns: Some(u64::MAX), ..SideReport::default() };
         let errors = BTreeMap::from([("timeout".to_owned(), 3)]);

@@ -263,6 +263,31 @@ pub struct FlowProgress {
     /// The path's MTU, bytes; as with the round-trip time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path_mtu_bytes: Option<u32>,
+    /// The rate at which the kernel paces segments, bit/s; as with the round-trip time, of the first 64 flows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pacing_bps: Option<u64>,
+    /// The rate at which the peer acknowledged recently, bit/s; as with the pacing rate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delivery_bps: Option<u64>,
+    /// Time since the flow began with data to send or under way, µs; as with the pacing rate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub busy_us: Option<u64>,
+    /// Part of it in which the peer's window was full, µs; as with the pacing rate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub receiver_limited_us: Option<u64>,
+    /// Part of it in which the send buffer was too small, µs; as with the pacing rate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub send_buffer_limited_us: Option<u64>,
+    /// The receiving side's estimate of the round-trip time, µs; only on the receiving side of a byte stream, of the first
+    /// 64 flows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub receive_rtt_us: Option<u32>,
+    /// The window that the receiving side announced last, bytes; as with its round-trip time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub receive_window_bytes: Option<u32>,
+    /// Segments that arrived before one with a lower sequence number; as with the receiving side's round-trip time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub out_of_order: Option<u32>,
 }
 
 /// The state of a load, beyond its flows' counters.

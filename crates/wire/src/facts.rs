@@ -73,6 +73,9 @@ pub struct InterfaceFacts {
     pub gso: Option<bool>,
     /// Generic receive offload.
     pub gro: Option<bool>,
+    /// Speed of the link, bit/s; only of a device, because virtual interfaces name any number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub speed_bps: Option<u64>,
 }
 
 /// A feature that an agent can or cannot use on this host.

@@ -16,6 +16,7 @@ mod http;
 mod observation;
 mod outcome;
 pub mod scenario;
+mod stream;
 mod target;
 mod tunnel;
 mod workload;
@@ -38,8 +39,11 @@ pub use observation::{
     Observation, Pressure, PressureSample, ProcessSample, QueueSample, QuotaSample, SoakerSample, SoftnetSample,
     TcpSample, UdpSample,
 };
-pub use outcome::{DatagramReport, DelayReport, FlowReport, LengthsReport, LoadReport, Outcome, Side, ThreadReport};
+pub use outcome::{
+    DatagramReport, DelayReport, FlowReport, LengthsReport, LoadReport, MachineUse, Outcome, Side, ThreadReport,
+};
 pub use scenario::ScenarioSpec;
+pub use stream::{ReceiveMethod, SendMethod, StreamOptions, StreamPayload, TcpReport};
 pub use target::{Direction, IpVersion, SessionKey, Target};
 pub use tunnel::{
     CryptoReport, CryptoSpec, TunnelAction, TunnelActionKind, TunnelAttemptReport, TunnelClientReport,

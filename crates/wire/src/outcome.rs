@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::scenario::ScenarioReport;
-use crate::{Counts, CryptoReport, Direction, HistogramReport, TunnelReport};
+use crate::{Counts, CryptoReport, Direction, HistogramReport, TcpReport, TunnelReport};
 
 /// The figures of one task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -83,6 +83,12 @@ pub struct FlowReport {
     pub local: Option<String>,
     /// Remote address and port.
     pub remote: Option<String>,
+    /// The kernel's figures of the sending end of a byte stream, if that end reported them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sender_tcp: Option<Box<TcpReport>>,
+    /// The kernel's figures of the receiving end of a byte stream, if that end reported them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub receiver_tcp: Option<Box<TcpReport>>,
     /// More figures of numbered datagrams; absent for other flows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub datagrams: Option<Box<DatagramReport>>,
@@ -162,6 +168,31 @@ pub struct LoadReport {
     pub engine: Option<String>,
     /// The reason why the faster engine was not used.
     pub engine_reason: Option<String>,
+    /// The CPU time of its whole machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine: Option<MachineUse>,
+}
+
+/// The CPU time of a machine, of all its programs and of the kernel's work for none of them, and what the load's flows moved
+/// on this side in the same time.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct MachineUse {
+    /// Time that this row covers, s.
+    pub wall_s: f64,
+    /// CPUs.
+    pub cpus: u32,
+    /// Time of all CPUs that was neither idle nor taken by a hypervisor, s.
+    pub busy_s: f64,
+    /// Part of it in soft interrupts: most of the network stack, s.
+    pub softirq_s: f64,
+    /// Payload bytes that this side sent in this time.
+    pub sent_bytes: u64,
+    /// Payload bytes that this side received in this time.
+    pub received_bytes: u64,
+    /// Datagrams or transactions that this side sent in this time; 0 for byte streams.
+    pub sent_units: u64,
+    /// Datagrams or transactions that this side received in this time; 0 for byte streams.
+    pub received_units: u64,
 }
 
 /// One thread's share of a CPU.

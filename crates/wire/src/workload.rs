@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{CryptoSpec, Direction, EmulateSpec, HttpAnswer, HttpSpec, ScenarioSpec, SessionKey, Target, TunnelSpec};
+use crate::{
+    CryptoSpec, Direction, EmulateSpec, HttpAnswer, HttpSpec, ScenarioSpec, SessionKey, StreamOptions, Target,
+    TunnelSpec,
+};
 
 /// The kind of a task and its parameters.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -16,7 +19,7 @@ pub enum Workload {
     Serve(Box<ServeSpec>),
     /// Bulk TCP.
     #[schemars(title = "TcpWorkload")]
-    Tcp(TcpSpec),
+    Tcp(Box<TcpSpec>),
     /// Paced, numbered datagrams.
     #[schemars(title = "UdpWorkload")]
     Udp(UdpSpec),
@@ -110,6 +113,12 @@ pub struct TcpSpec {
     /// The server's program.
     #[serde(default)]
     pub peer: PeerProgram,
+    /// How both ends set up and use their sockets; with their hosts' defaults if absent.
+    #[serde(default)]
+    pub options: Option<StreamOptions>,
+    /// A file whose bytes this end sends again and again, instead of the payload of the options; upward only.
+    #[serde(default)]
+    pub payload_file: Option<String>,
 }
 
 /// The server's program.

@@ -41,6 +41,11 @@ _LIMITS = {
     LimitedBy.LINK: "the link is the limit",
     LimitedBy.GATEWAY: "the gateway is the limit",
     LimitedBy.SERVER: "the server is the limit",
+    LimitedBy.PACING: "the pacing rate is the limit",
+    LimitedBy.RECEIVER_WINDOW: "the receiver's window is the limit",
+    LimitedBy.SEND_BUFFER: "the send buffer is the limit",
+    LimitedBy.CONGESTION_WINDOW: "the congestion window is the limit",
+    LimitedBy.SENDING_PROGRAM: "the sending program is the limit",
     LimitedBy.UNKNOWN: "what limits it is not known",
 }
 _NEXT = {
@@ -50,6 +55,11 @@ _NEXT = {
     LimitedBy.LINK: "use a faster link to find the system's own limit",
     LimitedBy.GATEWAY: "look at the gateway's CPU first: a faster core, work on more cores, or less work per packet",
     LimitedBy.SERVER: "look at the server first: its CPU limit, its workers, its log",
+    LimitedBy.PACING: "raise or leave out the pacing rate",
+    LimitedBy.RECEIVER_WINDOW: "raise the receiver's buffer (window, net.ipv4.tcp_rmem), or read faster there",
+    LimitedBy.SEND_BUFFER: "raise the sender's buffer (window, net.ipv4.tcp_wmem)",
+    LimitedBy.CONGESTION_WINDOW: "look for loss on the path, try another congestion control, or use more flows",
+    LimitedBy.SENDING_PROGRAM: "send larger blocks, or use more threads",
     LimitedBy.UNKNOWN: "see in the charts whose CPU or queue comes near its end, and whether more connections (flows, "
     "connections) carry more: if they do, waiting is the limit",
 }

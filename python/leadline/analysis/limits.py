@@ -1,8 +1,8 @@
 """What limited a test: one word and its evidence. That is no fault of the measurement, but what a reader asks next.
 
 The parts are asked in the order in which a load meets them: what was offered, the generator, the answering side, the
-link, the gateway. A part counts as the limit if it is known to have been at its end; where none is, the word is
-`not known`, and the evidence says what was looked at.
+link, the gateway, and for TCP what the sender's kernel waited for. A part counts as the limit if it is known to have
+been at its end; where none is, the word is `not known`, and the evidence says what was looked at.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from leadline import quantities
-from leadline.analysis import answering_time, queues
+from leadline.analysis import answering_time, queues, tcp_limits
 from leadline.analysis.disturbance import QUOTA_SHARE, held_back_by
 from leadline.analysis.gateways import attribution_of
 from leadline.analysis.host_metrics import cpu_percent, machine_samples, neighbours
@@ -79,6 +79,7 @@ def _limits(evidence: Evidence, reasons: Sequence[Reason], primary: str) -> Iter
     yield from _busy_server(data, window)
     yield from answering_time.limits(evidence)
     yield from answering_time.limits_of_turns(evidence)
+    yield from tcp_limits.limits(evidence)
 
 
 def _full_sockets(evidence: Evidence) -> Iterator[Limit]:

@@ -305,6 +305,11 @@ class LimitedBy(StrEnum):
     LINK = "link"
     GATEWAY = "gateway"
     SERVER = "server"
+    PACING = "pacing"
+    RECEIVER_WINDOW = "receiver's window"
+    SEND_BUFFER = "send buffer"
+    CONGESTION_WINDOW = "congestion window"
+    SENDING_PROGRAM = "sending program"
     UNKNOWN = "not known"
 
 

@@ -48,6 +48,11 @@ class TestSpec:
     asked_delay_s: float | None = None
     # The first part of the test, over which its clients start.
     start_spread_ns: int = 0
+    # A client's payload rate in one direction that was asked for, and the rate at which its kernel paces it, bit/s.
+    asked_bps: float | None = None
+    pacing_bps: float | None = None
+    # Rate of the line, if it was given, bit/s.
+    line_bps: float | None = None
     # Metrics that the test requests in addition to those of its kind: percentiles.
     asked: tuple[str, ...] = ()
 

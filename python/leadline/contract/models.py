@@ -851,9 +851,17 @@ class FlowProgress(BaseModel):
     model_config = ConfigDict(
         extra="forbid",
     )
+    busy_us: Annotated[int | None, Field(ge=0)] = None
+    """
+    Time since the flow began with data to send or under way, µs; as with the pacing rate.
+    """
     congestion_window_bytes: Annotated[int | None, Field(ge=0)] = None
     """
     The congestion window, bytes; as with the round-trip time.
+    """
+    delivery_bps: Annotated[int | None, Field(ge=0)] = None
+    """
+    The rate at which the peer acknowledged recently, bit/s; as with the pacing rate.
     """
     flow: Annotated[int, Field(ge=0)]
     """
@@ -863,9 +871,26 @@ class FlowProgress(BaseModel):
     """
     Datagrams that had not arrived when a later one had; only on the side that receives numbered datagrams.
     """
+    out_of_order: Annotated[int | None, Field(ge=0)] = None
+    """
+    Segments that arrived before one with a lower sequence number; as with the receiving side's round-trip time.
+    """
+    pacing_bps: Annotated[int | None, Field(ge=0)] = None
+    """
+    The rate at which the kernel paces segments, bit/s; as with the round-trip time, of the first 64 flows.
+    """
     path_mtu_bytes: Annotated[int | None, Field(ge=0)] = None
     """
     The path's MTU, bytes; as with the round-trip time.
+    """
+    receive_rtt_us: Annotated[int | None, Field(ge=0)] = None
+    """
+    The receiving side's estimate of the round-trip time, µs; only on the receiving side of a byte stream, of the first
+    64 flows.
+    """
+    receive_window_bytes: Annotated[int | None, Field(ge=0)] = None
+    """
+    The window that the receiving side announced last, bytes; as with its round-trip time.
     """
     received_bytes: Annotated[int, Field(ge=0)]
     """
@@ -874,6 +899,10 @@ class FlowProgress(BaseModel):
     received_units: Annotated[int | None, Field(ge=0)] = None
     """
     Datagrams, transactions or responses received; absent for a byte stream.
+    """
+    receiver_limited_us: Annotated[int | None, Field(ge=0)] = None
+    """
+    Part of it in which the peer's window was full, µs; as with the pacing rate.
     """
     retransmits: Annotated[int | None, Field(ge=0)] = None
     """
@@ -887,6 +916,10 @@ class FlowProgress(BaseModel):
     rtt_variance_us: Annotated[int | None, Field(ge=0)] = None
     """
     The variance of that time, µs; as with the round-trip time.
+    """
+    send_buffer_limited_us: Annotated[int | None, Field(ge=0)] = None
+    """
+    Part of it in which the send buffer was too small, µs; as with the pacing rate.
     """
     sent_bytes: Annotated[int, Field(ge=0)]
     """
@@ -1200,6 +1233,10 @@ class InterfaceFacts(BaseModel):
     name: str
     """
     The interface's name.
+    """
+    speed_bps: Annotated[int | None, Field(ge=0)] = None
+    """
+    Speed of the link, bit/s; only of a device, because virtual interfaces name any number.
     """
     tso: bool | None = None
     """
@@ -1606,6 +1643,49 @@ class LoopForever(BaseModel):
         extra="forbid",
     )
     kind: Literal["forever"] = "forever"
+
+
+class MachineUse(BaseModel):
+    """
+    The CPU time of a machine, of all its programs and of the kernel's work for none of them, and what the load's flows moved
+    on this side in the same time.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    busy_s: float
+    """
+    Time of all CPUs that was neither idle nor taken by a hypervisor, s.
+    """
+    cpus: Annotated[int, Field(ge=0)]
+    """
+    CPUs.
+    """
+    received_bytes: Annotated[int, Field(ge=0)]
+    """
+    Payload bytes that this side received in this time.
+    """
+    received_units: Annotated[int, Field(ge=0)]
+    """
+    Datagrams or transactions that this side received in this time; 0 for byte streams.
+    """
+    sent_bytes: Annotated[int, Field(ge=0)]
+    """
+    Payload bytes that this side sent in this time.
+    """
+    sent_units: Annotated[int, Field(ge=0)]
+    """
+    Datagrams or transactions that this side sent in this time; 0 for byte streams.
+    """
+    softirq_s: float
+    """
+    Part of it in soft interrupts: most of the network stack, s.
+    """
+    wall_s: float
+    """
+    Time that this row covers, s.
+    """
 
 
 class MatchLast(BaseModel):
@@ -2537,6 +2617,17 @@ class StatusRange(BaseModel):
     """
 
 
+class StreamPayload1(BaseModel):
+    """
+    Of each 1024 bytes, this percentage is one repeated byte; the others are random.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    repeated: Annotated[int, Field(ge=0, le=255)]
+
+
 class BodySubject(BaseModel):
     """
     The response's body.
@@ -2652,6 +2743,105 @@ class Target(BaseModel):
     port: Annotated[int, Field(ge=0, le=65535)]
     """
     The port of the session protocol (tcp, udp, rr).
+    """
+
+
+class TcpReport(BaseModel):
+    """
+    The kernel's figures of one end of a flow, from its TCP_INFO; unknown ones are absent. Means are of samples, at least
+    ten a second with up to 64 flows per thread.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    busy_s: float | None = None
+    """
+    Time with data to send or under way, s.
+    """
+    congestion_window_bytes: float | None = None
+    """
+    Mean of the congestion window, bytes.
+    """
+    delivery_bps: float | None = None
+    """
+    Mean of the delivery rate, bit/s.
+    """
+    mss_bytes: Annotated[int | None, Field(ge=0)] = None
+    """
+    Payload of a full segment, bytes.
+    """
+    out_of_order: Annotated[int | None, Field(ge=0)] = None
+    """
+    Of a receiver: segments that arrived before one with a lower sequence number.
+    """
+    pacing_bps: float | None = None
+    """
+    Mean of the pacing rate, bit/s.
+    """
+    receive_buffer_bytes: Annotated[int | None, Field(ge=0)] = None
+    """
+    Size of the receive buffer at the end, bytes, as the kernel counts it.
+    """
+    receive_rtt_us: float | None = None
+    """
+    Of a receiver: mean of its estimate of the round-trip time, µs.
+    """
+    receive_window_bytes: float | None = None
+    """
+    Of a receiver: mean of the window that it announced, bytes.
+    """
+    receiver_limited_s: float | None = None
+    """
+    Part of it in which the peer's window was full, s.
+    """
+    retransmitted_bytes: Annotated[int | None, Field(ge=0)] = None
+    """
+    Payload bytes retransmitted during the test.
+    """
+    rtt_idle_us: float | None = None
+    """
+    The shortest round-trip time before the first byte of the test, µs: that of an idle path.
+    """
+    rtt_max_us: float | None = None
+    """
+    Its longest sample, µs.
+    """
+    rtt_mean_us: float | None = None
+    """
+    Mean of the smoothed round-trip time, µs.
+    """
+    rtt_min_us: float | None = None
+    """
+    The shortest round-trip time of the connection, µs.
+    """
+    rtt_variance_us: float | None = None
+    """
+    Mean of the round-trip time's variance, µs.
+    """
+    samples: Annotated[int | None, Field(ge=0)] = 0
+    """
+    Samples.
+    """
+    send_buffer_bytes: Annotated[int | None, Field(ge=0)] = None
+    """
+    Size of the send buffer at the end, bytes, as the kernel counts it.
+    """
+    send_buffer_limited_s: float | None = None
+    """
+    Part of it in which the send buffer was too small, s.
+    """
+    sent_bytes: Annotated[int | None, Field(ge=0)] = None
+    """
+    Payload bytes sent during the test, retransmitted ones included.
+    """
+    zerocopy_copied: Annotated[int | None, Field(ge=0)] = None
+    """
+    Those that the kernel copied after all.
+    """
+    zerocopy_sends: Annotated[int | None, Field(ge=0)] = None
+    """
+    Sends by MSG_ZEROCOPY that are complete.
     """
 
 
@@ -3326,65 +3516,6 @@ class WakeUpFacts(BaseModel):
     timer_p99_us: float
     """
     The same at the 99th percentile, µs.
-    """
-
-
-class TcpWorkload(BaseModel):
-    """
-    Bulk TCP.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
-    bind: str | None = None
-    """
-    Local address.
-    """
-    block_bytes: Annotated[int, Field(ge=0)]
-    """
-    Bytes per write and per read call.
-    """
-    congestion: str | None = None
-    """
-    Congestion control by the kernel's name; the host's default if absent.
-    """
-    direction: Literal["up", "down", "both"]
-    """
-    The direction.
-    """
-    duration_ms: Annotated[int, Field(ge=0)]
-    """
-    Duration, ms, including the warm-up.
-    """
-    flows: Annotated[int, Field(ge=0)]
-    """
-    Connections.
-    """
-    interval_ms: Annotated[int, Field(ge=0)]
-    """
-    Time between `progress` events, ms.
-    """
-    kind: Literal["tcp"] = "tcp"
-    peer: Literal["leadline", "iperf3"] | None = "leadline"
-    """
-    The server's program.
-    """
-    rate_bps: Annotated[int | None, Field(ge=0)] = None
-    """
-    Payload rate per flow, bits per second; unlimited if absent.
-    """
-    target: Target
-    """
-    The server.
-    """
-    threads: Annotated[int, Field(ge=0)]
-    """
-    Threads that drive them; the flows are distributed evenly.
-    """
-    warmup_ms: Annotated[int, Field(ge=0)]
-    """
-    Leading time whose figures are kept but flagged, ms.
     """
 
 
@@ -4096,6 +4227,10 @@ class FlowReport(BaseModel):
     """
     Distinct datagrams or responses received.
     """
+    receiver_tcp: TcpReport | None = None
+    """
+    The kernel's figures of the receiving end of a byte stream, if that end reported them.
+    """
     remote: str | None = None
     """
     Remote address and port.
@@ -4111,6 +4246,10 @@ class FlowReport(BaseModel):
     rtt_mean_us: float | None = None
     """
     Mean of the sampled smoothed round-trip times, µs.
+    """
+    sender_tcp: TcpReport | None = None
+    """
+    The kernel's figures of the sending end of a byte stream, if that end reported them.
     """
     sent_bytes: Annotated[int | None, Field(ge=0)] = None
     """
@@ -4281,6 +4420,10 @@ class LoadReport(BaseModel):
     late_p99_us: float | None = None
     """
     Lateness of paced sends, 99th percentile, µs; the generator's own `late` histogram has more detail.
+    """
+    machine: MachineUse | None = None
+    """
+    The CPU time of its whole machine.
     """
     pushback: Annotated[int, Field(ge=0)]
     """
@@ -4594,6 +4737,59 @@ class Standing(BaseModel):
     threads: list[ThreadReport]
     """
     The cost so far of each thread that moves payload.
+    """
+
+
+class StreamOptions(BaseModel):
+    """
+    How both ends set up and use the sockets of a byte stream.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    dscp: Annotated[int | None, Field(ge=0, le=255)] = None
+    """
+    The differentiated services code point of both ends' packets, 0 to 63; the host's default if absent.
+    """
+    mptcp: bool | None = False
+    """
+    Whether the flows are MPTCP connections.
+    """
+    mss_bytes: Annotated[int | None, Field(ge=0)] = None
+    """
+    The largest segment's payload (TCP_MAXSEG), bytes; from the path's MTU if absent.
+    """
+    nagle: bool | None = False
+    """
+    Whether Nagle's algorithm may hold back small segments.
+    """
+    pacing_bps: Annotated[int | None, Field(ge=0)] = None
+    """
+    The rate at which the sender's kernel paces each flow (SO_MAX_PACING_RATE), bit/s; its own choice if absent.
+    """
+    payload: Annotated[
+        Literal["zeros"] | Literal["random"] | StreamPayload1 | None,
+        Field(validate_default=True),
+    ] = "zeros"
+    """
+    The bytes that senders send.
+    """
+    receive: Literal["copy", "discard"] | None = "copy"
+    """
+    What receivers do with bytes that have arrived.
+    """
+    send: Literal["write", "zerocopy", "sendfile"] | None = "write"
+    """
+    How senders pass bytes to the kernel.
+    """
+    total_bytes: Annotated[int | None, Field(ge=0)] = None
+    """
+    The bytes of all flows of one direction together, after which the test ends; only its duration ends it if absent.
+    """
+    window_bytes: Annotated[int | None, Field(ge=0)] = None
+    """
+    Size of the send and of the receive buffer (SO_SNDBUF, SO_RCVBUF), bytes; the kernel sizes them if absent.
     """
 
 
@@ -5108,6 +5304,73 @@ class ServeWorkload(BaseModel):
     threads: Annotated[int | None, Field(ge=0)] = None
     """
     Threads of the responder; one per CPU if absent.
+    """
+
+
+class TcpWorkload(BaseModel):
+    """
+    Bulk TCP.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    bind: str | None = None
+    """
+    Local address.
+    """
+    block_bytes: Annotated[int, Field(ge=0)]
+    """
+    Bytes per write and per read call.
+    """
+    congestion: str | None = None
+    """
+    Congestion control by the kernel's name; the host's default if absent.
+    """
+    direction: Literal["up", "down", "both"]
+    """
+    The direction.
+    """
+    duration_ms: Annotated[int, Field(ge=0)]
+    """
+    Duration, ms, including the warm-up.
+    """
+    flows: Annotated[int, Field(ge=0)]
+    """
+    Connections.
+    """
+    interval_ms: Annotated[int, Field(ge=0)]
+    """
+    Time between `progress` events, ms.
+    """
+    kind: Literal["tcp"] = "tcp"
+    options: StreamOptions | None = None
+    """
+    How both ends set up and use their sockets; with their hosts' defaults if absent.
+    """
+    payload_file: str | None = None
+    """
+    A file whose bytes this end sends again and again, instead of the payload of the options; upward only.
+    """
+    peer: Literal["leadline", "iperf3"] | None = "leadline"
+    """
+    The server's program.
+    """
+    rate_bps: Annotated[int | None, Field(ge=0)] = None
+    """
+    Payload rate per flow, bits per second; unlimited if absent.
+    """
+    target: Target
+    """
+    The server.
+    """
+    threads: Annotated[int, Field(ge=0)]
+    """
+    Threads that drive them; the flows are distributed evenly.
+    """
+    warmup_ms: Annotated[int, Field(ge=0)]
+    """
+    Leading time whose figures are kept but flagged, ms.
     """
 
 

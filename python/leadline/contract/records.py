@@ -518,9 +518,17 @@ class FlowProgress(TypedDict):
     One flow's cumulative counters.
     """
 
+    busy_us: NotRequired[int | None]
+    """
+    Time since the flow began with data to send or under way, µs; as with the pacing rate.
+    """
     congestion_window_bytes: NotRequired[int | None]
     """
     The congestion window, bytes; as with the round-trip time.
+    """
+    delivery_bps: NotRequired[int | None]
+    """
+    The rate at which the peer acknowledged recently, bit/s; as with the pacing rate.
     """
     flow: int
     """
@@ -530,9 +538,26 @@ class FlowProgress(TypedDict):
     """
     Datagrams that had not arrived when a later one had; only on the side that receives numbered datagrams.
     """
+    out_of_order: NotRequired[int | None]
+    """
+    Segments that arrived before one with a lower sequence number; as with the receiving side's round-trip time.
+    """
+    pacing_bps: NotRequired[int | None]
+    """
+    The rate at which the kernel paces segments, bit/s; as with the round-trip time, of the first 64 flows.
+    """
     path_mtu_bytes: NotRequired[int | None]
     """
     The path's MTU, bytes; as with the round-trip time.
+    """
+    receive_rtt_us: NotRequired[int | None]
+    """
+    The receiving side's estimate of the round-trip time, µs; only on the receiving side of a byte stream, of the first
+    64 flows.
+    """
+    receive_window_bytes: NotRequired[int | None]
+    """
+    The window that the receiving side announced last, bytes; as with its round-trip time.
     """
     received_bytes: int
     """
@@ -541,6 +566,10 @@ class FlowProgress(TypedDict):
     received_units: NotRequired[int | None]
     """
     Datagrams, transactions or responses received; absent for a byte stream.
+    """
+    receiver_limited_us: NotRequired[int | None]
+    """
+    Part of it in which the peer's window was full, µs; as with the pacing rate.
     """
     retransmits: NotRequired[int | None]
     """
@@ -554,6 +583,10 @@ class FlowProgress(TypedDict):
     rtt_variance_us: NotRequired[int | None]
     """
     The variance of that time, µs; as with the round-trip time.
+    """
+    send_buffer_limited_us: NotRequired[int | None]
+    """
+    Part of it in which the send buffer was too small, µs; as with the pacing rate.
     """
     sent_bytes: int
     """
@@ -767,6 +800,10 @@ class InterfaceFacts(TypedDict):
     name: str
     """
     The interface's name.
+    """
+    speed_bps: NotRequired[int | None]
+    """
+    Speed of the link, bit/s; only of a device, because virtual interfaces name any number.
     """
     tso: NotRequired[bool | None]
     """
@@ -1059,6 +1096,46 @@ class LinkCounts(TypedDict):
     unfit: int
     """
     Frames that the emulator cannot forward: longer than it accepts, or bundles of segments (GSO).
+    """
+
+
+class MachineUse(TypedDict):
+    """
+    The CPU time of a machine, of all its programs and of the kernel's work for none of them, and what the load's flows moved
+    on this side in the same time.
+    """
+
+    busy_s: float
+    """
+    Time of all CPUs that was neither idle nor taken by a hypervisor, s.
+    """
+    cpus: int
+    """
+    CPUs.
+    """
+    received_bytes: int
+    """
+    Payload bytes that this side received in this time.
+    """
+    received_units: int
+    """
+    Datagrams or transactions that this side received in this time; 0 for byte streams.
+    """
+    sent_bytes: int
+    """
+    Payload bytes that this side sent in this time.
+    """
+    sent_units: int
+    """
+    Datagrams or transactions that this side sent in this time; 0 for byte streams.
+    """
+    softirq_s: float
+    """
+    Part of it in soft interrupts: most of the network stack, s.
+    """
+    wall_s: float
+    """
+    Time that this row covers, s.
     """
 
 
@@ -1482,6 +1559,102 @@ class SoftnetSample(TypedDict):
     squeezed: int
     """
     Times that the budget ended with work left.
+    """
+
+
+class TcpReport(TypedDict):
+    """
+    The kernel's figures of one end of a flow, from its TCP_INFO; unknown ones are absent. Means are of samples, at least
+    ten a second with up to 64 flows per thread.
+    """
+
+    busy_s: NotRequired[float | None]
+    """
+    Time with data to send or under way, s.
+    """
+    congestion_window_bytes: NotRequired[float | None]
+    """
+    Mean of the congestion window, bytes.
+    """
+    delivery_bps: NotRequired[float | None]
+    """
+    Mean of the delivery rate, bit/s.
+    """
+    mss_bytes: NotRequired[int | None]
+    """
+    Payload of a full segment, bytes.
+    """
+    out_of_order: NotRequired[int | None]
+    """
+    Of a receiver: segments that arrived before one with a lower sequence number.
+    """
+    pacing_bps: NotRequired[float | None]
+    """
+    Mean of the pacing rate, bit/s.
+    """
+    receive_buffer_bytes: NotRequired[int | None]
+    """
+    Size of the receive buffer at the end, bytes, as the kernel counts it.
+    """
+    receive_rtt_us: NotRequired[float | None]
+    """
+    Of a receiver: mean of its estimate of the round-trip time, µs.
+    """
+    receive_window_bytes: NotRequired[float | None]
+    """
+    Of a receiver: mean of the window that it announced, bytes.
+    """
+    receiver_limited_s: NotRequired[float | None]
+    """
+    Part of it in which the peer's window was full, s.
+    """
+    retransmitted_bytes: NotRequired[int | None]
+    """
+    Payload bytes retransmitted during the test.
+    """
+    rtt_idle_us: NotRequired[float | None]
+    """
+    The shortest round-trip time before the first byte of the test, µs: that of an idle path.
+    """
+    rtt_max_us: NotRequired[float | None]
+    """
+    Its longest sample, µs.
+    """
+    rtt_mean_us: NotRequired[float | None]
+    """
+    Mean of the smoothed round-trip time, µs.
+    """
+    rtt_min_us: NotRequired[float | None]
+    """
+    The shortest round-trip time of the connection, µs.
+    """
+    rtt_variance_us: NotRequired[float | None]
+    """
+    Mean of the round-trip time's variance, µs.
+    """
+    samples: NotRequired[int]
+    """
+    Samples.
+    """
+    send_buffer_bytes: NotRequired[int | None]
+    """
+    Size of the send buffer at the end, bytes, as the kernel counts it.
+    """
+    send_buffer_limited_s: NotRequired[float | None]
+    """
+    Part of it in which the send buffer was too small, s.
+    """
+    sent_bytes: NotRequired[int | None]
+    """
+    Payload bytes sent during the test, retransmitted ones included.
+    """
+    zerocopy_copied: NotRequired[int | None]
+    """
+    Those that the kernel copied after all.
+    """
+    zerocopy_sends: NotRequired[int | None]
+    """
+    Sends by MSG_ZEROCOPY that are complete.
     """
 
 
@@ -2161,6 +2334,10 @@ class FlowReport(TypedDict):
     """
     Distinct datagrams or responses received.
     """
+    receiver_tcp: NotRequired[TcpReport | None]
+    """
+    The kernel's figures of the receiving end of a byte stream, if that end reported them.
+    """
     remote: NotRequired[str | None]
     """
     Remote address and port.
@@ -2176,6 +2353,10 @@ class FlowReport(TypedDict):
     rtt_mean_us: NotRequired[float | None]
     """
     Mean of the sampled smoothed round-trip times, µs.
+    """
+    sender_tcp: NotRequired[TcpReport | None]
+    """
+    The kernel's figures of the sending end of a byte stream, if that end reported them.
     """
     sent_bytes: NotRequired[int | None]
     """
@@ -2258,6 +2439,10 @@ class LoadReport(TypedDict):
     late_p99_us: NotRequired[float | None]
     """
     Lateness of paced sends, 99th percentile, µs; the generator's own `late` histogram has more detail.
+    """
+    machine: NotRequired[MachineUse | None]
+    """
+    The CPU time of its whole machine.
     """
     pushback: int
     """

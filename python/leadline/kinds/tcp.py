@@ -12,19 +12,22 @@ from pydantic_core import PydanticCustomError
 from leadline.kinds.iperf3_peer import iperf3_requested, peer_conflicts
 from leadline.kinds.kind import Kind
 from leadline.kinds.second_tools import fleet_conflicts, iperf3_errors, iperf3_run
+from leadline.kinds.tcp_figures import METRICS, figure_rows, kernel_figures
+from leadline.kinds.tcp_options import OPTIONS, TcpOptions, stream_options
 from leadline.plan import options as o
-from leadline.plan.base_test import Conflict, carried_conflicts
+from leadline.plan.base_test import BaseTest, Conflict, carried_conflicts
 from leadline.plan.field_types import Count, RateBps, SizeBytes, rule, within
 from leadline.plan.ladder import Chain, Packets, Rung
-from leadline.plan.metric_specs import higher, lower
+from leadline.plan.metric_specs import MetricSpec
 from leadline.plan.options import Command, Option
+from leadline.plan.service_demand_metrics import service_demand_specs
 from leadline.plan.spread_starts import SpreadTest, spread_conflicts
 
 if TYPE_CHECKING:
     from leadline.analysis.flows import Flow
     from leadline.analysis.iperf3_document import Iperf3Requested
     from leadline.analysis.metrics import Histograms
-    from leadline.analysis.model import Metric, Window
+    from leadline.analysis.model import Metric, TestResult, Window
     from leadline.analysis.running_intervals import IntervalGrowth
     from leadline.analysis.test_data import TestData
     from leadline.analysis.test_spec import TestSpec
@@ -39,7 +42,7 @@ _PACED_BLOCK_S = 0.01
 """Time limit of a paced block at its rate."""
 
 
-class TcpTest(SpreadTest):
+class TcpTest(TcpOptions, SpreadTest):
     """Bulk TCP."""
 
     kind: Literal["tcp"] = "tcp"
@@ -75,9 +78,11 @@ class TcpTest(SpreadTest):
         yield from spread_conflicts(self)
         yield from fleet_conflicts(self)
         yield from peer_conflicts(self.peer)
-        if self.rate_bps is not None or self.congestion is not None:
-            key = "rate" if self.rate_bps is not None else "congestion"
-            yield key, "TCP in a fleet's tunnels sends as fast as its congestion control allows", None
+        given = self.model_dump(exclude_defaults=True)
+        for name in ("rate_bps", "congestion", *TcpOptions.model_fields.keys() - BaseTest.model_fields.keys()):
+            if name in given and name != "line_rate_bps":
+                key = str(type(self).model_fields[name].validation_alias or name)
+                yield key, "TCP in a fleet's tunnels sends as fast as its congestion control allows", None
 
 
 class Tcp(Kind[TcpTest]):
@@ -85,11 +90,7 @@ class Tcp(Kind[TcpTest]):
 
     name = "tcp"
     model = TcpTest
-    metrics = (
-        higher("throughput_bps", "payload received per second inside the steady window"),
-        lower("retransmits", "TCP segments retransmitted from the flow's start to its end"),
-        lower("rtt_mean_us", "mean of the smoothed round-trip time that the sender's kernel reports"),
-    )
+    metrics: tuple[MetricSpec, ...] = (*METRICS, *service_demand_specs("byte"))
     scaling = (("throughput_bps", "bit/s"),)
     headline = ("retransmits", "rtt_mean_us")
     operation = "byte"
@@ -107,6 +108,7 @@ class Tcp(Kind[TcpTest]):
                 metavar="RATE",
             ),
             Option(("-l", "--size"), "Bytes per write and read call.", key="block", default="128KiB", metavar="SIZE"),
+            *OPTIONS,
             Option(("--congestion",), "Congestion control, by the kernel's name.", key="congestion", metavar="NAME"),
             *(
                 o.PEER,
@@ -139,6 +141,8 @@ class Tcp(Kind[TcpTest]):
             congestion=test.congestion,
             interval_ms=test.interval_ms,
             peer=test.peer,
+            options=stream_options(test, test.flows),
+            payload_file=test.payload_file,
         )
 
     def iperf3_request(self, workload: TcpWorkload) -> Iperf3Requested:
@@ -164,6 +168,8 @@ class Tcp(Kind[TcpTest]):
 
     def read_spec(self, test: Mapping[str, Any], common: TestSpec) -> TestSpec:
         """Convert the rate: a plan has a client's rate, a workload a flow's."""
+        line_bps, pacing_bps = test.get("line_rate_bps"), test.get("pacing_bps")
+        common = replace(common, line_bps=line_bps, pacing_bps=pacing_bps, asked_bps=test.get("rate_bps"))
         if not test.get("rate_bps"):
             return common
         bits_per_s = float(test["rate_bps"]) / float(test.get("flows") or 1)
@@ -188,12 +194,14 @@ class Tcp(Kind[TcpTest]):
         from leadline.analysis.model import Metric
 
         round_trips = [us for flow in flows if flow.report and (us := flow.report.get("rtt_mean_us"))]
+        rates = m.window_rates(data.spec, flows, steady)
         return {
-            **m.throughput(data.spec, flows, steady, m.window_rates(data.spec, flows, steady)),
+            **m.throughput(data.spec, flows, steady, rates),
             "retransmits": m.reported(flows, "retransmits"),
             "rtt_mean_us": Metric(sum(round_trips) / len(round_trips) if round_trips else None, "us"),
             "sent_bytes": Metric(m.sum_of_flows(flows, lambda flow: flow.sent_bytes), "bytes"),
             "received_bytes": Metric(m.sum_of_flows(flows, m.received_bytes), "bytes"),
+            **kernel_figures(data, flows, rates, stream_share(Packets(data.link_mtu_bytes, 0))),
         }
 
     def operations(self, spec: TestSpec, flows: Sequence[Flow], clients: int) -> float | None:
@@ -215,6 +223,10 @@ class Tcp(Kind[TcpTest]):
             limits=(rules.busy_threads_by_direction, rules.late_sends, rules.unsent_by_flows),
             required=(rules.receiver_known,),
         )
+
+    def figure_rows(self, result: TestResult) -> list[tuple[str, str]]:
+        """What the kernels of both ends say, on few lines."""
+        return figure_rows(result)
 
     def table(self, metrics: Mapping[str, Metric]) -> FigureTable:
         """Throughput first."""

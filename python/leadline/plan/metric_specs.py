@@ -65,6 +65,7 @@ _UNITS = {
     "_percent": "percent",
     "_ns_per_byte": "ns",
     "_ns_per_packet": "ns",
+    "_ns_per_transaction": "ns",
     "_per_s": "1/s",
     "_bps": "bit/s",
     "_us": "us",

@@ -30,6 +30,7 @@ impl Account {
             socket_drops: None,
             engine: None,
             engine_reason: None,
+            machine: None,
         };
         let mut rows = Vec::new();
         let mut errors = BTreeMap::new();

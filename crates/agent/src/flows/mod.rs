@@ -10,6 +10,7 @@ pub mod iperf3;
 pub mod payload;
 pub mod punctual;
 pub mod stream;
+pub mod stream_options;
 pub mod thread_group;
 
 use std::collections::BTreeMap;
@@ -19,6 +20,7 @@ use leadline_stats::Histogram;
 use leadline_transport::SideReport;
 use leadline_wire::{Direction, ThreadReport};
 
+use crate::machine_meter::Moved;
 use crate::metering::FlowCounters;
 
 /// Whether this side of a flow sends or receives its payload.
@@ -93,6 +95,14 @@ pub fn by_role<F>(flows: Vec<F>, threads: u32, role: impl Fn(&F) -> Role) -> Vec
 /// Returns counters for `count` flows.
 pub fn counters(count: u32) -> Vec<Arc<FlowCounters>> {
     (0..count).map(|_| Arc::new(FlowCounters::default())).collect()
+}
+
+/// Returns what flows have moved on this side, for the machine's meter.
+pub fn moved<'f>(flows: impl Iterator<Item = &'f Arc<FlowCounters>>) -> Moved {
+    flows.fold([0; 4], |sum, flow| {
+        let moved = [flow.sent_bytes(), flow.received_bytes(), flow.sent_units(), flow.received_units()];
+        std::array::from_fn(|which| sum[which] + moved[which])
+    })
 }
 
 /// Counts one failure by name.

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use leadline_wire::StreamPayload;
+
 /// The bytes of a block, and of a datagram behind its header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Payload {
@@ -9,6 +11,8 @@ pub enum Payload {
     Zeros,
     /// Bytes that cannot be compressed; the same ones each time.
     Random,
+    /// Of each 1024 bytes this percentage is zeros; the others cannot be compressed.
+    Repeated(u8),
     /// The digits 0 to 9, again and again: what iperf3 calls a repeating payload.
     Digits,
 }
@@ -19,6 +23,14 @@ impl Payload {
         match self {
             Self::Zeros => buffer.fill(0),
             Self::Digits => buffer.iter_mut().zip((b'0'..=b'9').cycle()).for_each(|(byte, digit)| *byte = digit),
+            Self::Repeated(percent) => {
+                Self::Random.fill(buffer);
+                let zeros = PIECE_BYTES * usize::from(percent.min(100)) / 100;
+                buffer.chunks_mut(PIECE_BYTES).for_each(|piece| {
+                    let count = zeros.min(piece.len());
+                    piece[..count].fill(0);
+                });
+            }
             Self::Random => {
                 let mut state = 0x9e37_79b9_7f4a_7c15_u64;
                 for piece in buffer.chunks_mut(8) {
@@ -30,6 +42,19 @@ impl Payload {
                     piece.copy_from_slice(&random[..piece.len()]);
                 }
             }
+        }
+    }
+}
+
+/// The pieces of a payload with a share of repeated bytes: less than a packet has, so that each packet has this share.
+const PIECE_BYTES: usize = 1024;
+
+impl From<StreamPayload> for Payload {
+    fn from(payload: StreamPayload) -> Self {
+        match payload {
+            StreamPayload::Zeros => Self::Zeros,
+            StreamPayload::Random => Self::Random,
+            StreamPayload::Repeated(percent) => Self::Repeated(percent),
         }
     }
 }
@@ -70,6 +95,10 @@ mod tests {
         assert!(buffer.windows(2).filter(|pair| pair[0] == pair[1]).count() < 3);
         Payload::Zeros.fill(&mut buffer);
         assert_eq!(buffer, [0; 25]);
+        let mut long = [1; 4096];
+        Payload::Repeated(75).fill(&mut long);
+        let zeros = long.iter().filter(|byte| **byte == 0).count();
+        assert!((3072..3090).contains(&zeros), "{zeros}");
     }
 
     #[test]

@@ -1,17 +1,27 @@
 //! Bulk TCP: senders write blocks until the end of the span, and receivers read until the end of the stream.
 
+mod kernel_view;
+mod source;
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeMap;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::net::{Shutdown, TcpStream};
+use std::path::Path;
 use std::sync::Arc;
 
 use leadline_pace::Pace;
 use leadline_stats::Histogram;
 use leadline_sys::clock::monotonic_ns;
-use leadline_sys::net;
 use leadline_sys::poll::{Interest, Poll, Ready};
 use leadline_sys::priority::minimize_timer_slack;
+use leadline_sys::tcp;
 use leadline_transport::SideReport;
+use leadline_wire::{ReceiveMethod, SendMethod, TcpReport};
+
+use self::kernel_view::KernelView;
+use self::source::{Sends, Source};
 
 use super::payload::{ByteBudget, Payload};
 use super::{count_error, Role, Span, WorkerReport, DRAIN_NS, LONGEST_DRAIN_NS, TURN_NS};
@@ -56,7 +66,7 @@ pub enum StreamEnd {
 }
 
 /// The parameters that all flows of a worker share.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct StreamWork {
     /// Bytes per call.
     pub block_bytes: usize,
@@ -66,9 +76,38 @@ pub struct StreamWork {
     pub sample_ns: u64,
     /// How streams end.
     pub end: StreamEnd,
+    /// Whether a sender ends once its budget is spent; otherwise it stays open until the test ends.
+    pub ends_when_spent: bool,
     /// What senders send.
     pub payload: Payload,
+    /// A file whose content they send instead.
+    pub payload_file: Option<Arc<Path>>,
+    /// How senders pass bytes to the kernel.
+    pub send: SendMethod,
+    /// What receivers do with bytes.
+    pub receive: ReceiveMethod,
 }
+
+impl StreamWork {
+    /// Returns work with zeros, plain reads and writes, and streams that end with their sender.
+    pub fn plain(block_bytes: usize, paced: Option<PacedBlocks>, interval_ns: u64) -> Self {
+        Self {
+            block_bytes,
+            paced,
+            sample_ns: interval_ns.min(LONGEST_SAMPLE_NS),
+            end: StreamEnd::Fin,
+            ends_when_spent: true,
+            payload: Payload::Zeros,
+            payload_file: None,
+            send: SendMethod::Write,
+            receive: ReceiveMethod::Copy,
+        }
+    }
+}
+
+/// The kernel's figures are sampled at least this often, ns, if there are no more flows than this for a thread.
+const LONGEST_SAMPLE_NS: u64 = 100_000_000;
+const OFTEN_SAMPLED_FLOWS: u64 = 64;
 
 /// The blocks in which a flow with a rate is sent.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -122,6 +161,9 @@ struct Worker {
     poll: Poll,
     /// Filled again by each wait.
     ready: Vec<Ready>,
+    /// What senders send; `None` without senders.
+    source: Option<Source>,
+    /// What receivers read into; empty if they discard what arrives.
     block: Vec<u8>,
     work: StreamWork,
     span: Span,
@@ -146,19 +188,30 @@ impl Worker {
             };
             poll.add(&flow.socket, index as u64, interest)?;
         }
-        let mut block = vec![0; work.block_bytes];
-        work.payload.fill(&mut block);
+        let has = |role| flows.iter().any(|flow| flow.role == role);
+        let source = has(Role::Send)
+            .then(|| Source::new(work.block_bytes, work.payload, work.payload_file.as_deref(), work.send))
+            .transpose()?;
+        if let Some(source) = &source {
+            let mut sending = flows.iter().filter(|flow| flow.role == Role::Send);
+            sending.try_for_each(|flow| source.prepare(&flow.socket))?;
+        }
+        let reads = has(Role::Receive) && work.receive == ReceiveMethod::Copy;
+        // Many flows are sampled less often: the samples must not take the time of sending.
+        let times = (flows.len() as u64).div_ceil(OFTEN_SAMPLED_FLOWS).max(1);
+        let work = StreamWork { sample_ns: work.sample_ns.saturating_mul(times), ..work };
         Ok(Self {
             open: flows.len(),
             flows: flows.into_iter().map(Connection::new).collect(),
             poll,
             ready: Vec::new(),
-            block,
-            work,
+            source,
+            block: vec![0; if reads { work.block_bytes } else { 0 }],
             span,
             next_sample_ns: span.at_ns.saturating_add(work.sample_ns),
             over_ns: None,
             late: work.paced.map(|_| Histogram::new()),
+            work,
             errors: BTreeMap::new(),
         })
     }
@@ -212,14 +265,26 @@ impl Worker {
         if !flow.open {
             return;
         }
-        let result = match (flow.flow.role, self.work.paced) {
-            (Role::Send, None) => flow.send(&self.block, self.span.end_ns, &self.poll),
-            (Role::Send, Some(blocks)) => {
+        let result = match (&self.source, flow.flow.role, self.work.paced) {
+            (Some(source), Role::Send, None) => flow.send(source, self.work.block_bytes, self.span.end_ns, &self.poll),
+            (Some(source), Role::Send, Some(blocks)) => {
                 flow.send_buffer.drained(woke_ns);
                 let late = self.late.get_or_insert_default();
-                flow.send_due(&self.block[..blocks.block_bytes], blocks.pace, self.span, &self.poll, late)
+                flow.send_due(source, blocks, self.span, &self.poll, late)
             }
-            (Role::Receive, _) => flow.receive(&mut self.block),
+            _ => flow.receive(&mut self.block, self.work.block_bytes),
+        };
+        let flow = &self.flows[index];
+        // A stream that ends with its sender needs no more time once everything is sent.
+        let result = match result {
+            Ok(Progress::More) if flow.spent && self.work.ends_when_spent => {
+                if let StreamEnd::Fin = self.work.end {
+                    // This fails only if the peer has closed the connection, which its report shows.
+                    let _ = flow.flow.socket.shutdown(Shutdown::Write);
+                }
+                Ok(Progress::Ended)
+            }
+            result => result,
         };
         match result {
             Ok(Progress::More) => {}
@@ -293,6 +358,8 @@ struct Connection {
     /// Whether it is not watched: a paced flow whose next block is not due yet, or one whose budget is spent.
     resting: bool,
     spent: bool,
+    /// The completions of sends without copying.
+    sends: Sends,
     send_buffer: SendBuffer,
     /// Complete blocks sent, and bytes sent of the next one.
     blocks: u64,
@@ -311,6 +378,7 @@ impl Connection {
             open: true,
             resting: false,
             spent: false,
+            sends: Sends::default(),
             send_buffer: SendBuffer::default(),
             blocks: 0,
             partial: 0,
@@ -321,10 +389,10 @@ impl Connection {
         }
     }
 
-    fn send(&mut self, block: &[u8], end_ns: u64, poll: &Poll) -> io::Result<Progress> {
+    fn send(&mut self, source: &Source, block_bytes: usize, end_ns: u64, poll: &Poll) -> io::Result<Progress> {
         for _ in 0..CALLS_PER_TURN {
             let now = monotonic_ns();
-            if now >= end_ns || !self.write(&block[self.partial..], now)? {
+            if now >= end_ns || !self.write(source, block_bytes, now)? {
                 break;
             }
         }
@@ -335,8 +403,8 @@ impl Connection {
     /// Sends the blocks that are due; then the flow rests.
     fn send_due(
         &mut self,
-        block: &[u8],
-        pace: Pace,
+        source: &Source,
+        PacedBlocks { block_bytes, pace }: PacedBlocks,
         span: Span,
         poll: &Poll,
         late: &mut Histogram,
@@ -350,7 +418,7 @@ impl Connection {
                 break;
             }
             let begins = self.partial == 0;
-            if !self.write(&block[self.partial..], now)? {
+            if !self.write(source, block_bytes, now)? {
                 self.send_buffer.filled();
                 self.rest_if_spent(poll)?;
                 break;
@@ -370,14 +438,16 @@ impl Connection {
         Ok(())
     }
 
-    /// Writes once; returns whether there was room, and budget.
-    fn write(&mut self, rest: &[u8], now: u64) -> io::Result<bool> {
-        let granted = self.flow.budget.as_ref().map_or(rest.len(), |budget| budget.take(rest.len()));
+    /// Writes the rest of a block once; returns whether there was room, and budget.
+    fn write(&mut self, source: &Source, block_bytes: usize, now: u64) -> io::Result<bool> {
+        let rest = block_bytes - self.partial;
+        let granted = self.flow.budget.as_ref().map_or(rest, |budget| budget.take(rest));
         if granted == 0 {
             self.spent = true;
             return Ok(false);
         }
-        let result = self.flow.socket.write(&rest[..granted]);
+        let position = self.flow.counters.sent_bytes();
+        let result = source.send(&self.flow.socket, position, granted, &mut self.sends);
         if let Some(budget) = &self.flow.budget {
             budget.give_back(granted - result.as_ref().map_or(0, |written| *written));
         }
@@ -387,7 +457,7 @@ impl Connection {
             Err(error) => return Err(error),
         };
         self.partial += written;
-        if written == rest.len() {
+        if written == rest {
             self.blocks += 1;
             self.partial = 0;
         }
@@ -397,38 +467,50 @@ impl Connection {
         Ok(true)
     }
 
-    fn receive(&mut self, block: &mut [u8]) -> io::Result<Progress> {
+    /// Reads into `block`, or discards as much at a time if it is empty.
+    fn receive(&mut self, block: &mut [u8], block_bytes: usize) -> io::Result<Progress> {
         for _ in 0..CALLS_PER_TURN {
-            let read = match self.flow.socket.read(block) {
+            let received = if block.is_empty() {
+                tcp::discard(&self.flow.socket, block_bytes)
+            } else {
+                self.flow.socket.read(block)
+            };
+            let received = match received {
                 Ok(0) => return Ok(Progress::Ended),
-                Ok(read) => read,
+                Ok(received) => received,
                 Err(error) if would_block(&error) => break,
                 Err(error) => return Err(error),
             };
-            self.flow.counters.received(read as u64, 0);
+            self.flow.counters.received(received as u64, 0);
             let now = monotonic_ns();
             self.start_ns.get_or_insert(now);
             self.last_ns = Some(now);
+            if received < block_bytes {
+                // There was no more; asking again would only be told so.
+                break;
+            }
         }
         Ok(Progress::More)
     }
 
-    /// Stores the retransmissions so far: the connection is older than the test, and they do not belong to it.
+    /// Stores what the connection counted so far: it is older than the test.
     fn begin(&mut self) {
-        if self.flow.role == Role::Send {
-            self.kernel.before = net::tcp_info(&self.flow.socket).ok().map(|info| info.retransmits.into());
-        }
+        self.kernel.begin(&self.flow.socket);
     }
 
     fn sample(&mut self) {
-        if self.flow.role == Role::Send {
-            if let Ok(info) = net::tcp_info(&self.flow.socket) {
-                self.kernel.take(info.rtt_us.into(), info.retransmits.into());
-                let counters = &self.flow.counters;
-                counters.kernel(self.kernel.retransmits(), info.rtt_us);
-                counters.path(info.rtt_variance_us, info.congestion_window_bytes, info.path_mtu_bytes);
-            }
-        }
+        let StreamFlow { id, socket, role, counters, .. } = &self.flow;
+        self.kernel.sample(socket, *role, *id, counters);
+    }
+
+    /// Returns the kernel's figures, with what became of sends without copying.
+    fn tcp_report(&self) -> Option<Box<TcpReport>> {
+        let mut report = self.kernel.report(&self.flow.socket, self.flow.role, self.flow.id)?;
+        let mut sends = self.sends;
+        // What is still under way has no completion yet.
+        let _ = sends.collect(&self.flow.socket);
+        (report.zerocopy_sends, report.zerocopy_copied) = sends.counts().unzip();
+        Some(Box::new(report))
     }
 
     fn report(&self) -> SideReport {
@@ -443,6 +525,7 @@ impl Connection {
             received_bytes: self.flow.counters.received_bytes(),
             retransmits: self.kernel.retransmits(),
             rtt_mean_us: self.kernel.rtt_mean_us(),
+            tcp: self.tcp_report(),
             ..SideReport::default()
         }
     }
@@ -472,107 +555,6 @@ impl SendBuffer {
     }
 }
 
-/// Samples of the kernel's figures of a sending connection; times in µs, retransmissions since the connection began.
-#[derive(Default)]
-struct KernelView {
-    rtt_sum_us: u64,
-    rtt_samples: u64,
-    before: Option<u64>,
-    latest: Option<u64>,
-}
-
-impl KernelView {
-    fn take(&mut self, rtt_us: u64, retransmits: u64) {
-        self.rtt_sum_us += rtt_us;
-        self.rtt_samples += 1;
-        self.latest = Some(retransmits);
-    }
-
-    fn rtt_mean_us(&self) -> Option<f64> {
-        (self.rtt_samples > 0).then(|| self.rtt_sum_us as f64 / self.rtt_samples as f64)
-    }
-
-    fn retransmits(&self) -> Option<u64> {
-        self.latest.zip(self.before).map(|(latest, before)| latest.saturating_sub(before))
-    }
-}
-
 fn would_block(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::net::TcpListener;
-
-    fn pair() -> (TcpStream, TcpStream) {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        (near, listener.accept().unwrap().0)
-    }
-
-    fn one_sender(socket: TcpStream, paced: Option<PacedBlocks>, length_ns: u64) -> (Span, WorkerReport) {
-        let flow = StreamFlow::new(0, socket, Role::Send, Arc::default());
-        let (end, payload) = (StreamEnd::Fin, Payload::Zeros);
-        let work = StreamWork { block_bytes: 1 << 16, paced, sample_ns: 1_000_000_000, end, payload };
-        let at_ns = monotonic_ns();
-        let span = Span { at_ns, end_ns: at_ns + length_ns };
-        (span, drive(vec![flow], work, span, &ControlSignal::default(), "tcp-send").unwrap())
-    }
-
-    #[test]
-    fn a_stall_that_lasts_to_the_end_belongs_to_the_flow() {
-        // The receiver never reads: the sender blocks as soon as the buffers are full.
-        for paced in [None, PacedBlocks::new(80_000_000_000, 1 << 16)] {
-            let (near, _far) = pair();
-            let (span, report) = one_sender(near, paced, 1_000_000_000);
-            assert_eq!(report.flows[0].end_ns, Some(span.end_ns));
-        }
-    }
-
-    #[test]
-    fn a_flow_that_fails_ends_there() {
-        let (near, far) = pair();
-        drop(far);
-        let (span, report) = one_sender(near, None, 30_000_000_000);
-        assert!(report.flows[0].end_ns.unwrap() < span.end_ns);
-        assert_eq!(report.errors.values().sum::<u64>(), 1, "{:?}", report.errors);
-    }
-
-    #[test]
-    fn a_low_rate_is_sent_in_small_blocks() {
-        let blocks = PacedBlocks::new(1_000_000, 1 << 17).unwrap();
-        assert_eq!((blocks.block_bytes, blocks.pace.due_ns(100)), (1250, 1_000_000_000));
-        assert_eq!(PacedBlocks::new(1 << 40, 1 << 17).unwrap().block_bytes, 1 << 17);
-        assert_eq!(PacedBlocks::new(1, 1 << 17).unwrap().block_bytes, 1);
-    }
-
-    #[test]
-    fn a_rate_beyond_the_schedule_is_refused() {
-        assert_eq!(PacedBlocks::new(0, 1000), None);
-        assert_eq!(PacedBlocks::new(u64::MAX, 1), None);
-        assert_eq!(PacedBlocks::new(0, 0), None);
-    }
-
-    #[test]
-    fn time_without_room_is_not_the_senders_own() {
-        let mut send_buffer = SendBuffer::default();
-        assert_eq!(send_buffer.late_ns(150, 100), 50);
-        send_buffer.filled();
-        send_buffer.drained(400);
-        assert_eq!((send_buffer.late_ns(410, 200), send_buffer.late_ns(450, 440)), (10, 10));
-        // It woke up for another reason: there was room all the time.
-        send_buffer.drained(900);
-        assert_eq!(send_buffer.late_ns(910, 450), 460);
-    }
-
-    #[test]
-    fn retransmits_before_the_start_are_not_counted() {
-        let mut kernel = KernelView { before: Some(7), ..KernelView::default() };
-        assert_eq!(kernel.retransmits(), None);
-        kernel.take(100, 7);
-        kernel.take(300, 9);
-        assert_eq!((kernel.retransmits(), kernel.rtt_mean_us()), (Some(2), Some(200.0)));
-    }
 }

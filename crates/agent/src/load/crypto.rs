@@ -329,6 +329,7 @@ fn outcome(reports: Vec<CryptoReport>, meter: ThreadMeter, began_ns: u64, end_ns
         socket_drops: None,
         engine: None,
         engine_reason: None,
+        machine: None,
     };
     Outcome {
         flows: Vec::new(),

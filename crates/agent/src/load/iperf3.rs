@@ -2,6 +2,7 @@
 //! in Leadline's own sessions. The server starts as soon as it has all flows: they are opened at the load's start.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,12 +10,14 @@ use std::time::{Duration, Instant};
 use leadline_pace::Pace;
 use leadline_sys::clock::monotonic_ns;
 use leadline_sys::net;
+use leadline_sys::tcp::OpeningOptions;
 use leadline_transport::iperf3::{
     stream_id, Iperf3Client, Iperf3ClientEvent, Iperf3Parameters, Iperf3Protocol, Iperf3Results,
 };
 use leadline_transport::{DatagramFormat, DatagramSizes, SideReport};
 use leadline_wire::{
-    unless_zero, Counts, Direction, ErrorReport, FlowCounts, LoadReport, Outcome, Side, TcpSpec, ThreadReport, UdpSpec,
+    unless_zero, Counts, Direction, ErrorReport, FlowCounts, LoadReport, Outcome, ReceiveMethod, SendMethod, Side,
+    StreamOptions, TcpSpec, ThreadReport, UdpSpec,
 };
 
 use super::iperf3_control::Control;
@@ -24,8 +27,9 @@ use crate::events::{peer_error, system_error};
 use crate::flows::account::{total, Account};
 use crate::flows::datagram::{self, DatagramFlow, DatagramWork};
 use crate::flows::iperf3::{results, set_options, FlowSocket, ResultsContext, TestFlow};
-use crate::flows::payload::Payload;
+use crate::flows::payload::{ByteBudget, Payload};
 use crate::flows::stream::{self, PacedBlocks, StreamEnd, StreamFlow, StreamWork};
+use crate::flows::stream_options;
 use crate::flows::thread_group::{ThreadGroup, Worker};
 use crate::flows::{by_role, counters, planned_directions, Role, Span, LONGEST_DRAIN_NS};
 use crate::metering::{Collector, Recorder, Rolled};
@@ -49,7 +53,7 @@ type OpenFlows = (Vec<TestFlow>, Vec<PlannedFlow>, Vec<FlowSocket>);
 
 /// The payload of the flows.
 enum Payloads {
-    Tcp(Option<PacedBlocks>),
+    Tcp(Option<PacedBlocks>, StreamOptions, Option<Arc<Path>>),
     Udp { pace: Option<Pace>, number: Option<u64> },
 }
 
@@ -66,18 +70,26 @@ struct ReadyIperf3 {
 
 /// Agrees on a TCP test with the server; `spec` has been checked.
 pub fn prepare_tcp(spec: &TcpSpec, paced: Option<PacedBlocks>) -> Result<Box<dyn Ready>, ErrorReport> {
+    let options = spec.options.unwrap_or_default();
     let asked = Iperf3Parameters {
         tcp: true,
-        nodelay: true,
+        nodelay: !options.nagle,
         len: Some(spec.block_bytes.into()),
         bandwidth: spec.rate_bps,
         congestion: spec.congestion.clone(),
+        window: options.window_bytes.map(u64::from),
+        mss: options.mss_bytes.map(u64::from),
+        fqrate: options.pacing_bps,
+        tos: options.dscp.map(|dscp| u64::from(dscp) << 2),
+        zerocopy: options.send == SendMethod::Sendfile,
+        skip_rx_copy: options.receive == ReceiveMethod::Discard,
+        num: Some(options.total_bytes.unwrap_or(0)),
         ..common(spec.flows, spec.direction, spec.duration_ms)
     };
     Ok(Box::new(ReadyIperf3 {
         control: Control::open(&spec.target, spec.bind.as_deref(), &asked)?,
         asked,
-        payloads: Payloads::Tcp(paced),
+        payloads: Payloads::Tcp(paced, options, spec.payload_file.as_deref().map(|path| Arc::from(Path::new(path)))),
         direction: spec.direction,
         threads: spec.threads,
         duration_ms: spec.duration_ms,
@@ -153,6 +165,19 @@ impl Ready for ReadyIperf3 {
 }
 
 impl ReadyIperf3 {
+    /// Returns what has to be set before a connection is opened.
+    fn opening(&self) -> OpeningOptions {
+        match &self.payloads {
+            Payloads::Tcp(_, options, _) => stream_options::opening(options),
+            Payloads::Udp { .. } => OpeningOptions::default(),
+        }
+    }
+
+    /// The bytes that end the test, if their number does.
+    fn total_bytes(&self) -> Option<u64> {
+        self.asked.num.filter(|bytes| *bytes > 0)
+    }
+
     /// Opens the flows one by one, the sending ones first: both ends number them in this order.
     fn open_flows(&self) -> Result<OpenFlows, ErrorReport> {
         let directions = planned_directions(self.direction, self.asked.flows());
@@ -160,7 +185,7 @@ impl ReadyIperf3 {
         let (mut flows, mut planned, mut sockets) = (Vec::new(), Vec::new(), Vec::new());
         for ((id, direction), counters) in (0..).zip(directions).zip(counters) {
             let socket = match self.asked.protocol() {
-                Iperf3Protocol::Tcp => self.control.connect_stream()?,
+                Iperf3Protocol::Tcp => self.control.connect_stream(&self.opening())?,
                 Iperf3Protocol::Udp => self.control.connect_datagram()?,
             };
             set_options(&socket, &self.asked).map_err(|(_, error)| system_error("setting a flow's options", &error))?;
@@ -192,10 +217,14 @@ impl ReadyIperf3 {
         out: &Sender<Rolled>,
     ) -> Vec<(Role, Worker)> {
         let (mut streams, mut datagrams) = (Vec::new(), Vec::new());
+        let budget = self.total_bytes().map(|bytes| Arc::new(ByteBudget::new(bytes)));
         for ((id, flow), socket) in (0..).zip(flows).zip(sockets) {
             let (role, counters, expected) = (flow.role, Arc::clone(&flow.counters), Arc::clone(&flow.expected));
             match socket {
-                FlowSocket::Stream(socket) => streams.push(StreamFlow::new(id, socket, role, counters)),
+                FlowSocket::Stream(socket) => {
+                    let flow = StreamFlow::new(id, socket, role, counters);
+                    streams.push(StreamFlow { budget: budget.clone(), ..flow });
+                }
                 FlowSocket::Datagram(socket) => {
                     datagrams.push(DatagramFlow { id, socket, role, counters, offset_ns: 0, expected });
                 }
@@ -203,16 +232,21 @@ impl ReadyIperf3 {
         }
         let mut workers: Vec<(Role, Worker)> = Vec::new();
         match self.payloads {
-            Payloads::Tcp(paced) => {
+            Payloads::Tcp(paced, options, ref payload_file) => {
+                let end = StreamEnd::Count { silence_ns: STREAM_SILENCE_NS };
+                let block_bytes = self.asked.block_bytes() as usize;
                 let work = StreamWork {
-                    block_bytes: self.asked.block_bytes() as usize,
-                    paced,
-                    sample_ns: self.interval.as_nanos() as u64,
-                    end: StreamEnd::Count { silence_ns: STREAM_SILENCE_NS },
-                    payload: Payload::Zeros,
+                    end,
+                    ends_when_spent: true,
+                    payload: options.payload.into(),
+                    payload_file: payload_file.clone(),
+                    send: options.send,
+                    receive: options.receive,
+                    ..StreamWork::plain(block_bytes, paced, self.interval.as_nanos() as u64)
                 };
                 for (index, (role, group)) in by_role(streams, self.threads, |flow| flow.role).into_iter().enumerate() {
                     let name = format!("tcp-{}-{index}", verb(role));
+                    let work = work.clone();
                     workers.push((role, Box::new(move |signal| stream::drive(group, work, span, signal, &name))));
                 }
             }
@@ -306,7 +340,10 @@ impl Running {
 
     /// Whether the server can learn of the end: nothing is under way to it any more, and nothing shall come from it.
     fn is_over(&self, now: u64, threads: &ThreadGroup, task: &Task, ending: &mut Ending) -> bool {
-        let stopped = task.signal.stopped() || now >= self.span.end_ns;
+        let received = || self.flows.iter().map(|flow| flow.counters.received_bytes()).sum::<u64>();
+        let has_all = self.ready.direction == Direction::Down
+            && self.ready.total_bytes().is_some_and(|bytes| received() >= bytes);
+        let stopped = task.signal.stopped() || now >= self.span.end_ns || has_all;
         if !threads.senders_done() || (self.ready.direction != Direction::Up && !stopped) {
             return false;
         }
@@ -455,5 +492,6 @@ fn receiver(theirs: &Iperf3Results, length_s: f64) -> Option<LoadReport> {
         socket_drops: None,
         engine: None,
         engine_reason: None,
+        machine: None,
     })
 }

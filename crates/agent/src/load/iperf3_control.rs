@@ -5,7 +5,8 @@ use std::io::{self, Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
-use leadline_sys::net;
+use leadline_sys::tcp::OpeningOptions;
+use leadline_sys::{net, tcp};
 use leadline_transport::iperf3::{
     meaning, Cookie, Iperf3Client, Iperf3ClientEvent, Iperf3Parameters, COOKIE_BYTES, HELLO,
 };
@@ -60,10 +61,10 @@ impl Control {
     }
 
     /// Opens one TCP flow.
-    pub fn connect_stream(&self) -> Result<FlowSocket, ErrorReport> {
+    pub fn connect_stream(&self, options: &OpeningOptions) -> Result<FlowSocket, ErrorReport> {
         let doing = format!("opening a flow to iperf3 at {}", self.server);
         let failed = |error: io::Error| system_error(&doing, &error);
-        let mut stream = net::connect_tcp(self.server, self.bind, STEP_TIMEOUT).map_err(failed)?;
+        let mut stream = tcp::connect(self.server, self.bind, STEP_TIMEOUT, options).map_err(failed)?;
         stream.write_all(self.cookie.bytes()).map_err(failed)?;
         Ok(FlowSocket::Stream(stream))
     }

@@ -26,7 +26,7 @@ use crate::task::{Ready, Task};
 /// Prepares a measuring workload.
 pub fn prepare(workload: Workload, task: &Task) -> Result<Box<dyn Ready>, ErrorReport> {
     match workload {
-        Workload::Tcp(spec) => tcp::prepare(spec),
+        Workload::Tcp(spec) => tcp::prepare(*spec),
         Workload::Udp(spec) => udp::prepare(spec),
         Workload::Rr(spec) => rr::prepare(spec),
         Workload::Http(spec) => http::prepare(*spec, task),

@@ -7,7 +7,8 @@ use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs, UdpSocket};
 use std::time::{Duration, Instant};
 
 use leadline_sys::clock::{identity, monotonic_ns};
-use leadline_sys::net;
+use leadline_sys::tcp::OpeningOptions;
+use leadline_sys::{net, tcp};
 use leadline_transport::{
     encode_frame, ClientSession, ClockDifference, FromClient, Header, HeaderKind, Open, SessionError, SessionEvent,
     SideReport, HEADER_BYTES,
@@ -32,7 +33,7 @@ pub enum FromPeer {
     /// Units that its senders sent, in the order of the downward flows.
     Sent(Vec<u64>),
     /// The server's figures.
-    Report(Vec<SideReport>, LoadReport, BTreeMap<String, u64>),
+    Report(Vec<SideReport>, Box<LoadReport>, BTreeMap<String, u64>),
     /// The server broke the protocol or disconnected.
     Lost(ErrorReport),
 }
@@ -97,6 +98,16 @@ fn unreached(doing: &str, error: &io::Error) -> ErrorReport {
     report
 }
 
+/// Returns why a flow was not opened. A kernel without MPTCP does not know the protocol.
+fn unopened(doing: &str, options: &OpeningOptions, error: &io::Error) -> ErrorReport {
+    match error.raw_os_error() {
+        Some(libc::EPROTONOSUPPORT | libc::ENOPROTOOPT | libc::EINVAL) if options.mptcp => {
+            input_error("no_mptcp", format!("{doing}: this host's kernel has no MPTCP, or net.mptcp.enabled is 0"))
+        }
+        _ => system_error(doing, error),
+    }
+}
+
 impl Session {
     /// Requests a session from the server, proves the key if there is one, and compares clocks.
     pub fn open(target: &Target, bind: Option<&str>, open: Open) -> Result<Self, ErrorReport> {
@@ -123,9 +134,19 @@ impl Session {
 
     /// Opens one TCP data connection and introduces it.
     pub fn connect_stream(&self, flow: u32) -> Result<TcpStream, ErrorReport> {
+        self.connect_stream_with(flow, &OpeningOptions::default())
+    }
+
+    /// The same with options of the connection.
+    pub fn connect_stream_with(&self, flow: u32, options: &OpeningOptions) -> Result<TcpStream, ErrorReport> {
         let doing = format!("opening flow {flow} to {}", self.server);
-        let mut stream =
-            net::connect_tcp(self.server, self.bind, STEP_TIMEOUT).map_err(|error| system_error(&doing, &error))?;
+        let mut stream = tcp::connect(self.server, self.bind, STEP_TIMEOUT, options)
+            .map_err(|error| unopened(&doing, options, &error))?;
+        if options.mptcp && !tcp::is_mptcp(&stream) {
+            let message =
+                format!("{doing}: the server, or something on the path, does not speak MPTCP: it fell back to TCP");
+            return Err(peer_error("no_mptcp", message));
+        }
         let mut preface = [0; HEADER_BYTES];
         self.header(HeaderKind::Stream, flow).write(&mut preface);
         stream.write_all(&preface).map_err(|error| system_error(&doing, &error))?;
@@ -348,7 +369,11 @@ mod tests {
         });
         let patience = Duration::from_millis(100);
         let open = leadline_transport::Open {
-            work: leadline_transport::Work::Tcp { block_bytes: 1, rate_bps: None },
+            work: leadline_transport::Work::Tcp {
+                block_bytes: 1,
+                rate_bps: None,
+                options: leadline_wire::StreamOptions::DEFAULT,
+            },
             flows: 1,
             threads: 1,
             direction: leadline_wire::Direction::Up,

@@ -18,7 +18,8 @@ use crate::atomic_option::AtomicOption;
 use crate::events::{peer_error, system_error};
 use crate::flows::account::{add_errors, total, Account};
 use crate::flows::thread_group::{ThreadGroup, Worker};
-use crate::flows::{Role, Span, DRAIN_NS, LONGEST_DRAIN_NS};
+use crate::flows::{moved, Role, Span, DRAIN_NS, LONGEST_DRAIN_NS};
+use crate::machine_meter::MachineMeter;
 use crate::metering::{Collector, FlowCounters, Rolled};
 use crate::task::Task;
 
@@ -92,7 +93,7 @@ impl SessionRunner {
         });
         let threads = threads.map_err(|error| system_error("starting threads", &error))?;
         let mut collector = Collector::new(metrics);
-        let mut state = RunState::default();
+        let (mut state, mut machine) = (RunState::default(), MachineMeter::default());
         let mut tick = Instant::now() + interval;
         while !(threads.done() && state.answered()) {
             match wakes.recv_timeout(tick.saturating_duration_since(Instant::now()).min(POLL_INTERVAL)) {
@@ -116,6 +117,8 @@ impl SessionRunner {
                 let sent_units = upward.map(|flow| flow.counters.sent_units()).collect();
                 state.send(&mut sender, &FromClient::End { sent_units });
             }
+            let is_over = threads.done() || monotonic_ns() >= span.end_ns;
+            machine.poll(monotonic_ns(), span.at_ns, is_over, || moved(flows.iter().map(|flow| &flow.counters)));
             state.check_deadline(threads.done() && (task.signal.stopped() || monotonic_ns() >= span.end_ns), task);
             if state.lost.is_some() {
                 task.signal.abandon();
@@ -128,7 +131,8 @@ impl SessionRunner {
         }
         let (peer_flows, peer_load, peer_errors) =
             state.report.ok_or_else(|| peer_error("no_report", "the server ended without a report"))?;
-        let local = Account::of(workers);
+        let mut local = Account::of(workers);
+        local.load.machine = machine.used();
         let unsent = total(local.rows.iter().chain(&peer_flows).map(|row| row.unsent_units)).unwrap_or(0);
         let rows = || local.rows.iter().chain(&peer_flows);
         let counts = FlowCounts {
@@ -227,6 +231,8 @@ fn flow_report(
         local: flow.local.clone(),
         remote: flow.remote.clone(),
         datagrams: None,
+        sender_tcp: sender.and_then(|side| side.tcp.clone()),
+        receiver_tcp: receiver.and_then(|side| side.tcp.clone()),
     }
 }
 
@@ -305,7 +311,7 @@ impl RunState {
                     expected.set(sent);
                 }
             }
-            FromPeer::Report(rows, load, errors) => self.report = Some((rows, load, errors)),
+            FromPeer::Report(rows, *load, errors) => self.report = Some((rows, load, errors)),
             FromPeer::Lost(error) => self.lost = self.lost.take().or(Some(error)),
         }
     }

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use leadline_pace::Pace;
 use leadline_sys::net;
 use leadline_transport::{DatagramSizes, Open, Refusal, Work, HEADER_BYTES, SHORT_HEADER_BYTES};
-use leadline_wire::{Direction, PeerLimits, Protocol};
+use leadline_wire::{Direction, PeerLimits, Protocol, StreamOptions, StreamPayload};
 
 use crate::flows::datagram_io;
 use crate::flows::stream::PacedBlocks;
@@ -27,6 +27,8 @@ pub struct Limits {
 }
 
 const LARGEST_BLOCK_BYTES: u32 = 16 << 20;
+/// The kernel's own limits of a segment's payload, bytes.
+const MSS_BYTES: std::ops::RangeInclusive<u32> = 88..=32_767;
 const LARGEST_DATAGRAM_BYTES: u32 = 65_507;
 /// The maximum number of sessions at once: a bound on the server's threads.
 const MOST_SESSIONS: u32 = 1024;
@@ -211,7 +213,7 @@ fn check(open: &Open, limits: &Limits) -> Result<(), Refusal> {
         return Err(refusal("too_long", message));
     }
     let paced = match open.work {
-        Work::Tcp { block_bytes, rate_bps } => {
+        Work::Tcp { block_bytes, rate_bps, .. } => {
             rate_bps.is_none_or(|rate| PacedBlocks::new(rate, block_bytes).is_some())
         }
         Work::Udp { rate_pps, .. } => rate_pps.is_none_or(|rate| Pace::per_second(rate).is_some()),
@@ -240,6 +242,9 @@ fn check(open: &Open, limits: &Limits) -> Result<(), Refusal> {
         return Err(refusal("bad_size", message));
     }
     check_outstanding(open)?;
+    if let Work::Tcp { options, .. } = &open.work {
+        check_options(options)?;
+    }
     check_rate(open, limits)?;
     check_congestion(open)
 }
@@ -258,6 +263,21 @@ fn check_outstanding(open: &Open) -> Result<(), Refusal> {
 /// Returns the sizes of a session's datagrams, unless its mix is invalid.
 fn sizes(open: &Open, datagram_bytes: u32) -> Option<DatagramSizes> {
     DatagramSizes::new(datagram_bytes, &open.datagrams.sizes)
+}
+
+fn check_options(options: &StreamOptions) -> Result<(), Refusal> {
+    let repeats = !matches!(options.payload, StreamPayload::Repeated(percent) if percent > 100);
+    let marks = options.dscp.is_none_or(|dscp| dscp < 64);
+    let segments = options.mss_bytes.is_none_or(|bytes| MSS_BYTES.contains(&bytes));
+    if repeats && marks && segments {
+        return Ok(());
+    }
+    let message = format!(
+        "a DSCP is at most 63, a share of repeated bytes at most 100 %, and an MSS from {} to {} bytes",
+        MSS_BYTES.start(),
+        MSS_BYTES.end()
+    );
+    Err(refusal("bad_options", message))
 }
 
 fn check_rate(open: &Open, limits: &Limits) -> Result<(), Refusal> {
@@ -290,7 +310,7 @@ mod tests {
         Limits { longest_ms: 10_000, most_flows: 8, per_peer: PeerLimits::default() }
     }
 
-    const TCP: Work = Work::Tcp { block_bytes: 1 << 17, rate_bps: None };
+    const TCP: Work = Work::Tcp { block_bytes: 1 << 17, rate_bps: None, options: StreamOptions::DEFAULT };
 
     fn open(work: Work) -> Open {
         Open {
@@ -311,13 +331,27 @@ mod tests {
     }
 
     #[test]
+    fn options_that_no_socket_has_are_refused() {
+        let tcp = |options| code(&open(Work::Tcp { block_bytes: 1000, rate_bps: None, options }));
+        let none = StreamOptions::DEFAULT;
+        assert_eq!(tcp(StreamOptions { dscp: Some(63), mss_bytes: Some(1400), ..none }), "granted");
+        assert_eq!(tcp(StreamOptions { dscp: Some(64), ..none }), "bad_options");
+        assert_eq!(tcp(StreamOptions { mss_bytes: Some(20), ..none }), "bad_options");
+        assert_eq!(tcp(StreamOptions { payload: StreamPayload::Repeated(101), ..none }), "bad_options");
+    }
+
+    #[test]
     fn requests_beyond_the_limits_are_refused() {
         assert_eq!(code(&open(TCP)), "granted");
         assert_eq!(code(&Open { flows: 9, ..open(TCP) }), "too_many_flows");
         assert_eq!(code(&Open { duration_ms: 10_001, ..open(TCP) }), "too_long");
         assert_eq!(code(&Open { flows: 0, ..open(TCP) }), "bad_request");
         for rate in [0, u64::MAX] {
-            assert_eq!(code(&open(Work::Tcp { block_bytes: 1, rate_bps: Some(rate) })), "bad_rate", "{rate}");
+            assert_eq!(
+                code(&open(Work::Tcp { block_bytes: 1, rate_bps: Some(rate), options: StreamOptions::DEFAULT })),
+                "bad_rate",
+                "{rate}"
+            );
         }
         for rate in [0.0, -1.0, f64::NAN, f64::INFINITY] {
             let work = Work::Udp { datagram_bytes: 100, rate_pps: Some(rate), number: None };
@@ -375,7 +409,10 @@ mod tests {
         let per_peer = PeerLimits { rate_bps: Some(1_000_000), ..PeerLimits::default() };
         let limits = Limits { per_peer, ..limits() };
         let code = |open: &Open| check(open, &limits).map_or_else(|refusal| refusal.code, |()| "granted".to_owned());
-        let tcp = |rate_bps, flows| Open { flows, ..open(Work::Tcp { block_bytes: 1000, rate_bps }) };
+        let tcp = |rate_bps, flows| Open {
+            flows,
+            ..open(Work::Tcp { block_bytes: 1000, rate_bps, options: StreamOptions::DEFAULT })
+        };
         let udp = |rate_pps| open(Work::Udp { datagram_bytes: 1250, rate_pps, number: None });
         assert_eq!(code(&tcp(Some(500_000), 2)), "granted");
         assert_eq!(code(&tcp(Some(500_001), 2)), "too_fast");

@@ -17,7 +17,7 @@ use leadline_transport::iperf3::{
 use leadline_transport::{
     DatagramFormat, DatagramOptions, DatagramSizes, Open, Refusal, SideReport, Work, HEADER_BYTES,
 };
-use leadline_wire::{Direction, FlowProgress};
+use leadline_wire::{Direction, FlowProgress, ReceiveMethod, SendMethod, StreamOptions};
 use tracing::info;
 
 use super::admission;
@@ -88,7 +88,11 @@ fn errno(error: &io::Error) -> i32 {
 /// Returns the session that a client's parameters amount to, for the server's limits.
 pub fn as_session(asked: &Iperf3Parameters, longest_ms: u64) -> Open {
     let work = match asked.protocol() {
-        Iperf3Protocol::Tcp => Work::Tcp { block_bytes: asked.block_bytes(), rate_bps: asked.rate_bps() },
+        Iperf3Protocol::Tcp => Work::Tcp {
+            block_bytes: asked.block_bytes(),
+            rate_bps: asked.rate_bps(),
+            options: StreamOptions::default(),
+        },
         Iperf3Protocol::Udp => Work::Udp {
             // iperf3's header is shorter than a session's.
             datagram_bytes: asked.block_bytes().max(HEADER_BYTES as u32),
@@ -291,15 +295,18 @@ impl Test<'_> {
         let block_bytes = self.asked.block_bytes();
         let payload = if self.asked.repeating_payload { Payload::Digits } else { Payload::Random };
         let silence_ns = if self.asked.omit_ns() > 0 { OMITTED_SILENCE_NS } else { DRAIN_NS };
+        let paced = self.asked.rate_bps().and_then(|rate| PacedBlocks::new(rate, block_bytes));
         let work = StreamWork {
-            block_bytes: block_bytes as usize,
-            paced: self.asked.rate_bps().and_then(|rate| PacedBlocks::new(rate, block_bytes)),
-            sample_ns: SAMPLE_NS,
             end: StreamEnd::Count { silence_ns },
+            ends_when_spent: false,
             payload,
+            send: if self.asked.zerocopy { SendMethod::Sendfile } else { SendMethod::Write },
+            receive: if self.asked.skip_rx_copy { ReceiveMethod::Discard } else { ReceiveMethod::Copy },
+            ..StreamWork::plain(block_bytes as usize, paced, SAMPLE_NS)
         };
         let mut workers: Vec<(Role, Worker)> = Vec::new();
         for (role, group) in by_role(streams, threads, |flow| flow.role) {
+            let work = work.clone();
             workers.push((role, Box::new(move |signal| stream::drive(group, work, span, signal, "iperf3-tcp"))));
         }
         let work = DatagramWork {

@@ -13,7 +13,7 @@ use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use leadline_sys::net;
+use leadline_sys::{net, tcp};
 use leadline_wire::{ErrorReport, ServeSpec};
 use tracing::info;
 
@@ -108,9 +108,9 @@ fn bind_tcp(at: SocketAddr) -> Result<TcpListener, ErrorReport> {
     net::listen_tcp(at).map_err(|error| system_error(&format!("listening on TCP {at}"), &error))
 }
 
-/// Binds TCP and UDP on the same port.
+/// Binds TCP, with MPTCP where the kernel has it, and UDP on the same port.
 fn bind_both(at: SocketAddr) -> Result<(TcpListener, UdpSocket), ErrorReport> {
-    let listener = bind_tcp(at)?;
+    let listener = tcp::listen(at).map_err(|error| system_error(&format!("listening on TCP {at}"), &error))?;
     let at = listener.local_addr().unwrap_or(at);
     let socket =
         net::udp_socket(at, None, true).map_err(|error| system_error(&format!("listening on UDP {at}"), &error))?;

@@ -15,7 +15,7 @@ use leadline_transport::{
     encode_frame, DatagramSizes, FrameDecoder, FromClient, FromServer, Open, Refusal, SessionRequest, Work,
     FRAME_LIMIT_BYTES,
 };
-use leadline_wire::{Direction, Protocol};
+use leadline_wire::{Direction, Protocol, StreamOptions};
 use tracing::info;
 
 use super::admission;
@@ -26,11 +26,13 @@ use crate::flows::account::Account;
 use crate::flows::answer::{self, AnswerFlow, AnswerSocket, AnswerWork};
 use crate::flows::connect_answer::{self, ConnectPort};
 use crate::flows::datagram::{self, format_for, DatagramFlow, DatagramWork, MOST_DSCP};
-use crate::flows::payload::Payload;
-use crate::flows::stream::{self, PacedBlocks, StreamEnd, StreamFlow, StreamWork};
+use crate::flows::payload::{ByteBudget, Payload};
+use crate::flows::stream::{self, PacedBlocks, StreamFlow, StreamWork};
+use crate::flows::stream_options;
 use crate::flows::thread_group::{ThreadGroup, Worker};
-use crate::flows::{by_role, counters, deal_out, planned_directions, Role, Span, LONGEST_DRAIN_NS};
+use crate::flows::{by_role, counters, deal_out, moved, planned_directions, Role, Span, LONGEST_DRAIN_NS};
 use crate::locking::lock;
+use crate::machine_meter::MachineMeter;
 use crate::metering::FlowCounters;
 
 /// The time limit for a client to open its flows.
@@ -167,13 +169,15 @@ impl Session {
             // If there is no room, the session is about to wake up anyway.
             let _ = waker.try_send(SessionInput::WorkerDone);
         })?;
-        let outcome = self.supervise(&served, &threads, span, server);
+        let mut machine = MachineMeter::default();
+        let outcome = self.supervise(&served, &threads, span, server, &mut machine);
         if outcome.is_err() {
             self.signal.abandon();
         }
         let reports = threads.join()?;
         outcome?;
-        let Account { rows: flows, load, errors } = Account::of(reports);
+        let Account { rows: flows, mut load, errors } = Account::of(reports);
+        load.machine = machine.used();
         send(&mut self.control, &FromServer::Report { flows, load, errors })?;
         // A close with unread messages of the client would be a reset, and lose the report in transit.
         self.control.shutdown(std::net::Shutdown::Write)?;
@@ -256,14 +260,19 @@ impl Session {
         let threads = admission::threads(&self.open);
         let mut workers: Vec<(Role, Worker)> = Vec::new();
         match self.open.work {
-            Work::Tcp { block_bytes, rate_bps } => {
-                let sample_ns = u64::from(self.open.interval_ms) * 1_000_000;
+            Work::Tcp { block_bytes, rate_bps, options } => {
+                let interval_ns = u64::from(self.open.interval_ms) * 1_000_000;
                 // The admission has checked that the rate can be kept.
                 let paced = rate_bps.and_then(|rate| PacedBlocks::new(rate, block_bytes));
-                let (block_bytes, end, payload) = (block_bytes as usize, StreamEnd::Fin, Payload::Zeros);
-                let work = StreamWork { block_bytes, paced, sample_ns, end, payload };
-                let flows = self.streams(served, arrived)?;
+                let work = StreamWork {
+                    payload: options.payload.into(),
+                    send: options.send,
+                    receive: options.receive,
+                    ..StreamWork::plain(block_bytes as usize, paced, interval_ns)
+                };
+                let flows = self.streams(served, arrived, &options)?;
                 for (role, group) in by_role(flows, threads, |flow| flow.role) {
+                    let work = work.clone();
                     workers.push((role, Box::new(move |signal| stream::drive(group, work, span, signal, "tcp-serve"))));
                 }
             }
@@ -317,15 +326,23 @@ impl Session {
         Ok(workers)
     }
 
-    fn streams(&self, served: &[SessionFlow], arrived: Vec<FlowSocket>) -> io::Result<Vec<StreamFlow>> {
+    fn streams(
+        &self,
+        served: &[SessionFlow],
+        arrived: Vec<FlowSocket>,
+        options: &StreamOptions,
+    ) -> io::Result<Vec<StreamFlow>> {
         let mut flows = Vec::new();
+        let budget = options.total_bytes.map(|bytes| Arc::new(ByteBudget::new(bytes)));
         for (flow, arrived) in served.iter().zip(arrived) {
             let FlowSocket::Stream(socket) = arrived else { return Err(io::ErrorKind::InvalidData.into()) };
             if let Some(name) = &self.open.congestion {
                 net::set_congestion(&socket, name)?;
             }
+            stream_options::apply_accepted(&socket, options).map_err(|(_, error)| error)?;
             let role = local_role(flow.direction);
-            flows.push(StreamFlow::new(flow.id, socket, role, Arc::clone(&flow.counters)));
+            let flow = StreamFlow::new(flow.id, socket, role, Arc::clone(&flow.counters));
+            flows.push(StreamFlow { budget: budget.clone(), ..flow });
         }
         Ok(flows)
     }
@@ -337,6 +354,7 @@ impl Session {
         threads: &ThreadGroup,
         span: Span,
         server: &ControlSignal,
+        machine: &mut MachineMeter,
     ) -> io::Result<()> {
         let interval = Duration::from_millis(self.open.interval_ms.into());
         let has_units = !matches!(self.open.work, Work::Tcp { .. });
@@ -375,6 +393,8 @@ impl Session {
                 rate_check = Instant::now() + POLL_INTERVAL;
                 self.check_rate(served, span)?;
             }
+            let is_over = threads.done() || ended || monotonic_ns() >= span.end_ns;
+            machine.poll(monotonic_ns(), span.at_ns, is_over, || moved(served.iter().map(|flow| &flow.counters)));
             if threads.senders_done() && has_units && !is_rr && !sent_reported {
                 sent_reported = true;
                 let downward = served.iter().filter(|flow| flow.direction == Direction::Down);

@@ -9,10 +9,10 @@ use leadline_transport::{
     encode_frame, ClientSession, Credentials, FrameDecoder, FromClient, FromServer, Header, HeaderKind, Hex32, Open,
     SharedKey, Work, HEADER_BYTES, MAGIC,
 };
-use leadline_wire::Direction;
+use leadline_wire::{Direction, StreamOptions};
 use serde_json::{json, Value};
 
-const TCP: Work = Work::Tcp { block_bytes: 4096, rate_bps: None };
+const TCP: Work = Work::Tcp { block_bytes: 4096, rate_bps: None, options: StreamOptions::DEFAULT };
 const UDP: Work = Work::Udp { datagram_bytes: 1400, rate_pps: Some(100_000.0), number: None };
 const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 const ELSEWHERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(127, 0, 0, 77));
@@ -375,7 +375,10 @@ fn a_session_that_asks_for_more_than_the_rate_is_refused_in_one_line() {
 fn a_session_that_begins_in_the_past_is_refused_where_there_is_a_rate_to_catch_up_with() {
     let mut server = Agent::start();
     let port = serve(&mut server, &limits(&json!({"rate_bps": 1_000_000})));
-    let paced = Open { duration_ms: 60_000, ..open(Work::Tcp { block_bytes: 1000, rate_bps: Some(1_000_000) }) };
+    let paced = Open {
+        duration_ms: 60_000,
+        ..open(Work::Tcp { block_bytes: 1000, rate_bps: Some(1_000_000), options: StreamOptions::DEFAULT })
+    };
     let mut control = Control::asking(HERE, port, paced, None);
     let token = control.token();
     let mut flow = TcpStream::connect((HERE, port)).unwrap();

@@ -9,10 +9,10 @@ use crate::support::{rr, target, until, Agent, PATIENCE};
 use leadline_transport::{
     encode_frame, FrameDecoder, FromClient, FromServer, Header, HeaderKind, Hex32, Open, Work, HEADER_BYTES, MAGIC,
 };
-use leadline_wire::{Direction, Protocol};
+use leadline_wire::{Direction, Protocol, StreamOptions};
 use serde_json::json;
 
-const TCP: Work = Work::Tcp { block_bytes: 4096, rate_bps: None };
+const TCP: Work = Work::Tcp { block_bytes: 4096, rate_bps: None, options: StreamOptions::DEFAULT };
 const UDP: Work = Work::Udp { datagram_bytes: 100, rate_pps: Some(100.0), number: None };
 const RR: Work =
     Work::Rr { protocol: Protocol::Tcp, request_bytes: 1, response_bytes: 1 << 20, connect: false, outstanding: 1 };

@@ -68,6 +68,9 @@ pub struct Iperf3Parameters {
     /// Whether the payload is sent without copying it.
     #[serde(deserialize_with = "present", skip_serializing_if = "is_off")]
     pub zerocopy: bool,
+    /// Whether receivers let the kernel discard what arrives (3.19 and newer).
+    #[serde(deserialize_with = "present", skip_serializing_if = "is_off")]
+    pub skip_rx_copy: bool,
     /// The IP header's type of service.
     #[serde(rename = "TOS", deserialize_with = "whole", skip_serializing_if = "Option::is_none")]
     pub tos: Option<u64>,

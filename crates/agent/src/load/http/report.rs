@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use leadline_http::client::Tally;
 use leadline_stats::Histogram;
-use leadline_sys::net;
+use leadline_sys::{net, tcp};
 use leadline_wire::{
     unless_zero, Counts, Direction, FlowReport, HttpCounts, LoadReport, Outcome, Side, Standing, StatusCounts,
     ThreadReport,
@@ -70,7 +70,7 @@ impl TcpSummary {
         let mut summary = Self::default();
         let (mut rtt_sum_us, mut count) = (0, 0);
         for socket in sockets {
-            if let Ok(info) = net::tcp_info(socket) {
+            if let Ok(info) = tcp::tcp_info(socket) {
                 *summary.retransmits.get_or_insert(0) += u64::from(info.retransmits);
                 rtt_sum_us += u64::from(info.rtt_us);
                 count += 1;
@@ -124,6 +124,7 @@ pub fn outcome(
         socket_drops: None,
         engine: Some(engine.name().to_owned()),
         engine_reason,
+        machine: None,
     };
     let Failures { counts: errors, examples: error_examples } = failures;
     let counts = Counts::Http(Box::new(counts));
@@ -212,5 +213,7 @@ fn flow_report(plan: &Plan, at_ns: u64, flow: u32, report: &WorkerReport, counte
         local: None,
         remote: Some(plan.route.to_string()),
         datagrams: None,
+        sender_tcp: None,
+        receiver_tcp: None,
     }
 }

@@ -175,6 +175,7 @@ pub fn outcome(
         socket_drops: None,
         engine: Some(engine.0.name().to_owned()),
         engine_reason: engine.1,
+        machine: None,
     };
     Outcome {
         flows,
@@ -322,5 +323,7 @@ fn flow_report(flow: u32, at_ns: u64, report: &WorkerReport, counters: &FlowCoun
         local: None,
         remote: None,
         datagrams: None,
+        sender_tcp: None,
+        receiver_tcp: None,
     }
 }

@@ -214,6 +214,7 @@ pub fn outcome(
             socket_drops,
             engine: None,
             engine_reason: None,
+            machine: None,
         },
         receiver: receiver(peer_loads),
         counts: WireCounts::Tunnel(Box::new(counts)),

@@ -103,6 +103,8 @@ pub fn row(client: u32, direction: Direction, due_ns: u64) -> FlowReport {
         local: None,
         remote: None,
         datagrams: None,
+        sender_tcp: None,
+        receiver_tcp: None,
     }
 }
 

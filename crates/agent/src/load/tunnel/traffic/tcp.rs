@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use leadline_transport::{Header, HeaderKind, SharedKey, SideReport, Work, HEADER_BYTES};
 use leadline_tunnel::inside::tcp::{Buffers, Connection, Stack};
 use leadline_tunnel::timer::{earlier, is_due};
-use leadline_wire::Direction;
+use leadline_wire::{Direction, StreamOptions};
 
 use super::interface::{count, Channel, ClientContext, Figures, PeerProgress, Traffic, TrafficPlan};
 use super::schedule::Latency;
@@ -37,7 +37,7 @@ pub struct TcpPlan {
 impl TcpPlan {
     /// Returns the plan of streams to or from this server.
     pub fn new(server: SocketAddr, direction: Direction, duration_ms: u64, key: Option<SharedKey>, seed: u64) -> Self {
-        let work = Work::Tcp { block_bytes: BLOCK_BYTES, rate_bps: None };
+        let work = Work::Tcp { block_bytes: BLOCK_BYTES, rate_bps: None, options: StreamOptions::default() };
         let sessions = Sessions::new(SessionSpec { server, work, direction, duration_ms, key });
         Self { sessions, duration_ns: duration_ms.saturating_mul(1_000_000), seed }
     }

@@ -215,7 +215,7 @@ impl Leader {
             SessionEvent::Report { flows, load, errors } => {
                 let downward = self.downward();
                 self.expect(flows.iter().filter(|row| downward.contains(&row.flow)).map(|row| row.sent_units));
-                self.group.report_load(load);
+                self.group.report_load(*load);
                 let _ = self.group.outcome.set(SessionOutcome::Reported { rows: flows, errors });
             }
         }

@@ -1,0 +1,63 @@
+"""Service demand: the CPU time that each end spends per byte, packet or transaction, as netperf reports it. Pure.
+
+Of each end there are two figures: that of the load's own threads, and that of the whole machine, which has the kernel's
+work in soft interrupts, too, and whatever else ran there. Hosts of a lab share one machine: its figure is then that of
+both ends together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from leadline.analysis.flows import Flow
+from leadline.analysis.metrics import sum_of_flows
+from leadline.analysis.model import Metric
+from leadline.analysis.test_data import TestData
+from leadline.contract import records
+from leadline.plan.service_demand_metrics import Unit
+
+_SIDES: tuple[tuple[str, Literal["generator", "receiver"]], ...] = (("client", "generator"), ("server", "receiver"))
+
+
+def service_demand(data: TestData, flows: Sequence[Flow], unit: Unit) -> dict[str, Metric]:
+    """The figures of both ends."""
+    moved = _moved(flows, unit)
+    found = {}
+    for side, account in _SIDES:
+        rows = [outcome.outcome.get(account) for outcome in data.load_outcomes()]
+        loads: list[records.LoadReport] = [row for row in rows if row is not None]
+        found[f"{side}_cpu_ns_per_{unit}"] = Metric(_of_threads(loads, moved), "ns")
+        found[f"{side}_machine_cpu_ns_per_{unit}"] = Metric(_of_machines(loads, unit), "ns")
+    return found
+
+
+def _moved(flows: Sequence[Flow], unit: Unit) -> float | None:
+    """What went through each end, in either direction; a transaction is counted at its answer."""
+    if unit == "byte":
+        return sum_of_flows(flows, lambda flow: flow.delivered_bytes.total if flow.delivered_bytes else None)
+    if unit == "packet":
+        return sum_of_flows(flows, lambda flow: flow.sent_units)
+    return sum_of_flows(flows, lambda flow: flow.delivered_units.total if flow.delivered_units else None)
+
+
+def _of_threads(loads: Sequence[records.LoadReport], moved: float | None) -> float | None:
+    threads = [thread for load in loads for thread in load["threads"]]
+    if not threads or not moved:
+        return None
+    return 1e9 * sum(thread["user_s"] + thread["system_s"] for thread in threads) / moved
+
+
+def _of_machines(loads: Sequence[records.LoadReport], unit: Unit) -> float | None:
+    """Of one machine only: hosts that share theirs would count its time once each."""
+    uses = [use for load in loads if (use := load.get("machine")) is not None]
+    if len(uses) != 1 or len(loads) != 1:
+        return None
+    use = uses[0]
+    if unit == "byte":
+        moved = use["sent_bytes"] + use["received_bytes"]
+    elif unit == "packet":
+        moved = use["sent_units"] + use["received_units"]
+    else:
+        moved = max(use["sent_units"], use["received_units"])
+    return 1e9 * use["busy_s"] / moved if moved else None

@@ -1,0 +1,109 @@
+"""What the kernels report of TCP flows: shares of time, RFC 6349's figures, service demand, and the limit that they name."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from made_journals import load, steady_test, thread
+
+from leadline.analysis import TestData, analyse_test
+from leadline.analysis.model import LimitedBy
+
+SENDER: dict[str, Any] = {
+    "samples": 100,
+    "rtt_idle_us": 20_000.0,
+    "rtt_min_us": 20_000.0,
+    "rtt_mean_us": 25_000.0,
+    "rtt_max_us": 30_000.0,
+    "busy_s": 9.0,
+    "receiver_limited_s": 6.0,
+    "send_buffer_limited_s": 1.0,
+    "sent_bytes": 10_000_000,
+    "retransmitted_bytes": 100_000,
+}
+MACHINE = {
+    "wall_s": 10.0,
+    "cpus": 2,
+    "busy_s": 4.0,
+    "softirq_s": 1.0,
+    "sent_bytes": 8_000_000,
+    "received_bytes": 0,
+    "sent_units": 0,
+    "received_units": 0,
+}
+
+
+def with_kernel(sender: dict[str, Any] | None = None, **changes: Any) -> TestData:
+    data = steady_test("tcp", **changes)
+    for found in data.load_outcomes():
+        for row in found.outcome["flows"]:
+            row["sender_tcp"] = {**SENDER, **(sender or {})}  # type: ignore[typeddict-item]
+    return data
+
+
+def values(data: TestData) -> dict[str, float | None]:
+    return {name: metric.value for name, metric in analyse_test(data).metrics.items()}
+
+
+def test_time_is_divided_among_what_the_sender_waited_for() -> None:
+    found = values(with_kernel())
+    shares = [found[f"{name}_ratio"] for name in ("receiver_limited", "send_buffer_limited", "congestion_limited")]
+    assert shares == pytest.approx([0.6, 0.1, 0.2])
+    assert found["sender_idle_ratio"] == pytest.approx(0.1)
+
+
+def test_rfc_6349_compares_with_the_idle_path_and_the_line() -> None:
+    data = with_kernel()
+    data.spec = replace(data.spec, line_bps=10e6)
+    found = values(data)
+    assert found["tcp_efficiency_ratio"] == pytest.approx(0.99)
+    assert found["buffer_delay_ratio"] == pytest.approx(0.25)
+    # 8 Mbit/s of the payload that 10 Mbit/s of full frames hold.
+    assert found["line_use_ratio"] == pytest.approx(8 / (10 * 1448 / 1514))
+    assert found["transfer_time_ratio"] == pytest.approx((10 * 1448 / 1514) / 8)
+    assert values(with_kernel())["line_use_ratio"] is None
+
+
+def test_service_demand_is_known_of_threads_and_of_the_machine() -> None:
+    busy = {**thread(0.2), "user_s": 0.5, "system_s": 1.5}
+    data = with_kernel(generator=load(busy, machine=MACHINE), receiver=load(side="peer"))
+    found = values(data)
+    assert found["client_cpu_ns_per_byte"] == pytest.approx(200.0)
+    assert found["client_machine_cpu_ns_per_byte"] == pytest.approx(500.0)
+    assert found["server_machine_cpu_ns_per_byte"] is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "by"),
+    [
+        ({}, LimitedBy.RECEIVER_WINDOW),
+        ({"receiver_limited_s": 1.0, "send_buffer_limited_s": 7.0}, LimitedBy.SEND_BUFFER),
+        ({"receiver_limited_s": 0.0}, LimitedBy.CONGESTION_WINDOW),
+        ({"busy_s": 2.0, "receiver_limited_s": 1.0}, LimitedBy.SENDING_PROGRAM),
+        ({"busy_s": None}, LimitedBy.UNKNOWN),
+    ],
+)
+def test_most_of_the_time_names_the_limit(changes: dict[str, Any], by: LimitedBy) -> None:
+    limit = analyse_test(with_kernel(changes)).limit
+    assert limit is not None and limit.by is by
+
+
+@pytest.mark.parametrize(("key", "by"), [("asked_bps", LimitedBy.OFFERED_RATE), ("pacing_bps", LimitedBy.PACING)])
+def test_rate_that_was_reached_comes_first(key: str, by: LimitedBy) -> None:
+    data = with_kernel()
+    data.spec = replace(data.spec, **{key: 8.1e6})  # type: ignore[arg-type]
+    limit = analyse_test(data).limit
+    assert limit is not None and limit.by is by and "98" in limit.evidence
+
+
+def test_speed_of_the_only_device_is_the_line() -> None:
+    data = with_kernel()
+    for facts in data.facts.values():
+        facts["interfaces"] = [{"name": "lo"}, {"name": "eth0", "speed_bps": 10_000_000}]
+    assert data.facts
+    assert values(data)["line_use_ratio"] == pytest.approx(8 / (10 * 1448 / 1514))
+    for facts in data.facts.values():
+        facts["interfaces"].append({"name": "eth1", "speed_bps": 10_000_000})
+    assert values(data)["line_use_ratio"] is None
