@@ -84,6 +84,9 @@ NOT_OFFERED = frozenset({"unsent", "pushback"})
 
 _RATE_ENDINGS = ("_per_s", "_bps")
 _TIME_ENDINGS = ("_us", "_ms")
+_OF_KERNEL = frozenset({"pacing_bps", "delivery_bps"})
+"""Rates that a kernel reports of each connection: no steady window is needed for them."""
+_SERVICE_DEMAND = "_cpu_ns_per_"
 _FROM_DUE = ("latency_", "jitter_")
 _OF_SENDS = ("late_", "sends_late_")
 # A VPN client connects from when it was due; an http request's connecting begins when there is none to use.
@@ -106,7 +109,9 @@ def family_of(metric: str) -> Family:
     """The family of a figure, by its name."""
     if of_gateway(metric):
         return Family.COST if is_cost(metric) else Family.COUNT if is_memory(metric) else Family.USE
-    if metric.endswith(_RATE_ENDINGS):
+    if _SERVICE_DEMAND in metric:
+        return Family.COST
+    if metric.endswith(_RATE_ENDINGS) and metric not in _OF_KERNEL:
         return Family.RATE
     if metric.endswith(_TIME_ENDINGS):
         if metric.startswith(_OF_SENDS):

@@ -60,4 +60,6 @@ def _losses(evidence: Evidence) -> str:
     again = sum_of_flows(evidence.flows, lambda flow: flow.report.get("retransmits") if flow.report else None)
     if again is None:
         return ""
-    return f", with {again:,.0f} segments lost and sent again" if again else ", without a loss: the path was full"
+    if not again:
+        return ", without a loss: the path was full"
+    return f", with {quantities.counted(round(again), 'segment')} lost and sent again"

@@ -14,6 +14,7 @@
 | `process_{user,system}_s`, `process_resident_bytes`, `process_threads`, `process_*_switches` | process, pid | |
 | `observer_cpu_s` | | what observing has cost |
 | `flow_{sent,received}_{bytes,units}` | task, flow, side | since the task began |
+| `flow_{rtt,busy,receiver_limited}_us` ... | task, flow, side | TCP_INFO of that side, if it reported it |
 
 Counters are cumulative as in the contract; unknown values have no row.
 """

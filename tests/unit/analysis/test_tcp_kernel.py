@@ -100,10 +100,8 @@ def test_rate_that_was_reached_comes_first(key: str, by: LimitedBy) -> None:
 
 def test_speed_of_the_only_device_is_the_line() -> None:
     data = with_kernel()
-    for facts in data.facts.values():
-        facts["interfaces"] = [{"name": "lo"}, {"name": "eth0", "speed_bps": 10_000_000}]
-    assert data.facts
+    devices: list[dict[str, Any]] = [{"name": "lo"}, {"name": "eth0", "speed_bps": 10_000_000}]
+    data.facts["client1"] = {"interfaces": devices}
     assert values(data)["line_use_ratio"] == pytest.approx(8 / (10 * 1448 / 1514))
-    for facts in data.facts.values():
-        facts["interfaces"].append({"name": "eth1", "speed_bps": 10_000_000})
+    devices.append({"name": "eth1", "speed_bps": 10_000_000})
     assert values(data)["line_use_ratio"] is None

@@ -311,7 +311,7 @@ impl RunState {
                     expected.set(sent);
                 }
             }
-            FromPeer::Report(rows, *load, errors) => self.report = Some((rows, load, errors)),
+            FromPeer::Report(rows, load, errors) => self.report = Some((rows, *load, errors)),
             FromPeer::Lost(error) => self.lost = self.lost.take().or(Some(error)),
         }
     }
