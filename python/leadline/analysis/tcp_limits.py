@@ -37,7 +37,7 @@ def limits(evidence: Evidence) -> Iterator[Limit]:
 def _asked_for(spec: TestSpec, reached_bps: float | None) -> Iterator[Limit]:
     for asked_bps, by, what in (
         (spec.asked_bps, LimitedBy.OFFERED_RATE, "the rate that was asked for"),
-        (spec.pacing_bps, LimitedBy.PACING, "the rate at which the kernel was told to pace the flows"),
+        (spec.pacing_bps, LimitedBy.PACING, "the rate at which the kernel has to pace the flows"),
     ):
         if asked_bps and reached_bps is not None and reached_bps >= REACHED * asked_bps:
             share = quantities.share(min(1.0, reached_bps / asked_bps))

@@ -486,7 +486,7 @@ impl Connection {
             self.start_ns.get_or_insert(now);
             self.last_ns = Some(now);
             if received < block_bytes {
-                // There was no more; asking again would only be told so.
+                // There was no more; a further read would return nothing.
                 break;
             }
         }
