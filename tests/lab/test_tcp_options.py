@@ -1,4 +1,4 @@
-"""The options of `leadline tcp` on real sockets: what was asked for reaches both ends, and what cannot be is an error."""
+"""The options of `leadline tcp` on real sockets: what is asked for reaches both ends; what cannot be is an error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the kernels report of TCP flows: shares of time, RFC 6349's figures, service demand, and the limit that they name."""
+"""What kernels report of TCP flows: shares of time, RFC 6349, service demand, and the limit that they name."""
 
 from __future__ import annotations
 
