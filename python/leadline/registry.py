@@ -18,8 +18,8 @@ UNKNOWN = "unknown"
 class Registry:
     """Maps names to parts. Each package that uses the parts declares the type that it needs of them.
 
-    The package `package` lists the names of its built-in parts as `NAMES`. Its module of that name has the part as
-    `attribute`.
+    The package `package` lists the names of its built-in parts as `NAMES`. Its module of that name (with _ for
+    -) has the part as `attribute`.
     """
 
     def __init__(self, package: str, attribute: str) -> None:
@@ -53,7 +53,7 @@ class Registry:
             return self._added[name]
         if name not in self.names and name != UNKNOWN:
             raise KeyError(name)
-        return getattr(import_module(f"{self._package}.{name}"), self._attribute)
+        return getattr(import_module(f"{self._package}.{name.replace('-', '_')}"), self._attribute)
 
     def find(self, name: str) -> Any:
         """The part of that name; for an unknown name, which a record of another version may have, the package's

@@ -28,7 +28,7 @@ RUST_FLOORS = {
 }  # fmt: skip
 LONGEST_FILE = 600
 SYSTEMS = frozenset(SYSTEM_NAMES)
-KINDS = frozenset({"tcp", "udp", "rr", "http", "tunnel", "scenario"})
+KINDS = frozenset({"tcp", "udp", "rr", "http", "tunnel", "scenario", "load-latency"})
 OF_KINDS = frozenset(f"{kind.capitalize()}{part}" for kind in KINDS for part in ("Test", "Workload"))
 """What the models of kinds are called, in plans and for agents."""
 

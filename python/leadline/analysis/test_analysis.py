@@ -55,6 +55,9 @@ class FiguresKind(Protocol):
     ) -> dict[str, Metric]:
         """Every metric; unknown ones are None."""
 
+    def with_histograms(self, data: TestData, histograms: metrics.Histograms) -> metrics.Histograms:
+        """The histograms of the whole test, and those of its parts if the kind has parts."""
+
     def distributions(
         self, data: TestData, steady: Window | None, histograms: metrics.Histograms
     ) -> tuple[Distribution, ...]:
@@ -75,7 +78,7 @@ def analyse_repeat(data: TestData) -> tuple[TestResult, metrics.Histograms]:
     kind: FiguresKind = KINDS.find(data.spec.kind)
     whole, lines = kind.window(data, flows)
     steady = window.without_warm_up(data.spec, flows, whole)
-    merged = _with_backlog(data, flows, metrics.merged_histograms(data))
+    merged = kind.with_histograms(data, _with_backlog(data, flows, metrics.merged_histograms(data)))
     decoded = decoded_parts(data)
     intervals = _with_latency(data, steady, window.intervals(flows, steady, data.spec), decoded)
     evidence = validity.Evidence(data, flows, steady, merged)

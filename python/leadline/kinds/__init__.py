@@ -4,5 +4,5 @@ No other package imports a kind. They look it up in `leadline.registry.KINDS`, a
 use.
 """
 
-NAMES = ("tcp", "udp", "rr", "http", "tunnel", "scenario")
+NAMES = ("tcp", "udp", "rr", "http", "tunnel", "scenario", "load-latency")
 """The kinds, in the order in which plans list them."""

@@ -224,6 +224,10 @@ class Kind(Generic[Test]):
 
         return throughput(data.spec, flows, steady, window_rates(data.spec, flows, steady))
 
+    def with_histograms(self, data: TestData, histograms: Histograms) -> Histograms:
+        """The histograms of the whole test, and those of its parts if the kind has parts."""
+        return histograms
+
     def distributions(self, data: TestData, steady: Window | None, histograms: Histograms) -> tuple[Distribution, ...]:
         """Distributions of times, if the kind shows more than percentiles."""
         return ()

@@ -35,7 +35,7 @@ class LiveMetrics:
         self._reads_histograms = hosts <= _MOST_HOSTS_READ
         self._event_log = event_log
         self._longest_s = longest_s
-        self._latest: dict[tuple[str, int, str], FlowProgress] = {}
+        self._latest: dict[tuple[str, str, int, str], FlowProgress] = {}
         # By host (each has its own clock) and metric.
         self._recent: dict[tuple[str, str], deque[tuple[int, Histogram]]] = {}
         self._standings: dict[str, Standing] = {}
@@ -48,7 +48,7 @@ class LiveMetrics:
         if not isinstance(event, Progress) or event.trial != self._label:
             return
         for flow in event.flows:
-            self._latest[host, flow.flow, event.side] = flow
+            self._latest[host, event.task, flow.flow, event.side] = flow
         if self._reads_histograms:
             self._read(host, event)
         if event.standing is not None:
@@ -81,8 +81,8 @@ class LiveMetrics:
     def _publish(self, elapsed_s: float, since_s: float) -> None:
         # A flow's bytes are received on one side only; answers to requests on the client's side.
         totals = [0, 0]
-        for host, flow in {key[:2] for key in self._latest}:
-            sides = [row for side in ("local", "peer") if (row := self._latest.get((host, flow, side))) is not None]
+        for key in {key[:3] for key in self._latest}:
+            sides = [row for side in ("local", "peer") if (row := self._latest.get((*key, side))) is not None]
             totals[0] += max(row.received_bytes for row in sides)
             totals[1] += max(row.received_units or 0 for row in sides)
         bits = (totals[0] - self._before[0]) * 8 / since_s

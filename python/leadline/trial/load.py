@@ -21,7 +21,7 @@ from leadline.trial.interval_follower import IntervalFollower
 from leadline.trial.live_metrics import LiveMetrics
 from leadline.trial.notifications import ScriptOutput
 from leadline.trial.watch import Follower, TargetWatch
-from leadline.trial.workloads import LoadWorkload, kind_of
+from leadline.trial.workloads import LoadWorkload, PhasedWorkload, TaskWorkload, kind_of
 
 TASK = "load"
 # After its duration a load drains what is in flight (the agents give up after 5 s), and reports.
@@ -100,15 +100,34 @@ async def run(
         stopper = asyncio.create_task(_stop_when_asked(load.label, ready, agents, interrupt))
         stack.callback(stopper.cancel)
         try:
-            async with asyncio.TaskGroup() as group:
-                for host in ready:
-                    later_ns = load.starts_ms.get(host, 0) * 1_000_000
-                    await agents[host].begin(load.label, instants[host] + later_ns)
-                limit_s = longest_s + _REPORT_WITHIN_S
-                for host in ready:
-                    group.create_task(agents[host].finished(load.label, TASK, limit_s))
+            limit_s = longest_s + _REPORT_WITHIN_S
+            await _run_phase(load, 0, instants, agents, limit_s)
+            for phase in range(1, max(len(_phases(work)) for work in load.workloads.values())):
+                if interrupt.asked.is_set():
+                    break
+                ready = await _prepare(load, agents, phase)
+                instants = start_instant({host: clocks[host] for host in ready}, now_ns=time.monotonic_ns())
+                await _run_phase(load, phase, instants, agents, limit_s)
         except BaseExceptionGroup as failures:
             raise _first(failures) from failures
+
+
+def _phases(work: LoadWorkload) -> Sequence[Mapping[str, TaskWorkload]]:
+    """The tasks of each phase by their names; most loads are one task."""
+    return work.phases if isinstance(work, PhasedWorkload) else ({TASK: work},)
+
+
+async def _run_phase(
+    load: Load, phase: int, instants: Mapping[str, int], agents: Mapping[str, Agent], limit_s: float
+) -> None:
+    """Begin the prepared tasks of each host at its instant, and wait for their ends."""
+    async with asyncio.TaskGroup() as group:
+        for host, at_ns in instants.items():
+            later_ns = load.starts_ms.get(host, 0) * 1_000_000 if phase == 0 else 0
+            await agents[host].begin(load.label, at_ns + later_ns)
+        for host in instants:
+            for task in _phases(load.workloads[host])[phase]:
+                group.create_task(agents[host].finished(load.label, task, limit_s))
 
 
 def _boot_id() -> str | None:
@@ -125,14 +144,17 @@ async def stop(label: str, hosts: Sequence[str], agents: Mapping[str, Agent]) ->
             await agents[host].stop(label)
 
 
-async def _prepare(load: Load, agents: Mapping[str, Agent]) -> list[str]:
+async def _prepare(load: Load, agents: Mapping[str, Agent], phase: int = 0) -> list[str]:
+    """Prepare the tasks of a phase; returns the hosts that are ready."""
+
+    async def prepare(host: str, work: LoadWorkload) -> None:
+        timeout_s = _PREPARE_S + kind_of(work).preparation_s(work)
+        for task, part in _phases(work)[phase].items():
+            await agents[host].prepare(load.label, task, part, timeout_s=timeout_s)
+
     hosts = list(load.workloads)
     prepared = await asyncio.gather(
-        *(
-            agents[host].prepare(load.label, TASK, work, timeout_s=_PREPARE_S + kind_of(work).preparation_s(work))
-            for host, work in load.workloads.items()
-        ),
-        return_exceptions=True,
+        *(prepare(host, work) for host, work in load.workloads.items()), return_exceptions=True
     )
     failures = [found for found in prepared if isinstance(found, BaseException)]
     unexpected = [failure for failure in failures if not isinstance(failure, TaskFailed)]

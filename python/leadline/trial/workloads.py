@@ -47,7 +47,20 @@ FORGOTTEN_S = 6.0
 """Pause between fleets. OpenVPN 2.6 keeps a client that leaves for 5 s: its address in the pool, its memory, and its
 source port, from which it rejects another client."""
 
-LoadWorkload = TcpWorkload | UdpWorkload | RrWorkload | HttpWorkload | TunnelWorkload | ScenarioWorkload
+TaskWorkload = TcpWorkload | UdpWorkload | RrWorkload | HttpWorkload | TunnelWorkload | ScenarioWorkload
+
+
+@dataclass(frozen=True, slots=True)
+class PhasedWorkload:
+    """Tasks of one agent in phases: those of a phase begin at one instant, when the phase before has ended."""
+
+    kind: str
+    phases: tuple[dict[str, TaskWorkload], ...]
+    """The tasks of each phase by their names."""
+    duration_ms: int
+
+
+LoadWorkload = TaskWorkload | PhasedWorkload
 
 
 def serve_everything(bind: list[str], longest_ms: int, *, https: bool = False, key: str | None = None) -> ServeWorkload:

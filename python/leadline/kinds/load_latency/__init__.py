@@ -1,0 +1,296 @@
+"""The kind `load-latency`: request and response alone, then beside bulk TCP up, down, and both (RRUL's idea).
+
+Each phase is a few tasks that begin at one instant: a probe of `rr`, and the load of `tcp`. Their names (`idle.probe`,
+`up.bulk` ...) tell the analysis which phase a figure belongs to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import Field
+from pydantic_core import PydanticCustomError
+
+from leadline.kinds.kind import Kind
+from leadline.plan import options as o
+from leadline.plan.base_test import BaseTest
+from leadline.plan.field_types import Count, DurationMs, DurationOrZeroMs, SizeBytes, rule, validation_error, within
+from leadline.plan.metric_specs import higher, lower, times
+from leadline.plan.options import Command, Option
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from leadline.analysis.flows import Flow
+    from leadline.analysis.metrics import Histograms
+    from leadline.analysis.model import Metric, Series, TestResult, Window
+    from leadline.analysis.test_data import TestData
+    from leadline.analysis.test_spec import TestSpec
+    from leadline.analysis.validity import Rules
+    from leadline.analysis.window import RateColumn
+    from leadline.report.figures import FigureTable
+    from leadline.trial.workloads import PhasedWorkload, Server, TaskWorkload
+
+PHASES: tuple[tuple[str, Literal["up", "down", "both"] | None], ...] = (
+    ("idle", None),
+    ("up", "up"),
+    ("down", "down"),
+    ("both", "both"),
+)
+"""The phases in their order, and the direction of the load."""
+_TIMES = ("p50", "p99")
+_BETWEEN_PHASES_MS = 2_000
+"""What opening the sessions of the next phase may take."""
+_PROBE_BYTES = 64
+
+
+class LoadLatencyTest(BaseTest):
+    """Latency over idle and under load."""
+
+    kind: Literal["load-latency"] = "load-latency"
+    duration_ms: DurationMs = Field(default=20_000, validation_alias="duration")
+    """Length of all phases together: idle, up, down and both take a quarter each."""
+    warmup_ms: DurationOrZeroMs = Field(default=1_000, validation_alias="warmup")
+    """Time at the start of each phase that is not counted."""
+    flows: Count = 4
+    """Number of TCP connections per direction and client."""
+    protocol: Literal["udp", "tcp"] = "udp"
+    """Transport protocol of the probes."""
+    size_bytes: Annotated[SizeBytes, within(40, 1400, " bytes")] = Field(default=_PROBE_BYTES, validation_alias="size")
+    """Payload of each probe and of its answer."""
+    congestion: str | None = None
+    """Congestion control of the load, by the kernel's name; null: the host's default."""
+
+    @property
+    def phase_ms(self) -> int:
+        """Length of each phase."""
+        return self.duration_ms // len(PHASES)
+
+    @property
+    def longest_ms(self) -> int:
+        """The phases, and the time between them."""
+        return self.duration_ms + len(PHASES) * _BETWEEN_PHASES_MS
+
+    @rule
+    def _phases_are_long_enough(self) -> Iterator[PydanticCustomError]:
+        if self.phase_ms <= self.warmup_ms < self.duration_ms:
+            yield validation_error(
+                f"{self.warmup_ms} ms of warm-up leave no time of a phase, a quarter of {self.duration_ms} ms",
+                at=("warmup",),
+                hint="give a longer duration, or a shorter warm-up",
+            )
+
+
+def _phase_metrics() -> Iterator[Any]:
+    for phase, direction in PHASES:
+        while_ = "while nothing else is sent" if direction is None else f"under TCP load {_WORDS[phase]}"
+        yield from times(f"latency_{phase}", _TIMES, "us", f"the time from request to answer {while_}")
+        if direction is not None:
+            for name in _TIMES:
+                words = (
+                    f"by how much {name} of the latency under TCP load {_WORDS[phase]} exceeds that of the idle path"
+                )
+                yield lower(f"increase_{phase}_{name}_us", words)
+
+
+_WORDS = {"up": "to the server", "down": "from the server", "both": "in both directions"}
+_RATES = {
+    "bulk_up_bps": ("up", "up", "TCP payload per second to the server, alone"),
+    "bulk_down_bps": ("down", "down", "TCP payload per second from the server, alone"),
+    "bulk_both_up_bps": ("both", "up", "TCP payload per second to the server while as much as possible returns"),
+    "bulk_both_down_bps": (
+        "both",
+        "down",
+        "TCP payload per second from the server while as much as possible is sent to it",
+    ),
+}
+"""Figure to its phase, its direction and its explanation."""
+
+
+class LoadLatency(Kind[LoadLatencyTest]):
+    """The kind `load-latency`: what a path's queues add to latency when they are full."""
+
+    name = "load-latency"
+    model = LoadLatencyTest
+    metrics = (
+        lower("latency_increase_us", "the largest increase of the median latency over the idle path's, of all loads"),
+        *_phase_metrics(),
+        *(higher(name, words) for name, (_, _, words) in _RATES.items()),
+    )
+    primary = "latency_increase_us"
+    decisive = ("latency_idle_p50_us", "latency_both_p50_us", "latency_both_p99_us")
+    headline = ("latency_idle_p50_us", "latency_both_p99_us")
+    verb = "adds"
+    operation = "transaction"
+    curves = tuple(phase for phase, _ in PHASES)
+    command = Command(
+        "Measure how much latency grows under TCP load up, down and both ways (bufferbloat).",
+        "Example: leadline load-latency 192.0.2.7 -d 20s",
+        position=5,
+        options=(
+            o.HOST,
+            Option(
+                ("-d", "--duration"),
+                "Length of all four phases together: idle, up, down, both.",
+                key="duration",
+                default="20s",
+                metavar="TIME",
+            ),
+            Option(
+                ("--warmup",),
+                "Time at the start of each phase that is not counted.",
+                key="warmup",
+                default="1s",
+                metavar="TIME",
+            ),
+            Option(
+                ("-P", "--parallel"),
+                "TCP connections of the load in each direction.",
+                key="flows",
+                type=int,
+                default=4,
+                least=1,
+                most=10_000,
+                metavar="N",
+            ),
+            Option(
+                ("-l", "--size"),
+                "Payload of each probe and of its answer, bytes.",
+                key="size",
+                default="64",
+                metavar="SIZE",
+            ),
+            Option(
+                ("--tcp",),
+                "Probe over TCP instead of UDP.",
+                key="protocol",
+                type=bool,
+                default=False,
+                value="tcp",
+            ),
+            Option(
+                ("--congestion",),
+                "Congestion control of the load, by the kernel's name.",
+                key="congestion",
+                metavar="NAME",
+            ),
+            *(*o.SESSION, o.INTERVAL, o.JSON, o.OUT, o.targets("latency_increase_us < 20000")),
+        ),
+    )
+
+    def workload(self, test: LoadLatencyTest, server: Server) -> PhasedWorkload:
+        """The tasks of each phase."""
+        from leadline.contract.models import RrWorkload, TcpWorkload
+        from leadline.trial.workloads import PhasedWorkload
+
+        target = server.target(test.ip)
+        common: dict[str, Any] = {
+            "target": target,
+            "bind": server.bind,
+            "threads": test.threads,
+            "duration_ms": test.phase_ms,
+            "warmup_ms": test.warmup_ms,
+            "interval_ms": test.interval_ms,
+        }
+        probe = RrWorkload(
+            protocol=test.protocol,
+            flows=1,
+            number=None,
+            request_bytes=test.size_bytes,
+            response_bytes=test.size_bytes,
+            timeout_ms=_PROBE_TIMEOUT_MS,
+            **common,
+        )
+        phases: dict[str, dict[str, TaskWorkload]] = {}
+        for phase, direction in PHASES:
+            phases[phase] = {f"{phase}.probe": probe}
+            if direction is not None:
+                phases[phase][f"{phase}.bulk"] = TcpWorkload(
+                    flows=test.flows,
+                    direction=direction,
+                    block_bytes=128 * 1024,
+                    rate_bps=None,
+                    congestion=test.congestion,
+                    **common,
+                )
+        return PhasedWorkload(self.name, tuple(phases.values()), test.longest_ms)
+
+    def read_spec(self, test: Mapping[str, Any], common: TestSpec) -> TestSpec:
+        """Rates differ from phase to phase. The analysis takes the warm-up of each phase from its own tasks."""
+        return replace(common, steady=False, direction="both")
+
+    def window(self, data: TestData, flows: Sequence[Flow]) -> tuple[Window | None, tuple[Series, ...]]:
+        """All phases, and latency and throughput over their time."""
+        from leadline.kinds.load_latency.figures import series, whole_window
+
+        whole = whole_window(flows)
+        return whole, series(data, flows, whole)
+
+    def with_histograms(self, data: TestData, histograms: Histograms) -> Histograms:
+        """The latencies of each phase by its name."""
+        from leadline.kinds.load_latency.figures import with_phases
+
+        return with_phases(data, histograms)
+
+    def rate_columns(self, spec: TestSpec, flows: Sequence[Flow]) -> list[RateColumn]:
+        """The bits of the load per second."""
+        from leadline.analysis.window import throughput_column
+
+        return [throughput_column([flow for flow in flows if flow.key.task.endswith(".bulk")])]
+
+    def figures(
+        self, data: TestData, flows: Sequence[Flow], steady: Window | None, histograms: Histograms
+    ) -> dict[str, Metric]:
+        """Each phase's latency, its increase over the idle path's, and its throughput."""
+        from leadline.kinds.load_latency.figures import latencies, throughput
+
+        rates = {name: throughput(data, flows, phase, direction) for name, (phase, direction, _) in _RATES.items()}
+        return {**latencies(histograms, [phase for phase, _ in PHASES], _TIMES), **rates}
+
+    def rules(self) -> Rules:
+        """A path that its own load fills is what is measured: no thread's limit makes a latency wrong."""
+        from leadline.analysis import rules
+        from leadline.analysis.validity import Rules
+
+        return Rules(
+            findings=(rules.whole, rules.gateway_crossed, rules.journal_readable, rules.undisturbed),
+            notes=(rules.shared_cpus, rules.undone, rules.even_clock, rules.clocks_compared),
+        )
+
+    def table(self, metrics: Mapping[str, Metric]) -> FigureTable:
+        """The increase first, then the latency of each phase."""
+        from leadline import quantities
+        from leadline.report.figures import Figure, FigureTable
+
+        phases = [
+            Figure(f"latency_{phase}_{name}_us", f"{phase} {name}", quantities.microseconds)
+            for phase, _ in PHASES
+            for name in _TIMES
+        ]
+        rates = [
+            Figure("bulk_up_bps", "up", quantities.bit_rate),
+            Figure("bulk_down_bps", "down", quantities.bit_rate),
+        ]
+        return FigureTable(
+            "latency under load",
+            Figure("latency_increase_us", "increase", quantities.microseconds),
+            (*phases, *rates),
+        )
+
+    def time_tables(self, result: TestResult) -> list[RenderableType]:
+        """None: each phase has its own line."""
+        return []
+
+    def figure_rows(self, result: TestResult) -> list[tuple[str, str]]:
+        """A line per phase, and bufferbloat in one sentence."""
+        from leadline.kinds.load_latency.figures import summary_rows
+
+        return summary_rows(result, [phase for phase, _ in PHASES])
+
+
+_PROBE_TIMEOUT_MS = 5_000
+"""A queue may hold a probe for seconds; one that is lost costs the phase this time."""
+
+KIND = LoadLatency()

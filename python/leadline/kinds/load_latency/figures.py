@@ -1,0 +1,152 @@
+"""The figures of `load-latency`: by phase, from the tasks of that phase. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+from leadline import quantities
+from leadline.analysis.durations import Sample
+from leadline.analysis.flows import Flow
+from leadline.analysis.histograms import DamagedHistogram, Histogram, decode, merge
+from leadline.analysis.metrics import CENSORED, Histograms, microseconds
+from leadline.analysis.model import Metric, Series, TestResult, Window
+from leadline.analysis.test_data import TestData
+from leadline.analysis.window import byte_curves, rate_per_s, steady_window
+from leadline.contract import records
+from leadline.plan.percentiles import percentile_of
+
+_BLOAT_US = 5_000.0
+"""An increase below this is no bufferbloat: no application notices it."""
+_STEP_NS = 100_000_000
+_LATENCIES = ("latency", f"latency{CENSORED}")
+
+
+def whole_window(flows: Sequence[Flow]) -> Window | None:
+    """From the first flow's start to the last one's end; None if none began."""
+    begun = [(flow.start_ns, flow.end_ns) for flow in flows if flow.start_ns is not None and flow.end_ns is not None]
+    if not begun:
+        return None
+    start_ns, end_ns = min(start for start, _ in begun), max(end for _, end in begun)
+    return Window(start_ns, start_ns, end_ns, end_ns)
+
+
+def with_phases(data: TestData, histograms: Histograms) -> Histograms:
+    """Adds the latencies of each phase, by its name, from the reports of its probes."""
+    found: dict[str, list[Histogram]] = {}
+    for outcome in data.load_outcomes():
+        phase, _, part = outcome.task.partition(".")
+        if part != "probe":
+            continue
+        for report in outcome.outcome["histograms"]:
+            if report["metric"] in _LATENCIES:
+                name = report["metric"].replace("latency", phase)
+                found.setdefault(name, []).extend(_readable(report))
+    merged = {name: merge(parts) for name, parts in found.items()}
+    return replace(histograms, by_name={**histograms.by_name, **merged})
+
+
+def _readable(report: records.HistogramReport) -> Iterable[Histogram]:
+    try:
+        return [decode(report)]
+    except DamagedHistogram:
+        return []  # counted with the test's own histograms
+
+
+def latencies(histograms: Histograms, phases: Sequence[str], names: Sequence[str]) -> dict[str, Metric]:
+    """Each phase's percentiles, what each load adds to those of the first phase, and the largest of that."""
+    by_phase = {phase: _percentiles(histograms.sample(phase), names) for phase in phases}
+    idle, *loaded = phases
+    found = {f"latency_{phase}_{name}_us": by_phase[phase][name] for phase in phases for name in names}
+    increases = {
+        (phase, name): _increase(by_phase[phase][name], by_phase[idle][name]) for phase in loaded for name in names
+    }
+    medians = [metric for (_, name), metric in increases.items() if name == "p50" and metric.value is not None]
+    largest = max(medians, key=lambda metric: metric.value or 0.0, default=Metric(None, "us"))
+    return {
+        "latency_increase_us": largest,
+        **found,
+        **{f"increase_{phase}_{name}_us": metric for (phase, name), metric in increases.items()},
+    }
+
+
+def _percentiles(sample: Sample, names: Iterable[str]) -> dict[str, Metric]:
+    return {name: microseconds(sample.percentile(percentile_of(name))) for name in names}
+
+
+def _increase(loaded: Metric, idle: Metric) -> Metric:
+    if loaded.value is None or idle.value is None:
+        return Metric(None, "us")
+    return Metric(max(0.0, loaded.value - idle.value), "us", censored=loaded.censored)
+
+
+def throughput(data: TestData, flows: Sequence[Flow], phase: str, direction: str) -> Metric:
+    """The payload of one direction per second, inside the steady window of the phase's own flows."""
+    bulk = [flow for flow in flows if flow.key.task == f"{phase}.bulk" and flow.direction == direction]
+    window = steady_window(bulk, data.spec.warmup_ns, None)
+    rate = rate_per_s(byte_curves(bulk), window)
+    return Metric(None if rate is None else 8.0 * rate, "bit/s")
+
+
+def series(data: TestData, flows: Sequence[Flow], window: Window | None) -> tuple[Series, ...]:
+    """Latency (median of each interval) and throughput of each direction over the time of all phases."""
+    if window is None:
+        return ()
+    zero_ns = window.first_start_ns
+    points: dict[int, list[Histogram]] = {}
+    for part in data.interval_histograms:
+        if part.report["metric"] == "latency":
+            points.setdefault(part.end_ns, []).extend(_readable(part.report))
+    medians = [(end_ns, Sample(merge(parts)).percentile(50.0).value_us) for end_ns, parts in sorted(points.items())]
+    host = data.hosts[0] if data.hosts else ""
+    found = []
+    if medians:
+        times_s = tuple((end_ns - zero_ns) / 1e9 for end_ns, _ in medians)
+        found.append(Series("latency p50", host, "us", times_s, tuple(value for _, value in medians)))
+    for direction in ("up", "down"):
+        curves = byte_curves(flow for flow in flows if flow.key.task.endswith(".bulk") and flow.direction == direction)
+        if not curves:
+            continue
+        ends_ns = range(int(zero_ns), int(window.last_end_ns) + 1, _STEP_NS)
+        steps = [(end, sum(curve.growth(begin, end) for curve in curves)) for begin, end in pairwise(ends_ns)]
+        found.append(
+            Series(
+                f"throughput {direction}",
+                host,
+                "bit/s",
+                tuple((end - zero_ns) / 1e9 for end, _ in steps),
+                tuple(8e9 * grown / _STEP_NS for _, grown in steps),
+            )
+        )
+    return tuple(found)
+
+
+def summary_rows(result: TestResult, phases: Sequence[str]) -> list[tuple[str, str]]:
+    """A line per phase, and bufferbloat in one sentence."""
+    rows = [("bufferbloat", sentence(result))]
+    for phase in phases:
+        times = ", ".join(f"{name} {_time(result, f'latency_{phase}_{name}_us')}" for name in ("p50", "p99"))
+        rates = [
+            f"{direction} {quantities.bit_rate(result.metrics[name].value)}"
+            for direction in ("up", "down")
+            for name in (f"bulk_{phase}_bps" if phase == direction else f"bulk_{phase}_{direction}_bps",)
+            if name in result.metrics
+        ]
+        rows.append((phase, "; ".join([times, *rates])))
+    return rows
+
+
+def sentence(result: TestResult) -> str:
+    """What the load does to latency."""
+    grown, idle = result.metrics["latency_increase_us"].value, result.metrics["latency_idle_p50_us"].value
+    if grown is None or idle is None:
+        return "unknown: a phase has no latency"
+    text = f"load adds {quantities.microseconds(grown)} to the {quantities.microseconds(idle)} of the idle path"
+    if grown <= max(_BLOAT_US, idle):
+        return f"none: {text}"
+    return f"yes: {text}, {grown / idle + 1:.3g} times as much" if idle else f"yes: {text}"
+
+
+def _time(result: TestResult, name: str) -> str:
+    return quantities.microseconds(result.metrics[name].value)

@@ -1,0 +1,55 @@
+"""Figures of latency under load, from the tasks of its phases."""
+
+from __future__ import annotations
+
+import pytest
+from made_journals import EPOCH_NS, finished, flow, histogram, outcome, test_data
+
+from leadline.analysis.model import TestResult
+from leadline.analysis.test_analysis import analyse_test
+from leadline.kinds.load_latency.figures import sentence
+
+MS = 1_000_000
+PHASE_NS = 2_000 * MS
+
+
+def probe(latency_us: int) -> dict[str, object]:
+    return histogram("latency", [latency_us * 1000] * 100)
+
+
+def analysed(latencies_us: dict[str, int]) -> TestResult:
+    data = test_data("load-latency", duration_ms=8000, warmup_ms=500)
+    for number, (phase, latency_us) in enumerate(latencies_us.items()):
+        begin_ns = EPOCH_NS + number * PHASE_NS
+        end_ns = begin_ns + PHASE_NS
+        row = flow(0, begin_ns, end_ns, sent_bytes=6400, received_bytes=6400)
+        made = outcome([row], histograms=[probe(latency_us)])
+        data.add("client1", finished(end_ns, made, task=f"{phase}.probe"))
+        if phase != "idle":
+            rows = [
+                flow(0, begin_ns, end_ns, sent_bytes=2_000_000, received_bytes=2_000_000, direction=direction)
+                for direction in ("up", "down")
+                if phase in (direction, "both")
+            ]
+            data.add("client1", finished(end_ns, outcome(rows), task=f"{phase}.bulk"))
+    return analyse_test(data)
+
+
+def test_increase_is_the_largest_of_the_loads() -> None:
+    result = analysed({"idle": 1000, "up": 31_000, "down": 5000, "both": 21_000})
+    metrics = {name: metric.value for name, metric in result.metrics.items()}
+    assert metrics["latency_increase_us"] == pytest.approx(30_000, rel=0.01)
+    assert metrics["increase_down_p99_us"] == pytest.approx(4000, rel=0.01)
+    assert metrics["bulk_up_bps"] == pytest.approx(8e6)
+    assert metrics["bulk_both_down_bps"] == pytest.approx(8e6)
+    assert {curve.metric for curve in result.percentiles} == {"idle", "up", "down", "both"}
+    assert {line.label for line in result.series} >= {"throughput up", "throughput down"}
+    assert sentence(result).startswith("yes: load adds 30")
+
+
+def test_missing_phase_is_unknown_and_a_small_increase_is_none() -> None:
+    result = analysed({"idle": 20_000, "up": 21_000})
+    assert result.metrics["latency_both_p50_us"].value is None
+    assert result.metrics["bulk_down_bps"].value is None
+    assert sentence(result).startswith("none: load adds")
+    assert sentence(analysed({"up": 1})) == "unknown: a phase has no latency"
