@@ -45,6 +45,7 @@ _LEAST_INSTANTS = 800
 # Units as `analysis` may spell them -> the unit that a plot's axis states, and the plot's title.
 _PLOTS: dict[str, tuple[str, str]] = {
     "clients": ("clients", "Due and configured"),
+    "us": ("µs", "Latency"),
     "bit/s": ("bit/s", "Throughput"),
     "bps": ("bit/s", "Throughput"),
     "1/s": ("/s", "Rate"),
@@ -54,7 +55,7 @@ _PLOTS: dict[str, tuple[str, str]] = {
     "bytes": ("B", "Memory"),
     "B": ("B", "Memory"),
 }
-_ORDER = ("clients", "bit/s", "/s", "%", "B")
+_ORDER = ("clients", "µs", "bit/s", "/s", "%", "B")
 
 # Lines of one unit that differ by more than this factor are drawn apart; the lower ones would lie on the axis.
 _MOST_UNEQUAL = 20.0
@@ -156,7 +157,8 @@ def embedded(data: object) -> Markup:
 
 def _place(lead: figures.Figure, unit: str) -> tuple[bool, int, str]:
     """The position of a unit's plot: the leading figure's first, then the fixed order."""
-    leads = unit == ("/s" if lead.metric.endswith("_per_s") else "bit/s")
+    units = {"per_s": "/s", "us": "µs"}
+    leads = unit == next((unit for end, unit in units.items() if lead.metric.endswith(f"_{end}")), "bit/s")
     return not leads, _ORDER.index(unit) if unit in _ORDER else len(_ORDER), unit
 
 

@@ -24,6 +24,7 @@ WITHOUT_ADVICE = {
     "interval-within-test",
     "idle-poll-refused",
     "idle-wake-up",
+    "batched-datagrams",
     "answering-side-unknown",
     "ceiling-doubtful",
     "ceiling-unknown",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -90,36 +90,41 @@ def throughput(data: TestData, flows: Sequence[Flow], phase: str, direction: str
 
 
 def series(data: TestData, flows: Sequence[Flow], window: Window | None) -> tuple[Series, ...]:
-    """Latency (median of each interval) and throughput of each direction over the time of all phases."""
+    """Latency (median of each interval, a line per phase) and throughput of each direction over the time of all
+    phases."""
     if window is None:
         return ()
     zero_ns = window.first_start_ns
-    points: dict[int, list[Histogram]] = {}
+    return (*_latency_lines(data, flows, zero_ns), *_throughput_lines(flows, zero_ns, window.last_end_ns))
+
+
+def _latency_lines(data: TestData, flows: Sequence[Flow], zero_ns: float) -> Iterator[Series]:
+    begins = sorted(
+        (flow.start_ns, flow.key.task.partition(".")[0])
+        for flow in flows
+        if flow.start_ns is not None and flow.key.task.endswith(".probe")
+    )
+    points: dict[str, dict[int, list[Histogram]]] = {phase: {} for _, phase in begins}
     for part in data.interval_histograms:
-        if part.report["metric"] == "latency":
-            points.setdefault(part.end_ns, []).extend(_readable(part.report))
-    medians = [(end_ns, Sample(merge(parts)).percentile(50.0).value_us) for end_ns, parts in sorted(points.items())]
-    host = data.hosts[0] if data.hosts else ""
-    found = []
-    if medians:
-        times_s = tuple((end_ns - zero_ns) / 1e9 for end_ns, _ in medians)
-        found.append(Series("latency p50", host, "us", times_s, tuple(value for _, value in medians)))
+        begun = [phase for start_ns, phase in begins if start_ns < part.end_ns]
+        if part.report["metric"] == "latency" and begun:
+            points[begun[-1]].setdefault(part.end_ns, []).extend(_readable(part.report))
+    for phase, by_end in points.items():
+        if by_end:
+            ends_ns = sorted(by_end)
+            medians = tuple(Sample(merge(by_end[end_ns])).percentile(50.0).value_us for end_ns in ends_ns)
+            yield Series(phase, "", "us", tuple((end_ns - zero_ns) / 1e9 for end_ns in ends_ns), medians)
+
+
+def _throughput_lines(flows: Sequence[Flow], zero_ns: float, last_ns: float) -> Iterator[Series]:
+    ends_ns = range(int(zero_ns), int(last_ns) + 1, _STEP_NS)
     for direction in ("up", "down"):
         curves = byte_curves(flow for flow in flows if flow.key.task.endswith(".bulk") and flow.direction == direction)
-        if not curves:
-            continue
-        ends_ns = range(int(zero_ns), int(window.last_end_ns) + 1, _STEP_NS)
         steps = [(end, sum(curve.growth(begin, end) for curve in curves)) for begin, end in pairwise(ends_ns)]
-        found.append(
-            Series(
-                f"throughput {direction}",
-                host,
-                "bit/s",
-                tuple((end - zero_ns) / 1e9 for end, _ in steps),
-                tuple(8e9 * grown / _STEP_NS for _, grown in steps),
-            )
-        )
-    return tuple(found)
+        if curves and steps:
+            times_s = tuple((end - zero_ns) / 1e9 for end, _ in steps)
+            values = tuple(8e9 * grown / _STEP_NS for _, grown in steps)
+            yield Series(f"throughput {direction}", "", "bit/s", times_s, values)
 
 
 def summary_rows(result: TestResult, phases: Sequence[str]) -> list[tuple[str, str]]:

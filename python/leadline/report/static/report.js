@@ -40,12 +40,12 @@
   // One unit for a whole axis, by the largest value on it: the caption states the unit, the ticks are bare numbers.
   function axisUnit(largest, unit) {
     const step = unit === "B" ? 1024 : 1000;
-    const prefixes = unit === "%" ? [""] : unit === "B" ? ["", "Ki", "Mi", "Gi", "Ti"] : ["", "k", "M", "G", "T"];
+    const prefixes = unit === "%" ? [""] : unit === "µs" ? ["µ", "m", ""] : unit === "B" ? ["", "Ki", "Mi", "Gi", "Ti"] : ["", "k", "M", "G", "T"];
     let index = 0;
     while (largest >= step ** (index + 1) && index < prefixes.length - 1) index += 1;
     const divisor = step ** index;
     const steps = [-2, -1, 0, 1, 2, 3].flatMap((power) => [1, 2, 5].map((lead) => lead * 10 ** power * divisor));
-    return { unit: unit === "%" ? "% of one CPU" : prefixes[index] + unit, divisor, steps };
+    return { unit: unit === "%" ? "% of one CPU" : prefixes[index] + (unit === "µs" ? "s" : unit), divisor, steps };
   }
 
   function tickText(value) {

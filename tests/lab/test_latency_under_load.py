@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import cli_runs as cli
@@ -12,16 +13,12 @@ pytestmark = [
     pytest.mark.takes(15),
     pytest.mark.skipif(bool(cli.why_not()), reason=cli.why_not() or "-"),
 ]
-RATE_BPS, DEEP, SHALLOW = 10e6, 500_000, 8_000
+EXAMPLE = cli.ROOT / "examples" / "bufferbloat.yaml"
+RATE_BPS, SHALLOW = 20e6, 10_000
 
 
-def test_deep_queue_is_bufferbloat_and_a_shallow_one_is_not(tmp_path: Path) -> None:
-    plan = (
-        f"{{name: bloat, axes: {{lab.link.queue: [{DEEP}, {SHALLOW}]}}, sut: {{kind: route}}, "
-        "lab: {emulator: own, link: {rate: 10mbit, delay: 5ms}}, "
-        "tests: [{name: bloat, kind: load-latency, duration: 4800ms, warmup: 400ms}]}"
-    )
-    run = cli.run(plan, tmp_path)
+def test_deep_queue_of_the_example_is_bufferbloat_and_a_shallow_one_is_not(tmp_path: Path) -> None:
+    run = cli.run(EXAMPLE, tmp_path, "--set", "tests.bloat.duration=3200ms", "--set", "tests.bloat.warmup=300ms")
     assert run.code == 0, run.err
     deep, shallow = run.figures("bloat", "c01"), run.figures("bloat", "c02")
     for figures in (deep, shallow):
@@ -29,9 +26,14 @@ def test_deep_queue_is_bufferbloat_and_a_shallow_one_is_not(tmp_path: Path) -> N
         assert (figures["latency_idle_p50_us"] or 0.0) >= 10_000
         assert 0 < (figures["bulk_up_bps"] or 0.0) <= 1.02 * RATE_BPS
         assert 0 < (figures["bulk_down_bps"] or 0.0) <= 1.02 * RATE_BPS
-    # Of the 400 ms that the deep queue holds, TCP fills a part in this time; a full shallow one takes 6.4 ms each way.
+    # Of the 400 ms that the deep queue holds, TCP fills a part in this time; a full shallow one takes 4 ms each way.
     assert (deep["latency_increase_us"] or 0.0) > 2 * (shallow["latency_increase_us"] or 0.0)
     assert (deep["latency_increase_us"] or 0.0) > 1e6 * 8 * SHALLOW / RATE_BPS
     assert deep["increase_up_p50_us"] == pytest.approx(
         (deep["latency_up_p50_us"] or 0.0) - (deep["latency_idle_p50_us"] or 0.0)
     )
+    # The page draws a line of latency for each phase.
+    page = cli.packed_cases((run.folder / "report.html").read_text())[0]
+    plots = {plot["title"]: plot for plot in json.loads(page)["tests"][0]["plots"]}
+    assert {line["name"] for line in plots["Latency"]["lines"]} == {"idle", "up", "down", "both"}
+    assert {line["name"] for line in plots["Throughput"]["lines"]} >= {"throughput up", "throughput down"}
