@@ -7,6 +7,7 @@ findings. Pure.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -118,7 +119,14 @@ def _answer(case: Case, baseline: Case | None, summaries: dict[tuple[str, str], 
     if not tests:
         return Answer(case.case, case.name, _without_result(case), None, (), against)
     lead = min(tests, key=_rank)
-    return Answer(case.case, case.name, lead.sentence, lead.test, tuple(tests), against, lead.next_step)
+    return Answer(case.case, case.name, lead.sentence, lead.test, tuple(tests), against, _next_step(lead, tests))
+
+
+def _next_step(lead: TestAnswer, tests: Sequence[TestAnswer]) -> str | None:
+    """That of the leading test. Where it was carried whole, what another test left open comes first: how much the case
+    can do was asked there."""
+    unknown = [test.next_step for test in tests if test.certainty is Certainty.CANNOT_TELL]
+    return unknown[0] if unknown and lead.limit is LimitedBy.OFFERED_RATE else lead.next_step
 
 
 def _rank(answer: TestAnswer) -> tuple[bool, bool, int]:

@@ -28,7 +28,7 @@ from leadline.analysis.repeats import summarise
 MBIT = 1e6
 OF_GATEWAY = Limit(LimitedBy.GATEWAY, "openvpn used 100% of a CPU", "its single thread is the limit at 100 % of a core")
 OF_LINK = Limit(LimitedBy.LINK, "wan carried 99 of 100 Mbit/s", "the link is the limit at 99 % of its rate")
-OFFERED = Limit(LimitedBy.OFFERED_RATE, "1 of what was due was delivered")
+OFFERED = Limit(LimitedBy.OFFERED_RATE, "100 % of what was due was delivered")
 DISTURBED: dict[str, Any] = {"verdict": Verdict.DISTURBED, "reasons": ("other-work",)}
 VALID = Validity(Verdict.VALID)
 TITLES = {"openvpn": "OpenVPN", "wireguard": "WireGuard", "route": "the plain route"}
@@ -190,6 +190,19 @@ def test_paced_load_that_arrived_is_no_capacity() -> None:
         "the p99 of the latency is about 7.00 ms against about 7.00 ms."
     )
     assert tunnel.next_step is not None and tunnel.next_step.startswith("offer more")
+
+
+def test_open_question_of_another_test_is_what_to_do_next() -> None:
+    """The load with a rate was carried whole, and how much can be carried is not known."""
+    cases = []
+    for case, system in (("c01", "route"), ("c02", "openvpn")):
+        (paced,) = trials(case, system, [50 * MBIT], kind="udp", limit=OFFERED)
+        (most,) = trials(case, system, [190 * MBIT], **DISTURBED, bound=Bound.LEAST)
+        cases.append(replace(paced, tests=(paced.tests[0], replace(most.tests[0], test="most"))))
+    summaries = [summary([replace(trial, tests=(test,))]) for trial in cases for test in trial.tests]
+    _, tunnel = answers_of(run_of(cases, summaries))
+    assert tunnel.lead == "load" and tunnel.sentence.startswith("OpenVPN carries all that is offered in load")
+    assert tunnel.next_step is not None and "`top` shows it" in tunnel.next_step
 
 
 def test_loss_stands_in_the_sentence() -> None:
