@@ -23,7 +23,7 @@ unexport PYTHONDONTWRITEBYTECODE
 FUZZ_SECONDS := 30
 DIST := dist
 
-.PHONY: help man build build-checked demo check check-style check-rust check-python test test-all test-rust test-unit test-python test-exclusive test-tools lint format bench dist fuzz contract reference lock clean system-packages
+.PHONY: help man build build-checked demo picture check check-style check-rust check-python test test-all test-rust test-unit test-python test-exclusive test-tools lint format bench dist fuzz contract reference lock clean system-packages
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -47,6 +47,12 @@ $(VENV)/.installed: requirements.lock pyproject.toml scripts/uv
 demo: build ## run examples/gateway.yaml on hosts made here
 	@scripts/packages openvpn
 	$(VENV)/bin/leadline run examples/gateway.yaml
+
+# As README shows it: the first screen of the newest run of the demo, on a machine that did nothing else.
+picture: ## docs/images/report.png, from the newest run of the demo
+	@scripts/packages chromium
+	chromium --headless --no-sandbox --disable-gpu --hide-scrollbars --force-device-scale-factor=1 --window-size=1100,800 \
+	  --screenshot=docs/images/report.png "file://$$(ls -d "$$PWD"/runs/*-gateway-*/report.html | tail -n 1)"
 
 check: $(VENV)/.installed ## in a minute: linters, types, tests of the Rust libraries, and the Python tests that start no agent
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target check-python check-style check-rust
