@@ -8,11 +8,12 @@ out, and said to be. Pure.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from leadline.analysis.main_figures import better_of, chosen_figures
 from leadline.analysis.model import RunAnalysis, TestResult, Verdict
+from leadline.analysis.plan_facts import environment_facts, flat, system_facts
 from leadline.plan.gateway_metrics import CPU, GATEWAYS, MEMORY, PER_GBPS, metric_of, of_gateway
 from leadline.plan.metric_specs import Better
 from leadline.statistics import Comparison, Estimate, compare, ratio_of_means
@@ -37,6 +38,8 @@ class Side:
     """A parameter, and the value that its cases have; None for all cases."""
     case: str | None = None
     """A single case, whose parameters do not matter; None for all cases."""
+    cases: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Each case as the run's manifest has it, by its name."""
 
     def results(self) -> dict[Key, list[TestResult]]:
         """The repeats of each test that came to their end."""
@@ -233,7 +236,7 @@ _SOFTWARE = {"kernel": "kernel", "distribution": "distribution", "agent_version"
 
 
 def _differences(baseline: Side, candidate: Side, shared: Sequence[Key]) -> Iterator[Difference]:
-    """Hardware, software, and the parameters of the tests that both sides have."""
+    """Hardware, software, what the plans ask for, and the parameters of the tests that both sides have."""
     for names, blocking in ((_HARDWARE, True), (_SOFTWARE, False)):
         for name, words in names.items():
             first, second = (_facts(side.analysis, name) for side in (baseline, candidate))
@@ -241,13 +244,35 @@ def _differences(baseline: Side, candidate: Side, shared: Sequence[Key]) -> Iter
                 yield Difference(words, ", ".join(first), ", ".join(second), blocking)
     if baseline.analysis.version != candidate.analysis.version:
         yield Difference("Leadline", baseline.analysis.version, candidate.analysis.version, blocking=False)
+    yield from dict.fromkeys(_plan_differences(baseline, candidate, shared))
     loads = [_loads(side) for side in (baseline, candidate)]
     for key in shared:
-        first_test, second_test = (load.get(key, {}) for load in loads)
-        for name in sorted(first_test.keys() | second_test.keys()):
-            if first_test.get(name) != second_test.get(name):
-                first_value, second_value = (str(test.get(name)) for test in (first_test, second_test))
-                yield Difference(f"{_named(key)}: {name}", first_value, second_value, blocking=True)
+        facts = [dict(flat(load.get(key, {}))) for load in loads]
+        yield from _unlike(facts, f"{_named(key)}: ", blocking=True)
+
+
+def _plan_differences(baseline: Side, candidate: Side, shared: Sequence[Key]) -> Iterator[Difference]:
+    """What surrounds the system under test makes another plan; the system itself is what is compared."""
+    of_cases = [_cases(side) for side in (baseline, candidate)]
+    for key in shared:
+        cases = [found.get(key, {}) for found in of_cases]
+        if all(cases):
+            yield from _unlike([dict(environment_facts(case)) for case in cases], "", blocking=True)
+            yield from _unlike([dict(system_facts(case)) for case in cases], "", blocking=False)
+
+
+def _unlike(facts: Sequence[Mapping[str, str]], prefix: str, *, blocking: bool) -> Iterator[Difference]:
+    """Each fact in which two sides differ."""
+    first, second = facts
+    for name in sorted(first.keys() | second.keys()):
+        if first.get(name) != second.get(name):
+            yield Difference(f"{prefix}{name}", first.get(name, "none"), second.get(name, "none"), blocking)
+
+
+def _cases(side: Side) -> dict[Key, Mapping[str, Any]]:
+    """The case of each test, as the manifest has it."""
+    results = (result for trial in side.analysis.trials for result in trial.tests)
+    return {side.key(result): side.cases.get(result.case, {}) for result in results}
 
 
 def _loads(side: Side) -> dict[Key, Mapping[str, Any]]:

@@ -7,7 +7,6 @@ repeats make the history less noisy. Points that are not valid are kept for the 
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ import numpy as np
 
 from leadline.analysis.main_figures import better_of, chosen_figures
 from leadline.analysis.model import RunAnalysis, Summary, Verdict
+from leadline.analysis.plan_facts import environment_facts, flat, system_facts
 from leadline.plan.metric_specs import Better
 from leadline.statistics import ChangePoint, change_points, mean_of_repeats, neighbours_correlation
 
@@ -366,23 +366,13 @@ def _joined(facts: Mapping[str, Sequence[str]]) -> Facts:
 
 
 def _load(case: Mapping[str, Any], test: Mapping[str, Any], command: Facts) -> Facts:
-    """What a plan asks for in one test of a case. What a plan leaves open counts as absent, so that runs stay
-    comparable when a version of Leadline adds an option."""
-    of_case = {name: case[name] for name in ("topology", "clients", "sut", "link") if name in case}
-    return tuple(sorted((*command, *_flat(of_case), *_flat(test))))
+    """What a plan asks for in one test of a case."""
+    return tuple(sorted((*command, *environment_facts(case), *system_facts(case), *flat(test))))
 
 
 def _comparable(command: str) -> str:
     """The command of a single measurement, which alone names its server, without the options for its output."""
     return re.sub(r"\s(--json|(--out|--hdr|--format)[ =]\S+)", "", command)
-
-
-def _flat(record: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
-    for name, value in record.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{name}.")
-        elif value not in (None, False, "", [], ()):
-            yield f"{prefix}{name}", value if isinstance(value, str) else json.dumps(value, default=str)
 
 
 def _differences(before: Facts, after: Facts) -> Iterator[str]:

@@ -141,7 +141,7 @@ def _side(folder: RunFolder) -> Side:
     print_damage(folder.run_id, analysis)
     cases = folder.read_manifest().get("cases") or ()
     tests = {(case["id"], test["name"]): test for case in cases for test in case.get("tests") or ()}
-    return Side(folder.run_id, analysis, tests)
+    return Side(folder.run_id, analysis, tests, cases={case["id"]: case for case in cases})
 
 
 def _refuse(one: ComparedRuns, anyway: bool, metrics: Sequence[str]) -> None:

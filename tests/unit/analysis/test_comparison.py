@@ -142,6 +142,27 @@ def test_other_hardware_and_other_loads_are_no_comparison() -> None:
     assert [one.what for one in compared.blocking] == ["number of CPUs", "tcp-up: duration_ms"]
 
 
+def test_another_link_or_lab_is_no_comparison_and_another_system_is_what_is_compared() -> None:
+    """Each difference stands once, however many tests have it. What a plan leaves open is no difference."""
+    link, sut = {"rate_bps": 1_000_000_000, "loss": None}, {"kind": "route", "ip": 4}
+    case = {"topology": "remote-access", "clients": 1, "sut": sut, "link": link, "lab": {"cpus": None, "idle": None}}
+    before = Side("a", run(RATES), TESTS, cases={"c01": {**case, "lab": {}}})
+    assert compare_sides(before, Side("b", run(RATES), TESTS, cases={"c01": case})).differences == ()
+    other = {
+        **case,
+        "sut": {"kind": "openvpn", "ip": 4},
+        "link": {**link, "rate_bps": 50_000_000},
+        "lab": {"cpus": None, "idle": "poll"},
+    }
+    compared = compare_sides(before, Side("b", run(RATES), TESTS, cases={"c01": other}))
+    said = [(one.what, one.baseline, one.candidate, one.blocking) for one in compared.differences]
+    assert said == [
+        ("lab.idle", "none", "poll", True),
+        ("link.rate_bps", "1000000000", "50000000", True),
+        ("sut.kind", "route", "openvpn", False),
+    ]
+
+
 def test_tests_of_one_side_alone_are_named() -> None:
     compared = compare_sides(Side("a", run(RATES, n="1"), TESTS), Side("b", run(RATES, n="2"), TESTS))
     assert compared.figures == ()

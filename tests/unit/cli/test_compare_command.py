@@ -122,6 +122,6 @@ def test_runs_of_other_loads_are_compared_only_if_that_is_asked_for(
     second = made_run(tmp_path, 2, {"route": around(1.0)}, flows=4)
     assert compare(monkeypatch, first, second) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert "are not comparable: bulk (sut=route): flows is None and 4" in line
+    assert "are not comparable: bulk (sut=route): flows is none and 4" in line
     assert compare(monkeypatch, first, second, "--anyway") == 0
-    assert "bulk (sut=route): flows: None -> 4" in capsys.readouterr().out
+    assert "bulk (sut=route): flows: none -> 4" in capsys.readouterr().out
