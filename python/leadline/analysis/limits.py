@@ -14,7 +14,7 @@ from leadline.analysis import answering_time, queues, tcp_limits
 from leadline.analysis.disturbance import QUOTA_SHARE, held_back_by
 from leadline.analysis.gateways import attribution_of
 from leadline.analysis.host_metrics import cpu_percent, machine_samples, neighbours
-from leadline.analysis.interfaces import wire_bytes
+from leadline.analysis.interfaces import BETWEEN_FRAMES_BYTES, wire_bytes
 from leadline.analysis.metrics import delivered_share, sum_of_flows
 from leadline.analysis.model import Limit, LimitedBy, Reason, Verdict, Window
 from leadline.analysis.rules import receivers_drops
@@ -96,19 +96,17 @@ def _full_sockets(evidence: Evidence) -> Iterator[Limit]:
 
 
 def _full_links(data: TestData, window: Window) -> Iterator[Limit]:
-    """The fullest of the lab's links, if its rate left no more."""
-    if not data.link_bps:
-        return
+    """The fullest link, if its rate left no more: of a lab, or one whose speed an interface knows."""
     fullest = max(_used(data, window), default=None)
-    if fullest is not None and fullest[0] >= LINK_FULL * data.link_bps:
-        bps, where = fullest
-        text = f"{where} carried {bps / 1e6:.4g} of {data.link_bps / 1e6:.4g} Mbit/s, headers included"
-        clause = f"the link is the limit at {quantities.share(bps / data.link_bps)} of its rate"
-        yield Limit(LimitedBy.LINK, text, clause)
+    if fullest is not None and fullest[0] >= LINK_FULL:
+        share, rate_bps, where = fullest
+        text = f"{where} carried {share * rate_bps / 1e6:.4g} of {rate_bps / 1e6:.4g} Mbit/s, headers included"
+        yield Limit(LimitedBy.LINK, text, f"the link is the limit at {quantities.share(share)} of its rate")
 
 
-def _used(data: TestData, window: Window) -> Iterator[tuple[float, str]]:
-    """Bits per second on the wire, of each host's interfaces and both directions."""
+def _used(data: TestData, window: Window) -> Iterator[tuple[float, float, str]]:
+    """Of each host's interfaces and both directions: the bits on the wire as a share of the link's rate, the rate in
+    bit/s, and where it is."""
     for host, samples in data.samples.items():
         inside = [sample for sample in samples if window.start_ns <= sample.t_ns <= window.end_ns]
         if len(inside) < 2:
@@ -116,12 +114,18 @@ def _used(data: TestData, window: Window) -> Iterator[tuple[float, str]]:
         first, last = inside[0], inside[-1]
         seconds = (last.t_ns - first.t_ns) / 1e9
         before = {use.name: use for use in first.interfaces}
+        known = {one.get("name"): one for one in data.facts.get(host, {}).get("interfaces") or ()}
         for use in last.interfaces:
-            if use.name not in before or use.name == "lo":
+            own = known.get(use.name, {})
+            rate_bps = data.link_bps or own.get("speed_bps")
+            if use.name not in before or use.name == "lo" or not rate_bps:
                 continue
+            mtu_bytes = data.link_mtu_bytes if data.link_bps else own.get("mtu") or data.link_mtu_bytes
             for number, way in enumerate(("received", "sent")):
                 grown = queues.grown(before[use.name], use, number)
-                yield 8.0 * wire_bytes(*grown, data.link_mtu_bytes) / seconds, f"{use.name} of {host} ({way})"
+                # A lab's shaper counts frames as interfaces do.
+                carried = wire_bytes(*grown, mtu_bytes, 0 if data.link_bps else BETWEEN_FRAMES_BYTES)
+                yield 8.0 * carried / seconds / rate_bps, rate_bps, f"{use.name} of {host} ({way})"
 
 
 def _busy_gateway(data: TestData, gateway: str, window: Window) -> Iterator[Limit]:

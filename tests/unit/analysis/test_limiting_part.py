@@ -91,6 +91,26 @@ def test_a_link_that_carried_nearly_its_rate(mbit: float, by: LimitedBy) -> None
         assert text == "lan of gateway (sent) carried 98 of 100 Mbit/s, headers included"
 
 
+@pytest.mark.parametrize(
+    ("mbit", "packet_bytes", "by"),
+    [
+        (970, 1514, LimitedBy.LINK),
+        (940, 1514, LimitedBy.UNKNOWN),
+        (715, 64, LimitedBy.LINK),
+        (600, 64, LimitedBy.UNKNOWN),
+    ],
+)
+def test_a_link_whose_speed_its_interface_knows(mbit: float, packet_bytes: int, by: LimitedBy) -> None:
+    """Of 1 Gbit/s, 24 bytes of each frame are preamble, checksum and gap: much of short frames."""
+    data = with_gateway(steady_test(), bits=mbit * 1e6, packet_bytes=packet_bytes)
+    speed = {"name": "lan", "mtu": 1500, "speed_bps": 1_000_000_000}
+    data.facts["gateway"]["interfaces"] = [{"name": "lo"}, speed]
+    found, text = limit(data)
+    assert found is by
+    if by is LimitedBy.LINK:
+        assert text.startswith("lan of gateway (") and text.endswith(" of 1000 Mbit/s, headers included")
+
+
 def test_segments_that_an_interface_counts_as_one_have_their_headers_added() -> None:
     """64 KiB of TCP payload in one packet of the interface are 46 on the wire, each with headers of its own."""
     payload_share = 1448 / 1514
