@@ -51,10 +51,12 @@ def note(naive: Mapping[str, NaiveRate], metrics: Mapping[str, Metric], window: 
         return
     value, rate = metrics[name].value or 0.0, naive[name]
     head_s, tail_s = (window.start_ns - window.first_start_ns) / 1e9, (window.last_end_ns - window.end_ns) / 1e9
+    why = f"{head_s:.3g} s of head and {tail_s:.3g} s of tail are cut off here"
+    if not head_s and not tail_s:
+        why = "they count what arrived after the end, too"
     text = (
         f"{name} would be {rate.whole / value - 1:+.1%} from the first start to the last end, and "
-        f"{rate.flows / value - 1:+.1%} by the flows' own averages: {head_s:.3g} s of head and {tail_s:.3g} s of tail "
-        "are cut off here"
+        f"{rate.flows / value - 1:+.1%} by the flows' own averages: {why}"
     )
     yield Reason(HEAD_AND_TAIL, text, metrics=tuple(naive))
 

@@ -260,11 +260,16 @@ def delivered_share(data: TestData, flows: Sequence[Flow]) -> float | None:
     """
     if not data.spec.paced or data.spec.connects_clients:
         return None
-    arrived = sum_of_flows(flows, received_units)
+    arrived, due = sum_of_flows(flows, received_units), operations_due(data, flows)
+    return arrived / due if arrived is not None and due else None
+
+
+def operations_due(data: TestData, flows: Sequence[Flow]) -> int | None:
+    """Requests, transactions or datagrams that fell due; None if that is not known."""
     due = counter(data, "requests_due")
     if due is None and (sent := sum_of_flows(flows, lambda flow: flow.sent_units)) is not None:
-        due = int(sent) + (counter(data, "unsent") or 0)
-    return arrived / due if arrived is not None and due else None
+        return int(sent) + (counter(data, "unsent") or 0)
+    return due
 
 
 def throughput(

@@ -27,6 +27,7 @@ from leadline.analysis.metrics import (
     delivered_share,
     error_counts,
     generators_late_p99_us,
+    operations_due,
     received_units,
     reported,
     sum_of_flows,
@@ -456,7 +457,7 @@ def undone(evidence: Evidence) -> Iterator[Reason]:
         text = f"{unanswered} requests had no answer at the end, {long} of them for more than a second"
         yield Reason("unanswered", f"{text}; their latency is at least their age then")
     late, unsent = counter(data, "due_while_busy") or 0, counter(data, "unsent_while_busy") or 0
-    due = counter(data, "requests_due")
+    due = operations_due(data, evidence.flows)
     if _is_many(late + unsent, due) or unsent > validity.WAITING_FEW:
         text = f"no connection was free when {late + unsent} of {due} requests were due, and {unsent} were not sent"
         yield Reason(validity.CONNECTIONS_BUSY, f"{text}: they waited for the server, which their latency shows")

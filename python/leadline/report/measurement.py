@@ -5,10 +5,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from rich.console import Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.measure import Measurement
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -22,6 +23,8 @@ from leadline.report.headlines import directions
 from leadline.report.text import TONES, verdict_block
 
 _LONGEST_EXAMPLE = 200
+_UNBOUNDED = 1000
+"""More columns than any table here has."""
 
 
 class SummarisedKind(Protocol):
@@ -136,20 +139,42 @@ def cut_example(text: str) -> str:
     return text if len(text) <= _LONGEST_EXAMPLE else f"{text[:_LONGEST_EXAMPLE]}…"
 
 
+class _LatencyTable:
+    """The distribution of the latency: on one line if the terminal is wide enough, else in a column."""
+
+    def __init__(self, metrics: dict[str, Metric]) -> None:
+        shown = [(metrics[name], title) for name, title in _latency_columns(metrics)]
+        self._titles = [title for _, title in shown]
+        self._rows: list[tuple[str, Sequence[str | Text]]]
+        self._rows = [("latency", [figures.bounded(quantities.microseconds(one.value), one) for one, _ in shown])]
+        if any(one.low is not None and one.high is not None for one, _ in shown):
+            self._rows += [("95 % from", [_bound(one.low) for one, _ in shown])]
+            self._rows += [("to", [_bound(one.high) for one, _ in shown])]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        wide = self._table(self._titles, self._rows)
+        if Measurement.get(console, options.update(width=_UNBOUNDED), wide).maximum <= options.max_width:
+            yield wide
+            return
+        columns = zip(self._titles, *(cells for _, cells in self._rows), strict=True)
+        yield self._table([name for name, _ in self._rows], [(title, cells) for title, *cells in columns])
+
+    def _table(self, titles: Sequence[str], rows: Sequence[tuple[str, Sequence[str | Text]]]) -> Table:
+        table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+        table.add_column("", style="dim", no_wrap=True)
+        for title in titles:
+            table.add_column(title, justify="right", no_wrap=True)
+        for name, cells in rows:
+            table.add_row(name, *cells)
+        return table
+
+
 def _latency_table(metrics: dict[str, Metric]) -> RenderableType:
-    """The distribution of the latency, on one line."""
-    shown = [(metrics[name], title) for name, title in _latency_columns(metrics)]
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
-    table.add_column("", style="dim")
-    for _, title in shown:
-        table.add_column(title, justify="right", no_wrap=True)
-    cells = (figures.bounded(quantities.microseconds(metric.value), metric) for metric, _ in shown)
-    table.add_row("latency", *cells)
-    if any(metric.low is not None and metric.high is not None for metric, _ in shown):
-        for title, bounds in (("95 % from", [one.low for one, _ in shown]), ("to", [one.high for one, _ in shown])):
-            written = (Text("" if bound is None else quantities.microseconds(bound), style="dim") for bound in bounds)
-            table.add_row(title, *written)
-    return Padding(table, (0, 0, 0, 2), expand=False)
+    return Padding(_LatencyTable(metrics), (0, 0, 0, 2), expand=False)
+
+
+def _bound(bound: float | None) -> Text:
+    return Text("" if bound is None else quantities.microseconds(bound), style="dim")
 
 
 def _latency_columns(metrics: dict[str, Metric]) -> list[tuple[str, str]]:
