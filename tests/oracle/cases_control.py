@@ -322,7 +322,15 @@ CASES: tuple[Case, ...] = (
         whole(
             f"on-error-{action_}",
             group(
-                get("/a"), get("/status/500"), get("/b"), loops="2", name="first", ThreadGroup__on_sample_error=action_
+                # Another user is at a slow request when the test stops: JMeter stops from a thread of its own.
+                *([if_("${__jexl3(${__threadNum} == 2)}", get("/slow/x"))] if action_ == "stoptest" else []),
+                get("/a"),
+                get("/status/500"),
+                get("/b"),
+                ThreadGroup__num_threads="2" if action_ == "stoptest" else "1",
+                loops="2",
+                name="first",
+                ThreadGroup__on_sample_error=action_,
             ),
             group(get("/down"), name="down", kind="PostThreadGroup"),
             plan_values={

@@ -72,7 +72,7 @@ impl Machine {
 
     /// Ends every user at once and counts what was outstanding.
     pub fn finish(&mut self, now_ns: u64) {
-        self.shared.stop(Stop::Now);
+        self.shared.stop_all();
         for user in 0..self.users.len() as u32 {
             self.interrupt(user, now_ns);
         }

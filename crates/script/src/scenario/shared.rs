@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, AtomicU8, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
-use leadline_wire::scenario::{FeederOrder, FeederShare};
+use leadline_wire::scenario::{FeederOrder, FeederShare, Phase};
 
 use super::program::Program;
 use super::random::Random;
@@ -24,6 +24,8 @@ pub struct Shared {
     marks: Vec<AtomicU64>,
     populations: Vec<PopulationState>,
     stop: AtomicU8,
+    /// How the teardown was stopped: a stop before it does not concern it.
+    teardown_stop: AtomicU8,
     phase_start_ns: [AtomicU64; 3],
 }
 
@@ -80,6 +82,7 @@ impl Shared {
             marks: zeros(program.shared_marks),
             populations: (0..populations).map(|_| PopulationState::new(threads)).collect(),
             stop: AtomicU8::new(0),
+            teardown_stop: AtomicU8::new(0),
             phase_start_ns: [(); 3].map(|()| AtomicU64::new(UNKNOWN_NS)),
         }
     }
@@ -175,15 +178,25 @@ impl Shared {
         &self.populations
     }
 
-    /// Stops the test.
+    /// Stops the test, or its teardown if that has begun.
     pub fn stop(&self, stop: Stop) {
+        if self.phase_start_ns(2).is_some() {
+            self.teardown_stop.fetch_max(stop as u8, Relaxed);
+        }
         self.stop.fetch_max(stop as u8, Relaxed);
     }
 
-    /// Returns how the test was stopped.
+    /// Stops the test with its teardown.
+    pub fn stop_all(&self) {
+        self.stop.store(Stop::Now as u8, Relaxed);
+        self.teardown_stop.store(Stop::Now as u8, Relaxed);
+    }
+
+    /// Returns how the populations of a phase were stopped.
     #[must_use]
-    pub fn stopped(&self) -> Stop {
-        match self.stop.load(Relaxed) {
+    pub fn stopped(&self, phase: Phase) -> Stop {
+        let stop = if phase == Phase::Teardown { &self.teardown_stop } else { &self.stop };
+        match stop.load(Relaxed) {
             0 => Stop::No,
             1 => Stop::Soon,
             _ => Stop::Now,

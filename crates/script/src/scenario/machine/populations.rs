@@ -42,6 +42,11 @@ impl Machine {
         next_ns
     }
 
+    /// How a population was stopped.
+    pub(super) fn stopped(&self, population: usize) -> Stop {
+        self.shared.stopped(self.program.populations[population].phase)
+    }
+
     /// Begins a population if what it waits for has happened.
     fn begin_part(&mut self, index: usize, now_ns: u64) {
         let program = Arc::clone(&self.program);
@@ -51,13 +56,13 @@ impl Machine {
             Phase::Main => 1,
             Phase::Teardown | Phase::TeardownUnlessStopped => 2,
         };
-        let (phase, stopped) = (phase_of(population.phase), self.shared.stopped());
+        let (phase, stopped) = (phase_of(population.phase), self.stopped(index));
         let states = self.shared.populations();
         let before = program.populations.iter().zip(states).filter(|(other, _)| phase_of(other.phase) < phase);
         if before.clone().any(|(_, state)| !state.has_ended()) {
             return;
         }
-        if stopped != Stop::No && population.phase != Phase::Teardown {
+        if stopped != Stop::No {
             self.parts[index].state = PartState::Ending;
             return;
         }
@@ -151,7 +156,7 @@ impl Machine {
             self.change_user(index, change, now_ns);
         }
         while let Some(due_ns) = self.parts[index].next_due_ns.filter(|due_ns| *due_ns <= now_ns) {
-            if self.shared.stopped() != Stop::No {
+            if self.stopped(index) != Stop::No {
                 break;
             }
             self.next_due(index, false);
@@ -162,7 +167,7 @@ impl Machine {
             Some(_) => part.next_due_ns.is_none(),
             None => part.changes.is_empty() && part.alive == 0,
         };
-        if now_ns >= part.over_ns || self.shared.stopped() != Stop::No || (part.due.is_none() && is_exhausted) {
+        if now_ns >= part.over_ns || self.stopped(index) != Stop::No || (part.due.is_none() && is_exhausted) {
             self.end_part(index, now_ns);
             return now_ns;
         }
@@ -173,7 +178,7 @@ impl Machine {
     /// Ends a population's time: its users end as it says.
     fn end_part(&mut self, index: usize, now_ns: u64) {
         let end = self.program.populations[index].end;
-        let is_now = self.shared.stopped() == Stop::Now;
+        let is_now = self.stopped(index) == Stop::Now;
         // Iterations that were due before the end and were not begun because of a stop stay counted.
         self.count_not_begun(index, now_ns);
         self.parts[index].state = PartState::Ending;
@@ -356,7 +361,7 @@ impl Machine {
             }
             Stage::Iteration => {
                 self.end_iteration(slot, user, interrupted, now_ns);
-                if user.ending == Ending::Open && is_open && self.shared.stopped() == Stop::No {
+                if user.ending == Ending::Open && is_open && self.stopped(user.population as usize) == Stop::No {
                     user.state = State::Free;
                     self.parts[user.population as usize].free.push(slot);
                     return false;
@@ -381,7 +386,7 @@ impl Machine {
 
     /// Whether a user of a closed model has no further iteration.
     fn shared_is_over(&self, user: &User) -> bool {
-        if self.shared.stopped() != Stop::No {
+        if self.stopped(user.population as usize) != Stop::No {
             return true;
         }
         match &self.program.populations[user.population as usize].arrivals {

@@ -142,3 +142,19 @@ fn errors_lead_where_the_population_says() {
     assert_eq!(count("stop_test"), 2);
     assert_eq!(count("stop_test_now"), 2);
 }
+
+#[test]
+fn teardown_runs_after_a_stop_and_can_be_stopped_itself() {
+    let population = |phase: &str, flow: Json| {
+        json!({"name": phase, "phase": phase, "arrivals": once(), "end": {"kind": "iteration", "grace_ms": 0},
+            "on_error": "stop_test", "flow": flow})
+    };
+    let populations = |teardown: &str| {
+        let (main, down) = (json!([get("/bad"), get("/next")]), json!([get("/down"), get("/bad"), get("/last")]));
+        json!({"name": "phases", "populations": [population("main", main), population(teardown, down)]})
+    };
+    let targets = |plan: Json| run(plan, |got| (!got.url.ends_with("bad")).then(|| ok(""))).targets();
+    assert_eq!(targets(populations("teardown")), ["/bad", "/down", "/bad"]);
+    assert_eq!(targets(populations("teardown_unless_stopped")), ["/bad"]);
+}
+
