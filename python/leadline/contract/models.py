@@ -18,6 +18,10 @@ class SharedIterations(BaseModel):
     model_config = ConfigDict(
         extra="forbid",
     )
+    drop_undone: bool | None = False
+    """
+    Whether iterations that its time does not suffice for count as dropped, as k6 counts them.
+    """
     duration_ms: Annotated[int | None, Field(ge=0)] = None
     """
     When the population's time is over, ms after its beginning; with the test if absent.
@@ -3807,6 +3811,10 @@ class UserArrivals(BaseModel):
     model_config = ConfigDict(
         extra="forbid",
     )
+    drop_undone: bool | None = False
+    """
+    Whether iterations that its time does not suffice for count as dropped, as k6 counts them.
+    """
     duration_ms: Annotated[int | None, Field(ge=0)] = None
     """
     When the population's time is over, ms after its beginning; if absent, when its users have done their
@@ -3845,6 +3853,11 @@ class OpenArrivals(BaseModel):
     model_config = ConfigDict(
         extra="forbid",
     )
+    drop_while_growing: bool | None = False
+    """
+    Whether an iteration that needs one more user is dropped while that user is made, as k6 does. If not, it
+    begins with the new user.
+    """
     first: Literal["at_start", "after_interval"]
     """
     When the first iteration is due.

@@ -136,8 +136,10 @@ class _Loads:
         if load.executor == "shared-iterations":
             arrivals: Lowered = {"model": "shared_iterations", "users": self._users(load.vus)}
             arrivals |= {"iterations": self._count(load.iterations), "duration_ms": longest_ms}
+            arrivals["drop_undone"] = True
         elif load.executor == "per-vu-iterations":
             arrivals = self._user_arrivals(load.vus, [], longest_ms) | {"iterations": self._count(load.iterations)}
+            arrivals["drop_undone"] = True
         elif load.executor == "constant-vus":
             arrivals = self._user_arrivals(load.vus, [], self._ms(load.duration))
         elif load.executor == "ramping-vus":
@@ -164,7 +166,9 @@ class _Loads:
                 if (length_ms := self._ms(stage.duration)) > 0:
                     stages.append(_stage(rate, target, length_ms))
                 rate = target
-        return self._open_load(stages, ("even", first), (users, most), end, delay_ms)
+        found = self._open_load(stages, ("even", first), (users, most), end, delay_ms)
+        found.arrivals["drop_while_growing"] = True
+        return found
 
     def _gatling(self, load: GatlingLoad) -> LoweredLoad:
         end = _iteration(self._ms(load.grace))

@@ -31,6 +31,9 @@ pub enum Arrivals {
         /// How long an iteration of a user that is no longer wanted may go on, ms. k6's `gracefulRampDown`.
         #[serde(default)]
         ramp_down_ms: u64,
+        /// Whether iterations that its time does not suffice for count as dropped, as k6 counts them.
+        #[serde(default)]
+        drop_undone: bool,
     },
     /// A number of iterations that users share: each takes the next one until none is left. k6's
     /// `shared-iterations`.
@@ -43,6 +46,9 @@ pub enum Arrivals {
         /// When the population's time is over, ms after its beginning; with the test if absent.
         #[serde(default)]
         duration_ms: Option<u64>,
+        /// Whether iterations that its time does not suffice for count as dropped, as k6 counts them.
+        #[serde(default)]
+        drop_undone: bool,
     },
     /// Iterations at a rate, whether or not earlier ones have ended. An iteration without a free user is dropped if
     /// there are `users_most`. k6's `constant-arrival-rate` and `ramping-arrival-rate`, Gatling's open models.
@@ -58,6 +64,10 @@ pub enum Arrivals {
         users_at_start: u32,
         /// The largest number of users; unlimited if absent.
         users_most: Option<u32>,
+        /// Whether an iteration that needs one more user is dropped while that user is made, as k6 does. If not, it
+        /// begins with the new user.
+        #[serde(default)]
+        drop_while_growing: bool,
     },
     /// Iterations at given times.
     #[schemars(title = "ScheduledArrivals")]

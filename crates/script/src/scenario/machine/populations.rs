@@ -184,6 +184,10 @@ impl Machine {
         self.parts[index].state = PartState::Ending;
         self.parts[index].changes.clear();
         let own: Vec<u32> = self.users_of(index);
+        let undone = self.undone(index, &own);
+        let iterations = &mut self.figures.populations[index].iterations;
+        iterations.due += undone;
+        iterations.dropped += undone;
         for slot in own {
             if is_now {
                 self.interrupt(slot, now_ns);
@@ -208,6 +212,22 @@ impl Machine {
             iterations.not_begun += 1;
         }
         self.parts[index].next_due_ns = None;
+    }
+
+    /// Iterations of a closed model that its time did not suffice for, if they count.
+    fn undone(&self, index: usize, own: &[u32]) -> u64 {
+        match &self.program.populations[index].arrivals {
+            Arrivals::SharedIterations { iterations, drop_undone: true, .. } => {
+                let taken = self.shared.population(index as u32).taken.fetch_max(*iterations, Relaxed);
+                iterations.saturating_sub(taken)
+            }
+            Arrivals::Users { iterations: Some(iterations), drop_undone: true, .. } => {
+                let users = own.iter().filter_map(|slot| self.users[*slot as usize].as_deref());
+                let begun = |user: &User| user.iteration + u64::from(user.stage == Stage::Iteration);
+                users.map(|user| iterations.saturating_sub(begun(user))).sum()
+            }
+            _ => 0,
+        }
     }
 
     fn users_of(&self, index: usize) -> Vec<u32> {
@@ -273,6 +293,10 @@ impl Machine {
             Some(slot) => slot,
             None if self.parts[index].alive < self.parts[index].most => {
                 let slot = self.create_user(index, None, now_ns);
+                if let Arrivals::Open { drop_while_growing: true, .. } = self.program.populations[index].arrivals {
+                    self.figures.populations[index].iterations.dropped += 1;
+                    return;
+                }
                 self.parts[index].free.retain(|free| *free != slot);
                 slot
             }

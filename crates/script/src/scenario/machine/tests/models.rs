@@ -158,3 +158,24 @@ fn teardown_runs_after_a_stop_and_can_be_stopped_itself() {
     assert_eq!(targets(populations("teardown_unless_stopped")), ["/bad"]);
 }
 
+#[test]
+fn user_that_is_made_for_an_iteration_misses_it_where_k6_drops_it() {
+    let mut arrivals = open(10.0, 600, 1, json!(2));
+    arrivals["drop_while_growing"] = json!(true);
+    let run = model(arrivals, 330);
+    let iterations = &run.figures.populations[0].iterations;
+    assert_eq!(run.times(), [0, 200, 400]);
+    assert_eq!((iterations.due, iterations.dropped), (6, 3));
+}
+
+#[test]
+fn iterations_that_the_time_does_not_suffice_for_count_as_dropped_where_k6_counts_them() {
+    let shared = json!({"model": "shared_iterations", "users": 3, "iterations": 30, "duration_ms": 1000});
+    let each = json!({"model": "users", "initial": 3, "first": "at_start", "iterations": 9, "duration_ms": 1000});
+    for (mut arrivals, undone) in [(shared, 18), (each, 15)] {
+        let counts = |run: Run| (run.figures.populations[0].iterations.due, run.figures.populations[0].iterations.dropped);
+        assert_eq!(counts(model(arrivals.clone(), 300)), (12, 0));
+        arrivals["drop_undone"] = json!(true);
+        assert_eq!(counts(model(arrivals, 300)), (12 + undone, undone));
+    }
+}
