@@ -1,6 +1,7 @@
 //! Scenarios in virtual time: a server that answers each request after a time, and no socket.
 
 mod damaged;
+mod executors;
 mod flows;
 mod models;
 mod records;
