@@ -33,6 +33,7 @@ from leadline.contract.models import (
     Outcome,
     Prepare,
     Prepared,
+    ScenarioWorkload,
     Start,
     Target,
     TunnelWorkload,
@@ -40,9 +41,13 @@ from leadline.contract.models import (
 )
 from leadline.kinds.http.model import HttpTest
 from leadline.kinds.http.workload import http_workload
+from leadline.kinds.scenario.model import LoadedScenario, ScenarioTest
+from leadline.kinds.scenario.workload import scenario_workload
+from leadline.scenario.files import reader_below
+from leadline.scenario.formats import FormatOptions, read_scenario
 
 ReportedEvent = TypeVar("ReportedEvent")
-Workload = CryptoWorkload | HttpWorkload | TunnelWorkload | UdpWorkload
+Workload = CryptoWorkload | HttpWorkload | ScenarioWorkload | TunnelWorkload | UdpWorkload
 
 _TRIAL, _TASK = "bench", "http"
 _ENGINE_VARIABLE = "LEADLINE_HTTP_ENGINE"
@@ -62,6 +67,15 @@ class Load:
 def load(url: str, script: Path | None = None, engine: str | None = None, **options: Any) -> Load:
     """Run one load; `options` are the keys of a plan's `http` test."""
     return run(_workload(url, script, options), environment={} if engine is None else {_ENGINE_VARIABLE: engine})
+
+
+def scenario(file: Path, bind: Sequence[str] = (), **params: str) -> Load:
+    """Run a scenario with values of its parameters, from local addresses where given."""
+    read_file = reader_below(file.parent)
+    read, _ = read_scenario(file.read_bytes(), file.name, FormatOptions(), read_file)
+    loaded = LoadedScenario(file.name, read, read_file)
+    test = ScenarioTest.model_validate({"name": _TASK, "kind": "scenario", "file": loaded, "params": params})
+    return run(scenario_workload(test, {}, "v4", bind))
 
 
 def run(workload: Workload, prefix: Sequence[str] = (), environment: Mapping[str, str] = MappingProxyType({})) -> Load:

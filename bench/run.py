@@ -20,6 +20,7 @@ import crypto_rows
 import host_rows
 import http_rows
 import rr_rows
+import scenario_rows
 import tunnel_rows
 from document import document
 from memory_rows import memory
@@ -40,6 +41,10 @@ ROWS: dict[str, Callable[[Rounds], Iterator[Row]]] = {
     "open": http_rows.open_model,
     "engines": http_rows.engines,
     "tls": http_rows.tls,
+    "sessions": scenario_rows.sessions,
+    "static": scenario_rows.static,
+    "users": scenario_rows.memory,
+    "arrivals": scenario_rows.open_model,
     "tcp": host_rows.tcp,
     "udp": host_rows.udp,
     "rr": rr_rows.transactions,

@@ -66,5 +66,7 @@ def _nginx_config(folder: Path, port: int, *, tls: bool) -> str:
         "http { access_log off; keepalive_requests 100000000; client_body_temp_path /tmp;\n"
         f"server {{ {listen}\n"
         "location / { return 200 'hello world\\n'; }\n"
+        "location /session { default_type application/json; add_header Set-Cookie 'sid=0123456789abcdef; Path=/';\n"
+        """ return 200 '{"user": 7, "token": "0123456789abcdef"}'; }\n"""
         "location /login { add_header X-Key 0123456789abcdef; return 200 'hello world\\n'; } } }\n"
     )
