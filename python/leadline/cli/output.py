@@ -61,7 +61,7 @@ def check_writable(option: str, path: Path) -> None:
     Raises:
         InputError: it cannot be written.
     """
-    with _naming(option, path):
+    with naming(option, path):
         is_new = not path.exists()
         with path.open("ab"):
             pass
@@ -84,7 +84,7 @@ def write_option_bytes(option: str, path: Path, content: bytes) -> None:
     Raises:
         InputError: it cannot be written.
     """
-    with _naming(option, path):
+    with naming(option, path):
         path.write_bytes(content)
 
 
@@ -106,7 +106,7 @@ def share(option: str, text: str) -> float:
 
 
 @contextmanager
-def _naming(option: str, path: Path) -> Iterator[None]:
+def naming(option: str, path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:

@@ -6,6 +6,7 @@ import asyncio
 import json
 import sys
 import time
+from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -31,6 +32,7 @@ from leadline.cli.output import (
     write_option_file,
 )
 from leadline.cli.progress import Progress, watched
+from leadline.cli.sample_file import SampleFile
 from leadline.cli.single_args import OutputOptions
 from leadline.dataset import Journal, RunFolder
 from leadline.errors import InputError
@@ -66,6 +68,8 @@ def run(test: BaseTest, workload: LoadWorkload, output: OutputOptions) -> int:
         check_writable("--hdr", output.hdr)
     if output.summary is not None:
         check_writable("--summary-export", output.summary)
+    if output.samples is not None:
+        check_writable(output.samples.option, output.samples.path)
     asked = tuple(target.metric for target in targets)
     single = Single(test, workload, ["leadline", *sys.argv[1:]], watch, server_pid=output.server_pid, asked=asked)
     single = replace(single, interval_ms=output.interval_ms, second_tool=output.second_tool)
@@ -152,7 +156,10 @@ def _judged(ended: IntervalEnded, result: TestResult) -> Interval:
 async def _measured(
     single: Single, output: OutputOptions, entries: list[dict[str, Any]], ended_intervals: list[IntervalEnded]
 ) -> tuple[TestResult, RunFolder | None]:
-    with watched(output.json) as (progress, interrupt):
+    with ExitStack() as stack:
+        progress, interrupt = stack.enter_context(watched(output.json))
+        if output.samples is not None:
+            single = replace(single, on_samples=stack.enter_context(SampleFile(output.samples)).take)
         observers = (
             progress,
             partial(print_script_output, progress, output.json),

@@ -17,6 +17,7 @@ from leadline.errors import InputError
 from leadline.plan.field_types import validate_input
 
 if TYPE_CHECKING:
+    from leadline.cli.sample_file import SampleFormat
     from leadline.plan import BaseTest
     from leadline.plan.repeats import PrecisionGoal
     from leadline.trial.second_tools import ToolRun
@@ -53,6 +54,8 @@ class OutputOptions:
     """Repeat the measurement until its figures are known this well; None for one measurement."""
     server_pid: int | None = None
     """Process of a server on this host whose CPU time and memory are counted."""
+    samples: SampleFormat | None = None
+    """File for the single requests."""
     summary: Path | None = None
     """File for the result in the layout of another tool, as JSON."""
     second_tool: ToolRun | None = None

@@ -47,7 +47,8 @@ class EntryList:
         self.entries.append(entry)
 
     def append_event(self, host: str, at_ns: int, line: bytes, /) -> None:
-        """Append an agent's event, in the form in which a journal returns it."""
+        """Append an agent's event, in the form in which a journal returns it. Single requests stay in the journal:
+        no figure is made of them, and there may be millions."""
         if self.journal is not None:
             self.journal.append_event(host, at_ns, line)
         if line.startswith(_SINGLE_REQUESTS):

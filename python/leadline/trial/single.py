@@ -8,18 +8,20 @@ from __future__ import annotations
 import asyncio
 import shlex
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from leadline import __version__
-from leadline.agents import Agent, Launch, agent_binary
+from leadline.agents import Agent, Event, Launch, agent_binary
 from leadline.agents.local_ops import LocalOps
 from leadline.analysis import analyse
 from leadline.analysis.model import Ceiling, TestResult
+from leadline.contract.models import SampleBatch, Samples
 from leadline.errors import LeadlineError
 from leadline.plan import BaseTest
 from leadline.plan.external_inputs import redacted
@@ -63,6 +65,8 @@ class Single:
     """Folder for the agent's log; without one, what `LEADLINE_LOG` asks for goes to stderr."""
     asked: Sequence[str] = ()
     """Metrics in addition to those of its kind: percentiles."""
+    on_samples: Callable[[SampleBatch], None] | None = None
+    """Takes the single requests, where the workload asks for them."""
     second_tool: ToolRun | None = None
     """A second tool's command lines; it repeats the measurement when that has ended."""
 
@@ -94,6 +98,8 @@ async def measure(
         LeadlineError: it could not begin, or failed; an interrupted measurement returns what it has.
     """
     event_log = EventLog(EntryList(entries, sink), observers)
+    if single.on_samples is not None:
+        event_log.listen(partial(_pass_on, single.on_samples))
     trial, test = f"{single.case}/{single.repeat}", single.test
     name = f"{trial}/{test.name}"
     parameters = dict(single.parameters)
@@ -129,6 +135,11 @@ async def measure(
     if failure is not None:
         raise failure
     return analyse(single.manifest(), entries).trials[0].tests[0]
+
+
+def _pass_on(on_samples: Callable[[SampleBatch], None], _host: str, event: Event) -> None:
+    if isinstance(event, Samples):
+        on_samples(event.samples)
 
 
 async def _repeat(single: Single, tool: ToolRun, agent: Agent, event_log: EventLog, interrupt: Interrupt) -> None:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from leadline.cli import single_args
 from leadline.cli.convert import parameters
 from leadline.cli.kind_command import measure
 from leadline.cli.output import print_json, print_note
+from leadline.cli.sample_file import SampleFormat
 from leadline.errors import InputError
+from leadline.kinds.scenario.jtl import HEADER, jtl_text
 from leadline.kinds.scenario.model import LoadedScenario, ScenarioTest
 from leadline.kinds.scenario.options import COMMAND
 from leadline.kinds.scenario.targets import targets_of
@@ -18,6 +22,7 @@ from leadline.scenario.files import read_scenario_file, reader_below
 from leadline.scenario.formats import FormatOptions, read_scenario
 
 if TYPE_CHECKING:
+    from leadline.contract.models import ScenarioWorkload
     from leadline.scenario.conversion import Conversion
 
 EXAMPLE = """\
@@ -53,6 +58,8 @@ def run(values: Mapping[str, Any]) -> int:
         raise InputError("the scenario is missing", hint="name its file, or give --example")
     if values["single_requests"] != "none" and values["out"] is None:
         raise InputError("--single-requests needs a folder", hint="add --out runs")
+    if values["jtl"] is not None:
+        values = {**values, "single_requests": "urls"}
     given = parameters(values["param"])
     loaded = _loaded(values, given)
     test = single_args.parse(
@@ -76,8 +83,15 @@ def run(values: Mapping[str, Any]) -> int:
         stop_on_miss=aborts,
         calibrate=False,
         summary=values["summary_export"],
+        samples=None if values["jtl"] is None else _jtl(values["jtl"], load),
     )
     return measure(test, load, output)
+
+
+def _jtl(path: Path, load: ScenarioWorkload) -> SampleFormat:
+    """A file in JMeter's format."""
+    groups = [population.name for population in load.plan.populations]
+    return SampleFormat("--jtl", path, HEADER, partial(jtl_text, groups=groups))
 
 
 def _loaded(values: Mapping[str, Any], given: Mapping[str, str]) -> LoadedScenario:

@@ -78,6 +78,12 @@ COMMAND = Command(
             type=Path,
             metavar="FILE",
         ),
+        Option(
+            ("--jtl",),
+            "Write each request and transaction as JMeter writes its results, in CSV.",
+            type=Path,
+            metavar="FILE",
+        ),
         o.PERCENTILES,
         o.targets("latency_p99_us < 5000"),
     ),
