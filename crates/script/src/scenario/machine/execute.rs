@@ -230,7 +230,8 @@ impl Machine {
 
     /// Whether the user may not send another request or wait.
     fn must_end(&self, user: &User) -> bool {
-        user.stage == Stage::Iteration && (user.ending == Ending::AfterRequest || self.stopped(user.population as usize) == Stop::Now)
+        user.stage == Stage::Iteration
+            && (user.ending == Ending::AfterRequest || self.stopped(user.population as usize) == Stop::Now)
     }
 
     /// Lets a user wait until an instant.

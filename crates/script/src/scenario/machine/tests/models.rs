@@ -173,7 +173,8 @@ fn iterations_that_the_time_does_not_suffice_for_count_as_dropped_where_k6_count
     let shared = json!({"model": "shared_iterations", "users": 3, "iterations": 30, "duration_ms": 1000});
     let each = json!({"model": "users", "initial": 3, "first": "at_start", "iterations": 9, "duration_ms": 1000});
     for (mut arrivals, undone) in [(shared, 18), (each, 15)] {
-        let counts = |run: Run| (run.figures.populations[0].iterations.due, run.figures.populations[0].iterations.dropped);
+        let counts =
+            |run: Run| (run.figures.populations[0].iterations.due, run.figures.populations[0].iterations.dropped);
         assert_eq!(counts(model(arrivals.clone(), 300)), (12, 0));
         arrivals["drop_undone"] = json!(true);
         assert_eq!(counts(model(arrivals, 300)), (12 + undone, undone));
