@@ -40,7 +40,9 @@ LINKS: tuple[tuple[str, float], ...] = (
 """Links by name, and their rates in bit/s: FreeS/WAN's, and those of today."""
 
 _GIB = 2**30
-_SAME_SIZE = 0.02
+_LEAST_SPAN = 2.0
+"""The largest packets by the smallest ones, from where on they separate two costs: sizes that are nearer to each other
+are those of one load, whose answers and acknowledgements vary from one repeat to the next."""
 _SYSTEM = "sut"
 
 
@@ -265,11 +267,11 @@ def _fitted(points: Sequence[CostPoint]) -> tuple[Bounded | None, Bounded, tuple
     """The cost of a packet and of a byte, in ns; of a byte alone where all packets have about the same size."""
     sizes = [point.packet_bytes for point in points]
     rounded = [_rounded(size) for size in sizes]
-    found = line(rounded, [point.ns for point in points]) if max(sizes) > (1 + _SAME_SIZE) * min(sizes) else None
+    found = line(rounded, [point.ns for point in points]) if max(sizes) >= _LEAST_SPAN * min(sizes) else None
     if found is None:
         per_byte = fmean(point.ns / point.packet_bytes for point in points)
         note = (
-            f"packets of one size alone ({fmean(sizes):.0f} bytes of payload) were measured: an axis of sizes "
+            f"packets of about one size alone ({fmean(sizes):.0f} bytes of payload) were measured: an axis of sizes "
             "(packet: [64, 512, 1400]) separates the cost of a packet from that of a byte"
         )
         return None, Bounded(per_byte), (note,)

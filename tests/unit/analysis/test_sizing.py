@@ -127,9 +127,17 @@ def test_packets_of_one_size_leave_a_cost_per_byte_with_a_note() -> None:
     [cost] = of_run(run_of(result(1000), result(1000)))
     assert cost.per_packet_ns is None
     assert cost.per_byte_ns.value == pytest.approx(NS_PER_BYTE + NS_PER_PACKET / 1000)
-    assert "packets of one size alone (1000 bytes of payload)" in cost.notes[0]
+    assert "packets of about one size alone (1000 bytes of payload)" in cost.notes[0]
     found = sized(clocked(cost, None), ASKED)
     assert {need.packet_bytes for need in found.links} == {None}
+
+
+def test_sizes_that_vary_between_repeats_of_one_load_make_no_line() -> None:
+    """A line through them would say anything of other sizes."""
+    [cost] = of_run(run_of(result(800), result(1000), result(1200), result(1000)))
+    assert cost.per_packet_ns is None and "about one size alone (1000 bytes" in cost.notes[0]
+    [cost] = of_run(run_of(result(500), result(1000)))
+    assert cost.per_packet_ns is not None
 
 
 def test_figures_that_are_not_known_from_above_are_left_out() -> None:
