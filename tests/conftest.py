@@ -7,10 +7,8 @@ server of the command that all workers share.
 
 from __future__ import annotations
 
-import importlib
 import os
 import signal
-import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -33,12 +31,6 @@ for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIG
 # How long an example takes is the machine's doing, and decides nothing.
 settings.register_profile("no-deadline", deadline=None)
 settings.load_profile("no-deadline")
-
-
-# At import MLRsearch reads the source of every frame of its caller's stack, ten times over. A thread's stack is short.
-reader = threading.Thread(target=importlib.import_module, args=("MLRsearch",))
-reader.start()
-reader.join()
 
 # For the commands that tests start as for what they call; `damaged_journals` takes it back.
 os.environ[STRICT_VARIABLE] = "1"

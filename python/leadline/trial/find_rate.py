@@ -1,4 +1,4 @@
-"""Runs a capacity search on a real server: first without a rate, then trials at the rates that `capacity_search`
+"""Runs a capacity search on a real server: first without a rate, then trials at the rates that `mlr_search`
 chooses.
 
 Owns the records of each trial and the verdict on the search. A `SearchTarget` is the load whose rate is searched; its
@@ -21,10 +21,11 @@ from leadline.analysis.search_findings import Trial
 from leadline.analysis.searches import disturbed_trials
 from leadline.errors import LeadlineError
 from leadline.plan import BaseTest
-from leadline.trial.capacity_search import Ending, Limits, SearchResult, Stopped, search
+from leadline.trial.capacity_search import Ending, Limits, SearchResult, Stopped
 from leadline.trial.event_log import EntryList, EventLog, EventSink
 from leadline.trial.interrupt import Interrupt
 from leadline.trial.notifications import Observer
+from leadline.trial.search_thread import search_in_thread
 from leadline.trial.single import Single, measure
 from leadline.trial.workloads import LoadWorkload
 
@@ -162,7 +163,7 @@ class Search:
         def take(rate_per_s: float, duration_s: float) -> Trial:
             return asyncio.run_coroutine_threadsafe(self._trial(rate_per_s, duration_s), loop).result()
 
-        found = await asyncio.to_thread(search, take, self.search_target.limits(reached))
+        found = await search_in_thread(take, self.search_target.limits(reached))
         return self._answer(found, first)
 
     async def _trial(self, rate_per_s: float, duration_s: float) -> Trial:

@@ -1,4 +1,4 @@
-"""Runs the search of a plan's test: loads at the rates that `capacity_search` chooses, in the environment of its trial.
+"""Runs the search of a plan's test: loads at the rates that `mlr_search` chooses, in the environment of its trial.
 
 Owns the order of the loads and the record of what was found. The search is synchronous: it runs in its own thread and
 passes each load to the event loop, which talks to the agents. Read docs/search.md first.
@@ -18,9 +18,10 @@ from leadline.errors import Interrupted, LeadlineError
 from leadline.plan import BaseTest
 from leadline.plan.rate_search import read_conditions
 from leadline.registry import KINDS
-from leadline.trial.capacity_search import Ending, Limits, SearchResult, Stopped, search
+from leadline.trial.capacity_search import Ending, Limits, SearchResult, Stopped
 from leadline.trial.event_log import EventLog
 from leadline.trial.interrupt import Interrupt
+from leadline.trial.search_thread import search_in_thread
 
 _REFERENCE_MS = 1000
 Measure = Callable[[BaseTest, int], Awaitable[TestResult]]
@@ -113,7 +114,7 @@ class PlanSearch:
         def take(rate_per_s: float, duration_s: float) -> Trial:
             return asyncio.run_coroutine_threadsafe(one(rate_per_s, duration_s), loop).result()
 
-        return await asyncio.to_thread(search, take, limits)
+        return await search_in_thread(take, limits)
 
     def _whole_ms(self, steady_ms: int) -> int:
         return self.test.warmup_ms + max(1, steady_ms)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -22,7 +23,8 @@ OF_RUNS = (
     *("leadline.lab", "leadline.sut", "leadline.plan.document", "leadline.trial.campaign", "leadline.report.html"),
 )
 
-EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "gateway.yaml"
+ROOT = Path(__file__).resolve().parents[3]
+EXAMPLE = ROOT / "examples" / "gateway.yaml"
 
 # Command lines one after another, in one process: what one imports, all of them have imported.
 _PROGRAM = """
@@ -101,3 +103,10 @@ print(json.dumps([missing, []]), file=sys.stderr)
     for package in PACKAGES:
         with pytest.raises(AttributeError, match="no_such_name"):
             vars(importlib.import_module(package))["__getattr__"]("no_such_name")
+
+
+def test_only_a_search_imports_its_library() -> None:
+    sources = {path: path.read_text(encoding="utf-8") for path in (ROOT / "python" / "leadline").rglob("*.py")}
+    library = [path.name for path, text in sources.items() if re.search(r"^\s*(from|import) MLRsearch", text, re.M)]
+    users = [path.name for path, text in sources.items() if re.search(r"^(from|import) .*mlr_search", text, re.M)]
+    assert (library, users) == (["mlr_search.py"], [])

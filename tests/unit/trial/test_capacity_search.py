@@ -19,10 +19,8 @@ from leadline.trial.capacity_search import (
     Limits,
     SearchResult,
     Stopped,
-    _Measurer,
-    _next_limit,
-    search,
 )
+from leadline.trial.mlr_search import _Measurer, _next_limit, search
 
 FINAL_S = 10.0
 Holds = Callable[[float, float], bool]

@@ -18,7 +18,8 @@ from leadline.kinds.tunnel.model import TunnelTest
 from leadline.kinds.tunnel.search import FleetSearchTarget, storm_rate_per_s
 from leadline.kinds.tunnel.workload import Access, tunnel_workload
 from leadline.plan.field_types import validate_input
-from leadline.trial.capacity_search import Ending, SearchResult, search
+from leadline.trial.capacity_search import Ending, SearchResult
+from leadline.trial.mlr_search import search
 
 CONDITIONS = "connect_p99_ms < 2000 and unconfigured_ratio < 1%"
 

@@ -1,0 +1,133 @@
+"""Chooses the rates that a capacity search tries, and derives the bounds: MLRsearch's controller between two
+callables.
+
+Knows no agent and no clock: a trial is a function of rate and duration, so tests can use a server with a known
+capacity. Its library is dear to import: `search_thread` imports it for searches alone. Read docs/search.md first.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from MLRsearch import AbstractMeasurer, Config, MeasurementResult, MultipleLossRatioSearch, SearchGoal
+
+from leadline.analysis.search_findings import Trial
+from leadline.trial.capacity_search import MAJORITY_OF, Ending, Limits, SearchResult, Stopped
+
+# Number of coarser goals before the final one: each has twice the width and a fraction of the time.
+_PRECEDING = 2
+
+
+def search(measure: Callable[[float, float], Trial], limits: Limits) -> SearchResult:
+    """Find the highest rate that holds. `measure` takes a rate per second and a duration in seconds.
+
+    A rate holds if the majority of its trials hold. If a lower rate fails, higher rates that held do not count, so
+    the result is conservative. An exception from `measure` ends the search; `Stopped` ends it with the current
+    result.
+    """
+    goal = SearchGoal(
+        loss_ratio=0.0,
+        exceed_ratio=0.5,
+        relative_width=limits.width,
+        initial_trial_duration=limits.initial_s,
+        final_trial_duration=limits.final_s,
+        duration_sum=MAJORITY_OF * limits.final_s,
+        preceding_targets=_PRECEDING,
+        fail_fast=False,
+    )
+    config = Config(
+        goals=[goal],
+        min_load=limits.lowest_per_s,
+        max_load=limits.highest_per_s,
+        # The controller's limit is wall-clock time; `_Measurer` has the limit that is used here.
+        search_duration_max=math.inf,
+        warmup_duration=None,
+    )
+    controller = MultipleLossRatioSearch(config=config)
+    measurer = _Measurer(measure, limits)
+    ending = Ending.FOUND
+    try:
+        controller.search(measurer=measurer, debug=lambda _: None)
+    except Stopped as stopped:
+        ending = stopped.ending
+    return _conclude(controller, goal, measurer, limits, ending)
+
+
+@dataclass
+class _Measurer(AbstractMeasurer):  # type: ignore[misc]  # the library is not typed
+    """Runs a trial for each request of the controller, within the budget, and keeps the results."""
+
+    take: Callable[[float, float], Trial]
+    limits: Limits
+    spent_s: float = 0.0
+    trials: list[tuple[float, Trial]] = field(default_factory=list)
+    """Each trial, with the load as the controller names it."""
+
+    def measure(self, intended_duration: float, intended_load: float) -> MeasurementResult:
+        if self.spent_s + intended_duration > self.limits.budget_s:
+            raise Stopped(Ending.BUDGET)
+        trial = self.take(intended_load, intended_duration)
+        self.spent_s += intended_duration
+        self.trials.append((intended_load, trial))
+        # A trial that holds has no loss. One that does not hold has some, even if all requests were answered. The
+        # amount is a hint at the next rate: an overloaded server answers about as much as it can.
+        offered = max(1, round(intended_load * intended_duration))
+        lost = 0 if trial.holds else max(1, offered - math.floor(trial.answered_share * offered))
+        return MeasurementResult(
+            intended_duration=intended_duration, intended_load=intended_load, offered_count=offered, loss_count=lost
+        )
+
+
+def _conclude(
+    controller: MultipleLossRatioSearch, goal: SearchGoal, measurer: _Measurer, limits: Limits, ending: Ending
+) -> SearchResult:
+    low, high, decided_s = _bounds(controller, goal)
+    if ending is Ending.FOUND:
+        if low is None:
+            ending = Ending.NONE_HELD
+        elif high is None:
+            ending = Ending.ALL_HELD
+    if high is not None and not _servers_doing(measurer, high):
+        high = _next_limit(measurer, high)
+        if high is not None and decided_s is not None:
+            decided_s = min(decided_s, max(trial.duration_s for load, trial in measurer.trials if load == high))
+        if ending in (Ending.FOUND, Ending.NONE_HELD):
+            ending = Ending.GENERATOR_LIMITED
+    return SearchResult(ending, low, high, decided_s)
+
+
+def _bounds(controller: MultipleLossRatioSearch, goal: SearchGoal) -> tuple[float | None, float | None, float | None]:
+    """The bounds by the final trials, or by the longest ones for each bound; and the length of the shorter ones."""
+    low: float | None = None
+    high: float | None = None
+    decided_s: float | None = None
+    # Both exist after the first trial, which the controller's `search` requests before anything can stop it.
+    target = controller.scaling.goal_to_final_target[goal]
+    while target is not None and (low is None or high is None):
+        bounds = controller.database.get_relevant_bounds(target=target)
+        if low is None and bounds.clo and (high is None or float(bounds.clo) < high):
+            low, decided_s = float(bounds.clo), target.trial_duration
+        if high is None and bounds.chi and (low is None or float(bounds.chi) > low):
+            high, decided_s = float(bounds.chi), target.trial_duration
+        target = target.preceding
+    return low, high, decided_s
+
+
+def _next_limit(measurer: _Measurer, above: float) -> float | None:
+    """The lowest rate above one that the generator could not offer at which the server caused most of the failed
+    time, in trials of any length."""
+    for load in sorted({load for load, _ in measurer.trials if load > above}):
+        trials = [trial for asked, trial in measurer.trials if asked == load]
+        failed_s = sum(trial.duration_s for trial in trials if not trial.holds and not trial.generator_limited)
+        if 2 * failed_s > sum(trial.duration_s for trial in trials):
+            return load
+    return None
+
+
+def _servers_doing(measurer: _Measurer, load: float) -> bool:
+    """Whether the generator kept up in most of the time that failed at a rate."""
+    failed = [trial for asked, trial in measurer.trials if asked == load and not trial.holds]
+    limited_s = sum(trial.duration_s for trial in failed if trial.generator_limited)
+    return sum(trial.duration_s for trial in failed) > 2 * limited_s
