@@ -1,7 +1,8 @@
 """Every example of the documents runs: shell blocks as they stand, in a network of their own; plans as they stand.
 
 What is shortened, so that a test takes seconds: plans, also those that the commands name, are copies with short tests
-and at most two repeats, and of a measurement's seconds a fifth passes. Everything else of a command is verbatim.
+and at most two repeats, and of a measurement's seconds, and a calibration's, a fifth passes. Everything else of a command
+is verbatim.
 """
 
 from __future__ import annotations
@@ -94,7 +95,8 @@ def workplace(tmp_path: Path, quick_command: Path) -> Path:
 
 
 def run_here(lines: list[str], workplace: Path) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PATH": f"{workplace / '.venv' / 'bin'}:{os.environ['PATH']}", "COLUMNS": "80"}
+    path = f"{workplace / '.venv' / 'bin'}:{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path, "COLUMNS": "80", "LEADLINE_CALIBRATION_MS": "200"}
     argv = [*NAMESPACE, "bash", "-c", script(lines)]
     return subprocess.run(
         argv,

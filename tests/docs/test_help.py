@@ -17,14 +17,13 @@ from pathlib import Path
 import click
 import pytest
 import typer
-from test_documents import BIN, NAMESPACE, ROOT, commands, run_here, workplace
+from test_documents import NAMESPACE, ROOT, commands, run_here, workplace
 
 from leadline.cli.app import app
 from leadline.dataset import Journal, RunFolder
 
 __all__ = ["workplace"]
 pytestmark = [pytest.mark.apart, pytest.mark.takes(20)]
-LEADLINE = BIN / "leadline"
 COMMANDS = sorted(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
 ANSWERED = ["http", "rr", "tcp", "udp"]
 CONDITIONS = ("--target", "--find-rate", "--until-choke")
@@ -155,9 +154,9 @@ def test_examples_of_a_command_that_reads_runs_run(name: str, workplace: Path) -
 
 
 @contextmanager
-def served(line: str, folder: Path) -> Iterator[None]:
+def served(line: str, folder: Path, quick: Path) -> Iterator[None]:
     """A server in a network of its own, until it is interrupted; it says where it listens before."""
-    argv = [*NAMESPACE, "bash", "-c", f"ip link set lo up; exec {line.replace('leadline', str(LEADLINE), 1)}"]
+    argv = [*NAMESPACE, "bash", "-c", f"ip link set lo up; exec {line.replace('leadline', str(quick), 1)}"]
     with subprocess.Popen(argv, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as server:
         assert server.stdout is not None
         said = [server.stdout.readline()]
@@ -172,7 +171,7 @@ def served(line: str, folder: Path) -> Iterator[None]:
 
 @pytest.mark.lab
 @pytest.mark.parametrize("line", examples("serve"))
-def test_examples_of_serve_listen(line: str, workplace: Path) -> None:
+def test_examples_of_serve_listen(line: str, workplace: Path, quick_command: Path) -> None:
     (workplace / "key").write_text("a key that both know\n")
     (workplace / "key").chmod(0o600)
     if "--certificate" in line:
@@ -185,7 +184,7 @@ def test_examples_of_serve_listen(line: str, workplace: Path) -> None:
             check=True,
             capture_output=True,
         )
-    with served(line, workplace):
+    with served(line, workplace, quick_command):
         pass
 
 

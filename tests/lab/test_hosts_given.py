@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import cli_runs as cli
 import pytest
 
 from waiting import WITHIN_S
@@ -36,7 +37,7 @@ tests:
 def run(folder: Path, server: str, before: list[str]) -> subprocess.CompletedProcess[str]:
     plan = folder / "plan.yaml"
     plan.write_text(PLAN.format(server=server))
-    argv = [*INSIDE, *before, str(BIN / "leadline"), "run", str(plan), "--json", "--out", str(folder / "runs")]
+    argv = [*INSIDE, *before, str(cli.quick_command), "run", str(plan), "--json", "--out", str(folder / "runs")]
     return subprocess.run(argv, capture_output=True, text=True, timeout=WITHIN_S, check=False)
 
 
@@ -89,7 +90,7 @@ def test_a_local_server_is_no_use_to_clients_elsewhere(tmp_path: Path) -> None:
     plan = tmp_path / "plan.yaml"
     plan.write_text(PLAN.format(server="local").replace("[local, local]", "['ssh://nobody@127.0.0.9:1']"))
     done = subprocess.run(
-        [str(BIN / "leadline"), "run", str(plan)], capture_output=True, text=True, check=False, cwd=tmp_path
+        [str(cli.quick_command), "run", str(plan)], capture_output=True, text=True, check=False, cwd=tmp_path
     )
     assert done.returncode == 2
     assert "plan.yaml:4: " in done.stderr
@@ -150,7 +151,7 @@ def run_separate(folder: Path, server: str, gateway: str = "ssh://gateway") -> d
     (folder / "bin" / "ssh").write_text(SSH)
     (folder / "bin" / "ssh").chmod(0o755)
     environment = {**os.environ, "FOLDER": str(folder), "PATH": f"{folder / 'bin'}:{BIN}:{os.environ['PATH']}"}
-    command = [str(BIN / "leadline"), "run", str(folder / "plan.yaml"), "--json", "--out", str(folder / "runs")]
+    command = [str(cli.quick_command), "run", str(folder / "plan.yaml"), "--json", "--out", str(folder / "runs")]
     argv = [*INSIDE, "sh", "-ec", THREE_HOSTS, "sh", *command]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=WITHIN_S, check=False, env=environment)
     assert done.stdout, done.stderr
