@@ -1,8 +1,8 @@
 """Every example of the documents runs: shell blocks as they stand, in a network of their own; plans as they stand.
 
 What is shortened, so that a test takes seconds: plans, also those that the commands name, are copies with short tests
-and at most two repeats, and of a measurement's seconds, and a calibration's, a fifth passes. Everything else of a command
-is verbatim.
+and at most two repeats, and of the seconds of a measurement and of a calibration a fifth passes. Everything else of a
+command is verbatim.
 """
 
 from __future__ import annotations
