@@ -1,5 +1,6 @@
 """Runs the `leadline` command in forks of one process that has imported what commands import: a command then begins in
-a tenth of an interpreter's time. `make test` starts hundreds of them.
+a tenth of an interpreter's time. `make test` starts hundreds of them. A program of the tests, whose path ends in `.py`,
+runs in the same way: `STAND_IN PROGRAM ARGUMENT...`.
 
 Owns the server (this file, run as a program), the stand-in for the command that hands its arguments, environment,
 streams and namespaces over, and its signals. What cannot be handed over (another user, a terminal, a session, a cgroup)
@@ -13,6 +14,7 @@ import ctypes
 import gc
 import importlib
 import os
+import runpy
 import select
 import signal
 import socket
@@ -51,7 +53,8 @@ SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.
 IGNORED = [number for number in SIGNALS if signal.getsignal(number) is signal.SIG_IGN]
 
 def real():
-    posix.execv(REAL, [REAL, *sys.argv[1:]])
+    argv = [sys.executable if sys.argv[1:] and sys.argv[1].endswith(".py") else REAL, *sys.argv[1:]]
+    posix.execv(argv[0], argv)
 
 def mask():
     found = posix.umask(0o077)
@@ -235,7 +238,13 @@ def run(
     sys.stderr = open(2, "w", encoding="utf-8", errors="backslashreplace", buffering=1)  # noqa: SIM115
     code: Any = 1
     try:
-        importlib.import_module("leadline.cli").main()
+        if argv and argv[0].endswith(".py"):
+            sys.argv = argv
+            sys.path.insert(0, str(Path(argv[0]).parent))
+            runpy.run_path(argv[0], run_name="__main__")
+            code = 0
+        else:
+            importlib.import_module("leadline.cli").main()
     except SystemExit as ended:
         code = ended.code
     except BaseException:

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import cli_runs as cli
 import pytest
 from _pytest.mark import ParameterSet
 
@@ -36,22 +37,24 @@ def _possible() -> None:
         agent_binary()
     except MissingBinary as error:
         pytest.skip(str(error))
-    tried = _python("-c", "from leadline.lab import jail; print(jail.available().reason or '')")
+    tried = _call(sys.executable, "-c", "from leadline.lab import jail; print(jail.available().reason or '')")
     if tried.stdout.strip():
         pytest.skip(tried.stdout.strip())
 
 
 def run(folder: Path, prefix: tuple[str, ...] = (), **spec: Any) -> dict[str, Any]:
-    done = _python(str(PROGRAM), json.dumps(spec), str(folder), prefix=prefix)
+    # The server of the command has root's rights.
+    interpreter = (*prefix, sys.executable) if prefix else (str(cli.quick_command),)
+    done = _call(*interpreter, str(PROGRAM), json.dumps(spec), str(folder))
     assert done.returncode == 0, done.stderr
     said: dict[str, Any] = json.loads(done.stdout)
     assert said["left"] == [], "tunnel devices outlived the take-down"
     return said
 
 
-def _python(*arguments: str, prefix: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
+def _call(*argv: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [*prefix, sys.executable, *arguments],
+        argv,
         env={**os.environ, "PYTHONPATH": str(SOURCES)},
         capture_output=True,
         text=True,

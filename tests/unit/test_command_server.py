@@ -54,6 +54,13 @@ def is_there(pid: int) -> bool:
     return Path(f"/proc/{pid}/cmdline").exists()
 
 
+def test_program_of_the_tests_runs_with_its_arguments_and_its_folder(stand_in: Path, tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text("import sys, beside\nprint(beside.NAME, sys.argv[1:], __name__)\nsys.exit(7)\n")
+    program.with_name("beside.py").write_text("NAME = 'beside'\n")
+    assert outcome(stand_in, [str(program), "-x", "y"], tmp_path) == (7, "beside ['-x', 'y'] __main__\n", "")
+
+
 @pytest.mark.parametrize(
     "arguments", [["--version"], ["plan", "missing.yaml"], ["plan", "small.yaml", "--json"], ["http", "--no-such"]]
 )
