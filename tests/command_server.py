@@ -40,8 +40,16 @@ MODULES = (
     *("leadline.cli.output", "leadline.cli.host_checks", "leadline.agents", "leadline.contract.models"),
     *("leadline.analysis", "leadline.report", "leadline.report.html", "leadline.trial", "leadline.trial.campaign"),
     *("leadline.trial.single", "leadline.lab.hosts", "leadline.plan.document", "leadline.dataset", "asyncio"),
-    *("jinja2", "cryptography.x509", "leadline.sut.openvpn", "leadline.sut.wireguard", "leadline.sut.route"),
+    *(
+        "jinja2",
+        "cryptography.x509",
+        "scipy.special",
+        "leadline.sut.openvpn",
+        "leadline.sut.wireguard",
+        "leadline.sut.route",
+    ),
 )
+EXAMPLE = Path(__file__).resolve().parents[1] / "examples" / "gateway.yaml"
 NAMESPACES = ("net", "pid", "mnt")
 
 # Starts in 10 ms, for it imports next to nothing.
@@ -149,9 +157,15 @@ def main() -> NoReturn:
 
 
 def make_ready() -> None:
-    """Import what commands import; at the first command, since some sessions have none."""
+    """Import what commands import, and make what they make at first use: the models of a plan, the templates of a page.
+    At the first command, since some sessions have none.
+    """
     for name in MODULES:
         importlib.import_module(name)
+    importlib.import_module("leadline.plan").load_plan(EXAMPLE)
+    html = importlib.import_module("leadline.report.html")
+    for template in (Path(str(html.__file__)).parent / "templates").iterdir():
+        html._environment().get_template(template.name)
     tasks = len(list(Path("/proc/self/task").iterdir()))
     assert tasks == 1, f"{tasks} threads, of which a fork would have one"
     gc.collect()
