@@ -174,7 +174,7 @@ fn add(counter: &AtomicU64, amount: u64) {
     counter.store(counter.load(Ordering::Relaxed) + amount, Ordering::Relaxed);
 }
 
-/// The interval at which threads hand over their histograms.
+/// The interval at which threads hand over their histograms, unless a workload says another.
 pub const ROLL_NS: u64 = 1_000_000_000;
 
 /// A reader may be behind by this many intervals; beyond this a thread keeps its histograms.
@@ -200,6 +200,7 @@ pub struct Recorder {
     /// When the histograms are handed over next, ns. 0 before the first time, an instant in the past: it is read for each
     /// operation.
     next_roll_ns: u64,
+    roll_ns: u64,
     out: mpsc::Sender<Rolled>,
     home: mpsc::Sender<Histogram>,
     returned: mpsc::Receiver<Histogram>,
@@ -219,12 +220,18 @@ impl Recorder {
             warmup: fresh(),
             warm_until_ns,
             next_roll_ns: 0,
+            roll_ns: ROLL_NS,
             out,
             home,
             returned,
             unread: 0,
             most_unread: UNREAD_ROLLS * 2 * metrics,
         }
+    }
+
+    /// The same with another interval between the histograms.
+    pub fn rolling_every(self, roll_ns: u64) -> Self {
+        Self { roll_ns, ..self }
     }
 
     /// Records one duration of a metric for an operation that was due at `due_ns`.
@@ -256,7 +263,7 @@ impl Recorder {
     pub fn roll(&mut self, now_ns: u64) {
         if now_ns >= self.next_roll_ns {
             self.hand_over(self.most_unread);
-            self.next_roll_ns = now_ns + ROLL_NS;
+            self.next_roll_ns = now_ns + self.roll_ns;
         }
     }
 
@@ -467,6 +474,19 @@ mod tests {
         assert_eq!(counts, expected.map(|(name, count)| (name.to_owned(), count)));
         assert_eq!(collector.recent().len(), 4);
         assert!(collector.recent().is_empty());
+    }
+
+    #[test]
+    fn histograms_are_handed_over_at_the_interval_of_the_workload() {
+        let (out, rolled) = mpsc::channel();
+        let mut recorder = Recorder::new(1, 0, out).rolling_every(ROLL_NS / 10);
+        for tenth in 1..4 {
+            recorder.record(0, 1, 5);
+            recorder.roll(tenth * ROLL_NS / 10);
+            assert_eq!(rolled.try_iter().count(), 1);
+            recorder.roll(tenth * ROLL_NS / 10 + 1);
+            assert_eq!(rolled.try_iter().count(), 0);
+        }
     }
 
     #[test]

@@ -327,6 +327,11 @@ pub fn set_type_of_service(socket: impl AsFd, value: u32) -> io::Result<()> {
     }
 }
 
+/// Sets the differentiated services code point of what a socket sends; without one the host's default stays.
+pub fn set_dscp(socket: impl AsFd, code_point: Option<u8>) -> io::Result<()> {
+    code_point.map_or(Ok(()), |code_point| set_type_of_service(socket, u32::from(code_point) << 2))
+}
+
 /// Makes the kernel pace what a socket sends, bytes/s (SO_MAX_PACING_RATE).
 pub fn set_pacing(socket: impl AsFd, bytes_per_s: u64) -> io::Result<()> {
     let value = libc::c_ulong::try_from(bytes_per_s).unwrap_or(libc::c_ulong::MAX);

@@ -80,7 +80,8 @@ pub struct Open {
     pub datagrams: DatagramOptions,
 }
 
-/// Options of UDP flows beyond their size and rate; the default is that of clients which have none.
+/// Options of UDP flows beyond their size and rate, and of request-response; the default is that of clients which have
+/// none.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct DatagramOptions {
     /// Whether they pass the kernel in batches (UDP_SEGMENT and UDP_GRO).

@@ -220,6 +220,12 @@ pub struct RrSpec {
     /// Whether the client's threads poll without sleeping.
     #[serde(default)]
     pub busy_poll: bool,
+    /// The differentiated services code point of requests and responses, 0 to 63; the host's default if absent.
+    #[serde(default)]
+    pub dscp: Option<u8>,
+    /// Time between the histograms of `progress` events, ms; a second if absent.
+    #[serde(default)]
+    pub histogram_interval_ms: Option<u32>,
 }
 
 fn one_at_a_time() -> u32 {

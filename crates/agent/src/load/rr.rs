@@ -8,6 +8,7 @@ mod persistent;
 mod tests;
 mod thread_state;
 
+use std::io;
 use std::net::SocketAddr;
 use std::sync::mpsc;
 use std::sync::Arc;
@@ -27,14 +28,17 @@ use self::thread_state::{ThreadWork, METRICS};
 use super::session::Session;
 use super::session_runner::{span, PlannedFlow, SessionRunner};
 use crate::events::{input_error, peer_error, system_error};
+use crate::flows::datagram::MOST_DSCP;
 use crate::flows::thread_group::Worker;
 use crate::flows::{counters, deal_out, Role, Span};
-use crate::metering::{FlowCounters, Recorder};
+use crate::metering::{FlowCounters, Recorder, ROLL_NS};
 use crate::task::{Ready, Task};
 
 /// The maximum number of outstanding transactions of all flows: a bound on memory and, with a connection each, on
 /// descriptors.
 const MOST_OUTSTANDING: u64 = 65_536;
+/// The shortest time between histograms, ms: they must not become a load.
+const LEAST_HISTOGRAM_INTERVAL_MS: u32 = 10;
 /// The time limit of the connection that checks the session's own port.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -73,7 +77,7 @@ pub fn prepare(spec: RrSpec) -> Result<Box<dyn Ready>, ErrorReport> {
         congestion: None,
         interval_ms: spec.interval_ms,
         takes_turns: false,
-        datagrams: DatagramOptions::default(),
+        datagrams: DatagramOptions { dscp: spec.dscp, ..DatagramOptions::default() },
     };
     let mut session = Session::open(&spec.target, spec.bind.as_deref(), open)?;
     let paths = if connect { connecting_paths(&mut session, &spec)? } else { persistent_paths(&mut session, &spec)? };
@@ -112,16 +116,33 @@ fn checked(spec: &RrSpec) -> Result<Option<Pace>, ErrorReport> {
     if spec.request_bytes < least || spec.response_bytes < least {
         return Err(input_error("bad_size", format!("request and response must have at least {least} bytes")));
     }
+    if let Some(point) = spec.dscp.filter(|point| *point > MOST_DSCP || spec.connect) {
+        let message = format!("a DSCP of {point}: 0 to {MOST_DSCP} fit, and not with --connect");
+        return Err(input_error("bad_spec", message));
+    }
+    if spec.histogram_interval_ms.is_some_and(|interval_ms| interval_ms < LEAST_HISTOGRAM_INTERVAL_MS) {
+        let message = format!("histograms at least {LEAST_HISTOGRAM_INTERVAL_MS} ms apart");
+        return Err(input_error("bad_spec", message));
+    }
     let bad_rate = |rate| input_error("bad_rate", format!("{rate} transactions per second is no rate"));
     spec.rate_per_s.map(|rate| Pace::per_second(rate).ok_or_else(|| bad_rate(rate))).transpose()
 }
 
 /// Opens a connection or a socket for each flow.
 fn persistent_paths(session: &mut Session, spec: &RrSpec) -> Result<Vec<FlowPath>, ErrorReport> {
+    let marking = |error: io::Error| system_error("setting the DSCP", &error);
     let open = |id| {
         Ok(FlowPath::Persistent(match spec.protocol {
-            Protocol::Tcp => FlowSocket::Tcp(session.connect_stream(id)?),
-            Protocol::Udp => FlowSocket::Udp(session.connect_datagram(id)?),
+            Protocol::Tcp => {
+                let socket = session.connect_stream(id)?;
+                net::set_dscp(&socket, spec.dscp).map_err(marking)?;
+                FlowSocket::Tcp(socket)
+            }
+            Protocol::Udp => {
+                let socket = session.connect_datagram(id)?;
+                net::set_dscp(&socket, spec.dscp).map_err(marking)?;
+                FlowSocket::Udp(socket)
+            }
         }))
     };
     let paths = (0..spec.flows).map(open).collect::<Result<_, _>>()?;
@@ -188,11 +209,12 @@ impl Ready for ReadyRr {
         let Self { spec, pace, runner, flows } = *self;
         let span = span(at_ns, spec.duration_ms);
         let warm_until_ns = span.at_ns.saturating_add(spec.warmup_ms.saturating_mul(1_000_000));
+        let roll_ns = spec.histogram_interval_ms.map_or(ROLL_NS, |interval_ms| u64::from(interval_ms) * 1_000_000);
         let work = ThreadWork::new(&spec, runner.session.token);
         let (out, rolled) = mpsc::channel();
         let mut workers: Vec<(Role, Worker)> = Vec::new();
         for (index, group) in deal_out(flows, spec.threads).into_iter().enumerate() {
-            let recorder = Recorder::new(METRICS.len(), warm_until_ns, out.clone());
+            let recorder = Recorder::new(METRICS.len(), warm_until_ns, out.clone()).rolling_every(roll_ns);
             let flows = group.into_iter().map(|flow| flow.start(&spec, pace, span)).collect();
             let name = format!("rr-{index}");
             let drive = move |signal: &_| driver::drive(flows, work, span, signal, name, recorder);

@@ -98,10 +98,7 @@ pub fn prepare(spec: UdpSpec) -> Result<Box<dyn Ready>, ErrorReport> {
     let counters = counters(directions.len() as u32);
     for ((id, direction), counters) in (0..).zip(directions).zip(counters) {
         let socket = session.connect_datagram(id)?;
-        if let Some(code_point) = spec.dscp {
-            net::set_type_of_service(&socket, u32::from(code_point) << 2)
-                .map_err(|error| system_error(&format!("setting DSCP {code_point}"), &error))?;
-        }
+        net::set_dscp(&socket, spec.dscp).map_err(|error| system_error("setting the DSCP", &error))?;
         let expected = Arc::new(AtomicOption::none());
         planned.push(PlannedFlow {
             id,

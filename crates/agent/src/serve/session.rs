@@ -284,11 +284,7 @@ impl Session {
                     .unwrap_or_else(|| DatagramSizes::fixed(datagram_bytes));
                 let format = format_for(&sizes, self.token);
                 let work = DatagramWork { format, sizes, pace, number, payload: Payload::Zeros, gso: options.gso };
-                for arrived in &arrived {
-                    if let (FlowSocket::Datagram(socket), Some(code_point)) = (arrived, options.dscp) {
-                        net::set_type_of_service(socket, u32::from(code_point & MOST_DSCP) << 2)?;
-                    }
-                }
+                self.mark(&arrived)?;
                 let flows = served.iter().zip(arrived).filter_map(|(flow, arrived)| match arrived {
                     FlowSocket::Datagram(socket) => Some(DatagramFlow {
                         id: flow.id,
@@ -309,6 +305,7 @@ impl Session {
             }
             Work::Rr { .. } => {
                 let Some(work) = answer_work(&self.open, self.token) else { return Ok(workers) };
+                self.mark(&arrived)?;
                 let flows = served.iter().zip(arrived).map(|(flow, arrived)| AnswerFlow {
                     id: flow.id,
                     socket: match arrived {
@@ -324,6 +321,15 @@ impl Session {
             }
         }
         Ok(workers)
+    }
+
+    /// Gives what the flows send the code point that the client asked for.
+    fn mark(&self, arrived: &[FlowSocket]) -> io::Result<()> {
+        let code_point = self.open.datagrams.dscp.map(|code_point| code_point & MOST_DSCP);
+        arrived.iter().try_for_each(|flow| match flow {
+            FlowSocket::Stream(socket) => net::set_dscp(socket, code_point),
+            FlowSocket::Datagram(socket) => net::set_dscp(socket, code_point),
+        })
     }
 
     fn streams(

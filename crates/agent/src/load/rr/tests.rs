@@ -37,6 +37,8 @@ fn spec(timeout_ms: u32) -> RrSpec {
         outstanding: 1,
         rate_per_s: None,
         busy_poll: false,
+        dscp: None,
+        histogram_interval_ms: None,
     }
 }
 
@@ -436,4 +438,17 @@ fn polling_without_sleep_measures_the_same() {
     let (_, report, histograms) = run_flow(FlowPath::Persistent(socket), &spec, Some(200), LONG_NS);
     peer.join().unwrap();
     assert_eq!((report.flows[0].received_units, histograms[LATENCY].count()), (Some(200), 200));
+}
+
+#[test]
+fn marks_and_intervals_out_of_range_are_refused() {
+    let refused = [
+        RrSpec { dscp: Some(64), ..spec(1000) },
+        RrSpec { dscp: Some(46), connect: true, ..spec(1000) },
+        RrSpec { histogram_interval_ms: Some(9), ..spec(1000) },
+    ];
+    for spec in refused {
+        assert_eq!(super::checked(&spec).unwrap_err().code, "bad_spec");
+    }
+    assert!(super::checked(&RrSpec { dscp: Some(46), histogram_interval_ms: Some(10), ..spec(1000) }).is_ok());
 }
