@@ -3615,6 +3615,10 @@ class RrWorkload(BaseModel):
     """
     Whether each transaction has a new connection, or over UDP a new source port.
     """
+    dscp: Annotated[int | None, Field(ge=0, le=255)] = None
+    """
+    The differentiated services code point of requests and responses, 0 to 63; the host's default if absent.
+    """
     duration_ms: Annotated[int, Field(ge=0)]
     """
     Duration, ms, including the warm-up.
@@ -3622,6 +3626,10 @@ class RrWorkload(BaseModel):
     flows: Annotated[int, Field(ge=0)]
     """
     Connections, or UDP sockets.
+    """
+    histogram_interval_ms: Annotated[int | None, Field(ge=0)] = None
+    """
+    Time between the histograms of `progress` events, ms; a second if absent.
     """
     interval_ms: Annotated[int, Field(ge=0)]
     """
