@@ -11,6 +11,7 @@ from pydantic_core import PydanticCustomError
 
 from leadline.kinds.kind import Kind
 from leadline.plan import options as o
+from leadline.plan.dscp import Dscp
 from leadline.plan.field_types import (
     LARGEST_UDP_PAYLOAD_BYTES,
     SMALLEST_UDP_PAYLOAD_BYTES,
@@ -75,6 +76,8 @@ class RrTest(SpreadTest):
     closed loop."""
     busy_poll: bool = False
     """Whether the client polls without sleeping, which takes a whole CPU per thread."""
+    dscp: Dscp | None = None
+    """Code point of requests and answers; null: the hosts' default. Not with `connect`."""
     percentiles: Items[Percentile] = ()
     """Percentiles of the latency to report in addition to the usual ones: 25, 99.95 or p9995."""
 
@@ -99,6 +102,11 @@ class RrTest(SpreadTest):
                 f" {_MOST_OUTSTANDING:,} in all",
                 at=("outstanding",),
             )
+
+    @rule
+    def _kept_sockets_are_marked(self) -> Iterator[PydanticCustomError]:
+        if self.connect and self.dscp is not None:
+            yield validation_error("dscp and connect exclude each other", at=("dscp",))
 
     @rule
     def _datagrams_carry_it(self) -> Iterator[PydanticCustomError]:
@@ -205,6 +213,12 @@ class Rr(Kind[RrTest]):
                 value=True,
             ),
             Option(
+                ("--dscp",),
+                "Code point of requests and answers: 0 to 63, or a class such as EF or CS1.",
+                key="dscp",
+                metavar="CLASS",
+            ),
+            Option(
                 ("--timeout",),
                 "A transaction without an answer after this time counts as an error; over TCP it ends its flow.",
                 key="timeout",
@@ -236,6 +250,7 @@ class Rr(Kind[RrTest]):
             outstanding=test.outstanding,
             rate_per_s=None if test.rate_per_s is None else test.rate_per_s / test.flows,
             busy_poll=test.busy_poll,
+            dscp=test.dscp,
         )
 
     def read_spec(self, test: Mapping[str, Any], common: TestSpec) -> TestSpec:
