@@ -27,6 +27,8 @@ figure of the same round. Absolute figures depend on this machine; compare the r
 - **Handshakes** are full ones on both sides: the server resumes no session.
 - **Packets** are sealed and opened in memory by one thread, over 16 KiB, by its CPU time; `openssl speed` encrypts one
   buffer repeatedly with one key and nonce, and computes no tag. Ratios are of rates.
+- **Datagrams** cross a veth pair between two network namespaces, as fast as they go, or at a rate. They are counted by
+  the receiver; those of a rate are watched as they arrive at its interface (`bench/bursts.c`), in any millisecond.
 - **Request-response** is one connection over a veth pair between two network namespaces, one byte each way.
   `bench/pingpong.c` waits, receives and sends on both ends, and does nothing else.
 - **Lateness** is compared with a bare schedule (`bench/wake.c`): a thread that wakes for each due instant on the same

@@ -10,7 +10,7 @@ from pathlib import Path
 
 _ASK = (
     ("leadline-agent", ["leadline-agent", "--version"]),
-    ("iperf3", ["iperf3", "--version"]),
+    ("iperf3", [os.environ.get("IPERF3", "iperf3"), "--version"]),
     ("wrk", ["wrk", "-v"]),
     ("ab", ["ab", "-V"]),
     ("h2load", ["h2load", "--version"]),

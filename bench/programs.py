@@ -39,6 +39,11 @@ def program(name: str) -> str:
     return path
 
 
+def iperf3() -> str:
+    """The system's iperf3, or the one that IPERF3 names."""
+    return os.environ.get("IPERF3") or program("iperf3")
+
+
 def pinned(cpu: int, argv: Sequence[str]) -> list[str]:
     """The command on one of the CPUs that this process may use."""
     return ["taskset", "-c", str(_cpu(cpu)), *argv]

@@ -23,7 +23,7 @@ def transactions(rounds: Rounds) -> Iterator[Row]:
         bare = f"{folder}/pingpong"
         run([program("cc"), "-O2", "-o", bare, str(Path(__file__).with_name("pingpong.c"))])
         ours = ["leadline-agent", "serve", "--bind", GATEWAY, "--port", str(_PORT)]
-        with _served(gateway, ours), _served(gateway, [bare, "serve", GATEWAY, str(_BARE_PORT)]):
+        with served(gateway, ours), served(gateway, [bare, "serve", GATEWAY, str(_BARE_PORT)]):
             pairs = [
                 (_leadline(clients, rounds.seconds), _bare(clients, bare, rounds.seconds)) for _ in range(rounds.count)
             ]
@@ -31,7 +31,7 @@ def transactions(rounds: Rounds) -> Iterator[Row]:
 
 
 @contextmanager
-def _served(pid: int, argv: Sequence[str]) -> Iterator[None]:
+def served(pid: int, argv: Sequence[str]) -> Iterator[None]:
     """A server in a namespace, which says a line when it is ready."""
     process = subprocess.Popen(pinned(SERVER_CPU, inside(pid, argv)), stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     assert process.stdout is not None

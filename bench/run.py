@@ -21,6 +21,7 @@ import host_rows
 import http_rows
 import rr_rows
 import scenario_rows
+import transport_rows
 import tunnel_rows
 from document import document
 from memory_rows import memory
@@ -47,6 +48,8 @@ ROWS: dict[str, Callable[[Rounds], Iterator[Row]]] = {
     "arrivals": scenario_rows.open_model,
     "tcp": host_rows.tcp,
     "udp": host_rows.udp,
+    "datagrams": transport_rows.datagrams,
+    "pacing": transport_rows.paced,
     "rr": rr_rows.transactions,
     "observing": host_rows.observing,
     "link": host_rows.link,

@@ -1,0 +1,135 @@
+"""Rows of UDP over a link of its own, beside iperf3: datagrams per second and core, and how evenly a rate is kept.
+
+Each end has one CPU, so what a pair of ends carries per second is what it carries per core. `IPERF3` names a newer
+iperf3 than the system's: from 3.20 on it has `--gsro`.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from namespaces import GATEWAY, inside, linked, namespace
+from programs import GENERATOR_CPU, SERVER_CPU, first_group, iperf3, pinned, program, run
+from rows import Bound, Rounds, Row, at_least, at_most, bounded, compared
+from rr_rows import served
+
+_PORT, _PEER_PORT = 5201, 5203
+_LARGE, _SMALL = 1400, 64
+_PACED_BPS = (100_000_000, 1_000_000_000)
+
+
+@dataclass(frozen=True, slots=True)
+class _Ends:
+    """The namespaces of the link, each held by a process, with both servers in the first."""
+
+    gateway: int
+    clients: int
+
+    def leadline(self, seconds: int, *options: str) -> dict[str, float]:
+        """The figures of `leadline udp`."""
+        argv = ["leadline", "udp", GATEWAY, "--port", str(_PORT), "-d", f"{seconds}s", *options, "--json"]
+        metrics = json.loads(run(pinned(GENERATOR_CPU, inside(self.clients, argv))))["metrics"]
+        return {name: metric["value"] for name, metric in metrics.items()}
+
+    def iperf3(self, seconds: int, *options: str) -> dict[str, dict[str, float]]:
+        """The end of iperf3's document."""
+        argv = [iperf3(), "-c", GATEWAY, "-p", str(_PEER_PORT), "-u", "-t", str(seconds), *options, "-J"]
+        return dict(json.loads(run(pinned(GENERATOR_CPU, inside(self.clients, argv))))["end"])
+
+
+def datagrams(rounds: Rounds) -> Iterator[Row]:
+    """Datagrams as fast as one core sends and one core receives them."""
+    with _ends() as ends:
+        comparisons = [("iperf3", _SMALL, (), 4.0)]
+        if "--gsro" in run([iperf3(), "--help"]):
+            batches = ("--gsro",)
+            comparisons += [("iperf3 --gsro", _LARGE, batches, 1.1), ("iperf3 --gsro", _SMALL, batches, 1.2)]
+        for peer, length, options, least in comparisons:
+            pairs = [
+                (_ours_received(ends, rounds.seconds, length), _theirs_received(ends, rounds.seconds, length, options))
+                for _ in range(rounds.count)
+            ]
+            what = f"UDP, {length} B, received per core"
+            yield compared(what, "kpackets/s", peer, pairs, bound=at_least(least))
+
+
+def _ours_received(ends: _Ends, seconds: int, length: int) -> float:
+    return ends.leadline(seconds, "-l", str(length), "--warmup", "0s")["packets_per_s"] / 1e3
+
+
+def _theirs_received(ends: _Ends, seconds: int, length: int, options: Sequence[str]) -> float:
+    end = ends.iperf3(seconds, "-b", "0", "-l", str(length), *options)
+    total = end.get("sum_received", end["sum"])
+    return (total["packets"] - total["lost_packets"]) / total["seconds"] / 1e3
+
+
+def paced(rounds: Rounds) -> Iterator[Row]:
+    """What a rate's datagrams look like on the link: their number, and the most of them in any millisecond."""
+    with tempfile.TemporaryDirectory() as folder, _ends() as ends:
+        bursts = f"{folder}/bursts"
+        run([program("cc"), "-O2", "-o", bursts, str(Path(__file__).with_name("bursts.c"))])
+        for rate_bps in _PACED_BPS:
+            pairs = [_paced_round(ends, bursts, rounds.seconds, rate_bps) for _ in range(rounds.count)]
+            yield from _paced_rows(rate_bps, pairs)
+
+
+def _paced_round(ends: _Ends, bursts: str, seconds: int, rate_bps: int) -> tuple[_Seen, _Seen]:
+    length, rate = str(_LARGE), str(rate_bps)
+    return (
+        _watched(ends, bursts, lambda: ends.leadline(seconds, "-l", length, "--rate", rate)),
+        _watched(ends, bursts, lambda: ends.iperf3(seconds, "-l", length, "-b", rate)),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """The datagrams of one run on the link."""
+
+    rate_pps: float
+    most: int
+    """In any millisecond."""
+
+
+def _watched(ends: _Ends, bursts: str, generate: Callable[[], object]) -> _Seen:
+    """Run a generator while the receiving end's link is watched."""
+    argv = inside(ends.gateway, [bursts, "bench0", str(_LARGE)])
+    with subprocess.Popen(pinned(SERVER_CPU, argv), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as watch:
+        assert watch.stdout is not None
+        watch.stdout.readline()
+        generate()
+        said, _ = watch.communicate("\n")
+    count, most = int(first_group(r"(\d+) datagrams", said)), int(first_group(r"most (\d+)", said))
+    return _Seen((count - 1) / float(first_group(r"in ([\d.]+) s", said)), most)
+
+
+def _paced_rows(rate_bps: int, pairs: Sequence[tuple[_Seen, _Seen]]) -> Iterator[Row]:
+    due_pps = rate_bps / 8 / _LARGE
+    error = statistics.median(abs(ours.rate_pps / due_pps - 1) for ours, _ in pairs)
+    name = f"UDP at {rate_bps // 1_000_000} Mbit/s"
+    yield bounded(f"{name}, error of the rate", error, f"{error * 100:.3g} %", Bound("at most 0.1 %", _is_exact))
+    # A perfect pace has this many in a millisecond: the burst is what exceeds it.
+    even = due_pps / 1000
+    bursts = [(max(0.0, ours.most - even) + 1, max(0.0, theirs.most - even) + 1) for ours, theirs in pairs]
+    what = f"{name}, datagrams above the rate in the worst millisecond, plus one"
+    yield compared(what, "", "iperf3", bursts, bound=at_most(0.25))
+
+
+def _is_exact(error: float) -> bool:
+    return error <= 0.001
+
+
+@contextmanager
+def _ends() -> Iterator[_Ends]:
+    with namespace() as gateway, namespace() as clients:
+        linked(gateway, clients)
+        ours = ["leadline-agent", "serve", "--bind", GATEWAY, "--port", str(_PORT)]
+        theirs = [iperf3(), "-s", "-B", GATEWAY, "-p", str(_PEER_PORT), "--forceflush"]
+        with served(gateway, ours), served(gateway, theirs):
+            yield _Ends(gateway, clients)
