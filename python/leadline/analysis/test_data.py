@@ -204,6 +204,7 @@ class IntervalHistogram:
     host: str
     end_ns: int
     report: records.HistogramReport
+    task: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,4 +333,4 @@ class TestData:
                 accounts_of_task = self.thread_accounts.setdefault((host, event["task"]), [])
                 accounts_of_task.append((t_ns, standing["threads"]))
         for report in event["histograms"]:
-            self.interval_histograms.append(IntervalHistogram(host, t_ns, report))
+            self.interval_histograms.append(IntervalHistogram(host, t_ns, report, event["task"]))

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from made_journals import EPOCH_NS, finished, flow, histogram, outcome, test_data
+from made_journals import EPOCH_NS, finished, flow, histogram, outcome, progress, test_data
 
 from leadline.analysis.model import TestResult
 from leadline.analysis.test_analysis import analyse_test
-from leadline.kinds.load_latency.figures import sentence
+from leadline.kinds.load_latency import LoadLatencyTest
+from leadline.kinds.load_latency.figures import sentence, summary_rows
+from leadline.plan.field_types import validate_input
+from leadline.trial.workloads import PhasedWorkload, Server, workload
 
 MS = 1_000_000
 PHASE_NS = 2_000 * MS
@@ -53,3 +56,37 @@ def test_missing_phase_is_unknown_and_a_small_increase_is_none() -> None:
     assert result.metrics["bulk_down_bps"].value is None
     assert sentence(result).startswith("none: load adds")
     assert sentence(analysed({"up": 1})) == "unknown: a phase has no latency"
+
+
+def test_each_class_has_its_own_latency_and_no_part_in_the_others() -> None:
+    data = test_data("load-latency", duration_ms=8000, warmup_ms=500)
+    for number, (task, latency_us) in enumerate({"idle.probe": 1000, "idle.voice": 2000, "up.voice": 3000}.items()):
+        end_ns = EPOCH_NS + PHASE_NS
+        row = flow(0, EPOCH_NS, end_ns, sent_bytes=64, received_bytes=64)
+        data.add("client1", progress(EPOCH_NS + PHASE_NS // 2, [], task=task, histograms=[probe(latency_us)]))
+        data.add("client1", finished(end_ns + number, outcome([row], histograms=[probe(latency_us)]), task=task))
+    result = analyse_test(data)
+    metrics = {name: metric.value for name, metric in result.metrics.items()}
+    assert metrics["latency_idle_p50_us"] == pytest.approx(1000, rel=0.01)
+    assert metrics["latency_idle_voice_p50_us"] == pytest.approx(2000, rel=0.01)
+    assert metrics["latency_up_voice_p99_us"] == pytest.approx(3000, rel=0.01)
+    assert metrics["latency_up_p50_us"] is None
+    assert "latency_idle_video_p50_us" not in metrics
+    lines = {line.label: line.values for line in result.series}
+    assert set(lines) == {"idle", "voice"}
+    assert summary_rows(result, ("idle", "up"), ("voice", "video"))[-1][0] == "voice"
+
+
+def test_classes_are_probes_with_their_code_points() -> None:
+    test = validate_input(LoadLatencyTest, {"name": "l", "classes": ["voice", "background"], "duration": "8s"})
+    made = workload(test, Server("10.82.0.2"))
+    assert isinstance(made, PhasedWorkload)
+    idle, *loaded = made.phases
+    assert {name: getattr(work, "dscp", None) for name, work in idle.items()} == {
+        "idle.probe": None,
+        "idle.voice": 46,
+        "idle.background": 8,
+    }
+    assert [set(phase) - {f"{name}.bulk"} for name, phase in zip(("up", "down", "both"), loaded, strict=True)] == [
+        {f"{name}.probe", f"{name}.voice", f"{name}.background"} for name in ("up", "down", "both")
+    ]

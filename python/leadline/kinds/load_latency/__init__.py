@@ -16,7 +16,16 @@ from pydantic_core import PydanticCustomError
 from leadline.kinds.kind import Kind
 from leadline.plan import options as o
 from leadline.plan.base_test import BaseTest
-from leadline.plan.field_types import Count, DurationMs, DurationOrZeroMs, SizeBytes, rule, validation_error, within
+from leadline.plan.field_types import (
+    Count,
+    DurationMs,
+    DurationOrZeroMs,
+    Items,
+    SizeBytes,
+    rule,
+    validation_error,
+    within,
+)
 from leadline.plan.metric_specs import higher, lower, times
 from leadline.plan.options import Command, Option
 
@@ -40,9 +49,13 @@ PHASES: tuple[tuple[str, Literal["up", "down", "both"] | None], ...] = (
     ("both", "both"),
 )
 """The phases in their order, and the direction of the load."""
+CLASSES = {"background": 8, "video": 40, "voice": 46}
+"""RRUL's classes of traffic beside best effort, and their code points: CS1, CS5 and EF."""
 _TIMES = ("p50", "p99")
 _BETWEEN_PHASES_MS = 2_000
 """What opening the sessions of the next phase may take."""
+_HISTOGRAM_INTERVAL_MS = 200
+"""A point of latency over time."""
 _PROBE_BYTES = 64
 
 
@@ -60,6 +73,8 @@ class LoadLatencyTest(BaseTest):
     """Transport protocol of the probes."""
     size_bytes: Annotated[SizeBytes, within(40, 1400, " bytes")] = Field(default=_PROBE_BYTES, validation_alias="size")
     """Payload of each probe and of its answer."""
+    classes: Items[Literal["background", "video", "voice"]] = ()
+    """Classes of traffic (CS1, CS5, EF) with a probe of their own in each phase, beside best effort."""
     congestion: str | None = None
     """Congestion control of the load, by the kernel's name; null: the host's default."""
 
@@ -93,6 +108,9 @@ def _phase_metrics() -> Iterator[Any]:
                     f"by how much {name} of the latency under TCP load {_WORDS[phase]} exceeds that of the idle path"
                 )
                 yield lower(f"increase_{phase}_{name}_us", words)
+        for name, code_point in CLASSES.items():
+            words = f"the time from request to answer of class {name} (DSCP {code_point}) {while_}; only with classes"
+            yield from times(f"latency_{phase}_{name}", _TIMES, "us", words)
 
 
 _WORDS = {"up": "to the server", "down": "from the server", "both": "in both directions"}
@@ -124,7 +142,7 @@ class LoadLatency(Kind[LoadLatencyTest]):
     headline = ("latency_idle_p50_us", "latency_both_p99_us")
     verb = "adds"
     operation = "transaction"
-    curves = tuple(phase for phase, _ in PHASES)
+    curves = (*(phase for phase, _ in PHASES), *(f"{phase} {name}" for phase, _ in PHASES for name in CLASSES))
     command = Command(
         "Measure how much latency grows under TCP load up, down and both ways (bufferbloat).",
         "Example: leadline load-latency 192.0.2.7 -d 20s",
@@ -171,6 +189,14 @@ class LoadLatency(Kind[LoadLatencyTest]):
                 value="tcp",
             ),
             Option(
+                ("--classes",),
+                "Probe also the classes background (CS1), video (CS5) and voice (EF).",
+                key="classes",
+                type=bool,
+                default=False,
+                value=list(CLASSES),
+            ),
+            Option(
                 ("--congestion",),
                 "Congestion control of the load, by the kernel's name.",
                 key="congestion",
@@ -183,6 +209,7 @@ class LoadLatency(Kind[LoadLatencyTest]):
     def workload(self, test: LoadLatencyTest, server: Server) -> PhasedWorkload:
         """The tasks of each phase."""
         from leadline.contract.models import RrWorkload, TcpWorkload
+        from leadline.kinds.load_latency.figures import PROBE
         from leadline.trial.workloads import PhasedWorkload
 
         target = server.target(test.ip)
@@ -201,11 +228,13 @@ class LoadLatency(Kind[LoadLatencyTest]):
             request_bytes=test.size_bytes,
             response_bytes=test.size_bytes,
             timeout_ms=_PROBE_TIMEOUT_MS,
+            histogram_interval_ms=_HISTOGRAM_INTERVAL_MS,
             **common,
         )
+        probes = {name: probe.model_copy(update={"dscp": CLASSES[name]}) for name in test.classes}
         phases: dict[str, dict[str, TaskWorkload]] = {}
         for phase, direction in PHASES:
-            phases[phase] = {f"{phase}.probe": probe}
+            phases[phase] = {f"{phase}.{name}": work for name, work in {PROBE: probe, **probes}.items()}
             if direction is not None:
                 phases[phase][f"{phase}.bulk"] = TcpWorkload(
                     flows=test.flows,
@@ -244,10 +273,15 @@ class LoadLatency(Kind[LoadLatencyTest]):
         self, data: TestData, flows: Sequence[Flow], steady: Window | None, histograms: Histograms
     ) -> dict[str, Metric]:
         """Each phase's latency, its increase over the idle path's, and its throughput."""
-        from leadline.kinds.load_latency.figures import latencies, throughput
+        from leadline.kinds.load_latency.figures import class_latencies, latencies, throughput
 
         rates = {name: throughput(data, flows, phase, direction) for name, (phase, direction, _) in _RATES.items()}
-        return {**latencies(histograms, [phase for phase, _ in PHASES], _TIMES), **rates}
+        phases = [phase for phase, _ in PHASES]
+        return {
+            **latencies(histograms, phases, _TIMES),
+            **class_latencies(histograms, phases, tuple(CLASSES), _TIMES),
+            **rates,
+        }
 
     def rules(self) -> Rules:
         """A path that its own load fills is what is measured: no thread's limit makes a latency wrong."""
@@ -287,7 +321,7 @@ class LoadLatency(Kind[LoadLatencyTest]):
         """A line per phase, and bufferbloat in one sentence."""
         from leadline.kinds.load_latency.figures import summary_rows
 
-        return summary_rows(result, [phase for phase, _ in PHASES])
+        return summary_rows(result, [phase for phase, _ in PHASES], tuple(CLASSES))
 
 
 _PROBE_TIMEOUT_MS = 5_000

@@ -17,6 +17,8 @@ from leadline.analysis.window import byte_curves, rate_per_s, steady_window
 from leadline.contract import records
 from leadline.plan.percentiles import percentile_of
 
+PROBE, BULK = "probe", "bulk"
+"""What a phase's tasks are called after its name; the probe of a class has the name of the class."""
 _BLOAT_US = 5_000.0
 """An increase below this is no bufferbloat: no application notices it."""
 _STEP_NS = 100_000_000
@@ -37,11 +39,12 @@ def with_phases(data: TestData, histograms: Histograms) -> Histograms:
     found: dict[str, list[Histogram]] = {}
     for outcome in data.load_outcomes():
         phase, _, part = outcome.task.partition(".")
-        if part != "probe":
+        if part == BULK:
             continue
+        of_probe = phase if part == PROBE else f"{phase} {part}"
         for report in outcome.outcome["histograms"]:
             if report["metric"] in _LATENCIES:
-                name = report["metric"].replace("latency", phase)
+                name = report["metric"].replace("latency", of_probe)
                 found.setdefault(name, []).extend(_readable(report))
     merged = {name: merge(parts) for name, parts in found.items()}
     return replace(histograms, by_name={**histograms.by_name, **merged})
@@ -71,6 +74,19 @@ def latencies(histograms: Histograms, phases: Sequence[str], names: Sequence[str
     }
 
 
+def class_latencies(
+    histograms: Histograms, phases: Sequence[str], classes: Sequence[str], names: Sequence[str]
+) -> dict[str, Metric]:
+    """Each phase's percentiles of the classes that had a probe."""
+    samples = {(phase, one): histograms.sample(f"{phase} {one}") for phase in phases for one in classes}
+    return {
+        f"latency_{phase}_{one}_{name}_us": metric
+        for (phase, one), sample in samples.items()
+        if sample.count
+        for name, metric in _percentiles(sample, names).items()
+    }
+
+
 def _percentiles(sample: Sample, names: Iterable[str]) -> dict[str, Metric]:
     return {name: microseconds(sample.percentile(percentile_of(name))) for name in names}
 
@@ -83,43 +99,40 @@ def _increase(loaded: Metric, idle: Metric) -> Metric:
 
 def throughput(data: TestData, flows: Sequence[Flow], phase: str, direction: str) -> Metric:
     """The payload of one direction per second, inside the steady window of the phase's own flows."""
-    bulk = [flow for flow in flows if flow.key.task == f"{phase}.bulk" and flow.direction == direction]
+    bulk = [flow for flow in flows if flow.key.task == f"{phase}.{BULK}" and flow.direction == direction]
     window = steady_window(bulk, data.spec.warmup_ns, None)
     rate = rate_per_s(byte_curves(bulk), window)
     return Metric(None if rate is None else 8.0 * rate, "bit/s")
 
 
 def series(data: TestData, flows: Sequence[Flow], window: Window | None) -> tuple[Series, ...]:
-    """Latency (median of each interval, a line per phase) and throughput of each direction over the time of all
-    phases."""
+    """Latency (median of each interval) and throughput of each direction over the time of all phases."""
     if window is None:
         return ()
     zero_ns = window.first_start_ns
-    return (*_latency_lines(data, flows, zero_ns), *_throughput_lines(flows, zero_ns, window.last_end_ns))
+    return (*_latency_lines(data, zero_ns), *_throughput_lines(flows, zero_ns, window.last_end_ns))
 
 
-def _latency_lines(data: TestData, flows: Sequence[Flow], zero_ns: float) -> Iterator[Series]:
-    begins = sorted(
-        (flow.start_ns, flow.key.task.partition(".")[0])
-        for flow in flows
-        if flow.start_ns is not None and flow.key.task.endswith(".probe")
-    )
-    points: dict[str, dict[int, list[Histogram]]] = {phase: {} for _, phase in begins}
+def _latency_lines(data: TestData, zero_ns: float) -> Iterator[Series]:
+    """Best effort has a line per phase, each class one of all phases."""
+    points: dict[str, dict[int, list[Histogram]]] = {}
     for part in data.interval_histograms:
-        begun = [phase for start_ns, phase in begins if start_ns < part.end_ns]
-        if part.report["metric"] == "latency" and begun:
-            points[begun[-1]].setdefault(part.end_ns, []).extend(_readable(part.report))
-    for phase, by_end in points.items():
-        if by_end:
-            ends_ns = sorted(by_end)
-            medians = tuple(Sample(merge(by_end[end_ns])).percentile(50.0).value_us for end_ns in ends_ns)
-            yield Series(phase, "", "us", tuple((end_ns - zero_ns) / 1e9 for end_ns in ends_ns), medians)
+        phase, _, probe = part.task.partition(".")
+        if part.report["metric"] == "latency" and probe != BULK:
+            by_end = points.setdefault(phase if probe == PROBE else probe, {})
+            by_end.setdefault(part.end_ns, []).extend(_readable(part.report))
+    for name, by_end in points.items():
+        ends_ns = sorted(by_end)
+        medians = tuple(Sample(merge(by_end[end_ns])).percentile(50.0).value_us for end_ns in ends_ns)
+        yield Series(name, "", "us", tuple((end_ns - zero_ns) / 1e9 for end_ns in ends_ns), medians)
 
 
 def _throughput_lines(flows: Sequence[Flow], zero_ns: float, last_ns: float) -> Iterator[Series]:
     ends_ns = range(int(zero_ns), int(last_ns) + 1, _STEP_NS)
     for direction in ("up", "down"):
-        curves = byte_curves(flow for flow in flows if flow.key.task.endswith(".bulk") and flow.direction == direction)
+        curves = byte_curves(
+            flow for flow in flows if flow.key.task.endswith(f".{BULK}") and flow.direction == direction
+        )
         steps = [(end, sum(curve.growth(begin, end) for curve in curves)) for begin, end in pairwise(ends_ns)]
         if curves and steps:
             times_s = tuple((end - zero_ns) / 1e9 for end, _ in steps)
@@ -127,8 +140,8 @@ def _throughput_lines(flows: Sequence[Flow], zero_ns: float, last_ns: float) -> 
             yield Series(f"throughput {direction}", "", "bit/s", times_s, values)
 
 
-def summary_rows(result: TestResult, phases: Sequence[str]) -> list[tuple[str, str]]:
-    """A line per phase, and bufferbloat in one sentence."""
+def summary_rows(result: TestResult, phases: Sequence[str], classes: Sequence[str]) -> list[tuple[str, str]]:
+    """A line per phase and class, and bufferbloat in one sentence."""
     rows = [("bufferbloat", sentence(result))]
     for phase in phases:
         times = ", ".join(f"{name} {_time(result, f'latency_{phase}_{name}_us')}" for name in ("p50", "p99"))
@@ -139,6 +152,11 @@ def summary_rows(result: TestResult, phases: Sequence[str]) -> list[tuple[str, s
             if name in result.metrics
         ]
         rows.append((phase, "; ".join([times, *rates])))
+    for one in classes:
+        medians = [(phase, f"latency_{phase}_{one}_p50_us") for phase in phases]
+        if any(name in result.metrics for _, name in medians):
+            known = [f"{phase} {_time(result, name)}" for phase, name in medians if name in result.metrics]
+            rows.append((one, f"p50 {', '.join(known)}"))
     return rows
 
 
