@@ -47,7 +47,7 @@ class _Ends:
 def datagrams(rounds: Rounds) -> Iterator[Row]:
     """Datagrams as fast as one core sends and one core receives them."""
     with _ends() as ends:
-        comparisons = [("iperf3", _SMALL, (), 4.0)]
+        comparisons: list[tuple[str, int, Sequence[str], float]] = [("iperf3", _SMALL, (), 4.0)]
         if "--gsro" in run([iperf3(), "--help"]):
             batches = ("--gsro",)
             comparisons += [("iperf3 --gsro", _LARGE, batches, 1.1), ("iperf3 --gsro", _SMALL, batches, 1.2)]

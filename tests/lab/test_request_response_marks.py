@@ -35,7 +35,7 @@ def test_requests_and_responses_carry_the_code_point(quick_command: Path, protoc
 
 def marked(watch: socket.socket, port: int) -> set[str]:
     """The directions of the packets at hand that belong to the server's port and have the code point."""
-    ways = set()
+    ways: set[str] = set()
     while True:
         try:
             packet = watch.recv(64)

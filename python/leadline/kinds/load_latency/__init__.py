@@ -231,10 +231,11 @@ class LoadLatency(Kind[LoadLatencyTest]):
             histogram_interval_ms=_HISTOGRAM_INTERVAL_MS,
             **common,
         )
-        probes = {name: probe.model_copy(update={"dscp": CLASSES[name]}) for name in test.classes}
+        probes: dict[str, TaskWorkload] = {PROBE: probe}
+        probes |= {name: probe.model_copy(update={"dscp": CLASSES[name]}) for name in test.classes}
         phases: dict[str, dict[str, TaskWorkload]] = {}
         for phase, direction in PHASES:
-            phases[phase] = {f"{phase}.{name}": work for name, work in {PROBE: probe, **probes}.items()}
+            phases[phase] = {f"{phase}.{name}": work for name, work in probes.items()}
             if direction is not None:
                 phases[phase][f"{phase}.bulk"] = TcpWorkload(
                     flows=test.flows,
