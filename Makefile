@@ -91,7 +91,7 @@ test-rust:
 LIBRARY_TESTS := all corpus golden
 # These tests wait: for loads to end, for servers, for timeouts; so several run side by side. tests/conftest.py says
 # which of them stay together and which begin first. Those whose truth needs a CPU to themselves run after them, alone.
-WAITING_TESTS := tests/browser tests/dist tests/docs tests/lab
+WAITING_TESTS := tests/browser tests/dist tests/docs tests/lab tests/oracle
 TEST_WORKERS := 10
 WORKERS = -n $(TEST_WORKERS) --dist loadgroup --no-loadscope-reorder
 UNIT_WORKERS = $(WORKERS) -n auto
