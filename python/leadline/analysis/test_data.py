@@ -207,6 +207,14 @@ class IntervalHistogram:
     task: str = ""
 
 
+class ScenarioPoint(NamedTuple):
+    """A scenario's users, and what ended in an interval, as a host reported it."""
+
+    t_ns: int
+    host: str
+    progress: records.ScenarioProgress
+
+
 @dataclass(frozen=True, slots=True)
 class OutcomeOf:
     """The figures of a finished task. `offset_ns` must be subtracted from every instant in `outcome`."""
@@ -255,6 +263,8 @@ class TestData:
     # By flow and side (`local`, `peer`).
     progress: dict[tuple[FlowKey, str], list[Point]] = field(default_factory=dict)
     interval_histograms: list[IntervalHistogram] = field(default_factory=list)
+    # In the order in which they came.
+    scenario_points: list[ScenarioPoint] = field(default_factory=list)
     # The latest `Standing` of each task, by host and task.
     standings: dict[tuple[str, str], records.Standing] = field(default_factory=dict)
     # The thread reports of a fleet at each `Standing`, with its instant, by host and task.
@@ -326,6 +336,9 @@ class TestData:
                 row.get("missing_units"),
             )
             self.progress.setdefault((key, event["side"]), []).append(point)
+        scenario = event.get("scenario")
+        if scenario is not None:
+            self.scenario_points.append(ScenarioPoint(t_ns, host, scenario))
         standing = event.get("standing")
         if standing is not None:
             self.standings[(host, event["task"])] = standing

@@ -16,10 +16,12 @@ from rich.live import Live
 from rich.text import Text
 
 from leadline import quantities
+from leadline.cli.live_table import live_label_lines
 from leadline.report import test_headline
 from leadline.trial import (
     Interrupt,
     LiveFigures,
+    LiveLabel,
     Notification,
     PhaseBegan,
     RoundAdded,
@@ -62,6 +64,7 @@ class Progress:
         self._figures = ""
         self._health = ""
         self._waiting: Waiting | None = None
+        self._labels: tuple[LiveLabel, ...] = ()
         self._began_s = time.monotonic()
         self._expected_s = 0.0
 
@@ -124,15 +127,16 @@ class Progress:
                     _health(notification),
                     notification.waiting,
                 )
+                self._labels = notification.labels
             case TrialEnded():
                 self._trial_ended(notification)
             case TrialMeasured():
                 self._trial_measured(notification)
             case TestEnded() | RunEnded():
-                self._figures, self._health, self._waiting = "", "", None
+                self._figures, self._health, self._waiting, self._labels = "", "", None, ()
 
     def _do(self, what: str) -> None:
-        self._doing, self._figures, self._health, self._waiting = what, "", "", None
+        self._doing, self._figures, self._health, self._waiting, self._labels = what, "", "", None, ()
 
     def _trial_ended(self, notification: TrialEnded) -> None:
         if self.quiet:
@@ -162,6 +166,8 @@ class Progress:
         below = "  ".join(part for part in (_waiting(waiting) if waiting else "", self._health) if part)
         if below:
             lines.append(Text(f"  {below}", no_wrap=True, overflow="ellipsis", style="dim"))
+        # As high as the terminal at most: lines beyond it could not be taken away again.
+        lines += live_label_lines(self._labels, self._console.height - len(lines) - 1)
         return Text("\n", no_wrap=True, overflow="ellipsis").join(lines)
 
     def _timed(self, what: str, when: str) -> Text:
@@ -183,6 +189,8 @@ def _whole(seconds: float) -> str:
 
 def _figures(figures: LiveFigures) -> str:
     parts = []
+    if figures.users is not None:
+        parts.append(quantities.counted(figures.users, "user"))
     if figures.clients is not None:
         states = [f"{count:,} {state}" for state, count in figures.clients.items() if count or state == "configured"]
         parts.append(", ".join(states))

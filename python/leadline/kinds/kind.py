@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from leadline.report.headlines import HeadlinedKind
     from leadline.report.html import PagedKind
     from leadline.report.measurement import SummarisedKind
+    from leadline.report.page_tables import PageTable
     from leadline.sut.model import FleetAccess
     from leadline.trial.second_tools import RepeatedKind, ToolRun
     from leadline.trial.workloads import LoadKind, LoadWorkload, Server
@@ -282,6 +283,10 @@ class Kind(Generic[Test]):
         from leadline.report.measurement import latency_tables
 
         return latency_tables(result)
+
+    def page_tables(self, result: TestResult) -> list[PageTable]:
+        """Further tables of the page."""
+        return []
 
     def phase_rows(self, result: TestResult) -> list[tuple[str, tuple[str, ...]]]:
         """Steps or phases of its operations, each with count, mean, p50, p99 and maximum."""

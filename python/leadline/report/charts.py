@@ -50,12 +50,14 @@ _PLOTS: dict[str, tuple[str, str]] = {
     "bps": ("bit/s", "Throughput"),
     "1/s": ("/s", "Rate"),
     "/s": ("/s", "Rate"),
+    "users": ("users", "Users"),
+    "errors/s": ("errors/s", "Errors"),
     "percent": ("%", "CPU"),
     "%": ("%", "CPU"),
     "bytes": ("B", "Memory"),
     "B": ("B", "Memory"),
 }
-_ORDER = ("clients", "µs", "bit/s", "/s", "%", "B")
+_ORDER = ("clients", "users", "errors/s", "µs", "bit/s", "/s", "%", "B")
 
 # Lines of one unit that differ by more than this factor are drawn apart; the lower ones would lie on the axis.
 _MOST_UNEQUAL = 20.0

@@ -25,6 +25,7 @@ from leadline.registry import KINDS
 from leadline.report import answers, charts, figures, host_statistics, sizes, verdicts, views
 from leadline.report.cross_checks import cross_check_rows
 from leadline.report.ladder_page import ladder_sections
+from leadline.report.page_tables import PageTable
 from leadline.report.reasons import concerned, limited_by, own_reasons
 from leadline.report.searches import search_section
 
@@ -122,6 +123,7 @@ def _environment() -> Environment:
         circumstances=views.circumstances,
         examples_of=views.error_examples,
         phases_of=_phases,
+        tables_of=_tables,
         search_of=search_section,
         fleet_of=_fleet,
     )
@@ -149,6 +151,9 @@ class PagedKind(Protocol):
     def phase_rows(self, result: TestResult) -> list[tuple[str, tuple[str, ...]]]:
         """Steps or phases of its operations, each with count, mean, p50, p99 and maximum."""
 
+    def page_tables(self, result: TestResult) -> list[PageTable]:
+        """Further tables of the page."""
+
     def client_rows(self, result: TestResult) -> list[tuple[str, str]]:
         """The outcome of a fleet's clients; an empty name continues the previous row."""
 
@@ -156,6 +161,11 @@ class PagedKind(Protocol):
 def _phases(test: TestResult) -> list[tuple[str, tuple[str, ...]]]:
     kind: PagedKind = KINDS.find(test.kind)
     return kind.phase_rows(test)
+
+
+def _tables(test: TestResult) -> list[PageTable]:
+    kind: PagedKind = KINDS.find(test.kind)
+    return kind.page_tables(test)
 
 
 def _fleet(test: TestResult) -> list[tuple[str, list[str]]]:

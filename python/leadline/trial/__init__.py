@@ -14,6 +14,7 @@ from leadline.trial.interrupt import Interrupt
 from leadline.trial.notifications import (
     IntervalEnded,
     LiveFigures,
+    LiveLabel,
     Notification,
     Observer,
     PhaseBegan,
@@ -40,6 +41,7 @@ __all__ = [
     "Interrupt",
     "IntervalEnded",
     "LiveFigures",
+    "LiveLabel",
     "Notification",
     "Observer",
     "PhaseBegan",

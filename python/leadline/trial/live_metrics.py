@@ -14,6 +14,7 @@ from leadline.analysis.histograms import DamagedHistogram, Histogram, decode, me
 from leadline.analysis.metrics import CENSORED
 from leadline.contract.models import FlowProgress, HttpCounts, Progress, Standing, TunnelCounts
 from leadline.trial.event_log import EventLog
+from leadline.trial.live_labels import LiveLabels
 from leadline.trial.notifications import LiveFigures, Waiting
 
 _PERIOD_S = 0.5
@@ -40,6 +41,7 @@ class LiveMetrics:
         self._recent: dict[tuple[str, str], deque[tuple[int, Histogram]]] = {}
         self._standings: dict[str, Standing] = {}
         self._threads = BusyThreads()
+        self._labels = LiveLabels()
         self._sent_s = 0.0
         self._before: tuple[int, int] = (0, 0)
 
@@ -51,6 +53,7 @@ class LiveMetrics:
             self._latest[host, event.task, flow.flow, event.side] = flow
         if self._reads_histograms:
             self._read(host, event)
+        self._labels.take(host, event)
         if event.standing is not None:
             self._standings[host] = event.standing
             self._threads.take(host, event.standing)
@@ -114,6 +117,8 @@ class LiveMetrics:
                 busiest_thread=self._threads.busiest(),
                 clients=_clients(fleets),
                 waiting=self._waiting(fleets, elapsed_s),
+                users=self._labels.users,
+                labels=tuple(self._labels.rows()),
             )
         )
 

@@ -73,6 +73,21 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True)
+class LiveLabel:
+    """The requests, or the transactions, of one name in a scenario that runs."""
+
+    name: str
+    is_transaction: bool
+    ended: int
+    """So far, as `failed`."""
+    failed: int
+    per_s: float
+    """In the last interval."""
+    p95_us: float | None
+    """In the last interval, of the host where it is longest."""
+
+
+@dataclass(frozen=True, slots=True)
 class LiveFigures:
     """The progress of a test: rates since the previous figures, over all clients. None if unknown."""
 
@@ -103,6 +118,10 @@ class LiveFigures:
     """Number of a fleet's clients by state; None for other loads."""
     waiting: Waiting | None = None
     """The clients that a fleet waits for; None if it waits for none."""
+    users: int | None = None
+    """Users of a scenario that exist."""
+    labels: tuple[LiveLabel, ...] = ()
+    """A scenario's transactions and requests."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from leadline.analysis.flows import Flow
     from leadline.analysis.metrics import Histograms
-    from leadline.analysis.model import Distribution, Metric, TestResult, Window
+    from leadline.analysis.model import Distribution, Metric, Series, TestResult, Window
     from leadline.analysis.running_intervals import IntervalGrowth
     from leadline.analysis.test_data import TestData
     from leadline.analysis.test_spec import TestSpec
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from leadline.analysis.window import RateColumn
     from leadline.contract.models import ScenarioWorkload
     from leadline.report.figures import FigureTable
+    from leadline.report.page_tables import PageTable
     from leadline.trial.workloads import Server
 
 _ITERATION = ("min", "mean", "p50", "p90", "p95", "p99", "max")
@@ -93,6 +94,13 @@ class ScenarioKind(Kind[ScenarioTest]):
         duration_ns = None if test.get("duration_ms") == LONGEST_MS else common.duration_ns
         return replace(common, counts_units=True, steady=False, asked=asked, duration_ns=duration_ns)
 
+    def window(self, data: TestData, flows: Sequence[Flow]) -> tuple[Window | None, tuple[Series, ...]]:
+        """Users, errors and latencies over time."""
+        from leadline.analysis import scenario_lines
+
+        whole, _ = super().window(data, flows)
+        return whole, scenario_lines.lines(data, whole)
+
     def rate_columns(self, spec: TestSpec, flows: Sequence[Flow]) -> list[RateColumn]:
         """Requests per second, then bits per second."""
         return HTTP.rate_columns(spec, flows)
@@ -130,11 +138,11 @@ class ScenarioKind(Kind[ScenarioTest]):
 
         return [*group_rows(result), *HTTP.figure_rows(result)]
 
-    def phase_rows(self, result: TestResult) -> list[tuple[str, tuple[str, ...]]]:
-        """Each transaction and each request name."""
-        from leadline.kinds.scenario.summary import label_phases
+    def page_tables(self, result: TestResult) -> list[PageTable]:
+        """Transactions and requests by name, failed checks, and the slowest requests."""
+        from leadline.kinds.scenario.page import page_tables
 
-        return label_phases(result)
+        return page_tables(result)
 
     def time_tables(self, result: TestResult) -> list[RenderableType]:
         """Transactions and requests by name, failures, and the slowest requests."""

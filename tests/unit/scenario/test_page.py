@@ -1,0 +1,38 @@
+"""A scenario's tables on the page of a run."""
+
+from __future__ import annotations
+
+from leadline.analysis.model import TestResult, Validity, Verdict
+from leadline.analysis.scenario_model import CheckFindings, LabelFindings, ScenarioFindings, SlowRequestFindings
+from leadline.kinds.scenario.page import page_tables
+
+
+def label(name: str, *, is_transaction: bool = False, group: str = "users", **rest: object) -> LabelFindings:
+    times = (1000.0, 900.0, 1500.0, 1600.0, 2000.0, 3000.0, 1500.0)
+    return LabelFindings(name, is_transaction, group, 1200, 3, 0, 60.0, *times, 100_000, 2_000_000, **rest)  # type: ignore[arg-type]
+
+
+def result(*labels: LabelFindings) -> TestResult:
+    slowest = (SlowRequestFindings("b", 3000.0, 100.0, None, None, "timeout"),)
+    return TestResult(
+        case="c01", repeat=1, test="s", kind="scenario", parameters={}, status="done", error=None, metrics={},
+        validity=Validity(Verdict.VALID, ()), window=None, generator=None, errors={},
+        scenario=ScenarioFindings((), labels, slowest, None),
+    )  # fmt: skip
+
+
+def test_names_failures_and_slow_requests_have_tables() -> None:
+    failing = label(
+        "b", errors={"timeout": 3}, error_examples={"timeout": "http://a/b"}, checks=(CheckFindings("status", 9, 2),)
+    )
+    tables = {table.title: table for table in page_tables(result(label("t", is_transaction=True), failing))}
+    assert list(tables) == ["Transactions", "Requests", "Failures", "Slowest requests"]
+    assert tables["Transactions"].rows[0][:4] == ("t", "1,200", "60.0", "3")
+    assert len(tables["Requests"].columns) == len(tables["Requests"].rows[0])
+    assert tables["Failures"].rows == (("b", "timeout", "3", "http://a/b"), ("b", "check 'status'", "2", ""))
+    assert tables["Slowest requests"].rows[0][-1] == "timeout"
+
+
+def test_groups_are_named_where_there_are_several() -> None:
+    (table, *_) = page_tables(result(label("a"), label("a", group="others")))
+    assert [row[:2] for row in table.rows] == [("a", "users"), ("a", "others")]
