@@ -43,27 +43,43 @@ needs_openvpn = pytest.mark.skipif(cli.OPENVPN is None, reason="openvpn is not i
 
 @needs_lab
 @pytest.mark.lab
-def test_a_limited_link_leaves_tcp_what_its_headers_leave(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("rate_mbps", "duration_ms", "within"),
+    [
+        (100, 1500, 0.02),
+        # What the link's bucket holds is a hundredth of all only in a longer time.
+        pytest.param(10, 7000, 0.01, marks=pytest.mark.full_matrix),
+        pytest.param(1000, 1500, 0.01, marks=pytest.mark.full_matrix),
+    ],
+)
+def test_a_limited_link_leaves_tcp_what_its_headers_leave(
+    tmp_path: Path, rate_mbps: int, duration_ms: int, within: float
+) -> None:
     tests = [
-        f"{{name: {direction}{ip}, kind: tcp, direction: {direction}, ip: {ip}, duration: 1500ms, warmup: 300ms}}"
+        f"{{name: {direction}{ip}, kind: tcp, direction: {direction}, ip: {ip}, duration: {duration_ms}ms, warmup: 300ms}}"
         for direction in ("up", "down")
         for ip in (4, 6)
     ]
     plan = (
-        f"{{name: tbf, lab: {{link: {{rate: 100mbit}}}}, sut: {{kind: route}}, repeat: 3, tests: [{', '.join(tests)}]}}"
+        f"{{name: tbf, lab: {{link: {{rate: {rate_mbps}mbit}}}}, sut: {{kind: route}}, repeat: 3, "
+        f"tests: [{', '.join(tests)}]}}"
     )
     run = cli.run(plan, tmp_path)
     assert run.code == 0, run.err
     for direction in ("up", "down"):
         for ip, share in GOODPUT_SHARE.items():
-            all_of_it = 100e6 * share
+            all_of_it = rate_mbps * 1e6 * share
             found = [run.figures(f"{direction}{ip}", repeat=repeat)["throughput_bps"] for repeat in (1, 2, 3)]
             # None where the sender could not run for all of its time.
-            assert max(known for known in found if known is not None) <= 1.02 * all_of_it, (direction, ip, found)
+            assert max(known for known in found if known is not None) <= (1 + within) * all_of_it, (
+                direction,
+                ip,
+                found,
+            )
             # Who keeps the sender off its CPU for longer than the link's bucket lasts takes that time from the link for
             # good: on a machine that others use from many an interval, and not from all of them.
             each = interval_rates_bps(run, f"{direction}{ip}")
-            assert statistics.quantiles(each, n=4)[2] >= 0.98 * all_of_it, (direction, ip, each)
+            assert statistics.quantiles(each, n=4)[2] >= (1 - within) * all_of_it, (direction, ip, each)
 
 
 def interval_rates_bps(run: cli.Run, test: str) -> list[float]:
