@@ -56,7 +56,8 @@ def test_a_limited_link_leaves_tcp_what_its_headers_leave(
     tmp_path: Path, rate_mbps: int, duration_ms: int, within: float
 ) -> None:
     tests = [
-        f"{{name: {direction}{ip}, kind: tcp, direction: {direction}, ip: {ip}, duration: {duration_ms}ms, warmup: 300ms}}"
+        f"{{name: {direction}{ip}, kind: tcp, direction: {direction}, ip: {ip}, duration: {duration_ms}ms, "
+        "warmup: 300ms}"
         for direction in ("up", "down")
         for ip in (4, 6)
     ]
