@@ -61,15 +61,18 @@ def _limits(evidence: Evidence, reasons: Sequence[Reason], primary: str) -> Iter
         text = f"{quantities.share(min(share, 1.0))} of what was due was delivered: more was not asked for"
         yield Limit(LimitedBy.OFFERED_RATE, text)
     yield from _full_sockets(evidence)
+    is_measured = window is not None and window.end_ns > window.start_ns
+    if window is not None and is_measured:
+        # Of a link that carried its rate, a generator that could have sent more is no limit.
+        yield from _full_links(data, window)
     for reason in against:
         if reason.verdict in _SPEAKS_OF:
             yield Limit(_SPEAKS_OF[reason.verdict], reason.text)
-    if window is None or window.end_ns <= window.start_ns:
+    if window is None or not is_measured:
         return
     for host in data.hosts:
         yield from _throttled(data.samples.get(host, ()), window, LimitedBy.GENERATOR, host)
         yield from _held_from_above(data, host, window, LimitedBy.GENERATOR)
-    yield from _full_links(data, window)
     yield from queues.of_links(data, window)
     for gateway in (host for host in GATEWAYS if host in data.samples):
         yield from _busy_gateway(data, gateway, window)

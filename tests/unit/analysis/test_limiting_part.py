@@ -91,6 +91,14 @@ def test_a_link_that_carried_nearly_its_rate(mbit: float, by: LimitedBy) -> None
         assert text == "lan of gateway (sent) carried 98 of 100 Mbit/s, headers included"
 
 
+def test_full_link_comes_before_a_generator_without_cpu_to_spare() -> None:
+    """As of a flood beside other work: the generator sent less than it was asked to, and more than the link takes."""
+    data = with_gateway(steady_test("tcp", generator=load(thread(0.97))), bits=98e6)
+    assert limit(data)[0] is LimitedBy.GENERATOR
+    data.link_bps = 100e6
+    assert limit(data)[0] is LimitedBy.LINK
+
+
 @pytest.mark.parametrize(
     ("mbit", "packet_bytes", "by"),
     [
