@@ -1,8 +1,9 @@
 """What limited a test: one word and its evidence. That is no fault of the measurement, but what a reader asks next.
 
 The parts are asked in the order in which a load meets them: what was offered, the generator, the answering side, the
-link, the gateway, and for TCP what the sender's kernel waited for. A part counts as the limit if it is known to have
-been at its end; where none is, the word is `not known`, and the evidence says what was looked at.
+link, the gateway, and for TCP what the sender's kernel waited for. A full socket or link comes first: more than it took
+was sent. A part counts as the limit if it is known to have been at its end; where none is, the word is `not known`, and
+the evidence says what was looked at.
 """
 
 from __future__ import annotations
