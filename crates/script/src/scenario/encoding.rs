@@ -1,4 +1,4 @@
-//! Percent-encoding of forms and request targets.
+//! Percent-encoding of forms and request targets, and the entities of HTML.
 
 /// Returns a text encoded as a form's name or value: a space is `+`, unreserved characters stay.
 #[must_use]
@@ -55,6 +55,44 @@ fn append_escaped(byte: u8, out: &mut String) {
     out.push('%');
     out.push(DIGITS[usize::from(byte >> 4)] as char);
     out.push(DIGITS[usize::from(byte & 15)] as char);
+}
+
+/// Replaces the common entities and numeric references of HTML.
+#[must_use]
+pub fn unescaped(text: &str) -> String {
+    let (mut out, mut rest) = (String::with_capacity(text.len()), text);
+    while let Some(at) = rest.find('&') {
+        out.push_str(&rest[..at]);
+        rest = &rest[at..];
+        let end = rest.bytes().take(11).position(|byte| byte == b';');
+        let character = end.and_then(|end| match &rest[1..end] {
+            "amp" => Some('&'),
+            "lt" => Some('<'),
+            "gt" => Some('>'),
+            "quot" => Some('"'),
+            "apos" => Some('\''),
+            "nbsp" => Some('\u{a0}'),
+            name => {
+                let digits = name.strip_prefix('#')?;
+                let code = match digits.strip_prefix(['x', 'X']) {
+                    Some(hexadecimal) => u32::from_str_radix(hexadecimal, 16),
+                    None => digits.parse(),
+                };
+                code.ok().and_then(char::from_u32)
+            }
+        });
+        match (character, end) {
+            (Some(character), Some(end)) => {
+                out.push(character);
+                rest = &rest[end + 1..];
+            }
+            _ => {
+                out.push('&');
+                rest = &rest[1..];
+            }
+        }
+    }
+    out + rest
 }
 
 #[cfg(test)]

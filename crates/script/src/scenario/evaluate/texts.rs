@@ -7,7 +7,7 @@ use fancy_regex::Regex;
 use leadline_wire::scenario::Op;
 use md5::{Digest as _, Md5};
 
-use crate::scenario::encoding::{form_decode, form_encode};
+use crate::scenario::encoding::{form_decode, form_encode, unescaped};
 use crate::scenario::fault::{fault, Fault, LONGEST_TEXT_BYTES};
 use crate::scenario::numbers::as_integer;
 use crate::scenario::program::OpName;
@@ -94,41 +94,4 @@ fn bounded(text: String) -> Result<Value, Fault> {
 
 fn hexadecimal(bytes: &[u8]) -> Value {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>().into()
-}
-
-/// Replaces the common entities and numeric references of HTML.
-fn unescaped(text: &str) -> String {
-    let (mut out, mut rest) = (String::with_capacity(text.len()), text);
-    while let Some(at) = rest.find('&') {
-        out.push_str(&rest[..at]);
-        rest = &rest[at..];
-        let end = rest.find(';').filter(|end| *end <= 10);
-        let character = end.and_then(|end| match &rest[1..end] {
-            "amp" => Some('&'),
-            "lt" => Some('<'),
-            "gt" => Some('>'),
-            "quot" => Some('"'),
-            "apos" => Some('\''),
-            "nbsp" => Some('\u{a0}'),
-            name => {
-                let digits = name.strip_prefix('#')?;
-                let code = match digits.strip_prefix(['x', 'X']) {
-                    Some(hexadecimal) => u32::from_str_radix(hexadecimal, 16),
-                    None => digits.parse(),
-                };
-                code.ok().and_then(char::from_u32)
-            }
-        });
-        match (character, end) {
-            (Some(character), Some(end)) => {
-                out.push(character);
-                rest = &rest[end + 1..];
-            }
-            _ => {
-                out.push('&');
-                rest = &rest[1..];
-            }
-        }
-    }
-    out + rest
 }
