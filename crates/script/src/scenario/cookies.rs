@@ -186,7 +186,7 @@ fn is_in_domain(host: &str, domain: &str) -> bool {
 }
 
 /// Parses a date such as `Wed, 21 Oct 2015 07:28:00 GMT` (RFC 6265, 5.1.1, in the forms that servers send).
-fn http_date(text: &str) -> Option<i64> {
+pub fn http_date(text: &str) -> Option<i64> {
     const MONTHS: [&str; 12] = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
     let (mut day, mut month, mut year, mut time) = (None, None, None, None);
     for token in text.split(|c: char| !c.is_ascii_alphanumeric() && c != ':').filter(|token| !token.is_empty()) {
