@@ -105,7 +105,8 @@ impl Samples {
         if *place == 0 {
             let label = &program.labels[sample.label as usize];
             let population = program.populations[label.population as usize].name.clone();
-            batch.names.push(SampleName { name: label.name.clone(), kind: label.kind, population });
+            let (name, tags) = (label.name.clone(), label.tags.clone());
+            batch.names.push(SampleName { name, kind: label.kind, population, tags });
             *place = batch.names.len() as u32;
         }
         batch.name.push(*place - 1);

@@ -1,6 +1,8 @@
 //! Single requests and transactions of a scenario, for formats that list each one (JMeter's JTL) and for a look at the
 //! slowest.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -86,6 +88,9 @@ pub struct SampleName {
     pub kind: LabelKind,
     /// The name of its population. JTL's `threadName` is made of this and `user`.
     pub population: String,
+    /// Its tags, as in a label's report; absent if there are none.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub tags: BTreeMap<String, String>,
 }
 
 /// Why a sample failed.
