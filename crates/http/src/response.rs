@@ -91,6 +91,8 @@ impl<S: Sink> HeadLines for Lines<'_, S> {
     fn start(&mut self, line: &[u8]) -> Result<bool, Malformed> {
         *self.line = status_line(line)?;
         self.sink.status(self.line.status);
+        // The version, the status and the spaces around it have 13 bytes.
+        self.sink.reason(line.get(13..).unwrap_or_default());
         Ok(true)
     }
 

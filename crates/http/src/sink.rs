@@ -8,6 +8,9 @@ pub trait Sink {
     /// A head begins. Earlier fields that completed no response belong to an interim response.
     fn status(&mut self, _status: u16) {}
 
+    /// The reason phrase of a head, which may be empty.
+    fn reason(&mut self, _reason: &[u8]) {}
+
     /// A header field: the name as it was sent, and the value without surrounding white space. An empty name
     /// continues the previous value. Trailer fields are not passed.
     fn field(&mut self, _name: &[u8], _value: &[u8]) {}

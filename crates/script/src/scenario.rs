@@ -4,6 +4,7 @@
 //! counts. The machine opens no socket and reads no clock.
 
 mod arrivals;
+mod cache;
 mod calendar;
 mod compile;
 mod compressed;
@@ -12,6 +13,7 @@ mod encoding;
 mod evaluate;
 mod fault;
 pub mod figures;
+mod html;
 mod judge;
 mod machine;
 mod masking;

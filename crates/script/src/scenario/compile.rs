@@ -84,9 +84,6 @@ impl Compiler {
             after.push(place as u32);
         }
         self.check_arrivals(&population.arrivals)?;
-        if population.clear_cache_each_iteration {
-            return Err(self.error("`clear_cache_each_iteration`: users have no cache"));
-        }
         let mut variables = Vec::new();
         for variable in &population.variables {
             let slot = self.slot(&variable.name);
@@ -105,6 +102,7 @@ impl Compiler {
             on_error: population.on_error,
             new_user: population.new_user_each_iteration,
             clears_cookies: population.clear_cookies_each_iteration,
+            clears_cache: population.clear_cache_each_iteration,
             closes_connections: population.close_connections_each_iteration,
             variables,
             before,

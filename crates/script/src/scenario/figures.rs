@@ -57,6 +57,10 @@ pub struct LabelFigures {
     pub received_bytes: u64,
     /// Redirects followed.
     pub redirects: u64,
+    /// Requests that the cache answered.
+    pub cached: u64,
+    /// Resources of its pages.
+    pub resources: u64,
     /// Distributions, measured and warm-up, in the order of [`METRICS`].
     pub histograms: [[Option<Box<Histogram>>; METRICS.len()]; 2],
     /// What ended since the figures were taken last.
@@ -246,6 +250,8 @@ impl LabelFigures {
         self.sent_bytes += other.sent_bytes;
         self.received_bytes += other.received_bytes;
         self.redirects += other.redirects;
+        self.cached += other.cached;
+        self.resources += other.resources;
         for (cause, count) in other.errors {
             *self.errors.entry(cause).or_insert(0) += count;
         }

@@ -17,6 +17,8 @@ use super::value::Value;
 pub struct Reply<'r> {
     /// The status code.
     pub status: u16,
+    /// The reason phrase, if it was kept.
+    pub reason: &'r str,
     /// The header fields as lines `Name: value`, if they were kept.
     pub head: &'r str,
     /// The body, if it was kept.
@@ -85,6 +87,7 @@ fn subject<'s>(context: &Context<'_>, subject: &Subject, reply: &Reply<'s>) -> C
     match subject {
         Subject::Body => String::from_utf8_lossy(reply.body),
         Subject::Headers => Cow::Borrowed(reply.head),
+        Subject::Reason => Cow::Borrowed(reply.reason),
         Subject::Status => Cow::Owned(reply.status.to_string()),
         Subject::Url => Cow::Owned(reply.url.absolute()),
         Subject::RequestHeaders => {
@@ -146,6 +149,11 @@ fn find(context: &mut Context<'_>, extractor: &Extractor, reply: &Reply<'_>) -> 
             let (left, right) = (context.text(left)?, context.text(right)?);
             let text = subject(context, &extractor.subject, reply);
             between(&text, &left, &right).into_iter().map(single).collect()
+        }
+        Find::Css(selector, attribute) => {
+            let (selector, attribute) = (context.text(selector)?, context.text(attribute)?);
+            let text = subject(context, &extractor.subject, reply);
+            context.tools.searches.css(&text, &selector, attribute.trim())?.iter().map(|one| single(one)).collect()
         }
         Find::Whole => vec![single(&subject(context, &extractor.subject, reply))],
     })

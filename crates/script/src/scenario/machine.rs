@@ -8,6 +8,8 @@
 mod exchange;
 mod execute;
 mod flow;
+mod meetings;
+mod pages;
 mod populations;
 mod records;
 mod state;
@@ -29,6 +31,7 @@ impl Machine {
     /// Begins and ends what is due; returns when to call again at the latest, ns.
     pub fn run(&mut self, now_ns: u64) -> u64 {
         let mut next_ns = self.advance_populations(now_ns);
+        let meets_others = self.share.threads > 1 && self.look_at_meetings(now_ns);
         while let Some(Reverse(timer)) = self.timers.peek().copied() {
             if timer.at_ns > now_ns {
                 next_ns = next_ns.min(timer.at_ns);
@@ -37,7 +40,7 @@ impl Machine {
             self.timers.pop();
             self.on_timer(timer, now_ns);
         }
-        if !self.effects.is_empty() || self.parts.iter().any(|part| part.needs_look()) {
+        if !self.effects.is_empty() || meets_others || self.parts.iter().any(|part| part.needs_look()) {
             next_ns = next_ns.min(now_ns + LOOK_NS);
         }
         next_ns

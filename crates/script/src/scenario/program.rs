@@ -102,6 +102,8 @@ pub struct Population {
     pub new_user: bool,
     /// Whether an iteration begins without cookies.
     pub clears_cookies: bool,
+    /// Whether an iteration begins without cached responses.
+    pub clears_cache: bool,
     /// Whether an iteration begins without connections.
     pub closes_connections: bool,
     /// Variables of each user, computed when it begins.
@@ -303,6 +305,10 @@ pub struct Request {
     pub redirects: u32,
     /// Whether cookies are sent and kept.
     pub cookies: bool,
+    /// Whether the user's cache is used.
+    pub cache: bool,
+    /// Which resources of a page are fetched, and how many at once.
+    pub embedded: Option<(Option<Arc<Regex>>, u32)>,
     /// Whether the connection is closed.
     pub closes: bool,
     /// Time limit of connecting, ns.
@@ -377,6 +383,8 @@ pub enum Subject {
     Headers,
     /// The status code.
     Status,
+    /// The reason phrase.
+    Reason,
     /// The URL.
     Url,
     /// The header fields of the request.
@@ -417,6 +425,8 @@ pub enum Find {
     Cookie(Template),
     /// Between two texts.
     Boundary(Template, Template),
+    /// Elements of HTML: selector and attribute.
+    Css(Template, Template),
     /// All.
     Whole,
 }

@@ -1,5 +1,5 @@
-//! Finds values in texts: regular expressions with a limit of steps back, JSONPath, boundaries. Owns the caches of
-//! patterns and paths that are made of variables, and their bounds.
+//! Finds values in texts: regular expressions with a limit of steps back, JSONPath, CSS selectors, boundaries. Owns the
+//! caches of patterns, paths and selectors that are made of variables, and their bounds.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,6 +8,8 @@ use fancy_regex::{Regex, RegexBuilder};
 use serde_json_path::JsonPath;
 
 use super::fault::Fault;
+use super::html::selector::Selector;
+use super::html::Document;
 
 /// The most patterns or paths that are kept compiled.
 const MOST_CACHED: usize = 500;
@@ -34,6 +36,7 @@ pub fn regex(pattern: &str, whole: bool) -> Result<Regex, String> {
 pub struct Searches {
     patterns: HashMap<(Box<str>, bool), Arc<Regex>>,
     paths: HashMap<Box<str>, Arc<JsonPath>>,
+    selectors: HashMap<Box<str>, Arc<Selector>>,
 }
 
 impl Searches {
@@ -60,6 +63,30 @@ impl Searches {
             self.paths.clear();
         }
         Ok(Arc::clone(self.paths.entry(text.into()).or_insert_with(|| Arc::new(built))))
+    }
+
+    /// Returns a compiled selector.
+    fn selector(&mut self, text: &str) -> Result<Arc<Selector>, Fault> {
+        if let Some(found) = self.selectors.get(text) {
+            return Ok(Arc::clone(found));
+        }
+        let built = Selector::parse(text).map_err(|detail| Fault { cause: "bad_selector", detail })?;
+        if self.selectors.len() >= MOST_CACHED {
+            self.selectors.clear();
+        }
+        Ok(Arc::clone(self.selectors.entry(text.into()).or_insert_with(|| Arc::new(built))))
+    }
+
+    /// Returns the texts of the elements of HTML that a selector finds, or an attribute of theirs.
+    pub fn css(&mut self, html: &str, selector: &str, attribute: &str) -> Result<Vec<String>, Fault> {
+        let selector = self.selector(selector)?;
+        let document = Document::read(html);
+        let attribute = attribute.to_ascii_lowercase();
+        let value = |number: u32| match document.element(number) {
+            Some(element) if !attribute.is_empty() => element.attribute(&attribute).unwrap_or_default().to_owned(),
+            _ => document.text(number),
+        };
+        Ok(selector.find(&document)?.into_iter().map(value).collect())
     }
 
     /// Returns the nodes of a path in a JSON text, as texts; nothing in a text that is no JSON.

@@ -22,11 +22,54 @@ pub struct Shared {
     /// Passes and executions.
     quotas: Vec<Mutex<(u64, u64)>>,
     marks: Vec<AtomicU64>,
+    meetings: Vec<Meeting>,
     populations: Vec<PopulationState>,
     stop: AtomicU8,
     /// How the teardown was stopped: a stop before it does not concern it.
     teardown_stop: AtomicU8,
     phase_start_ns: [AtomicU64; 3],
+}
+
+/// A rendezvous of users of all threads: the number of its round, and the users that wait in it.
+#[derive(Debug, Default)]
+pub struct Meeting(Mutex<(u64, usize)>);
+
+impl Meeting {
+    /// Joins a round of so many users: returns its number if others are awaited, `None` if this user completes it.
+    pub fn join(&self, needed: usize) -> Option<u64> {
+        let mut state = self.state();
+        if state.1 + 1 >= needed {
+            *state = (state.0 + 1, 0);
+            return None;
+        }
+        state.1 += 1;
+        Some(state.0)
+    }
+
+    /// Returns the number of the round that can be joined; earlier ones have ended.
+    pub fn round(&self) -> u64 {
+        self.state().0
+    }
+
+    /// Ends a round, if it has not ended.
+    pub fn end(&self, round: u64) {
+        let mut state = self.state();
+        if state.0 == round {
+            *state = (round + 1, 0);
+        }
+    }
+
+    /// Leaves a round, if it has not ended.
+    pub fn leave(&self, round: u64) {
+        let mut state = self.state();
+        if state.0 == round {
+            state.1 = state.1.saturating_sub(1);
+        }
+    }
+
+    fn state(&self) -> std::sync::MutexGuard<'_, (u64, usize)> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// The position in a feeder's rows.
@@ -80,6 +123,7 @@ impl Shared {
                 .collect(),
             quotas: (0..program.quotas).map(|_| Mutex::default()).collect(),
             marks: zeros(program.shared_marks),
+            meetings: (0..program.rendezvous).map(|_| Meeting::default()).collect(),
             populations: (0..populations).map(|_| PopulationState::new(threads)).collect(),
             stop: AtomicU8::new(0),
             teardown_stop: AtomicU8::new(0),
@@ -164,6 +208,12 @@ impl Shared {
             FeederOrder::Shuffled => Some(shuffled(at % rows, rows, state.seed ^ (at / rows))),
             _ => Some((at % rows) as usize),
         }
+    }
+
+    /// A rendezvous.
+    #[must_use]
+    pub fn meeting(&self, index: u32) -> &Meeting {
+        &self.meetings[index as usize]
     }
 
     /// A population's state.

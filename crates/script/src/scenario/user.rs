@@ -1,9 +1,11 @@
 //! A virtual user: its variables, cookies, position in the flow and small stacks. Owns its memory; `machine` executes
 //! it.
 
-use std::collections::BTreeMap;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use super::cache::Cache;
 use super::cookies::Jar;
 use super::program::Program;
 use super::random::Random;
@@ -33,6 +35,8 @@ pub struct User {
     pub random: Random,
     /// Cookies.
     pub jar: Jar,
+    /// Responses, if a request keeps them.
+    pub cache: Option<Box<Cache>>,
     /// Counters.
     pub counters: Box<[u64]>,
     /// Positions in feeders that it does not share.
@@ -202,8 +206,51 @@ pub struct Lane {
     pub first_ns: Option<u64>,
     /// The connections that were opened for it.
     pub opening: Option<Opening>,
-    /// The bytes that were sent, if a check reads them.
+    /// The bytes that were sent, if a check or the cache reads them.
     pub sent: Option<Arc<[u8]>>,
+    /// The lane of the page whose resource it fetches.
+    pub parent: Option<u32>,
+    /// The resources that are fetched after its own response.
+    pub page: Option<Box<Page>>,
+}
+
+/// A page whose resources are being fetched.
+#[derive(Debug)]
+pub struct Page {
+    /// Those that have not begun.
+    pub left: VecDeque<Url>,
+    /// How many may be outstanding.
+    pub at_once: u32,
+    /// How many are outstanding.
+    pub outstanding: u32,
+    /// The status of the page itself.
+    pub status: u16,
+    /// Why it failed.
+    pub failure: Option<(Cow<'static, str>, String)>,
+    /// When the last part was complete, ns.
+    pub done_ns: u64,
+}
+
+impl Lane {
+    /// Returns the lane of a request that begins.
+    #[must_use]
+    pub fn new(id: u32, request: u32, due_ns: u64, redirects: u32, url: &Url, sent: Option<Arc<[u8]>>) -> Self {
+        Self {
+            id,
+            request,
+            due_ns,
+            sent_ns: None,
+            redirects_left: redirects,
+            url: url.clone(),
+            received_bytes: 0,
+            sent_bytes: 0,
+            first_ns: None,
+            opening: None,
+            sent,
+            parent: None,
+            page: None,
+        }
+    }
 }
 
 impl User {
@@ -221,6 +268,7 @@ impl User {
             extra: BTreeMap::new(),
             random: Random::of(program.seed, population, number),
             jar: Jar::default(),
+            cache: None,
             counters: vec![0; program.user_counters].into(),
             rows: vec![0; program.feeders.len()].into(),
             marks: vec![UNKNOWN_NS; program.marks].into(),
@@ -279,6 +327,7 @@ impl User {
             + self.frames.capacity() * size_of::<Frame>()
             + self.lanes.capacity() * size_of::<Lane>()
             + self.jar.memory_bytes()
+            + self.cache.as_ref().map_or(0, |cache| cache.memory_bytes())
             + extra
     }
 }

@@ -108,6 +108,9 @@ pub struct LabelReport {
     pub redirects: u64,
     /// Requests that were answered from the user's cache; they are not in `ended`.
     pub cached: u64,
+    /// Resources of pages that were fetched with them.
+    #[serde(default)]
+    pub resources: u64,
     /// Distributions of those that ended, failed ones included if they had a response: `latency` (from when it was
     /// wanted), `service` (from sent), each also as `warmup_*`; for requests also `first_byte`; for transactions
     /// `waits` (the waits in it).

@@ -107,6 +107,8 @@ impl Connection {
 pub struct Kept {
     /// Header fields as lines `Name: value`.
     pub head: String,
+    /// The reason phrase.
+    pub reason: String,
     /// The body.
     pub body: Vec<u8>,
     /// Whether header fields are kept.
@@ -137,6 +139,13 @@ impl Sink for Kept {
     fn status(&mut self, _status: u16) {
         self.head.clear();
         self.body.clear();
+    }
+
+    fn reason(&mut self, reason: &[u8]) {
+        self.reason.clear();
+        if self.keeps_head {
+            self.reason.push_str(String::from_utf8_lossy(reason).trim());
+        }
     }
 
     fn field(&mut self, name: &[u8], value: &[u8]) {

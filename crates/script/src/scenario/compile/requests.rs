@@ -1,21 +1,20 @@
 //! Compiles requests with their extractors and checks.
 
+use std::sync::Arc;
+
+use fancy_regex::Regex;
 use leadline_wire::scenario::{self as ir, CheckTest, LabelKind, MissRule, RequestBody, ScenarioRequest, TemplatePart};
 
 use super::state::{CompileError, Compiler};
+use crate::scenario::html::selector::Selector;
 use crate::scenario::program::{
     Body, BodyPart, Check, Extractor, Find, Miss, Parameter, Pick, Request, Subject, Template, Test,
 };
+use crate::scenario::search::regex;
 
 impl Compiler {
     /// Compiles a request; returns its index.
     pub fn request(&mut self, label: Option<&str>, request: &ScenarioRequest) -> Result<u32, CompileError> {
-        if request.embedded.is_some() {
-            return Err(self.error("embedded resources cannot be fetched yet"));
-        }
-        if request.uses_cache {
-            return Err(self.error("a cache of responses cannot be used yet"));
-        }
         let name = label.map_or_else(|| default_label(request), str::to_owned);
         let label = self.label(&name, LabelKind::Request);
         let url = [
@@ -35,12 +34,15 @@ impl Compiler {
         let checks = request.checks.iter().map(|one| self.check(label, one)).collect::<Result<Vec<_>, _>>()?;
         let subjects = || extractors.iter().map(|one| &one.subject).chain(checks.iter().map(|one| &one.subject));
         let reads_json = checks.iter().flat_map(|check| &check.tests).any(|test| matches!(test, Test::Json(..)));
+        let embedded = request.embedded.as_ref().map(|rule| self.embedded(rule)).transpose()?;
         let needs_head = request.redirects > 0
             || request.uses_cookies
-            || subjects().any(|subject| *subject == Subject::Headers)
+            || request.uses_cache
+            || subjects().any(|subject| matches!(subject, Subject::Headers | Subject::Reason))
             || extractors.iter().any(|one| matches!(one.find, Find::Header(_)));
-        let needs_body = reads_json || subjects().any(|subject| *subject == Subject::Body);
-        let needs_request = subjects().any(|subject| matches!(subject, Subject::RequestHeaders | Subject::RequestBody));
+        let needs_body = reads_json || embedded.is_some() || subjects().any(|subject| *subject == Subject::Body);
+        let needs_request = request.uses_cache
+            || subjects().any(|subject| matches!(subject, Subject::RequestHeaders | Subject::RequestBody));
         let mut compiled = Request {
             is_constant: false,
             made: std::sync::OnceLock::new(),
@@ -53,6 +55,8 @@ impl Compiler {
             basic,
             redirects: request.redirects.min(50),
             cookies: request.uses_cookies,
+            cache: request.uses_cache,
+            embedded,
             closes: request.closes_connection,
             connect_timeout_ns: request.connect_timeout_ms.map(|ms| u64::from(ms) * 1_000_000),
             response_timeout_ns: request.response_timeout_ms.map(|ms| u64::from(ms) * 1_000_000),
@@ -119,7 +123,7 @@ impl Compiler {
             ir::Subject::RequestHeaders {} => Subject::RequestHeaders,
             ir::Subject::RequestBody {} => Subject::RequestBody,
             ir::Subject::Variable { name } => Subject::Variable(self.slot(name)),
-            ir::Subject::Reason {} => return Err(self.error("the reason phrase of a response cannot be read")),
+            ir::Subject::Reason {} => Subject::Reason,
         })
     }
 
@@ -134,8 +138,14 @@ impl Compiler {
             ir::Find::Cookie { name } => Find::Cookie(self.template(name)?),
             ir::Find::Boundary { left, right } => Find::Boundary(self.template(left)?, self.template(right)?),
             ir::Find::Whole {} => Find::Whole,
-            ir::Find::Css { .. } => return Err(self.error("CSS selectors cannot be executed yet")),
-            ir::Find::XPath { .. } => return Err(self.error("XPath cannot be executed")),
+            ir::Find::Css { selector, attribute } => {
+                let selector = self.template(selector)?;
+                if let Some(text) = selector.fixed() {
+                    Selector::parse(text).map_err(|message| self.error(message))?;
+                }
+                Find::Css(selector, self.template(attribute)?)
+            }
+            ir::Find::XPath { .. } => return Err(self.error("XPath cannot be executed; use `css`, `json` or `regex`")),
         };
         let pick = match &extractor.pick {
             ir::Match::Number { number } => Pick::Number(self.expression(number)?),
@@ -154,6 +164,13 @@ impl Compiler {
         let subject = self.subject(&extractor.subject)?;
         let variable = (extractor.variable.as_str().into(), slot);
         Ok(Extractor { variable, subject, find, pick, on_miss, sets_groups: extractor.sets_groups })
+    }
+
+    fn embedded(&self, rule: &ir::EmbeddedRule) -> Result<(Option<Arc<Regex>>, u32), CompileError> {
+        let pattern = rule.pattern.as_deref().filter(|pattern| !pattern.is_empty());
+        let pattern = pattern.map(|pattern| regex(pattern, true)).transpose();
+        let pattern = pattern.map_err(|message| self.error(message))?;
+        Ok((pattern.map(Arc::new), rule.at_once.max(1)))
     }
 
     fn check_json_path(&mut self, path: &[TemplatePart]) -> Result<(), CompileError> {

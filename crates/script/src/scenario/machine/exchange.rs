@@ -22,6 +22,8 @@ use crate::scenario::user::{Ending, Lane, Last, State, User};
 pub struct ExchangeEnd<'r> {
     /// The status code.
     pub status: u16,
+    /// The reason phrase, if header fields were to be kept.
+    pub reason: &'r str,
     /// The header fields as lines `Name: value`, if they were to be kept.
     pub head: &'r str,
     /// The body, if it was to be kept.
@@ -70,22 +72,14 @@ impl Machine {
         let due_ns = now_ns.saturating_sub(user.late_ns);
         let mut context = super::state::context(&program, &self.shared, &mut self.tools, user, now_ns);
         match render(&mut context, definition, None) {
-            Ok(outgoing) => {
-                let id = self.next_exchange;
-                self.next_exchange = self.next_exchange.wrapping_add(1);
-                user.lanes.push(Lane {
-                    id,
-                    request,
-                    due_ns,
-                    sent_ns: None,
-                    redirects_left: definition.redirects,
-                    url: outgoing.url.clone(),
-                    received_bytes: 0,
-                    sent_bytes: 0,
-                    first_ns: None,
-                    opening: None,
-                    sent: definition.needs_request.then(|| Arc::clone(&outgoing.bytes)),
-                });
+            Ok(mut outgoing) => {
+                if self.is_cached(user, definition, &mut outgoing, now_ns) {
+                    user.last.failed = false;
+                    return;
+                }
+                let id = self.exchange_number();
+                let sent = definition.needs_request.then(|| Arc::clone(&outgoing.bytes));
+                user.lanes.push(Lane::new(id, request, due_ns, definition.redirects, &outgoing.url, sent));
                 self.effects.push_back(Effect::Send(Box::new(self.send(slot, id, definition, outgoing, due_ns))));
             }
             Err(fault) => {
@@ -97,7 +91,7 @@ impl Machine {
         }
     }
 
-    fn send(&self, slot: u32, exchange: u32, definition: &Request, outgoing: Outgoing, due_ns: u64) -> Send {
+    pub(super) fn send(&self, slot: u32, exchange: u32, definition: &Request, outgoing: Outgoing, due_ns: u64) -> Send {
         Send {
             user: slot,
             exchange,
@@ -123,7 +117,7 @@ impl Machine {
                 user.parallel = None;
                 return;
             };
-            if user.lanes.len() >= *at_once as usize {
+            if user.lanes.iter().filter(|lane| lane.parent.is_none()).count() >= *at_once as usize {
                 return;
             }
             user.parallel = Some((at, next + 1));
@@ -182,7 +176,12 @@ impl Machine {
             self.users[slot as usize] = Some(user);
             return;
         }
+        self.remember(&mut user, place, request, end, now_ns);
         let lane = user.lanes.swap_remove(place);
+        if let Some(page) = lane.parent {
+            self.end_resource(slot, &mut user, (&lane, page), Ok((end.status, end.done_ns)), now_ns);
+            return self.go_on(slot, user, now_ns);
+        }
         let sent_ns = lane.sent_ns.unwrap_or(end.sent_ns);
         let (body, unreadable) = match decompressed(end.head, end.body) {
             Ok(body) => (body, None),
@@ -190,6 +189,7 @@ impl Machine {
         };
         let reply = Reply {
             status: end.status,
+            reason: end.reason,
             head: end.head,
             body: &body,
             body_bytes: end.body_bytes,
@@ -210,13 +210,19 @@ impl Machine {
         let figures = &mut self.figures.labels[request.label as usize];
         let judged = judge(&mut context, request, &reply, figures);
         let failure = unreadable.or(judged).map(|(cause, detail)| (cause, self.mask(&user, detail)));
-        let (first_ns, done_ns) = (lane.first_ns, Some(end.done_ns));
-        let instants = Instants { sent_ns: Some(sent_ns), first_ns, done_ns, end_ns: now_ns };
         if failure.is_some() {
             user.last.failed = true;
             mark_failed(&mut user);
         }
-        self.record(&mut user, &lane, request, instants, Some(end.status), failure);
+        if let Some((lane, failure)) = self.begin_page(slot, &mut user, lane, end, (&*body, failure), now_ns) {
+            let instants = Instants {
+                sent_ns: Some(sent_ns),
+                first_ns: lane.first_ns,
+                done_ns: Some(end.done_ns),
+                end_ns: now_ns,
+            };
+            self.record(&mut user, &lane, request, instants, Some(end.status), failure);
+        }
         self.go_on(slot, user, now_ns);
     }
 
@@ -228,6 +234,10 @@ impl Machine {
         lane.sent_bytes += failure.sent_bytes;
         lane.received_bytes += failure.received_bytes;
         lane.opening = joined(lane.opening, failure.opening);
+        if let Some(page) = lane.parent {
+            self.end_resource(slot, &mut user, (&lane, page), Err((failure.cause, failure.detail)), now_ns);
+            return self.go_on(slot, user, now_ns);
+        }
         let request = &program.requests[lane.request as usize];
         user.last = Last { failed: true, timed_out: failure.timed_out, ..Last::default() };
         mark_failed(&mut user);

@@ -319,39 +319,6 @@ impl Machine {
         at_ns
     }
 
-    /// Lets a user join a rendezvous; the last one lets all go on.
-    fn meet(&mut self, slot: u32, user: &mut User, users: usize, timeout_ms: f64, at: u32, now_ns: u64) -> Option<u64> {
-        use std::sync::atomic::Ordering::Relaxed;
-        let needed = match users {
-            0 => self.shared.population(user.population).active.load(Relaxed) as usize,
-            users => users,
-        };
-        if self.meetings[at as usize].len() + 1 >= needed {
-            self.end_meeting(at, now_ns);
-            return Some(now_ns);
-        }
-        self.meetings[at as usize].push(slot);
-        user.state = State::Meeting { at, since_ns: now_ns };
-        user.epoch = user.epoch.wrapping_add(1);
-        if timeout_ms > 0.0 {
-            self.timer(slot, user.epoch, now_ns.saturating_add(ms_to_ns(timeout_ms)));
-        }
-        None
-    }
-
-    /// Lets all users of a rendezvous go on.
-    pub(super) fn end_meeting(&mut self, at: u32, now_ns: u64) {
-        for slot in std::mem::take(&mut self.meetings[at as usize]) {
-            if let Some(user) = &mut self.users[slot as usize] {
-                let since_ns = if let State::Meeting { since_ns, .. } = user.state { since_ns } else { now_ns };
-                user.state = State::Waiting { since_ns };
-                user.epoch = user.epoch.wrapping_add(1);
-                let epoch = user.epoch;
-                self.timer(slot, epoch, now_ns);
-            }
-        }
-    }
-
     /// Wakes a user whose wait is over.
     pub(super) fn wake(&mut self, slot: u32, now_ns: u64) {
         let Some(user) = &mut self.users[slot as usize] else { return };
@@ -361,10 +328,7 @@ impl Machine {
                 self.execute(slot, now_ns);
             }
             State::Meeting { at, since_ns } => {
-                add_wait(user, now_ns.saturating_sub(since_ns));
-                self.meetings[at as usize].retain(|other| *other != slot);
-                self.end_meeting(at, now_ns);
-                self.execute(slot, now_ns);
+                self.end_meeting(slot, at, since_ns, now_ns);
             }
             _ => {}
         }
@@ -431,7 +395,7 @@ fn is_first_pass(user: &User) -> bool {
 }
 
 /// Adds a wait to the open transactions.
-fn add_wait(user: &mut User, ns: u64) {
+pub(super) fn add_wait(user: &mut User, ns: u64) {
     for frame in &mut user.frames {
         if let Frame::Transaction { waited_ns, .. } = frame {
             *waited_ns += ns;
@@ -439,7 +403,7 @@ fn add_wait(user: &mut User, ns: u64) {
     }
 }
 
-fn ms_to_ns(ms: f64) -> u64 {
+pub(super) fn ms_to_ns(ms: f64) -> u64 {
     (ms.max(0.0) * 1e6) as u64
 }
 

@@ -262,7 +262,7 @@ impl Machine {
             {
                 // What it waits for is not awaited: its iteration ends here.
                 if let State::Meeting { at, .. } = user.state {
-                    self.meetings[at as usize].retain(|other| *other != slot);
+                    self.leave_meeting(slot, at);
                 }
                 let Some(mut user) = self.users[slot as usize].take() else { return };
                 user.epoch = user.epoch.wrapping_add(1);
@@ -453,6 +453,9 @@ impl Machine {
             if population.clears_cookies {
                 user.jar.clear();
             }
+            if population.clears_cache {
+                user.cache = None;
+            }
             if population.closes_connections || population.new_user {
                 self.effects.push_back(Effect::CloseConnections { user: slot });
             }
@@ -479,10 +482,7 @@ impl Machine {
     /// Counts the end of an iteration.
     fn end_iteration(&mut self, slot: u32, user: &mut User, interrupted: bool, now_ns: u64) {
         if !user.lanes.is_empty() {
-            for lane in user.lanes.drain(..) {
-                let label = self.program.requests[lane.request as usize].label;
-                self.figures.labels[label as usize].interrupted += 1;
-            }
+            self.count_interrupted(user);
             self.effects.push_back(Effect::Cancel { user: slot });
         }
         user.parallel = None;
@@ -512,19 +512,24 @@ impl Machine {
         user.iteration += 1;
     }
 
+    /// Counts the outstanding requests of a user; resources belong to the requests of their pages.
+    fn count_interrupted(&mut self, user: &mut User) {
+        for lane in user.lanes.drain(..).filter(|lane| lane.parent.is_none()) {
+            let label = self.program.requests[lane.request as usize].label;
+            self.figures.labels[label as usize].interrupted += 1;
+        }
+    }
+
     /// Ends a user at once.
     pub(super) fn interrupt(&mut self, slot: u32, now_ns: u64) {
         let Some(mut user) = self.users.get_mut(slot as usize).and_then(Option::take) else { return };
         if let State::Meeting { at, .. } = user.state {
-            self.meetings[at as usize].retain(|other| *other != slot);
+            self.leave_meeting(slot, at);
         }
         if user.stage == Stage::Iteration && user.state != State::Free {
             self.end_iteration(slot, &mut user, true, now_ns);
         } else if !user.lanes.is_empty() {
-            for lane in user.lanes.drain(..) {
-                let label = self.program.requests[lane.request as usize].label;
-                self.figures.labels[label as usize].interrupted += 1;
-            }
+            self.count_interrupted(&mut user);
             self.effects.push_back(Effect::Cancel { user: slot });
         }
         self.count_unbegun(&mut user);

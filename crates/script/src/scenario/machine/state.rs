@@ -101,8 +101,8 @@ pub struct Machine {
     pub(super) figures: Figures,
     pub(super) samples: Option<Samples>,
     pub(super) next_exchange: u32,
-    /// Users that wait at each rendezvous.
-    pub(super) meetings: Vec<Vec<u32>>,
+    /// Users that wait at each rendezvous, and the rounds that they wait in.
+    pub(super) meetings: Vec<Vec<(u32, u64)>>,
     pub(super) is_done: bool,
 }
 
@@ -182,6 +182,13 @@ impl Machine {
     /// Returns a message without the values of the user's masked variables.
     pub fn mask(&self, user: &User, message: String) -> String {
         mask(&self.program, &self.shared, user, message)
+    }
+
+    /// Returns a number for an exchange.
+    pub fn exchange_number(&mut self) -> u32 {
+        let number = self.next_exchange;
+        self.next_exchange = number.wrapping_add(1);
+        number
     }
 
     /// Wakes a user at an instant, unless its epoch has changed by then.

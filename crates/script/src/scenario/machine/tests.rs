@@ -4,6 +4,7 @@ mod damaged;
 mod executors;
 mod flows;
 mod models;
+mod pages;
 mod records;
 mod requests;
 
@@ -156,6 +157,7 @@ pub fn run_threads(plan: Json, threads: u32, duration_ms: u64, mut serve: impl F
                 Some(response) => {
                     let end = ExchangeEnd {
                         status: response.status,
+                        reason: "Fine",
                         head: response.head,
                         body: response.body.as_bytes(),
                         body_bytes: response.body.len() as u64,

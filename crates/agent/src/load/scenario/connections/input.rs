@@ -164,6 +164,7 @@ impl<B: IoBackend> Connections<B> {
         }
         let end = ExchangeEnd {
             status,
+            reason: &kept.reason,
             head: &kept.head,
             body: &kept.body,
             body_bytes: answer.response.body_bytes,

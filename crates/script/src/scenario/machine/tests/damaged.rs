@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
+use crate::scenario::html::{self, selector};
 use crate::scenario::{calendar, encoding, search};
 
 proptest! {
@@ -14,10 +15,13 @@ proptest! {
         let extractors = [
             json!({"kind": "regex", "pattern": ["(.)(a|b)?"]}), json!({"kind": "json_path", "path": ["$..*"]}),
             json!({"kind": "boundary", "left": ["a"], "right": ["b"]}), json!({"kind": "header", "name": ["x"]}),
+            json!({"kind": "css", "selector": ["p > *, [a]:not(b)"]}),
         ].map(extractor);
         let request = json!({"action": {"kind": "request", "method": ["GET"], "host": ["a.test"], "path": ["/"],
-            "redirects": 2, "uses_cookies": true, "extractors": extractors}});
-        let head: &'static str = Box::leak(head.replace('\n', "\nSet-Cookie: ").into_boxed_str());
+            "redirects": 2, "uses_cookies": true, "uses_cache": true, "embedded": {"at_once": 2},
+            "extractors": extractors}});
+        let head = head.replace('\n', "\nSet-Cookie: ") + "\nContent-Type: text/html\n";
+        let head: &'static str = Box::leak(head.into_boxed_str());
         let run = run(plan(once(), json!([request])), |_| Some(Response { status, head, ..ok(body.clone()) }));
         prop_assert_eq!(run.figures.labels[0].ended, 1);
     }
@@ -26,6 +30,7 @@ proptest! {
     fn any_text_is_searched_and_encoded(text in ".{0,80}", other in ".{0,8}") {
         let _ = calendar::format(&text, 0);
         let _ = search::json_path(&text);
+        let _ = selector::Selector::parse(&text).map(|found| found.find(&html::Document::read(&other)).is_ok());
         let _ = search::between(&text, &other, &other);
         prop_assert_eq!(encoding::form_decode(&encoding::form_encode(&text)), text);
     }

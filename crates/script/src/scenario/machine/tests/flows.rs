@@ -219,6 +219,7 @@ fn endless_flow_without_requests_lets_others_run_and_ends_with_the_test() {
                 sent += 1;
                 let end = ExchangeEnd {
                     status: 200,
+                    reason: "Fine",
                     head: "",
                     body: b"",
                     body_bytes: 0,

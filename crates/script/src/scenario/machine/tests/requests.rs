@@ -240,8 +240,15 @@ fn what_cannot_be_executed_is_refused_by_name_and_place() {
     let opaque = json!([{"source": {"file": "a.jmx", "line": 7}, "action": {"kind": "opaque", "what": "JSR223Sampler", "text": ""}}]);
     assert_eq!(refused(opaque), "a.jmx:7: JSR223Sampler cannot be executed");
     for (fields, part) in [
-        (json!({"embedded": {"at_once": 6}}), "embedded"),
-        (json!({"uses_cache": true}), "cache"),
+        (json!({"embedded": {"at_once": 6, "pattern": "("}}), "regular expression"),
+        (
+            json!({"extractors": [extractor("x", json!({"kind": "css", "selector": ["a:hover"]}), json!({"kind": "last"}), json!({"kind": "keep"}))]}),
+            "`:hover` cannot be executed",
+        ),
+        (
+            json!({"extractors": [extractor("x", json!({"kind": "xpath", "path": ["//a"]}), json!({"kind": "last"}), json!({"kind": "keep"}))]}),
+            "XPath cannot be executed",
+        ),
         (json!({"body": {"kind": "file", "file": "x"}}), "no file `x`"),
         (
             json!({"extractors": [extractor("x", json!({"kind": "regex", "pattern": ["("]}), json!({"kind": "last"}), json!({"kind": "keep"}))]}),
