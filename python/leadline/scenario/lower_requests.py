@@ -16,6 +16,7 @@ from leadline.scenario.values import condition, duration, number
 
 DEFAULT_REDIRECTS = 10
 MOST_REDIRECTS = 20
+_NO_XPATH = "XPath cannot be executed; use css, json or regex"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +94,7 @@ class RequestLowering:
             headers.append({"name": ["Content-Type"], "value": [content_type]})
         lowered |= {"headers": headers, "body": body}
         extractors = [self._extractor(name, one) for name, one in request.extract.items()]
-        checks: list[Lowered] = []
-        for index, check in enumerate(request.check):
-            extra, made = self._check(index, check)
-            extractors += extra
-            checks += made
+        checks = [self._check(check) for check in request.check]
         return lowered | {"extractors": extractors, "checks": checks}
 
     def _text(self, text: str) -> list[Any]:
@@ -203,7 +200,9 @@ class RequestLowering:
             return {"kind": "regex", "pattern": self._pattern(one.regex), "output": _output(one.template)}
         if one.css is not None:
             return {"kind": "css", "selector": self._text(one.css), "attribute": self._text(one.attribute or "")}
-        for kind, part in (("json_path", "path"), ("header", "name"), ("cookie", "name"), ("xpath", "path")):
+        if one.xpath is not None:
+            raise ValueError(_NO_XPATH)
+        for kind, part in (("json_path", "path"), ("header", "name"), ("cookie", "name")):
             if getattr(one, kind) is not None:
                 return {"kind": kind, part: self._text(getattr(one, kind))}
         left, right = one.between
@@ -224,21 +223,13 @@ class RequestLowering:
             return {"kind": "number", "number": {"op": "literal", "value": int(value)}}
         return {"kind": "number", "number": self.names.expression(value)}
 
-    def _check(self, index: int, check: Check) -> tuple[list[Lowered], list[Lowered]]:
-        """Extractors that the check needs, and the check; none if it only ignores the status."""
-        extra: list[Lowered] = []
+    def _check(self, check: Check) -> Lowered:
         tests, is_negated = self._tests(check), check.invert
         if check.size is not None:
             size_tests, is_not = _size_tests(check.size)
             tests, is_negated = size_tests, is_negated != is_not
         if check.xpath is not None:
-            hidden = f"_xpath_{index}"
-            path = {"kind": "xpath", "path": self._text(check.xpath)}
-            extra = [
-                {"variable": hidden, "subject": _subject(check.source), "find": path, "on_miss": {"kind": "unset"}}
-            ]
-            extra[0] |= {"pick": {"kind": "number", "number": {"op": "literal", "value": 1}}}
-            tests = [{"kind": "condition", "condition": {"op": "is_set", "name": hidden}}]
+            raise ValueError(_NO_XPATH)
         made: Lowered = {
             "subject": _subject(check.source),
             "tests": tests,
@@ -248,7 +239,7 @@ class RequestLowering:
         }
         if check.name is not None:
             made["label"] = check.name
-        return extra, [made]
+        return made
 
     def _tests(self, check: Check) -> list[Lowered]:
         if check.status is not None:

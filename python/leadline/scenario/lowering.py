@@ -47,8 +47,6 @@ class LoweredScenario:
     """Users at most, as far as it is known."""
     has_end: bool
     """Whether it ends without a limit of time from outside."""
-    has_meetings: bool
-    """Whether users wait for one another."""
 
 
 def lower(
@@ -129,7 +127,6 @@ class _Lowering:
             verifies_tls=scenario.http.verify is not False and all(group.http.verify is not False for group in groups),
             thresholds=self._thresholds(),
             has_end=all(_has_end(load.arrivals) for group, load in loads if group.phase == "main"),
-            has_meetings=_has_meetings([population["flow"] for population in populations]),
             users=sum(_most_users(load.arrivals) for group, load in loads if group.phase == "main"),
         )
 
@@ -262,12 +259,6 @@ def _longest_ms(loads: list[tuple[Group, LoweredLoad]], *, serial: bool) -> int 
 
 def _has_end(arrivals: Lowered) -> bool:
     return arrivals["model"] != "users" or not (arrivals["duration_ms"] is None and arrivals.get("iterations") is None)
-
-
-def _has_meetings(value: object) -> bool:
-    if isinstance(value, dict):
-        return value.get("kind") == "rendezvous" or any(_has_meetings(one) for one in value.values())
-    return isinstance(value, list) and any(_has_meetings(one) for one in value)
 
 
 def _most_users(arrivals: Lowered) -> int:

@@ -119,12 +119,16 @@ def test_redirects_and_cookies() -> None:
                 HTTPSampler__follow_redirects=True,
                 HTTPSampler__image_parser=True,
                 HTTPSampler__concurrentDwn=True,
+                HTTPSampler__concurrentPool="4",
+                HTTPSampler__embedded_url_re=".*png",
             )
         ),
     )
-    assert document["http"] == {"verify": False, "follow": True}
-    assert document["groups"][0]["clear_cookies"] is True
-    assert conversion.counts() == {"kept": 4, "changed": 1, "dropped": 1, "cannot-run": 0}
+    embedded = {"connections": 4, "match": ".*png"}
+    assert document["http"] == {"verify": False, "follow": True, "cache": True, "embedded": embedded}
+    group_ = document["groups"][0]
+    assert (group_["clear_cookies"], group_["clear_cache"]) == (True, True)
+    assert conversion.counts() == {"kept": 5, "changed": 0, "dropped": 0, "cannot-run": 0}
 
 
 @pytest.mark.parametrize(
@@ -145,6 +149,10 @@ def test_redirects_and_cookies() -> None:
         (
             element("BoundaryExtractor", BoundaryExtractor__refname="x", BoundaryExtractor__lboundary="<b>", BoundaryExtractor__rboundary="</b>", BoundaryExtractor__match_number="2"),
             {"x": {"between": ["<b>", "</b>"], "match": 2}},
+        ),
+        (
+            element("HtmlExtractor", HtmlExtractor__refname="x", HtmlExtractor__expr="input[name=a]", HtmlExtractor__attribute="value", HtmlExtractor__match_number="1"),
+            {"x": {"css": "input[name=a]", "attribute": "value"}},
         ),
     ],
 )  # fmt: skip

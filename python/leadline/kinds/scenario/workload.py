@@ -29,8 +29,7 @@ def scenario_workload(
     return ScenarioWorkload(
         plan=ScenarioPlan.model_validate(lowered.plan),
         seed=test.seed,
-        # Users meet within a thread.
-        threads=1 if lowered.has_meetings else test.threads,
+        threads=test.threads,
         cpus=[],
         duration_ms=test.duration_ms,
         warmup_ms=test.warmup_ms,

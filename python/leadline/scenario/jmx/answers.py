@@ -59,10 +59,9 @@ def _boundary(context: Context, element: Element) -> dict[str, dict[str, Any]]:
 
 
 def _css(context: Context, element: Element) -> dict[str, dict[str, Any]]:
-    context.cannot(element, "the agent has no CSS selectors; use a regular expression")
-    one = {"css": element.text("HtmlExtractor.expr")}
+    one = {"css": context.text(element, element.text("HtmlExtractor.expr"))}
     element.text("HtmlExtractor.extractor_impl")
-    attribute = element.text("HtmlExtractor.attribute")
+    attribute = context.text(element, element.text("HtmlExtractor.attribute"))
     return _common(context, element, "HtmlExtractor", "", one | ({"attribute": attribute} if attribute else {}))
 
 
@@ -116,7 +115,7 @@ def _json(context: Context, element: Element) -> dict[str, dict[str, Any]]:
 
 def _xpath(context: Context, element: Element) -> dict[str, dict[str, Any]]:
     prefix = element.kind
-    context.cannot(element, "the agent has no XPath; use a regular expression")
+    context.cannot(element, "the agent has no XPath; use a CSS selector or a regular expression")
     one: dict[str, Any] = {"xpath": context.text(element, element.text(f"{prefix}.xpathQuery"))}
     if element.flag(f"{prefix}.fragment"):
         context.conversion.changed(element.what, element.line, "the text of the node is taken, not the fragment")
@@ -224,7 +223,7 @@ def _json_path(context: Context, element: Element) -> list[dict[str, Any]]:
 
 
 def _xpath_check(context: Context, element: Element) -> list[dict[str, Any]]:
-    context.cannot(element, "the agent has no XPath; use a regular expression")
+    context.cannot(element, "the agent has no XPath; use a CSS selector or a regular expression")
     prefix = "XPath" if element.kind == "XPathAssertion" else "XPath2Assertion"
     query = element.text(f"{prefix}.xpath") or element.text("XPath.xpath")
     for name in (
@@ -268,7 +267,7 @@ _FIELDS = {
     "Assertion.sample_label": "url",
     "": "body",
 }
-_NOT_RUN = frozenset({"HtmlExtractor", "XPathExtractor", "XPath2Extractor", "XPathAssertion", "XPath2Assertion"})
+_NOT_RUN = frozenset({"XPathExtractor", "XPath2Extractor", "XPathAssertion", "XPath2Assertion"})
 _EXTRACTORS = {
     "RegexExtractor": _regex,
     "JSONPostProcessor": _json,

@@ -187,10 +187,10 @@ def made(element: Element, **entries: Any) -> Made:
 _WITHOUT_EFFECT = frozenset({
     "TestElement.name", "TestElement.enabled", "scriptLanguage", "cacheKey", "HTTPSampler.implementation",
     "HTTPSampler.monitor", "HTTPSampler.ipSource", "HTTPSampler.ipSourceType", "HTTPSampler.embedded_url_exclude_re",
-    "CookieManager.implementation", "CookieManager.policy", "maxSize", "useExpires", "calcMode",
+    "CookieManager.implementation", "CookieManager.policy", "maxSize", "calcMode",
     "ThreadGroup.start_time",
-    "ThreadGroup.end_time", "ThreadGroup.delayedStart", "HTTPSampler.image_parser", "HTTPSampler.proxyPort",
-    "AuthManager.controlledByThreadGroup", "CacheManager.controlledByThread", "CookieManager.controlledByThreadGroup",
+    "ThreadGroup.end_time", "ThreadGroup.delayedStart", "HTTPSampler.proxyPort",
+    "AuthManager.controlledByThreadGroup", "CookieManager.controlledByThreadGroup",
     "RegexExtractor.default_empty_value", "JSONPostProcessor.compute_concat",
 })  # fmt: skip
 """Properties of JMeter's own windows and libraries."""

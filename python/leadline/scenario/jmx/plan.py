@@ -150,6 +150,9 @@ class _Walk:
         cookies = inner.only("CookieManager")
         if cookies is not None and self._clears(cookies, element):
             found["clear_cookies"] = True
+        cache = inner.only("CacheManager")
+        if cache is not None and self._clears_cache(cache, element):
+            found["clear_cache"] = True
         before = [] if cookies is None else self._cookies(cookies)
         if before:
             found["before"] = before
@@ -165,6 +168,15 @@ class _Walk:
         if manager.flag("CookieManager.controlledByThreadGroup"):
             return not group.flag("ThreadGroup.same_user_on_next_iteration", True)
         return manager.flag("CookieManager.clearEachIteration")
+
+    def _clears_cache(self, manager: Element, group: Element) -> bool:
+        """Whether each iteration begins without cached answers."""
+        if not manager.flag("useExpires", True):
+            why = "answers that have not expired are not asked for again"
+            self._context.conversion.changed(manager.what, manager.line, why)
+        if manager.flag("CacheManager.controlledByThread"):
+            return not group.flag("ThreadGroup.same_user_on_next_iteration", True)
+        return manager.flag("clearEachIteration")
 
     def _cookies(self, manager: Element) -> Steps:
         found: Steps = []
@@ -405,7 +417,7 @@ def _enabled(element: Element) -> list[Element]:
 _MOST_INLINED = 10
 _OTHER_SAMPLERS = frozenset({"TestAction", "DebugSampler"})
 _FINISHED_LAST = frozenset({
-    "ConfigTestElement", "HeaderManager", "CookieManager", "AuthManager", "SampleTimeout",
+    "ConfigTestElement", "HeaderManager", "CookieManager", "CacheManager", "AuthManager", "SampleTimeout",
 })  # fmt: skip
 _CONFIG = frozenset({
     *_FINISHED_LAST, *TIMERS, *answers.EXTRACTORS, *answers.ASSERTIONS, *scripted.PRE, *scripted.POST,
@@ -413,7 +425,6 @@ _CONFIG = frozenset({
 })  # fmt: skip
 _WITHOUT_USE = {
     "TestFragmentController": "it is used where a module controller names it",
-    "CacheManager": "every answer is asked for again: users have no cache",
     "DNSCacheManager": "names are resolved once by the agent",
     "KeystoreConfig": "client certificates are given to the command",
     "DebugPostProcessor": "it only shows variables",

@@ -266,16 +266,34 @@ class _Settings:
         limits = self.scope.of("SampleTimeout")
         if limits:
             found["timeout"] = context.milliseconds(limits[-1], limits[-1].text("InterruptTimer.timeout"))
-        if self.flag("HTTPSampler.image_parser"):
-            context.conversion.changed(element.what, element.line, "the resources of its page are not fetched")
+        if self.scope.of("CacheManager"):
+            found["cache"] = True
+        self._embedded(found)
         self._basic(found)
         if self.flag("HTTPSampler.md5"):
             context.conversion.changed(element.what, element.line, "the body is not replaced with its MD5 sum")
         for name in ("proxyHost", "ipSource"):
             if self.text(f"HTTPSampler.{name}").strip():
                 context.conversion.changed(element.what, element.line, f"{name}: give it to the command instead")
-        for name in ("concurrentDwn", "concurrentPool", "embedded_url_re", "proxyScheme", "proxyUser", "proxyPass"):
+        for name in ("proxyScheme", "proxyUser", "proxyPass"):
             element.text(f"HTTPSampler.{name}")
+
+    def _embedded(self, found: Made) -> None:
+        """The resources of its page: one after another, or so many at once."""
+        fetches, at_once = self.flag("HTTPSampler.image_parser"), self.flag("HTTPSampler.concurrentDwn")
+        pool, pattern = (
+            self.text("HTTPSampler.concurrentPool").strip(),
+            self.text("HTTPSampler.embedded_url_re").strip(),
+        )
+        if not fetches:
+            return
+        connections = min(max(int(pool), 1), 256) if pool.isdecimal() else 6
+        found["embedded"] = {"connections": connections if at_once else 1}
+        if "${" in pattern:
+            why = "its pattern of resources has variables: all are fetched"
+            self.context.conversion.changed(self.element.what, self.element.line, why)
+        elif pattern:
+            found["embedded"]["match"] = pattern
 
     def _begins_with(self, prefix: str) -> bool:
         """Whether the request's URL begins so, as texts or with the values that are known."""
