@@ -6,6 +6,7 @@ since 1970 on the agent's host. Times that did not happen are null.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -24,6 +25,8 @@ REQUESTS_SCHEMA: dict[str, Any] = {
     # `request` or `transaction`.
     "kind": pl.String,
     "name": pl.String,
+    # A JSON object; null without tags.
+    "tags": pl.String,
     "due_ns": pl.Int64,
     "at_ns": pl.Int64,
     "elapsed_ns": pl.Int64,
@@ -106,6 +109,7 @@ def batch_frame(host: str, event: Mapping[str, Any], offset_ns: int) -> pl.DataF
         "group": [name["population"] for name in names],
         "kind": [name["kind"] for name in names],
         "name": [name["name"] for name in names],
+        "tags": [json.dumps(name["tags"], sort_keys=True) if name.get("tags") else None for name in names],
         "due_ns": [due_ns - offset_ns for due_ns in batch["due_ns"]],
         "at_ns": [due_ns + batch["wall_offset_ns"] for due_ns in batch["due_ns"]],
         "url": batch["urls"] or [None] * height,

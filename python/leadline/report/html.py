@@ -107,7 +107,6 @@ def _environment() -> Environment:
         memory=quantities.memory,
         fixed=quantities.fixed,
         unbroken=views.unbroken,
-        coded=views.coded,
         embedded=charts.embedded,
     )
     environment.globals.update(
