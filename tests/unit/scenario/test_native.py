@@ -275,3 +275,19 @@ flow:
 )
 def test_mistakes_in_whole_scenarios(text: str, words: str) -> None:
     assert any(words in line for line in errors(text)), errors(text)
+
+
+@pytest.mark.parametrize("part", ["extract: {x: {xpath: //a}}", "check: [{xpath: //a}]"])
+def test_xpath_is_refused_with_its_line(part: str) -> None:
+    (error,) = errors(f"base: http://shop.test\nload: {{users: 1, iterations: 1}}\nflow:\n  - get: /a\n    {part}\n")
+    assert error.startswith("a.yaml:4: ")
+    assert "XPath cannot be executed; use css, json or regex" in error
+
+
+def test_caches_resources_and_selectors_reach_the_agent() -> None:
+    (made,) = flow(
+        "  - get: /a\n    cache: true\n    embedded: {match: .*png}\n    extract: {t: {css: p, attribute: x}}\n"
+    )
+    assert made["action"]["uses_cache"] is True
+    assert made["action"]["embedded"] == {"pattern": ".*png", "at_once": 6}
+    assert made["action"]["extractors"][0]["find"] == {"kind": "css", "selector": ["p"], "attribute": ["x"]}
