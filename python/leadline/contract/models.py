@@ -1513,6 +1513,10 @@ class LabelReport(BaseModel):
     """
     Redirects followed.
     """
+    resources: Annotated[int | None, Field(ge=0)] = 0
+    """
+    Resources of pages that were fetched with them.
+    """
     sent_bytes: Annotated[int, Field(ge=0)]
     """
     Bytes sent.
@@ -2289,6 +2293,10 @@ class SampleName(BaseModel):
     population: str
     """
     The name of its population. JTL's `threadName` is made of this and `user`.
+    """
+    tags: dict[str, str] | None = {}
+    """
+    Its tags, as in the report.
     """
 
 

@@ -1030,6 +1030,10 @@ class LabelReport(TypedDict):
     """
     Redirects followed.
     """
+    resources: NotRequired[int]
+    """
+    Resources of pages that were fetched with them.
+    """
     sent_bytes: int
     """
     Bytes sent.
@@ -1387,6 +1391,10 @@ class SampleName(TypedDict):
     population: str
     """
     The name of its population. JTL's `threadName` is made of this and `user`.
+    """
+    tags: NotRequired[dict[str, str]]
+    """
+    Its tags, as in the report.
     """
 
 

@@ -88,8 +88,8 @@ pub struct SampleName {
     pub kind: LabelKind,
     /// The name of its population. JTL's `threadName` is made of this and `user`.
     pub population: String,
-    /// Its tags, as in a label's report; absent if there are none.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    /// Its tags, as in the report.
+    #[serde(default)]
     pub tags: BTreeMap<String, String>,
 }
 
