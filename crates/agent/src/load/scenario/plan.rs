@@ -74,9 +74,6 @@ impl Plan {
         let now_ms = (realtime_ns() / 1_000_000) as i64;
         let program = compile(&spec.plan, spec.seed, now_ms);
         let program = program.map_err(|error| input_error("bad_scenario", error.to_string()))?;
-        if program.rendezvous > 0 && spec.threads > 1 {
-            return bad("users that meet at a rendezvous have to run on one thread; set threads to 1");
-        }
         let binds = spec.route.bind.iter().map(|text| parse_bind(Some(text)));
         let binds = binds.filter_map(Result::transpose).collect::<Result<Vec<_>, _>>()?;
         let mut resolved = HashMap::new();
