@@ -35,7 +35,7 @@ pub struct Shared {
 pub struct Meeting(Mutex<(u64, usize)>);
 
 impl Meeting {
-    /// Joins a round of so many users: returns its number if others are awaited, `None` if this user completes it.
+    /// Joins a round of this many users: returns its number if others are awaited, `None` if this user completes it.
     pub fn join(&self, needed: usize) -> Option<u64> {
         let mut state = self.state();
         if state.1 + 1 >= needed {

@@ -279,7 +279,7 @@ class _Settings:
             element.text(f"HTTPSampler.{name}")
 
     def _embedded(self, found: Made) -> None:
-        """The resources of its page: one after another, or so many at once."""
+        """The resources of its page: one after another, or several at once."""
         fetches, at_once = self.flag("HTTPSampler.image_parser"), self.flag("HTTPSampler.concurrentDwn")
         pool, pattern = (
             self.text("HTTPSampler.concurrentPool").strip(),
