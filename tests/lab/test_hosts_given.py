@@ -140,7 +140,7 @@ hosts: {{gateway: {gateway}, server: {{ssh: server, address: {server}}}, clients
 sut: {{kind: given, label: kernel forwarding}}
 tests:
   - {{name: udp, kind: udp, rate: 4mbit, number: 300, duration: 60s}}
-  - {{name: rr, kind: rr, number: 200, duration: 60s}}
+  - {{name: rr, kind: rr, number: 200, duration: 60s, timeout: 60s}}
   - {{name: http, kind: http, connections: 2, number: 100, duration: 60s}}
 """
 

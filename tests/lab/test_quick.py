@@ -205,7 +205,7 @@ def test_out_leaves_a_run_that_results_and_report_take(server: cli.Server, kind:
 
 
 def test_without_json_there_is_a_table_and_the_verdict(server: cli.Server) -> None:
-    done = cli.call(*arguments(server, "rr"), "-n", "100")
+    done = cli.call(*arguments(server, "rr"), "-n", "100", *PATIENT)
     assert done.returncode == 0, done.stderr
     assert "transactions" in done.stdout and "p99" in done.stdout
 
