@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from programs import GENERATOR_CPU, first_group, pinned, program, run, timed
 
 CONNECTIONS = 50
-PEERS = ("iperf3", "wrk", "ab", "h2load", "nginx", "openvpn")
+PEERS = ("iperf3", "wrk", "ab", "h2load", "nginx", "openvpn", "netperf")
 """Every program that some row compares with or measures against."""
 
 

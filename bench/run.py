@@ -21,6 +21,7 @@ import host_rows
 import http_rows
 import rr_rows
 import scenario_rows
+import stream_rows
 import transport_rows
 import tunnel_rows
 from document import document
@@ -50,6 +51,9 @@ ROWS: dict[str, Callable[[Rounds], Iterator[Row]]] = {
     "udp": host_rows.udp,
     "datagrams": transport_rows.datagrams,
     "pacing": transport_rows.paced,
+    "streams": stream_rows.streams,
+    "demand": stream_rows.service_demand,
+    "iperf3": stream_rows.many_clients,
     "rr": rr_rows.transactions,
     "observing": host_rows.observing,
     "link": host_rows.link,
