@@ -1,7 +1,7 @@
 //! The messages between states: a length and JSON, and how numbers are read from it.
 
 use serde::de::{DeserializeOwned, Error};
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// Maximum length of the parameters, bytes: what iperf3 3.18 and newer accept.
 pub const PARAMETERS_BYTES: usize = 8192;
@@ -54,6 +54,11 @@ impl Inbox {
     /// Takes received bytes.
     pub fn feed(&mut self, bytes: &[u8]) {
         self.0.extend_from_slice(bytes);
+    }
+
+    /// Whether a state is next where a message should be: each length that is allowed begins with a zero.
+    pub fn begins_state(&self) -> bool {
+        self.0.first().is_some_and(|byte| *byte != 0)
     }
 
     /// Removes and returns the next byte.
@@ -116,6 +121,11 @@ pub fn signed<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i64, D::Erro
     }
     let near = number.as_f64().filter(|value| value.abs() <= 9_007_199_254_740_992.0 && value.fract() == 0.0);
     near.map(|value| value as i64).ok_or_else(|| D::Error::custom(format!("{number} is not a whole number")))
+}
+
+/// Writes a mark as the number 1: since 3.18 iperf3 ignores one that is `true`.
+pub fn as_number<S: Serializer>(_: &bool, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_u8(1)
 }
 
 /// Reads a mark that counts as set if it is there, whatever its value.

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::message::{encode, present, whole, Iperf3Error};
+use super::message::{as_number, encode, present, whole, Iperf3Error};
 
 /// The transport of a test's flows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,10 +66,10 @@ pub struct Iperf3Parameters {
     #[serde(deserialize_with = "whole", skip_serializing_if = "Option::is_none")]
     pub fqrate: Option<u64>,
     /// Whether the payload is sent without copying it.
-    #[serde(deserialize_with = "present", skip_serializing_if = "is_off")]
+    #[serde(deserialize_with = "present", serialize_with = "as_number", skip_serializing_if = "is_off")]
     pub zerocopy: bool,
     /// Whether receivers let the kernel discard what arrives (3.19 and newer).
-    #[serde(deserialize_with = "present", skip_serializing_if = "is_off")]
+    #[serde(deserialize_with = "present", serialize_with = "as_number", skip_serializing_if = "is_off")]
     pub skip_rx_copy: bool,
     /// The IP header's type of service.
     #[serde(rename = "TOS", deserialize_with = "whole", skip_serializing_if = "Option::is_none")]
@@ -81,14 +81,17 @@ pub struct Iperf3Parameters {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
     /// Whether the results shall contain the server's output.
-    #[serde(deserialize_with = "present", skip_serializing_if = "is_off")]
+    #[serde(deserialize_with = "present", serialize_with = "as_number", skip_serializing_if = "is_off")]
     pub get_server_output: bool,
     /// Whether a datagram's number has 64 bits.
-    #[serde(deserialize_with = "present", skip_serializing_if = "is_off")]
+    #[serde(deserialize_with = "present", serialize_with = "as_number", skip_serializing_if = "is_off")]
     pub udp_counters_64bit: bool,
     /// Whether the payload is a pattern that repeats.
-    #[serde(deserialize_with = "present", skip_serializing_if = "is_off")]
+    #[serde(deserialize_with = "present", serialize_with = "as_number", skip_serializing_if = "is_off")]
     pub repeating_payload: bool,
+    /// Whether the flows are MPTCP connections (3.19 and newer).
+    #[serde(skip_serializing_if = "is_off")]
+    pub mptcp: bool,
     /// User name and password, encrypted with the server's key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub authtoken: Option<String>,
@@ -219,6 +222,43 @@ mod tests {
         assert!(asked.udp_counters_64bit && asked.get_server_output && !asked.repeating_payload);
         assert_eq!((asked.bandwidth, asked.block_bytes()), (Some(1_000_000_000_000_000), 131_072));
         assert_eq!(asked.length_ns(), None, "without a time, bytes end the test");
+    }
+
+    #[test]
+    fn marks_are_written_as_newer_servers_read_them() {
+        // Since 3.18 a server ignores a mark of another type: these are numbers, the others are true.
+        let all = Iperf3Parameters {
+            tcp: true,
+            nodelay: true,
+            reverse: true,
+            mptcp: true,
+            zerocopy: true,
+            skip_rx_copy: true,
+            get_server_output: true,
+            udp_counters_64bit: true,
+            repeating_payload: true,
+            ..Iperf3Parameters::default()
+        };
+        let text = String::from_utf8(all.encode().split_off(4)).unwrap();
+        for name in ["zerocopy", "skip_rx_copy", "get_server_output", "udp_counters_64bit", "repeating_payload"] {
+            assert!(text.contains(&format!(r#""{name}":1"#)), "{name} in {text}");
+        }
+        for name in ["tcp", "nodelay", "reverse", "mptcp"] {
+            assert!(text.contains(&format!(r#""{name}":true"#)), "{name} in {text}");
+        }
+        assert_eq!(parse(&text), all);
+    }
+
+    #[test]
+    fn newest_client_is_understood() {
+        // What iperf3 3.21 sends for `-u -b 10M -t 3 --gsro`.
+        let asked = parse(
+            r#"{"udp":true,"omit":0,"time":3,"num":0,"blockcount":0,"parallel":1,"len":1448,"bandwidth":10000000,
+            "pacing_timer":1000,"gso":1,"gso_dg_size":1448,"gso_bf_size":65160,"gro":1,"gro_bf_size":65160,
+            "dont_fragment":1,"flowlabel":7,"extra_data":"x","congestion_used":"cubic","client_version":"3.21"}"#,
+        );
+        assert!(asked.check().is_ok() && asked.udp);
+        assert!(parse(r#"{"tcp":true,"mptcp":true,"skip_rx_copy":1,"server_affinity":1,"burst":10}"#).mptcp);
     }
 
     #[test]
