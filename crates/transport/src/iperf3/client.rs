@@ -81,6 +81,7 @@ impl Iperf3Client {
         match self.stage {
             Stage::Over => Ok(None),
             Stage::Error => self.numbers(),
+            Stage::Results if self.inbox.begins_state() => self.state(),
             Stage::Results => {
                 let Some(results) = self.inbox.message::<Iperf3Results>(RESULTS_BYTES)? else { return Ok(None) };
                 self.stage = Stage::Display;
@@ -234,6 +235,25 @@ mod tests {
         assert_eq!(old.next_event().unwrap(), None);
         assert_eq!(old.closed(), Some(Iperf3ClientEvent::Failed { error: 142, errno: None }));
         assert_eq!(Iperf3Client::default().closed(), None);
+    }
+
+    #[test]
+    fn either_end_may_give_up_instead_of_sending_its_results() {
+        let before_results = [9, 10, 1, 2, 13];
+        for (last, wanted) in [
+            (Iperf3Server::fail(ErrorNumber::Silence, 0), Iperf3ClientEvent::Failed { error: 144, errno: Some(0) }),
+            (Iperf3Server::terminate(), Iperf3ClientEvent::Terminated),
+        ] {
+            let mut client = Iperf3Client::default();
+            client.receive(&[&before_results[..], &last].concat());
+            let events = std::iter::from_fn(|| client.next_event().unwrap());
+            assert_eq!(events.last(), Some(wanted));
+        }
+        let (mut server, _) = Iperf3Server::new();
+        let asked = Iperf3Parameters { tcp: true, ..Iperf3Parameters::default() };
+        server.receive(&[asked.encode(), Iperf3Client::end(), Iperf3Client::terminate()].concat());
+        let events = std::iter::from_fn(|| server.next_event().unwrap());
+        assert_eq!(events.last(), Some(Iperf3ServerEvent::Terminated));
     }
 
     #[test]

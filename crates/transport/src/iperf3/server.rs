@@ -68,6 +68,9 @@ impl Iperf3Server {
                 self.stage = Stage::Flows;
                 Ok(Some(Iperf3ServerEvent::Parameters(Box::new(asked))))
             }
+            Stage::Results if self.inbox.begins_state() => {
+                self.state(State::ClientTerminate, Iperf3ServerEvent::Terminated, Stage::Over)
+            }
             Stage::Results => {
                 let Some(results) = self.inbox.message::<Iperf3Results>(RESULTS_BYTES)? else { return Ok(None) };
                 self.stage = Stage::Display;
