@@ -1,6 +1,9 @@
 //! The session protocol and its datagrams from a hostile peer: refused or parsed; whatever is parsed can be encoded
 //! again.
 
+use leadline_transport::iperf3::{
+    completed, Cookie, DatagramHeader, Iperf3Client, Iperf3Parameters, Iperf3Server, Iperf3ServerEvent, COOKIE_BYTES,
+};
 use leadline_transport::{
     encode_frame, AddressCheck, ClientSession, Credentials, DatagramFormat, DatagramReceiver, FrameDecoder, FromClient,
     FromServer, Header, HelloAnswer, Hex32, Open, Opening, OpeningEvent, SharedKey, Work, HEADER_BYTES,
@@ -11,8 +14,12 @@ use leadline_wire::{Direction, StreamOptions};
 pub type Target = fn(&[u8]);
 
 /// The targets by name.
-pub const TARGETS: [(&str, Target); 3] =
-    [("transport_session", session), ("transport_opening", opening), ("transport_datagram", datagram)];
+pub const TARGETS: [(&str, Target); 4] = [
+    ("transport_session", session),
+    ("transport_opening", opening),
+    ("transport_datagram", datagram),
+    ("transport_iperf3", iperf3),
+];
 
 /// A control connection, as read by the server and by the client: the first byte selects the size of pieces.
 pub fn session(data: &[u8]) {
@@ -129,4 +136,59 @@ pub fn datagram(data: &[u8]) {
         }
     }
     assert_eq!(receiver.bytes(), handed_in * (HEADER_BYTES as u64 + 8));
+}
+
+/// iperf3's control connection, as read by a server and by a client, and what its flows begin with: the first byte selects
+/// the size of pieces.
+pub fn iperf3(data: &[u8]) {
+    let Some((&size, stream)) = data.split_first() else { return };
+    let (mut server, _) = Iperf3Server::new();
+    let mut client = Iperf3Client::default();
+    let (mut of_server, mut of_client) = (Ok(None), Ok(None));
+    for piece in stream.chunks(usize::from(size) + 1) {
+        if of_server.is_ok() {
+            server.receive(piece);
+            of_server = server.next_event();
+            while let Ok(Some(event)) = of_server {
+                if let Iperf3ServerEvent::Parameters(asked) = event {
+                    hold_parameters(&asked);
+                }
+                of_server = server.next_event();
+            }
+        }
+        if of_client.is_ok() {
+            client.receive(piece);
+            of_client = client.next_event();
+            while let Ok(Some(_)) = of_client {
+                of_client = client.next_event();
+            }
+        }
+    }
+    client.closed();
+    if let Some(cookie) = stream.first_chunk::<COOKIE_BYTES>().and_then(Cookie::parse) {
+        assert_eq!(Cookie::parse(cookie.bytes()), Some(cookie));
+    }
+    let near = u64::from(size) << 28;
+    for wide in [false, true] {
+        if let Some(header) = DatagramHeader::parse(wide, stream, near) {
+            assert!(wide || completed(header.number as u32, near) == header.number);
+            let mut again = [0; 16];
+            header.write(wide, &mut again);
+            assert_eq!(DatagramHeader::parse(wide, &again, near).map(|read| read.number), Some(header.number));
+        }
+    }
+}
+
+/// Parameters inside of their ranges: they can be sent again, and what is made of them is bounded.
+fn hold_parameters(asked: &Iperf3Parameters) {
+    assert!((1..=128).contains(&asked.flows()) && asked.block_bytes() <= 1 << 20);
+    assert!(asked.length_ns().is_none_or(|length_ns| length_ns <= 87_000_000_000_000));
+    let (mut server, _) = Iperf3Server::new();
+    server.receive(&asked.encode());
+    match server.next_event() {
+        Ok(Some(Iperf3ServerEvent::Parameters(again))) => assert_eq!(*again, *asked),
+        // Escaped text may be longer than the limit allows.
+        Err(_) => {}
+        other => panic!("sent again, the parameters are {other:?}"),
+    }
 }
