@@ -219,6 +219,56 @@ def test_peer_with_too_many_tests_is_refused_and_served_later(strict: Server) ->
     assert "error" not in iperf3(strict, "-n 1K -b 1M")
 
 
+MOST_AT_ONCE = 64
+
+
+def test_64_tests_run_at_once_on_one_port_and_each_is_counted(server: Server) -> None:
+    """All others are in the middle of their payload when a real client comes as the last one."""
+    held = [Held(server, number) for number in range(MOST_AT_ONCE - 1)]
+    assert iperf3(server, "-n 1M")["end"]["sum_received"]["bytes"] == 1 << 20
+    for number, one in enumerate(held):
+        one.ends(number)
+
+
+class Held:
+    """A test that has begun: its client has sent some bytes of its own number."""
+
+    def __init__(self, server: Server, number: int) -> None:
+        cookie = COOKIE[:32] + b"qrst"[number // 16 % 4 :][:1] + COOKIE[number % 16 :][:1] + b"zz\0"
+        self.control = asked(server, cookie)
+        self.control.sendall(message({"tcp": True, "time": 60}))
+        assert self.control.recv(1) == b"\x0a"
+        self.flow = connect(server)
+        self.flow.sendall(cookie)
+        assert received(self.control, 2) == b"\x01\x02"
+        self.flow.sendall(b"x" * (1000 + number))
+
+    def ends(self, number: int) -> None:
+        """It ends as iperf3 does; the server counts its bytes."""
+        self.control.sendall(b"\x04")
+        assert self.control.recv(1) == b"\x0d"
+        stream = {"id": 1, "bytes": 1000 + number, "retransmits": 0, "jitter": 0, "errors": 0, "packets": 0}
+        cpu = dict.fromkeys(("cpu_util_total", "cpu_util_user", "cpu_util_system"), 0)
+        self.control.sendall(message({**cpu, "sender_has_retransmits": 1, "streams": [stream]}))
+        (length,) = struct.unpack(">I", received(self.control, 4))
+        results = json.loads(received(self.control, length))
+        assert [one["bytes"] for one in results["streams"]] == [1000 + number]
+        assert self.control.recv(1) == b"\x0e"
+        self.control.sendall(b"\x10")
+        assert rest(self.control) == b""
+        self.flow.close()
+        self.control.close()
+
+
+def received(control: socket.socket, length: int) -> bytes:
+    data = b""
+    while len(data) < length:
+        piece = control.recv(length - len(data))
+        assert piece, data
+        data += piece
+    return data
+
+
 # Bad peers. Each of these tests ends with a client that is served.
 
 
