@@ -14,7 +14,7 @@ pytestmark = [
 ]
 
 PLAN = """\
-name: as iperf3 does
+name: as-iperf3
 sut: {kind: route}
 lab: {link: {rate: 1gbit}}
 repeat: 1
@@ -29,7 +29,7 @@ tests:
   # iperf3 -Z -n 1M --skip-rx-copy --fq-rate 100M
   - {name: z, kind: tcp, peer: iperf3, send: sendfile, receive: discard, pacing: 100mbit, bytes: 1MiB, duration: 20s}
   # iperf3 -u -k 50 -l 500 -b 2M, then -R
-  - {name: k, kind: udp, peer: iperf3, number: 50, size: 500, rate: 2mbit, duration: 5s}
+  - {name: k, kind: udp, peer: iperf3, number: 50, packet: 500, rate: 2mbit, duration: 5s}
   - {name: ur, kind: udp, peer: iperf3, direction: down, flows: 2, rate: 2mbit, duration: 500ms}
 """
 
@@ -39,7 +39,7 @@ def test_plan_measures_with_iperf3_at_the_other_end(tmp_path: Path) -> None:
     assert run.code == 0, run.err
     figures = {
         row["test"]: {name: metric["value"] for name, metric in row["metrics"].items()}
-        for row in run.report()["cases"][0]["tests"]
+        for row in run.report()["summaries"]
     }
     assert set(figures) == {"n", "r", "both", "z", "k", "ur"}
     assert (figures["n"]["sent_bytes"], figures["n"]["received_bytes"]) == (2_000_001, 2_000_001)
