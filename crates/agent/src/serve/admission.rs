@@ -366,7 +366,7 @@ mod tests {
             rr(Protocol::Tcp, 0, 1),
             rr(Protocol::Udp, 39, 40),
             rr(Protocol::Udp, 40, 65_508),
-            udp(39),
+            udp(15),
             udp(16 << 20),
         ] {
             assert_eq!(code(&request), "bad_size", "{request:?}");
