@@ -81,7 +81,7 @@ impl Iperf3Client {
         match self.stage {
             Stage::Over => Ok(None),
             Stage::Error => self.numbers(),
-            Stage::Results if self.inbox.begins_state() => self.state(),
+            Stage::Results if self.inbox.gives_up() => self.state(),
             Stage::Results => {
                 let Some(results) = self.inbox.message::<Iperf3Results>(RESULTS_BYTES)? else { return Ok(None) };
                 self.stage = Stage::Display;

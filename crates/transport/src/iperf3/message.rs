@@ -3,6 +3,8 @@
 use serde::de::{DeserializeOwned, Error};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use super::state::State;
+
 /// Maximum length of the parameters, bytes: what iperf3 3.18 and newer accept.
 pub const PARAMETERS_BYTES: usize = 8192;
 
@@ -56,9 +58,10 @@ impl Inbox {
         self.0.extend_from_slice(bytes);
     }
 
-    /// Whether a state is next where a message should be: each length that is allowed begins with a zero.
-    pub fn begins_state(&self) -> bool {
-        self.0.first().is_some_and(|byte| *byte != 0)
+    /// Whether the other end gives up where a message should be: each length that is allowed begins with a zero.
+    pub fn gives_up(&self) -> bool {
+        let state = self.0.first().and_then(|byte| State::parse(*byte));
+        matches!(state, Some(State::ServerError | State::ServerTerminate | State::ClientTerminate))
     }
 
     /// Removes and returns the next byte.

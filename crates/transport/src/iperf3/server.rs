@@ -68,7 +68,7 @@ impl Iperf3Server {
                 self.stage = Stage::Flows;
                 Ok(Some(Iperf3ServerEvent::Parameters(Box::new(asked))))
             }
-            Stage::Results if self.inbox.begins_state() => {
+            Stage::Results if self.inbox.gives_up() => {
                 self.state(State::ClientTerminate, Iperf3ServerEvent::Terminated, Stage::Over)
             }
             Stage::Results => {
