@@ -74,7 +74,12 @@ def listening(line: str) -> str:
         log = line.rpartition(">")[2].strip(" &")
         return f"until grep -q 'Initialization Sequence Completed' {log} 2>/dev/null; {otherwise}"
     named = re.findall(r"--https?-port (\d+)", line)
-    ports = [*([] if "--http " in line else ["5201"]), *([] if "--http-port" in line else ["8080"]), *named]
+    port = re.findall(r"--port (\d+)", line) or ["5201"]
+    ports = [
+        *([] if "--http " in line else port),
+        *([] if "--http-port" in line or "--no-http" in line else ["8080"]),
+        *named,
+    ]
     return f"until {' && '.join(f'(: > /dev/tcp/127.0.0.1/{port}) 2>/dev/null' for port in ports)}; {otherwise}"
 
 

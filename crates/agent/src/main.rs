@@ -65,6 +65,12 @@ access and limits of serve; a peer is an IPv4 address or an IPv6 network of 64 b
   --max-rate RATE     payload rate of one session: 1gbit, 20mbit (default unlimited)
   --max-idle TIME     close a connection without a request for a session after this time (default 10s)
 
+users of iperf3 clients, by iperf3's names; the two files go together:
+  --authorized-users-path FILE  lines of NAME,HASH with the SHA-256 of {NAME}PASSWORD
+  --rsa-private-key-path FILE   the private RSA key, PEM
+  --use-pkcs1-padding           the padding of clients before 3.17 (default: OAEP)
+  --time-skew-threshold SECONDS how far a client's clock may be off (default 10)
+
 default response to http requests; a query changes it (?status=503&size=1000&delay=5ms&...):
   --status CODE       status code (default 200)
   --size BYTES        body length (default 12)

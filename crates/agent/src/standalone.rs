@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use leadline_http::duration_ns;
 use leadline_sys::process;
-use leadline_wire::{DelayShape, ErrorReport, HttpAnswer, PeerLimits, ServeSpec, TlsIdentity};
+use leadline_wire::{DelayShape, ErrorReport, HttpAnswer, Iperf3Users, PeerLimits, RsaPadding, ServeSpec, TlsIdentity};
 use lexopt::{Arg, Parser, ValueExt};
 use tracing::info;
 
@@ -36,10 +36,22 @@ pub struct Options {
     /// The file of the key that sessions must prove.
     key_file: Option<PathBuf>,
     per_peer: PeerLimits,
+    iperf3: Iperf3Access,
+}
+
+/// The files and settings of the users whom it lets measure with iperf3.
+#[derive(Default)]
+struct Iperf3Access {
+    users: Option<PathBuf>,
+    key: Option<PathBuf>,
+    padding: RsaPadding,
+    skew_s: Option<u32>,
 }
 
 const LONGEST_MS: u64 = 86_400_000;
 const MOST_FLOWS: u32 = 1024;
+/// How far the clock of an iperf3 client may be off, by default: as in iperf3, s.
+const DEFAULT_SKEW_S: u32 = 10;
 
 impl Options {
     /// Reads what follows `serve`, and the filter of `--log` if it is there; `None` where help is asked for.
@@ -55,6 +67,7 @@ impl Options {
             answer: HttpAnswer::default(),
             key_file: None,
             per_peer: PeerLimits::default(),
+            iperf3: Iperf3Access::default(),
         };
         let (mut http_alone, mut no_http) = (false, false);
         while let Some(arg) = parser.next()? {
@@ -74,6 +87,7 @@ impl Options {
                 Arg::Long(name) => {
                     let name = name.to_owned();
                     let is_known = parse_limit(&name, &mut parser, &mut options.per_peer)?
+                        || parse_access(&name, &mut parser, &mut options.iperf3)?
                         || parse_answer(&name, &mut parser, &mut options.answer)?;
                     if !is_known {
                         return Err(lexopt::Error::UnexpectedOption(format!("--{name}")));
@@ -102,6 +116,10 @@ impl Options {
         if self.port.is_none() && self.http_port.is_none() && self.https_port.is_none() {
             return Err(input_error("bad_spec", "--http and --no-http leave nothing to answer"));
         }
+        let iperf3_users = self.iperf3.users()?;
+        if iperf3_users.is_some() && self.port.is_none() {
+            return Err(input_error("bad_iperf3_users", "users of iperf3 need its port; leave out --http"));
+        }
         let mut answer = self.answer.clone();
         answer.identity = match (&self.certificate, &self.key) {
             (Some(certificate), Some(key)) => {
@@ -124,6 +142,7 @@ impl Options {
             most_flows: MOST_FLOWS.min(self.per_peer.flows),
             key,
             per_peer: Some(self.per_peer.clone()),
+            iperf3_users,
         };
         warnings.extend(exposure(&spec));
         Ok((spec, warnings))
@@ -225,6 +244,41 @@ fn shape(text: &str) -> Result<DelayShape, &'static str> {
         "exponential" => Ok(DelayShape::Exponential),
         _ => Err("a shape is constant, uniform or exponential"),
     }
+}
+
+impl Iperf3Access {
+    /// Returns the users, read from their files.
+    fn users(&self) -> Result<Option<Iperf3Users>, ErrorReport> {
+        let read = |option: &str, file: &Path| {
+            let text = std::fs::read_to_string(file);
+            text.map_err(|error| input_error("bad_iperf3_users", format!("{option} {}: {error}", file.display())))
+        };
+        match (&self.users, &self.key) {
+            (Some(users), Some(key)) => Ok(Some(Iperf3Users {
+                key_pem: read("--rsa-private-key-path", key)?,
+                users: read("--authorized-users-path", users)?,
+                padding: self.padding,
+                skew_s: self.skew_s.unwrap_or(DEFAULT_SKEW_S),
+            })),
+            (None, None) if self.padding == RsaPadding::Oaep && self.skew_s.is_none() => Ok(None),
+            _ => {
+                let message = "users of iperf3 need --authorized-users-path and --rsa-private-key-path";
+                Err(input_error("bad_iperf3_users", message))
+            }
+        }
+    }
+}
+
+/// Reads an option about iperf3's users, by iperf3's names; returns whether there is one with that name.
+fn parse_access(name: &str, parser: &mut Parser, access: &mut Iperf3Access) -> Result<bool, lexopt::Error> {
+    match name {
+        "authorized-users-path" => access.users = Some(parser.value()?.into()),
+        "rsa-private-key-path" => access.key = Some(parser.value()?.into()),
+        "use-pkcs1-padding" => access.padding = RsaPadding::Pkcs1,
+        "time-skew-threshold" => access.skew_s = Some(parser.value()?.parse_with(at_least_one)?),
+        _ => return Ok(false),
+    }
+    Ok(true)
 }
 
 /// Reads the length and the interval of stalls, ms.

@@ -29,6 +29,11 @@ pub fn realtime_ns() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
+/// Returns the wall clock, s since 1970: for peers that want to know it.
+pub fn unix_s() -> i64 {
+    (realtime_ns() / 1_000_000_000) as i64
+}
+
 /// Sleeps until an instant of `monotonic_ns`; returns at once if it has passed.
 pub fn sleep_until(at_ns: u64) {
     let until = libc::timespec {

@@ -13,6 +13,7 @@ mod facts;
 mod failure_cause;
 mod histogram;
 mod http;
+mod iperf3_login;
 mod observation;
 mod outcome;
 pub mod scenario;
@@ -34,6 +35,7 @@ pub use http::{
     DelayShape, DnsPolicy, Header, HttpAnswer, HttpRequest, HttpRoute, HttpScript, HttpSpec, HttpTimeouts, RateStage,
     Resolution, SocketOptions, TlsIdentity, TlsSpec, TlsVersion,
 };
+pub use iperf3_login::{Iperf3Login, Iperf3Users, RsaPadding};
 pub use observation::{
     CgroupSample, ClockSample, CpuSample, DiskSample, InterfaceSample, MachineSample, MemorySample, NetworkSample,
     Observation, Pressure, PressureSample, ProcessSample, QueueSample, QuotaSample, SoakerSample, SoftnetSample,

@@ -3,6 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::iperf3_login::Iperf3Login;
+
 /// The destination of a load.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Target {
@@ -14,6 +16,9 @@ pub struct Target {
     pub ip_version: Option<IpVersion>,
     /// The key that the server asks for; none if absent.
     pub key: Option<SessionKey>,
+    /// The login at an iperf3 server; none if absent.
+    #[serde(default)]
+    pub iperf3_login: Option<Iperf3Login>,
 }
 
 /// A key that a server shares with its clients, in base64.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::iperf3_login::Iperf3Users;
 use crate::{
     CryptoSpec, Direction, EmulateSpec, HttpAnswer, HttpSpec, ScenarioSpec, SessionKey, StreamOptions, Target,
     TunnelSpec,
@@ -256,6 +257,9 @@ pub struct ServeSpec {
     pub key: Option<SessionKey>,
     /// Limits per peer; the defaults if absent.
     pub per_peer: Option<PeerLimits>,
+    /// The users whom it lets measure with iperf3; everyone if absent, and with a key nobody.
+    #[serde(default)]
+    pub iperf3_users: Option<Iperf3Users>,
 }
 
 /// A child process of the agent. It dies with the agent.

@@ -143,7 +143,15 @@ def _sides(
     key = None if key_file is None else read_key(key_file)
     found = []
     for number, host in enumerate(hosts, 1):
-        server = Server(host, key=key, bind=bind, family=family or "any", **ports)
+        server = Server(
+            host,
+            ports["port"],
+            key,
+            bind,
+            family or "any",
+            http_port=ports["http_port"],
+            https_port=ports["https_port"],
+        )
         ip, mtu_bytes = path_mtu(host, server.port, family) or (4, None)
         # The headers of a tunnel that Leadline did not bring up are not known.
         is_tunnel = len(hosts) > 1 and number == 1

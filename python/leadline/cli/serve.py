@@ -135,6 +135,41 @@ def command(
             rich_help_panel=_ACCESS,
         ),
     ] = None,
+    users: Annotated[
+        Path | None,
+        typer.Option(
+            "--authorized-users-path",
+            help="iperf3's file of users: only they may measure with iperf3. Needs the next option.",
+            metavar="FILE",
+            rich_help_panel=_ACCESS,
+        ),
+    ] = None,
+    rsa_key: Annotated[
+        Path | None,
+        typer.Option(
+            "--rsa-private-key-path",
+            help="Private RSA key that iperf3's logins are encrypted for, a PEM file.",
+            metavar="FILE",
+            rich_help_panel=_ACCESS,
+        ),
+    ] = None,
+    pkcs1: Annotated[
+        bool,
+        typer.Option(
+            "--use-pkcs1-padding", help="Logins have the padding of iperf3 before 3.17.", rich_help_panel=_ACCESS
+        ),
+    ] = False,
+    skew: Annotated[
+        int | None,
+        typer.Option(
+            "--time-skew-threshold",
+            min=1,
+            max=_MOST,
+            help="How far the clock of an iperf3 client may be off, in seconds. Default: 10.",
+            metavar="SECONDS",
+            rich_help_panel=_ACCESS,
+        ),
+    ] = None,
     max_sessions: Annotated[
         int | None,
         typer.Option(
@@ -197,6 +232,12 @@ def command(
         raise InputError("--http and --no-http exclude each other")
     if http and (key_file is not None or max_rate is not None):
         raise InputError("--key-file and --max-rate are for tcp, udp and rr", hint="leave out --http")
+    if (users is None) != (rsa_key is None) or ((pkcs1 or skew) and users is None):
+        raise InputError(
+            "iperf3's users need --authorized-users-path and --rsa-private-key-path", hint="give both, or neither"
+        )
+    if http and users is not None:
+        raise InputError("--authorized-users-path is for tcp and udp", hint="leave out --http")
     answer = {
         "--status": status,
         "--size": _size(size),
@@ -210,6 +251,9 @@ def command(
         "--certificate": certificate,
         "--key": key,
         "--key-file": key_file,
+        "--authorized-users-path": users,
+        "--rsa-private-key-path": rsa_key,
+        "--time-skew-threshold": skew,
         "--max-sessions": max_sessions,
         "--max-flows": max_flows,
         "--max-connections": max_connections,
@@ -220,6 +264,7 @@ def command(
     argv += ["--http"] if http else ["--port", str(port)]
     argv += ["--no-http"] if no_http else ["--http-port", str(http_port)]
     argv += ["--chunked"] if chunked else []
+    argv += ["--use-pkcs1-padding"] if pkcs1 else []
     argv += [part for name, value in answer.items() if value is not None for part in (name, str(value))]
     agent = str(agent_binary())
     # The server is the agent itself, so this process is replaced by it.

@@ -10,7 +10,17 @@ import pydantic
 HIDDEN = "***"
 SECRET_FIELDS = frozenset(
     {
-        *("key", "key_pem", "authority_key_pem", "password", "users", "identities", "profile"),
+        *(
+            "key",
+            "key_pem",
+            "authority_key_pem",
+            "password",
+            "users",
+            "iperf3_users",
+            "iperf3_login",
+            "identities",
+            "profile",
+        ),
         *("proxy", "headers", "value", "body_base64", "content_base64", "rows", "script", "basic_credentials"),
     }
 )

@@ -2732,32 +2732,6 @@ class VariableSubject(BaseModel):
     """
 
 
-class Target(BaseModel):
-    """
-    The destination of a load.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
-    host: str
-    """
-    A name or an address (IPv6 without brackets).
-    """
-    ip_version: Literal["v4", "v6"] | None = None
-    """
-    Only this family if the name has several addresses; the resolver's first if absent.
-    """
-    key: str | None = None
-    """
-    The key that the server asks for; none if absent.
-    """
-    port: Annotated[int, Field(ge=0, le=65535)]
-    """
-    The port of the session protocol (tcp, udp, rr).
-    """
-
-
 class TcpReport(BaseModel):
     """
     The kernel's figures of one end of a flow, from its TCP_INFO; unknown ones are absent. Means are of samples, at least
@@ -3531,161 +3505,6 @@ class WakeUpFacts(BaseModel):
     """
 
 
-class UdpWorkload(BaseModel):
-    """
-    Paced, numbered datagrams.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
-    bind: str | None = None
-    """
-    Local address.
-    """
-    datagram_bytes: Annotated[int, Field(ge=0)]
-    """
-    UDP payload, bytes, at least the measurement header.
-    """
-    direction: Literal["up", "down", "both"]
-    """
-    The direction.
-    """
-    dscp: Annotated[int | None, Field(ge=0, le=255)] = None
-    """
-    The differentiated services code point of all datagrams of the flows, 0 to 63; the host's default if absent.
-    """
-    duration_ms: Annotated[int, Field(ge=0)]
-    """
-    Duration, ms, including the warm-up.
-    """
-    flows: Annotated[int, Field(ge=0)]
-    """
-    Flows, each with its own socket.
-    """
-    gso: bool | None = None
-    """
-    Whether datagrams pass the kernel in batches (UDP_SEGMENT and UDP_GRO) on both ends; if absent, those of flows
-    without a rate do.
-    """
-    interval_ms: Annotated[int, Field(ge=0)]
-    """
-    Time between `progress` events, ms.
-    """
-    kind: Literal["udp"] = "udp"
-    number: Annotated[int | None, Field(ge=0)] = None
-    """
-    Datagrams per flow, after which it ends before `duration_ms`.
-    """
-    peer: Literal["leadline", "iperf3"] | None = "leadline"
-    """
-    The server's program.
-    """
-    rate_pps: float | None = None
-    """
-    Datagrams per second and flow; as fast as the socket accepts them if absent.
-    """
-    sizes: list[SizeShare] | None = None
-    """
-    UDP payloads in turn, instead of `datagram_bytes`, which is then the largest of them; one size if absent.
-    """
-    target: Target
-    """
-    The server.
-    """
-    threads: Annotated[int, Field(ge=0)]
-    """
-    Threads that drive them.
-    """
-    warmup_ms: Annotated[int, Field(ge=0)]
-    """
-    Leading time whose figures are kept but flagged, ms.
-    """
-
-
-class RrWorkload(BaseModel):
-    """
-    Request and response, one outstanding per flow.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
-    bind: str | None = None
-    """
-    Local address.
-    """
-    busy_poll: bool | None = False
-    """
-    Whether the client's threads poll without sleeping.
-    """
-    connect: bool | None = False
-    """
-    Whether each transaction has a new connection, or over UDP a new source port.
-    """
-    dscp: Annotated[int | None, Field(ge=0, le=255)] = None
-    """
-    The differentiated services code point of requests and responses, 0 to 63; the host's default if absent.
-    """
-    duration_ms: Annotated[int, Field(ge=0)]
-    """
-    Duration, ms, including the warm-up.
-    """
-    flows: Annotated[int, Field(ge=0)]
-    """
-    Connections, or UDP sockets.
-    """
-    histogram_interval_ms: Annotated[int | None, Field(ge=0)] = None
-    """
-    Time between the histograms of `progress` events, ms; a second if absent.
-    """
-    interval_ms: Annotated[int, Field(ge=0)]
-    """
-    Time between `progress` events, ms.
-    """
-    kind: Literal["rr"] = "rr"
-    number: Annotated[int | None, Field(ge=0)] = None
-    """
-    Transactions over all flows, after which the task ends before `duration_ms`.
-    """
-    outstanding: Annotated[int | None, Field(ge=0)] = 1
-    """
-    Transactions that each flow may have outstanding.
-    """
-    protocol: Literal["tcp", "udp"]
-    """
-    Over TCP or UDP.
-    """
-    rate_per_s: float | None = None
-    """
-    Transactions per second and flow, due by schedule; if absent, each follows an answer.
-    """
-    request_bytes: Annotated[int, Field(ge=0)]
-    """
-    Request payload, bytes.
-    """
-    response_bytes: Annotated[int, Field(ge=0)]
-    """
-    Response payload, bytes.
-    """
-    target: Target
-    """
-    The server.
-    """
-    threads: Annotated[int, Field(ge=0)]
-    """
-    Threads that drive them.
-    """
-    timeout_ms: Annotated[int, Field(ge=0)]
-    """
-    Time after which a transaction counts as the error `timeout`, ms.
-    """
-    warmup_ms: Annotated[int, Field(ge=0)]
-    """
-    Leading time whose figures are kept but flagged, ms.
-    """
-
-
 class Size(RootModel[int]):
     root: Annotated[int, Field(ge=0)]
 
@@ -4430,6 +4249,58 @@ class HttpRoute(BaseModel):
     """
 
 
+class Iperf3Login(BaseModel):
+    """
+    A client's login at an iperf3 server.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    key_pem: str
+    """
+    The server's public RSA key, PEM.
+    """
+    padding: Literal["oaep", "pkcs1"]
+    """
+    The padding.
+    """
+    password: str
+    """
+    The user's password.
+    """
+    user: str
+    """
+    The user's name.
+    """
+
+
+class Iperf3Users(BaseModel):
+    """
+    The users whom a server lets measure with iperf3.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    key_pem: str
+    """
+    The server's private RSA key, PEM.
+    """
+    padding: Literal["oaep", "pkcs1"]
+    """
+    The padding.
+    """
+    skew_s: Annotated[int, Field(ge=0)]
+    """
+    How far a client's clock may be off, s.
+    """
+    users: str
+    """
+    iperf3's file of users: a name, a comma, and SHA-256 of `{name}password` in hexadecimal digits on each line.
+    """
+
+
 class LoadReport(BaseModel):
     """
     The cost of generating or answering load on a host.
@@ -4819,6 +4690,36 @@ class StreamOptions(BaseModel):
     window_bytes: Annotated[int | None, Field(ge=0)] = None
     """
     Size of the send and of the receive buffer (SO_SNDBUF, SO_RCVBUF), bytes; the kernel sizes them if absent.
+    """
+
+
+class Target(BaseModel):
+    """
+    The destination of a load.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    host: str
+    """
+    A name or an address (IPv6 without brackets).
+    """
+    ip_version: Literal["v4", "v6"] | None = None
+    """
+    Only this family if the name has several addresses; the resolver's first if absent.
+    """
+    iperf3_login: Iperf3Login | None = None
+    """
+    The login at an iperf3 server; none if absent.
+    """
+    key: str | None = None
+    """
+    The key that the server asks for; none if absent.
+    """
+    port: Annotated[int, Field(ge=0, le=65535)]
+    """
+    The port of the session protocol (tcp, udp, rr).
     """
 
 
@@ -5309,6 +5210,10 @@ class ServeWorkload(BaseModel):
     """
     Port of the responder over TLS; 0 selects a free one; none if absent.
     """
+    iperf3_users: Iperf3Users | None = None
+    """
+    The users whom it lets measure with iperf3; everyone if absent, and with a key nobody.
+    """
     key: str | None = None
     """
     The key that sessions have to prove; none if absent. HTTP has no key.
@@ -5396,6 +5301,161 @@ class TcpWorkload(BaseModel):
     threads: Annotated[int, Field(ge=0)]
     """
     Threads that drive them; the flows are distributed evenly.
+    """
+    warmup_ms: Annotated[int, Field(ge=0)]
+    """
+    Leading time whose figures are kept but flagged, ms.
+    """
+
+
+class UdpWorkload(BaseModel):
+    """
+    Paced, numbered datagrams.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    bind: str | None = None
+    """
+    Local address.
+    """
+    datagram_bytes: Annotated[int, Field(ge=0)]
+    """
+    UDP payload, bytes, at least the measurement header.
+    """
+    direction: Literal["up", "down", "both"]
+    """
+    The direction.
+    """
+    dscp: Annotated[int | None, Field(ge=0, le=255)] = None
+    """
+    The differentiated services code point of all datagrams of the flows, 0 to 63; the host's default if absent.
+    """
+    duration_ms: Annotated[int, Field(ge=0)]
+    """
+    Duration, ms, including the warm-up.
+    """
+    flows: Annotated[int, Field(ge=0)]
+    """
+    Flows, each with its own socket.
+    """
+    gso: bool | None = None
+    """
+    Whether datagrams pass the kernel in batches (UDP_SEGMENT and UDP_GRO) on both ends; if absent, those of flows
+    without a rate do.
+    """
+    interval_ms: Annotated[int, Field(ge=0)]
+    """
+    Time between `progress` events, ms.
+    """
+    kind: Literal["udp"] = "udp"
+    number: Annotated[int | None, Field(ge=0)] = None
+    """
+    Datagrams per flow, after which it ends before `duration_ms`.
+    """
+    peer: Literal["leadline", "iperf3"] | None = "leadline"
+    """
+    The server's program.
+    """
+    rate_pps: float | None = None
+    """
+    Datagrams per second and flow; as fast as the socket accepts them if absent.
+    """
+    sizes: list[SizeShare] | None = None
+    """
+    UDP payloads in turn, instead of `datagram_bytes`, which is then the largest of them; one size if absent.
+    """
+    target: Target
+    """
+    The server.
+    """
+    threads: Annotated[int, Field(ge=0)]
+    """
+    Threads that drive them.
+    """
+    warmup_ms: Annotated[int, Field(ge=0)]
+    """
+    Leading time whose figures are kept but flagged, ms.
+    """
+
+
+class RrWorkload(BaseModel):
+    """
+    Request and response, one outstanding per flow.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    bind: str | None = None
+    """
+    Local address.
+    """
+    busy_poll: bool | None = False
+    """
+    Whether the client's threads poll without sleeping.
+    """
+    connect: bool | None = False
+    """
+    Whether each transaction has a new connection, or over UDP a new source port.
+    """
+    dscp: Annotated[int | None, Field(ge=0, le=255)] = None
+    """
+    The differentiated services code point of requests and responses, 0 to 63; the host's default if absent.
+    """
+    duration_ms: Annotated[int, Field(ge=0)]
+    """
+    Duration, ms, including the warm-up.
+    """
+    flows: Annotated[int, Field(ge=0)]
+    """
+    Connections, or UDP sockets.
+    """
+    histogram_interval_ms: Annotated[int | None, Field(ge=0)] = None
+    """
+    Time between the histograms of `progress` events, ms; a second if absent.
+    """
+    interval_ms: Annotated[int, Field(ge=0)]
+    """
+    Time between `progress` events, ms.
+    """
+    kind: Literal["rr"] = "rr"
+    number: Annotated[int | None, Field(ge=0)] = None
+    """
+    Transactions over all flows, after which the task ends before `duration_ms`.
+    """
+    outstanding: Annotated[int | None, Field(ge=0)] = 1
+    """
+    Transactions that each flow may have outstanding.
+    """
+    protocol: Literal["tcp", "udp"]
+    """
+    Over TCP or UDP.
+    """
+    rate_per_s: float | None = None
+    """
+    Transactions per second and flow, due by schedule; if absent, each follows an answer.
+    """
+    request_bytes: Annotated[int, Field(ge=0)]
+    """
+    Request payload, bytes.
+    """
+    response_bytes: Annotated[int, Field(ge=0)]
+    """
+    Response payload, bytes.
+    """
+    target: Target
+    """
+    The server.
+    """
+    threads: Annotated[int, Field(ge=0)]
+    """
+    Threads that drive them.
+    """
+    timeout_ms: Annotated[int, Field(ge=0)]
+    """
+    Time after which a transaction counts as the error `timeout`, ms.
     """
     warmup_ms: Annotated[int, Field(ge=0)]
     """

@@ -112,6 +112,7 @@ class Tcp(Kind[TcpTest]):
             Option(("--congestion",), "Congestion control, by the kernel's name.", key="congestion", metavar="NAME"),
             *(
                 o.PEER,
+                *o.LOGIN,
                 *o.SESSION,
                 o.cross_check("iperf3"),
                 *o.PRECISION,

@@ -270,6 +270,7 @@ class Udp(Kind[UdpTest]):
             ),
             *(
                 o.PEER,
+                *o.LOGIN,
                 *o.SESSION,
                 o.cross_check("iperf3"),
                 *o.PRECISION,

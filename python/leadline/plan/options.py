@@ -185,6 +185,16 @@ PEER = Option(
     type=("leadline", "iperf3"),
     default="leadline",
 )
+LOGIN = (
+    Option(
+        ("--username",), "User at an iperf3 server that asks for one; the password is IPERF3_PASSWORD.", metavar="NAME"
+    ),
+    Option(("--rsa-public-key-path",), "The iperf3 server's public RSA key, a PEM file.", type=Path, metavar="FILE"),
+    Option(
+        ("--use-pkcs1-padding",), "The iperf3 server is older than 3.17, and pads as it did.", type=bool, default=False
+    ),
+)
+"""Options that log in at an iperf3 server."""
 FORMAT = Option(
     ("--format",),
     "Layout of the summary: Leadline's own, or the JSON document of `iperf3 -J`.",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from leadline.contract.models import (
     HttpAnswer,
     HttpWorkload,
+    Iperf3Login,
     PeerLimits,
     RrWorkload,
     ScenarioWorkload,
@@ -97,6 +98,8 @@ class Server:
     """Address family for resolving the name: `any` takes the first address; None takes that of the test."""
     http_port: int = HTTP_PORT
     https_port: int = HTTPS_PORT
+    login: Iperf3Login | None = field(default=None, repr=False)
+    """Login at an iperf3 server; None without one."""
 
     def http_port_of(self, *, tls: bool) -> int:
         """The port of HTTP, with or without TLS."""
@@ -105,7 +108,7 @@ class Server:
     def target(self, ip: int) -> Target:
         """The server as the target of a load over this IP version."""
         version = ip_version(ip) if self.family is None else None if self.family == "any" else self.family
-        return Target(host=self.host, port=self.port, ip_version=version, key=self.key)
+        return Target(host=self.host, port=self.port, ip_version=version, key=self.key, iperf3_login=self.login)
 
 
 def ip_version(ip: int) -> Literal["v4", "v6"]:

@@ -73,6 +73,7 @@ pub fn prepare_tcp(spec: &TcpSpec, paced: Option<PacedBlocks>) -> Result<Box<dyn
     let options = spec.options.unwrap_or_default();
     let asked = Iperf3Parameters {
         tcp: true,
+        mptcp: options.mptcp,
         nodelay: !options.nagle,
         len: Some(spec.block_bytes.into()),
         bandwidth: spec.rate_bps,

@@ -5,10 +5,11 @@ use std::io::{self, Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
+use leadline_sys::clock::unix_s;
 use leadline_sys::tcp::OpeningOptions;
 use leadline_sys::{net, tcp};
 use leadline_transport::iperf3::{
-    meaning, Cookie, Iperf3Client, Iperf3ClientEvent, Iperf3Parameters, COOKIE_BYTES, HELLO,
+    meaning, token, Cookie, Iperf3Client, Iperf3ClientEvent, Iperf3Parameters, COOKIE_BYTES, HELLO,
 };
 use leadline_wire::{ErrorReport, Target};
 use tracing::info;
@@ -39,6 +40,8 @@ impl Control {
         if target.key.is_some() {
             return Err(input_error("bad_key", "iperf3 has no shared key: leave out --key-file, or the peer"));
         }
+        let login = target.iperf3_login.as_ref().map(|login| token(login, unix_s())).transpose();
+        let authtoken = login.map_err(|error| input_error("bad_login", format!("login at iperf3: {error}")))?;
         let server = resolve(target)?;
         let bind = parse_bind(bind)?;
         let doing = format!("connecting to iperf3 at {server}");
@@ -54,7 +57,7 @@ impl Control {
         let mut control = Self { stream, machine: Iperf3Client::default(), cookie, server, bind };
         control.send(cookie.bytes())?;
         control.step(&Iperf3ClientEvent::SendParameters)?;
-        control.send(&asked.encode())?;
+        control.send(&Iperf3Parameters { authtoken, ..asked.clone() }.encode())?;
         control.step(&Iperf3ClientEvent::CreateStreams)?;
         info!(%server, "iperf3 has taken the parameters");
         Ok(control)

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use leadline_pace::Pace;
-use leadline_sys::clock::monotonic_ns;
+use leadline_sys::clock::{monotonic_ns, unix_s};
 use leadline_sys::net;
 use leadline_transport::iperf3::{
     stream_id, ErrorNumber, Iperf3Error, Iperf3Parameters, Iperf3Protocol, Iperf3Results, Iperf3Server,
@@ -160,6 +160,15 @@ pub fn run(
     control.set_write_timeout(Some(WRITE_TIMEOUT))?;
     net::give_up_after(&control, PEER_TIMEOUT)?;
     let Iperf3Request { cookie, asked, machine } = request;
+    if let Some(gate) = &shared.gate {
+        match gate.check(asked.authtoken.as_deref(), unix_s()) {
+            Ok(user) => info!(%client, user, "iperf3 client logged in"),
+            Err(reason) => {
+                info!(%client, %reason, "iperf3 test refused");
+                return (&control).write_all(&Iperf3Server::fail(ErrorNumber::Authentication, libc::EACCES));
+            }
+        }
+    }
     let open = as_session(&asked, shared.limits.longest_ms);
     let (waker, inputs) = mpsc::sync_channel(MOST_QUEUED + 2 * open.flows as usize);
     let Some(_registered) = shared.iperf3.register(cookie, waker.clone()) else {

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use leadline_sys::{net, tcp};
+use leadline_transport::iperf3::Iperf3Gate;
 use leadline_wire::{ErrorReport, ServeSpec};
 use tracing::info;
 
@@ -59,7 +60,9 @@ pub fn start(spec: &ServeSpec, signal: &Arc<ControlSignal>) -> Result<Server, Er
     let per_peer = spec.per_peer.clone().unwrap_or_default();
     let most_per_peer = per_peer.connections as usize;
     let limits = admission::Limits { longest_ms: spec.longest_ms, most_flows: spec.most_flows, per_peer };
-    let shared = Arc::new(shared::ServerShared::new(limits, keys::shared(spec.key.as_ref())?)?);
+    let gate = spec.iperf3_users.as_ref().map(Iperf3Gate::new).transpose();
+    let gate = gate.map_err(|error| input_error("bad_iperf3_users", format!("users of iperf3: {error}")))?;
+    let shared = Arc::new(shared::ServerShared::new(limits, keys::shared(spec.key.as_ref())?, gate)?);
     let listeners = sessions
         .into_iter()
         .map(|(listener, socket)| listener::listen(listener, socket, Arc::clone(&shared), Arc::clone(signal)))

@@ -7,7 +7,7 @@ use std::net::{IpAddr, TcpStream, UdpSocket};
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex};
 
-use leadline_transport::iperf3::{Cookie, ErrorNumber, Iperf3Server};
+use leadline_transport::iperf3::{Cookie, ErrorNumber, Iperf3Gate, Iperf3Server};
 use leadline_transport::{AddressCheck, FromClient, SharedKey};
 use leadline_wire::ErrorReport;
 
@@ -32,6 +32,8 @@ pub struct ServerShared {
     pub occupancy: Arc<Occupancy>,
     /// The tests of iperf3 clients.
     pub iperf3: Iperf3Tests,
+    /// The users whom it lets measure with iperf3; everyone if absent.
+    pub gate: Option<Iperf3Gate>,
 }
 
 /// A session in the listeners' table.
@@ -48,16 +50,16 @@ pub struct SessionEntry {
 
 impl ServerShared {
     /// Returns the state without sessions.
-    pub fn new(limits: Limits, key: Option<SharedKey>) -> Result<Self, ErrorReport> {
+    pub fn new(limits: Limits, key: Option<SharedKey>, gate: Option<Iperf3Gate>) -> Result<Self, ErrorReport> {
         let (sessions, occupancy, iperf3) = Default::default();
         let check =
             AddressCheck::new(&keys::fresh_nonce()?.0).map_err(|error| input_error("bad_key", error.to_string()))?;
-        Ok(Self { limits, sessions, key, check, occupancy, iperf3 })
+        Ok(Self { limits, sessions, key, check, occupancy, iperf3, gate })
     }
 
-    /// Begins a test of an iperf3 client. With a key none is possible: iperf3 cannot prove it.
+    /// Begins a test of an iperf3 client. With a key, and without users, none is possible: iperf3 cannot prove it.
     pub fn ask_iperf3(&self, connection: &mut PendingConnection, cookie: Cookie) -> io::Result<Opened> {
-        if self.key.is_some() {
+        if self.key.is_some() && self.gate.is_none() {
             let message = Iperf3Server::fail(ErrorNumber::Authentication, libc::EACCES);
             return Ok(Opened::Iperf3Refused(message, "this server requires a key".to_owned()));
         }

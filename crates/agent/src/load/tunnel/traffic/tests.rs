@@ -88,6 +88,7 @@ impl TunLab {
             most_flows: 1000,
             key: None,
             per_peer: None,
+            iperf3_users: None,
         };
         let signal = Arc::new(ControlSignal::default());
         let server = serve::start(&spec, &signal).unwrap();
