@@ -18,7 +18,7 @@ pub struct Target {
     pub key: Option<SessionKey>,
     /// The login at an iperf3 server; none if absent.
     #[serde(default)]
-    pub iperf3_login: Option<Iperf3Login>,
+    pub iperf3_login: Option<Box<Iperf3Login>>,
 }
 
 /// A key that a server shares with its clients, in base64.
