@@ -39,7 +39,7 @@ pub struct Options {
     iperf3: Iperf3Access,
 }
 
-/// The files and settings of the users whom it lets measure with iperf3.
+/// The files and settings of the users that it lets measure with iperf3.
 #[derive(Default)]
 struct Iperf3Access {
     users: Option<PathBuf>,

@@ -1,4 +1,4 @@
-//! The login of iperf3's tests: a user with a password at a client, and the users whom a server knows.
+//! The login of iperf3's tests: a user with a password at a client, and the users that a server knows.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -28,7 +28,7 @@ pub struct Iperf3Login {
     pub padding: RsaPadding,
 }
 
-/// The users whom a server lets measure with iperf3.
+/// The users that a server lets measure with iperf3.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Iperf3Users {

@@ -257,7 +257,7 @@ pub struct ServeSpec {
     pub key: Option<SessionKey>,
     /// Limits per peer; the defaults if absent.
     pub per_peer: Option<PeerLimits>,
-    /// The users whom it lets measure with iperf3; everyone if absent, and with a key nobody.
+    /// The users that it lets measure with iperf3; all clients if absent, and with a key none.
     #[serde(default)]
     pub iperf3_users: Option<Iperf3Users>,
 }

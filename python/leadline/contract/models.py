@@ -4277,7 +4277,7 @@ class Iperf3Login(BaseModel):
 
 class Iperf3Users(BaseModel):
     """
-    The users whom a server lets measure with iperf3.
+    The users that a server lets measure with iperf3.
     """
 
     model_config = ConfigDict(
@@ -5212,7 +5212,7 @@ class ServeWorkload(BaseModel):
     """
     iperf3_users: Iperf3Users | None = None
     """
-    The users whom it lets measure with iperf3; everyone if absent, and with a key nobody.
+    The users that it lets measure with iperf3; all clients if absent, and with a key none.
     """
     key: str | None = None
     """

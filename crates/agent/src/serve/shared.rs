@@ -32,7 +32,7 @@ pub struct ServerShared {
     pub occupancy: Arc<Occupancy>,
     /// The tests of iperf3 clients.
     pub iperf3: Iperf3Tests,
-    /// The users whom it lets measure with iperf3; everyone if absent.
+    /// The users that it lets measure with iperf3; all clients if absent.
     pub gate: Option<Iperf3Gate>,
 }
 

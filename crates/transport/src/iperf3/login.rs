@@ -78,7 +78,7 @@ pub fn token(login: &Iperf3Login, unix_s: i64) -> Result<String, LoginError> {
     encrypted.map(|bytes| STANDARD.encode(bytes)).map_err(|_| LoginError::TooLong)
 }
 
-/// The users whom a server knows, and its key.
+/// The users that a server knows, and its key.
 #[derive(Debug)]
 pub struct Iperf3Gate {
     key: DecryptingKey,
@@ -298,7 +298,7 @@ mod tests {
         assert_eq!(refused(&public, None), LoginError::BadKey);
         assert_eq!(refused(&armored("ENCRYPTED PRIVATE KEY", b"x"), None), LoginError::EncryptedKey);
         assert_eq!(refused(&armored("RSA PRIVATE KEY", b"x"), None), LoginError::BadKey);
-        assert_eq!(refused(&private, Some("# nobody\n")), LoginError::NoUser);
+        assert_eq!(refused(&private, Some("# no user\n")), LoginError::NoUser);
         assert_eq!(refused(&private, Some("\nmary,12\n")), LoginError::BadUser(2));
         let wrong = |change: &dyn Fn(&mut Iperf3Login)| {
             let mut login = login(&public, RsaPadding::Oaep);
