@@ -15,6 +15,7 @@ from leadline.plan.external_inputs import ExternalReader, PlanText
 from leadline.plan.field_types import validate_input
 from leadline.scenario.native import read_native
 from leadline.scenario.thresholds import read_threshold
+from leadline.trial.workloads import kind_of
 
 
 def loaded(text: str) -> LoadedScenario:
@@ -28,6 +29,13 @@ def test_the_example_is_a_whole_scenario() -> None:
     load = scenario_workload(test, {"host": "h.test:81"}, None)
     assert load.plan.populations[0].flow
     assert (load.tls is not None, load.duration_ms, load.threads) == (True, 5_000, 1)
+
+
+def test_iterations_may_go_on_for_their_grace() -> None:
+    text = "get: http://h.test/\nload: {users: 1, duration: 3s, grace: 40s}\n"
+    load = scenario_workload(ScenarioTest(name="s", file=loaded(text)), {}, None)
+    assert load.duration_ms == 3_000
+    assert kind_of(load).longest_ms(load) == 43_000
 
 
 def test_a_plans_file_is_read_beside_it() -> None:

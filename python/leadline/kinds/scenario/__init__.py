@@ -80,6 +80,13 @@ class ScenarioKind(Kind[ScenarioTest]):
         bind = () if server.bind is None else (server.bind,)
         return scenario_workload(test, known, server.target(test.ip).ip_version, bind)
 
+    def longest_ms(self, workload: ScenarioWorkload) -> int:
+        """Each phase's iterations may go on for their grace."""
+        graces_ms: dict[str, int] = {}
+        for population in workload.plan.populations:
+            graces_ms[population.phase] = max(population.end.grace_ms, graces_ms.get(population.phase, 0))
+        return workload.duration_ms + sum(graces_ms.values())
+
     def peer_summary(self, result: TestResult) -> dict[str, Any]:
         """k6's summary."""
         from leadline.kinds.scenario.k6_summary import k6_summary
