@@ -12,9 +12,8 @@ pub struct CatchUp {
     tolerated: u64,
     /// How many late operations may begin together: what falls due while a thread is woken up.
     together: u64,
-    /// The same for a driver that is far behind, and from how many late operations on it is.
+    /// From how many late operations on there is no such bound.
     far: u64,
-    together_when_far: u64,
     /// When it began to catch up, ns, and how many had begun by then.
     behind: Option<(u64, u64)>,
 }
@@ -25,9 +24,8 @@ const FASTER: f64 = 1.25;
 const TOLERATED_NS: u64 = 20_000;
 /// What falls due in this time may begin together, ns: waking up may take this long.
 const TOGETHER_NS: u64 = 200_000;
-/// A driver that is this late has no CPU of its own, and would never catch up, ns; and what may begin together then.
+/// A driver that is this late, ns, has no CPU of its own: only bursts as long as its stalls keep its rate.
 const FAR_NS: u64 = 50_000_000;
-const TOGETHER_WHEN_FAR_NS: u64 = 5_000_000;
 
 impl CatchUp {
     /// Returns the limit for operations at this rate.
@@ -38,7 +36,6 @@ impl CatchUp {
             tolerated: within(TOLERATED_NS),
             together: within(TOGETHER_NS),
             far: within(FAR_NS),
-            together_when_far: within(TOGETHER_WHEN_FAR_NS),
             behind: None,
         }
     }
@@ -53,11 +50,11 @@ impl CatchUp {
         }
         let (since_ns, begun_then) = *self.behind.get_or_insert((now_ns, begun));
         let allowed = begun_then.saturating_add(self.faster.due_count(now_ns.saturating_sub(since_ns)));
-        let most = begun + if late > self.far { self.together_when_far } else { self.together };
-        if allowed <= most {
+        let most = begun + self.together;
+        if allowed <= most || late > self.far {
             return due.min(allowed);
         }
-        // It was stalled again: what it missed is not owed.
+        // It was stalled again: what it missed is left for later.
         self.behind = Some((now_ns, begun));
         due.min(most)
     }
@@ -100,6 +97,20 @@ mod tests {
             let (worst, late_ns) = stalled(step_ns);
             assert!((100..=146).contains(&worst), "{worst} in 1 ms, steps of {step_ns} ns");
             assert!(late_ns <= 60_000, "{late_ns} ns late, steps of {step_ns} ns");
+        }
+    }
+
+    #[test]
+    fn starved_sender_keeps_its_rate() {
+        let pace = Pace::per_second(10_000.0).unwrap();
+        for step_ns in [1_000_000, 7_000_000, 30_000_000, 200_000_000] {
+            let mut catch_up = CatchUp::new(pace);
+            let mut begun = 0;
+            for call in 1..=2_000_000_000 / step_ns {
+                begun = catch_up.allowed(call * step_ns, pace.due_count(call * step_ns), begun).max(begun);
+            }
+            let late = pace.due_count(2_000_000_000 / step_ns * step_ns) - begun;
+            assert!(late <= pace.due_count(FAR_NS + step_ns), "{late} late, woken every {step_ns} ns");
         }
     }
 
