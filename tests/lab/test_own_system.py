@@ -81,6 +81,9 @@ def test_run_brings_the_system_up_and_measures_through_it(
             [],
         )
         assert [client["state"] for client in record["clients"]] == ["connected"]
+    # The bucket is the gateway's, not the lab's, whose links have no rate: its queue is full.
+    limits = {one["case"]: one["limit"]["by"] for one in document["summaries"]}
+    assert limits["c01"] == "gateway" and limits["c02"] != "link", document["summaries"]
     # What arrives is payload, without headers; the bucket lets its burst of 32 kB through besides.
     throughput = {one["case"]: one["metrics"]["throughput_bps"]["value"] for one in document["summaries"]}
     assert all(0 < throughput[case] <= 1.1 * rate for case, rate in RATES.items())

@@ -268,6 +268,9 @@ def _cpus(before: ObservationEvent, after: ObservationEvent, seconds: float) -> 
             yield _cpu(first, last, seconds, clocks.get(last.cpu), soaker)
 
 
+_KINDS = ("user", "nice", "system", "irq", "softirq", "steal", "iowait", "idle")
+
+
 def _cpu(
     first: CpuSample,
     last: CpuSample,
@@ -275,9 +278,14 @@ def _cpu(
     mhz: float | None,
     soaker: tuple[SoakerSample | None, SoakerSample | None],
 ) -> CpuUse:
-    def share(*kinds: str) -> float:
-        return float(sum(getattr(last, f"{kind}_s") - getattr(first, f"{kind}_s") for kind in kinds)) / seconds
+    def used_s(*kinds: str) -> float:
+        return float(sum(getattr(last, f"{kind}_s") - getattr(first, f"{kind}_s") for kind in kinds))
 
+    def share(*kinds: str) -> float:
+        return used_s(*kinds) / counted_s
+
+    # The kernel counts in ticks, of which a short interval may have one more than it lasted.
+    counted_s = max(seconds, used_s(*_KINDS))
     left, speed, own = _left(soaker, seconds)
     idle = share("idle", "iowait")
     return CpuUse(

@@ -27,8 +27,8 @@ MAIN_SHARE = 0.5
 LEAST_DROPS = 10
 """Fewer drops are no evidence, whatever their share."""
 
-_SHAPERS = frozenset({"tbf", "netem"})
-"""Disciplines that give a lab's link its rate and its delay."""
+_RATE, _DELAY = "tbf", "netem"
+"""Disciplines that give a lab's link its rate, and its delay."""
 _DELAYS = frozenset({"netem", "fq"})
 """Disciplines that hold packets for another reason than that the link is busy."""
 
@@ -38,15 +38,20 @@ def of_links(data: TestData, window: Window) -> Iterator[Limit]:
     for host in data.samples:
         is_gateway = host in GATEWAYS
         for queue, text, what in _full(data.samples[host], window, host):
-            if queue.kind in _SHAPERS if data.in_lab else not is_gateway:
+            if _is_the_labs(queue, data) if data.in_lab else not is_gateway:
                 yield Limit(LimitedBy.LINK, text, f"the link is the limit: its queue on {host} {what}")
 
 
 def of_gateway(data: TestData, gateway: str, window: Window) -> Iterator[Limit]:
     """Queues of a gateway that are not in front of a lab's link."""
     for queue, text, what in _full(data.samples[gateway], window, gateway):
-        if not (data.in_lab and queue.kind in _SHAPERS):
+        if not (data.in_lab and _is_the_labs(queue, data)):
             yield Limit(LimitedBy.GATEWAY, text, f"the gateway's queue is the limit: it {what}")
+
+
+def _is_the_labs(queue: QueueUse, data: TestData) -> bool:
+    """Whether a discipline is that of a lab's link: where links have no rate, a system under test made it."""
+    return queue.kind == _DELAY or (queue.kind == _RATE and bool(data.link_bps))
 
 
 def of_tunnel_sockets(data: TestData, host: str, window: Window) -> Iterator[Limit]:

@@ -107,6 +107,7 @@ def _environment() -> Environment:
         memory=quantities.memory,
         fixed=quantities.fixed,
         unbroken=views.unbroken,
+        coded=views.coded,
         embedded=charts.embedded,
     )
     environment.globals.update(

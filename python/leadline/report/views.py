@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from markupsafe import Markup, escape
+
 from leadline import quantities
 from leadline.analysis.model import (
     Answer,
@@ -30,6 +32,7 @@ MOST_COMPARED_CASES = 7
 # Facts that are lists and get separate tables.
 _OWN_LISTS = ("interfaces", "capabilities")
 
+_BETWEEN_BACKTICKS = re.compile(r"`([^`]+)`")
 _BEFORE_UNIT = re.compile(r"(?<=\d) (?=[%A-Za-zµ]+/?s?)(?!(?:to|of|in|and|against|more) )")
 
 _ACRONYMS = {
@@ -399,6 +402,11 @@ def _spoken(name: str) -> str:
 def unbroken(text: str) -> str:
     """The text with numbers and their units on one line."""
     return _BEFORE_UNIT.sub("\N{NO-BREAK SPACE}", text)
+
+
+def coded(text: str) -> Markup:
+    """The text with what stands between backticks as code."""
+    return Markup(_BETWEEN_BACKTICKS.sub(r"<code>\1</code>", str(escape(text))))
 
 
 def wording(validity: Validity) -> verdicts.Wording:

@@ -24,6 +24,8 @@ from leadline.trial.journal_stretches import Read, ReadStretch, Stretch, read_st
 _LEAST_JOURNAL_BYTES = 32 * 1024 * 1024
 _MOST_PROCESSES = 4
 _LENGTH_BYTES = 8
+_MOST_BYTES = 1 << 30
+"""The longest message. A length beyond it is not one of this protocol."""
 _PROGRAM = ("-P", "-m", __name__)
 
 
@@ -105,9 +107,9 @@ def _write(stream: IO[bytes], content: bytes) -> None:
 
 def _read(stream: IO[bytes]) -> bytes | None:
     """The next message; None if the stream ends before its end."""
-    length = stream.read(_LENGTH_BYTES)
-    content = stream.read(int.from_bytes(length, "big"))
-    return content if len(length) == _LENGTH_BYTES and len(content) == int.from_bytes(length, "big") else None
+    length = int.from_bytes(stream.read(_LENGTH_BYTES), "big")
+    content = stream.read(length) if length <= _MOST_BYTES else b""
+    return content if length and len(content) == length else None
 
 
 def main() -> None:

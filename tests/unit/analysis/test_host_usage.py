@@ -50,6 +50,12 @@ def test_cpu_time_becomes_shares_of_each_cpu() -> None:
     assert found.cpu("left") is None
 
 
+def test_shares_of_an_interval_shorter_than_its_ticks_are_no_more_than_a_whole() -> None:
+    """Of each of two CPUs, three ticks of 10 ms in 19 ms."""
+    found = usage(sample(0), sample(0.019, cpu_s={"user": 0.04, "system": 0.02}))
+    assert [(one.user, one.system) for one in found.cpus] == [(pytest.approx(2 / 3), pytest.approx(1 / 3))] * 2
+
+
 def test_mean_over_the_cpus_needs_all_of_them() -> None:
     before = sample(0, soaker=soaked(100, 30_000, 30_000, 0.0))
     found = usage(before, sample(1, soaker=soaked(20_100, 30_000, 30_000, 0.6)))

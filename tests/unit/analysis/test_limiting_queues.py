@@ -16,7 +16,7 @@ def with_queue(
 ) -> TestData:
     """A test with a queue in front of the interface `wan` of a host, beside an interface with another load."""
     data = steady_test()
-    data.in_lab = in_lab
+    data.in_lab, data.link_bps = in_lab, 1e9 if in_lab else None
     for second in range(-1, 13):
         past = second + 2
         sent = {"wan": (0, sent_bytes * past), "other": (0, 1_000_000 * past)}
@@ -49,6 +49,12 @@ def test_queue_that_drops_a_share_of_the_packets(host: str, kind: str, in_lab: b
     assert found is by
     if by is not LimitedBy.UNKNOWN:
         assert text == f"the queue ({kind}) of wan on {host} dropped 5.0% of the packets to send: it was full"
+
+
+def test_shaper_in_a_lab_whose_links_have_no_rate_is_the_gateways_own() -> None:
+    data = with_queue("gateway", "tbf", PACKETS_PER_S // 19)
+    data.link_bps = None
+    assert limit(data)[0] is LimitedBy.GATEWAY
 
 
 @pytest.mark.parametrize(

@@ -147,7 +147,7 @@ MISTAKES = [
     (changed("kind: openvpn", "kind: opnvpn"), "plan.yaml:2: sut: unknown kind 'opnvpn'; did you mean 'openvpn'?"),
     (
         changed("kind: udp, ", ""),
-        "plan.yaml:4: tests.load: 'kind' is missing; there is tcp, udp, rr, http, tunnel, scenario",
+        "plan.yaml:4: tests.load: 'kind' is missing; there is tcp, udp, rr, http, tunnel, scenario, load-latency",
     ),
     (
         changed("openvpn", "openvpn, transport: sctp"),
@@ -165,13 +165,13 @@ MISTAKES = [
     ),
     # Impossible values
     (
-        changed("packet: 100", "packet: 39"),
-        "plan.yaml:4: tests.load.packet: 39 bytes is too small; at least 40 bytes (by the measurement "
-        "header and by UDP)",
+        changed("packet: 100", "packet: 15"),
+        "plan.yaml:4: tests.load.packet: 15 bytes is too small; at least 16 bytes (by the short "
+        "measurement header and by UDP)",
     ),
     (
         changed("packet: 100", "packet: 65508"),
-        "plan.yaml:4: tests.load.packet: 65508 bytes is too large; at most 65507 bytes (by the measurement header...",
+        "plan.yaml:4: tests.load.packet: 65508 bytes is too large; at most 65507 bytes (by the short measurement...",
     ),
     (
         changed("packet: 100, duration: 1s", "duration: -1s"),

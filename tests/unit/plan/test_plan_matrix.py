@@ -136,7 +136,7 @@ MISTAKES = [
         "4: '{packet}' has no value at every point; give 'packet' in each include",
     ),
     (USED + "axes: {packet: ['{packet}']}", "6: axis 'packet' stands for itself"),
-    (USED + "axes:\n  packet:\n    - 64\n    - 10", "9: tests.load.packet: 10 bytes is too small; at least 40 bytes"),
+    (USED + "axes:\n  packet:\n    - 64\n    - 10", "9: tests.load.packet: 10 bytes is too small; at least 16 bytes"),
     (
         USED + "axes: {packet: [64, 65, 64]}",
         "6: axes.packet: 64 is given twice; remove one; use 'repeat' for several trials",

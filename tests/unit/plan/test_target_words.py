@@ -74,8 +74,10 @@ def test_an_unknown_metric_is_answered_with_the_likely_one(kind: str, word: str,
 
 
 def test_unrecognisable_metric_is_answered_with_the_choices() -> None:
-    assert suggestion("zzz", metrics_of("tcp")).startswith("there is ")
-    assert all(name in suggestion("zzz", metrics_of("tcp")) for name in metrics_of("tcp"))
+    names = metrics_of("tcp")[:5]
+    assert suggestion("zzz", names).startswith("there is ")
+    assert all(name in suggestion("zzz", names) for name in names)
+    assert suggestion("zzz", metrics_of("tcp")).endswith(", ...")
 
 
 @given(st.text(max_size=12), st.sampled_from([name for kind in plan_kinds() for name in metrics_of(kind.name)]))

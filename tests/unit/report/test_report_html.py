@@ -197,6 +197,12 @@ def test_lines_keep_an_eight_hundredth_of_their_highest_value(highest: float) ->
     assert max(drawn["values"]) <= 1000
 
 
+def test_what_to_do_next_is_a_sentence_with_its_commands_as_code() -> None:
+    run = gateway_run()
+    advised = tuple(replace(answer, next_step="see what `top <b>` says") for answer in run.answers)
+    assert "<li>See what <code>top &lt;b&gt;</code> says.</li>" in render_html(replace(run, answers=advised))
+
+
 def test_axes_are_a_first_instant_and_steps() -> None:
     base = gateway_run().trials[0].tests[0]
     line = Series("cpu user", "machine", "percent", (-0.5, 0.1, 0.2004, 0.3), (1.0, 2.0, None, 0.12345))
