@@ -258,7 +258,7 @@ def test_other_protocol_on_the_port_fails_and_is_named(server: cli.Server) -> No
         (("http", "http://127.0.0.1/", "--rate", "-5"), "not a rate"),
         (("http", "http://127.0.0.1/", "-H", "no colon"), "Name: value"),
         (("udp", "127.0.0.1", "--rate", "12foo"), "20mbit"),
-        (("udp", "127.0.0.1", "-l", "10"), "--size: 10 bytes is too small; at least 40"),
+        (("udp", "127.0.0.1", "-l", "10"), "--size: 10 bytes is too small; at least 16"),
         (("tcp", "127.0.0.1", "-d", "0s"), "above 0"),
         (("tcp", "127.0.0.1", "-d", "soon"), "duration"),
         (("tcp", "127.0.0.1", "-4", "-6"), "exclude each other"),

@@ -24,8 +24,6 @@ def login_of(values: Mapping[str, Any]) -> Iperf3Login | None:
     Raises:
         InputError: an option is missing or has no meaning here, the key cannot be read, or there is no password.
     """
-    from leadline.contract.models import Iperf3Login
-
     user, key, pkcs1 = (values.get(name) for name in ("username", "rsa_public_key_path", "use_pkcs1_padding"))
     if user is None and key is None and not pkcs1:
         return None
@@ -33,6 +31,8 @@ def login_of(values: Mapping[str, Any]) -> Iperf3Login | None:
         raise InputError("--username is for iperf3's servers", hint="give --peer iperf3, or --key-file")
     if user is None or key is None:
         raise InputError("--username and --rsa-public-key-path require each other", hint="give both, or neither")
+    from leadline.contract.models import Iperf3Login
+
     return Iperf3Login(user=user, password=_password(), key_pem=_key(key), padding="pkcs1" if pkcs1 else "oaep")
 
 

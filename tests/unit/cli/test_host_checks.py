@@ -17,7 +17,7 @@ from leadline.plan import Need
 
 PLAN = """\
 name: delayed
-lab: {link: {delay: 5ms, rate: 10mbit, loss: 1%}}
+lab: {emulator: netem, link: {delay: 5ms, rate: 10mbit, loss: 1%}}
 sut: {kind: openvpn, binary: no-such-openvpn}
 tests: [{name: load, kind: tcp, duration: 1}]
 """
