@@ -478,8 +478,6 @@ class Udp(Kind[UdpTest]):
                 Figure("jitter_us", "jitter", quantities.microseconds),
                 Figure("reordered", "reordered", quantities.count),
                 Figure("duplicates", "duplicates", quantities.count),
-                Figure("loss_burst_max", "longest loss", quantities.count),
-                Figure("reorder_extent_max", "reorder extent", quantities.count),
                 Figure("one_way_delay_mean_us", "one-way delay", quantities.microseconds),
             ),
         )
