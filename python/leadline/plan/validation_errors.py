@@ -81,7 +81,9 @@ class _Finding:
         mark: Mark = self.node.mark
         if self.type == "extra_forbidden":
             within = f" in {self.parent}" if self.parent else ""
-            return mark.error(f"unknown key '{self.key}'{within}", hint=did_you_mean(str(self.key), self.keys))
+            return mark.error(
+                f"unknown key '{_one_line(str(self.key))}'{within}", hint=did_you_mean(str(self.key), self.keys)
+            )
         if self.type == "union_tag_not_found" and (misspelt := _near_kind(self.node)) is not None:
             entry = self.node.mapping[misspelt]
             return entry.mark.error(f"unknown key '{misspelt}' in {self.label}", hint="did you mean 'kind'?")
@@ -192,11 +194,15 @@ def _label(location: Location, root: Node) -> str:
         below = node.child(part)
         if isinstance(part, int):
             name = name_of(below) if below is not None else None
-            words += f".{name}" if name else f"[{part + 1}]"
+            words += f".{_one_line(name)}" if name else f"[{part + 1}]"
         else:
-            words += f".{part}" if words else part
+            words += f".{_one_line(part)}" if words else _one_line(part)
         node = below if below is not None else Node(None, node.mark)
     return words
+
+
+def _one_line(text: str) -> str:
+    return text if text.isprintable() else ascii(text)[1:-1]
 
 
 def _near_kind(node: Node) -> str | None:

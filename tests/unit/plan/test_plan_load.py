@@ -154,6 +154,11 @@ MISTAKES = [
         "plan.yaml:2: sut.transport: 'sctp' is not possible; there is udp, tcp",
     ),
     (changed("openvpn", "openvpn, ip: 5"), "plan.yaml:2: sut.ip: 5 is not possible; there is 4, 6"),
+    (
+        changed("name: load", 'name: "\\n"'),
+        "plan.yaml:4: tests.\\n.name: '\\n' is not a name; use letters, digits, '-' and '_' (at most 64, a letter or ...",
+    ),
+    (changed("kind: udp", 'kind: udp, "a\\tb": 1'), "plan.yaml:4: unknown key 'a\\tb' in tests.load..."),
     # Missing
     ("name: x\nsut: {kind: route}\n", "plan.yaml:1: 'tests' is missing"),
     ("name: x\ntests: [{kind: tcp, name: a}]\n", "plan.yaml:1: 'sut' is missing"),
