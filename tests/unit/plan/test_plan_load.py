@@ -156,7 +156,7 @@ MISTAKES = [
     (changed("openvpn", "openvpn, ip: 5"), "plan.yaml:2: sut.ip: 5 is not possible; there is 4, 6"),
     (
         changed("name: load", 'name: "\\n"'),
-        "plan.yaml:4: tests.\\n.name: '\\n' is not a name; use letters, digits, '-' and '_' (at most 64, a letter or ...",
+        "plan.yaml:4: tests.\\n.name: '\\n' is not a name; use letters, digits, '-' and '_' (at most 64...",
     ),
     (changed("kind: udp", 'kind: udp, "a\\tb": 1'), "plan.yaml:4: unknown key 'a\\tb' in tests.load..."),
     # Missing
