@@ -18,7 +18,7 @@ HEADROOM = 2.0
 """The highest rate to try, as a multiple of the rate of a closed loop over the same connections. At a rate, never
 more requests are in flight than in the closed loop, so the server cannot answer a rate far above it."""
 RANGE = 1e6
-"""The ratio of the highest to the lowest rate: a generator can flood a slow link with a hundred thousand times its rate."""
+"""The ratio of the highest to the lowest rate: floods of batched datagrams are far above what a slow link carries."""
 BUDGET_TRIALS = 30
 """Maximum number of trials of a search; a search of a stable server needs a third."""
 
