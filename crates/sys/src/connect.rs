@@ -3,7 +3,7 @@
 #![allow(unsafe_code)]
 
 use std::io;
-use std::mem::{size_of, zeroed};
+use std::mem::zeroed;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::PathBuf;
@@ -12,6 +12,7 @@ use std::time::Duration;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 use crate::ring::{stamp_ns, CONTROL_BYTES};
+use crate::socket_option::set_int;
 
 /// The destination of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,7 +64,7 @@ pub fn begin(to: &Remote, from: Option<IpAddr>, options: &TcpOptions) -> io::Res
             set(&socket, address, options)?;
             if let Some(from) = from {
                 // The port is chosen when the peer is known, so that one local port can serve many peers.
-                option(&socket, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1)?;
+                set_int(&socket, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1)?;
                 socket.bind(&SocketAddr::new(from, 0).into())?;
             }
             (socket, SockAddr::from(*address))
@@ -100,7 +101,7 @@ fn set(socket: &Socket, to: &SocketAddr, options: &TcpOptions) -> io::Result<()>
         socket.set_recv_buffer_size(bytes as usize).map_err(named("receive buffer"))?;
     }
     if let Some(bytes) = options.segment_bytes {
-        option(socket, libc::IPPROTO_TCP, libc::TCP_MAXSEG, bytes as libc::c_int).map_err(named("segment"))?;
+        set_int(socket, libc::IPPROTO_TCP, libc::TCP_MAXSEG, bytes as libc::c_int).map_err(named("segment"))?;
     }
     if let Some(point) = options.dscp {
         if point > 63 {
@@ -109,8 +110,8 @@ fn set(socket: &Socket, to: &SocketAddr, options: &TcpOptions) -> io::Result<()>
         // The code point is the upper six bits; the lower two are ECN's.
         let class = libc::c_int::from(point) << 2;
         match to {
-            SocketAddr::V4(_) => option(socket, libc::IPPROTO_IP, libc::IP_TOS, class),
-            SocketAddr::V6(_) => option(socket, libc::IPPROTO_IPV6, libc::IPV6_TCLASS, class),
+            SocketAddr::V4(_) => set_int(socket, libc::IPPROTO_IP, libc::IP_TOS, class),
+            SocketAddr::V6(_) => set_int(socket, libc::IPPROTO_IPV6, libc::IPV6_TCLASS, class),
         }
         .map_err(named("dscp"))?;
     }
@@ -118,7 +119,7 @@ fn set(socket: &Socket, to: &SocketAddr, options: &TcpOptions) -> io::Result<()>
         socket.set_tcp_user_timeout(options.user_timeout).map_err(named("user timeout"))?;
     }
     if options.fast_open {
-        option(socket, libc::IPPROTO_TCP, libc::TCP_FASTOPEN_CONNECT, 1).map_err(named("fast open"))?;
+        set_int(socket, libc::IPPROTO_TCP, libc::TCP_FASTOPEN_CONNECT, 1).map_err(named("fast open"))?;
     }
     Ok(())
 }
@@ -127,7 +128,7 @@ fn set(socket: &Socket, to: &SocketAddr, options: &TcpOptions) -> io::Result<()>
 /// host, at some 20 ns each, as long as one socket requests it.
 pub fn stamp_received(socket: impl AsFd) -> io::Result<()> {
     let flags = libc::SOF_TIMESTAMPING_RX_SOFTWARE | libc::SOF_TIMESTAMPING_SOFTWARE;
-    option(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, flags as libc::c_int)
+    set_int(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, flags as libc::c_int)
 }
 
 /// Receives without waiting; also returns when the kernel had the last of the data, ns on the real-time clock, if it
@@ -148,24 +149,6 @@ pub fn receive_stamped(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<(usiz
     let received = usize::try_from(received).map_err(|_| io::Error::last_os_error())?;
     let words: Vec<u8> = control.iter().flat_map(|word| word.to_ne_bytes()).take(header.msg_controllen).collect();
     Ok((received, stamp_ns(&words)))
-}
-
-fn option(socket: impl AsFd, level: libc::c_int, name: libc::c_int, value: libc::c_int) -> io::Result<()> {
-    // SAFETY: passes a live int and its size.
-    let result = unsafe {
-        libc::setsockopt(
-            socket.as_fd().as_raw_fd(),
-            level,
-            name,
-            std::ptr::from_ref(&value).cast(),
-            size_of::<libc::c_int>() as libc::socklen_t,
-        )
-    };
-    if result == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
 }
 
 #[cfg(test)]

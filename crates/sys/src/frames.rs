@@ -11,6 +11,7 @@ use crate::connect::stamp_received;
 use crate::net::wall_clock_ahead_ns;
 use crate::pinned::Pinned;
 use crate::ring::{stamp_ns, CONTROL_BYTES};
+use crate::socket_option::set_int;
 
 /// Memory for frames that wait for their receiver, bytes.
 const RECEIVE_BUFFER_BYTES: libc::c_int = 32 << 20;
@@ -89,20 +90,7 @@ impl FrameSocket {
     }
 
     fn set(&self, level: libc::c_int, option: libc::c_int, value: libc::c_int) -> io::Result<()> {
-        // SAFETY: passes a live int and its size.
-        let result = unsafe {
-            libc::setsockopt(
-                self.socket.as_raw_fd(),
-                level,
-                option,
-                std::ptr::from_ref(&value).cast(),
-                size_of::<libc::c_int>() as libc::socklen_t,
-            )
-        };
-        if result < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        Ok(())
+        set_int(&self.socket, level, option, value)
     }
 }
 

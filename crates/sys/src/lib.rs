@@ -16,6 +16,7 @@ pub mod process;
 pub mod queues;
 pub mod ring;
 pub mod segments;
+mod socket_option;
 pub mod tcp;
 pub mod tun;
 

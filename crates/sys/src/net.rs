@@ -13,6 +13,7 @@ use crate::clock::{monotonic_ns, realtime_ns};
 use crate::pinned::Pinned;
 use crate::ring::{stamp_ns, CONTROL_BYTES};
 use crate::segments::merged_bytes;
+use crate::socket_option::set_int;
 
 /// Two readings of both clocks differ by no more than this, ns, unless the wall clock was set or the thread waited in
 /// between.
@@ -71,17 +72,7 @@ fn enlarge_buffers(socket: &Socket) {
     for (force, plain) in [(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF), (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)] {
         let size = DATAGRAM_BUFFER_BYTES as libc::c_int;
         for option in [force, plain] {
-            // SAFETY: passes a live int and its size.
-            let result = unsafe {
-                libc::setsockopt(
-                    socket.as_raw_fd(),
-                    libc::SOL_SOCKET,
-                    option,
-                    std::ptr::from_ref(&size).cast(),
-                    size_of::<libc::c_int>() as libc::socklen_t,
-                )
-            };
-            if result == 0 {
+            if set_int(socket, libc::SOL_SOCKET, option, size).is_ok() {
                 break;
             }
         }

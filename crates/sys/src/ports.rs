@@ -1,13 +1,14 @@
 //! Source ports: the range from which the system chooses them, sockets that use each in turn, and busy polling.
-#![allow(unsafe_code)]
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::ops::RangeInclusive;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use socket2::{Domain, Protocol, Socket, Type};
+
+use crate::socket_option::set_int;
 
 /// The kernel's default range.
 const DEFAULT_RANGE: RangeInclusive<u16> = 32_768..=60_999;
@@ -64,21 +65,7 @@ impl SourcePorts {
 /// Makes the kernel poll the device's queue instead of waiting for its interrupt (SO_BUSY_POLL). Needs a privilege if
 /// the value exceeds the host's own, and a device that supports it.
 pub fn busy_poll(socket: impl AsFd) -> io::Result<()> {
-    // SAFETY: passes a live int and its size.
-    let result = unsafe {
-        libc::setsockopt(
-            socket.as_fd().as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_BUSY_POLL,
-            std::ptr::from_ref(&BUSY_POLL_US).cast(),
-            size_of::<libc::c_int>() as libc::socklen_t,
-        )
-    };
-    if result == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
+    set_int(socket, libc::SOL_SOCKET, libc::SO_BUSY_POLL, BUSY_POLL_US)
 }
 
 #[cfg(test)]

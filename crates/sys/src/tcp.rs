@@ -12,6 +12,7 @@ use std::time::Duration;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 use crate::net::set_buffers;
+use crate::socket_option::set_int;
 
 /// From linux/in.h.
 const IPPROTO_MPTCP: libc::c_int = 262;
@@ -308,24 +309,6 @@ pub fn zerocopy_completions(stream: &TcpStream) -> io::Result<ZerocopyCompletion
                 header = libc::CMSG_NXTHDR(&message, header);
             }
         }
-    }
-}
-
-fn set_int(socket: impl AsFd, level: libc::c_int, name: libc::c_int, value: libc::c_int) -> io::Result<()> {
-    // SAFETY: passes a live int and its size.
-    let result = unsafe {
-        libc::setsockopt(
-            socket.as_fd().as_raw_fd(),
-            level,
-            name,
-            std::ptr::from_ref(&value).cast(),
-            size_of::<libc::c_int>() as libc::socklen_t,
-        )
-    };
-    if result == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
     }
 }
 
