@@ -89,10 +89,13 @@ class JailUser:
         assert code == 0, err
         return [json.loads(line) for line in out.splitlines()]
 
+    def folders(self) -> list[str]:
+        """Folders in TMPDIR of this user's runs that are still there; no other user's start can sweep them."""
+        return [path.name for path in self.folder.glob("leadline-*")]
+
     def left_behind(self) -> list[str]:
         """Folders in TMPDIR and cgroups of this user's runs that are still there."""
-        folders = [path.name for path in self.folder.glob("leadline-*")]
-        return folders + [str(group) for group in cgroups_of({program.process.pid for program in self.started})]
+        return self.folders() + [str(group) for group in cgroups_of({program.process.pid for program in self.started})]
 
 
 @dataclass(slots=True)
