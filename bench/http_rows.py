@@ -17,6 +17,8 @@ from peers import CONNECTIONS, Cost
 from programs import PeerMissing, program
 from rows import Bound, Rounds, Row, above, at_least, at_most, bounded, compared
 
+from leadline.contract.models import Outcome
+
 _SCRIPTS = Path(__file__).resolve().parent.parent / "crates" / "script" / "tests" / "scripts"
 _RATE, _OPEN_S = 50_000, 10
 
@@ -24,41 +26,35 @@ Pair = tuple[Cost, Cost]
 
 
 def on_nginx(rounds: Rounds) -> Iterator[Row]:
-    """Beside wrk, on a real server."""
-    with servers.nginx() as url:
-        pairs = _pairs(rounds, lambda: agent.closed(url, rounds.seconds), lambda: peers.wrk(url, rounds.seconds))
-    yield _cpu("HTTP on nginx, CPU per request", "wrk", pairs, at_most(0.5))
-    yield _rate("HTTP on nginx, requests per second", "wrk", pairs, at_least(1))
-    waits = [ours.kernel_wait_p99_us for ours, _ in pairs if ours.kernel_wait_p99_us is not None]
+    """On a real server, each in every round: beside wrk; a loop that does nothing but wait, receive and send, which shows
+    how near we are to what the kernel alone takes; and the cheaper of ab and h2load."""
+    seconds = rounds.seconds
+    others = [(name, peer) for name, peer in (("ab -k", peers.ab), ("h2load --h1", peers.h2load)) if _has(name)]
+    bare_name = "a bare loop of epoll_wait, recv, send"
+    ours: list[Cost] = []
+    found: dict[str, list[Cost]] = {name: [] for name in ("wrk", bare_name, *(name for name, _ in others))}
+    with servers.nginx() as url, peers.bare_loop() as bare:
+        for _ in range(rounds.count):
+            ours.append(agent.closed(url, seconds))
+            for name, peer in (("wrk", peers.wrk), (bare_name, bare), *others):
+                found[name].append(peer(url, seconds))
+    pairs = {name: list(zip(ours, costs, strict=True)) for name, costs in found.items()}
+    what = "HTTP on nginx, CPU per request"
+    yield _cpu(what, "wrk", pairs["wrk"], at_most(0.5))
+    yield _rate("HTTP on nginx, requests per second", "wrk", pairs["wrk"], at_least(1))
+    waits = [cost.kernel_wait_p99_us for cost in ours if cost.kernel_wait_p99_us is not None]
     if waits:
         wait_us = statistics.median(waits)
         yield bounded("HTTP on nginx, p99 from the kernel's receive stamp to ours", wait_us, f"{wait_us:.4g} µs")
-
-
-def beside_bare(rounds: Rounds) -> Iterator[Row]:
-    """Beside a loop that does nothing but wait, receive and send: how near we are to what the kernel alone takes."""
-    seconds = rounds.seconds
-    with servers.nginx() as url, peers.bare_loop() as bare:
-        trios = [(agent.closed(url, seconds), bare(url, seconds), peers.wrk(url, seconds)) for _ in range(rounds.count)]
-    name = "a bare loop of epoll_wait, recv, send"
-    yield _cpu("HTTP on nginx, CPU per request", name, [(ours, loop) for ours, loop, _ in trios])
-    yield _cpu(f"HTTP on nginx, CPU per request of {name}", "wrk", [(loop, theirs) for _, loop, theirs in trios])
-
-
-def beside_others(rounds: Rounds) -> Iterator[Row]:
-    """Beside the cheaper of ab and h2load in each round."""
-    others = [peer for name, peer in (("ab", peers.ab), ("h2load", peers.h2load)) if shutil.which(name)]
+    yield _cpu(what, bare_name, pairs[bare_name])
+    yield _cpu(f"{what} of {bare_name}", "wrk", list(zip(found[bare_name], found["wrk"], strict=True)))
     if not others:
         raise PeerMissing("neither ab nor h2load is installed")
-    with servers.nginx() as url:
-
-        def cheapest() -> Cost:
-            return min((peer(url, rounds.seconds) for peer in others), key=lambda cost: cost.cpu_us)
-
-        pairs = _pairs(rounds, lambda: agent.closed(url, rounds.seconds), cheapest)
-    names = " or ".join("ab -k" if peer is peers.ab else "h2load --h1" for peer in others)
-    names += ", the cheaper" if len(others) > 1 else ""
-    yield _cpu("HTTP on nginx, CPU per request", names, pairs, at_most(0.75))
+    cheapest = [
+        min(costs, key=lambda cost: cost.cpu_us) for costs in zip(*(found[name] for name, _ in others), strict=True)
+    ]
+    names = " or ".join(name for name, _ in others) + (", the cheaper" if len(others) > 1 else "")
+    yield _cpu(what, names, list(zip(ours, cheapest, strict=True)), at_most(0.75))
 
 
 def on_null(rounds: Rounds) -> Iterator[Row]:
@@ -95,38 +91,51 @@ def engines(rounds: Rounds) -> Iterator[Row]:
 
 def tls(rounds: Rounds) -> Iterator[Row]:
     """Over TLS: requests on connections that stay, and a connection with a full handshake for each request."""
-    program("wrk")
+    generators = {"wrk": peers.wrk} | ({"h2load --h1": peers.h2load} if _has("h2load") else {})
+    stays: dict[str, list[Pair]] = {name: [] for name in generators}
+    shakes: list[Pair] = []
     with servers.nginx(tls=True) as url:
-        for name, peer in (("wrk", peers.wrk), ("h2load --h1", peers.h2load)):
-            if shutil.which(name.split()[0]) is None:
-                continue
-            pairs = _pairs(rounds, partial(agent.closed, url, rounds.seconds), partial(peer, url, rounds.seconds))
-            yield _rate("HTTPS on nginx, requests per second", name, pairs)
-            yield _cpu("HTTPS on nginx, CPU per request", name, pairs)
-        pairs = _pairs(
-            rounds,
-            lambda: agent.closed(url, rounds.seconds, requests_per_connection=1),
-            lambda: peers.wrk(url, rounds.seconds, "-H", "Connection: close"),
-        )
-    yield _rate("HTTPS on nginx, full handshakes per second", "wrk", pairs)
-    yield _cpu("HTTPS on nginx, CPU per full handshake and request", "wrk", pairs)
+        for _ in range(rounds.count):
+            ours = agent.closed(url, rounds.seconds)
+            for name, peer in generators.items():
+                stays[name].append((ours, peer(url, rounds.seconds)))
+            shakes.append(
+                (
+                    agent.closed(url, rounds.seconds, requests_per_connection=1),
+                    peers.wrk(url, rounds.seconds, "-H", "Connection: close"),
+                )
+            )
+    for name, pairs in stays.items():
+        yield _rate("HTTPS on nginx, requests per second", name, pairs)
+        yield _cpu("HTTPS on nginx, CPU per request", name, pairs)
+    yield _rate("HTTPS on nginx, full handshakes per second", "wrk", shakes)
+    yield _cpu("HTTPS on nginx, CPU per full handshake and request", "wrk", shakes)
 
 
 def open_model(rounds: Rounds) -> Iterator[Row]:
     """Requests at a fixed rate: whether all go out, and how late."""
-    wanted, sent, late_us = _RATE * _OPEN_S, [], []
     with servers.null_responder() as url:
-        for _ in range(rounds.count):
-            done = agent.load(url, connections=CONNECTIONS, rate=str(_RATE), duration=f"{_OPEN_S}s").outcome
-            sent.append(agent.http_counts(done).requests_sent)
-            late = None if done.generator is None else done.generator.late_p99_us
-            late_us.append(float("inf") if late is None else late)
-    worst = max(sent, key=lambda count: abs(count - wanted))
+        outcomes = [
+            agent.load(url, connections=CONNECTIONS, rate=str(_RATE), duration=f"{_OPEN_S}s").outcome
+            for _ in range(rounds.count)
+        ]
     what = f"HTTP at {_RATE:,} requests/s for {_OPEN_S} s on the null responder"
+    yield from open_rows(what, outcomes, _RATE * _OPEN_S, at_most(50, " µs"))
+
+
+def open_rows(what: str, outcomes: Sequence[Outcome], wanted: int, latest: Bound) -> Iterator[Row]:
+    """Of loads at a rate: whether each sent exactly what it had to, and how late."""
+    sent = [agent.http_counts(outcome).requests_sent for outcome in outcomes]
+    worst = max(sent, key=lambda count: abs(count - wanted))
     exact = Bound(f"exactly {wanted:,} in every round", lambda count: count == wanted)
     yield bounded(f"{what}, sent", worst, f"{worst:,}", exact)
-    p99_us = statistics.median(late_us)
-    yield bounded(f"{what}, p99 of lateness", p99_us, f"{p99_us:.4g} µs", at_most(50, " µs"))
+    late_us = [outcome.generator.late_p99_us for outcome in outcomes]
+    p99_us = statistics.median(float("inf") if late is None else late for late in late_us)
+    yield bounded(f"{what}, p99 of lateness", p99_us, f"{p99_us:.4g} µs", latest)
+
+
+def _has(name: str) -> bool:
+    return shutil.which(name.split()[0]) is not None
 
 
 def _pairs(rounds: Rounds, ours: Callable[[], Cost], theirs: Callable[[], Cost]) -> Sequence[Pair]:

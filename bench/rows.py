@@ -55,7 +55,9 @@ class Row:
     ours: str
     theirs: str = ""
     ratio: float | None = None
-    """Ours by theirs."""
+    """Ours by theirs: the median of the rounds."""
+    ratios: tuple[float, float] | None = None
+    """The least and the greatest of the rounds."""
     bound: str = ""
     holds: bool | None = None
     """None if there is no bound, or if it cannot be decided here."""
@@ -65,13 +67,15 @@ def compared(
     what: str, unit: str, peer: str, pairs: Sequence[tuple[float, float]], *, bound: Bound | None = None, note: str = ""
 ) -> Row:
     """Ours against theirs in one unit: a pair per round."""
-    ratio = statistics.median(ours / theirs for ours, theirs in pairs)
+    ratios = [ours / theirs for ours, theirs in pairs]
+    ratio = statistics.median(ratios)
     ours, theirs = (statistics.median(column) for column in zip(*pairs, strict=True))
     return Row(
         what,
         f"{ours:.4g} {unit}" + (f" ({note})" if note else ""),
         f"{peer}: {theirs:.4g} {unit}",
         ratio,
+        (min(ratios), max(ratios)),
         "" if bound is None else bound.says,
         None if bound is None else bound.holds(ratio),
     )
@@ -84,10 +88,15 @@ def bounded(what: str, value: float, shown: str, bound: Bound | None = None) -> 
     )
 
 
+def failed(what: str, reason: object, bound: Bound | None = None) -> Row:
+    """A row without a figure: why there is none. It misses its bound."""
+    return Row(what, f"failed: {reason}", bound="" if bound is None else bound.says, holds=False)
+
+
 def line(row: Row) -> str:
     """The row on a terminal."""
     parts = [f"{row.what}: {row.ours}", row.theirs]
-    parts.append("" if row.ratio is None else f"ratio {row.ratio:.2f}")
+    parts.append(f"ratio {_ratio(row)}" if row.ratio is not None else "")
     parts.append(f"({row.bound})" if row.bound else "")
     parts.append("" if row.holds is None else "holds" if row.holds else "MISSED")
     return "  ".join(part for part in parts if part)
@@ -98,12 +107,21 @@ def table(rows: Sequence[Row]) -> list[str]:
     cells = (
         (
             row.what,
-            row.ours,
+            row.ours.replace("\n", " ").replace("|", "\\|"),
             row.theirs,
-            "" if row.ratio is None else f"{row.ratio:.2f}",
+            _ratio(row),
             row.bound + ("" if row.holds is None else ", holds" if row.holds else ", **missed**"),
         )
         for row in rows
     )
     head = ["| What | Leadline | Peer | Ratio | Bound |", "|---|---|---|---|---|"]
     return head + [f"| {' | '.join(row)} |" for row in cells]
+
+
+def _ratio(row: Row) -> str:
+    """The ratio, and where the rounds differ, between which values."""
+    if row.ratio is None:
+        return ""
+    if row.ratios is None or f"{row.ratios[0]:.2f}" == f"{row.ratios[1]:.2f}":
+        return f"{row.ratio:.2f}"
+    return f"{row.ratio:.2f} ({row.ratios[0]:.2f} to {row.ratios[1]:.2f})"

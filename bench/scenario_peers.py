@@ -1,112 +1,130 @@
-"""The generators of scenarios that ours is compared with: where each comes from, and how it runs the session of
-`scenarios/` for a number of seconds. JMeter comes from Maven Central, k6 from the Go module proxy, Locust from PyPI;
-each is fetched once, into `target`.
+"""The generators of scenarios that ours is compared with: how each runs the session of `scenarios/`, and what a request
+costs it once it has started.
 
-A run's CPU time has the program's start in it: of JMeter and Locust a run of two lengths is taken, and only the
-difference counts, for they take seconds to start.
+A run is measured from some seconds after its first request, so that neither the start of a program nor the compiling of
+its code counts: CPU time of its processes, and the requests that the server counted meanwhile.
 """
 
 from __future__ import annotations
 
 import os
+import re
+import signal
 import subprocess
-import sys
-import zipfile
-from collections.abc import Callable
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
+from urllib.request import urlopen
 
+import fetched
 from peers import CONNECTIONS, Cost
-from programs import first_group, program, run, timed
+from programs import GENERATOR_CPU, first_group, pinned
 
 SCENARIOS = Path(__file__).resolve().parent / "scenarios"
-_ROOT = Path(__file__).resolve().parent.parent
-_JMETER, _K6, _LOCUST = "5.6.3", "1.8.1", "2.47.0"
-_START_S = 4
-"""The shorter of two runs: the program has started, and its code is compiled."""
+_START_LIMIT_S = 60
+_SPARE_S = 2
+"""A run goes on for this long after it was measured, so that its end is not measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """How a peer runs the session."""
+
+    argv: Sequence[str]
+    warm_s: int
+    """Time after its first request that is not measured: a program that compiles while it runs is not at its best."""
+    all_well: str
+    """A pattern of what it says where no request has failed."""
+    is_stopped: bool = False
+    """It goes on until it is stopped."""
 
 
 def k6(url: str, seconds: int) -> Cost:
     """k6 with as many users as connections."""
+    warm_s = 1
+    argv = [str(fetched.k6()), "run", "--quiet", "--no-usage-report", "--address", "", "-e", f"URL={url}"]
+    length = f"SECONDS={warm_s + seconds + _SPARE_S}"
     script = str(SCENARIOS / "session.js")
-    argv = [str(_k6()), "run", "--quiet", "--no-usage-report", "--address", "", "-e", f"URL={url}"]
-    said, cpu_s = timed([*argv, "-e", f"SECONDS={seconds}", script])
-    requests = int(first_group(r"(\d+) requests, 0 failed", said))
-    return Cost(requests, requests / seconds, cpu_s)
+    return _measured(_Run([*argv, "-e", length, script], warm_s, r"\d+ requests, 0 failed"), url, seconds)
 
 
 def jmeter(url: str, seconds: int) -> Cost:
     """JMeter without its windows and without listeners."""
-    program("java")
-    home = _jmeter()
+    warm_s, home = 4, fetched.jmeter()
     flags = ["-Djava.awt.headless=true", "-Xmx1g", f"-Djmeter.home={home}", "-cp", f"{home}/jars/*"]
     plan = ["-n", "-t", str(SCENARIOS / "session.jmx"), "-j", "/dev/null", f"-Jport={urlsplit(url).port}"]
-
-    def once(length_s: int) -> tuple[int, float]:
-        said, cpu_s = timed(["java", *flags, "org.apache.jmeter.NewDriver", *plan, f"-Jseconds={length_s}"])
-        return int(first_group(r"summary =\s+(\d+) in .* Err:\s+0 \(0", _last(said, "summary ="))), cpu_s
-
-    return _steady(once, seconds)
+    argv = ["java", *flags, "org.apache.jmeter.NewDriver", *plan, f"-Jseconds={warm_s + seconds + _SPARE_S}"]
+    return _measured(_Run(argv, warm_s, r"(?s)\A(?!.*Err:\s+[1-9]).*summary ="), url, seconds)
 
 
 def locust(url: str, seconds: int) -> Cost:
-    """Locust with FastHttpUser."""
+    """Locust with FastHttpUser. It is stopped, since it counts the time of its own start into the length of a run."""
     users = ["-u", str(CONNECTIONS), "-r", str(CONNECTIONS), "-H", url.rstrip("/")]
-    argv = [str(_locust()), "-f", str(SCENARIOS / "session_locust.py"), "--headless", *users, "--only-summary"]
-
-    def once(length_s: int) -> tuple[int, float]:
-        said, cpu_s = timed([*argv, "-t", f"{length_s}s"])
-        return int(first_group(r"Aggregated\s+(\d+)\s+0\(0", said)), cpu_s
-
-    return _steady(once, seconds)
+    script = str(SCENARIOS / "session_locust.py")
+    argv = [str(fetched.locust()), "-f", script, "--headless", *users, "--only-summary"]
+    return _measured(_Run(argv, 1, r"Aggregated\s+\d+\s+0\(0", is_stopped=True), url, seconds)
 
 
-def _steady(once: Callable[[int], tuple[int, float]], seconds: int) -> Cost:
-    """What the seconds after the start did, and took."""
-    (first, first_s), (both, both_s) = once(_START_S), once(_START_S + seconds)
-    return Cost(both - first, (both - first) / seconds, both_s - first_s)
+def _measured(run: _Run, url: str, seconds: int) -> Cost:
+    with tempfile.TemporaryFile("w+") as output:
+        process = subprocess.Popen(pinned(GENERATOR_CPU, run.argv), stdout=output, stderr=output)
+        try:
+            _await_first(process, url)
+            time.sleep(run.warm_s)
+            first, first_s, first_at_s = _requests(url), _cpu_s(process.pid), time.monotonic()
+            time.sleep(seconds)
+            last, last_s, last_at_s = _requests(url), _cpu_s(process.pid), time.monotonic()
+            is_whole = process.poll() is None
+            if run.is_stopped:
+                process.send_signal(signal.SIGTERM)
+            process.wait(_START_LIMIT_S)
+        finally:
+            process.kill()
+            process.wait()
+        output.seek(0)
+        said = output.read()
+    if not is_whole or re.search(run.all_well, said) is None:
+        raise RuntimeError(f"{Path(run.argv[0]).name} ended early, or requests failed: {said[-500:]}")
+    # Each reading is a request itself.
+    requests = last - first - 1
+    return Cost(requests, requests / (last_at_s - first_at_s), last_s - first_s)
 
 
-def _last(text: str, start: str) -> str:
-    return [line for line in text.splitlines() if line.startswith(start)][-1]
+def _await_first(process: subprocess.Popen[bytes], url: str) -> None:
+    """Wait until the program has sent more requests than connections."""
+    deadline = time.monotonic() + _START_LIMIT_S
+    asked, before = 0, _requests(url)
+    while _requests(url) - before - asked - 1 < CONNECTIONS:
+        asked += 1
+        if process.poll() is not None or time.monotonic() > deadline:
+            raise RuntimeError(f"{process.args!r} sent no requests")
+        time.sleep(0.1)
 
 
-def _k6() -> Path:
-    binary = _ROOT / "target" / f"k6-{_K6}" / "k6"
-    if not binary.exists():
-        command = [program("go"), "install", f"go.k6.io/k6@v{_K6}"]
-        subprocess.run(command, check=True, timeout=900, env={**os.environ, "GOBIN": str(binary.parent)})
-    return binary
+def _requests(url: str) -> int:
+    """Requests that nginx has counted, this one included."""
+    with urlopen(f"{url}status", timeout=10) as response:
+        return int(first_group(r"requests\s+\d+ \d+ (\d+)", response.read().decode()))
 
 
-def _jmeter() -> Path:
-    """JMeter's home: its jars, its settings, and the empty folders that it looks for."""
-    home = _ROOT / "target" / f"jmeter-{_JMETER}"
-    jar = home / "jars" / f"ApacheJMeter_config-{_JMETER}.jar"
-    if not jar.exists():
-        poms = _ROOT / "tests" / "oracle" / "pom.xml"
-        run(
-            [
-                program("mvn"),
-                "-q",
-                "-B",
-                "-f",
-                str(poms),
-                "dependency:copy-dependencies",
-                f"-DoutputDirectory={jar.parent}",
-            ]
-        )
-    if not (home / "bin").exists():
-        with zipfile.ZipFile(jar) as archive:
-            archive.extractall(home, [name for name in archive.namelist() if name.startswith("bin/")])
-    for folder in ("lib/ext", "lib/junit"):
-        (home / folder).mkdir(parents=True, exist_ok=True)
-    return home
-
-
-def _locust() -> Path:
-    folder = _ROOT / "target" / f"locust-{_LOCUST}"
-    if not (folder / "bin" / "locust").exists():
-        run([sys.executable, "-m", "venv", str(folder)])
-        run([str(folder / "bin" / "pip"), "install", "-q", f"locust=={_LOCUST}"])
-    return folder / "bin" / "locust"
+def _cpu_s(pid: int) -> float:
+    """CPU time of a process and all that it started, user and system, so far, s."""
+    ticks: dict[int, int] = {}
+    parents: dict[int, int] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+        except OSError:
+            # It ended meanwhile.
+            continue
+        number = int(stat.parent.name)
+        parents[number] = int(fields[1])
+        # Its own, and that of children that it has waited for.
+        ticks[number] = sum(int(field) for field in fields[11:15])
+    tree = {pid}
+    while more := {child for child, parent in parents.items() if parent in tree} - tree:
+        tree |= more
+    return sum(ticks.get(one, 0) for one in tree) / os.sysconf("SC_CLK_TCK")

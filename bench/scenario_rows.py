@@ -4,36 +4,48 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Callable, Iterator, Sequence
+from subprocess import SubprocessError
 
 import agent
 import scenario_peers
 import servers
+from http_rows import open_rows
 from peers import Cost
-from rows import Bound, Rounds, Row, at_most, bounded, compared
+from programs import PeerMissing
+from rows import Bound, Rounds, Row, at_most, bounded, compared, failed
 
 _RATE, _OPEN_S = 5_000, 10
 _USERS = 20_000
 _BOUND_USER, _BOUND_ALL = at_most(16, " KB"), at_most(500, " MB")
 # One local address has some 28,000 ports for connections to one server, and keeps those of closed ones for a minute.
 _BIND = ("127.0.0.2", "127.0.0.3", "127.0.0.4", "127.0.0.5")
-# A program that compiles while it runs needs some seconds to be at its best.
-_LEAST_S = 5
 
 
 def sessions(rounds: Rounds) -> Iterator[Row]:
-    """A login, whose token ten requests send, by users that do not think."""
-    peers: tuple[tuple[str, Callable[[str, int], Cost], float], ...] = (
-        ("k6", scenario_peers.k6, 0.15),
-        ("JMeter", scenario_peers.jmeter, 0.15),
-        ("Locust's FastHttpUser", scenario_peers.locust, 0.05),
-    )
-    seconds = max(rounds.seconds, _LEAST_S)
+    """A login, whose token ten requests send, by users that do not think. In each round ours runs once, then each peer."""
+    peers: dict[str, tuple[Callable[[str, int], Cost], float]] = {
+        "k6": (scenario_peers.k6, 0.15),
+        "JMeter": (scenario_peers.jmeter, 0.15),
+        "Locust's FastHttpUser": (scenario_peers.locust, 0.05),
+    }
+    pairs: dict[str, list[tuple[Cost, Cost]]] = {name: [] for name in peers}
+    without: dict[str, Exception] = {}
+    seconds = rounds.seconds + 1
     with servers.nginx() as url:
-        for name, peer, limit in peers:
-            pairs = [(_ours("session", url, seconds), peer(url, seconds)) for _ in range(rounds.count)]
-            yield _cpu("scenario of a login and ten gets, CPU per request", name, pairs, at_most(limit))
+        for _ in range(rounds.count):
+            ours = _ours("session", url, seconds)
+            for name in [name for name in peers if name not in without]:
+                try:
+                    pairs[name].append((ours, peers[name][0](url, seconds)))
+                except (PeerMissing, RuntimeError, OSError, SubprocessError) as error:
+                    without[name] = error
+    for name, (_, limit) in peers.items():
+        what, bound = "scenario of a login and ten gets, CPU per request", at_most(limit)
+        if name in without:
+            yield failed(f"{what}, beside {name}", without[name], bound)
+        else:
+            yield _cpu(what, name, pairs[name], bound)
 
 
 def static(rounds: Rounds) -> Iterator[Row]:
@@ -56,19 +68,12 @@ def memory(rounds: Rounds) -> Iterator[Row]:
 
 def open_model(rounds: Rounds) -> Iterator[Row]:
     """Iterations at a fixed rate: whether all go out, and how late."""
-    wanted, sent, late_us = _RATE * _OPEN_S, [], []
     with servers.null_responder() as url:
-        for _ in range(rounds.count):
-            outcome = agent.scenario(scenario_peers.SCENARIOS / "open.yaml", url=url).outcome
-            sent.append(agent.http_counts(outcome).requests_sent)
-            late = None if outcome.generator is None else outcome.generator.late_p99_us
-            late_us.append(float("inf") if late is None else late)
-    worst = max(sent, key=lambda count: abs(count - wanted))
+        outcomes = [
+            agent.scenario(scenario_peers.SCENARIOS / "open.yaml", url=url).outcome for _ in range(rounds.count)
+        ]
     what = f"scenario at {_RATE:,} iterations/s for {_OPEN_S} s on the null responder"
-    exact = Bound(f"exactly {wanted:,} in every round", lambda count: count == wanted)
-    yield bounded(f"{what}, sent", worst, f"{worst:,}", exact)
-    p99_us = statistics.median(late_us)
-    yield bounded(f"{what}, p99 of lateness", p99_us, f"{p99_us:.4g} µs", at_most(1000, " µs"))
+    yield from open_rows(what, outcomes, _RATE * _OPEN_S, at_most(1000, " µs"))
 
 
 def _ours(name: str, url: str, seconds: int) -> Cost:

@@ -40,7 +40,8 @@ def iperf3_server() -> Iterator[int]:
 
 @contextmanager
 def nginx(*, tls: bool = False) -> Iterator[str]:
-    """One worker that answers 200 with a body of 12 bytes, and to `/login` with a key besides; gives its URL.
+    """One worker that answers 200 with a body of 12 bytes, to `/login` with a key besides, to `/session` as JSON with a
+    token, and to `/status` with its count of requests; gives its URL.
 
     Over TLS every handshake is full, because not every peer has an option for resumption.
     """
@@ -68,5 +69,6 @@ def _nginx_config(folder: Path, port: int, *, tls: bool) -> str:
         "location / { return 200 'hello world\\n'; }\n"
         "location /session { default_type application/json; add_header Set-Cookie 'sid=0123456789abcdef; Path=/';\n"
         """ return 200 '{"user": 7, "token": "0123456789abcdef"}'; }\n"""
+        "location = /status { stub_status; }\n"
         "location /login { add_header X-Key 0123456789abcdef; return 200 'hello world\\n'; } } }\n"
     )
