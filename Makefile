@@ -122,9 +122,9 @@ format: build ## format all code
 	$(VENV)/bin/ruff check --fix python tests bench setup.py
 	cargo fmt --all
 
-bench: build ## side by side with peers; writes docs/benchmarks.md
-	@scripts/packages openvpn nginx-light iperf3 wrk apache2-utils nghttp2-client
-	$(PYTHON) bench/run.py
+bench: build ## side by side with peers; writes docs/benchmarks.md. ONLY="rr http" runs some rows, AGAINST=AGENT an older agent
+	@scripts/packages openvpn nginx-light iperf3 wrk apache2-utils nghttp2-client maven default-jdk-headless
+	$(PYTHON) bench/run.py $(ONLY:%=--only %) $(AGAINST:%=--against %)
 
 fuzz: ## random bytes for each parser that reads from the network, FUZZ_SECONDS=30 apiece
 	@cargo fuzz --version >/dev/null 2>&1 || cargo install --locked cargo-fuzz

@@ -163,6 +163,9 @@ def _agent(
     assert process.stdout is not None
     try:
         yield process, map(parse_event, process.stdout)
+    except BaseException:
+        process.kill()
+        raise
     finally:
         process.stdin.close()
         # What it still says is read, lest it wait for a reader.

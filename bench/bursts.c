@@ -9,21 +9,16 @@
 #include <net/if.h>
 #include <poll.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
+
+#include "common.h"
 
 enum { WINDOW_NS = 1000000, MOST_IN_WINDOW = 1 << 16, BLOCK_BYTES = 1 << 20, BLOCKS = 16, HEADER_BYTES = 256 };
 
 static uint64_t recent[MOST_IN_WINDOW];
 static uint64_t count, oldest, most, first_ns, last_ns;
-
-static void fail(const char *what) {
-    perror(what);
-    exit(1);
-}
 
 /* The window ends with this datagram. */
 static void add(uint64_t at_ns) {

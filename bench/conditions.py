@@ -55,18 +55,18 @@ class Watch:
 
 def summary(seen: Sequence[Conditions]) -> str:
     """Whether the machine was quiet, in one sentence."""
-    disturbed = [f"`{one.group}`" for one in seen if one.is_disturbed]
+    disturbed = ", ".join(f"`{one.group}`" for one in seen if one.is_disturbed)
     if disturbed:
         return (
-            f"The machine was not quiet: in {len(disturbed)} of {len(seen)} groups of rows ({', '.join(disturbed)}) its host"
-            f" or other programs took more than {_DISTURBED:.0%} of its CPUs' time. The figures of these groups are in doubt."
+            f"The machine was not quiet: its host or other programs took more than {_DISTURBED:.0%} of its CPUs' time"
+            f" during {disturbed}. The figures of these rows are in doubt."
         )
     if seen and seen[0].load_average > _BUSY_LOAD:
         return (
-            f"The machine was busy before the bench began: a load average of {seen[0].load_average:.1f}. No group of rows was"
-            " disturbed while it ran."
+            f"The machine was busy before the bench began (load average {seen[0].load_average:.1f}), but no row was"
+            " disturbed."
         )
-    return "The machine was quiet: no group of rows was disturbed."
+    return "The machine was quiet: no row was disturbed."
 
 
 def table(seen: Sequence[Conditions]) -> list[str]:

@@ -18,23 +18,23 @@ _SPREAD_BYTES = 16 * 1024
 
 def sealing(rounds: Rounds) -> Iterator[Row]:
     """Whole packets sealed and opened, against the cipher alone: no packet id, no nonce, no tag, one buffer."""
-    ours: dict[str, list[float]] = {"seal": [], "open": []}
+    own: dict[str, list[float]] = {"seal": [], "open": []}
     theirs: list[float] = []
     for _ in range(rounds.count):
-        for what, rate in _ours(rounds.seconds).items():
-            ours[what].append(rate)
+        for what, rate in ours(rounds.seconds).items():
+            own[what].append(rate)
         theirs.append(_openssl(rounds.seconds))
     for what, bound in (("seal", at_least(0.75)), ("open", None)):
         yield compared(
             f"AES-256-GCM packets of {_BYTES} B, {what}",
             "MB/s",
             "openssl speed, the cipher alone",
-            list(zip(ours[what], theirs, strict=True)),
+            list(zip(own[what], theirs, strict=True)),
             bound=bound,
         )
 
 
-def _ours(seconds: int) -> dict[str, float]:
+def ours(seconds: int) -> dict[str, float]:
     """Payload per second of CPU time, MB/s."""
     workload = CryptoWorkload(
         ciphers=["AES-256-GCM"],

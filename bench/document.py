@@ -2,19 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
+import conditions
+from conditions import Conditions
 from environment import describe_machine, versions
 from rows import Rounds, Row, table
 
 NOTES = Path(__file__).with_name("notes.md")
 """Results of counts and profiles, maintained by hand."""
 
+
+@dataclass(slots=True)
+class Results:
+    """What came of a run of the bench so far."""
+
+    rounds: Rounds
+    rows: list[Row] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
+    """Rows that did not run, and why."""
+    conditions: list[Conditions] = field(default_factory=list)
+
+
 _HOW = """\
 Written by `make bench`. Leadline and its peers alternate on the same two CPUs, the generator on one and the server on
 the other. A ratio is the median over {count} rounds of {seconds} s; each round divides Leadline's figure by the peer's
-figure of the same round. Absolute figures depend on this machine; compare the ratios.
+figure of the same round; the least and the greatest of them are given beside it. Absolute figures depend on this
+machine; compare the ratios.
 
 - **CPU per request** is the user and system time of the generator's whole process, from its start to its end, divided
   by its requests; for Leadline that process is the agent. The generating thread's own time is given beside it.
@@ -23,6 +38,9 @@ figure of the same round. Absolute figures depend on this machine; compare the r
 - Over loopback the sender's CPU also carries the packet into the receiver's socket, for every tool: no generator can
   change that part of a ratio. **The bare loop** (`bench/bare.c`) waits, receives and sends, and does nothing else: its
   cost is the kernel's, and its ratio to a peer is about the lowest that a generator can reach.
+- **Scenarios** are the files of `bench/scenarios`, the same session for every tool, by 50 users. A peer is measured
+  from some seconds after its first request (JMeter 4, k6 and Locust 1): CPU time of its processes, and the requests that
+  the server counted. Neither its start nor the compiling of its code counts. For Leadline its start and its end count.
 - **Scripts** are those of `crates/script/tests/scripts`, the same file for both tools.
 - **Handshakes** are full ones on both sides: the server resumes no session.
 - **Packets** are sealed and opened in memory by one thread, over 16 KiB, by its CPU time; `openssl speed` encrypts one
@@ -44,18 +62,24 @@ figure of the same round. Absolute figures depend on this machine; compare the r
 """
 
 
-def document(rows: Sequence[Row], left_out: Sequence[str], rounds: Rounds) -> str:
+def document(results: Results) -> str:
     """Return the text of docs/benchmarks.md."""
     return "\n".join(
         [
             "# Benchmarks",
             "",
-            _HOW.format(count=rounds.count, seconds=rounds.seconds),
+            _HOW.format(count=results.rounds.count, seconds=results.rounds.seconds),
             f"- machine: {describe_machine()}",
             *(f"- {line}" for line in versions()),
             "",
-            *table(rows),
-            *(["", "Left out: " + "; ".join(left_out) + "."] if left_out else []),
+            conditions.summary(results.conditions),
+            "",
+            *table(results.rows),
+            *(["", "Left out: " + "; ".join(results.left_out) + "."] if results.left_out else []),
+            "",
+            "## The machine meanwhile",
+            "",
+            *conditions.table(results.conditions),
             "",
             NOTES.read_text(encoding="utf-8").rstrip(),
             "",

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 import platform
 import shutil
 import subprocess
 from pathlib import Path
 
+import fetched
+
 _ASK = (
     ("leadline-agent", ["leadline-agent", "--version"]),
-    ("iperf3", [os.environ.get("IPERF3", "iperf3"), "--version"]),
     ("wrk", ["wrk", "-v"]),
     ("ab", ["ab", "-V"]),
     ("h2load", ["h2load", "--version"]),
     ("nginx", ["nginx", "-v"]),
+    ("openvpn", ["openvpn", "--version"]),
     ("openssl", ["openssl", "version"]),
+    ("java", ["java", "-version"]),
 )
 
 
 def describe_machine() -> str:
-    """CPU model, CPUs, memory, kernel."""
+    """CPU model, CPUs, memory, kernel, and the day."""
     model = next(
         (
             line.partition(":")[2].strip()
@@ -30,12 +34,13 @@ def describe_machine() -> str:
         platform.machine(),
     )
     memory_gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    return f"{model}, {os.cpu_count()} CPUs, {memory_gib:.0f} GiB, Linux {platform.release()}"
+    day = datetime.datetime.now(datetime.UTC).date()
+    return f"{model}, {os.cpu_count()} CPUs, {memory_gib:.0f} GiB, Linux {platform.release()}, on {day}"
 
 
 def versions() -> list[str]:
-    """First line that each program says of itself."""
-    lines = []
+    """First line that each program says of itself, and the versions of those that were fetched."""
+    lines = [*fetched.versions()]
     for name, argv in _ASK:
         if shutil.which(argv[0]) is None:
             continue

@@ -1,5 +1,5 @@
-"""Peers that come from no Debian package, or from none that is new enough: where each comes from and which version. Each
-is fetched once, into the bench's cache folder, and found there by later runs of any checkout.
+"""Peers that come from no Debian package, or from none that is new enough: where each comes from, and its version.
+Each is fetched once, into the bench's cache folder, and found there by later runs of any checkout.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ import os
 import shutil
 import subprocess
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
@@ -84,13 +84,11 @@ def locust() -> Path:
     return command
 
 
-FETCHED: dict[str, Callable[[], object]] = {"iperf3": iperf3, "k6": k6, "jmeter": jmeter, "locust": locust}
-
-
 def versions() -> list[str]:
     """What was fetched, for the document."""
     found = {"k6": _K6, "JMeter": _JMETER, "Locust": _LOCUST}
-    return [f"{name}: {version}" for name, version in found.items() if (_CACHE / f"{name.lower()}-{version}").exists()]
+    there = [f"{name} {version}" for name, version in found.items() if (_CACHE / f"{name.lower()}-{version}").exists()]
+    return [iperf3_name(), *there] if os.environ.get("IPERF3") or shutil.which(iperf3()) else there
 
 
 def _build_iperf3(binary: Path) -> None:

@@ -1,4 +1,4 @@
-"""Rows below HTTP: TCP and UDP throughput, the observer's cost, the lab's link."""
+"""Rows of hosts: the observer's cost, and the lab's link."""
 
 from __future__ import annotations
 
@@ -9,30 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import agent
-import peers
-import servers
 from programs import run
-from rows import Bound, Rounds, Row, bounded, compared
-
-
-def tcp(rounds: Rounds) -> Iterator[Row]:
-    """One flow over loopback."""
-    with servers.iperf3_server() as theirs, servers.leadline_server() as ours:
-        pairs = [
-            (peers.leadline_tcp(ours, rounds.seconds), peers.iperf3_tcp(theirs, rounds.seconds))
-            for _ in range(rounds.count)
-        ]
-    yield compared("TCP, one flow over loopback, throughput", "Gbit/s", "iperf3", pairs)
-
-
-def udp(rounds: Rounds) -> Iterator[Row]:
-    """Datagrams as fast as they go."""
-    with servers.iperf3_server() as theirs, servers.leadline_server() as ours:
-        pairs = [
-            (peers.leadline_udp(ours, rounds.seconds), peers.iperf3_udp(theirs, rounds.seconds))
-            for _ in range(rounds.count)
-        ]
-    yield compared("UDP, 1400 B as fast as it goes, received", "kpackets/s", "iperf3", pairs)
+from rows import Bound, Rounds, Row, bounded
 
 
 def observing(rounds: Rounds) -> Iterator[Row]:
@@ -50,8 +28,8 @@ def link(rounds: Rounds) -> Iterator[Row]:
         f"{share:.4f}",
         "1448/1514 of the rate",
         share,
-        "0.98 to 1.02",
-        abs(share - 1) <= 0.02,
+        bound="0.98 to 1.02",
+        holds=abs(share - 1) <= 0.02,
     )
 
 

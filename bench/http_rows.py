@@ -14,20 +14,21 @@ import agent
 import peers
 import servers
 from peers import CONNECTIONS, Cost
-from programs import PeerMissing, program
+from programs import PeerMissing
 from rows import Bound, Rounds, Row, above, at_least, at_most, bounded, compared
 
 from leadline.contract.models import Outcome
 
 _SCRIPTS = Path(__file__).resolve().parent.parent / "crates" / "script" / "tests" / "scripts"
+LOGIN, _COUNTING = _SCRIPTS / "login_first.lua", _SCRIPTS / "count_up.lua"
 _RATE, _OPEN_S = 50_000, 10
 
 Pair = tuple[Cost, Cost]
 
 
 def on_nginx(rounds: Rounds) -> Iterator[Row]:
-    """On a real server, each in every round: beside wrk; a loop that does nothing but wait, receive and send, which shows
-    how near we are to what the kernel alone takes; and the cheaper of ab and h2load."""
+    """On a real server: beside wrk, the cheaper of ab and h2load, and a loop that only waits, receives and sends, which
+    shows how near we are to what the kernel alone takes. Each runs once in a round."""
     seconds = rounds.seconds
     others = [(name, peer) for name, peer in (("ab -k", peers.ab), ("h2load --h1", peers.h2load)) if _has(name)]
     bare_name = "a bare loop of epoll_wait, recv, send"
@@ -68,8 +69,7 @@ def on_null(rounds: Rounds) -> Iterator[Row]:
 def scripts(rounds: Rounds) -> Iterator[Row]:
     """The same script for both: one sends on what it found in a response, one counts in its path."""
     with servers.nginx() as url:
-        for what, file in (("login", "login_first.lua"), ("counting", "count_up.lua")):
-            script = _SCRIPTS / file
+        for what, script in (("login", LOGIN), ("counting", _COUNTING)):
             pairs = _pairs(
                 rounds,
                 partial(agent.closed, url, rounds.seconds, script),
@@ -135,7 +135,7 @@ def open_rows(what: str, outcomes: Sequence[Outcome], wanted: int, latest: Bound
 
 
 def _has(name: str) -> bool:
-    return shutil.which(name.split()[0]) is not None
+    return shutil.which(name.split(maxsplit=1)[0]) is not None
 
 
 def _pairs(rounds: Rounds, ours: Callable[[], Cost], theirs: Callable[[], Cost]) -> Sequence[Pair]:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from programs import GENERATOR_CPU, first_group, pinned, program, run, timed
+from programs import compiled, first_group, program, timed
 
 CONNECTIONS = 50
 PEERS = ("iperf3", "wrk", "ab", "h2load", "nginx", "openvpn", "netperf")
@@ -64,9 +62,7 @@ def h2load(url: str, seconds: int) -> Cost:
 @contextmanager
 def bare_loop() -> Iterator[Callable[[str, int], Cost]]:
     """`bare.c`, compiled: what the kernel alone takes for a request, as a generator that is given URL and seconds."""
-    with tempfile.TemporaryDirectory() as folder:
-        built = f"{folder}/bare"
-        run([program("cc"), "-O2", "-o", built, str(Path(__file__).with_name("bare.c"))])
+    with compiled("bare.c") as built:
 
         def bare(url: str, seconds: int) -> Cost:
             said, cpu_s = timed([built, str(urlsplit(url).port), str(seconds), str(CONNECTIONS)])
@@ -74,34 +70,3 @@ def bare_loop() -> Iterator[Callable[[str, int], Cost]]:
             return Cost(requests, requests / float(first_group(r"in ([\d.]+) s", said)), cpu_s)
 
         yield bare
-
-
-def leadline_tcp(port: int, seconds: int) -> float:
-    """Gbit/s."""
-    return _leadline("tcp", port, "throughput_bps", "-d", f"{seconds}s") / 1e9
-
-
-def leadline_udp(port: int, seconds: int) -> float:
-    """Thousands of datagrams received per second."""
-    return _leadline("udp", port, "packets_per_s", "-l", "1400", "-d", f"{seconds}s") / 1e3
-
-
-def iperf3_tcp(port: int, seconds: int) -> float:
-    """Gbit/s."""
-    return float(_iperf3(port, seconds)["sum_received"]["bits_per_second"]) / 1e9
-
-
-def iperf3_udp(port: int, seconds: int) -> float:
-    """Thousands of datagrams received per second."""
-    end = _iperf3(port, seconds, "-u", "-b", "0", "-l", "1400")["sum"]
-    return (end["packets"] - end["lost_packets"]) / end["seconds"] / 1e3
-
-
-def _leadline(command: str, port: int, metric: str, *more: str) -> float:
-    said = run(pinned(GENERATOR_CPU, ["leadline", command, "127.0.0.1", "--port", str(port), *more, "--json"]))
-    return float(json.loads(said)["metrics"][metric]["value"])
-
-
-def _iperf3(port: int, seconds: int, *more: str) -> dict[str, dict[str, float]]:
-    argv = [program("iperf3"), "-c", "127.0.0.1", "-p", str(port), "-t", str(seconds), "-J", *more]
-    return dict(json.loads(run(pinned(GENERATOR_CPU, argv)))["end"])

@@ -19,6 +19,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from leadline.agents.launch import AGENT_NAME, AGENT_VARIABLE
+
 SERVER_CPU, GENERATOR_CPU = 0, 1
 os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
 
@@ -39,9 +41,18 @@ def program(name: str) -> str:
     return path
 
 
-def iperf3() -> str:
-    """The system's iperf3, or the one that IPERF3 names."""
-    return os.environ.get("IPERF3") or program("iperf3")
+@contextmanager
+def agent_binary(binary: Path) -> Iterator[None]:
+    """Make every agent that starts meanwhile this one, whether the bench starts it or `leadline`."""
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / AGENT_NAME).symlink_to(binary.resolve())
+        before = dict(os.environ)
+        os.environ.update({"PATH": f"{folder}:{before['PATH']}", AGENT_VARIABLE: str(binary.resolve())})
+        try:
+            yield
+        finally:
+            os.environ.clear()
+            os.environ.update(before)
 
 
 def pinned(cpu: int, argv: Sequence[str]) -> list[str]:
@@ -66,12 +77,24 @@ def timed(argv: Sequence[str]) -> tuple[str, float]:
     """What a generator says, and the CPU time of its whole process, user and system, s."""
     with tempfile.TemporaryFile("w+") as output:
         process = subprocess.Popen(pinned(GENERATOR_CPU, argv), stdout=output, stderr=output)
-        cpu_s = cpu_until_end(process)
+        try:
+            cpu_s = cpu_until_end(process)
+        finally:
+            process.kill()
         output.seek(0)
         said = output.read()
     if process.returncode != 0:
         raise RuntimeError(f"{argv[0]} exited with {process.returncode}: {said}")
     return said, cpu_s
+
+
+@contextmanager
+def compiled(source: str) -> Iterator[str]:
+    """A program in C of this folder; gives its path."""
+    with tempfile.TemporaryDirectory() as folder:
+        built = f"{folder}/{Path(source).stem}"
+        run([program("cc"), "-O2", "-o", built, str(Path(__file__).with_name(source))])
+        yield built
 
 
 def cpu_until_end(process: subprocess.Popen[Any]) -> float:

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+_NOISE = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +80,21 @@ def compared(
         (min(ratios), max(ratios)),
         "" if bound is None else bound.says,
         None if bound is None else bound.holds(ratio),
+    )
+
+
+def not_worse(what: str, unit: str, peer: str, pairs: Sequence[tuple[float, float]], *, is_cost: bool) -> Row:
+    """Ours against an older version of ours. It is worse where the median is by more than 5 %, and every round is: less
+    than that, or some rounds only, is noise.
+    """
+    row = compared(what, unit, peer, pairs)
+    assert row.ratio is not None
+    assert row.ratios is not None
+    is_worse = row.ratio > 1 + _NOISE and row.ratios[0] > 1 if is_cost else row.ratio < 1 - _NOISE and row.ratios[1] < 1
+    return replace(
+        row,
+        bound=f"{'at most' if is_cost else 'at least'} {1 + _NOISE if is_cost else 1 - _NOISE:g}, or noise",
+        holds=not is_worse,
     )
 
 

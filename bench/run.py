@@ -1,5 +1,6 @@
 """Leadline beside its peers, pairwise in one run: `make bench`. Prints each row as it is done, and writes
-docs/benchmarks.md where all were run.
+docs/benchmarks.md where all were run, even if some failed. `make bench ONLY="scenario rr"` runs some of them, and
+`make bench AGAINST=AGENT` sets the agent beside an older one, row by row.
 
 Every comparison alternates ours and theirs on the same two CPUs, generator on one and server on the other, and takes
 the median of the ratios of neighbouring rounds. Absolute figures are this machine's; only the ratios mean something
@@ -9,14 +10,17 @@ elsewhere.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import resource
 import shutil
-import subprocess
+import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+import against_rows
 import crypto_rows
+import fetched
 import host_rows
 import http_rows
 import rr_rows
@@ -24,46 +28,63 @@ import scenario_rows
 import stream_rows
 import transport_rows
 import tunnel_rows
-from document import document
+from conditions import Watch
+from document import Results, document
 from memory_rows import memory
 from peers import PEERS
 from programs import PeerMissing
 from report_rows import report
-from rows import Rounds, Row, line
+from rows import Rounds, Row, failed, line
 
 DOCUMENT = Path(__file__).resolve().parent.parent / "docs" / "benchmarks.md"
 
-ROWS: dict[str, Callable[[Rounds], Iterator[Row]]] = {
-    "http": http_rows.on_nginx,
-    "bare": http_rows.beside_bare,
-    "others": http_rows.beside_others,
-    "null": http_rows.on_null,
-    "scripts": http_rows.scripts,
-    "memory": memory,
-    "open": http_rows.open_model,
-    "engines": http_rows.engines,
-    "tls": http_rows.tls,
-    "sessions": scenario_rows.sessions,
-    "static": scenario_rows.static,
-    "users": scenario_rows.memory,
-    "arrivals": scenario_rows.open_model,
-    "tcp": host_rows.tcp,
-    "udp": host_rows.udp,
-    "datagrams": transport_rows.datagrams,
-    "pacing": transport_rows.paced,
-    "streams": stream_rows.streams,
-    "demand": stream_rows.service_demand,
-    "iperf3": stream_rows.many_clients,
-    "rr": rr_rows.transactions,
-    "observing": host_rows.observing,
-    "link": host_rows.link,
-    "storm": tunnel_rows.storm,
-    "fleet": tunnel_rows.many,
-    "paced": tunnel_rows.paced,
-    "tunnel": tunnel_rows.data,
-    "crypto": crypto_rows.sealing,
-    "report": report,
+Group = Callable[[Rounds], Iterator[Row]]
+
+TOPICS: dict[str, dict[str, Group]] = {
+    "http": {
+        "nginx": http_rows.on_nginx,
+        "null": http_rows.on_null,
+        "scripts": http_rows.scripts,
+        "memory": memory,
+        "open": http_rows.open_model,
+        "engines": http_rows.engines,
+        "tls": http_rows.tls,
+    },
+    "scenario": {
+        "sessions": scenario_rows.sessions,
+        "static": scenario_rows.static,
+        "users": scenario_rows.memory,
+        "arrivals": scenario_rows.open_model,
+    },
+    "transport": {
+        "streams": stream_rows.streams,
+        "demand": stream_rows.service_demand,
+        "datagrams": transport_rows.datagrams,
+        "pacing": transport_rows.paced,
+        "rr": rr_rows.transactions,
+        "iperf3": stream_rows.many_clients,
+    },
+    "host": {"observing": host_rows.observing, "link": host_rows.link},
+    "vpn": {
+        "storm": tunnel_rows.storm,
+        "fleet": tunnel_rows.many,
+        "paced": tunnel_rows.paced,
+        "tunnel": tunnel_rows.data,
+        "crypto": crypto_rows.sealing,
+    },
+    "long": {"report": report},
 }
+"""Groups of rows by topic."""
+
+_FETCHED: dict[str, Callable[[], object]] = {
+    "scenario": lambda: (fetched.k6(), fetched.jmeter(), fetched.locust()),
+    "transport": fetched.iperf3,
+}
+"""By topic: what is fetched before the first group, so that no group is measured beside it."""
+
+_LIMIT_S = 240
+"""A group that takes longer fails, and the others go on."""
+_ENDING_S = 20
 
 
 def main() -> int:
@@ -72,33 +93,81 @@ def main() -> int:
     # Thousands of connections: servers and agents inherit it.
     _, most_files = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))
-    rows: list[Row] = []
-    left_out = [f"{name} is not installed" for name in PEERS if shutil.which(name) is None]
-    for missing in left_out:
+    signal.signal(signal.SIGALRM, _give_up)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    results = Results(Rounds(given.rounds, given.seconds))
+    if given.against is None:
+        groups = _groups(given.only)
+        _prepare(groups, results)
+    else:
+        groups = against_rows.groups(given.against)
+        groups = {name: groups[name] for name in given.only or groups if name in groups}
+    try:
+        for number, (name, group) in enumerate(groups.items(), 1):
+            print(f"{number} of {len(groups)}: {name}", file=sys.stderr)
+            _run(name, group, results)
+    except KeyboardInterrupt:
+        results.left_out.append("the bench was interrupted; the rows after these did not run")
+    finally:
+        if not given.only and given.against is None:
+            DOCUMENT.write_text(document(results), encoding="utf-8")
+            print(f"written to {DOCUMENT.name}", file=sys.stderr)
+    return 1 if any(row.holds is False for row in results.rows) else 0
+
+
+def _groups(only: list[str] | None) -> dict[str, Group]:
+    """The groups of the given names, of groups or of topics; all by default."""
+    return {
+        name: group
+        for topic, groups in TOPICS.items()
+        for name, group in groups.items()
+        if only is None or topic in only or name in only
+    }
+
+
+def _prepare(groups: Mapping[str, Group], results: Results) -> None:
+    """Say which packages are missing, and fetch the other peers."""
+    results.left_out += [f"{name} is not installed" for name in PEERS if shutil.which(name) is None]
+    for missing in results.left_out:
         print(missing, file=sys.stderr)
-    for name in given.only or ROWS:
-        try:
-            for row in ROWS[name](Rounds(given.rounds, given.seconds)):
-                rows.append(row)
-                print(line(row), flush=True)
-        except PeerMissing as missing:
-            print(f"{name} is left out: {missing}", flush=True)
-            left_out.append(f"rows `{name}`: {missing}")
-        except (RuntimeError, OSError, subprocess.SubprocessError) as error:
-            # The other rows stand all the same.
-            rows.append(Row(f"rows `{name}`", f"failed: {error}", holds=False))
-            print(line(rows[-1]), flush=True)
-    if not given.only:
-        DOCUMENT.write_text(document(rows, left_out, Rounds(given.rounds, given.seconds)), encoding="utf-8")
-        print(f"written to {DOCUMENT.name}", file=sys.stderr)
-    return 1 if any(row.holds is False for row in rows) else 0
+    for topic, fetch in _FETCHED.items():
+        if TOPICS[topic].keys() & groups.keys():
+            # The rows that need it say why it is missing.
+            with contextlib.suppress(PeerMissing):
+                fetch()
+
+
+def _run(name: str, group: Group, results: Results) -> None:
+    """Run one group. Whatever it fails by, the rows before it stand, and so do the other groups."""
+    watch = Watch(name)
+    # Again and again after the limit: what ends a group may hang too.
+    signal.setitimer(signal.ITIMER_REAL, _LIMIT_S, _ENDING_S)
+    try:
+        for row in group(results.rounds):
+            results.rows.append(row)
+            print(line(row), flush=True)
+    except PeerMissing as missing:
+        print(f"{name} is left out: {missing}", flush=True)
+        results.left_out.append(f"rows `{name}`: {missing}")
+    except Exception as error:
+        results.rows.append(failed(f"rows `{name}`", f"{type(error).__name__}: {error}"))
+        print(line(results.rows[-1]), flush=True)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        results.conditions.append(watch.end())
+
+
+def _give_up(number: int, frame: object) -> None:
+    raise TimeoutError(f"not done within {_LIMIT_S} s")
 
 
 def _arguments() -> argparse.Namespace:
+    names = [*TOPICS, *(name for groups in TOPICS.values() for name in groups), *against_rows.NAMES]
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=_positive, default=5, help="rounds per comparison; the ratio is their median")
+    parser.add_argument("--rounds", type=_positive, default=3, help="rounds per comparison; the ratio is their median")
     parser.add_argument("--seconds", type=_positive, default=2, help="length of each run")
-    parser.add_argument("--only", action="append", choices=ROWS, metavar="NAME", help=f"of {', '.join(ROWS)}")
+    parser.add_argument("--only", action="append", choices=names, metavar="NAME", help=f"of {', '.join(names)}")
+    parser.add_argument("--against", type=Path, metavar="AGENT", help="an older agent, instead of the peers")
     return parser.parse_args()
 
 

@@ -23,7 +23,7 @@ _BIND = ("127.0.0.2", "127.0.0.3", "127.0.0.4", "127.0.0.5")
 
 
 def sessions(rounds: Rounds) -> Iterator[Row]:
-    """A login, whose token ten requests send, by users that do not think. In each round ours runs once, then each peer."""
+    """A login, whose token ten requests send, by users that do not think. Each runs once in a round."""
     peers: dict[str, tuple[Callable[[str, int], Cost], float]] = {
         "k6": (scenario_peers.k6, 0.15),
         "JMeter": (scenario_peers.jmeter, 0.15),
@@ -34,10 +34,10 @@ def sessions(rounds: Rounds) -> Iterator[Row]:
     seconds = rounds.seconds + 1
     with servers.nginx() as url:
         for _ in range(rounds.count):
-            ours = _ours("session", url, seconds)
+            own = ours("session", url, seconds)
             for name in [name for name in peers if name not in without]:
                 try:
-                    pairs[name].append((ours, peers[name][0](url, seconds)))
+                    pairs[name].append((own, peers[name][0](url, seconds)))
                 except (PeerMissing, RuntimeError, OSError, SubprocessError) as error:
                     without[name] = error
     for name, (_, limit) in peers.items():
@@ -51,7 +51,7 @@ def sessions(rounds: Rounds) -> Iterator[Row]:
 def static(rounds: Rounds) -> Iterator[Row]:
     """One request without variables, as a scenario and as plain load."""
     with servers.nginx() as url:
-        pairs = [(_ours("static", url, rounds.seconds), agent.closed(url, rounds.seconds)) for _ in range(rounds.count)]
+        pairs = [(ours("static", url, rounds.seconds), agent.closed(url, rounds.seconds)) for _ in range(rounds.count)]
     yield _cpu("scenario of one request, CPU per request", "leadline http", pairs, at_most(1.3))
 
 
@@ -59,7 +59,7 @@ def memory(rounds: Rounds) -> Iterator[Row]:
     """Users that have logged in and wait, each with a cookie and ten variables, and without a socket."""
     few = _USERS // 10
     with servers.nginx() as url:
-        peaks = {users: _idle_bytes(url, users) for users in (few, _USERS)}
+        peaks = {users: idle_bytes(url, users) for users in (few, _USERS)}
     each_kb = (peaks[_USERS] - peaks[few]) / (_USERS - few) / 1024
     yield bounded("memory of an idle user of a scenario", each_kb, f"{each_kb:.3g} KB", _BOUND_USER)
     all_mb = peaks[_USERS] / 1e6
@@ -76,7 +76,8 @@ def open_model(rounds: Rounds) -> Iterator[Row]:
     yield from open_rows(what, outcomes, _RATE * _OPEN_S, at_most(1000, " µs"))
 
 
-def _ours(name: str, url: str, seconds: int) -> Cost:
+def ours(name: str, url: str, seconds: int) -> Cost:
+    """What a scenario of `scenarios/` costs in our agent, its start and its end included."""
     done = agent.scenario(scenario_peers.SCENARIOS / f"{name}.yaml", url=url, seconds=str(seconds))
     if done.outcome.errors:
         raise RuntimeError(f"errors: {done.outcome.errors}")
@@ -84,7 +85,8 @@ def _ours(name: str, url: str, seconds: int) -> Cost:
     return Cost(requests, requests / seconds, done.cpu_s)
 
 
-def _idle_bytes(url: str, users: int) -> int:
+def idle_bytes(url: str, users: int) -> int:
+    """The most memory that our agent had resident with users that wait."""
     file = scenario_peers.SCENARIOS / "idle.yaml"
     done = agent.scenario(file, _BIND, url=url, users=str(users), ramp_s=str(max(1, users // 5000)))
     counts = agent.http_counts(done.outcome)

@@ -14,28 +14,11 @@ from leadline.sut.pki import issue
 
 
 @contextmanager
-def leadline_server() -> Iterator[int]:
-    """Our server for tcp and udp; gives its port."""
-    port, http_port = free_port(), free_port()
-    argv = ["leadline-agent", "serve", "--bind", "127.0.0.1", "--port", str(port), "--http-port", str(http_port)]
-    with server(argv, port):
-        yield port
-
-
-@contextmanager
 def null_responder() -> Iterator[str]:
     """Our responder, `leadline serve --http`: 200 at once, with a body of 12 bytes; gives its URL."""
     port = free_port()
     with server(["leadline-agent", "serve", "--http", "--bind", "127.0.0.1", "--http-port", str(port)], port):
         yield f"http://127.0.0.1:{port}/"
-
-
-@contextmanager
-def iperf3_server() -> Iterator[int]:
-    """iperf3's server; gives its port."""
-    port = free_port()
-    with server([program("iperf3"), "-s", "-p", str(port), "-B", "127.0.0.1"], port):
-        yield port
 
 
 @contextmanager

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import json
 import subprocess
-import tempfile
-import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from statistics import median
 
-from namespaces import GATEWAY, inside, linked, namespace
-from programs import GENERATOR_CPU, SERVER_CPU, PeerMissing, pinned, program, run
+from fetched import iperf3, iperf3_name
+from namespaces import GATEWAY, OWN_PORT, inside, own_server, places, served
+from programs import GENERATOR_CPU, pinned, program, run
 from rows import Bound, Rounds, Row, at_least, at_most, compared
 
-_OWN_PORT, _IPERF3_PORT, _NETPERF_PORT = 5201, 5202, 12865
+_IPERF3_PORT, _NETPERF_PORT = 5202, 12865
 _AT_ONCE = 64
+BEST = ("--send", "sendfile", "--receive", "discard", "-l", "256KiB")
+"""How ours moves bytes at the least cost."""
 _US_PER_KB = 1.024
 """ns per byte in netperf's unit, µs per 1024 bytes."""
 
@@ -36,22 +36,17 @@ class Stream:
 
 def streams(rounds: Rounds) -> Iterator[Row]:
     """One flow up: as both send by default, then as each does best."""
-    with _places() as (gateway, clients):
-        iperf3 = [program("iperf3"), "-s", "-p", str(_IPERF3_PORT), "-B", GATEWAY]
-        with _own_server(gateway), _served(gateway, iperf3, _IPERF3_PORT):
-            plain = [
-                (_leadline(clients, rounds.seconds), _iperf3(clients, rounds.seconds)) for _ in range(rounds.count)
-            ]
-            best = [
-                (
-                    _leadline(clients, rounds.seconds, "--send", "sendfile", "--receive", "discard", "-l", "256KiB"),
-                    _iperf3(clients, rounds.seconds, "-Z"),
-                )
-                for _ in range(rounds.count)
-            ]
-    yield from _beside_iperf3("TCP over a veth, one flow", "iperf3", plain)
+    theirs = [iperf3(), "-s", "-p", str(_IPERF3_PORT), "-B", GATEWAY]
+    with places() as (gateway, clients), own_server(gateway), served(gateway, theirs, _IPERF3_PORT):
+        plain = [(leadline(clients, rounds.seconds), _iperf3(clients, rounds.seconds)) for _ in range(rounds.count)]
+        best = [
+            (leadline(clients, rounds.seconds, *BEST), _iperf3(clients, rounds.seconds, "-Z"))
+            for _ in range(rounds.count)
+        ]
+    peer = iperf3_name()
+    yield from _beside_iperf3("TCP over a veth, one flow", peer, plain)
     yield from _beside_iperf3(
-        "TCP over a veth, one flow, sendfile", "iperf3 -Z", best, at_least(1.15), at_most(0.8), at_most(0.8)
+        "TCP over a veth, one flow, sendfile", f"{peer} -Z", best, at_least(1.15), at_most(0.8), at_most(0.8)
     )
 
 
@@ -66,12 +61,9 @@ def _beside_iperf3(what: str, peer: str, pairs: Sequence[tuple[Stream, Stream]],
 
 def service_demand(rounds: Rounds) -> Iterator[Row]:
     """The machine's CPU time per KiB, as netperf tells it with -c and -C."""
-    with _places() as (gateway, clients):
-        netserver = [program("netserver"), "-D", "-L", GATEWAY, "-p", str(_NETPERF_PORT)]
-        with _own_server(gateway), _served(gateway, netserver, _NETPERF_PORT):
-            pairs = [
-                (_leadline(clients, rounds.seconds), _netperf(clients, rounds.seconds)) for _ in range(rounds.count)
-            ]
+    theirs = [program("netserver"), "-D", "-L", GATEWAY, "-p", str(_NETPERF_PORT)]
+    with places() as (gateway, clients), own_server(gateway), served(gateway, theirs, _NETPERF_PORT):
+        pairs = [(leadline(clients, rounds.seconds), _netperf(clients, rounds.seconds)) for _ in range(rounds.count)]
     what = "TCP over a veth, one flow"
     yield compared(f"{what}, throughput", "Gbit/s", "netperf TCP_STREAM", [(o.gbps, t.gbps) for o, t in pairs])
     demand = [((o.machine_ns or 0) * _US_PER_KB, (t.machine_ns or 0) * _US_PER_KB) for o, t in pairs]
@@ -81,7 +73,7 @@ def service_demand(rounds: Rounds) -> Iterator[Row]:
 def many_clients(rounds: Rounds) -> Iterator[Row]:
     """iperf3's clients at once against one of our servers, each at its rate."""
     refused, spread = 0, []
-    with _places() as (gateway, clients), _own_server(gateway), ThreadPoolExecutor(_AT_ONCE) as pool:
+    with places() as (gateway, clients), own_server(gateway), ThreadPoolExecutor(_AT_ONCE) as pool:
         for _ in range(max(1, rounds.count // 2)):
             found = list(pool.map(lambda _: _paced(clients, rounds.seconds), range(_AT_ONCE)))
             served = [one for one in found if one is not None]
@@ -97,44 +89,9 @@ def many_clients(rounds: Rounds) -> Iterator[Row]:
     )
 
 
-@contextmanager
-def _places() -> Iterator[tuple[int, int]]:
-    """The namespaces of the server and of the client."""
-    with namespace() as gateway, namespace() as clients:
-        linked(gateway, clients)
-        yield gateway, clients
-
-
-@contextmanager
-def _own_server(pid: int) -> Iterator[None]:
-    argv = ["leadline-agent", "serve", "--bind", GATEWAY, "--port", str(_OWN_PORT), "--no-http"]
-    with _served(pid, argv, _OWN_PORT):
-        yield
-
-
-@contextmanager
-def _served(pid: int, argv: Sequence[str], port: int) -> Iterator[None]:
-    """A server in a namespace."""
-    with tempfile.TemporaryFile() as said:
-        process = subprocess.Popen(pinned(SERVER_CPU, inside(pid, argv)), stdout=said, stderr=said)
-        try:
-            _await_port(pid, process, port)
-            yield
-        finally:
-            process.terminate()
-            process.wait()
-
-
-def _await_port(pid: int, process: subprocess.Popen[bytes], port: int) -> None:
-    deadline = time.monotonic() + 10
-    while not run(inside(pid, ["ss", "-Hltn", f"sport = :{port}"])).strip():
-        if process.poll() is not None or time.monotonic() > deadline:
-            raise PeerMissing(f"no server came up on port {port}")
-        time.sleep(0.05)
-
-
-def _leadline(pid: int, seconds: int, *more: str) -> Stream:
-    argv = ["leadline", "tcp", GATEWAY, "-p", str(_OWN_PORT), "-d", f"{seconds}s", *more, "--json"]
+def leadline(pid: int, seconds: int, *more: str) -> Stream:
+    """One flow of ours up, from a namespace."""
+    argv = ["leadline", "tcp", GATEWAY, "-p", str(OWN_PORT), "-d", f"{seconds}s", *more, "--json"]
     metrics = json.loads(run(pinned(GENERATOR_CPU, inside(pid, argv))))["metrics"]
     names = ("throughput_bps", "client_cpu_ns_per_byte", "server_cpu_ns_per_byte", "client_machine_cpu_ns_per_byte")
     rate_bps, sender, receiver, machine = (metrics[name]["value"] for name in names)
@@ -142,7 +99,7 @@ def _leadline(pid: int, seconds: int, *more: str) -> Stream:
 
 
 def _iperf3(pid: int, seconds: int, *more: str) -> Stream:
-    argv = [program("iperf3"), "-c", GATEWAY, "-p", str(_IPERF3_PORT), "-t", str(seconds), "-J", *more]
+    argv = [iperf3(), "-c", GATEWAY, "-p", str(_IPERF3_PORT), "-t", str(seconds), "-J", *more]
     end = json.loads(run(pinned(GENERATOR_CPU, inside(pid, argv))))["end"]
     received, used = end["sum_received"], end["cpu_utilization_percent"]
     ns_per_byte = received["seconds"] * 1e9 / received["bytes"] / 100
@@ -161,7 +118,8 @@ def _netperf(pid: int, seconds: int) -> Stream:
 
 def _paced(pid: int, seconds: int) -> float | None:
     """Bytes that arrived of one client; None if it was refused."""
-    argv = [program("iperf3"), "-c", GATEWAY, "-p", str(_OWN_PORT), "-t", str(seconds), "-b", "20M", "-J"]
-    said = subprocess.run(pinned(GENERATOR_CPU, inside(pid, argv)), capture_output=True, text=True, check=False)
+    argv = [iperf3(), "-c", GATEWAY, "-p", str(OWN_PORT), "-t", str(seconds), "-b", "20M", "-J"]
+    argv = pinned(GENERATOR_CPU, inside(pid, argv))
+    said = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60 + seconds)
     document = json.loads(said.stdout)
     return None if "error" in document else float(document["end"]["sum_received"]["bytes"])

@@ -1,7 +1,7 @@
 """Rows of UDP over a link of its own, beside iperf3: datagrams per second and core, and how evenly a rate is kept.
 
-Each end has one CPU, so what a pair of ends carries per second is what it carries per core. `IPERF3` names a newer
-iperf3 than the system's: from 3.20 on it has `--gsro`.
+Each end has one CPU, so what a pair of ends carries per second is what it carries per core. iperf3 has `--gsro` from
+3.20 on.
 """
 
 from __future__ import annotations
@@ -9,18 +9,16 @@ from __future__ import annotations
 import json
 import statistics
 import subprocess
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
-from namespaces import GATEWAY, inside, linked, namespace
-from programs import GENERATOR_CPU, SERVER_CPU, first_group, iperf3, pinned, program, run
-from rows import Bound, Rounds, Row, at_least, at_most, bounded, compared
-from rr_rows import served
+from fetched import iperf3, iperf3_name
+from namespaces import GATEWAY, OWN_PORT, inside, own_server, places, served
+from programs import GENERATOR_CPU, SERVER_CPU, compiled, first_group, pinned, run
+from rows import Bound, Rounds, Row, at_least, at_most, bounded, compared, failed
 
-_PORT, _PEER_PORT = 5201, 5203
+_PEER_PORT = 5203
 _LARGE, _SMALL = 1400, 64
 _PACED_BPS = (100_000_000, 1_000_000_000)
 
@@ -32,12 +30,6 @@ class _Ends:
     gateway: int
     clients: int
 
-    def leadline(self, seconds: int, *options: str) -> dict[str, float]:
-        """The figures of `leadline udp`."""
-        argv = ["leadline", "udp", GATEWAY, "--port", str(_PORT), "-d", f"{seconds}s", *options, "--json"]
-        metrics = json.loads(run(pinned(GENERATOR_CPU, inside(self.clients, argv))))["metrics"]
-        return {name: metric["value"] for name, metric in metrics.items()}
-
     def iperf3(self, seconds: int, *options: str) -> dict[str, dict[str, float]]:
         """The end of iperf3's document."""
         argv = [iperf3(), "-c", GATEWAY, "-p", str(_PEER_PORT), "-u", "-t", str(seconds), *options, "-J"]
@@ -46,22 +38,34 @@ class _Ends:
 
 def datagrams(rounds: Rounds) -> Iterator[Row]:
     """Datagrams as fast as one core sends and one core receives them."""
+    peer, gsro = iperf3_name(), ("--gsro",)
+    comparisons: list[tuple[str, int, Sequence[str], float]] = [(peer, _SMALL, (), 4.0)]
+    if "--gsro" in run([iperf3(), "--help"]):
+        comparisons += [(f"{peer} --gsro", _LARGE, gsro, 1.1), (f"{peer} --gsro", _SMALL, gsro, 1.2)]
+    pairs: list[list[tuple[float, float]]] = [[] for _ in comparisons]
     with _ends() as ends:
-        comparisons: list[tuple[str, int, Sequence[str], float]] = [("iperf3", _SMALL, (), 4.0)]
-        if "--gsro" in run([iperf3(), "--help"]):
-            batches = ("--gsro",)
-            comparisons += [("iperf3 --gsro", _LARGE, batches, 1.1), ("iperf3 --gsro", _SMALL, batches, 1.2)]
-        for peer, length, options, least in comparisons:
-            pairs = [
-                (_ours_received(ends, rounds.seconds, length), _theirs_received(ends, rounds.seconds, length, options))
-                for _ in range(rounds.count)
-            ]
-            what = f"UDP, {length} B, received per core"
-            yield compared(what, "kpackets/s", peer, pairs, bound=at_least(least))
+        for _ in range(rounds.count):
+            ours = {
+                length: received(ends.clients, rounds.seconds, length) for length in {one[1] for one in comparisons}
+            }
+            for found, (_, length, options, _) in zip(pairs, comparisons, strict=True):
+                found.append((ours[length], _theirs_received(ends, rounds.seconds, length, options)))
+    for found, (name, length, _, least) in zip(pairs, comparisons, strict=True):
+        yield compared(f"UDP, {length} B, received per core", "kpackets/s", name, found, bound=at_least(least))
+    if len(comparisons) == 1:
+        yield failed(f"UDP beside {peer} --gsro", "this iperf3 has no such mode; 3.20 is the first with it")
 
 
-def _ours_received(ends: _Ends, seconds: int, length: int) -> float:
-    return ends.leadline(seconds, "-l", str(length), "--warmup", "0s")["packets_per_s"] / 1e3
+def received(pid: int, seconds: int, length: int) -> float:
+    """Thousands of datagrams of ours that arrive per second, from a namespace."""
+    return leadline(pid, seconds, "-l", str(length), "--warmup", "0s")["packets_per_s"] / 1e3
+
+
+def leadline(pid: int, seconds: int, *options: str) -> dict[str, float]:
+    """The figures of `leadline udp` in a namespace."""
+    argv = ["leadline", "udp", GATEWAY, "--port", str(OWN_PORT), "-d", f"{seconds}s", *options, "--json"]
+    metrics = json.loads(run(pinned(GENERATOR_CPU, inside(pid, argv))))["metrics"]
+    return {name: metric["value"] for name, metric in metrics.items()}
 
 
 def _theirs_received(ends: _Ends, seconds: int, length: int, options: Sequence[str]) -> float:
@@ -72,9 +76,7 @@ def _theirs_received(ends: _Ends, seconds: int, length: int, options: Sequence[s
 
 def paced(rounds: Rounds) -> Iterator[Row]:
     """What a rate's datagrams look like on the link: their number, and the most of them in any millisecond."""
-    with tempfile.TemporaryDirectory() as folder, _ends() as ends:
-        bursts = f"{folder}/bursts"
-        run([program("cc"), "-O2", "-o", bursts, str(Path(__file__).with_name("bursts.c"))])
+    with compiled("bursts.c") as bursts, _ends() as ends:
         for rate_bps in _PACED_BPS:
             pairs = [_paced_round(ends, bursts, rounds.seconds, rate_bps) for _ in range(rounds.count)]
             yield from _paced_rows(rate_bps, pairs)
@@ -83,7 +85,7 @@ def paced(rounds: Rounds) -> Iterator[Row]:
 def _paced_round(ends: _Ends, bursts: str, seconds: int, rate_bps: int) -> tuple[_Seen, _Seen]:
     length, rate = str(_LARGE), str(rate_bps)
     return (
-        _watched(ends, bursts, lambda: ends.leadline(seconds, "-l", length, "--rate", rate)),
+        _watched(ends, bursts, lambda: leadline(ends.clients, seconds, "-l", length, "--rate", rate)),
         _watched(ends, bursts, lambda: ends.iperf3(seconds, "-l", length, "-b", rate)),
     )
 
@@ -118,7 +120,7 @@ def _paced_rows(rate_bps: int, pairs: Sequence[tuple[_Seen, _Seen]]) -> Iterator
     even = due_pps / 1000
     bursts = [(max(0.0, ours.most - even) + 1, max(0.0, theirs.most - even) + 1) for ours, theirs in pairs]
     what = f"{name}, datagrams above the rate in the worst millisecond, plus one"
-    yield compared(what, "", "iperf3", bursts, bound=at_most(0.25))
+    yield compared(what, "", iperf3_name(), bursts, bound=at_most(0.25))
 
 
 def _is_exact(error: float) -> bool:
@@ -127,9 +129,6 @@ def _is_exact(error: float) -> bool:
 
 @contextmanager
 def _ends() -> Iterator[_Ends]:
-    with namespace() as gateway, namespace() as clients:
-        linked(gateway, clients)
-        ours = ["leadline-agent", "serve", "--bind", GATEWAY, "--port", str(_PORT)]
-        theirs = [iperf3(), "-s", "-B", GATEWAY, "-p", str(_PEER_PORT), "--forceflush"]
-        with served(gateway, ours), served(gateway, theirs):
-            yield _Ends(gateway, clients)
+    theirs = [iperf3(), "-s", "-B", GATEWAY, "-p", str(_PEER_PORT)]
+    with places() as (gateway, clients), own_server(gateway), served(gateway, theirs, _PEER_PORT):
+        yield _Ends(gateway, clients)

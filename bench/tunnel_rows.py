@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import statistics
 import subprocess
-import tempfile
 from collections.abc import Iterator, Sequence
-from pathlib import Path
+from contextlib import contextmanager
 from typing import Any, Literal
 
 import agent
-from programs import GENERATOR_CPU, SERVER_CPU, cpu_until_end, pinned, program, run, stolen_s
+from programs import GENERATOR_CPU, SERVER_CPU, compiled, cpu_until_end, pinned, program, run, stolen_s
 from rows import Bound, Rounds, Row, at_most, below, bounded, compared
 from tunnel_site import INSIDE, Site, openvpn_client, openvpn_site, process_cpu_s
 
@@ -114,18 +113,12 @@ def paced(rounds: Rounds) -> Iterator[Row]:
 def data(rounds: Rounds) -> Iterator[Row]:
     """Datagrams through one tunnel, to the same server behind the same gateway, and from it."""
     pairs: dict[Way, list[tuple[float, float]]] = {"up": [], "down": []}
-    with openvpn_site() as site:
-        argv = [*site.gateway_end, *pinned(0, ["leadline-agent", "serve", "--bind", INSIDE, "--port", "5201"])]
-        serving = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        try:
-            for _ in range(rounds.count):
-                for way, found in pairs.items():
-                    found.append(
-                        (_fleet_ns_per_byte(site, way, rounds.seconds), _client_ns_per_byte(site, way, rounds.seconds))
-                    )
-        finally:
-            serving.terminate()
-            serving.wait()
+    with openvpn_site() as site, _served_inside(site):
+        for _ in range(rounds.count):
+            for way, found in pairs.items():
+                found.append(
+                    (_fleet_ns_per_byte(site, way, rounds.seconds), _client_ns_per_byte(site, way, rounds.seconds))
+                )
     for way, found in pairs.items():
         yield compared(
             f"data {way} through one tunnel, {_DATAGRAM_BYTES} B datagrams, client's CPU time",
@@ -137,13 +130,30 @@ def data(rounds: Rounds) -> Iterator[Row]:
         )
 
 
+def own_costs(seconds: int) -> tuple[float, float, float]:
+    """CPU time of ours alone: of a handshake, ms; of a byte up and of a byte down through one tunnel, ns."""
+    with openvpn_site() as site, _served_inside(site):
+        handshake_ms = _fleet(site, _STORM).cpu_s / _STORM * 1e3
+        return handshake_ms, _fleet_ns_per_byte(site, "up", seconds), _fleet_ns_per_byte(site, "down", seconds)
+
+
+@contextmanager
+def _served_inside(site: Site) -> Iterator[None]:
+    """Our server behind the gateway."""
+    argv = [*site.gateway_end, *pinned(SERVER_CPU, ["leadline-agent", "serve", "--bind", INSIDE, "--port", "5201"])]
+    serving = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        yield
+    finally:
+        serving.terminate()
+        serving.wait()
+
+
 def _schedule_late() -> float:
     """The share of due instants that a bare schedule comes to too late on the generators' CPU: `wake.c`, compiled.
     Another one is as busy as the server, on its CPU: what a host takes of a machine depends on what it does.
     """
-    with tempfile.TemporaryDirectory() as folder:
-        built = f"{folder}/wake"
-        run([program("cc"), "-O2", "-o", built, str(Path(__file__).with_name("wake.c"))])
+    with compiled("wake.c") as built:
 
         def schedule(cpu: int, busy_ns: int) -> list[str]:
             return pinned(cpu, [built, f"{_PACED * _PACED_PPS:.0f}", str(_SCHEDULE_S), str(busy_ns), str(_LATE_NS)])
