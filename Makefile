@@ -123,7 +123,7 @@ format: build ## format all code
 	cargo fmt --all
 
 bench: build ## side by side with peers; writes docs/benchmarks.md. ONLY="rr http" runs some rows, AGAINST=AGENT an older agent
-	@scripts/packages openvpn nginx-light iperf3 wrk apache2-utils nghttp2-client maven default-jdk-headless
+	@scripts/packages openvpn nginx-light iperf3 wrk apache2-utils nghttp2-client maven
 	$(PYTHON) bench/run.py $(ONLY:%=--only %) $(AGAINST:%=--against %)
 
 fuzz: ## random bytes for each parser that reads from the network, FUZZ_SECONDS=30 apiece
