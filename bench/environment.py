@@ -13,6 +13,7 @@ import fetched
 
 _ASK = (
     ("leadline-agent", ["leadline-agent", "--version"]),
+    ("iperf3", [os.environ.get("IPERF3", "iperf3"), "--version"]),
     ("wrk", ["wrk", "-v"]),
     ("ab", ["ab", "-V"]),
     ("h2load", ["h2load", "--version"]),
@@ -40,7 +41,7 @@ def describe_machine() -> str:
 
 def versions() -> list[str]:
     """First line that each program says of itself, and the versions of those that were fetched."""
-    lines = [*fetched.versions()]
+    lines = [f"{one}, fetched for the bench" for one in fetched.versions()]
     for name, argv in _ASK:
         if shutil.which(argv[0]) is None:
             continue

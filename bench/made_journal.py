@@ -1,4 +1,5 @@
-"""A long run's folder, made of a short one's: its trials over and over, each time as cases of their own.
+"""A long run's folder, made of a short one's of one trial per case: its trials over and over, each time as the next
+repeat of a case, and after `REPEATS` of them as cases of their own.
 
 The lines are the agents' own, shifted in time and renamed; nothing is invented but the run's length.
 
@@ -18,6 +19,7 @@ import polars as pl
 
 # Instants of a monotonic clock. Lengths of time, which have the same ending, are shorter; the time of day has its own.
 _INSTANT = re.compile(rb'((?<!_wall)_ns":)(\d{12,})(?=[,}\]])')
+REPEATS = 3
 _PAUSE_NS = 1_000_000_000
 
 
@@ -52,7 +54,7 @@ def make(short: Path, folder: Path, rows: int) -> int:
     `short` is a run that was concluded: its table of samples tells how many rows one copy has.
     """
     rows_each = int(pl.scan_parquet(short / "samples.parquet").select(pl.len()).collect().item())
-    copies = -(-rows // rows_each)
+    copies = -(-rows // rows_each // REPEATS) * REPEATS
     manifest = json.loads((short / "run.json").read_bytes())
     cases = [str(case["id"]) for case in manifest["cases"]]
     folder.mkdir(parents=True)
@@ -60,7 +62,7 @@ def make(short: Path, folder: Path, rows: int) -> int:
         journal.writelines(_journal(short / "journal.ndjson", cases, copies))
     renamed = [
         {**case, "id": f"{case['id']}{copy:04}", "parameters": {**case["parameters"], "copy": copy}}
-        for copy in range(copies)
+        for copy in range(copies // REPEATS)
         for case in manifest["cases"]
     ]
     (folder / "run.json").write_text(json.dumps({**manifest, "run_id": folder.name, "cases": renamed}))
@@ -73,10 +75,12 @@ def _journal(path: Path, cases: list[str], copies: int) -> Iterator[bytes]:
     first, last = marks[0], marks[-1]
     trials = _Trials.cut(lines[first : last + 1])
     yield from lines[:first]
-    for copy in range(copies):
-        made = trials.shifted(copy * trials.span_ns)
-        for case in cases:
-            made = made.replace(b'"%s' % case.encode(), b'"%s%04d' % (case.encode(), copy))
+    for number in range(copies):
+        copy, repeat = divmod(number, REPEATS)
+        made = trials.shifted(number * trials.span_ns).replace(b'"repeat":1,', b'"repeat":%d,' % (repeat + 1))
+        for case in (case.encode() for case in cases):
+            made = made.replace(b'"%s/1' % case, b'"%s%04d/%d' % (case, copy, repeat + 1))
+            made = made.replace(b'"%s"' % case, b'"%s%04d"' % (case, copy))
         yield made
     yield from lines[last + 1 :]
 
@@ -84,7 +88,7 @@ def _journal(path: Path, cases: list[str], copies: int) -> Iterator[bytes]:
 def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("short", type=Path, help="a run's folder, concluded")
+    parser.add_argument("short", type=Path, help="a run's folder, concluded, with one trial per case")
     parser.add_argument("folder", type=Path, help="the folder to make")
     parser.add_argument("--rows", type=int, default=10_000_000, help="rows of samples, at least")
     given = parser.parse_args()

@@ -11,7 +11,6 @@ import re
 import shutil
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -22,7 +21,6 @@ from typing import Any
 from leadline.agents.launch import AGENT_NAME, AGENT_VARIABLE
 
 SERVER_CPU, GENERATOR_CPU = 0, 1
-os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
 
 
 class PeerMissing(Exception):

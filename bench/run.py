@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import os
 import resource
 import shutil
 import signal
@@ -90,14 +91,16 @@ _ENDING_S = 20
 def main() -> int:
     """Run what was asked for, say what is left out, and write the document; 1 where a bound is missed."""
     given = _arguments()
+    # `leadline` and its agent are found beside this Python, by what the bench starts too.
+    os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     # Thousands of connections: servers and agents inherit it.
     _, most_files = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))
-    signal.signal(signal.SIGALRM, _give_up)
+    signal.signal(signal.SIGALRM, give_up)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     results = Results(Rounds(given.rounds, given.seconds))
     if given.against is None:
-        groups = _groups(given.only)
+        groups = groups_of(given.only)
         _prepare(groups, results)
     else:
         groups = against_rows.groups(given.against)
@@ -105,7 +108,7 @@ def main() -> int:
     try:
         for number, (name, group) in enumerate(groups.items(), 1):
             print(f"{number} of {len(groups)}: {name}", file=sys.stderr)
-            _run(name, group, results)
+            run_group(name, group, results)
     except KeyboardInterrupt:
         results.left_out.append("the bench was interrupted; the rows after these did not run")
     finally:
@@ -115,7 +118,7 @@ def main() -> int:
     return 1 if any(row.holds is False for row in results.rows) else 0
 
 
-def _groups(only: list[str] | None) -> dict[str, Group]:
+def groups_of(only: list[str] | None) -> dict[str, Group]:
     """The groups of the given names, of groups or of topics; all by default."""
     return {
         name: group
@@ -137,11 +140,11 @@ def _prepare(groups: Mapping[str, Group], results: Results) -> None:
                 fetch()
 
 
-def _run(name: str, group: Group, results: Results) -> None:
+def run_group(name: str, group: Group, results: Results, limit_s: float = _LIMIT_S) -> None:
     """Run one group. Whatever it fails by, the rows before it stand, and so do the other groups."""
     watch = Watch(name)
     # Again and again after the limit: what ends a group may hang too.
-    signal.setitimer(signal.ITIMER_REAL, _LIMIT_S, _ENDING_S)
+    signal.setitimer(signal.ITIMER_REAL, limit_s, _ENDING_S)
     try:
         for row in group(results.rounds):
             results.rows.append(row)
@@ -157,7 +160,12 @@ def _run(name: str, group: Group, results: Results) -> None:
         results.conditions.append(watch.end())
 
 
-def _give_up(number: int, frame: object) -> None:
+def give_up(number: int, frame: object) -> None:
+    """End what runs, as its time is over: the handler of SIGALRM.
+
+    Raises:
+        TimeoutError: always.
+    """
     raise TimeoutError(f"not done within {_LIMIT_S} s")
 
 
