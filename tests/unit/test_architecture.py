@@ -6,6 +6,7 @@ import ast
 import re
 import tomllib
 from collections.abc import Set
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -48,15 +49,17 @@ def test_every_package_has_a_floor() -> None:
     assert {path.parent.name for path in CRATES.glob("*/Cargo.toml")} == set(RUST_FLOORS)
 
 
-@pytest.mark.parametrize("path", python_files(), ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_python_imports_go_down(path: Path) -> None:
-    own = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
-    if own == "__init__":
-        return
-    for module in _imported(ast.parse(path.read_text())):
-        parts = module.split(".")
-        if parts[0] == "leadline" and len(parts) > 1 and parts[1] != own:
-            assert PYTHON_FLOORS[parts[1]] < PYTHON_FLOORS[own], f"{own} imports {module}"
+def test_python_imports_go_down() -> None:
+    """Of all files in one test, as in the tests below: a test for each file of a thousand is dearer than its work."""
+    offenders = []
+    for path in python_files():
+        own = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+        for module in _imported(_judged(path)) if own != "__init__" else ():
+            top, _, rest = module.partition(".")
+            other = rest.partition(".")[0]
+            if top == "leadline" and other not in ("", own) and PYTHON_FLOORS[other] >= PYTHON_FLOORS[own]:
+                offenders.append(f"{path.relative_to(PACKAGE)} imports {module}")
+    assert offenders == []
 
 
 def test_modules_import_in_no_circle() -> None:
@@ -220,29 +223,46 @@ def _functions_with_events(path: Path) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("path", [*python_files(), *rust_files()], ids=lambda path: str(path.relative_to(ROOT)))
-def test_files_say_what_they_own_and_stay_small(path: Path) -> None:
-    text = path.read_text()
-    opening = '"""' if path.suffix == ".py" else "//!"
-    assert text.startswith((opening, "#!")), "the file does not open with what it owns"
-    assert text.count("\n") <= LONGEST_FILE
+def test_files_say_what_they_own_and_stay_small() -> None:
+    unopened, long = [], []
+    for path in [*python_files(), *rust_files()]:
+        text, name = path.read_text(), str(path.relative_to(ROOT))
+        opening = '"""' if path.suffix == ".py" else "//!"
+        unopened += [] if text.startswith((opening, "#!")) else [name]
+        long += [] if text.count("\n") <= LONGEST_FILE else [name]
+    assert unopened == [], "these do not open with what they own"
+    assert long == [], f"these have more than {LONGEST_FILE} lines"
 
 
-@pytest.mark.parametrize("path", python_files(), ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_only_kinds_branch_on_the_kind_of_a_test(path: Path) -> None:
-    if path.relative_to(PACKAGE).parts[0] != "kinds":
-        assert [ast.unparse(node) for node in ast.walk(ast.parse(path.read_text())) if _branches_on_a_kind(node)] == []
+def test_only_kinds_branch_on_the_kind_of_a_test() -> None:
+    offenders = [
+        f"{path.relative_to(PACKAGE)}:{getattr(node, 'lineno', 0)}: {ast.unparse(node)}"
+        for path in python_files()
+        if path.relative_to(PACKAGE).parts[0] != "kinds"
+        for node in _judged(path)
+        if _branches_on_a_kind(node)
+    ]
+    assert offenders == []
 
 
-@pytest.mark.parametrize("path", python_files(), ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_systems_under_test_are_found_by_name_alone(path: Path) -> None:
+def test_systems_under_test_are_found_by_name_alone() -> None:
     """No other package imports a system's module, or compares with its name."""
-    if path.relative_to(PACKAGE).parts[0] == "sut":
-        return
-    tree = ast.parse(path.read_text())
     modules = tuple(f"leadline.sut.{name}" for name in SYSTEMS)
-    assert [name for name in _imported(tree) if name.startswith(modules)] == []
-    assert [ast.unparse(node) for node in ast.walk(tree) if _compares_with(node, SYSTEMS)] == []
+    others = [path for path in python_files() if path.relative_to(PACKAGE).parts[0] != "sut"]
+    importers = [
+        f"{path.relative_to(PACKAGE)} imports {name}"
+        for path in others
+        for name in _imported(_judged(path))
+        if name.startswith(modules)
+    ]
+    assert importers == []
+    comparisons = [
+        f"{path.relative_to(PACKAGE)}:{getattr(node, 'lineno', 0)}: {ast.unparse(node)}"
+        for path in others
+        for node in _judged(path)
+        if _compares_with(node, SYSTEMS)
+    ]
+    assert comparisons == []
 
 
 @pytest.mark.parametrize(
@@ -283,7 +303,7 @@ def test_pure_packages_do_no_io() -> None:
         str(path.relative_to(PACKAGE))
         for package in ("plan", "analysis", "statistics", "scenario")
         for path in sorted((PACKAGE / package).rglob("*.py"))
-        if path not in allowed and forbidden.search(_without_strings(path.read_text()))
+        if path not in allowed and forbidden.search(text := path.read_text()) and forbidden.search(_code_alone(text))
     ]
     assert offenders == []
 
@@ -337,14 +357,27 @@ def _module(path: Path) -> str:
 
 def _modules(path: Path, known: Set[str]) -> set[str]:
     """The modules that a file imports, wherever in it; a package where what is named is no module of its own."""
-    names = _imported(ast.parse(path.read_text()))
+    names = _imported(_judged(path))
     return {name if name in known else name.rpartition(".")[0] for name in names} & known
 
 
-def _imported(tree: ast.Module) -> set[str]:
+_JUDGED = ast.Import | ast.ImportFrom | ast.Compare | ast.Dict | ast.Match | ast.MatchClass | ast.MatchValue
+
+
+@cache
+def _judged(path: Path) -> list[ast.AST]:
+    """The parts of a file's code that several tests judge: it is read once for all of them."""
+    return [
+        node
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, _JUDGED) or (isinstance(node, ast.Call) and _name(node.func) == "isinstance")
+    ]
+
+
+def _imported(nodes: list[ast.AST]) -> set[str]:
     """Whole names of what a file imports, everywhere in it."""
     found: set[str] = set()
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -357,7 +390,8 @@ def _code(text: str) -> str:
     return re.sub(r"//.*", "", text)
 
 
-def _without_strings(text: str) -> str:
+def _code_alone(text: str) -> str:
+    """Python's code without comments, and with empty texts."""
     tree = ast.parse(text)
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
