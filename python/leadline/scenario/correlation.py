@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
-from urllib.parse import quote, quote_plus, unquote_plus
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+from urllib.parse import quote, quote_plus, unquote, unquote_plus
 
 from leadline.scenario.conversion import Conversion, Made
 
@@ -32,6 +32,10 @@ class Exchange:
     end_ms: float
     body: str
     headers: list[tuple[str, str]]
+    cookies: list[str] = field(default_factory=list)
+    """Values of Set-Cookie."""
+    url: str = ""
+    """Where redirects have led; empty without one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,15 +46,26 @@ class Origin:
     name: str
     """What it is called there."""
     extractor: tuple[tuple[str, Any], ...]
+    is_encoded: bool = False
+    """Whether what is extracted is percent-encoded, unlike the value."""
 
 
-def correlate(exchanges: list[Exchange], conversion: Conversion) -> None:
-    """Replace values in requests with variables, and extract these from the answers that gave them."""
+_Given: TypeAlias = tuple[str, str, tuple[tuple[str, Any], ...]]
+"""A value, its name, and the extractor."""
+
+
+def correlate(exchanges: list[Exchange], conversion: Conversion) -> list[set[int]]:
+    """Replace values in requests with variables, and extract these from the answers that gave them.
+
+    Returns for each exchange the indexes of those whose answers it needs.
+    """
     origins: dict[str, Origin] = {}
     sent: set[str] = set()
     variables: dict[str, str] = {}
     pending = sorted(range(len(exchanges)), key=lambda index: exchanges[index].end_ms)
+    givers: list[set[int]] = []
     for exchange in exchanges:
+        givers.append(set())
         while pending and exchanges[pending[0]].end_ms <= exchange.start_ms:
             _learn(pending.pop(0), exchanges, origins, sent)
         candidates = _values_sent(exchange.request)
@@ -58,10 +73,12 @@ def correlate(exchanges: list[Exchange], conversion: Conversion) -> None:
             origin = origins.get(value)
             if origin is not None:
                 name = variables.get(value) or _variable(origin, value, exchanges, variables, conversion)
-                _replace(exchange.request, value, name)
+                _replace(exchange.request, value, f"url_decode({name})" if origin.is_encoded else name)
+                givers[-1].add(origin.exchange)
                 giver = exchanges[origin.exchange].what
                 conversion.changed(exchange.what, None, f"{_short(value)} is the {name} of {giver}")
         sent |= candidates
+    return givers
 
 
 def _learn(index: int, exchanges: list[Exchange], origins: dict[str, Origin], sent: set[str]) -> None:
@@ -72,6 +89,11 @@ def _learn(index: int, exchanges: list[Exchange], origins: dict[str, Origin], se
     for value, name, extractor in _values_given(exchange):
         if value not in sent and value not in origins:
             origins[value] = Origin(index, name, extractor)
+    for text, name, extractor in _encoded_given(exchange):
+        value = unquote(text)
+        # What is extracted is decoded as a form is, where a plus is a space.
+        if is_token(value) and value not in sent and value not in origins and (value == text or "+" not in text):
+            origins[value] = Origin(index, name, extractor, is_encoded=value != text)
 
 
 def _variable(
@@ -91,15 +113,10 @@ def _variable(
     return name
 
 
-def _values_given(exchange: Exchange) -> Iterator[tuple[str, str, tuple[tuple[str, Any], ...]]]:
+def _values_given(exchange: Exchange) -> Iterator[_Given]:
     """Values of an answer with a name and the extractor: from JSON, hidden fields and meta tags of HTML, headers."""
     for name, text in exchange.headers:
-        if name.lower() == "location":
-            for key, value in re.findall(r"[?&]([\w.\-]+)=([^&#\s]+)", text):
-                if is_token(unquote_plus(value)):
-                    pattern = f"[?&]{re.escape(key)}=([^&#\\s]+)"
-                    yield unquote_plus(value), key, (("regex", f"(?i)location:.*{pattern}"), ("from", "headers"))
-        elif name.lower() not in _USUAL_HEADERS and is_token(text):
+        if name.lower() not in _USUAL_HEADERS and is_token(text):
             yield text, name, (("header", name),)
     body = exchange.body
     if not body or len(body) > MOST_BODY_CHARACTERS:
@@ -114,7 +131,19 @@ def _values_given(exchange: Exchange) -> Iterator[tuple[str, str, tuple[tuple[st
         yield from _of_html(body)
 
 
-def _of_json(value: Any, path: str, name: str, depth: int) -> Iterator[tuple[str, str, tuple[tuple[str, Any], ...]]]:
+def _encoded_given(exchange: Exchange) -> Iterator[_Given]:
+    """Values that may be percent-encoded: cookies, and parameters of the URLs that an answer leads to."""
+    for line in exchange.cookies:
+        name, _, text = line.partition(";")[0].strip().partition("=")
+        if _COOKIE.fullmatch(name):
+            yield text.strip('"'), name, (("cookie", name),)
+    locations = [("(?i)location:.*", text, "headers") for name, text in exchange.headers if name.lower() == "location"]
+    for before, url, source in [("", exchange.url, "url"), *locations]:
+        for name, text in re.findall(r"[?&]([\w.\-]+)=([^&#\s]+)", url)[:MOST_VALUES]:
+            yield text, name, (("regex", f"{before}[?&]{re.escape(name)}=([^&#\\s]+)"), ("from", source))
+
+
+def _of_json(value: Any, path: str, name: str, depth: int) -> Iterator[_Given]:
     if depth > MOST_DEPTH:
         return
     if isinstance(value, dict):
@@ -128,7 +157,7 @@ def _of_json(value: Any, path: str, name: str, depth: int) -> Iterator[tuple[str
         yield str(value), name, (("json", path),)
 
 
-def _of_html(body: str) -> Iterator[tuple[str, str, tuple[tuple[str, Any], ...]]]:
+def _of_html(body: str) -> Iterator[_Given]:
     """Values of input fields and of meta tags, by their names."""
     for tag in re.findall(r"<(?:input|meta)\b[^<>]{1,2000}>", body, re.IGNORECASE)[:MOST_VALUES]:
         attributes = {key.lower(): value or other for key, value, other in _ATTRIBUTE.findall(tag)}
@@ -220,9 +249,11 @@ def _short(value: str) -> str:
 
 
 _ATTRIBUTE = re.compile(r"([\w\-]+)\s*=\s*(?:\"([^\"]*)\"|'([^']*)')")
+_COOKIE = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}")
 _USUAL_HEADERS = frozenset({
     "date", "etag", "last-modified", "content-length", "content-type", "server", "age", "expires", "cache-control",
-    "set-cookie", "x-request-id", "x-trace-id", "cf-ray", "via", "x-cache", "strict-transport-security", "vary",
+    "set-cookie", "location", "x-request-id", "x-trace-id", "cf-ray", "via", "x-cache", "strict-transport-security",
+    "vary",
     "content-security-policy", "alt-svc", "report-to", "nel", "p3p", "link", "content-encoding", "accept-ranges",
     "content-md5", "digest", "permissions-policy", "access-control-allow-headers", "x-powered-by", "x-amz-cf-id",
 })  # fmt: skip

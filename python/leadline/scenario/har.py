@@ -1,8 +1,7 @@
-"""Reads HAR 1.2 files of Chrome, Firefox and mitmproxy as scenarios: pages as transactions, overlap, pauses.
+"""Reads HAR 1.2 files of Chrome, Firefox and mitmproxy as scenarios: which entries are sent, and their requests.
 
-Owns the format. A pause is the time from the end of what came before to the start of the next request; requests of a
-page that overlap are fetched in parallel. Cookies come from the jar and not from the file. `correlation` finds values
-that one answer gave and a later request sends. Pure.
+Owns the format. Cookies come from the jar and not from the file. `har_flow` arranges the requests in pages, parallel
+requests and pauses; `correlation` finds values that one answer gave and a later request sends. Pure.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ import binascii
 import json
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import parse_qsl, unquote_plus, urljoin, urlsplit
@@ -21,30 +19,9 @@ from leadline.errors import PlanError
 from leadline.plan.source import Node
 from leadline.scenario.conversion import Conversion, Made, hoist, ordered, tree
 from leadline.scenario.correlation import Exchange, correlate
+from leadline.scenario.har_flow import Entry, flow_of
 
-SHORTEST_PAUSE_MS = 1
-LONGEST_PAUSE_MS = 600_000
 MOST_ENTRIES = 20_000
-
-
-@dataclass(slots=True)
-class Entry:
-    """One request of the file."""
-
-    number: int
-    page: str | None
-    start_ms: float
-    end_ms: float
-    method: str
-    url: str
-    request: dict[str, Any]
-    response: dict[str, Any]
-    made: Made = field(default_factory=lambda: Made(None))
-
-    @property
-    def what(self) -> str:
-        """Its name in reports: the number from 1, and what it asks for."""
-        return f"entry {self.number} {self.method} {self.url[:80]}"
 
 
 def read_har(
@@ -61,15 +38,18 @@ def read_har(
     if len(raw) > MOST_ENTRIES:
         raise PlanError(file, None, f"more than {MOST_ENTRIES} entries are too many")
     entries = [entry for index, one in enumerate(raw) if (entry := _entry(index + 1, one, conversion)) is not None]
+    entries.sort(key=lambda entry: entry.start_ms)
     entries = list(_sendable(entries, only_hosts, conversion))
     if not entries:
         raise PlanError(file, None, "no entry of it can be sent", hint="see --only-host, or record again")
-    entries.sort(key=lambda entry: entry.start_ms)
     for entry in entries:
         entry.made = _request(entry, conversion)
     if correlates:
-        correlate([_exchange(entry) for entry in entries], conversion)
-    flow = _pages(entries, _titles(log), conversion)
+        givers = correlate([_exchange(entry) for entry in entries], conversion)
+        for entry, indexes in zip(entries, givers, strict=True):
+            entry.needs = {entries[index].number for index in indexes}
+    titles = {page: _literal(title) for page, title in _titles(log).items()}
+    flow = flow_of(entries, titles, conversion)
     document: dict[str, Any] = {"name": _name(file), "load": {"users": 1, "iterations": 1}, "flow": flow}
     hoist(document)
     return tree(ordered(document, ("name", "base", "http", "load", "flow")), file, None), conversion
@@ -102,28 +82,32 @@ def _entry(number: int, one: Any, conversion: Conversion) -> Entry | None:
         return None
     page = one.get("pageref")
     length_ms = _length_ms(one)
+    queued_ms = _known_ms(_mapping(one.get("timings")).get("blocked"))
     response = _mapping(one.get("response"))
     return Entry(
-        number, page if isinstance(page, str) else None, start_ms, start_ms + length_ms, method.upper(), url, request,
-        response,
+        number, page if isinstance(page, str) else None, start_ms, start_ms + min(queued_ms, length_ms),
+        start_ms + length_ms, method.upper(), url, request, response,
     )  # fmt: skip
 
 
 def _length_ms(one: dict[str, Any]) -> float:
-    """The time of an entry, without what it waited in the browser's queue; -1 is not applicable."""
+    """The time of an entry, with what it waited in the browser's queue; -1 is not applicable."""
     timings = _mapping(one.get("timings"))
     # By the specification ssl is inside of connect, so it is not added.
-    parts = [timings.get(key) for key in ("blocked", "dns", "connect", "send", "wait", "receive")]
-    known = [part for part in parts if isinstance(part, int | float) and not isinstance(part, bool) and 0 < part < 1e8]
+    known_ms = sum(_known_ms(timings.get(key)) for key in ("blocked", "dns", "connect", "send", "wait", "receive"))
     total = one.get("time")
-    if isinstance(total, int | float) and not isinstance(total, bool) and 0 <= total < 1e8:
-        return float(total)
-    return float(sum(known))
+    return _known_ms(total) if total == 0 or _known_ms(total) else known_ms
+
+
+def _known_ms(value: Any) -> float:
+    """A time of the file; 0 if it is missing, not applicable or absurd."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if is_number and 0 < value < 1e8 else 0.0
 
 
 def _sendable(entries: list[Entry], only_hosts: Sequence[str], conversion: Conversion) -> Iterable[Entry]:
     """The entries that are sent; the others are reported."""
-    targets: dict[str, int] = {}
+    targets: dict[str, list[Entry]] = {}
     for entry in entries:
         try:
             parts = urlsplit(entry.url)
@@ -139,25 +123,28 @@ def _sendable(entries: list[Entry], only_hosts: Sequence[str], conversion: Conve
             conversion.dropped(entry.what, None, "a WebSocket")
         elif entry.method == "CONNECT":
             conversion.dropped(entry.what, None, "a tunnel through a proxy")
-        elif entry.url in targets and targets[entry.url] > 0:
-            targets[entry.url] -= 1
+        elif targets.get(entry.url):
+            first = targets[entry.url].pop(0)
+            first.hops.append(entry)
+            first.end_ms = max(first.end_ms, entry.end_ms)
             conversion.dropped(entry.what, None, "a redirect that is followed")
+            _await_target(first, entry, targets)
         else:
             if _status(entry) == 0:
                 conversion.changed(entry.what, None, "it had no answer when it was recorded")
             yield entry
-        _count_redirect(entry, targets)
+            _await_target(entry, entry, targets)
 
 
-def _count_redirect(entry: Entry, targets: dict[str, int]) -> None:
+def _await_target(first: Entry, hop: Entry, targets: dict[str, list[Entry]]) -> None:
     """An answer that redirects is followed by the entry of its target, which must not be sent twice."""
-    target = entry.response.get("redirectURL")
-    if _status(entry) in (301, 302, 303, 307, 308) and isinstance(target, str) and target:
+    target = hop.response.get("redirectURL") or dict(_lower_pairs(hop.response.get("headers"))).get("location")
+    if _status(hop) in (301, 302, 303, 307, 308) and isinstance(target, str) and target:
         try:
-            joined = urljoin(entry.url, target)
+            joined = urljoin(hop.url, target)
         except ValueError:
             return
-        targets[joined] = targets.get(joined, 0) + 1
+        targets.setdefault(joined, []).append(first)
 
 
 def _is_websocket(entry: Entry) -> bool:
@@ -186,7 +173,7 @@ def _request(entry: Entry, conversion: Conversion) -> Made:
     made["name"] = _literal(f"{entry.method} {parts.path or '/'}")
     _headers(entry, made)
     _body(entry, made, conversion)
-    status = _status(entry)
+    status = _status(entry.last)
     if status >= 400:
         made["ok"] = f"200-399,{status}"
         conversion.changed(entry.what, None, f"its status was {status}: this is no failure")
@@ -282,71 +269,9 @@ def _params(made: Made, kind: str, params: list[dict[str, Any]], entry: Entry, c
         made["form"] = [{"name": _literal(name), "value": _literal(value)} for name, value in rows]
 
 
-def _pages(entries: list[Entry], titles: dict[str, str], conversion: Conversion) -> list[Any]:
-    """Steps of all entries: pages as transactions, with the pauses between them."""
-    groups: list[tuple[str | None, list[Entry]]] = []
-    open_page: str | None = None
-    for entry in entries:
-        page = entry.page if entry.page is not None else open_page
-        if groups and groups[-1][0] == page:
-            groups[-1][1].append(entry)
-        else:
-            groups.append((page, [entry]))
-        open_page = page
-    flow: list[Any] = []
-    last_ms: float | None = None
-    for page, members in groups:
-        flow += _pause(last_ms, members[0].start_ms, conversion)
-        steps, last_ms = _steps(members, members[0].start_ms if last_ms is None else last_ms, conversion)
-        if page is None:
-            flow += steps
-        else:
-            flow.append(Made(None, transaction=_literal(titles.get(page) or page), steps=steps))
-    return flow
-
-
-def _steps(entries: list[Entry], before_ms: float, conversion: Conversion) -> tuple[list[Any], float]:
-    """The steps of a page, and when its last answer ended."""
-    steps: list[Any] = []
-    end_ms = before_ms
-    for batch in _batches(entries):
-        if steps:
-            steps += _pause(end_ms, batch[0].start_ms, conversion)
-        requests = [entry.made for entry in batch]
-        steps.append(requests[0] if len(requests) == 1 else Made(None, parallel=requests))
-        end_ms = max(end_ms, *(entry.end_ms for entry in batch))
-    return steps, end_ms
-
-
-def _batches(entries: list[Entry]) -> Iterable[list[Entry]]:
-    """Entries that overlap: each begins before all earlier ones have ended."""
-    batch: list[Entry] = []
-    end_ms = 0.0
-    for entry in entries:
-        if batch and entry.start_ms < end_ms:
-            batch.append(entry)
-            end_ms = max(end_ms, entry.end_ms)
-            continue
-        if batch:
-            yield batch
-        batch, end_ms = [entry], entry.end_ms
-    if batch:
-        yield batch
-
-
-def _pause(end_ms: float | None, start_ms: float, conversion: Conversion) -> list[Any]:
-    if end_ms is None or start_ms - end_ms < SHORTEST_PAUSE_MS:
-        return []
-    pause_ms = round(start_ms - end_ms)
-    if pause_ms > LONGEST_PAUSE_MS:
-        words = f"its {pause_ms / 3.6e6:.1f} h are cut to {LONGEST_PAUSE_MS // 60_000} min"
-        conversion.changed("a pause between recordings", None, words)
-        pause_ms = LONGEST_PAUSE_MS
-    return [{"wait": f"{pause_ms // 1000}s" if pause_ms % 1000 == 0 else f"{pause_ms}ms"}]
-
-
 def _exchange(entry: Entry) -> Exchange:
-    content = _mapping(entry.response.get("content"))
+    """A request with its answer; of one that is redirected the last answer, but the cookies of all."""
+    content = _mapping(entry.last.response.get("content"))
     text = content.get("text")
     body = text if isinstance(text, str) else ""
     if content.get("encoding") == "base64":
@@ -354,8 +279,12 @@ def _exchange(entry: Entry) -> Exchange:
             body = base64.b64decode(body).decode("utf-8")
         except (binascii.Error, UnicodeDecodeError, ValueError):
             body = ""
-    headers = _pairs(entry.response.get("headers"))
-    return Exchange(entry.what, entry.made, entry.start_ms, entry.end_ms, body, headers)
+    headers = _pairs(entry.last.response.get("headers"))
+    given = [pair for hop in (entry, *entry.hops) for pair in _lower_pairs(hop.response.get("headers"))]
+    # Browsers put several fields of one name in one value, a line each.
+    cookies = [line for name, value in given if name == "set-cookie" for line in value.split("\n")]
+    url = entry.last.url if entry.hops else ""
+    return Exchange(entry.what, entry.made, entry.start_ms, entry.end_ms, body, headers, cookies, url)
 
 
 def _titles(log: dict[str, Any]) -> dict[str, str]:
@@ -373,6 +302,10 @@ def _pairs(headers: Any) -> list[tuple[str, str]]:
         for one in (headers if isinstance(headers, list) else [])
         if isinstance(one, dict)
     ]
+
+
+def _lower_pairs(headers: Any) -> list[tuple[str, str]]:
+    return [(name.lower(), value) for name, value in _pairs(headers)]
 
 
 def _mapping(value: Any) -> dict[str, Any]:

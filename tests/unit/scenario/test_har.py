@@ -75,6 +75,47 @@ def test_pages_are_transactions_and_overlap_is_parallel() -> None:
     ]
 
 
+def test_as_many_are_outstanding_as_in_the_file() -> None:
+    document, conversion = converted(
+        har(
+            entry("http://a.test/1", "00.000", 100),
+            entry("http://a.test/2", "00.010", 20),
+            # Wanted early, but sent when the second one had ended.
+            entry("http://a.test/3", "00.010", 40, timings={"blocked": 25}),
+        )
+    )
+    (step,) = document["flow"]
+    assert [one["get"] for one in step["parallel"]] == ["/1", "/2", "/3"]
+    assert step["connections"] == 2
+    assert conversion.counts()["changed"] == 0
+
+
+def test_overlap_that_cannot_be_kept_is_listed() -> None:
+    several = [entry(f"http://a.test/{number}", f"00.{number:03}", 500) for number in range(8)]
+    document, conversion = converted(har(*several))
+    assert document["flow"][0]["connections"] == 8
+    assert "--connections-per-user 8" in conversion.items[-1].why
+    staggered = [entry(f"http://a.test/{number}", f"00.{number * 60:03}", 100) for number in range(3)]
+    document, conversion = converted(har(*staggered))
+    assert document["flow"][0]["connections"] == 2
+    assert conversion.items[-1].why == "1 overlaps differ: each begins as soon as fewer than 2 are outstanding"
+
+
+def test_a_request_waits_for_the_answer_whose_value_it_sends() -> None:
+    gives = {"content": {"text": '{"token": "abc123def456"}'}}
+    document, conversion = converted(
+        har(
+            entry("http://a.test/slow", "00.000", 500),
+            entry("http://a.test/token", "00.010", 20, response=gives),
+            entry("http://a.test/me?t=abc123def456", "00.100", 20),
+        )
+    )
+    together, me = document["flow"]
+    assert [one["get"] for one in together["parallel"]] == ["/slow", "/token"]
+    assert me["get"] == "/me?t=${token}"
+    assert any("it sends what entry 2 gives" in item.why for item in conversion.items)
+
+
 def test_entries_are_sorted_and_those_without_a_page_stay_on_the_open_one() -> None:
     late, early = entry("http://a.test/b", "01.000"), entry("http://a.test/a", "00.000", pageref="p")
     document, _ = converted(har(late, early))
@@ -95,6 +136,25 @@ def test_a_redirect_is_followed_once() -> None:
     )
     assert [step.get("get") for step in document["flow"]] == ["/old", None, "/new"]
     assert [item.why for item in conversion.items if item.outcome == "dropped"] == ["a redirect that is followed"]
+
+
+def test_a_redirect_has_the_time_and_the_values_of_its_last_answer() -> None:
+    page = '<input type="hidden" name="csrf" value="0a1b2c3d4e5f">'
+    cookie = header(Set_Cookie="XSRF=a1%2Fb2c3d4e; Path=/")
+    document, _ = converted(
+        har(
+            entry("http://a.test/login", "00.000", 10, method="POST", status=302, gives=cookie,
+                  response={"redirectURL": "/home?sid=9z8y7x6w5v"}),
+            entry("http://a.test/home?sid=9z8y7x6w5v", "00.010", 90, response={"content": {"text": page}}),
+            entry("http://a.test/go?s=9z8y7x6w5v&c=0a1b2c3d4e5f", "00.130", headers=header(X_XSRF="a1/b2c3d4e")),
+        )
+    )  # fmt: skip
+    login, pause, go = document["flow"]
+    assert pause == {"wait": "30ms"}
+    assert login["extract"]["sid"] == {"regex": r"[?&]sid=([^&#\s]+)", "from": "url"}
+    assert login["extract"]["xsrf"] == {"cookie": "XSRF"}
+    assert go["get"] == "/go?s=${sid}&c=${csrf}"
+    assert go["headers"] == {"X-XSRF": "${url_decode(xsrf)}"}
 
 
 @pytest.mark.parametrize(

@@ -45,6 +45,15 @@ COMMAND = Command(
             default="10s",
             metavar="TIME",
         ),
+        Option(
+            ("--connections-per-user",),
+            "Connections of each user to one server at most.",
+            key="connections_per_user",
+            type=int,
+            default=6,
+            least=1,
+            metavar="N",
+        ),
         Option(("--seed",), "Seed of all random values.", key="seed", type=int, default=1, least=0, metavar="N"),
         Option(
             ("--scripts",),
