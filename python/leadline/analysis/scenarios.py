@@ -63,7 +63,14 @@ def iteration_sample(data: TestData, metric: str) -> Sample:
         for row in report["populations"]
         if row["is_main"]
     ]
-    return _sample((report for row in rows for report in row["histograms"]), metric)
+    return merged_sample((report for row in rows for report in row["histograms"]), metric)
+
+
+def transaction_sample(data: TestData) -> Sample:
+    """The durations of all transactions."""
+    reports = [report for found in data.load_outcomes() if (report := found.outcome.get("scenario")) is not None]
+    rows = [row for report in reports for row in report["labels"] if row["kind"] == "transaction"]
+    return merged_sample((report for row in rows for report in row["histograms"]), "latency")
 
 
 def check_counts(found: ScenarioFindings | None) -> tuple[int, int]:
@@ -93,7 +100,7 @@ def _group(rows: Sequence[records.PopulationReport]) -> GroupFindings:
     for row in rows:
         counts.update({name: count for name, count in row["iterations"].items() if isinstance(count, int)})
     histograms = [report for row in rows for report in row["histograms"]]
-    whole, late = _sample(histograms, "iteration"), _sample(histograms, "start_late")
+    whole, late = merged_sample(histograms, "iteration"), merged_sample(histograms, "start_late")
     return GroupFindings(
         name=rows[0]["name"],
         due=counts["due"],
@@ -115,7 +122,7 @@ def _label(rows: Sequence[records.LabelReport], report: records.ScenarioReport) 
     first = rows[0]
     population = report["populations"][first["population"]]
     histograms = [one for row in rows for one in row["histograms"]]
-    latency, service = _sample(histograms, "latency"), _sample(histograms, "service")
+    latency, service = merged_sample(histograms, "latency"), merged_sample(histograms, "service")
     ended = sum(row["ended"] for row in rows)
     start_ns, end_ns = population.get("start_ns"), population.get("end_ns")
     length_s = (end_ns - start_ns) / 1e9 if start_ns is not None and end_ns is not None and end_ns > start_ns else None
@@ -160,7 +167,7 @@ def _added(counts: Iterable[dict[str, int]]) -> dict[str, int]:
     return dict(whole.most_common())
 
 
-def _sample(reports: Iterable[records.HistogramReport], metric: str) -> Sample:
+def merged_sample(reports: Iterable[records.HistogramReport], metric: str) -> Sample:
     """The merged distribution of that name; those of the warm-up have another one."""
     found: list[Histogram] = []
     for report in reports:

@@ -90,11 +90,11 @@ def missed_so_far(
     if metric is None or value is None or target.test not in (None, test) or target.met_by(value):
         return None
     is_open = metric.censored and not _is_certain(target, value, None)
-    if is_open or (not steady and target.metric.endswith(_RATES)):
+    if is_open or (not steady and target.figure.endswith(_RATES)):
         return None
     grows, shrinks = (
-        metric.unit in _GROWING_UNITS or target.metric.endswith("_max_us"),
-        target.metric.endswith("_min_us"),
+        metric.unit in _GROWING_UNITS or target.figure.endswith("_max_us"),
+        target.figure.endswith("_min_us"),
     )
     if (target.op in (">", ">=") and grows) or (target.op in ("<", "<=") and shrinks):
         return None
@@ -190,6 +190,6 @@ def _is_certain(target: Target, low: float | None, high: float | None) -> bool:
 
 def _certain_from_below(target: Target, meets: bool) -> bool:
     """Whether a rate that could only be higher stays on its side of the target."""
-    if not target.metric.endswith(_RATES):
+    if not target.figure.endswith(_RATES):
         return False
     return meets if target.op in (">", ">=") else not meets and target.op in ("<", "<=")

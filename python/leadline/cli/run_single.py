@@ -63,7 +63,8 @@ def run(test: BaseTest, workload: LoadWorkload, output: OutputOptions) -> int:
     targets = parse_targets(output.targets, {test.name: test.kind})
     if output.stop_on_miss and not targets:
         raise InputError("--stop-on-miss needs a --target", hint="as in --target 'latency_p99_us < 2000'")
-    watch = TargetWatch(targets, test.name) if output.stop_on_miss else None
+    watched = targets if output.stop_on_miss else [one for one in targets if one.text in output.aborting]
+    watch = TargetWatch(watched, test.name, delays_ms=output.aborting) if watched else None
     if output.hdr is not None:
         check_writable("--hdr", output.hdr)
     if output.summary is not None:

@@ -7,7 +7,7 @@ valid, so that a wrong command line fails fast.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -44,6 +44,8 @@ class OutputOptions:
     """The layout of the summary on stdout."""
     stop_on_miss: bool = False
     """Whether the load ends as soon as a target is missed."""
+    aborting: Mapping[str, int] = field(default_factory=dict)
+    """Of the targets, those that end the load when they are missed, and the ms before that may happen."""
     calibrate: bool = True
     """Whether the generator's ceiling is measured or looked up."""
     find_rate: str | None = None

@@ -78,6 +78,8 @@ class Kind(Generic[Test]):
     """The test's parameters."""
     metrics: tuple[MetricSpec, ...] = ()
     """Its figures, which can be targets."""
+    tagged: tuple[str, ...] = ()
+    """Those that can be of a part of the test, by tags: `error_ratio{name:login}`."""
     primary: str = "throughput_bps"
     """The leading figure of a test, by which repeats are compared."""
     decisive: tuple[str, ...] = ()

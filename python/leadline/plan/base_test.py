@@ -80,6 +80,11 @@ class BaseTest(PlanModel):
         return False
 
     @property
+    def own_targets(self) -> tuple[str, ...]:
+        """Targets that its own files give, beside those of the plan."""
+        return ()
+
+    @property
     def needs_fleet(self) -> bool:
         """Whether only a fleet's clients can run it."""
         return False

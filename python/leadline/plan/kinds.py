@@ -26,6 +26,10 @@ class PlanKind(Protocol):
     def metrics(self) -> tuple[MetricSpec, ...]:
         """Its figures, which can be targets."""
 
+    @property
+    def tagged(self) -> tuple[str, ...]:
+        """Those that can be of a part of the test, by tags."""
+
 
 def plan_kinds() -> list[PlanKind]:
     """All kinds, in the order in which plans list them."""
@@ -38,6 +42,14 @@ def metrics_of(kind: str) -> tuple[str, ...]:
         return ()
     found: PlanKind = KINDS.get(kind)
     return tuple(metric.name for metric in found.metrics)
+
+
+def tagged_metrics_of(kind: str) -> tuple[str, ...]:
+    """Those that can be of a part of the test, by tags; empty for an unknown kind."""
+    if kind not in KINDS:
+        return ()
+    found: PlanKind = KINDS.get(kind)
+    return found.tagged
 
 
 def spec_of(kind: str, metric: str) -> MetricSpec | None:

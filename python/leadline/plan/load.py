@@ -313,6 +313,11 @@ def _targets(root: Node, specs: list[PointSpec], problems: Problems) -> tuple[Ta
         with problems.caught():
             if isinstance(node.value, str) and kinds:
                 found.append(read_target(node, kinds))
+    for index, test in enumerate(specs[0].tests if specs else ()):
+        for text in test.own_targets:
+            mark = root.at(("tests", index)).mark
+            with problems.caught():
+                found.append(read_target(Node(f"{test.name}.{text}", mark), kinds))
     return tuple(found)
 
 

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from leadline.errors import PlanError
 from leadline.plan import units
 from leadline.plan.gateway_metrics import GATEWAY_METRICS, of_gateway
-from leadline.plan.kinds import metrics_of
+from leadline.plan.kinds import metrics_of, tagged_metrics_of
 from leadline.plan.percentiles import histogram_of
 from leadline.plan.source import Node, did_you_mean
+from leadline.plan.tags import split_figure
 from leadline.plan.target_words import read_value, suggestion
 
 OPERATORS: Mapping[str, Callable[[float, float], bool]] = {
@@ -37,6 +38,11 @@ class Target:
     op: str
     value: float
 
+    @property
+    def figure(self) -> str:
+        """The metric without its tags."""
+        return split_figure(self.metric)[0]
+
     def met_by(self, figure: float) -> bool:
         """Whether a figure, in the metric's unit, meets the target."""
         return OPERATORS[self.op](figure, self.value)
@@ -44,8 +50,9 @@ class Target:
 
 def has_metric(kind: str, metric: str) -> bool:
     """Whether a test of a kind can have a figure with this name: a metric of the kind or of a gateway, or any
-    percentile of a metric with p99."""
-    known = metrics_of(kind)
+    percentile of a metric with p99. With tags, one that can be of a part of the test."""
+    metric, tags = split_figure(metric)
+    known = tagged_metrics_of(kind) if tags else metrics_of(kind)
     asked = histogram_of(metric)
     return metric in known or of_gateway(metric) or (asked is not None and asked.sibling in known)
 
@@ -67,15 +74,18 @@ def read_target(node: Node, kinds: Mapping[str, str]) -> Target:
     if match is None:
         raise _error(node, text, "not of the form 'METRIC < VALUE'", "as in 'throughput.lost_ratio < 0.1%'")
     test, metric, op, value = match.groups()
+    figure, tags = split_figure(metric)
     if test is not None and test not in kinds:
         raise _error(node, text, f"unknown test '{test}'", did_you_mean(test, kinds))
     meant = [kinds[test]] if test else list(kinds.values())
     known = [name for kind in meant for name in metrics_of(kind)] + [spec.name for spec in GATEWAY_METRICS]
+    if tags and not any(has_metric(kind, metric) for kind in meant) and any(has_metric(kind, figure) for kind in meant):
+        raise _error(node, text, f"{figure} is of a whole test: it has no tags", "leave out {...}")
     if not any(has_metric(kind, metric) for kind in meant):
         of_test = f" of a {kinds[test]} test" if test else ""
-        raise _error(node, text, f"unknown metric '{metric}'{of_test}", suggestion(metric, known))
+        raise _error(node, text, f"unknown metric '{metric}'{of_test}", suggestion(figure, known))
     try:
-        return Target(text, test, metric, op, read_value(value, metric, known))
+        return Target(text, test, metric, op, read_value(value, figure, known))
     except units.UnitError as error:
         raise _error(node, text, str(error), None) from None
 
@@ -86,4 +96,6 @@ def _error(node: Node, text: str, words: str, hint: str | None) -> PlanError:
     return node.mark.error(words if names_target else f"target {text!r}: {words}", hint=hint)
 
 
-_TARGET = re.compile(r"(?:([A-Za-z0-9][\w-]*)\s*\.\s*)?([a-z][a-z0-9_]*)\s*(<=|>=|==|<|>)\s*([^\s<>=].*?)", re.ASCII)
+_TARGET = re.compile(
+    r"(?:([A-Za-z0-9][\w-]*)\s*\.\s*)?([a-z][a-z0-9_]*(?:\{[^{}]*\})?)\s*(<=|>=|==|<|>)\s*([^\s<>=].*?)", re.ASCII
+)

@@ -13,6 +13,7 @@ from datetime import datetime
 from xml.etree import ElementTree
 
 from leadline.analysis.model import Metric, RunAnalysis, Summary, TargetResult, Verdict
+from leadline.plan.tags import split_figure
 
 _FORBIDDEN_IN_XML = re.compile(r"[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
@@ -51,8 +52,10 @@ def openmetrics(analyses: list[RunAnalysis]) -> str:
     for analysis in analyses:
         stamp = f" {at:.3f}" if (at := _began_s(analysis)) is not None else ""
         for summary in analysis.summaries:
-            for name, metric in summary.metrics.items():
-                labels = ",".join(f'{key}="{_label(value)}"' for key, value in _labels(analysis, summary, metric))
+            for whole, metric in summary.metrics.items():
+                name, tags = split_figure(whole)
+                pairs = (*_labels(analysis, summary, metric), *((f"tag_{_word(key)}", tags[key]) for key in tags))
+                labels = ",".join(f'{key}="{_label(value)}"' for key, value in pairs)
                 for suffix, value in (("", metric.value), ("_low", metric.low), ("_high", metric.high)):
                     if value is not None and math.isfinite(value):
                         family = f"leadline_{name}{suffix}"

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 
 from leadline.analysis.model import RunAnalysis, TestResult
+from leadline.plan.tags import split_figure
 
 HEADERS = {
     "Content-Type": "application/x-protobuf",
@@ -79,10 +80,16 @@ def _figures(analysis: RunAnalysis, test: TestResult) -> Iterator[tuple[Labels, 
     about = {"plan": analysis.name, "case": test.case, "test": test.test, "kind": test.kind}
     for name, value in test.parameters.items():
         about.setdefault(_word(f"parameter_{name}"), str(value))
-    for name, metric in test.metrics.items():
+    for named, metric in test.metrics.items():
+        name, tags = split_figure(named)
         for suffix, value in (("", metric.value), ("_low", metric.low), ("_high", metric.high)):
             if value is not None and math.isfinite(value):
-                whole = {**about, "verdict": metric.verdict.value, "__name__": _word(f"leadline_{name}{suffix}")}
+                whole = {
+                    **about,
+                    **{_word(f"tag_{key}"): tags[key] for key in tags},
+                    "verdict": metric.verdict.value,
+                    "__name__": _word(f"leadline_{name}{suffix}"),
+                }
                 yield tuple(sorted((key, text) for key, text in whole.items() if text)), float(value)
 
 

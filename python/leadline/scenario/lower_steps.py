@@ -33,10 +33,15 @@ def located(node: Node) -> Iterator[None]:
 class StepLowering:
     """Lowers the steps of one group."""
 
-    def __init__(self, names: Names, requests: RequestLowering, scope: Scope) -> None:
+    def __init__(
+        self, names: Names, requests: RequestLowering, scope: Scope, given_tags: frozenset[str] = frozenset()
+    ) -> None:
+        """`given_tags` are those that requests have by their places: `group` and `method`."""
         self._names = names
         self._requests = requests
         self._scope = scope
+        self._given_tags = given_tags
+        self._transactions: list[str] = []
 
     def steps(self, steps: Sequence[Any], node: Node | None) -> list[Lowered]:
         """The nodes of a list of steps; `node` is the list in the tree."""
@@ -52,15 +57,32 @@ class StepLowering:
         with located(node):
             if isinstance(step, s.RequestStep):
                 return self._request(step, node)
+            if isinstance(step, s.TransactionStep):
+                return [self._transaction(step, node)]
             action = _ACTIONS[type(step)](self, step, node)
         actions = action if isinstance(action, list) else [action]
-        label = getattr(step, "transaction", None) or getattr(step, "name", None)
-        return [self._node(one, node, label) for one in actions]
+        name, tags = (step.name, step.tags) if isinstance(step, s.BaseStep) else (None, {})
+        return [self._node(one, node, name, tags) for one in actions]
 
-    def _node(self, action: Lowered, node: Node, label: str | None = None) -> Lowered:
+    def _transaction(self, step: s.TransactionStep, node: Node) -> Lowered:
+        """Its tag `group` is its path, as in k6: `::shop::log in`."""
+        self._transactions.append(_plain(step.transaction))
+        given = {"group": "".join(f"::{name}" for name in self._transactions)}
+        found = self._node(self.transaction(step, node), node, step.transaction, self._tags(given, step.tags))
+        self._transactions.pop()
+        return found
+
+    def _tags(self, given: dict[str, str], own: dict[str, str]) -> dict[str, str]:
+        return {name: value for name, value in given.items() if name in self._given_tags} | own
+
+    def _node(
+        self, action: Lowered, node: Node, label: str | None = None, tags: dict[str, str] | None = None
+    ) -> Lowered:
         found: Lowered = {"action": action}
+        if tags:
+            found["tags"] = dict(tags)
         if label is not None:
-            found["label"] = label.replace("$${", "${")
+            found["label"] = _plain(label)
         if node.mark.line is not None:
             found["source"] = {"file": node.mark.file, "line": node.mark.line}
         return found
@@ -75,9 +97,12 @@ class StepLowering:
         return [
             *self._below(step.before, node, "before"),
             *(self._node({"kind": "wait", "wait": self.timer(wait)}, node) for wait in waits),
-            self._node(action, node, step.name),
+            self._request_node(action, step, node),
             *self._below(step.after, node, "after"),
         ]
+
+    def _request_node(self, action: Lowered, step: s.RequestStep, node: Node) -> Lowered:
+        return self._node(action, node, step.name, self._tags({"method": step.method_and_url[0]}, step.tags))
 
     def timer(self, timer: PlanModel) -> Lowered:
         """A wait's rule."""
@@ -229,7 +254,9 @@ class StepLowering:
             below = listed.child(index) or listed
             if not isinstance(one, s.RequestStep) or one.before or one.after:
                 raise below.mark.error("parallel holds requests alone, without before and after", hint="move it out")
-            nodes.append(self._node(self._requests.lower(one, self._scope), below, one.name))
+            if one.waits:
+                raise below.mark.error("a request of parallel has no waits", hint="put a wait step before parallel")
+            nodes.append(self._request_node(self._requests.lower(one, self._scope), one, below))
         return {"kind": "parallel", "nodes": nodes, "at_once": step.connections}
 
     def transaction(self, step: s.TransactionStep, node: Node) -> Lowered:
@@ -291,6 +318,10 @@ class StepLowering:
         return self._names.expression(condition(text))
 
 
+def _plain(label: str) -> str:
+    return label.replace("$${", "${")
+
+
 _CONTROLS = {
     "iteration": "next_iteration", "loop": "break_loop", "pass": "next_pass", "user": "stop_user",
     "test": "stop_test", "test-now": "stop_test_now",
@@ -298,7 +329,6 @@ _CONTROLS = {
 _ACTIONS: dict[type[PlanModel], Callable[[StepLowering, Any, Node], Lowered | list[Lowered]]] = {
     s.SequenceStep: StepLowering.sequence,
     s.ParallelStep: StepLowering.parallel,
-    s.TransactionStep: StepLowering.transaction,
     s.RepeatStep: StepLowering.repeat,
     s.WhileStep: StepLowering.while_,
     s.DuringStep: StepLowering.during,

@@ -23,7 +23,7 @@ from leadline.scenario.lower_steps import StepLowering, located
 from leadline.scenario.model import DataSource, Group, Scenario
 from leadline.scenario.request_models import Defaults
 from leadline.scenario.step_models import RequestStep
-from leadline.scenario.thresholds import Threshold, read_threshold
+from leadline.scenario.thresholds import Threshold, check_known_tags, read_threshold
 from leadline.scenario.values import duration
 
 MOST_ROWS = 1_000_000
@@ -63,6 +63,26 @@ def lower(
     return _Lowering(scenario, root, read_file, parameters or {}).lower()
 
 
+def _tag_values(part: object) -> dict[str, set[str]]:
+    """The values of each tag in a part of the agent's plan; of requests also their names, if all have one."""
+    found: dict[str, set[str]] = {}
+    names: set[str | None] = set()
+    pending = [part]
+    while pending:
+        one = pending.pop()
+        if isinstance(one, list):
+            pending += one
+        elif isinstance(one, dict):
+            pending += [value for key, value in one.items() if key != "rows"]
+            for name, value in (one.get("tags") or {}).items():
+                found.setdefault(name, set()).add(value)
+            if isinstance(action := one.get("action"), dict) and action.get("kind") == "request":
+                names.add(one.get("label"))
+    if names and None not in names:
+        found["name"] = {name for name in names if name is not None}
+    return found
+
+
 def _variable_names(part: object) -> Iterator[str]:
     """Names of all variables that a part of the agent's plan sets: at the beginning, from data, in steps."""
     if isinstance(part, list):
@@ -96,7 +116,9 @@ class _Lowering:
                     continue  # it is computed by the agent
         self._names = Names(parameters, constants, keeps)
         self._requests = RequestLowering(self._names, read_file)
-        self._verifies: set[bool] = set()
+        named = (read_threshold(metric, rules[0].threshold) for metric, rules in scenario.thresholds.items() if rules)
+        # Tags by place split the figures of a name, so they are given only where a threshold names them.
+        self._given_tags = frozenset(tag for one in named for tag in one.tags)
 
     def lower(self) -> LoweredScenario:
         scenario = self._scenario
@@ -120,12 +142,13 @@ class _Lowering:
             "populations": populations,
             "targets": [target.rstrip("/") for target in scenario.targets],
         }
+        thresholds = self._thresholds(_tag_values(populations))
         plan["masked"] = sorted({*scenario.secrets, *filter(SECRET.search, _variable_names(plan))})
         return LoweredScenario(
             plan,
             _longest_ms(loads, serial=scenario.serial),
             verifies_tls=scenario.http.verify is not False and all(group.http.verify is not False for group in groups),
-            thresholds=self._thresholds(),
+            thresholds=thresholds,
             has_end=all(_has_end(load.arrivals) for group, load in loads if group.phase == "main"),
             users=sum(_most_users(load.arrivals) for group, load in loads if group.phase == "main"),
         )
@@ -149,7 +172,8 @@ class _Lowering:
         scenario = self._scenario
         shared = Defaults(headers=scenario.headers)
         scope = Scope.of(group.base or scenario.base, shared, scenario.http, group.http)
-        steps = StepLowering(self._names, self._requests, scope)
+        steps = StepLowering(self._names, self._requests, scope, self._given_tags)
+        given = {"scenario": group.name} if "scenario" in self._given_tags else {}
         flow = steps.steps(group.flow, node.child("flow") or Node(None, node.mark))
         feeds = [
             {"action": {"kind": "feed", "feeder": _data_name(source, index)}}
@@ -160,6 +184,7 @@ class _Lowering:
         after = list(group.after) or [one.name for one in earlier if scenario.serial and one.phase == group.phase][-1:]
         lowered: Lowered = {
             "name": group.name,
+            "tags": {**given, **scenario.tags, **group.tags},
             "phase": teardown if group.phase == "teardown" else group.phase,
             "after": after,
             "start_delay_ms": load.delay_ms,
@@ -221,13 +246,15 @@ class _Lowering:
         header = rows.pop(0) if has_header and rows else []
         return [name.strip() for name in source.columns or header], rows
 
-    def _thresholds(self) -> tuple[tuple[Threshold, bool, int], ...]:
+    def _thresholds(self, tags: Mapping[str, set[str]]) -> tuple[tuple[Threshold, bool, int], ...]:
         found = []
         for metric, rules in self._scenario.thresholds.items():
             for rule in rules:
                 with located(self._root.at(("thresholds", metric))):
                     delay_ms = round(self._names.number(duration(rule.delay_abort_eval)) / 1000)
-                    found.append((read_threshold(metric, rule.threshold), rule.abort_on_fail, delay_ms))
+                    threshold = read_threshold(metric, rule.threshold)
+                    check_known_tags(threshold, tags)
+                    found.append((threshold, rule.abort_on_fail, delay_ms))
         return tuple(found)
 
 

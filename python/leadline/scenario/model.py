@@ -17,7 +17,7 @@ from leadline.scenario.load_models import AnyLoad
 from leadline.scenario.request_models import Defaults
 from leadline.scenario.step_models import Step
 from leadline.scenario.thresholds import read_threshold
-from leadline.scenario.values import Name, Number, PlainText, Rate, Text, Time
+from leadline.scenario.values import Name, Number, PlainText, Rate, Tags, Text, Time
 
 
 class DataSource(PlanModel):
@@ -67,6 +67,8 @@ class Group(PlanModel):
     """Whether it runs before, in or after the measured time."""
     after: Items[PlainText] = ()
     """Groups that must have ended before it begins."""
+    tags: Tags = Field(default={})
+    """Tags of all its requests and transactions."""
     load: AnyLoad | None = None
     """Its load; default: one user, one iteration; in `main` {users: 1, duration: 10s}."""
     base: Text | None = None
@@ -157,6 +159,8 @@ class Scenario(PlanModel):
     """Further variables whose values are masked."""
     http: Defaults = Defaults()
     """What all requests have in common."""
+    tags: Tags = Field(default={})
+    """Tags of all requests and transactions; the innermost one of a name counts."""
     data: Items[DataSource] = ()
     """Data sources."""
     load: AnyLoad | None = None

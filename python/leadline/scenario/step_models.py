@@ -15,7 +15,7 @@ from leadline.plan.field_types import Items, PlanModel, SomeItems, rule, validat
 from leadline.plan.source import did_you_mean, nearest
 from leadline.plan.validation_errors import UNION_TAG
 from leadline.scenario.request_models import METHODS, RequestFields, Scope, Wait
-from leadline.scenario.values import Condition, Name, Number, NumberOrForever, PlainText, Text, Time
+from leadline.scenario.values import Condition, Name, Number, NumberOrForever, PlainText, Tags, Text, Time
 
 
 class BaseStep(PlanModel):
@@ -23,6 +23,8 @@ class BaseStep(PlanModel):
 
     name: Text | None = None
     """Its name in results and in messages."""
+    tags: Tags = Field(default={})
+    """Tags of the requests and transactions in it, for thresholds and results, as in {team: shop}."""
 
 
 class RequestStep(RequestFields):
@@ -30,6 +32,8 @@ class RequestStep(RequestFields):
 
     name: Text | None = None
     """Its name in results; default: method and path."""
+    tags: Tags = Field(default={})
+    """Its tags, for thresholds and results, as in {team: shop}."""
     before: Items[Step] = ()
     """Steps without requests (set, count, next, cookie, lua) just before it is sent."""
     after: Items[Step] = ()

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
+
+from leadline.plan.source import did_you_mean
+from leadline.plan.tags import read_tags
 
 METRICS = {
     "http_req_duration": ("trend", "request_duration"),
@@ -66,13 +70,52 @@ def read_threshold(metric: str, text: str) -> Threshold:
     if statistic not in _STATISTICS[kind] and not (is_percentile and kind == "trend"):
         allowed = ", ".join(_STATISTICS[kind]) + (", p(N)" if kind == "trend" else "")
         raise ValueError(f"{text!r}: {named[1]} has no {statistic}; use {allowed}")
-    tags = dict(_tag(part) for part in (named[2] or "").split(",") if part.strip())
+    tags = read_tags(named[2] or "")
+    _check_tags(named[1], tags)
     return Threshold(f"{metric.strip()}: {text.strip()}", own, tags, statistic, "==" if op == "===" else op, value)
 
 
-def _tag(text: str) -> tuple[str, str]:
-    name, _, value = text.partition(":")
-    return name.strip(), value.strip().strip("\"'")
+def _check_tags(metric: str, tags: dict[str, str]) -> None:
+    """Raise ValueError for tags that the metric cannot have, or that no request has."""
+    for name, value in tags.items():
+        if not name or not value:
+            raise ValueError(f"{name or value!r} is not a tag; write it as in {metric}{{name:login}}")
+        if name in _NOT_KEPT:
+            words = f"{metric} is not kept by {name}"
+            raise ValueError(f"{words}; {_NOT_KEPT[name]}")
+        if metric in _OF_GROUPS and name != "scenario":
+            raise ValueError(f"{metric} is of iterations, which have no {name}; use scenario:NAME, a group of users")
+        if name == "check" and metric != "checks":
+            raise ValueError(f"{metric} has no checks; use checks{{check:{value}}}")
+        if METRICS[metric][0] == "gauge":
+            raise ValueError(f"{metric} has no tags; leave them out")
+
+
+def check_known_tags(threshold: Threshold, known: Mapping[str, Set[str]]) -> None:
+    """Raise ValueError if nothing in the scenario has a threshold's tag; `known` has the values of each."""
+    for name, value in threshold.tags.items():
+        if name not in known and name not in SYSTEM_TAGS:
+            hint = did_you_mean(name, (*sorted(known), *SYSTEM_TAGS))
+            raise ValueError(f"{threshold.text}: nothing has the tag '{name}'; {hint}")
+        values = known.get(name, frozenset())
+        if values and not {value, f"::{value}"} & values:
+            hint = did_you_mean(value, sorted(values))
+            raise ValueError(f"{threshold.text}: nothing has the tag {name}:{value}; {hint}")
+
+
+SYSTEM_TAGS = ("name", "group", "scenario", "method", "check")
+"""Tags that requests have without being given them: their name, the transactions around, the group of users, the
+method; checks have their name."""
+_BY_STATUS = "use a check of the status, as in check: [200], and checks{check:NAME}"
+_NOT_KEPT = {
+    "status": _BY_STATUS,
+    "expected_response": _BY_STATUS,
+    "error": "http_req_failed counts all failures",
+    "error_code": "http_req_failed counts all failures",
+    "url": "give the request a name, and use name:NAME",
+    **dict.fromkeys(("proto", "subproto", "tls_version", "ip", "vu", "iter", "ocsp_status"), "give the requests tags"),
+}
+_OF_GROUPS = ("iteration_duration", "iterations", "dropped_iterations")
 
 
 _METRIC = re.compile(r"([a-z_]+)(?:\{([^{}]*)\})?")

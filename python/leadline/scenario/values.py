@@ -12,6 +12,7 @@ from leadline.plan.rate import read_rate
 from leadline.scenario import functions
 from leadline.scenario.expressions import Call, Expression, Literal, Template, joined
 
+_TAG_NAME = re.compile(r"^[A-Za-z_][\w.-]{0,99}$", re.ASCII)
 PARAMETER_PATTERN = r"^\$\{.*\}(us|µs|ms|s|m|min|h)?$"
 
 
@@ -48,6 +49,24 @@ def condition(text: str | bool) -> Expression:
     if stripped.startswith("${"):
         return joined(functions.template(stripped))
     return functions.expression(stripped)
+
+
+def _checked_tag_name(text: str) -> str:
+    if _TAG_NAME.fullmatch(text) is None:
+        raise ValueError(f"{text!r} is not the name of a tag; write letters, digits, '_', '.' and '-', as in team")
+    if text in ("name", "check"):
+        raise ValueError(
+            f"'{text}' is a tag that each {'check' if text == 'check' else 'request'} has; use another one"
+        )
+    return text
+
+
+def _checked_tag(text: str) -> str:
+    if not text or any(character in "{}," or not character.isprintable() for character in text):
+        raise ValueError(f"{text!r} is not the value of a tag; write a text in one line, without braces and commas")
+    if "${" in text:
+        raise ValueError(f"{text!r} is not the same for all requests; a tag has no variables")
+    return text
 
 
 def _is_text(value: object) -> object:
@@ -157,6 +176,11 @@ Text = Annotated[str, BeforeValidator(_is_text), AfterValidator(_checked_templat
 """A template."""
 PlainText = Annotated[str, BeforeValidator(_is_text), WithJsonSchema(_SCALAR)]
 """A text without placeholders."""
+Tags = dict[
+    Annotated[str, AfterValidator(_checked_tag_name), WithJsonSchema({"type": "string", "pattern": _TAG_NAME.pattern})],
+    Annotated[PlainText, AfterValidator(_checked_tag)],
+]
+"""Values by the names of tags, by which thresholds and figures choose requests."""
 Time = Annotated[Any, AfterValidator(_checked_duration), WithJsonSchema({"type": ["string", "number"]})]
 """A duration: 1s, 500ms, or ${think}ms."""
 Number = Annotated[Any, AfterValidator(_checked_number), WithJsonSchema({"type": ["string", "number"]})]

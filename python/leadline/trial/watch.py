@@ -6,6 +6,7 @@ nothing. A target that may still be met at the end stops nothing (`analysis.targ
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -33,11 +34,20 @@ class TargetWatch:
     targets: Sequence[Target]
     test: str
     missed: list[TargetResult] = field(default_factory=list)
+    delays_ms: Mapping[str, int] = field(default_factory=dict)
+    """Time before a target may be missed, by its text; none if absent."""
 
-    def check(self, metrics: Mapping[str, Metric], generator_limited: bool, steady: bool = True) -> bool:
+    def check(
+        self,
+        metrics: Mapping[str, Metric],
+        generator_limited: bool,
+        steady: bool = True,
+        after_ms: float = math.inf,
+    ) -> bool:
         """Whether a target is missed; stores all that are. If the load's speed changes by plan, targets for rates are
-        not checked."""
-        found = (missed_so_far(target, self.test, metrics, generator_limited, steady) for target in self.targets)
+        not checked. `after_ms` is the time since the load began."""
+        due = (target for target in self.targets if self.delays_ms.get(target.text, 0) <= after_ms)
+        found = (missed_so_far(target, self.test, metrics, generator_limited, steady) for target in due)
         self.missed = [result for result in found if result is not None]
         return bool(self.missed)
 
@@ -96,8 +106,8 @@ class Follower:
 
     def _check(self, t_ns: int) -> None:
         metrics = figures_so_far(self._data, self._histograms)
-        if self._watch.check(metrics, self._generator_limited(), self._data.spec.steady):
-            after_s = (t_ns - (self._data.start_at_ns or t_ns)) / 1e9
+        after_s = (t_ns - (self._data.start_at_ns or t_ns)) / 1e9
+        if self._watch.check(metrics, self._generator_limited(), self._data.spec.steady, after_s * 1e3):
             said = "; ".join(f"{missed.target} ({missed.reason})" for missed in self._watch.missed)
             self._interrupt.ask(f"stopped after {after_s:.1f} s because a target was missed: {said}")
 

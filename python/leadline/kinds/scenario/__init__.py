@@ -41,8 +41,20 @@ _METRICS = (
     neither("users_most", "the largest number of users at once"),
     higher("checks_ratio", "share of the checks that passed"),
     *times("iteration", _ITERATION, "us", "the time of an iteration"),
+    *times("transaction", _ITERATION, "us", "the time of a transaction"),
     *times("start_late", ("p50", "p99", "max"), "us", "the time from when an iteration was due until it began"),
 )
+
+_TAGGED = (
+    *("error_ratio", "requests", "requests_per_s", "checks_ratio", "bytes_received", "bytes_sent"),
+    *("iterations", "iterations_dropped"),
+    *(
+        f"{time}_{statistic}_us"
+        for time in ("latency", "service", "first_byte", "transaction", "iteration")
+        for statistic in _ITERATION
+    ),
+)
+"""The figures that can be of a part of the requests, by tags."""
 
 
 class ScenarioKind(Kind[ScenarioTest]):
@@ -51,6 +63,7 @@ class ScenarioKind(Kind[ScenarioTest]):
     name = "scenario"
     model = ScenarioTest
     metrics = _METRICS
+    tagged = _TAGGED
     primary = "requests_per_s"
     decisive = ("latency_p50_us", "latency_p99_us")
     verb, counted = "answers", "requests"

@@ -73,14 +73,14 @@ def run(values: Mapping[str, Any]) -> int:
 
     family = single_args.family(values["ipv4"], values["ipv6"])
     load = scenario_workload(test, {}, family)
-    limits, aborts = targets_of(loaded.lowered(given).thresholds)
+    limits, aborting = targets_of(loaded.lowered(given).thresholds)
     output = single_args.OutputOptions(
         str(values["file"]),
         values["json"],
         values["out"],
         [*limits, *(values["target"] or [])],
         interval_ms=single_args.interval(values["interval"]),
-        stop_on_miss=aborts,
+        aborting=aborting,
         calibrate=False,
         summary=values["summary_export"],
         samples=None if values["jtl"] is None else _jtl(values["jtl"], load),

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from leadline.analysis.metrics import times
 from leadline.analysis.model import Metric
-from leadline.analysis.scenarios import check_counts, findings, iteration_sample
+from leadline.analysis.scenarios import check_counts, findings, iteration_sample, transaction_sample
 from leadline.analysis.test_data import TestData
+from leadline.kinds.scenario.tagged import tagged_figures
 
 _ITERATION = ("min", "mean", "p50", "p90", "p95", "p99", "max")
 
@@ -31,7 +32,9 @@ def scenario_figures(data: TestData) -> dict[str, Metric]:
         "users_most": Metric(total("users_most"), "count"),
         "checks_ratio": Metric(passed / (passed + failed) if passed + failed else None, "ratio"),
         **times("iteration", iteration_sample(data, "iteration"), _ITERATION),
+        **times("transaction", transaction_sample(data), _ITERATION),
         **times("start_late", iteration_sample(data, "start_late"), ("p50", "p99", "max")),
+        **tagged_figures(data),
     }
 
 

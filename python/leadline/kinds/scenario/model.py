@@ -18,7 +18,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from leadline.errors import PlanError
+from leadline.errors import InputError, PlanError
 from leadline.plan.base_test import BaseTest
 from leadline.plan.external_inputs import PlanText, from_text
 from leadline.plan.field_types import DurationMs, Items, Percentile, rule, validation_error
@@ -135,11 +135,21 @@ class ScenarioTest(BaseTest):
         named = {**scenario.variables, **self.params}
         return tuple(text for name, text in named.items() if text and (SECRET.search(name) or name in scenario.secrets))
 
+    @property
+    def own_targets(self) -> tuple[str, ...]:
+        """The scenario's thresholds."""
+        from leadline.kinds.scenario.targets import targets_of
+
+        return tuple(targets_of(self.file.lowered({**_IN_A_PLAN, **self.params}).thresholds)[0])
+
     @rule
     def _has_a_meaning(self) -> Iterator[PydanticCustomError]:
+        from leadline.kinds.scenario.targets import targets_of
+
         try:
             lowered = self.file.lowered({**_IN_A_PLAN, **self.params})
-        except PlanError as error:
+            targets_of(lowered.thresholds)
+        except (InputError, PlanError) as error:
             yield validation_error(error.message, at=("file",), hint=error.hint)
             return
         if not lowered.has_end and self.duration_ms == LONGEST_MS:

@@ -10,12 +10,14 @@ from collections.abc import Sequence
 
 from leadline.errors import InputError
 from leadline.plan.percentiles import percentile_name
+from leadline.plan.tags import with_tags
 from leadline.scenario.thresholds import Threshold
 
 _HISTOGRAMS = {
     "request_duration": "service",
     "request_first_byte": "first_byte",
     "iteration_duration": "iteration",
+    "transaction_duration": "transaction",
 }
 _PLAIN = {
     ("request_failed", "rate"): "error_ratio",
@@ -32,25 +34,24 @@ _PLAIN = {
 _STATISTICS = {"avg": "mean", "med": "p50", "min": "min", "max": "max"}
 
 
-def targets_of(thresholds: Sequence[tuple[Threshold, bool, int]]) -> tuple[list[str], bool]:
-    """The targets, and whether one of them ends the test when it is missed.
+def targets_of(thresholds: Sequence[tuple[Threshold, bool, int]]) -> tuple[list[str], dict[str, int]]:
+    """The targets, and of those that end the test when they are missed the ms before that may happen.
 
     Raises:
         InputError: a threshold has no target.
     """
-    return [_target(one) for one, _, _ in thresholds], any(aborts for _, aborts, _ in thresholds)
+    targets = [_target(one) for one, _, _ in thresholds]
+    return targets, {
+        target: delay_ms for target, (_, aborts, delay_ms) in zip(targets, thresholds, strict=True) if aborts
+    }
 
 
 def _target(one: Threshold) -> str:
-    if one.tags:
-        raise InputError(
-            f"the threshold '{one.text}' has tags", hint="leave them out: thresholds hold for all requests"
-        )
     if one.op == "!=":
         raise InputError(f"the threshold '{one.text}' has no target", hint="use <, <=, >, >= or ==")
     plain = _PLAIN.get((one.metric, one.statistic))
     if plain is not None:
-        return f"{plain} {one.op} {one.value:.10g}"
+        return f"{with_tags(plain, one.tags)} {one.op} {one.value:.10g}"
     histogram = _HISTOGRAMS.get(one.metric)
     statistic = _STATISTICS.get(one.statistic)
     percentile = re.fullmatch(r"p\(\s*([\d.]+)\s*\)", one.statistic)
@@ -61,4 +62,4 @@ def _target(one: Threshold) -> str:
             raise InputError(f"the threshold '{one.text}': {error}") from None
     if histogram is None or statistic is None:
         raise InputError(f"the threshold '{one.text}' has no figure here", hint="docs/scenarios.md lists the figures")
-    return f"{histogram}_{statistic}_us {one.op} {one.value * 1000:.10g}"
+    return f"{with_tags(f'{histogram}_{statistic}_us', one.tags)} {one.op} {one.value * 1000:.10g}"

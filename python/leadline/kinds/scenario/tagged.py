@@ -1,0 +1,117 @@
+"""Figures of the requests that have some tags, as thresholds ask for them: `error_ratio{name:login}`. Pure.
+
+At the end they come from the agents' reports. While the load runs only counts and latencies are known by name and tag.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+from leadline.analysis.metrics import times
+from leadline.analysis.model import Metric
+from leadline.analysis.scenarios import merged_sample
+from leadline.analysis.test_data import TestData
+from leadline.contract import records
+from leadline.plan.tags import split_figure
+
+
+def tagged_figures(data: TestData) -> dict[str, Metric]:
+    """The figures that are asked for with tags, by their names with the tags."""
+    found = {}
+    for name in dict.fromkeys((*data.spec.asked, *data.asked)):
+        figure, tags = split_figure(name)
+        if tags:
+            found[name] = _figure(data, figure, tags)
+    return found
+
+
+def _figure(data: TestData, figure: str, tags: Mapping[str, str]) -> Metric:
+    reports = [report for one in data.load_outcomes() if (report := one.outcome.get("scenario")) is not None]
+    if not reports:
+        return _so_far(data, figure, tags)
+    if figure.startswith("iteration"):
+        rows = [row for report in reports for row in report["populations"] if row["name"] == tags.get("scenario")]
+        return _of_groups(rows, figure)
+    kind = "transaction" if figure.startswith("transaction") else "request"
+    labels = [
+        (row, report["populations"][row["population"]])
+        for report in reports
+        for row in report["labels"]
+        if row["kind"] == kind and _has(row, tags)
+    ]
+    return _of_labels(labels, figure, tags)
+
+
+def _has(row: records.LabelReport | records.LabelProgress, tags: Mapping[str, str]) -> bool:
+    """Whether a row has all tags; a group's path may lack the colons in front."""
+    known = {**(row.get("tags") or {}), "name": row["name"]}
+    wanted = ((name, value) for name, value in tags.items() if name != "check")
+    return all(known.get(name) in (value, f"::{value}") for name, value in wanted)
+
+
+def _of_labels(
+    labels: list[tuple[records.LabelReport, records.PopulationReport]], figure: str, tags: Mapping[str, str]
+) -> Metric:
+    rows = [row for row, _ in labels]
+    ended, failed = sum(row["ended"] for row in rows), sum(row["failed"] for row in rows)
+    length_s = max((_length_s(population) for _, population in labels), default=0.0)
+    checks = [one for row in rows for one in row["checks"] if tags.get("check") in (None, one["name"])]
+    passed = sum(one["passed"] for one in checks)
+    counted = {
+        "error_ratio": (_share(failed, ended), "ratio"),
+        "requests": (ended, "count"),
+        "requests_per_s": (_share(ended, length_s), "1/s"),
+        "bytes_sent": (sum(row["sent_bytes"] for row in rows), "bytes"),
+        "bytes_received": (sum(row["received_bytes"] for row in rows), "bytes"),
+        "checks_ratio": (_share(passed, passed + sum(one["failed"] for one in checks)), "ratio"),
+    }
+    if figure not in counted:
+        return _time(figure, [one for row in rows for one in row["histograms"]])
+    value, unit = counted[figure]
+    return Metric(value if rows else None, unit)
+
+
+def _share(part: float, whole: float) -> float | None:
+    return part / whole if whole else None
+
+
+def _of_groups(rows: list[records.PopulationReport], figure: str) -> Metric:
+    counts = {"iterations": ("completed", "failed"), "iterations_dropped": ("dropped",)}.get(figure)
+    if counts is None:
+        return _time(figure, [one for row in rows for one in row["histograms"]])
+    found = [value for row in rows for name, value in row["iterations"].items() if name in counts]
+    return Metric(sum(one for one in found if isinstance(one, int)) if rows else None, "count")
+
+
+def _time(figure: str, reports: Iterable[records.HistogramReport]) -> Metric:
+    match = _TIME.fullmatch(figure)
+    if match is None:
+        return Metric(None, "us")
+    histogram = {"transaction": "latency"}.get(match[1], match[1])
+    return times(match[1], merged_sample(reports, histogram), (match[2],))[figure]
+
+
+def _so_far(data: TestData, figure: str, tags: Mapping[str, str]) -> Metric:
+    """What is known while the load runs; times from sent to the answer's end are not."""
+    kind = "transaction" if figure.startswith("transaction") else "request"
+    rows = [
+        row for point in data.scenario_points for row in point.progress["labels"]
+        if row["kind"] == kind and _has(row, tags)
+    ]  # fmt: skip
+    ended, failed = sum(row["ended"] for row in rows), sum(row["failed"] for row in rows)
+    if figure == "error_ratio":
+        return Metric(_share(failed, ended), "ratio")
+    if figure == "requests":
+        return Metric(ended, "count")
+    if figure.startswith(("latency_", "transaction_")):
+        return _time(figure, [row["latency"] for row in rows])
+    return Metric(None, "count")
+
+
+def _length_s(population: records.PopulationReport) -> float:
+    start_ns, end_ns = population.get("start_ns"), population.get("end_ns")
+    return (end_ns - start_ns) / 1e9 if start_ns is not None and end_ns is not None else 0.0
+
+
+_TIME = re.compile(r"([a-z_]+)_(min|mean|max|p\d+)_us")
