@@ -68,6 +68,45 @@ def test_a_rate_begins_its_iterations_and_a_missed_threshold_has_its_code(shop: 
     assert found["scenario"]["labels"][0]["errors"] == {"status_404": 50}
 
 
+TAGGED = """
+base: http://127.0.0.1:${param('port')}
+load: {users: 2, iterations: 5}
+thresholds:
+  http_req_failed{name:item}: rate==1
+  http_req_failed{team:front}: rate==0
+  http_req_duration{group:::shop,method:POST}: p(95)<60000
+  http_reqs{team:back}: count==10
+  checks{check:is ok}: rate==1
+  group_duration{group:::shop}: max<60000
+  iterations{scenario:tagged}: count==10
+  http_reqs{scenario:tagged}: count==21
+name: tagged
+flow:
+  - transaction: shop
+    tags: {team: front}
+    steps:
+      - post: /login
+        form: {user: ada, password: analytical}
+        check: [{status: 200, name: is ok}]
+      - get: /item/1
+        name: item
+        tags: {team: back}
+"""
+
+
+def test_thresholds_with_tags_are_of_those_requests(shop: Shop, tmp_path: Path) -> None:
+    file = tmp_path / "tagged.yaml"
+    file.write_text(TAGGED, encoding="utf-8")
+    done = leadline("scenario", str(file), "-J", f"port={shop.port}", "--json")
+    assert done.returncode == 3, done.stderr
+    found = json.loads(done.stdout)
+    outcomes = {one["target"]: one["outcome"] for one in found["targets"]}
+    assert [target for target, outcome in outcomes.items() if outcome != "met"] == ["requests{scenario:tagged} == 21"]
+    assert found["metrics"]["requests{scenario:tagged}"]["value"] == 20
+    tags = {one["name"]: one["tags"]["team"] for one in found["scenario"]["labels"]}
+    assert tags == {"shop": "front", "POST /login": "front", "item": "back"}
+
+
 def test_the_table_names_transactions_and_requests_and_k6_has_its_summary(shop: Shop, tmp_path: Path) -> None:
     summary = tmp_path / "k6.json"
     example = str(cli.ROOT / "examples" / "shop.yaml")

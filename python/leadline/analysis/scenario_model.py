@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 
@@ -65,6 +67,25 @@ class LabelFindings:
     checks: tuple[CheckFindings, ...] = ()
     misses: dict[str, int] = field(default_factory=dict)
     """Extractions that found nothing, by variable."""
+    tags: dict[str, str] = field(default_factory=dict)
+    """Requests of one name with different tags have a row each."""
+    cached: int = 0
+    """Served from users' caches, without a request; they are not in `ended`."""
+    resources: int = 0
+    """Resources of pages that were fetched with them; they are not in `ended`."""
+    redirects: int = 0
+    """Redirects that were followed."""
+
+
+def shown_names(labels: Sequence[LabelFindings]) -> list[str]:
+    """Their names; with the tags, where several in a group have the same name."""
+    names = Counter((label.name, label.is_transaction, label.group) for label in labels)
+    return [
+        f"{label.name} {{{','.join(f'{key}:{value}' for key, value in label.tags.items())}}}"
+        if names[label.name, label.is_transaction, label.group] > 1 and label.tags
+        else label.name
+        for label in labels
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,3 +109,6 @@ class ScenarioFindings:
     """In the flow's order, transactions before the requests in them."""
     slowest: tuple[SlowRequestFindings, ...]
     users_memory_bytes: int | None
+    left_out: int = 0
+    """Requests and transactions that are missing among the single ones that were asked for, because they ended faster
+    than they were written; every other figure counts them."""

@@ -46,6 +46,7 @@ def findings(data: TestData) -> ScenarioFindings | None:
         labels=tuple(_label(rows, reports[0]) for rows in _labels(reports)),
         slowest=tuple(sorted(slow, key=lambda one: -one.latency_us)[:MOST_SLOW]),
         users_memory_bytes=sum(one or 0 for one in memory) if any(one is not None for one in memory) else None,
+        left_out=sum(data.left_out_samples.values()),
     )
 
 
@@ -88,10 +89,11 @@ def _by_key(reports: Sequence[records.ScenarioReport], key: str) -> list[list[re
 
 
 def _labels(reports: Sequence[records.ScenarioReport]) -> list[list[records.LabelReport]]:
-    rows: dict[tuple[str, str, int], list[records.LabelReport]] = {}
+    rows: dict[tuple[object, ...], list[records.LabelReport]] = {}
     for report in reports:
         for row in report["labels"]:
-            rows.setdefault((row["name"], row["kind"], row["population"]), []).append(row)
+            tags = tuple(sorted((row.get("tags") or {}).items()))
+            rows.setdefault((row["name"], row["kind"], row["population"], tags), []).append(row)
     return list(rows.values())
 
 
@@ -148,6 +150,10 @@ def _label(rows: Sequence[records.LabelReport], report: records.ScenarioReport) 
         error_examples={name: text for row in reversed(rows) for name, text in row["error_examples"].items()},
         checks=_checks(rows),
         misses=_added(row["misses"] for row in rows),
+        tags=dict(first.get("tags") or {}),
+        cached=sum(row["cached"] for row in rows),
+        resources=sum(row.get("resources", 0) for row in rows),
+        redirects=sum(row["redirects"] for row in rows),
     )
 
 

@@ -265,6 +265,8 @@ class TestData:
     interval_histograms: list[IntervalHistogram] = field(default_factory=list)
     # In the order in which they came.
     scenario_points: list[ScenarioPoint] = field(default_factory=list)
+    # Single requests that are missing in the journal, by host and task.
+    left_out_samples: dict[tuple[str, str], int] = field(default_factory=dict)
     # The latest `Standing` of each task, by host and task.
     standings: dict[tuple[str, str], records.Standing] = field(default_factory=dict)
     # The thread reports of a fleet at each `Standing`, with its instant, by host and task.
@@ -299,6 +301,8 @@ class TestData:
             case "finished":
                 finished = OutcomeOf(host, event["task"], event["t_ns"] - offset_ns, offset_ns, event["outcome"])
                 self.outcomes.append(finished)
+            case "samples":
+                self._count_left_out(host, cast(records.Samples, event))
             case "started":
                 self.started_ns[(host, event["task"])] = event["t_ns"] - offset_ns
             case "failed":
@@ -307,6 +311,12 @@ class TestData:
                 self.samples.setdefault(host, []).append(
                     HostSample.read(cast(records.ObservationEvent, event), offset_ns)
                 )
+
+    def _count_left_out(self, host: str, event: records.Samples) -> None:
+        """Batches count all that a task left out so far, and come in no order."""
+        key = (host, event["task"])
+        if (count := event["samples"]["left_out"]) > self.left_out_samples.get(key, 0):
+            self.left_out_samples[key] = count
 
     def load_outcomes(self) -> list[OutcomeOf]:
         """Outcomes of the tasks that generated load, without the server's."""

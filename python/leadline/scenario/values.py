@@ -62,10 +62,10 @@ def _checked_tag_name(text: str) -> str:
 
 
 def _checked_tag(text: str) -> str:
-    if not text or any(character in "{}," or not character.isprintable() for character in text):
-        raise ValueError(f"{text!r} is not the value of a tag; write a text in one line, without braces and commas")
     if "${" in text:
         raise ValueError(f"{text!r} is not the same for all requests; a tag has no variables")
+    if not text or any(character in "{}," or not character.isprintable() for character in text):
+        raise ValueError(f"{text!r} is not the value of a tag; write a text in one line, without braces and commas")
     return text
 
 

@@ -8,6 +8,7 @@ figure whose samples are lost is invalid.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from leadline.trial.notifications import Notification, Observer
 
 _SINGLE_REQUESTS = b'{"type":"samples"'
 """The beginning of an agent's line with single requests of a scenario."""
+_NONE_LEFT_OUT = re.compile(rb'"left_out":0[,}]')
 
 
 class EventSink(Protocol):
@@ -48,12 +50,16 @@ class EntryList:
 
     def append_event(self, host: str, at_ns: int, line: bytes, /) -> None:
         """Append an agent's event, in the form in which a journal returns it. Single requests stay in the journal:
-        no figure is made of them, and there may be millions."""
+        there may be millions. Only how many of them are missing is kept."""
         if self.journal is not None:
             self.journal.append_event(host, at_ns, line)
-        if line.startswith(_SINGLE_REQUESTS):
+        is_batch = line.startswith(_SINGLE_REQUESTS)
+        if is_batch and _NONE_LEFT_OUT.search(line):
             return
-        self.entries.append({"host": host, "at_ns": at_ns, "event": pydantic_core.from_json(line)})
+        event = pydantic_core.from_json(line)
+        if is_batch:
+            event = {**event, "samples": {"left_out": event["samples"]["left_out"]}}
+        self.entries.append({"host": host, "at_ns": at_ns, "event": event})
 
 
 class EventLog:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from io import StringIO
+
+from rich.console import Console
+
 from leadline.analysis.model import TestResult, Validity, Verdict
 from leadline.analysis.scenario_model import CheckFindings, LabelFindings, ScenarioFindings, SlowRequestFindings
 from leadline.kinds.scenario.page import page_tables
+from leadline.kinds.scenario.summary import label_tables
 
 
 def label(name: str, *, is_transaction: bool = False, group: str = "users", **rest: object) -> LabelFindings:
@@ -31,6 +36,16 @@ def test_names_failures_and_slow_requests_have_tables() -> None:
     assert len(tables["Requests"].columns) == len(tables["Requests"].rows[0])
     assert tables["Failures"].rows == (("b", "timeout", "3", "http://a/b"), ("b", "check 'status'", "2", ""))
     assert tables["Slowest requests"].rows[0][-1] == "timeout"
+
+
+def test_what_is_beside_the_requests_has_columns_where_there_is_some() -> None:
+    found = result(label("page", cached=3, resources=4_000, tags={"team": "a"}), label("page", tags={"team": "b"}))
+    (table, *_) = page_tables(found)
+    assert table.columns[-2:] == ("cached", "resources")
+    assert [(row[0], *row[-2:]) for row in table.rows] == [("page {team:a}", "3", "4,000"), ("page {team:b}", "0", "0")]
+    console = Console(width=80, file=StringIO())
+    console.print(*label_tables(found))
+    assert "page: beside its requests 3 from caches, 4,000 resources fetched" in console.file.getvalue()  # type: ignore[attr-defined]
 
 
 def test_groups_are_named_where_there_are_several() -> None:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
-from leadline.errors import InputError
+from leadline.analysis.targets import parse_targets
+from leadline.errors import InputError, PlanError
 from leadline.kinds.scenario.command import EXAMPLE
 from leadline.kinds.scenario.model import LoadedScenario, ScenarioTest
 from leadline.kinds.scenario.targets import targets_of
 from leadline.kinds.scenario.workload import scenario_workload
 from leadline.plan.external_inputs import ExternalReader, PlanText
 from leadline.plan.field_types import validate_input
+from leadline.plan.targets import has_metric
 from leadline.scenario.native import read_native
 from leadline.scenario.thresholds import read_threshold
 from leadline.trial.workloads import kind_of
@@ -60,18 +63,101 @@ def test_a_plans_file_is_read_beside_it() -> None:
         ("http_req_failed", "rate<0.01", "error_ratio < 0.01"),
         ("iterations", "count>=10", "iterations >= 10"),
         ("checks", "rate>0.9", "checks_ratio > 0.9"),
+        ("checks{check:is ok}", "rate>0.9", "checks_ratio{check:is ok} > 0.9"),
+        ("http_req_duration{name:log in,team:shop}", "p(90)<1", "service_p90_us{name:log in,team:shop} < 1000"),
+        ("http_reqs{ group:::shop::log in }", "count>3", "requests{group:::shop::log in} > 3"),
+        ("group_duration{group:::shop}", "max<20", "transaction_max_us{group:::shop} < 20000"),
+        ("iteration_duration{scenario:main}", "avg<20", "iteration_mean_us{scenario:main} < 20000"),
     ],
 )
 def test_thresholds_are_targets(metric: str, rule: str, target: str) -> None:
-    assert targets_of([(read_threshold(metric, rule), True, 0)]) == ([target], True)
+    assert targets_of([(read_threshold(metric, rule), True, 70)]) == ([target], {target: 70})
+    (read,) = parse_targets([target], {"s": "scenario"})
+    assert (read.metric, has_metric("scenario", read.metric)) == (target.rpartition(" ")[0].rpartition(" ")[0], True)
 
 
-@pytest.mark.parametrize(
-    ("metric", "rule"), [("http_req_duration{name:a}", "avg<1"), ("vus", "value<1"), ("iterations", "count!=1")]
-)
+@pytest.mark.parametrize(("metric", "rule"), [("vus", "value<1"), ("iterations", "count!=1")])
 def test_thresholds_without_a_figure_are_named(metric: str, rule: str) -> None:
     with pytest.raises(InputError, match="the threshold"):
         targets_of([(read_threshold(metric, rule), False, 0)])
+
+
+@pytest.mark.parametrize(
+    ("metric", "rule", "words"),
+    [
+        ("http_req_duration{status:200}", "avg<1", "http_req_duration is not kept by status; use a check"),
+        ("http_req_duration{login}", "avg<1", "'login' is not a tag; write it as in http_req_duration{name:login}"),
+        ("iterations{name:a}", "count>1", "iterations is of iterations, which have no name; use scenario:NAME"),
+        ("http_reqs{check:a}", "count>1", "http_reqs has no checks; use checks{check:a}"),
+        ("vus_max{scenario:a}", "value>1", "vus_max has no tags"),
+    ],
+)
+def test_tags_that_no_figure_has_are_refused(metric: str, rule: str, words: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(words)):
+        read_threshold(metric, rule)
+
+
+TAGGED = """base: http://h.test
+tags: {suite: demo, team: all}
+thresholds:
+  THRESHOLD
+groups:
+  - name: main
+    tags: {suite: main}
+    flow:
+      - transaction: shop
+        steps:
+          - {get: /a, name: a, tags: {team: a}}
+          - parallel: [{get: /b, name: b}]
+"""
+
+
+def test_tags_are_those_around_and_by_place_where_a_threshold_names_them() -> None:
+    text = TAGGED.replace("THRESHOLD", "http_reqs{group:::shop,method:GET}: count>1")
+    (main,) = loaded(text).lowered({}).plan["populations"]
+    assert main["tags"] == {"suite": "main", "team": "all"}
+    (shop,) = main["flow"]
+    first, (second,) = shop["action"]["nodes"][0], shop["action"]["nodes"][1]["action"]["nodes"]
+    assert (shop["tags"], first["tags"], second["tags"]) == (
+        {"group": "::shop"}, {"method": "GET", "team": "a"}, {"method": "GET"}
+    )  # fmt: skip
+    (main,) = loaded(TAGGED.replace("THRESHOLD", "http_reqs: count>1")).lowered({}).plan["populations"]
+    assert "tags" not in main["flow"][0]
+
+
+@pytest.mark.parametrize(
+    ("threshold", "words"),
+    [
+        ("http_reqs{name:c}: count>1", "nothing has the tag name:c"),
+        ("http_reqs{team:shop}: count>1", "nothing has the tag team:shop"),
+        ("http_reqs{taem:a}: count>1", "nothing has the tag 'taem'"),
+        ("http_reqs{scenario:other}: count>1", "nothing has the tag scenario:other"),
+    ],
+)
+def test_a_threshold_on_nothing_is_named_with_its_line(threshold: str, words: str) -> None:
+    with pytest.raises(PlanError, match="a.yaml:4: .*" + re.escape(words)) as caught:
+        loaded(TAGGED.replace("THRESHOLD", threshold)).lowered({})
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("tags", "words"),
+    [
+        ("{'a b': x}", "is not the name of a tag"),
+        ("{name: x}", "'name' is a tag that each request has"),
+        ("{team: '${t}'}", "a tag has no variables"),
+        ("{team: 'a,b'}", "without braces and commas"),
+    ],
+)
+def test_tags_that_cannot_be_are_named(tags: str, words: str) -> None:
+    with pytest.raises(PlanError, match=r"a.yaml:2: tags") as caught:
+        loaded(f"get: http://h.test/\ntags: {tags}\n")
+    assert words in str(caught.value)
+
+
+def test_a_plan_has_the_thresholds_of_its_scenario() -> None:
+    test = ScenarioTest(name="s", file=loaded(EXAMPLE))
+    assert test.own_targets == ("error_ratio < 0.01",)
 
 
 def test_single_requests_are_reported_only_if_they_are_asked_for() -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from leadline import quantities
 from leadline.analysis.model import TestResult
-from leadline.analysis.scenario_model import LabelFindings, ScenarioFindings, SlowRequestFindings
+from leadline.analysis.scenario_model import LabelFindings, ScenarioFindings, SlowRequestFindings, shown_names
 from leadline.report.page_tables import PageTable
 
 MOST_ROWS = 200
@@ -39,19 +39,21 @@ def _labels(title: str, labels: Sequence[LabelFindings]) -> PageTable:
     several = len({label.group for label in labels}) > 1
     # Bytes are those of requests.
     sizes = () if labels[0].is_transaction else ("sent", "received")
-    head = ("name", *(("group",) if several else ()), "count", "1/s", "failed", *_TIMES, *sizes)
+    beside = tuple(name for name in ("cached", "resources", "redirects") if any(getattr(one, name) for one in labels))
+    head = ("name", *(("group",) if several else ()), "count", "1/s", "failed", *_TIMES, *sizes, *beside)
     rows = []
-    for label in labels:
+    for label, name in zip(labels, shown_names(labels), strict=True):
         times = (label.latency_mean_us, label.latency_p50_us, label.latency_p90_us, label.latency_p95_us,
                  label.latency_p99_us, label.latency_max_us)  # fmt: skip
         rows.append((
-            label.name,
+            name,
             *((label.group,) if several else ()),
             f"{label.ended:,}",
             "" if label.per_s is None else f"{label.per_s:,.1f}",
             f"{label.failed:,}",
             *(quantities.microseconds(time) for time in times),
             *(quantities.transfer(size) for size in (label.sent_bytes, label.received_bytes)[: len(sizes)]),
+            *(f"{getattr(label, one):,}" for one in beside),
         ))  # fmt: skip
     return _table(title, head, rows)
 
@@ -65,6 +67,8 @@ def _failures(found: ScenarioFindings) -> list[tuple[str, ...]]:
             rows.append((label.name, cause, f"{count:,}", label.error_examples.get(cause, "")))
         rows += [(label.name, f"check '{one.name}'", f"{one.failed:,}", "") for one in label.checks if one.failed]
         rows += [(label.name, f"{name} was not found", f"{count:,}", "") for name, count in label.misses.items()]
+    if found.left_out:
+        rows.append(("single requests", "were not kept, as they ended too fast", f"{found.left_out:,}", ""))
     return rows
 
 

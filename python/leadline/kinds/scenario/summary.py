@@ -9,7 +9,7 @@ from rich.text import Text
 
 from leadline import quantities
 from leadline.analysis.model import TestResult
-from leadline.analysis.scenario_model import GroupFindings, LabelFindings, ScenarioFindings
+from leadline.analysis.scenario_model import GroupFindings, LabelFindings, ScenarioFindings, shown_names
 
 _MOST_LABELS = 60
 _MOST_FAILURES = 12
@@ -74,6 +74,9 @@ def label_tables(result: TestResult) -> list[RenderableType]:
     failures = list(_failures(found))[:_MOST_FAILURES]
     if failures:
         tables += [Text(""), *(Padding(Text(line, overflow="fold"), (0, 0, 0, 2)) for line in failures)]
+    beside = _beside(found)[:_MOST_FAILURES]
+    if beside:
+        tables += [Text(""), *(Padding(Text(line, overflow="fold"), (0, 0, 0, 2)) for line in beside)]
     if found.slowest:
         tables += [Text(""), _slowest(found)]
     return tables
@@ -81,10 +84,10 @@ def label_tables(result: TestResult) -> list[RenderableType]:
 
 def _labels(title: str, labels: list[LabelFindings]) -> RenderableType:
     table = _table(title, "count", "1/s", "failed", "p50", "p95", "p99", "max")
-    for label in labels[:_MOST_LABELS]:
+    for label, shown in zip(labels[:_MOST_LABELS], shown_names(labels), strict=False):
         times = (label.latency_p50_us, label.latency_p95_us, label.latency_p99_us, label.latency_max_us)
         rate = "" if label.per_s is None else f"{label.per_s:,.1f}"
-        name = label.name if len(label.name) <= _NAME else label.name[: _NAME - 1] + "…"
+        name = shown if len(shown) <= _NAME else shown[: _NAME - 1] + "…"
         failed = f"{label.failed:,}" if label.failed else ""
         table.add_row(name, f"{label.ended:,}", rate, failed, *(_short(time) for time in times))
     if len(labels) > _MOST_LABELS:
@@ -107,6 +110,23 @@ def _failures(found: ScenarioFindings) -> list[str]:
             lines.append(f"{label.name}: {count:,} x {cause}" + (f" ({example})" if example else ""))
         lines += [f"{label.name}: check '{one.name}' failed {one.failed:,} times" for one in label.checks if one.failed]
         lines += [f"{label.name}: {name} was not found {count:,} times" for name, count in label.misses.items()]
+    return lines
+
+
+def _beside(found: ScenarioFindings) -> list[str]:
+    """Lines on what is in no count of requests: answers of caches, resources of pages, single requests not kept."""
+    lines = []
+    for label in found.labels:
+        counts = {
+            "from caches": label.cached,
+            "resources fetched": label.resources,
+            "redirects followed": label.redirects,
+        }
+        parts = [f"{count:,} {words}" for words, count in counts.items() if count]
+        if parts:
+            lines.append(f"{label.name}: beside its requests {', '.join(parts)}")
+    if found.left_out:
+        lines.append(f"{found.left_out:,} single requests and transactions were not kept: they ended too fast")
     return lines
 
 
