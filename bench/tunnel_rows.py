@@ -26,12 +26,12 @@ from leadline.contract.models import (
 )
 
 _STORM, _MANY = 1_000, 10_000
-_PEERS_CLIENTS = 20
-_PACED, _PACED_PPS, _PACED_S = 500, 50.0, 30
+_PEERS_CLIENTS = 8
+_PACED, _PACED_PPS, _PACED_S = 500, 50.0, 10
 _LATE_NS = 1_000_000
 # What a packet and its answer take, about: of the fleet's thread, and of the server meanwhile.
 _BUSY_NS, _SERVER_BUSY_NS = 20_000, 34_000
-_SCHEDULE_S = 10
+_SCHEDULE_S = 5
 _DATAGRAM_BYTES, _DATAGRAMS_PER_S = 1_300, 60_000.0
 
 Way = Literal["up", "down"]
