@@ -16,6 +16,7 @@ import resource
 import shutil
 import signal
 import sys
+import traceback
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -105,6 +106,9 @@ def main() -> int:
     else:
         groups = against_rows.groups(given.against)
         groups = {name: groups[name] for name in given.only or groups if name in groups}
+    if not groups:
+        print(f"no such rows run against an older agent, but {', '.join(against_rows.NAMES)}", file=sys.stderr)
+        return 2
     try:
         for number, (name, group) in enumerate(groups.items(), 1):
             print(f"{number} of {len(groups)}: {name}", file=sys.stderr)
@@ -153,6 +157,7 @@ def run_group(name: str, group: Group, results: Results, limit_s: float = _LIMIT
         print(f"{name} is left out: {missing}", flush=True)
         results.left_out.append(f"rows `{name}`: {missing}")
     except Exception as error:
+        traceback.print_exc()
         results.rows.append(failed(f"rows `{name}`", f"{type(error).__name__}: {error}"))
         print(line(results.rows[-1]), flush=True)
     finally:
