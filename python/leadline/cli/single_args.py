@@ -15,6 +15,7 @@ from pydantic import BaseModel, ValidationError
 
 from leadline.errors import InputError
 from leadline.plan.field_types import validate_input
+from leadline.plan.validation_errors import value_error_text
 
 if TYPE_CHECKING:
     from leadline.cli.sample_file import SampleFormat
@@ -87,8 +88,8 @@ def _mistake(details: Any, names: Mapping[str, str]) -> InputError:
     context = details.get("ctx", {})
     where = ".".join(str(part) for part in (*details["loc"], *context.get("at", ())) if isinstance(part, str))
     option = names.get(where, where.replace("_", "-").replace(".", " "))
-    text = details["msg"].removeprefix("Value error, ")
-    return InputError(f"--{option}: {text}" if where else text, hint=context.get("hint"))
+    text, hint = value_error_text(details) or (details["msg"].removeprefix("Value error, "), context.get("hint"))
+    return InputError(f"--{option}: {text}" if where else text, hint=hint)
 
 
 class Mistakes:

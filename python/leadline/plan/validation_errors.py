@@ -48,10 +48,22 @@ def keys_of(model: type[BaseModel]) -> list[str]:
     return [str(field.validation_alias or name) for name, field in model.model_fields.items()]
 
 
+def value_error_text(details: Any) -> tuple[str, str | None] | None:
+    """What is wrong with a value of the wrong type or beyond a limit, and the advice; None for any other mistake."""
+    shown, context = _shown(details["input"]), details.get("ctx", {})
+    if details["type"] in _KINDS_OF_VALUE:
+        return f"{shown} is not {_KINDS_OF_VALUE[details['type']]}", None
+    for name, words in _LIMITS.items():
+        if name in context:
+            return f"{shown} is not possible", f"{words} {context[name]}"
+    return None
+
+
 class _Finding:
     """One of pydantic's errors, located in the tree and in the models."""
 
     def __init__(self, details: Any, model: type[BaseModel], root: Node) -> None:
+        self._details = details
         self.type: str = details["type"]
         self.input: Any = details["input"]
         self.context: dict[str, Any] = details.get("ctx", {})
@@ -112,16 +124,8 @@ class _Finding:
             case "tuple_type" if not isinstance(self.input, dict):
                 words = f"{shown} is not a list", f"write [{shown}]"
             case _:
-                words = self._common_words(shown)
+                words = value_error_text(self._details) or (self.message, None)
         return words
-
-    def _common_words(self, shown: str) -> tuple[str, str | None]:
-        if self.type in _KINDS_OF_VALUE:
-            return f"{shown} is not {_KINDS_OF_VALUE[self.type]}", None
-        for name, words in _LIMITS.items():
-            if name in self.context:
-                return f"{shown} is not possible", f"{words} {self.context[name]}"
-        return self.message, None
 
 
 def _place(location: Location, model: type[BaseModel], root: Node) -> tuple[Location, str | int | None, list[str]]:
@@ -229,7 +233,11 @@ def _shown(value: object) -> str:
 _KINDS_OF_VALUE = {
     "int_type": "a whole number",
     "int_from_float": "a whole number",
+    "int_parsing": "a whole number",
+    "int_parsing_size": "a number of this size",
     "float_type": "a number",
+    "float_parsing": "a number",
+    "finite_number": "a finite number",
     "string_type": "text",
     "bool_type": "true or false",
     "tuple_type": "a list",
