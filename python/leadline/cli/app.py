@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import signal
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -78,37 +82,61 @@ def _global(
 
 def main() -> None:
     """Run the command line and exit: 0 done, 1 failed, 2 bad input, 3 target missed, 4 undecidable, 130 interrupted."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by the shell (`>&-`)
+            setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115
     sys.exit(_status())
 
 
 def _status() -> int:
     try:
         result = app(standalone_mode=False)
+        sys.stdout.flush()
     except (typer.Abort, KeyboardInterrupt):
         return 130
     except _WrongUsage as error:
-        return _failed("bad_usage", _usage(error), 2)
+        from leadline.cli.usage_errors import usage_line
+
+        return _failed("bad_usage", usage_line(error), 2)
     except LeadlineError as error:
         others = error.others if isinstance(error, InputError) else ()
         return _failed(error.code, str(error), error.exit_code, [str(other) for other in others])
-    except BrokenPipeError:
-        # The reader of the output has closed it (`| head`). Exit like a process that SIGPIPE ends, and print nothing
-        # more, not even at exit.
-        sys.stderr.close()
-        return 128 + signal.SIGPIPE
+    except (BrokenPipeError, SystemExit) as end:
+        # The parser's library and rich convert the error to an exit with code 1.
+        if isinstance(end, SystemExit) and not isinstance(end.__context__, BrokenPipeError):
+            raise
+        return _unread()
     except Exception as failure:
-        from leadline.cli.unexpected import named
-
-        found = named(failure, sys.argv[1:])
-        return _failed(found.code, str(found), found.exit_code)
+        return _unforeseen(failure)
     return result if isinstance(result, int) else 0
+
+
+def _unread() -> int:
+    """The reader of the output has closed it (`| head`): exit like a process that SIGPIPE ends, and print nothing."""
+    _discard_output()
+    return 128 + signal.SIGPIPE
+
+
+def _unforeseen(failure: Exception) -> int:
+    """A full disk under stdout, or a defect of Leadline."""
+    if isinstance(failure, OSError) and failure.filename is None and failure.errno in _UNWRITABLE:
+        _discard_output()
+        return print_error(f"cannot write the output: {failure.strerror}", 1)
+    from leadline.cli.unexpected import named
+
+    found = named(failure, sys.argv[1:])
+    return _failed(found.code, str(found), found.exit_code)
 
 
 def _failed(code: str, message: str, status: int, others: Sequence[str] = ()) -> int:
     """Print one line per mistake; with --json, also one document on stdout."""
     if "--json" in sys.argv[1:]:
         error = {"code": code, "message": " ".join(message.splitlines()), "others": list(others)}
-        print_json({"schema": "leadline.error/1", "error": error})
+        try:
+            print_json({"schema": "leadline.error/1", "error": error})
+            sys.stdout.flush()
+        except OSError:
+            _discard_output()
     for line in (message, *others[:_MOST_LINES]):
         print_error(line, status)
     if len(others) > _MOST_LINES:
@@ -116,14 +144,13 @@ def _failed(code: str, message: str, status: int, others: Sequence[str] = ()) ->
     return status
 
 
-def _usage(error: BaseException) -> str:
-    """A usage error in one line: what is wrong, and which command prints help."""
-    context = getattr(error, "ctx", None)
-    where = context.command_path if context is not None else "leadline"
-    message: str = getattr(error, "format_message", error.__str__)()
-    text = " ".join(message.split()).rstrip(".").replace("Value error, ", "")
-    return f"{text}; see `{where} --help`"
+def _discard_output() -> None:
+    """Let what is left of the output go nowhere. Otherwise the flush at the process's end would fail once more."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+_UNWRITABLE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
+"""Errors of a write. Files that a command writes are named in an error of their own, so this is stdout."""
 _MOST_LINES = 30
 """Number of mistakes that a terminal shows after the first."""

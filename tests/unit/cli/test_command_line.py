@@ -102,10 +102,13 @@ def test_every_mistake_of_a_plan_is_a_line_of_its_own(plan: Path) -> None:
             "10s is a time; -t is threads; -d/--duration is the time; see `leadline tcp",
         ),
         (["tcp", "127.0.0.1", "-R", "--bidir"], "--reverse and --bidir exclude each other"),
-        (["tcp", "127.0.0.1", "-p", "70000"], "Invalid value for '-p' / '--port'"),
+        (["tcp", "127.0.0.1", "-p", "70000"], "--port: '70000' is not possible; at most 65535; see `leadline tcp"),
+        (["tcp", "127.0.0.1", "-P", "0"], "--parallel: '0' is not possible; at least 1; see `leadline tcp --help`"),
+        (["tcp", "127.0.0.1", "-P", "two"], "--parallel: 'two' is not a whole number; see `leadline tcp --help`"),
+        (["serve", "--errors", "many"], "--errors: 'many' is not a number; see `leadline serve --help`"),
         (
             ["tcp", "127.0.0.1", "--cross-check", "wrk"],
-            "Invalid value for '--cross-check': 'wrk' is not one of 'iperf3'",
+            "--cross-check: 'wrk' is not one of 'iperf3'",
         ),
         (["tcp", "127.0.0.1", "--target", "throughputs > 1"], "unknown metric 'throughputs'"),
         (["http", "ftp://127.0.0.1/"], "ftp://127.0.0.1/ is not an http:// or https:// URL"),
@@ -142,14 +145,15 @@ def test_dry_run_prints_the_plan_and_measures_nothing(plan: Path) -> None:
     assert not (plan.parent / "runs").exists()
 
 
-def test_closed_stdout_prints_no_traceback(plan: Path) -> None:
-    """`leadline plan --schema | head -1`: no traceback."""
-    process = subprocess.Popen([LEADLINE, "plan", "--schema"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+@pytest.mark.parametrize("arguments", [("plan", "--schema"), ("size", "--cycles-per-byte", "140")])
+def test_closed_pipe_ends_the_command_as_sigpipe_does(arguments: tuple[str, ...]) -> None:
+    """`leadline plan --schema | head -1`: no traceback. The second one's output is drawn, and fits a buffer."""
+    process = subprocess.Popen([LEADLINE, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stdout is not None
     assert process.stderr is not None
     process.stdout.close()
     assert process.stderr.read() == b""
-    assert process.wait(timeout=60) == 1
+    assert process.wait(timeout=60) == 141
 
 
 def test_targets_on_the_command_line_take_the_place_of_the_plans(plan: Path, tmp_path: Path) -> None:
@@ -188,3 +192,22 @@ def test_all_mistakes_in_options_are_named_at_once(command: tuple[str, ...], sai
         assert line.startswith(f"leadline: {words}"), lines
     document = json.loads(in_process.leadline(*command, "--json").stdout)["error"]
     assert len(document["others"]) == len(said) - 1
+
+
+@pytest.mark.parametrize("arguments", [("size", "--cycles-per-byte", "140"), ("trend", "none", "--json"), ("--help",)])
+def test_full_disk_under_stdout_is_one_line(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    with Path("/dev/full").open("w") as full:
+        process = subprocess.Popen([LEADLINE, *arguments], stdout=full, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
+        said_on_stderr = process.communicate()[1]
+    is_refused = arguments[0] == "trend"
+    said = "none is not a folder" if is_refused else "cannot write the output: No space left on device"
+    (line,) = said_on_stderr.splitlines()
+    assert line.startswith(f"leadline: {said}")
+    assert process.returncode == (2 if is_refused else 1)
+
+
+def test_ctrl_c_while_the_commands_are_imported_prints_no_traceback() -> None:
+    interrupted = "import sys, leadline.cli; from unittest import mock\n"
+    interrupted += "with mock.patch('builtins.__import__', side_effect=KeyboardInterrupt): leadline.cli.main()"
+    ended = subprocess.run([sys.executable, "-c", interrupted], check=False, capture_output=True, text=True)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "")
