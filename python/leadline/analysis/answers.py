@@ -27,7 +27,7 @@ from leadline.analysis.model import (
     TestResult,
     Verdict,
 )
-from leadline.plan.gateway_metrics import GATEWAYS, PER_CLIENT, PER_GBPS, metric_of
+from leadline.plan.gateway_metrics import CPU, GATEWAYS, PER_CLIENT, PER_GBPS, metric_of, says_per_gbps
 from leadline.registry import KINDS
 from leadline.statistics import Comparison, compare
 
@@ -72,7 +72,7 @@ _WHY = {
     Verdict.UNSTABLE: "repeats or parts of the test disagree",
     Verdict.UNDETERMINED: "evidence is missing",
 }
-_COSTS = ((PER_GBPS, "per Gbit/s"), (PER_CLIENT, "per client"))
+_COSTS = {PER_GBPS: "per Gbit/s", PER_CLIENT: "per client"}
 _HOSTS = {"gateway": "the gateway"}
 
 
@@ -315,10 +315,14 @@ class _Sides:
         """CPU per Gbit/s and per client of each gateway; None where no figure is known."""
         parts = []
         for host in GATEWAYS:
+            costs = {figure: self.summary.metrics.get(metric_of(host, figure)) for figure in (CPU, *_COSTS)}
+            cpu, per_gbps = (found.value if (found := costs[name]) is not None else None for name in (CPU, PER_GBPS))
+            if not says_per_gbps(cpu, per_gbps):
+                del costs[PER_GBPS]
             known = [
-                f"{_bounded(quantities.percent(found.value), found)} of a core {words}"
-                for figure, words in _COSTS
-                if (found := self.summary.metrics.get(metric_of(host, figure))) is not None and found.value is not None
+                f"{_bounded(quantities.percent(found.value), found)} of a core {_COSTS[figure]}"
+                for figure, found in costs.items()
+                if figure in _COSTS and found is not None and found.value is not None
             ]
             if known:
                 parts.append(f"{_HOSTS.get(host, host)} spends {' and '.join(known)}")

@@ -51,6 +51,11 @@ def of_gateway(metric: str) -> bool:
     return metric in _NAMES
 
 
+def says_per_gbps(cpu: float | None, per_gbps: float | None) -> bool:
+    """Whether CPU per Gbit/s tells anything: not of a payload below 1 Mbit/s, which is a thousandth of that."""
+    return cpu is None or per_gbps is None or per_gbps <= 1000 * cpu
+
+
 def is_memory(metric: str) -> bool:
     """Whether a figure of a gateway is memory."""
     return metric.endswith((MEMORY, MEMORY_PER_CLIENT))

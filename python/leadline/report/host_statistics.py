@@ -192,9 +192,12 @@ def gateway_rows(analysis: RunAnalysis) -> list[GatewayRow]:
     rows = []
     for summary in analysis.summaries:
         for host in gateway_metrics.GATEWAYS:
-            found = [summary.metrics.get(gateway_metrics.metric_of(host, figure)) for figure in GATEWAY_FIGURES]
-            if any(metric is not None for metric in found):
-                cells = tuple(_gateway_cell(metric) for metric in found)
+            found = {figure: summary.metrics.get(gateway_metrics.metric_of(host, figure)) for figure in GATEWAY_FIGURES}
+            if any(metric is not None for metric in found.values()):
+                cpu, per_gbps = (_value(found[name]) for name in (gateway_metrics.CPU, gateway_metrics.PER_GBPS))
+                if not gateway_metrics.says_per_gbps(cpu, per_gbps):
+                    found[gateway_metrics.PER_GBPS] = None
+                cells = tuple(_gateway_cell(metric) for metric in found.values())
                 rows.append(GatewayRow(summary.case, summary.test, host, cells))
     order = {case: number for number, case in enumerate(figures.case_parameters(analysis))}
     return sorted(rows, key=lambda row: order.get(row.case, 0))
@@ -215,6 +218,10 @@ def gateway_notes(analysis: RunAnalysis) -> list[str]:
     for name, texts in found.items():
         by_text.setdefault("; ".join(texts), []).append(name)
     return [f"{', '.join(names)}: {text}" for text, names in by_text.items()]
+
+
+def _value(metric: Metric | None) -> float | None:
+    return None if metric is None else metric.value
 
 
 def _gateway_cell(metric: Metric | None) -> str:
