@@ -99,10 +99,14 @@ def _generator_rows(generator: Generator | None, operation: str) -> list[tuple[s
     if generator.spun_s is not None:
         cpu += f" ({quantities.seconds(generator.spun_s)} of it in busy waiting for the next send)"
     busiest = f"busiest thread {quantities.share(generator.busiest_thread)}"
-    late = f"sends late by p99 {quantities.microseconds(generator.late_p99_us)}"
-    nanoseconds = generator.cpu_ns_per_unit
-    each = quantities.microseconds(nanoseconds / 1e3 if nanoseconds is not None else None)
-    rows = [("generator", f"{cpu}, {busiest}"), ("", f"{late}, {each} of CPU per {operation}")]
+    rows = [("generator", f"{cpu}, {busiest}")]
+    known = []
+    if generator.late_p99_us is not None:
+        known.append(f"sends late by p99 {quantities.microseconds(generator.late_p99_us)}")
+    if generator.cpu_ns_per_unit is not None:
+        known.append(f"{quantities.microseconds(generator.cpu_ns_per_unit / 1e3)} of CPU per {operation}")
+    if known:
+        rows.append(("", ", ".join(known)))
     if generator.ceiling_per_s is not None:
         rows.append(("", f"its ceiling for such requests is {quantities.per_second(generator.ceiling_per_s)}"))
     return rows + engine_rows(generator)

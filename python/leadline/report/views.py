@@ -242,9 +242,9 @@ def circumstances(test: TestResult) -> list[str]:
         cut = quantities.share(test.window.cut_share)
         said.append(f"steady for {quantities.seconds(test.window.length_s)}, {cut} cut off{warm_up(test.window)}")
     if test.generator is not None:
-        busiest, late = test.generator.busiest_thread, test.generator.late_p99_us
-        said.append(f"busiest generating thread {quantities.share(busiest)}")
-        said.append(f"sends late by p99 {quantities.microseconds(late)}")
+        said.append(f"busiest generating thread {quantities.share(test.generator.busiest_thread)}")
+        if test.generator.late_p99_us is not None:
+            said.append(f"sends late by p99 {quantities.microseconds(test.generator.late_p99_us)}")
         said += [line for _, line in engine_rows(test.generator)]
     errors = [f"{number:,} × {name}" for name, number in sorted(test.errors.items(), key=lambda item: -item[1])]
     return [*said, f"errors: {', '.join(errors) or 'none'}"]

@@ -10,6 +10,7 @@ from sample_runs import GENERATOR_LIMITED, VALID, doubted, gateway_run, many_tri
 
 from leadline.analysis.model import Bound, Limit, LimitedBy, Metric, Reason, Validity, Verdict
 from leadline.report import figures_table, measurement, run_renderables
+from leadline.report.host_statistics import gateway_rows
 
 
 def shown(*renderables: RenderableType, width: int = 80) -> str:
@@ -260,3 +261,40 @@ def test_every_result_has_the_word_for_what_limited_it() -> None:
     same = tuple(replace(one, limit=limits[0]) for one in (*run.summaries, *run.summaries))
     text = " ".join(shown(*run_renderables(replace(run, summaries=same))).split())
     assert f"and {len(same) - 12} more" in text and text.count("evidence of") == 1
+
+
+def test_gateways_keep_the_names_of_tests_whole_in_80_columns() -> None:
+    run = gateway_run()
+    costs = {
+        "gateway_cpu_percent": Metric(100.0, "percent", bound=Bound.MOST),
+        "gateway_cpu_percent_per_gbps": Metric(104.0, "percent", bound=Bound.MOST),
+        "gateway_cpu_ns_per_packet": Metric(5_740.0, "ns", bound=Bound.MOST),
+        "gateway_cpu_percent_per_client": Metric(100.0, "percent", bound=Bound.MOST),
+        "gateway_memory_bytes": Metric(8e6, "bytes"),
+        "gateway_memory_per_client_bytes": Metric(8e6, "bytes"),
+    }
+    summaries = tuple(replace(one, test="http-closed", metrics={**one.metrics, **costs}) for one in run.summaries)
+    text = shown(*run_renderables(replace(run, summaries=summaries)))
+    assert line_with(text, "http-closed", "≤ 104 %", "≤ 5.74 µs", "7.63 MiB")
+    assert max(len(line) for line in text.splitlines()) <= 80
+
+
+@pytest.mark.parametrize(("per_gbps", "cell"), [(3_000.0, "3000 %"), (4_000.0, "–")])
+def test_cpu_per_gbps_of_hardly_any_payload_is_left_out(per_gbps: float, cell: str) -> None:
+    run = gateway_run()
+    costs = {
+        "gateway_cpu_percent": Metric(3.6, "percent"),
+        "gateway_cpu_percent_per_gbps": Metric(per_gbps, "percent"),
+    }
+    (summary, *_) = run.summaries
+    rows = gateway_rows(replace(run, summaries=(replace(summary, metrics={**summary.metrics, **costs}),)))
+    assert rows[0].cells[:2] == ("3.60 %", cell)
+
+
+def test_unknown_lateness_of_the_generator_is_left_out() -> None:
+    known = one_result()
+    assert known.generator is not None
+    without = replace(known, generator=replace(known.generator, late_p99_us=None, cpu_ns_per_unit=None))
+    assert "sends late by p99" in shown(measurement(known))
+    text = shown(measurement(without))
+    assert "busiest thread" in text and "sends late" not in text and "of CPU per" not in text
