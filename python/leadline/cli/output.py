@@ -182,6 +182,17 @@ def finish_folder(folder: RunFolder) -> None:
         print_note(problem)
 
 
+def note_folder(folder: RunFolder | None, code: int) -> int:
+    """Print where a measurement was kept. Returns its exit code: 1 in place of 0 if its page could not be written."""
+    if folder is None:
+        return code
+    if folder.report_path.exists():
+        print_note(f"samples and report in {folder.path}")
+        return code
+    print_note(f"samples in {folder.path}, without a report")
+    return code or 1
+
+
 def run_document(analysis: RunAnalysis, folder: str, problems: Iterable[str]) -> dict[str, Any]:
     """The document `leadline.run-result/1` of a run. The series for plots stay in the run's tables."""
     trials = [

@@ -24,6 +24,7 @@ from leadline.analysis.test_data import DEFAULT_STABILITY_SPREAD
 from leadline.cli.calibration import calibrated
 from leadline.cli.output import (
     finish_folder,
+    note_folder,
     print_all,
     print_error,
     print_json,
@@ -78,9 +79,7 @@ def run(test: BaseTest, workload: LoadWorkload, output: OutputOptions, goal: Pre
             print_note(f"target {one.target}: {one.outcome} ({one.reason})")
     if not repeats.is_precise and repeats.error is None:
         print_note(_not_reached(repeats, goal))
-    if folder is not None:
-        print_note(f"samples and report in {folder.path}")
-    return _code(repeats, judged)
+    return note_folder(folder, _code(repeats, judged))
 
 
 def document(repeats: Repeats, summary: Summary, goal: PrecisionGoal, command: str, target: str) -> dict[str, Any]:

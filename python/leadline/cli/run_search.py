@@ -14,7 +14,16 @@ from rich.text import Text
 
 from leadline.analysis.search_findings import Trial
 from leadline.cli.calibration import calibrated, is_calibrated
-from leadline.cli.output import MISSED, UNDECIDED, finish_folder, print_all, print_error, print_json, print_note
+from leadline.cli.output import (
+    MISSED,
+    UNDECIDED,
+    finish_folder,
+    note_folder,
+    print_all,
+    print_error,
+    print_json,
+    print_note,
+)
 from leadline.cli.progress import Progress
 from leadline.cli.single_args import OutputOptions
 from leadline.dataset import Journal, RunFolder
@@ -37,9 +46,7 @@ def finish(search_target: SearchTarget, output: OutputOptions) -> int:
         print_all(
             [Text(""), search_report.found_rate(answer.metrics["found_rate_per_s"], reference, text, answer.validity)]
         )
-    if folder is not None:
-        print_note(f"samples and report in {folder.path}")
-    return exit_code(answer.found, answer.error)
+    return note_folder(folder, exit_code(answer.found, answer.error))
 
 
 def check(output: OutputOptions, option: str) -> None:

@@ -23,6 +23,7 @@ from leadline.cli.output import (
     MISSED,
     check_writable,
     finish_folder,
+    note_folder,
     print_all,
     print_error,
     print_json,
@@ -98,9 +99,7 @@ def run(test: BaseTest, workload: LoadWorkload, output: OutputOptions) -> int:
         print_cross_check(checked, output)
         for one in judged:
             print_note(f"target {one.target}: {one.outcome} ({one.reason})")
-    if folder is not None:
-        print_note(f"samples and report in {folder.path}")
-    return MISSED if missed else _code(result, judged)
+    return note_folder(folder, MISSED if missed else _code(result, judged))
 
 
 def _print(result: TestResult, load: LoadWorkload, output: OutputOptions) -> None:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from leadline.analysis import analyse
 from leadline.analysis.model import TargetResult
-from leadline.cli.output import plain, run_code, run_document
+from leadline.cli.output import note_folder, plain, run_code, run_document
+from leadline.dataset import RunFolder
 
 ENTRIES = [
     {"record": "run-begin", "at_ns": 0},
@@ -71,3 +73,15 @@ def test_a_skipped_trial_is_no_failure() -> None:
     assert [reason.code for reason in analysis.validity.reasons] == ["no-results", "trials-skipped"]
     assert analysis.trials[0].parameters == {"sut": "route"}
     assert run_code(analysis, []) == 0
+
+
+@pytest.mark.parametrize("code", [0, 3])
+def test_kept_measurement_without_its_page_is_a_failure(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], code: int
+) -> None:
+    folder = RunFolder.begin(tmp_path, "tcp", lambda run_id: {"run_id": run_id})
+    assert note_folder(folder, code) == (code or 1)
+    assert capsys.readouterr().err == f"leadline: samples in {folder.path}, without a report\n"
+    folder.report_path.write_text("<!doctype html>")
+    assert note_folder(folder, code) == code
+    assert "samples and report in" in capsys.readouterr().err

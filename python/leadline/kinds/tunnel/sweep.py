@@ -15,6 +15,7 @@ from leadline.analysis.scaling import Point, of_kind
 from leadline.analysis.scaling_model import Scaling
 from leadline.cli.output import (
     finish_folder,
+    note_folder,
     print_all,
     print_error,
     print_json,
@@ -60,12 +61,11 @@ def run(fleets: Sequence[Fleet], output: OutputOptions) -> int:
         print_all([*(measurement(one.result) for one in measured), scaling_table(scalings, "clients")])
         for one in judged:
             print_note(f"target {one.target} of {one.case}: {one.outcome} ({one.reason})")
-    if folder is not None:
-        print_note(f"samples and report in {folder.path}")
+    kept = note_folder(folder, 0)
     if broken is not None:
         number = fleets[len(measured)][1].clients
         return print_error(f"the fleet of {number} could not be measured: {broken}", broken.exit_code)
-    return _code(measured, judged, interrupted)
+    return _code(measured, judged, interrupted) or kept
 
 
 async def _measured(
