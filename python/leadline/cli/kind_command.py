@@ -97,6 +97,8 @@ def measure_with_session(kind: CommandedKind, values: Mapping[str, Any]) -> int:
         given = test_values(kind.command.options, values)
         test = single_args.parse(kind.model, {"name": kind.name, **given}, kind.command.flags)
     with mistakes:
+        single_args.host(values["host"])
+    with mistakes:
         interval_ms = single_args.interval(values["interval"])
     with mistakes:
         precision = single_args.precision(values)

@@ -103,11 +103,15 @@ def command(
     mistakes = single_args.Mistakes()
     with mistakes:
         tests = _tests({key: value for key, value in asked.items() if value is not None})
+    hosts = [host, *([outside] if outside else [])]
+    for one in hosts:
+        with mistakes:
+            single_args.host(one)
     with mistakes:
         family = single_args.family(ipv4, ipv6)
     mistakes.raise_all()
     ports = {"port": port, "http_port": http_port, "https_port": https_port}
-    sides = _sides([host, *([outside] if outside else [])], ports, family, bind, key_file)
+    sides = _sides(hosts, ports, family, bind, key_file)
     return _run(tests, sides, repeat, json=json, out=out)
 
 
@@ -164,7 +168,7 @@ def _sides(
 def _run(tests: Sequence[BaseTest], sides: Sequence[Side], repeats: int, *, json: bool, out: Path | None) -> int:
     import asyncio
 
-    from leadline.cli.output import print_all, print_error, print_json, print_note
+    from leadline.cli.output import note_folder, print_all, print_error, print_json
     from leadline.report.ladders import ladder_blocks
     from leadline.report.reasons import why_not_valid
     from leadline.trial.ladder import Climb
@@ -177,14 +181,13 @@ def _run(tests: Sequence[BaseTest], sides: Sequence[Side], repeats: int, *, json
     elif measured:
         reasons = why_not_valid(analysis)
         print_all([*([] if reasons is None else [reasons]), *ladder_blocks(analysis.ladders)])
-    if folder is not None:
-        print_note(f"samples and report in {folder.path}")
+    kept = note_folder(folder, 0)
     if analysis.status == "interrupted":
         return 130
     if not measured:
         why = next((layer.error for ladder in analysis.ladders for layer in ladder.layers if layer.error), "")
         return print_error(f"no layer of {sides[0].server.host} could be measured: {why}", 1)
-    return 0
+    return kept
 
 
 def document(analysis: RunAnalysis, targets: Sequence[str]) -> dict[str, Any]:

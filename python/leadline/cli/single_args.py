@@ -228,6 +228,26 @@ def family(ipv4: bool, ipv6: bool) -> Literal["v4", "v6"] | None:
     return "v6" if ipv6 else "v4" if ipv4 else None
 
 
+def host(text: str) -> str:
+    """A host's name or address, which has its port in another option.
+
+    Raises:
+        InputError: it is a URL, has a port, or is an address in brackets.
+    """
+    bare = text.strip("[]")
+    if "://" in text or "/" in text:
+        raise InputError(f"HOST {text}: this is no host", hint="write its name or address alone, as in 192.0.2.7")
+    if bare.count(":") == 1:
+        name, _, port = bare.partition(":")
+        raise InputError(f"HOST {text}: the port is an option", hint=f"write {name} --port {port}")
+    if "]:" in text:
+        name, _, port = text.partition("]:")
+        raise InputError(f"HOST {text}: the port is an option", hint=f"write {name.strip('[')} --port {port}")
+    if bare != text:
+        raise InputError(f"HOST {text}: an address has no brackets here", hint=f"write {bare}")
+    return text
+
+
 def key_of(path: Path | None) -> str | None:
     """The key in a file; None without one. Raises InputError."""
     from leadline.cli.key_file import read_key

@@ -109,6 +109,8 @@ def find_rate(kind: Any, values: Mapping[str, Any]) -> int:
         test = single_args.parse(kind.model, {"name": kind.name, **given}, kind.command.flags)
         _check_load(test)
     with mistakes:
+        single_args.host(values["host"])
+    with mistakes:
         if values["interval"] is not None:
             raise InputError("--find-rate and --interval exclude each other", hint="a search prints its trials")
     with mistakes:

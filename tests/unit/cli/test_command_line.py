@@ -105,6 +105,10 @@ def test_every_mistake_of_a_plan_is_a_line_of_its_own(plan: Path) -> None:
         (["tcp", "127.0.0.1", "-p", "70000"], "--port: '70000' is not possible; at most 65535; see `leadline tcp"),
         (["tcp", "127.0.0.1", "-P", "0"], "--parallel: '0' is not possible; at least 1; see `leadline tcp --help`"),
         (["tcp", "127.0.0.1", "-P", "two"], "--parallel: 'two' is not a whole number; see `leadline tcp --help`"),
+        (["tcp", "192.0.2.7:5201"], "HOST 192.0.2.7:5201: the port is an option; write 192.0.2.7 --port 5201"),
+        (["rr", "[2001:db8::7]:5201"], "HOST [2001:db8::7]:5201: the port is an option; write 2001:db8::7 --port"),
+        (["udp", "[2001:db8::7]"], "HOST [2001:db8::7]: an address has no brackets here; write 2001:db8::7"),
+        (["ladder", "http://192.0.2.7/"], "HOST http://192.0.2.7/: this is no host; write its name or address alone"),
         (["serve", "--errors", "many"], "--errors: 'many' is not a number; see `leadline serve --help`"),
         (
             ["tcp", "127.0.0.1", "--cross-check", "wrk"],
