@@ -109,6 +109,8 @@ def _wanted(host: str, interval: str, duration: str | None, argv: list[str]) -> 
         length_s = None if duration is None else units.duration_ms(duration) / 1000
     except units.UnitError as error:
         raise InputError(f"--duration: {error}") from None
+    if length_s == 0:
+        raise InputError("--duration: a duration must be above 0")
     interval_ms = single_args.interval(interval)
     assert interval_ms is not None
     return Observing(address, interval_ms, length_s, tuple(argv))

@@ -65,6 +65,7 @@ def test_signal_that_ended_a_command_is_its_exit_code() -> None:
         (("nowhere",), "'nowhere' is not a host"),
         (("--interval", "5ms"), "--interval"),
         (("-d", "soon"), "--duration"),
+        (("-d", "0"), "--duration: a duration must be above 0"),
         (("-d", "1s", "--", "true"), "the command's end is the end"),
         (("--",), "no command after --"),
         (("--", "/no/such/program"), "it cannot be started"),
