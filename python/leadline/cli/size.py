@@ -74,6 +74,8 @@ def command(
     )
     if any(octets < 1 for octets in asked.packets):
         raise InputError("--packet: a packet has at least 1 byte")
+    if frequency is not None and run is None:
+        raise InputError("--frequency is the clock of a measured gateway: it goes with RUN", hint="leave it out")
     costs = _given(cycles_per_byte, cycles_per_packet, run) or _of_run(run, frequency)
     found = [sized(cost, asked) for cost in costs]
     if json:

@@ -45,6 +45,8 @@ def test_a_link_and_a_cpu_as_a_document(monkeypatch: pytest.MonkeyPatch, capsys:
         (("--cycles-per-byte", "1", "--cpu", "fast"), "--cpu fast: 'fast' is not a clock frequency; write 3GHz"),
         (("--cycles-per-byte", "1", "--busy", "0%"), "--busy 0%: it has to be above 0"),
         (("--cycles-per-byte", "1", "--packet", "0"), "a packet has at least 1 byte"),
+        (("--cycles-per-byte", "1", "--cpu", "3"), "--cpu 3: '3' is not a clock frequency; write 3GHz"),
+        (("--cycles-per-byte", "1", "--frequency", "3GHz"), "--frequency is the clock of a measured gateway"),
         (("somewhere", "--cycles-per-byte", "1"), "a run and given cycles exclude each other"),
         (("/nowhere",), "/nowhere"),
     ],
