@@ -287,6 +287,13 @@ class Udp(Kind[UdpTest]):
         "sent": "datagrams sent",
         "received": "datagrams received",
         "lost": "datagrams lost",
+        "loss_burst_mean": "mean loss burst",
+        "loss_burst_max": "longest loss burst",
+        "reorder_extent_mean": "mean reorder extent",
+        "reorder_extent_max": "longest reorder extent",
+        "one_way_delay_min_us": "shortest one-way delay",
+        "one_way_delay_max_us": "longest one-way delay",
+        "one_way_delay_bound_us": "error of these delays",
     }
 
     def run_command(self, values: Mapping[str, Any]) -> int:
@@ -478,7 +485,7 @@ class Udp(Kind[UdpTest]):
                 Figure("jitter_us", "jitter", quantities.microseconds),
                 Figure("reordered", "reordered", quantities.count),
                 Figure("duplicates", "duplicates", quantities.count),
-                Figure("one_way_delay_mean_us", "one-way delay", quantities.microseconds),
+                Figure("one_way_delay_mean_us", "mean one-way delay", quantities.microseconds),
             ),
         )
 
