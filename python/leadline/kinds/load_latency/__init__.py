@@ -309,7 +309,7 @@ class LoadLatency(Kind[LoadLatencyTest]):
             Figure("bulk_down_bps", "down", quantities.bit_rate),
         ]
         return FigureTable(
-            "latency under load",
+            "latency added by load",
             Figure("latency_increase_us", "increase", quantities.microseconds),
             (*phases, *rates),
         )
