@@ -5,7 +5,7 @@ from __future__ import annotations
 _MORE_THREADS = "give the named host more threads (threads) or CPUs, or lower the rate; the figure is a lower bound"
 _LESS_RATE = "lower the rate, use more threads or generating hosts, and keep other work off them"
 _QUIET = "keep other work off the hosts, and measure longer (duration, warmup) or more often (repeat)"
-_SPREAD = "; limits.stability.spread sets the limit"
+_SPREAD = "; in a plan, limits.stability.spread sets the limit"
 _ERROR_BELOW = "the errors of failed trials are listed below; fix their causes, and run again"
 _MORE_TIME = "give the fleet more time (duration, timeout), or let fewer clients connect at once"
 _SERVER_SIDE = "use `leadline serve` of this version at the other end: it counts what arrives"
