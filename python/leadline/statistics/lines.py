@@ -59,8 +59,15 @@ def line(numbers: ArrayLike, figures: ArrayLike, confidence: float = CONFIDENCE)
 
 
 def _above_zero(terms: Values) -> Values:
-    """The coefficients whose sum of terms is nearest to 1, none below 0."""
-    from scipy.optimize import nnls
+    """The coefficients whose sum of terms is nearest to 1, none below 0.
 
-    found, _ = nnls(terms, np.ones(len(terms)))
-    return np.asarray(found, dtype=np.float64)
+    Where the nearest of all has one below 0, the nearest of those allowed has that one or the other at 0. With two
+    coefficients that is all there is to try: a solver of the general problem takes half a second to import.
+    """
+    found: Values = np.asarray(np.linalg.lstsq(terms, np.ones(len(terms)), rcond=None)[0], dtype=np.float64)
+    if found.min() >= 0:
+        return found
+    alone = np.diag(np.maximum(terms.sum(axis=0) / np.square(terms).sum(axis=0), 0.0))
+    residuals = np.square(alone @ terms.T - 1).sum(axis=1)
+    nearest: Values = np.asarray(alone[residuals.argmin()], dtype=np.float64)
+    return nearest
