@@ -76,7 +76,7 @@ test: build-checked test-tools ## every kind of test: Rust, Python, contract, la
 	$(MAKE) --no-print-directory test-exclusive
 
 test-all: ## the same with every combination, and searches to their end
-	@scripts/packages maven default-jdk-headless
+	@scripts/packages maven default-jdk-headless $(shell command -v go >/dev/null || echo golang-go)
 	$(MAKE) --no-print-directory test SELECTION=
 
 test-tools:

@@ -1,18 +1,22 @@
 """k6 as an oracle: its binary from the Go module proxy, and what its executors did with a load.
 
-Nothing of it is committed but recorded answers. `make test-all` runs it; it needs Go.
+Nothing of it is committed but recorded answers. `make test-all` runs it; it needs Go, of which it gets the version that
+k6 asks for by itself.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
 
 VERSION = "1.8.1"
+OLDEST_GO = (1, 21)
+"""The first that gets a newer one where a module asks for it (GOTOOLCHAIN)."""
 BINARY = Path(__file__).parents[2] / "target" / f"k6-{VERSION}" / "k6"
 SCRIPT = """\
 import exec from "k6/execution";
@@ -29,16 +33,23 @@ export function handleSummary(data) {{
 """
 
 
-def is_available() -> bool:
-    """Whether k6 can be built here."""
-    return shutil.which("go") is not None
+def why_not() -> str:
+    """Why k6 cannot be built here; empty where it can."""
+    if shutil.which("go") is None:
+        return "k6 is built by Go, which is not installed"
+    said = subprocess.run(["go", "env", "GOVERSION"], capture_output=True, text=True, check=False).stdout.strip()
+    version = re.match(r"go(\d+)\.(\d+)", said)
+    if version is None or (int(version[1]), int(version[2])) < OLDEST_GO:
+        return f"k6 is built by Go {OLDEST_GO[0]}.{OLDEST_GO[1]} or newer, and here is {said or 'a Go that names none'}"
+    return ""
 
 
 def k6() -> Path:
     """The binary; it is built once."""
     if not BINARY.exists():
         command = ["go", "install", f"go.k6.io/k6@v{VERSION}"]
-        subprocess.run(command, check=True, timeout=900, env={**os.environ, "GOBIN": str(BINARY.parent)})
+        variables = {**os.environ, "GOBIN": str(BINARY.parent), "GOTOOLCHAIN": "auto"}
+        subprocess.run(command, check=True, timeout=900, env=variables)
     return BINARY
 
 

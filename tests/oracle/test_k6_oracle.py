@@ -32,7 +32,7 @@ def test_load_is_the_one_that_the_agent_runs_in_virtual_time(one: Executor) -> N
 
 
 @pytest.mark.full_matrix
-@pytest.mark.skipif(not k6.is_available(), reason="k6 is built by Go")
+@pytest.mark.skipif(bool(k6.why_not()), reason=k6.why_not() or "-")
 @pytest.mark.parametrize("one", EXECUTORS, ids=lambda one: one.name)
 def test_k6_does_what_its_recorded_answer_says(one: Executor, tmp_path: Path) -> None:
     found = k6.run(one.options, one.iteration_ms, tmp_path)
