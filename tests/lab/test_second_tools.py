@@ -14,8 +14,7 @@ import pytest
 
 pytestmark = [
     pytest.mark.lab,
-    pytest.mark.exclusive,
-    pytest.mark.takes(40),
+    pytest.mark.takes(20),
     pytest.mark.skipif(bool(cli.why_not()), reason=cli.why_not() or "-"),
     pytest.mark.skipif(not (shutil.which("wrk") and shutil.which("iperf3")), reason="wrk or iperf3 is not installed"),
 ]
@@ -36,6 +35,7 @@ tests:
 """
 
 
+@pytest.mark.exclusive
 def test_second_tools_measure_the_same_load_in_the_same_place(tmp_path: Path) -> None:
     """The link limits two tests and the offered rate the third: each tool has to come out near the known figure."""
     run = cli.run(PLAN, tmp_path)
@@ -72,6 +72,7 @@ def test_command_is_repeated_with_another_http_client(tool: str) -> None:
     assert found["agreement"] == "cannot tell", "one repeat has no interval"
 
 
+@pytest.mark.exclusive
 def test_command_is_repeated_with_iperf3_until_the_figure_is_known() -> None:
     with cli.serve() as server:
         where = ("127.0.0.1", "-p", str(server.port), "-d", "1s", "--rate", "5mbit")
