@@ -1,8 +1,8 @@
 """Every example of the documents runs: shell blocks as they stand, in a network of their own; plans as they stand.
 
 What is shortened, so that a test takes seconds: plans, also those that the commands name, are copies with short tests
-and at most two repeats, and of the seconds of a measurement and of a calibration a fifth passes. Everything else of a
-command is verbatim.
+and at most two repeats; of the seconds of a measurement a fifth passes, and of that of a calibration a twentieth.
+Everything else of a command is verbatim.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def workplace(tmp_path: Path, quick_command: Path) -> Path:
 
 def run_here(lines: list[str], workplace: Path) -> subprocess.CompletedProcess[str]:
     path = f"{workplace / '.venv' / 'bin'}:{os.environ['PATH']}"
-    environment = {**os.environ, "PATH": path, "COLUMNS": "80", "LEADLINE_CALIBRATION_MS": "200"}
+    environment = {**os.environ, "PATH": path, "COLUMNS": "80", "LEADLINE_CALIBRATION_MS": "50"}
     argv = [*NAMESPACE, "bash", "-c", script(lines)]
     return subprocess.run(
         argv,
