@@ -25,6 +25,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.takes(80)]
 HOSTILE = "</script><script>window.pwned=1</script><img src=x onerror=window.pwned=1>"
 
 Open = Callable[..., WebDriver]
+full = pytest.mark.full_matrix
 
 # Counts the canvases that hold anything but transparent pixels.
 PAINTED = """
@@ -116,7 +117,7 @@ return [...canvas.getContext("2d").getImageData(Math.round(x), Math.round(y), 1,
 """
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", [pytest.param("light", marks=full), "dark"])
 def test_disturbed_parts_and_stalls_are_shaded_apart(open_page: Open, scheme: str) -> None:
     run = gateway_run()
     marked = [
@@ -148,7 +149,7 @@ def test_dark_mode_changes_page_and_charts(open_page: Open) -> None:
     assert painted(browser, 20) == 20
 
 
-@pytest.mark.parametrize("width", [360, 320, 1600])
+@pytest.mark.parametrize("width", [360, *(pytest.param(width, marks=full) for width in (320, 1600))])
 def test_page_does_not_scroll_sideways(open_page: Open, width: int) -> None:
     browser = open_page(render_html(gateway_run()), width=width)
     painted(browser, 20)
@@ -157,7 +158,7 @@ def test_page_does_not_scroll_sideways(open_page: Open, width: int) -> None:
     assert browser.execute_script("return document.documentElement.scrollWidth") <= width
 
 
-@pytest.mark.parametrize("width", [1400, 1024])
+@pytest.mark.parametrize("width", [pytest.param(1400, marks=full), 1024])
 def test_verdicts_of_wide_tables_are_in_sight(open_page: Open, width: int) -> None:
     """Of UDP's, with parameters as long as those of real plans."""
     run = gateway_run()
@@ -279,7 +280,7 @@ def test_focus_is_visible(open_page: Open) -> None:
     assert browser.execute_script("return getComputedStyle(document.activeElement).outlineStyle") == "solid"
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", [pytest.param("light", marks=full), "dark"])
 def test_paper_cuts_no_table_and_is_black_on_white(open_page: Open, scheme: str) -> None:
     """At the width that A4 leaves between the page's margins."""
     browser = open_page(render_html(gateway_run()), width=703, scheme=scheme)

@@ -23,7 +23,9 @@ pytestmark = [pytest.mark.browser, pytest.mark.takes(25)]
 
 Open = Callable[..., WebDriver]
 
-LOOKS = [(1200, "light", ""), (1200, "dark", ""), (360, "light", ""), (703, "light", "print")]
+# Another test opens the page wide and light.
+WIDE = pytest.param(1200, "light", "", marks=pytest.mark.full_matrix)
+LOOKS = [WIDE, (1200, "dark", ""), (360, "light", ""), (703, "light", "print")]
 SIZES = (1, 2, 4, 8, 16, 32, 64)
 
 

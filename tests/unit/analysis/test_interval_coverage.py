@@ -26,6 +26,7 @@ from leadline.analysis.repeats import mean_with_interval
 from leadline.analysis.test_data import FlowKey, IntervalHistogram, Point
 from synthetic import ar1, assert_share, contains
 
+full = pytest.mark.full_matrix
 SETS = 1000
 KEY = FlowKey("client1", "load", 0)
 CORRELATIONS = (0.0, 0.5, 0.8)
@@ -44,7 +45,10 @@ def flow(bytes_per_interval: NDArray[np.float64]) -> Flow:
     return Flow(KEY, "up", EPOCH_NS, EPOCH_NS, int(t_ns[-1]), counter, None, None, None, "receiver", None)
 
 
-@pytest.mark.parametrize(("seconds", "correlation"), [*((10, one) for one in CORRELATIONS), (30, 0.8)])
+@pytest.mark.parametrize(
+    ("seconds", "correlation"),
+    [*(pytest.param(10, one, marks=() if one == CORRELATIONS[-1] else full) for one in CORRELATIONS), (30, 0.8)],
+)
 def test_interval_of_a_rate_contains_the_truth(seconds: int, correlation: float) -> None:
     noise = 1 + 0.1 * ar1(correlation, SETS, 10 * seconds, np.random.default_rng(seconds))
     data, contained = test_data("tcp"), []
@@ -84,7 +88,7 @@ def parts(seconds: Sequence[Histogram]) -> DecodedParts:
     ]
 
 
-@pytest.mark.parametrize(("correlation", "names"), [(0.0, ("p50", "p99")), (0.6, ("p50",))])
+@pytest.mark.parametrize(("correlation", "names"), [(0.0, ("p50", "p99")), pytest.param(0.6, ("p50",), marks=full)])
 def test_interval_of_a_percentile_contains_the_truth(correlation: float, names: tuple[str, ...]) -> None:
     """30 seconds of 300 lognormal latencies; with a correlation, their level wanders from second to second."""
     generator = np.random.default_rng(3)
@@ -107,7 +111,7 @@ def test_interval_of_a_percentile_contains_the_truth(correlation: float, names: 
 NORMAL_QUANTILES = {"latency_p50_us": 0.0, "latency_p99_us": 2.3263478740408408}
 
 
-@pytest.mark.parametrize("correlation", [0.0, 0.5])
+@pytest.mark.parametrize("correlation", [pytest.param(0.0, marks=full), 0.5])
 def test_interval_of_the_share_of_lost_datagrams_contains_the_truth(correlation: float) -> None:
     """30 s of 1,000 datagrams a second of which 1 % is lost; with a correlation the losses come together."""
     generator = np.random.default_rng(4)
@@ -133,7 +137,7 @@ def test_interval_over_repeats_contains_the_truth(repeats: int) -> None:
     assert_share([contains(one.low, one.high, 1e9) for one in found], 0.93, 0.97)
 
 
-@pytest.mark.parametrize(("repeats", "paired"), [(3, False), (5, True), (10, True)])
+@pytest.mark.parametrize(("repeats", "paired"), [(3, False), (5, True), pytest.param(10, True, marks=full)])
 def test_interval_of_the_ratio_of_two_systems_contains_the_truth(repeats: int, paired: bool) -> None:
     """Two runs, or two systems of one run whose trials share the machine's hour."""
     generator = np.random.default_rng(5)
