@@ -14,6 +14,7 @@ import ctypes
 import gc
 import importlib
 import os
+import pkgutil
 import runpy
 import select
 import signal
@@ -30,27 +31,15 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 REAL = Path(sys.executable).with_name("leadline")
-# What commands import when they run.
-MODULES = (
-    *(
-        "leadline.cli",
-        "leadline.cli.run",
-        "leadline.cli.run_single",
-        "leadline.cli.run_search",
-        "leadline.cli.progress",
-    ),
-    *("leadline.cli.output", "leadline.cli.host_checks", "leadline.agents", "leadline.contract.models"),
-    *("leadline.analysis", "leadline.report", "leadline.report.html", "leadline.trial", "leadline.trial.campaign"),
-    *("leadline.trial.single", "leadline.lab.hosts", "leadline.plan.document", "leadline.dataset", "asyncio"),
-    *("leadline.trial.conclusion", "leadline.dataset.tables", "leadline.analysis.findings_json"),
-    *(
-        "jinja2",
-        "cryptography.x509",
-        "scipy.special",
-        "leadline.sut.openvpn",
-        "leadline.sut.wireguard",
-        "leadline.sut.route",
-    ),
+# What commands import when they run, beside their own modules.
+LIBRARIES = (
+    "asyncio",
+    "cryptography.x509",
+    "encodings.idna",
+    "jinja2",
+    "rich.console",
+    "scipy.special",
+    "xml.parsers.expat",
 )
 EXAMPLE = Path(__file__).resolve().parents[1] / "examples" / "gateway.yaml"
 NAMESPACES = ("net", "pid", "mnt")
@@ -166,7 +155,9 @@ def make_ready() -> None:
     """Import what commands import, and make what they make at first use: the options of all commands, the models of a
     plan and of findings, the templates of a page. At the first command, since some sessions have none.
     """
-    for name in MODULES:
+    package = importlib.import_module("leadline")
+    own = [found.name for found in pkgutil.walk_packages(package.__path__, "leadline.")]
+    for name in [*LIBRARIES, *own]:
         importlib.import_module(name)
     typer_main: Any = importlib.import_module("typer.main")
     typer_main.get_command = cache(typer_main.get_command)
