@@ -61,6 +61,19 @@ def skip_unless_possible() -> None:
         pytest.skip(why_not())
 
 
+@functools.cache
+def own_network() -> tuple[str, ...] | None:
+    """What runs a program in a network namespace of its own, with rights in it; None where nothing does."""
+    for flags in (("--net",), ("--map-root-user", "--net")):
+        command = ("unshare", *flags)
+        if (
+            shutil.which("unshare")
+            and subprocess.run([*command, "true"], capture_output=True, check=False).returncode == 0
+        ):
+            return command
+    return None
+
+
 def call(
     *arguments: str | Path, variables: Mapping[str, str] | None = None, **keywords: Any
 ) -> subprocess.CompletedProcess[str]:

@@ -5,9 +5,7 @@ Nothing of a session reaches an address that has not shown to receive there.
 
 from __future__ import annotations
 
-import functools
 import json
-import shutil
 import subprocess
 import sys
 from typing import Any
@@ -137,22 +135,9 @@ finally:
 """
 
 
-@functools.cache
-def namespace() -> tuple[str, ...] | None:
-    """What runs a program in a network namespace where it may forge packets; None where nothing does."""
-    for flags in (("--net",), ("--map-root-user", "--net")):
-        command = ("unshare", *flags)
-        if (
-            shutil.which("unshare")
-            and subprocess.run([*command, "true"], capture_output=True, check=False).returncode == 0
-        ):
-            return command
-    return None
-
-
 def outcome(work: dict[str, Any]) -> dict[str, Any]:
     """Packets by the host that received them."""
-    inside = namespace()
+    inside = cli.own_network()
     if inside is None or not cli.LEADLINE.exists():
         pytest.skip("no network namespace can be made here, or the leadline command is not installed")
     agent = cli.LEADLINE.with_name("leadline-agent")
