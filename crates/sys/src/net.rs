@@ -27,29 +27,6 @@ const DATAGRAM_BUFFER_BYTES: usize = 4 << 20;
 /// The maximum size of merged datagrams, bytes: IP's length field counts them as one.
 pub const MOST_MERGED_BYTES: usize = 1 << 16;
 
-/// Opens a blocking TCP connection with Nagle's algorithm off.
-pub fn connect_tcp(to: SocketAddr, from: Option<IpAddr>, timeout: Duration) -> io::Result<TcpStream> {
-    let socket = Socket::new(Domain::for_address(to), Type::STREAM, Some(Protocol::TCP))?;
-    if let Some(from) = from {
-        socket.bind(&SocketAddr::new(from, 0).into())?;
-    }
-    socket.connect_timeout(&SockAddr::from(to), timeout)?;
-    socket.set_tcp_nodelay(true)?;
-    Ok(socket.into())
-}
-
-/// Listens for TCP; an IPv6 socket accepts only IPv6, so that both families can have the same port.
-pub fn listen_tcp(at: SocketAddr) -> io::Result<std::net::TcpListener> {
-    let socket = Socket::new(Domain::for_address(at), Type::STREAM, Some(Protocol::TCP))?;
-    socket.set_reuse_address(true)?;
-    if at.is_ipv6() {
-        socket.set_only_v6(true)?;
-    }
-    socket.bind(&at.into())?;
-    socket.listen(4096)?;
-    Ok(socket.into())
-}
-
 /// Creates a UDP socket with large buffers. `shared` lets several sockets use the port: a connected one then receives
 /// its own peer's datagrams, an unconnected one the rest.
 pub fn udp_socket(at: SocketAddr, peer: Option<SocketAddr>, shared: bool) -> io::Result<UdpSocket> {
@@ -500,8 +477,8 @@ mod tests {
 
     #[test]
     fn connection_has_a_congestion_control() {
-        let listener = listen_tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
-        let stream = connect_tcp(listener.local_addr().unwrap(), None, Duration::from_secs(5)).unwrap();
+        let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         assert!(congestion(&stream).is_some_and(|name| !name.is_empty()));
         assert!(set_congestion(&stream, "no-such-algorithm").is_err());
         assert!(available_congestion().contains(&congestion(&stream).unwrap()));

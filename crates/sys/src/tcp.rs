@@ -33,15 +33,20 @@ pub struct OpeningOptions {
     pub mptcp: bool,
 }
 
-/// Opens a blocking connection with Nagle's algorithm off.
-pub fn connect(
+/// Opens a blocking connection with Nagle's algorithm off, and with the host's defaults otherwise.
+pub fn connect(to: SocketAddr, from: Option<IpAddr>, timeout: Duration) -> io::Result<TcpStream> {
+    connect_with(to, from, timeout, &OpeningOptions::default())
+}
+
+/// Like `connect`, with these options.
+pub fn connect_with(
     to: SocketAddr,
     from: Option<IpAddr>,
     timeout: Duration,
     options: &OpeningOptions,
 ) -> io::Result<TcpStream> {
     let protocol = if options.mptcp { Protocol::from(IPPROTO_MPTCP) } else { Protocol::TCP };
-    let socket = Socket::new(Domain::for_address(to), Type::STREAM, Some(protocol))?;
+    let socket = stream_socket(to, protocol)?;
     if let Some(bytes) = options.window_bytes {
         // The window's scale is agreed on with the first packets.
         set_buffers(&socket, bytes as usize)?;
@@ -57,14 +62,22 @@ pub fn connect(
     Ok(socket.into())
 }
 
-/// Listens for TCP and, where the kernel has it, MPTCP; an IPv6 socket accepts only IPv6, so that both families can have
-/// the same port.
+/// Listens for TCP; an IPv6 socket accepts only IPv6, so that both families can have the same port.
 pub fn listen(at: SocketAddr) -> io::Result<std::net::TcpListener> {
-    let domain = Domain::for_address(at);
-    let socket = match Socket::new(domain, Type::STREAM, Some(Protocol::from(IPPROTO_MPTCP))) {
-        Ok(socket) => socket,
-        Err(_) => Socket::new(domain, Type::STREAM, Some(Protocol::TCP))?,
-    };
+    listen_on(stream_socket(at, Protocol::TCP)?, at)
+}
+
+/// Listens for TCP and, where the kernel has it, MPTCP.
+pub fn listen_multipath(at: SocketAddr) -> io::Result<std::net::TcpListener> {
+    let multipath = stream_socket(at, Protocol::from(IPPROTO_MPTCP));
+    listen_on(multipath.or_else(|_| stream_socket(at, Protocol::TCP))?, at)
+}
+
+fn stream_socket(at: SocketAddr, protocol: Protocol) -> io::Result<Socket> {
+    Socket::new(Domain::for_address(at), Type::STREAM, Some(protocol))
+}
+
+fn listen_on(socket: Socket, at: SocketAddr) -> io::Result<std::net::TcpListener> {
     socket.set_reuse_address(true)?;
     if at.is_ipv6() {
         socket.set_only_v6(true)?;
@@ -407,11 +420,11 @@ mod tests {
     fn plain_connection_to_any_listener_is_not_mptcp() {
         let listener = listen(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
         let to = listener.local_addr().unwrap();
-        let plain = connect(to, None, Duration::from_secs(5), &OpeningOptions::default()).unwrap();
+        let plain = connect(to, None, Duration::from_secs(5)).unwrap();
         assert!(!is_mptcp(&plain));
         assert!(tcp_info(listener.accept().unwrap().0).is_ok());
         let options = OpeningOptions { mptcp: true, ..OpeningOptions::default() };
-        if let Ok(stream) = connect(to, None, Duration::from_secs(5), &options) {
+        if let Ok(stream) = connect_with(to, None, Duration::from_secs(5), &options) {
             let far = listener.accept().unwrap().0;
             assert!(is_mptcp(&stream));
             assert!(tcp_info(&stream).is_ok() && tcp_info(&far).is_ok());

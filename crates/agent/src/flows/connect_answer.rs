@@ -10,6 +10,7 @@ use std::sync::Arc;
 use leadline_sys::clock::monotonic_ns;
 use leadline_sys::net;
 use leadline_sys::poll::{Interest, Poll, Ready};
+use leadline_sys::tcp;
 use leadline_transport::{Header, HeaderKind, SideReport, HEADER_BYTES};
 use leadline_wire::Protocol;
 
@@ -41,7 +42,7 @@ impl ConnectPort {
         let at = SocketAddr::new(at, 0);
         Ok(match protocol {
             Protocol::Tcp => {
-                let listener = net::listen_tcp(at)?;
+                let listener = tcp::listen(at)?;
                 listener.set_nonblocking(true)?;
                 Self::Tcp(listener)
             }

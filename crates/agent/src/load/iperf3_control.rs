@@ -45,7 +45,7 @@ impl Control {
         let server = resolve(target)?;
         let bind = parse_bind(bind)?;
         let doing = format!("connecting to iperf3 at {server}");
-        let stream = net::connect_tcp(server, bind, STEP_TIMEOUT).map_err(|error| {
+        let stream = tcp::connect(server, bind, STEP_TIMEOUT).map_err(|error| {
             let mut report = system_error(&doing, &error);
             if error.kind() == io::ErrorKind::ConnectionRefused {
                 report.message = format!("{doing}: connection refused; is `iperf3 -s` running there, on this port?");
@@ -67,7 +67,7 @@ impl Control {
     pub fn connect_stream(&self, options: &OpeningOptions) -> Result<FlowSocket, ErrorReport> {
         let doing = format!("opening a flow to iperf3 at {}", self.server);
         let failed = |error: io::Error| system_error(&doing, &error);
-        let mut stream = tcp::connect(self.server, self.bind, STEP_TIMEOUT, options).map_err(failed)?;
+        let mut stream = tcp::connect_with(self.server, self.bind, STEP_TIMEOUT, options).map_err(failed)?;
         stream.write_all(self.cookie.bytes()).map_err(failed)?;
         Ok(FlowSocket::Stream(stream))
     }

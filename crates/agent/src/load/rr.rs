@@ -18,6 +18,7 @@ use leadline_pace::Pace;
 use leadline_sys::net;
 use leadline_sys::ports::{local_port_range, SourcePorts};
 use leadline_sys::process::random_u64;
+use leadline_sys::tcp;
 use leadline_transport::{DatagramOptions, Open, Requester, RequesterLimits, Schedule, Work, HEADER_BYTES};
 use leadline_wire::{Direction, ErrorReport, Outcome, Protocol, RrSpec};
 
@@ -161,7 +162,7 @@ fn connecting_paths(session: &mut Session, spec: &RrSpec) -> Result<Vec<FlowPath
     drop(introduction);
     let to = SocketAddr::new(server.ip(), port);
     if spec.protocol == Protocol::Tcp {
-        net::connect_tcp(to, session.bind(), CHECK_TIMEOUT).map_err(|error| {
+        tcp::connect(to, session.bind(), CHECK_TIMEOUT).map_err(|error| {
             let message = format!(
                 "{to} cannot be reached: {error}; transactions with --connect go to a port that the responder chooses: open its port range in the firewall"
             );

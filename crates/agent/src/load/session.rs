@@ -118,7 +118,7 @@ impl Session {
         let machine = machine.map_err(|error| input_error("too_long", error.to_string()))?;
         debug!(%server, host = target.host, has_key = key.is_some(), "asking for a session");
         let doing = format!("connecting to {server}");
-        let control = net::connect_tcp(server, bind, STEP_TIMEOUT).map_err(|error| unreached(&doing, &error))?;
+        let control = tcp::connect(server, bind, STEP_TIMEOUT).map_err(|error| unreached(&doing, &error))?;
         control.set_write_timeout(Some(STEP_TIMEOUT)).map_err(|error| system_error(&doing, &error))?;
         let mut session = Self { control, machine, server, bind, token: 0, patience: STEP_TIMEOUT };
         match session.receive()? {
@@ -140,7 +140,7 @@ impl Session {
     /// The same with options of the connection.
     pub fn connect_stream_with(&self, flow: u32, options: &OpeningOptions) -> Result<TcpStream, ErrorReport> {
         let doing = format!("opening flow {flow} to {}", self.server);
-        let mut stream = tcp::connect(self.server, self.bind, STEP_TIMEOUT, options)
+        let mut stream = tcp::connect_with(self.server, self.bind, STEP_TIMEOUT, options)
             .map_err(|error| unopened(&doing, options, &error))?;
         if options.mptcp && !tcp::is_mptcp(&stream) {
             let message =

@@ -43,7 +43,7 @@ fn serve(server: &mut Agent, changes: &Value) -> u16 {
 
 /// The first data flow of a session, which sends nothing.
 fn stream_flow(from: IpAddr, port: u16, token: u64) -> TcpStream {
-    let mut stream = leadline_sys::net::connect_tcp((HERE, port).into(), Some(from), PATIENCE).unwrap();
+    let mut stream = leadline_sys::tcp::connect((HERE, port).into(), Some(from), PATIENCE).unwrap();
     let mut introduction = [0; HEADER_BYTES];
     Header { kind: HeaderKind::Stream, token, flow: 0, sequence: 0, sent_ns: 0 }.write(&mut introduction);
     stream.write_all(&introduction).unwrap();
@@ -67,7 +67,7 @@ struct Control {
 impl Control {
     fn asking(from: IpAddr, port: u16, open: Open, nonce: Option<Hex32>) -> Self {
         let server = SocketAddr::new(HERE, port);
-        let stream = leadline_sys::net::connect_tcp(server, Some(from), PATIENCE).unwrap();
+        let stream = leadline_sys::tcp::connect(server, Some(from), PATIENCE).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         let mut control = Self { stream, decoder: FrameDecoder::default() };
         control.stream.write_all(MAGIC).unwrap();
@@ -197,7 +197,7 @@ fn an_address_that_a_tcp_connection_has_shown_may_bring_flows() {
     let port = serve(&mut server, &json!({}));
     let mut control = Control::asking(HERE, port, open(UDP), None);
     let token = control.token();
-    let mut shows = leadline_sys::net::connect_tcp((HERE, port).into(), Some(ELSEWHERE), PATIENCE).unwrap();
+    let mut shows = leadline_sys::tcp::connect((HERE, port).into(), Some(ELSEWHERE), PATIENCE).unwrap();
     let mut preface = [0; HEADER_BYTES];
     Header { kind: HeaderKind::Address, token, flow: 0, sequence: 0, sent_ns: 0 }.write(&mut preface);
     shows.write_all(&preface).unwrap();
@@ -328,7 +328,7 @@ fn a_thousand_idle_sessions_of_one_peer_leave_another_one_served() {
     assert_eq!((held.len(), refused), (20, 980));
     // The same number of connections that send nothing displace only one another.
     let silent: Vec<TcpStream> = (0..1000)
-        .map(|_| leadline_sys::net::connect_tcp((HERE, port).into(), Some(ELSEWHERE), PATIENCE).unwrap())
+        .map(|_| leadline_sys::tcp::connect((HERE, port).into(), Some(ELSEWHERE), PATIENCE).unwrap())
         .collect();
     let outcome = client.run(&rr(&target("127.0.0.1", port), &json!({"number": 50, "duration_ms": 50_000})));
     assert!(outcome.errors.is_empty(), "{outcome:?}");

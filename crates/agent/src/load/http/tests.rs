@@ -8,7 +8,7 @@ use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 
 use base64::prelude::{Engine as _, BASE64_STANDARD};
-use leadline_sys::{clock, net};
+use leadline_sys::{clock, net, tcp};
 use leadline_wire::{DnsPolicy, HttpRequest, HttpRoute, HttpSpec, HttpTimeouts, Outcome, RateStage, SocketOptions};
 
 use super::io_backend::Engine;
@@ -100,7 +100,7 @@ fn task(signal: Arc<ControlSignal>) -> Task {
 }
 
 fn listener() -> (TcpListener, SocketAddr) {
-    let listener = net::listen_tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
+    let listener = tcp::listen(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
     let address = listener.local_addr().unwrap();
     (listener, address)
 }

@@ -222,7 +222,7 @@ mod tests {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let address = listener.local_addr().unwrap();
         let connect_from = |from: [u8; 4]| {
-            let socket = leadline_sys::net::connect_tcp(address, Some(from.into()), std::time::Duration::from_secs(60));
+            let socket = leadline_sys::tcp::connect(address, Some(from.into()), std::time::Duration::from_secs(60));
             let kept = socket.unwrap();
             (AcceptedConnection::new(listener.accept().unwrap().0, false), kept)
         };

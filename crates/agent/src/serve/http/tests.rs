@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
 use std::sync::Arc;
 
 use leadline_http::{Behaviour, Response, ResponseParser, Stalls};
-use leadline_sys::{clock::monotonic_ns, net};
+use leadline_sys::{clock::monotonic_ns, tcp};
 use leadline_tls::{ClientTls, ServerTls, TlsClient, TlsOptions, TlsVersion};
 
 use super::limits::{Limits, LIMITS};
@@ -60,7 +60,7 @@ fn plain() -> Service {
 }
 
 fn serve(engine: Engine, limits: Limits, mut service: Service) -> Server {
-    let listener = net::listen_tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
+    let listener = tcp::listen(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
     let address = listener.local_addr().unwrap();
     let signal = Arc::new(ControlSignal::default());
     if service.tls.is_some() { &mut service.secure } else { &mut service.plain }.push(listener);
@@ -353,7 +353,7 @@ fn tls_answers_and_counts_its_handshakes(engine: Engine) {
 
 fn tls_garbage_is_counted_and_closed(engine: Engine) {
     let (tls, _) = ServerTls::self_signed(&[]).unwrap();
-    let listener = net::listen_tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
+    let listener = tcp::listen(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
     let plain_address = listener.local_addr().unwrap();
     let mut server = serve(engine, LIMITS, Service { tls: Some(tls), plain: vec![listener], ..plain() });
     let mut socket = server.connect();
