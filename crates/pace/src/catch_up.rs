@@ -42,13 +42,7 @@ impl CatchUp {
     /// Returns the limit for operations at this rate.
     pub fn new(pace: Pace) -> Self {
         let within = |ns: u64| pace.count_within(ns).max(1);
-        Self {
-            pace,
-            tolerated: within(TOLERATED_NS),
-            together: within(TOGETHER_NS),
-            far: within(FAR_NS),
-            behind: None,
-        }
+        Self { pace, tolerated: within(TOLERATED_NS), together: within(TOGETHER_NS), far: within(FAR_NS), behind: None }
     }
 
     /// Returns how many operations may have begun at `now_ns`, of which `due` are due and `begun` have begun.

@@ -113,7 +113,8 @@ fn bind_tcp(at: SocketAddr) -> Result<TcpListener, ErrorReport> {
 
 /// Binds TCP, with MPTCP where the kernel has it, and UDP on the same port.
 fn bind_both(at: SocketAddr) -> Result<(TcpListener, UdpSocket), ErrorReport> {
-    let listener = tcp::listen_multipath(at).map_err(|error| system_error(&format!("listening on TCP {at}"), &error))?;
+    let listener =
+        tcp::listen_multipath(at).map_err(|error| system_error(&format!("listening on TCP {at}"), &error))?;
     let at = listener.local_addr().unwrap_or(at);
     let socket =
         net::udp_socket(at, None, true).map_err(|error| system_error(&format!("listening on UDP {at}"), &error))?;
