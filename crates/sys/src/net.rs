@@ -3,11 +3,11 @@
 
 use std::io;
 use std::mem::{size_of, zeroed};
-use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 
-use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::clock::{monotonic_ns, realtime_ns};
 use crate::pinned::Pinned;
