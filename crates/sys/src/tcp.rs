@@ -354,7 +354,7 @@ mod tests {
 
     fn pair(options: &OpeningOptions) -> (TcpStream, TcpStream) {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        let near = connect(listener.local_addr().unwrap(), None, Duration::from_secs(5), options).unwrap();
+        let near = connect_with(listener.local_addr().unwrap(), None, Duration::from_secs(5), options).unwrap();
         (near, listener.accept().unwrap().0)
     }
 
