@@ -1,5 +1,5 @@
 """How a run with Leadline's own link emulator ends: in order, by Ctrl-C, and because the emulator's agent is killed in
-the middle. Nothing of it is left on the machine, and a failure is told by name.
+the middle. It leaves nothing on the machine, and its failure has its name.
 """
 
 from __future__ import annotations
