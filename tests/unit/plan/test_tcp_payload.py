@@ -10,7 +10,7 @@ from leadline.kinds.tcp_options import stream_options
 
 
 def sent(payload: str) -> object:
-    """What senders are told to send."""
+    """What an agent receives as its payload."""
     test = TcpTest.model_validate({"name": "t", "kind": "tcp", "payload": payload})
     return stream_options(test, 1).model_dump(mode="json")["payload"]
 
