@@ -246,7 +246,7 @@ def serve(*arguments: str) -> Iterator[Server]:
     server = Server(free_port(), free_port())
     ports = ("--port", str(server.port), "--http-port", str(server.http_port))
     with subprocess.Popen(
-        [LEADLINE, "serve", *ports, *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        [quick_command, "serve", *ports, *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as process:
         try:
             assert process.stdout is not None

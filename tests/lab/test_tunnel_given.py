@@ -85,7 +85,7 @@ def test_tcp_load_inside_the_tunnels_is_counted(place: Inside, keys: Keys, direc
 def responder(server: Server) -> Iterator[None]:
     """A `leadline serve` at the server's end of the tunnels until the end of the block."""
     pipe = subprocess.PIPE
-    process = server.place.start([cli.LEADLINE, "serve", "--bind", server.gateway], stdout=pipe, stderr=pipe)
+    process = server.place.start([cli.quick_command, "serve", "--bind", server.gateway], stdout=pipe, stderr=pipe)
     try:
         assert process.stdout is not None and process.stdout.readline()
         yield

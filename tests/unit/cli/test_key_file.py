@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from base64 import b64decode, b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+import started_command
 
 from in_process import leadline
 from leadline.cli.key_file import LONGEST_KEY_BYTES, read_key
 from leadline.errors import InputError
 from waiting import WITHIN_S, free_port
 
-LEADLINE = str(Path(sys.executable).with_name("leadline"))
 SECRET = "correct horse battery staple"
 
 
@@ -67,7 +66,18 @@ def test_a_file_that_every_user_can_read_is_warned_of(tmp_path: Path, capsys: py
 def serving(key: Path, *options: str) -> Iterator[str]:
     """A responder that asks for the key; gives its port."""
     port = str(free_port())
-    argv = [LEADLINE, "serve", "--bind", "127.0.0.1", "--no-http", "-p", port, "--key-file", str(key), *options]
+    argv = [
+        started_command.program,
+        "serve",
+        "--bind",
+        "127.0.0.1",
+        "--no-http",
+        "-p",
+        port,
+        "--key-file",
+        str(key),
+        *options,
+    ]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         said = process.stdout.readline()
@@ -135,7 +145,7 @@ def test_impossible_responder_options_are_refused_in_one_line(arguments: list[st
 
 @pytest.mark.agent
 def test_missing_key_file_of_a_responder_is_named_in_one_line() -> None:
-    argv = [LEADLINE, "serve", "-p", str(free_port()), "--key-file", "/nowhere/key"]
+    argv = [started_command.program, "serve", "-p", str(free_port()), "--key-file", "/nowhere/key"]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=WITHIN_S, check=False)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert "/nowhere/key" in done.stderr
@@ -144,7 +154,7 @@ def test_missing_key_file_of_a_responder_is_named_in_one_line() -> None:
 @pytest.mark.agent
 def test_an_open_responder_warns_in_one_line_and_starts() -> None:
     port = str(free_port())
-    argv = [LEADLINE, "serve", "--bind", "0.0.0.0", "--no-http", "-p", port]
+    argv = [started_command.program, "serve", "--bind", "0.0.0.0", "--no-http", "-p", port]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert "listening" in process.stdout.readline()

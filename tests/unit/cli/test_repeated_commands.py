@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import started_command
 
 from in_process import leadline
 from leadline.analysis.model import Metric, TestResult, Validity, Verdict
 from leadline.trial import Single, repeated
 from waiting import WITHIN_S, free_port
 
-LEADLINE = str(Path(sys.executable).with_name("leadline"))
-
 
 @pytest.fixture(scope="module")
 def port() -> Iterator[int]:
     number = free_port()
-    argv = [LEADLINE, "serve", "--bind", "127.0.0.1", "-p", str(number)]
+    argv = [started_command.program, "serve", "--bind", "127.0.0.1", "-p", str(number)]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         assert process.stdout is not None
         assert "listening" in process.stdout.readline()

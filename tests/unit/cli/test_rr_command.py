@@ -5,19 +5,18 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import started_command
 
 from in_process import leadline
 from waiting import WITHIN_S, free_port
 
 pytestmark = pytest.mark.agent
 
-PROGRAM = str(Path(sys.executable).with_name("leadline"))
 PATIENT = ["-d", "60s", "--timeout", "60s", "--warmup", "0s"]
 """Who may not run for a while has time enough after that; each test ends by its number."""
 
@@ -25,7 +24,7 @@ PATIENT = ["-d", "60s", "--timeout", "60s", "--warmup", "0s"]
 @pytest.fixture(scope="module")
 def port() -> Iterator[int]:
     number = free_port()
-    argv = [PROGRAM, "serve", "--bind", "127.0.0.1", "-p", str(number), "--http-port", str(free_port())]
+    argv = [started_command.program, "serve", "--bind", "127.0.0.1", "-p", str(number), "--http-port", str(free_port())]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         assert process.stdout is not None
         assert "listening" in process.stdout.readline()

@@ -8,25 +8,22 @@ import signal
 import socket
 import ssl
 import subprocess
-import sys
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from urllib.error import HTTPError
 
 import pytest
+import started_command
 
 from in_process import leadline
 from waiting import WITHIN_S, free_port
-
-LEADLINE = str(Path(sys.executable).with_name("leadline"))
 
 
 @contextmanager
 def serving(*options: str) -> Iterator[dict[str, str]]:
     """A responder on free ports; gives its URLs by their schemes."""
-    argv = [LEADLINE, "serve", "--http", "--bind", "127.0.0.1", *options]
+    argv = [started_command.program, "serve", "--http", "--bind", "127.0.0.1", *options]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         said = process.stdout.readline()
@@ -120,7 +117,13 @@ def test_impossible_options_are_refused_in_one_line(options: list[str], said: st
 def test_a_taken_port_names_the_option_that_gives_another(option: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as holder:
         ports = {"--port": free_port(), "--http-port": free_port(), option: holder.getsockname()[1]}
-        argv = [LEADLINE, "serve", "--bind", "127.0.0.1", *(f"{name}={port}" for name, port in ports.items())]
+        argv = [
+            started_command.program,
+            "serve",
+            "--bind",
+            "127.0.0.1",
+            *(f"{name}={port}" for name, port in ports.items()),
+        ]
         ended = subprocess.run(argv, capture_output=True, text=True, timeout=WITHIN_S, check=False)
     assert ended.returncode != 0
     assert ended.stderr.endswith(f"; give another port with {option}\n"), ended.stderr

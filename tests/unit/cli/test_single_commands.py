@@ -6,20 +6,18 @@ import json
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+import started_command
 
 from in_process import leadline
-from waiting import WITHIN_S, free_port
+from waiting import WITHIN_S, free_port, until
 
 pytestmark = pytest.mark.agent
-
-LEADLINE = str(Path(sys.executable).with_name("leadline"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +31,16 @@ class Server:
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
     ports = Server(free_port(), free_port())
-    argv = [LEADLINE, "serve", "--bind", "127.0.0.1", "-p", str(ports.port), "--http-port", str(ports.http_port)]
+    argv = [
+        started_command.program,
+        "serve",
+        "--bind",
+        "127.0.0.1",
+        "-p",
+        str(ports.port),
+        "--http-port",
+        str(ports.http_port),
+    ]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         assert process.stdout is not None
         assert "listening" in process.stdout.readline()
@@ -127,7 +134,7 @@ def test_refused_connection_is_one_error_with_advice() -> None:
 
 
 def test_ctrl_c_keeps_what_was_measured(server: Server, tmp_path: Path) -> None:
-    argv = [LEADLINE, "tcp", "127.0.0.1", "-p", str(server.port), "-d", "120s", "--rate", "10mbit"]
+    argv = [started_command.program, "tcp", "127.0.0.1", "-p", str(server.port), "-d", "120s", "--rate", "10mbit"]
     with subprocess.Popen(
         [*argv, "--json", "--out", str(tmp_path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
@@ -144,13 +151,15 @@ def test_ctrl_c_keeps_what_was_measured(server: Server, tmp_path: Path) -> None:
 
 def await_progress(process: subprocess.Popen[str], folder: Path) -> None:
     """Return once the journal tells of bytes that arrived."""
-    while process.poll() is None:
-        for path in folder.glob("*/journal.ndjson"):
-            events = [json.loads(line).get("event") or {} for line in path.read_bytes().split(b"\n")[:-1]]
-            flows = [flow for event in events if event.get("type") == "progress" for flow in event["flows"]]
-            if any(flow["received_bytes"] for flow in flows):
-                return
-    pytest.fail(f"it ended with {process.communicate()}")
+    until(lambda: process.poll() is not None or any(map(has_received, folder.glob("*/journal.ndjson"))))
+    if process.poll() is not None:
+        pytest.fail(f"it ended with {process.communicate()}")
+
+
+def has_received(journal: Path) -> bool:
+    events = [json.loads(line).get("event") or {} for line in journal.read_bytes().split(b"\n")[:-1]]
+    flows = [flow for event in events if event.get("type") == "progress" for flow in event["flows"]]
+    return any(flow["received_bytes"] for flow in flows)
 
 
 def test_taken_port_is_refused_in_one_line() -> None:
@@ -158,7 +167,7 @@ def test_taken_port_is_refused_in_one_line() -> None:
         held.bind(("127.0.0.1", 0))
         held.listen()
         port = held.getsockname()[1]
-        argv = [LEADLINE, "serve", "--bind", "127.0.0.1", "-p", str(port)]
+        argv = [started_command.program, "serve", "--bind", "127.0.0.1", "-p", str(port)]
         ended = subprocess.run(argv, capture_output=True, text=True, timeout=WITHIN_S, check=False)
     assert (ended.returncode, ended.stderr.count("\n")) == (2, 1)
     assert f"127.0.0.1:{port}: Address already in use" in ended.stderr
