@@ -58,8 +58,8 @@ def summary(seen: Sequence[Conditions]) -> str:
     disturbed = ", ".join(f"`{one.group}`" for one in seen if one.is_disturbed)
     if disturbed:
         return (
-            f"The machine was not quiet: its host or other programs took more than {_DISTURBED:.0%} of its CPUs' time"
-            f" during {disturbed}. The figures of these rows are in doubt."
+            f"The machine was not quiet: its host or other programs took more than {_percent(_DISTURBED)} of its CPUs'"
+            f" time during {disturbed}. The figures of these rows are in doubt."
         )
     if seen and seen[0].load_average > _BUSY_LOAD:
         return (
@@ -72,7 +72,8 @@ def summary(seen: Sequence[Conditions]) -> str:
 def table(seen: Sequence[Conditions]) -> list[str]:
     """The groups' conditions as lines of Markdown."""
     rows = (
-        f"| `{one.group}` | {one.seconds:.0f} s | {one.load_average:.1f} | {one.stolen:.1%} | {one.others:.1%} |"
+        f"| `{one.group}` | {one.seconds:.0f} s | {one.load_average:.1f}"
+        f" | {_percent(one.stolen)} | {_percent(one.others)} |"
         for one in seen
     )
     return [
@@ -90,3 +91,7 @@ def _readings() -> tuple[float, float, float]:
     own = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     own_s = sum(usage.ru_utime + usage.ru_stime for usage in own)
     return stolen / ticks_per_s, (user + nice + system) / ticks_per_s, own_s
+
+
+def _percent(share: float) -> str:
+    return f"{share * 100:.1f} %"

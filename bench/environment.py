@@ -13,7 +13,7 @@ import fetched
 
 _ASK = (
     ("leadline-agent", ["leadline-agent", "--version"]),
-    ("iperf3", [os.environ.get("IPERF3", "iperf3"), "--version"]),
+    ("iperf3 of the system", [os.environ.get("IPERF3", "iperf3"), "--version"]),
     ("wrk", ["wrk", "-v"]),
     ("ab", ["ab", "-V"]),
     ("h2load", ["h2load", "--version"]),

@@ -80,7 +80,7 @@ def test_summary_says_whether_the_machine_was_quiet(seen: list[Conditions], says
 
 
 def test_conditions_are_written_for_each_group() -> None:
-    assert table([QUIET])[2:] == ["| `rr` | 12 s | 0.3 | 0.1% | 2.0% |"]
+    assert table([QUIET])[2:] == ["| `rr` | 12 s | 0.3 | 0.1 % | 2.0 % |"]
 
 
 def test_document_has_rows_conditions_and_what_was_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
