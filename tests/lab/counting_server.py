@@ -36,6 +36,10 @@ SAYS = {
     "truncated": b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nthat is not it",
     "truncated_head": b"HTTP/1.1 200 OK\r\nContent-Le",
     "truncated_chunk": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nright\r\nff\r\nthere is more",
+    "reset": b"",
+    "reset_in_head": b"HTTP/1.1 200 OK\r\nContent-Le",
+    "reset_in_body": b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nthat is not it",
+    "reset_after": b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 5\r\n\r\nright",
     "no_http": b"SSH-2.0-server\r\n\r\n",
     "version": b"HTTP/3.7 200 OK\r\nContent-Length: 0\r\n\r\n",
     "long_head": b"HTTP/1.1 200 OK\r\nX: " + b"x" * 1_000_000 + b"\r\nContent-Length: 0\r\n\r\n",
@@ -59,6 +63,8 @@ SAYS = {
     "too_much": OK + b"and more",
 }
 CLOSES = {"leaves", "old", "old_length", "early", "truncated", "truncated_head", "truncated_chunk"}
+# What is followed by a reset in place of an orderly end.
+RESETS = {"reset", "reset_in_head", "reset_in_body", "reset_after"}
 # A piece that is sent for as long as it is taken.
 ENDLESS = {
     "endless_head": (b"HTTP/1.1 200 OK\r\n", b"X-Another: one\r\n" * 4096),
@@ -190,6 +196,10 @@ class Connection(asyncio.Protocol):
         self.send(SAYS.get(kind, OK))
         if kind in CLOSES:
             self.transport.close()
+        elif kind in RESETS:
+            linger = struct.pack("ii", 1, 0)
+            self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+            self.transport.abort()
 
     def send(self, piece: bytes) -> None:
         if not self.transport.is_closing():
@@ -197,11 +207,7 @@ class Connection(asyncio.Protocol):
             self.transport.write(piece)
 
     def misbehave(self, kind: str) -> None:
-        if kind == "reset":
-            linger = struct.pack("ii", 1, 0)
-            self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
-            self.transport.abort()
-        elif kind == "long_body":
+        if kind == "long_body":
             self.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
             self.drip(LONG_BODY_PIECES)
         elif kind in ENDLESS:

@@ -21,9 +21,11 @@ pytestmark = [
 ]
 
 # What each path's answer is: whole, or an error of this name.
-WHOLE = {"ok", "failed", "old", "old_length", "old_kept", "some_interim"}
+WHOLE = {"ok", "failed", "old", "old_length", "old_kept", "some_interim", "reset_after"}
 NAMES = {
     "reset": "reset",
+    "reset_in_head": "reset",
+    "reset_in_body": "reset",
     "hang": "response_timeout",
     "long_body": "response_timeout",
     "early": "closed_early",
