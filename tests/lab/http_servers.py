@@ -244,6 +244,48 @@ def nginx(folder: Path, made: Certificates) -> Iterator[Nginx]:
         yield server
 
 
+@dataclass(frozen=True, slots=True)
+class FrontNginx:
+    """nginx in front of a server, as most shops have it, with kept connections on both sides: plain and TLS ports."""
+
+    port: int
+    tls: int
+    log: Path
+
+    def answers(self) -> Counter[str]:
+        """Its answers so far by method, first part of the path, and status; all of them, where connections have ended."""
+        return Counter(self.log.read_text().splitlines())
+
+
+_FRONT = """
+daemon off; master_process off; pid {folder}/front.pid; error_log {folder}/front.error;
+events {{ worker_connections 1024; }}
+http {{
+  map $request_uri $place {{ ~^/(?<first>[^/?]*) /$first; }}
+  log_format line '$request_method $place $status';
+  access_log {folder}/front.log line;
+  client_body_temp_path {folder}/a; proxy_temp_path {folder}/b; fastcgi_temp_path {folder}/c;
+  uwsgi_temp_path {folder}/d; scgi_temp_path {folder}/e;
+  ssl_certificate {certificates.server}; ssl_certificate_key {certificates.server_key};
+  upstream behind {{ server 127.0.0.1:{behind}; keepalive 16; }}
+  server {{
+    listen 127.0.0.1:{port}; listen 127.0.0.1:{tls} ssl;
+    location / {{ proxy_pass http://behind; proxy_http_version 1.1; proxy_set_header Connection ""; }}
+  }}
+}}
+"""
+
+
+@contextmanager
+def front_nginx(folder: Path, behind: int, made: Certificates) -> Iterator[FrontNginx]:
+    """nginx in front of the server at this port, until the block ends."""
+    path, port, tls = program("nginx", "nginx-light"), free_port(), free_port()
+    text = _FRONT.format(folder=folder, behind=behind, port=port, tls=tls, certificates=made)
+    (folder / "front.conf").write_text(text)
+    with running([path, "-p", folder, "-c", folder / "front.conf"], folder / "front.out", port, tls):
+        yield FrontNginx(port, tls, folder / "front.log")
+
+
 # --- Others -----------------------------------------------------------------------------------------------------------
 
 

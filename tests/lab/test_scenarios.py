@@ -1,4 +1,4 @@
-"""Scenarios against a small shop that counts: both sides agree, in our format and in JMeter's."""
+"""Scenarios against a small shop that counts, alone and behind nginx: all sides agree, in our format and in JMeter's."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from typing import Any
 
 import cli_runs as cli
 import pytest
+from http_servers import certificates, front_nginx
 from shop_server import Shop
 
 from in_process import leadline
+from waiting import until
 
 pytestmark = [
     pytest.mark.skipif(not cli.LEADLINE.exists(), reason="the leadline command is not installed"),
@@ -31,17 +33,38 @@ def shop() -> Iterator[Shop]:
         thread.join()
 
 
-def ran(shop: Shop, file: Path, *options: str) -> dict[str, Any]:
+def ran(port: int, file: Path, *options: str) -> dict[str, Any]:
     """The document of a scenario that met its targets."""
-    done = leadline("scenario", str(file), "-J", f"port={shop.port}", "--json", *options)
+    done = leadline("scenario", str(file), "-J", f"port={port}", "--json", *options)
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
     return found
 
 
-@pytest.mark.parametrize("name", ["shop.yaml", "shop.jmx"])
-def test_the_shop_and_the_users_count_the_same(shop: Shop, name: str) -> None:
-    found = ran(shop, cli.ROOT / "examples" / name, "-J", "threads=3", "-J", "loops=4")
+def test_shop_nginx_before_it_and_users_count_the_same(shop: Shop, tmp_path: Path) -> None:
+    """Both examples, and the native one's flow over TLS with an unknown certificate."""
+    secret = tmp_path / "secret.yaml"
+    text = (cli.ROOT / "examples" / "shop.yaml").read_text(encoding="utf-8").replace("base: http:", "base: https:")
+    secret.write_text(text.replace("{follow: true}", "{follow: true, verify: false}"), encoding="utf-8")
+    (tmp_path / "shop-users.csv").write_bytes((cli.ROOT / "examples" / "shop-users.csv").read_bytes())
+    with front_nginx(tmp_path, shop.port, certificates(tmp_path)) as front:
+        for file in (cli.ROOT / "examples" / "shop.yaml", cli.ROOT / "examples" / "shop.jmx", secret):
+            port = front.tls if file == secret else front.port
+            found = ran(port, file, "-J", "threads=3", "-J", "loops=4")
+            check_visits(shop, found)
+            answers = {"POST /login 200": 12, "GET /item 200": 120, "POST /cart 200": 4}
+            until(lambda: front.answers() == answers, front.answers)
+            front.log.write_text("")
+            shop.counts.clear()
+            opened = found["metrics"]["connections_opened"]["value"]
+            handshakes = [found["metrics"][f"handshakes_{kind}"]["value"] for kind in ("full", "resumed")]
+            # Each user keeps its connection.
+            assert opened == 3
+            assert sum(count or 0 for count in handshakes) == (3 if file == secret else 0)
+
+
+def check_visits(shop: Shop, found: dict[str, Any]) -> None:
+    """Twelve visits, four of which bought something."""
     labels = {one["name"]: one for one in found["scenario"]["labels"]}
     assert shop.counts["login 200"] == labels["login"]["ended"] == 12
     assert shop.counts["item 200"] == labels["item"]["ended"] == 120
