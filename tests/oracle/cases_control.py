@@ -262,6 +262,12 @@ CASES: tuple[Case, ...] = (
         if_("false", transaction("never", get("/i"))),
         loops="2",
     ),
+    case(
+        "transactions-as-parents",
+        transaction("two", get("/a"), get("/b"), parent=True),
+        transaction("fails", get("/c"), get("/status/500"), parent=True),
+        transaction("with a loop", loop("2", get("/d")), get("/e"), parent=True),
+    ),
     whole(
         "modules",
         element(

@@ -19,7 +19,7 @@ from test_jmeter_oracle import CASES, written
 
 from in_process import leadline
 
-NAMES = ("bodies", "other-assertions")
+NAMES = ("bodies", "other-assertions", "transactions-as-parents")
 SAME = (
     "label", "responseMessage", "threadName", "dataType", "success", "grpThreads", "allThreads", "URL",
 )  # fmt: skip

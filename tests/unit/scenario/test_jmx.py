@@ -226,7 +226,7 @@ def test_other_assertions(assertion: str, native: object) -> None:
         (("ThroughputController", {"ThroughputController__style": "0", "ThroughputController__maxThroughput": "2", "ThroughputController__perThread": True}), {"at_most": 2, "per_user": True}),
         (("ForeachController", {"ForeachController__inputVal": "id", "ForeachController__returnVal": "one", "ForeachController__endIndex": "3"}), {"for_each": "id", "as": "one", "end": 3}),
         (("TransactionController", {}), {"transaction": "c", "with_waits": True}),
-        (("TransactionController", {"TransactionController__parent": True, "TransactionController__includeTimers": False}), {"transaction": "c", "hide_requests": True}),
+        (("TransactionController", {"TransactionController__parent": True, "TransactionController__includeTimers": False}), {"transaction": "c"}),
         (("GenericController", {}), {}),
     ],
 )  # fmt: skip
