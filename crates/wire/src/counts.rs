@@ -121,6 +121,8 @@ counts! {
             tls_resumed,
             /// Redirects followed.
             redirects,
+            /// Requests that were sent again, because the server closed a kept connection before it responded.
+            repeated,
             /// Durations that exceeded a histogram's range.
             histogram_overflow,
         }

@@ -1061,6 +1061,10 @@ class HttpCounts(BaseModel):
     """
     Redirects followed.
     """
+    repeated: Annotated[int | None, Field(ge=0)] = None
+    """
+    Requests that were sent again, because the server closed a kept connection before it responded.
+    """
     requests_due: Annotated[int, Field(ge=0)]
     """
     Requests that were due.

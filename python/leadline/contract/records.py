@@ -697,6 +697,10 @@ class HttpCounts(TypedDict):
     """
     Redirects followed.
     """
+    repeated: NotRequired[int | None]
+    """
+    Requests that were sent again, because the server closed a kept connection before it responded.
+    """
     requests_due: int
     """
     Requests that were due.
@@ -2118,6 +2122,7 @@ CountName: TypeAlias = Literal[
     "renegotiations_asked",
     "renegotiations_failed",
     "renegotiations_unfinished",
+    "repeated",
     "requests_due",
     "requests_sent",
     "resets_sent",

@@ -118,6 +118,8 @@ def _connections(metrics: Mapping[str, Metric]) -> str:
         parts.append(f"TLS handshakes {full or 0:,.0f} full, {resumed or 0:,.0f} resumed")
     if _value(metrics, "redirects"):
         parts.append(f"{_count(metrics, 'redirects')} redirects followed")
+    if _value(metrics, "repeated"):
+        parts.append(f"{_count(metrics, 'repeated')} requests sent again")
     return ", ".join(parts)
 
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 _ITERATION = ("min", "mean", "p50", "p90", "p95", "p99", "max")
 _METRICS = (
     *(metric for metric in HTTP.metrics if metric.name != "found_rate_per_s"),
+    neither("repeated", "requests that were sent again after the server closed a kept connection"),
     higher("iterations", "iterations that came to their end"),
     higher("iterations_per_s", "iterations per second that came to their end"),
     neither("iterations_due", "iterations that were due"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from leadline.analysis.metrics import times
+from leadline.analysis.metrics import counter, times
 from leadline.analysis.model import Metric
 from leadline.analysis.scenarios import check_counts, findings, iteration_sample, transaction_sample
 from leadline.analysis.test_data import TestData
@@ -23,6 +23,7 @@ def scenario_figures(data: TestData) -> dict[str, Metric]:
     length_s = _length_s(data)
     passed, failed = check_counts(found)
     return {
+        "repeated": Metric(counter(data, "repeated") or 0 if groups else None, "count"),
         "iterations": Metric(ended, "count"),
         "iterations_per_s": Metric(ended / length_s if ended is not None and length_s else None, "1/s"),
         "iterations_due": Metric(total("due"), "count"),

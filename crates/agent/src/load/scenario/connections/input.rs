@@ -254,8 +254,8 @@ impl<B: IoBackend> Connections<B> {
         let send = connection.send.take();
         self.close(slot);
         if let Some(send) = send {
-            self.counts.requests_due += 1;
-            self.counts.unanswered += 1;
+            // It stays one request, with one fate.
+            *self.counts.repeated.get_or_insert(0) += 1;
             self.send(send, at_ns);
         }
     }
