@@ -253,7 +253,7 @@ class FrontNginx:
     log: Path
 
     def answers(self) -> Counter[str]:
-        """Its answers so far by method, first part of the path, and status; all of them, where connections have ended."""
+        """Its answers so far by method, first part of the path, and status."""
         return Counter(self.log.read_text().splitlines())
 
 

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from leadline.analysis.durations import Sample
 from leadline.analysis.histograms import DamagedHistogram, Histogram, decode, merge
+from leadline.analysis.metrics import CENSORED
 from leadline.analysis.model import Series, Window
 from leadline.analysis.test_data import ScenarioPoint, TestData
 from leadline.contract import records
@@ -62,12 +63,14 @@ def _errors(data: TestData, zero_ns: float) -> Iterator[Series]:
 
 
 def _latencies(data: TestData, zero_ns: float) -> Iterator[Series]:
-    by_end: dict[int, list[Histogram]] = {}
+    by_end: dict[int, dict[str, list[Histogram]]] = {}
     for part in data.interval_histograms:
-        if part.report["metric"] == "latency":
-            by_end.setdefault(part.end_ns, []).extend(_readable(part.report))
+        name = part.report["metric"]
+        if name in ("latency", f"latency{CENSORED}"):
+            by_end.setdefault(part.end_ns, {}).setdefault(name, []).extend(_readable(part.report))
     ends_ns = sorted(by_end)
-    samples = [Sample(merge(by_end[end_ns]), merge(())) for end_ns in ends_ns]
+    parts = [[merge(by_end[at].get(f"latency{kind}", ())) for kind in ("", CENSORED)] for at in ends_ns]
+    samples = [Sample(known, ages) for known, ages in parts]
     times_s = tuple((end_ns - zero_ns) / 1e9 for end_ns in ends_ns)
     for share in _PERCENTILES if samples else ():
         yield Series(

@@ -75,6 +75,10 @@ class LabelFindings:
     """Resources of pages that were fetched with them; they are not in `ended`."""
     redirects: int = 0
     """Redirects that were followed."""
+    latency_censored: int = 0
+    """Those that timed out or were interrupted: their latency is at least their age then."""
+    censored: tuple[str, ...] = ()
+    """Names of the values that are lower bounds."""
 
 
 def shown_names(labels: Sequence[LabelFindings]) -> list[str]:

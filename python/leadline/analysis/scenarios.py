@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from leadline.analysis.durations import Sample
 from leadline.analysis.histograms import DamagedHistogram, Histogram, decode, merge
+from leadline.analysis.metrics import CENSORED
 from leadline.analysis.scenario_model import (
     CheckFindings,
     GroupFindings,
@@ -128,7 +129,9 @@ def _label(rows: Sequence[records.LabelReport], report: records.ScenarioReport) 
     ended = sum(row["ended"] for row in rows)
     start_ns, end_ns = population.get("start_ns"), population.get("end_ns")
     length_s = (end_ns - start_ns) / 1e9 if start_ns is not None and end_ns is not None and end_ns > start_ns else None
-    p50, p90, p95, p99 = (latency.percentile(share).value_us for share in (50.0, 90.0, 95.0, 99.0))
+    times = {"latency_mean_us": latency.mean, "latency_max_us": latency.max}
+    times |= {f"latency_p{share}_us": latency.percentile(float(share)) for share in (50, 90, 95, 99)}
+    times["service_p95_us"] = service.percentile(95.0)
     return LabelFindings(
         name=first["name"],
         is_transaction=first["kind"] == "transaction",
@@ -137,13 +140,7 @@ def _label(rows: Sequence[records.LabelReport], report: records.ScenarioReport) 
         failed=sum(row["failed"] for row in rows),
         interrupted=sum(row["interrupted"] for row in rows),
         per_s=None if length_s is None else ended / length_s,
-        latency_mean_us=latency.mean.value_us,
-        latency_p50_us=p50,
-        latency_p90_us=p90,
-        latency_p95_us=p95,
-        latency_p99_us=p99,
-        latency_max_us=latency.max.value_us,
-        service_p95_us=service.percentile(95.0).value_us,
+        **{name: figure.value_us for name, figure in times.items()},
         sent_bytes=sum(row["sent_bytes"] for row in rows),
         received_bytes=sum(row["received_bytes"] for row in rows),
         errors=_added(row["errors"] for row in rows),
@@ -154,6 +151,8 @@ def _label(rows: Sequence[records.LabelReport], report: records.ScenarioReport) 
         cached=sum(row["cached"] for row in rows),
         resources=sum(row.get("resources", 0) for row in rows),
         redirects=sum(row["redirects"] for row in rows),
+        latency_censored=latency.censored,
+        censored=tuple(name for name, figure in times.items() if figure.is_bound),
     )
 
 
@@ -174,12 +173,13 @@ def _added(counts: Iterable[dict[str, int]]) -> dict[str, int]:
 
 
 def merged_sample(reports: Iterable[records.HistogramReport], metric: str) -> Sample:
-    """The merged distribution of that name; those of the warm-up have another one."""
-    found: list[Histogram] = []
+    """The merged distribution of that name with its ages; those of the warm-up have another one."""
+    found: dict[str, list[Histogram]] = {metric: [], f"{metric}{CENSORED}": []}
     for report in reports:
-        if report["metric"] == metric:
+        if report["metric"] in found:
             try:
-                found.append(decode(report))
+                found[report["metric"]].append(decode(report))
             except DamagedHistogram:
                 continue
-    return Sample(merge(found), merge(()))
+    known, ages = map(merge, found.values())
+    return Sample(known, ages)

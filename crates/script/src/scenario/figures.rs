@@ -67,8 +67,9 @@ pub struct LabelFigures {
     pub recent: Recent,
 }
 
-/// The distributions of a label.
-pub const METRICS: [&str; 4] = ["latency", "service", "first_byte", "waits"];
+/// The distributions of a label. Those that are censored hold ages: of a request that timed out or that was outstanding
+/// when its iteration was interrupted, only a lower bound of the duration is known.
+pub const METRICS: [&str; 6] = ["latency", "service", "first_byte", "waits", "latency_censored", "service_censored"];
 
 /// What ended since the figures were taken last.
 #[derive(Clone, Debug, Default)]
@@ -81,6 +82,8 @@ pub struct Recent {
     pub errors: BTreeMap<Cow<'static, str>, u64>,
     /// Latency.
     pub latency: Option<Box<Histogram>>,
+    /// Ages of those whose latency is at least that.
+    pub ages: Option<Box<Histogram>>,
 }
 
 /// The figures of a population.
@@ -141,8 +144,19 @@ pub struct End {
     pub first_byte_ns: Option<u64>,
     /// Waits in it, ns.
     pub waits_ns: Option<u64>,
+    /// If it timed out: from due and from sent until then, ns.
+    pub age: Age,
     /// Why it failed.
     pub failure: Option<(Cow<'static, str>, String)>,
+}
+
+/// How long ago a request without a response was due and was sent, ns.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Age {
+    /// Since due.
+    pub latency_ns: Option<u64>,
+    /// Since sent.
+    pub service_ns: Option<u64>,
 }
 
 impl Figures {
@@ -163,7 +177,7 @@ impl Figures {
 
     /// Records the end of a request or transaction.
     pub fn end(&mut self, label: u32, end: End) {
-        let set = usize::from(end.due_ns < self.warm_until_ns);
+        self.measure(label, &end);
         let figures = &mut self.labels[label as usize];
         figures.ended += 1;
         figures.recent.ended += 1;
@@ -176,14 +190,28 @@ impl Figures {
             }
             *figures.errors.entry(cause).or_insert(0) += 1;
         }
-        let values = [end.latency_ns, end.service_ns, end.first_byte_ns, end.waits_ns];
-        for (histogram, value) in figures.histograms[set].iter_mut().zip(values) {
+    }
+
+    /// Records the age of a request or transaction that is outstanding when it is given up; `interrupted` counts it.
+    pub fn outstanding(&mut self, label: u32, due_ns: u64, age: Age) {
+        self.measure(label, &End { due_ns, age, ..End::default() });
+    }
+
+    fn measure(&mut self, label: u32, end: &End) {
+        let set = usize::from(end.due_ns < self.warm_until_ns);
+        let figures = &mut self.labels[label as usize];
+        let known = [end.latency_ns, end.service_ns, end.first_byte_ns, end.waits_ns];
+        let ages = [end.age.latency_ns, end.age.service_ns];
+        for (histogram, value) in figures.histograms[set].iter_mut().zip(known.into_iter().chain(ages)) {
             if let Some(value) = value {
                 histogram.get_or_insert_default().record(value);
             }
         }
         if let Some(latency_ns) = end.latency_ns {
             figures.recent.latency.get_or_insert_default().record(latency_ns);
+        }
+        if let Some(age_ns) = end.age.latency_ns {
+            figures.recent.ages.get_or_insert_default().record(age_ns);
         }
     }
 
@@ -226,7 +254,8 @@ impl Figures {
 
     /// Takes what ended since the last call, by label.
     pub fn take_recent(&mut self) -> Vec<(u32, Recent)> {
-        let recent = self.labels.iter_mut().zip(0..).filter(|(label, _)| label.recent.ended > 0);
+        let is_new = |recent: &Recent| recent.ended > 0 || recent.ages.is_some();
+        let recent = self.labels.iter_mut().zip(0..).filter(|(label, _)| is_new(&label.recent));
         recent.map(|(label, index)| (index, std::mem::take(&mut label.recent))).collect()
     }
 }

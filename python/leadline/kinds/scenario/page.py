@@ -43,15 +43,17 @@ def _labels(title: str, labels: Sequence[LabelFindings]) -> PageTable:
     head = ("name", *(("group",) if several else ()), "count", "1/s", "failed", *_TIMES, *sizes, *beside)
     rows = []
     for label, name in zip(labels, shown_names(labels), strict=True):
-        times = (label.latency_mean_us, label.latency_p50_us, label.latency_p90_us, label.latency_p95_us,
-                 label.latency_p99_us, label.latency_max_us)  # fmt: skip
+        times = {one: f"latency_{one}_us" for one in _TIMES}
         rows.append((
             name,
             *((label.group,) if several else ()),
             f"{label.ended:,}",
             "" if label.per_s is None else f"{label.per_s:,.1f}",
             f"{label.failed:,}",
-            *(quantities.microseconds(time) for time in times),
+            *(
+                quantities.at_least(quantities.microseconds(getattr(label, key)), key in label.censored)
+                for key in times.values()
+            ),
             *(quantities.transfer(size) for size in (label.sent_bytes, label.received_bytes)[: len(sizes)]),
             *(f"{getattr(label, one):,}" for one in beside),
         ))  # fmt: skip
@@ -65,6 +67,8 @@ def _failures(found: ScenarioFindings) -> list[tuple[str, ...]]:
             continue
         for cause, count in label.errors.items():
             rows.append((label.name, cause, f"{count:,}", label.error_examples.get(cause, "")))
+        if label.interrupted:
+            rows.append((label.name, "interrupted", f"{label.interrupted:,}", "outstanding when the iteration ended"))
         rows += [(label.name, f"check '{one.name}'", f"{one.failed:,}", "") for one in label.checks if one.failed]
         rows += [(label.name, f"{name} was not found", f"{count:,}", "") for name, count in label.misses.items()]
     if found.left_out:

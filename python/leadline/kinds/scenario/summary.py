@@ -14,6 +14,7 @@ from leadline.analysis.scenario_model import GroupFindings, LabelFindings, Scena
 _MOST_LABELS = 60
 _MOST_FAILURES = 12
 _NAME = 26
+_SHOWN = ("p50", "p95", "p99", "max")
 
 
 def group_rows(result: TestResult) -> list[tuple[str, str]]:
@@ -51,10 +52,7 @@ def label_phases(result: TestResult) -> list[tuple[str, tuple[str, ...]]]:
             label.name,
             (
                 f"{label.ended:,}",
-                quantities.microseconds(label.latency_mean_us),
-                quantities.microseconds(label.latency_p50_us),
-                quantities.microseconds(label.latency_p99_us),
-                quantities.microseconds(label.latency_max_us),
+                *(_latency(label, name) for name in ("mean", "p50", "p99", "max")),
             ),
         )
         for label in labels
@@ -83,16 +81,21 @@ def label_tables(result: TestResult) -> list[RenderableType]:
 
 
 def _labels(title: str, labels: list[LabelFindings]) -> RenderableType:
-    table = _table(title, "count", "1/s", "failed", "p50", "p95", "p99", "max")
+    table = _table(title, "count", "1/s", "failed", *_SHOWN)
     for label, shown in zip(labels[:_MOST_LABELS], shown_names(labels), strict=False):
-        times = (label.latency_p50_us, label.latency_p95_us, label.latency_p99_us, label.latency_max_us)
         rate = "" if label.per_s is None else f"{label.per_s:,.1f}"
         name = shown if len(shown) <= _NAME else shown[: _NAME - 1] + "…"
         failed = f"{label.failed:,}" if label.failed else ""
-        table.add_row(name, f"{label.ended:,}", rate, failed, *(_short(time) for time in times))
+        table.add_row(name, f"{label.ended:,}", rate, failed, *(_latency(label, name) for name in _SHOWN))
     if len(labels) > _MOST_LABELS:
         table.add_row(f"and {len(labels) - _MOST_LABELS} more", *[""] * 7)
     return Padding(table, (0, 0, 0, 2), expand=False)
+
+
+def _latency(label: LabelFindings, name: str) -> str:
+    """A figure of the latency; as a lower bound if it is one."""
+    key = f"latency_{name}_us"
+    return quantities.at_least(_short(getattr(label, key)), key in label.censored).replace(" ", "")
 
 
 def _short(microseconds: float | None) -> str:
@@ -108,6 +111,8 @@ def _failures(found: ScenarioFindings) -> list[str]:
         for cause, count in label.errors.items():
             example = label.error_examples.get(cause, "")
             lines.append(f"{label.name}: {count:,} x {cause}" + (f" ({example})" if example else ""))
+        if label.interrupted:
+            lines.append(f"{label.name}: {label.interrupted:,} were outstanding when their iteration was interrupted")
         lines += [f"{label.name}: check '{one.name}' failed {one.failed:,} times" for one in label.checks if one.failed]
         lines += [f"{label.name}: {name} was not found {count:,} times" for name, count in label.misses.items()]
     return lines

@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use leadline_http::Batch;
+use leadline_script::scenario::figures::Age;
 use leadline_script::scenario::{Effect, ExchangeFailure, Machine, Send};
 use leadline_stats::Histogram;
 use leadline_sys::connect::{self, Remote};
@@ -24,6 +25,8 @@ use crate::metering::FlowCounters;
 
 /// Effects that are carried out before sockets have their turn.
 const EFFECTS_PER_TURN: usize = 10_000;
+/// A request that is outstanding for longer than this when it is given up counts as a failure, ns.
+const LONG_NS: u64 = 1_000_000_000;
 
 /// The connections of one thread, and its users.
 pub struct Connections<B> {
@@ -115,7 +118,7 @@ impl<B: IoBackend> Connections<B> {
                     self.counts.requests_due += 1;
                     self.send(send, now_ns);
                 }
-                Effect::Cancel { user } => self.cancel(user),
+                Effect::Cancel { user } => self.cancel(user, now_ns),
                 Effect::CloseConnections { user } => self.close_idle(user, now_ns),
             }
         }
@@ -346,28 +349,43 @@ impl<B: IoBackend> Connections<B> {
     }
 
     /// Forgets the exchanges of a user.
-    fn cancel(&mut self, user: u32) {
-        self.user(user).pending.clear();
-        self.waiting.retain(|send| send.user != user);
+    fn cancel(&mut self, user: u32, now_ns: u64) {
+        let mut unsent = std::mem::take(&mut self.user(user).pending);
+        let (own, waiting) = self.waiting.drain(..).partition::<VecDeque<_>, _>(|send| send.user == user);
+        self.waiting = waiting;
+        unsent.extend(own);
+        unsent.iter().for_each(|send| self.give_up(send, None, false, now_ns));
         for slot in self.users[user as usize].open.clone() {
             let stage = self.slots[slot as usize].as_ref().map(|connection| connection.stage);
             if stage.is_some_and(|stage| stage != Stage::Idle) {
-                self.abandon(slot);
+                self.abandon(slot, now_ns);
             }
+        }
+    }
+
+    /// Counts a request that is outstanding when it is given up, and records its age.
+    fn give_up(&mut self, send: &Send, sent_ns: Option<u64>, was_sent: bool, now_ns: u64) {
+        let since = |at_ns: u64| now_ns.saturating_sub(at_ns);
+        if was_sent {
+            self.counts.unanswered += 1;
+            self.counts.unanswered_over_1s += u64::from(since(send.due_ns) > LONG_NS);
+        } else {
+            self.counts.unsent += 1;
+        }
+        if let Some(label) = send.label {
+            let age = Age { latency_ns: Some(since(send.due_ns)), service_ns: sent_ns.map(since) };
+            self.machine.figures().outstanding(label, send.due_ns, age);
         }
     }
 
     /// Closes a connection whose exchange is forgotten. Its socket stays open until the end if a request was sent, so
     /// that the server can still read it.
-    fn abandon(&mut self, slot: u32) {
-        let Some(connection) = &mut self.slots[slot as usize] else { return };
+    fn abandon(&mut self, slot: u32, now_ns: u64) {
+        let Some(mut connection) = self.slots[slot as usize].take() else { return };
         let was_sent = connection.stage == Stage::Busy && !connection.exchange.is_sending();
-        if connection.stage == Stage::Busy {
-            *if was_sent { &mut self.counts.unanswered } else { &mut self.counts.unsent } += 1;
-        } else {
-            self.counts.unsent += 1;
+        if let Some(send) = connection.send.take() {
+            self.give_up(&send, connection.sent_ns, was_sent, now_ns);
         }
-        let Some(connection) = self.slots[slot as usize].take() else { return };
         if let Some(detached) = self.backend.detach(slot as usize) {
             if was_sent {
                 self.outstanding.push(detached.socket);
@@ -467,15 +485,16 @@ impl<B: IoBackend> Connections<B> {
     }
 
     /// Closes all connections at the end.
-    pub fn finish(&mut self) {
+    pub fn finish(&mut self, now_ns: u64) {
         for slot in 0..self.slots.len() as u32 {
             match self.slots[slot as usize].as_ref().map(|connection| connection.stage) {
                 Some(Stage::Idle) => self.close(slot),
-                Some(_) => self.abandon(slot),
+                Some(_) => self.abandon(slot, now_ns),
                 None => {}
             }
         }
-        self.counts.unsent +=
-            (self.waiting.len() + self.users.iter().map(|user| user.pending.len()).sum::<usize>()) as u64;
+        let pending: Vec<_> = self.users.iter_mut().flat_map(|user| user.pending.drain(..)).collect();
+        let waiting = std::mem::take(&mut self.waiting);
+        pending.iter().chain(&waiting).for_each(|send| self.give_up(send, None, false, now_ns));
     }
 }

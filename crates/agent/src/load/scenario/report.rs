@@ -62,13 +62,14 @@ impl Published {
 
     /// Returns the latency of all requests since the last call, and the state of the scenario.
     pub fn progress(&mut self, program: &Program) -> (Vec<HistogramReport>, ScenarioProgress) {
-        let mut all = Histogram::new();
+        let (mut all, mut ages) = (Histogram::new(), Histogram::new());
         let labels = std::mem::take(&mut self.recent).into_iter().map(|(label, recent)| {
-            let Recent { ended, failed, errors, latency } = recent;
+            let Recent { ended, failed, errors, latency, ages: own_ages } = recent;
             let latency = latency.unwrap_or_default();
             let label = &program.labels[label as usize];
             if label.kind == LabelKind::Request {
                 all.merge(&latency);
+                ages.merge(&own_ages.unwrap_or_default());
             }
             LabelProgress {
                 name: label.name.clone(),
@@ -89,7 +90,9 @@ impl Published {
             }
             populations.iter_mut().zip(own).for_each(|(sum, own)| add_population(sum, own));
         }
-        let histograms = if all.is_empty() { Vec::new() } else { vec![histogram("latency", &all)] };
+        let histograms = [("latency", all), ("latency_censored", ages)];
+        let histograms = histograms.iter().filter(|(_, own)| !own.is_empty());
+        let histograms = histograms.map(|(name, own)| histogram(name, own)).collect();
         (histograms, ScenarioProgress { populations, labels })
     }
 }
@@ -115,10 +118,12 @@ fn merge_recent(sum: &mut Recent, own: Recent) {
     for (cause, count) in own.errors {
         *sum.errors.entry(cause).or_insert(0) += count;
     }
-    match (&mut sum.latency, own.latency) {
-        (Some(sum), Some(own)) => sum.merge(&own),
-        (sum @ None, own) => *sum = own,
-        (Some(_), None) => {}
+    for (sum, own) in [(&mut sum.latency, own.latency), (&mut sum.ages, own.ages)] {
+        match (sum, own) {
+            (Some(sum), Some(own)) => sum.merge(&own),
+            (sum @ None, own) => *sum = own,
+            (Some(_), None) => {}
+        }
     }
 }
 
@@ -154,6 +159,8 @@ pub fn outcome(
         figures.merge(report.figures);
         threads.push(report.thread);
     }
+    let redirects = figures.labels.iter().map(|label| label.redirects).sum();
+    counts.redirects = (redirects > 0).then_some(redirects);
     let mut histograms = request_histograms(program, &figures);
     histograms.extend(phases.iter().filter(|(_, sum)| !sum.is_empty()).map(|(name, sum)| histogram(name, sum)));
     let late = figures.populations.iter().filter_map(|population| population.histograms[2].as_deref());
@@ -195,7 +202,7 @@ pub fn outcome(
 fn request_histograms(program: &Program, figures: &Figures) -> Vec<HistogramReport> {
     let mut reports = Vec::new();
     for (warmup, prefix) in [(0, ""), (1, "warmup_")] {
-        for (metric, name) in METRICS.iter().enumerate().take(3) {
+        for (metric, name) in METRICS.iter().enumerate().filter(|(_, name)| **name != "waits") {
             let mut sum = Histogram::new();
             for (own, label) in figures.labels.iter().zip(&program.labels) {
                 if let (LabelKind::Request, Some(own)) = (label.kind, own.histograms[warmup][metric].as_deref()) {

@@ -107,7 +107,7 @@ impl<B: IoBackend> Worker<B> {
         thread.spun_s = Some(self.spun_s(spun_before_ns));
         self.connections.machine.finish(now_ns);
         self.publish(thread.clone());
-        self.connections.finish();
+        self.connections.finish(now_ns);
         let counts = self.counts();
         // The time is over: if this fails, the sockets are closed at once, and the figures stay valid.
         let _ = settle(std::mem::take(&mut self.connections.outstanding));

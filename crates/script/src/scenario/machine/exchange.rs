@@ -97,6 +97,7 @@ impl Machine {
             exchange,
             outgoing,
             due_ns,
+            label: Some(definition.label),
             connect_timeout_ns: definition.connect_timeout_ns,
             response_timeout_ns: definition.response_timeout_ns,
             // With a body goes the field that names its compression.
@@ -296,6 +297,7 @@ impl Machine {
         let location = fields.find(|(name, _)| name.eq_ignore_ascii_case("location"));
         let Some(url) = location.and_then(|(_, location)| lane.url.join(location)) else { return false };
         let (id, due_ns) = (lane.id, lane.due_ns);
+        let label = lane.parent.is_none().then_some(request.label);
         let becomes_get = matches!(end.status, 301..=303);
         let program = Arc::clone(&self.program);
         let mut context = super::state::context(&program, &self.shared, &mut self.tools, user, now_ns);
@@ -304,7 +306,8 @@ impl Machine {
         lane.redirects_left -= 1;
         lane.url = outgoing.url.clone();
         self.figures.labels[request.label as usize].redirects += 1;
-        self.effects.push_back(Effect::Send(Box::new(self.send(slot, id, request, outgoing, due_ns))));
+        let send = Send { label, ..self.send(slot, id, request, outgoing, due_ns) };
+        self.effects.push_back(Effect::Send(Box::new(send)));
         true
     }
 }

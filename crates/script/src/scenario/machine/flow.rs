@@ -2,8 +2,9 @@
 
 use super::state::Machine;
 use crate::scenario::fault::Fault;
+use crate::scenario::figures::Age;
 use crate::scenario::program::{Instruction, LoopRule};
-use crate::scenario::user::{Frame, User};
+use crate::scenario::user::{Frame, State, User};
 use crate::scenario::value::Value;
 
 impl Machine {
@@ -103,11 +104,18 @@ impl Machine {
         }
     }
 
-    /// Drops all frames of an iteration that is interrupted.
-    pub(super) fn drop_frames(&mut self, user: &mut User) {
+    /// Drops all frames of an iteration that is interrupted. Of its transactions only the age is known.
+    pub(super) fn drop_frames(&mut self, user: &mut User, now_ns: u64) {
+        let waiting_ns = match user.state {
+            State::Waiting { since_ns } | State::Meeting { since_ns, .. } => now_ns.saturating_sub(since_ns),
+            _ => 0,
+        };
         for frame in user.frames.drain(..) {
-            if let Frame::Transaction { label, .. } = frame {
+            if let Frame::Transaction { label, begun_ns, waited_ns, includes_waits, .. } = frame {
+                let waits_ns = if includes_waits { 0 } else { waited_ns + waiting_ns };
+                let age_ns = now_ns.saturating_sub(begun_ns).saturating_sub(waits_ns);
                 self.figures.labels[label as usize].interrupted += 1;
+                self.figures.outstanding(label, begun_ns, Age { latency_ns: Some(age_ns), service_ns: None });
             }
         }
     }

@@ -8,7 +8,7 @@ use leadline_wire::scenario::StatusRange;
 
 use super::exchange::ExchangeEnd;
 use super::records::{mark_failed, Instants};
-use super::state::{context, Effect, Machine};
+use super::state::{context, Effect, Machine, Send};
 use crate::scenario::cache::{with_fields, Lookup};
 use crate::scenario::html::resources::{is_html, resources};
 use crate::scenario::judge::Failure;
@@ -136,7 +136,8 @@ impl Machine {
         let lane =
             Lane { parent: Some(page), ..Lane::new(id, request, now_ns, definition.redirects, &outgoing.url, sent) };
         user.lanes.push(lane);
-        self.effects.push_back(Effect::Send(Box::new(self.send(slot, id, definition, outgoing, now_ns))));
+        let send = Send { label: None, ..self.send(slot, id, definition, outgoing, now_ns) };
+        self.effects.push_back(Effect::Send(Box::new(send)));
         Ok(true)
     }
 

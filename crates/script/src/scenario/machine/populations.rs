@@ -9,6 +9,7 @@ use leadline_wire::scenario::{Arrivals, FirstArrival, IterationEnd, Phase};
 
 use super::state::{Due, Effect, Machine, PartState, Timer};
 use crate::scenario::arrivals::{user_changes, DueTimes, UserChange};
+use crate::scenario::figures::Age;
 use crate::scenario::program::Instruction;
 use crate::scenario::shared::{PopulationState, Stop};
 use crate::scenario::user::{Ending, Stage, State, User};
@@ -482,12 +483,12 @@ impl Machine {
     /// Counts the end of an iteration.
     fn end_iteration(&mut self, slot: u32, user: &mut User, interrupted: bool, now_ns: u64) {
         if !user.lanes.is_empty() {
-            self.count_interrupted(user);
+            self.count_interrupted(user, now_ns);
             self.effects.push_back(Effect::Cancel { user: slot });
         }
         user.parallel = None;
         if interrupted {
-            self.drop_frames(user);
+            self.drop_frames(user, now_ns);
         } else {
             while !user.frames.is_empty() {
                 self.end_frame(user, now_ns);
@@ -512,11 +513,17 @@ impl Machine {
         user.iteration += 1;
     }
 
-    /// Counts the outstanding requests of a user; resources belong to the requests of their pages.
-    fn count_interrupted(&mut self, user: &mut User) {
+    /// Counts the outstanding requests of a user; resources belong to the requests of their pages. The caller records
+    /// the ages of those that wait for an answer; a page that waits for its resources alone has its age here.
+    fn count_interrupted(&mut self, user: &mut User, now_ns: u64) {
         for lane in user.lanes.drain(..).filter(|lane| lane.parent.is_none()) {
             let label = self.program.requests[lane.request as usize].label;
             self.figures.labels[label as usize].interrupted += 1;
+            if lane.page.is_some() {
+                let since = |at_ns: u64| now_ns.saturating_sub(at_ns);
+                let age = Age { latency_ns: Some(since(lane.due_ns)), service_ns: lane.sent_ns.map(since) };
+                self.figures.outstanding(label, lane.due_ns, age);
+            }
         }
     }
 
@@ -529,7 +536,7 @@ impl Machine {
         if user.stage == Stage::Iteration && user.state != State::Free {
             self.end_iteration(slot, &mut user, true, now_ns);
         } else if !user.lanes.is_empty() {
-            self.count_interrupted(&mut user);
+            self.count_interrupted(&mut user, now_ns);
             self.effects.push_back(Effect::Cancel { user: slot });
         }
         self.count_unbegun(&mut user);

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use leadline_wire::scenario::SampleRule;
 
 use super::state::Machine;
-use crate::scenario::figures::{End, Slow};
+use crate::scenario::figures::{Age, End, Slow};
 use crate::scenario::judge::Failure;
 use crate::scenario::program::Request;
 use crate::scenario::samples::{Sample, Samples};
@@ -93,8 +93,17 @@ impl Machine {
             };
             self.sample(user, sample);
         }
-        let latency_ns = done_ns.map(since_due);
-        let end = End { due_ns: lane.due_ns, latency_ns, service_ns, first_byte_ns, waits_ns: None, failure };
+        let has_timed_out = failure.as_ref().is_some_and(|(cause, _)| cause.ends_with("_timeout"));
+        let age = Age { latency_ns: Some(elapsed_ns), service_ns: since_sent(Some(end_ns)) };
+        let end = End {
+            due_ns: lane.due_ns,
+            latency_ns: done_ns.map(since_due),
+            service_ns,
+            first_byte_ns,
+            waits_ns: None,
+            age: if has_timed_out { age } else { Age::default() },
+            failure,
+        };
         self.figures.end(request.label, end);
     }
 
@@ -146,6 +155,7 @@ impl Machine {
                 first_byte_ns: None,
                 waits_ns: Some(waited_ns),
                 failure,
+                ..End::default()
             },
         );
     }

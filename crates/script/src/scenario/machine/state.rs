@@ -43,6 +43,8 @@ pub struct Send {
     pub outgoing: Outgoing,
     /// When it was wanted, ns.
     pub due_ns: u64,
+    /// The label that it counts for; none for a resource, which is part of its page.
+    pub label: Option<u32>,
     /// Time limit of connecting, ns, if it has its own.
     pub connect_timeout_ns: Option<u64>,
     /// Time limit of the response, ns, if it has its own.

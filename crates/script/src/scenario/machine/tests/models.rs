@@ -40,6 +40,20 @@ fn iterations_in_progress_are_interrupted_after_their_grace() {
 }
 
 #[test]
+fn interrupted_transaction_has_its_age_in_place_of_a_latency() {
+    let nodes = json!([get("/a"), wait(1000), get("/b")]);
+    let flow = json!([{"label": "t", "action": {"kind": "transaction", "includes_waits": true, "nodes": nodes}}]);
+    let mut plan = plan(json!({"model": "users", "initial": 1, "first": "at_start", "duration_ms": 100}), flow);
+    plan["populations"][0]["end"] = json!({"kind": "request", "grace_ms": 1000});
+    let run = run(plan, |_| Some(ok("")));
+    let transaction = &run.figures.labels[0];
+    assert_eq!((transaction.ended, transaction.interrupted), (0, 1));
+    assert!(transaction.histograms[0][0].is_none());
+    let age_ns = transaction.histograms[0][4].as_ref().unwrap().quantile_ns(1.0).unwrap();
+    assert!(age_ns.abs_diff(100 * MS) < MS, "{age_ns}");
+}
+
+#[test]
 fn jmeters_scheduler_ends_users_between_requests() {
     let flow = json!([get("/a"), wait(1000), get("/b")]);
     let mut plan = plan(json!({"model": "users", "initial": 1, "first": "at_start", "duration_ms": 100}), flow);

@@ -1,0 +1,188 @@
+"""How scenarios end: by Ctrl-C in the middle, by their grace and ramp-down. How their requests end: by the time limits
+of connecting and of answers, and by certificates that are not believed."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import cli_runs as cli
+import pytest
+from http_servers import certificates, counting, front_nginx
+
+from in_process import leadline
+from waiting import until
+
+pytestmark = [
+    pytest.mark.skipif(not cli.LEADLINE.exists(), reason="the leadline command is not installed"),
+    pytest.mark.agent,
+    pytest.mark.takes(15),
+]
+
+GROUP = ("completed", "failed", "interrupted", "dropped", "not_begun")
+
+
+def written(folder: Path, text: str) -> Path:
+    """A scenario's file."""
+    file = folder / "scenario.yaml"
+    file.write_text(text, encoding="utf-8")
+    return file
+
+
+def check_states(found: dict[str, Any]) -> None:
+    """Each iteration that was due is in one state."""
+    for group in found["scenario"]["groups"]:
+        assert group["due"] == sum(group[name] for name in GROUP), group
+
+
+def test_ctrl_c_ends_iterations_in_order_and_keeps_what_was_counted(tmp_path: Path) -> None:
+    """Iterations in progress come to their end, none begins, and the group of afterwards still runs."""
+    file = written(
+        tmp_path,
+        """
+        base: http://127.0.0.1:${param('port')}
+        groups:
+          - name: visitors
+            load: {users: 4, duration: 10m}
+            flow: [{transaction: visit, steps: [{get: /ok/20, name: first}, {get: /ok/20, name: second}]}]
+          - {name: after, phase: teardown, flow: [{get: /failed, name: bye}]}
+        """,
+    )
+    jtl = tmp_path / "rows.jtl"
+    with counting(tmp_path) as server:
+        options = ("-J", f"port={server.port}", "--json", "--jtl", str(jtl))
+        with cli.start("scenario", file, *options) as process:
+            until(lambda: process.poll() is not None or (jtl.exists() and jtl.read_text().count("\n") > 1))
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=cli.WITHIN_S)
+            assert process.returncode == 130, err
+    found = json.loads(out)
+    visitors, after = found["scenario"]["groups"]
+    check_states(found)
+    assert (visitors["interrupted"], visitors["failed"]) == (0, 0)
+    assert visitors["completed"] > 0 and after["failed"] == 1
+    labels = {one["name"]: one["ended"] for one in found["scenario"]["labels"]}
+    assert labels["visit"] == labels["first"] == labels["second"] == visitors["completed"]
+    assert server.account.requests == {"ok": 2 * visitors["completed"], "failed": 1}
+
+
+def test_iterations_end_within_grace_and_users_within_their_ramp_down(tmp_path: Path) -> None:
+    """Of users that hang, the ramp removes some, which have its grace, and the end the others."""
+    file = written(
+        tmp_path,
+        """
+        base: http://127.0.0.1:${param('port')}
+        groups:
+          - name: ramp
+            load:
+              executor: ramping-vus
+              startVUs: 3
+              stages: [{target: 1, duration: 200ms}, {target: 1, duration: 200ms}]
+              gracefulRampDown: 100ms
+              gracefulStop: 200ms
+            flow: [{get: /hang, name: hangs}]
+          - name: quick
+            load: {users: 2, duration: 300ms, grace: 30s}
+            flow: [{get: /ok/10, name: ends}, {wait: 50ms}, {get: /ok/10, name: ends}]
+          - name: scheduled
+            load: {schedule: [{users: 2, delay: 0s, ramp: 0s, hold: 300ms, ramp_down: 0s}]}
+            flow: [{get: /ok/10, name: held}]
+        """,
+    )
+    with counting(tmp_path) as server:
+        done = leadline("scenario", file, "-J", f"port={server.port}", "--json")
+        assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    check_states(found)
+    ramp, quick, _ = found["scenario"]["groups"]
+    assert (ramp["due"], ramp["interrupted"]) == (3, 3)
+    assert quick["interrupted"] == 0 and quick["completed"] > 0
+    labels = {one["name"]: one for one in found["scenario"]["labels"]}
+    assert labels["ends"]["ended"] == 2 * quick["completed"]
+    ended = {name: one["ended"] + one["interrupted"] for name, one in labels.items()}
+    assert server.account.requests == {"hang": 3, "ok": ended["ends"] + ended["held"]}
+
+
+@contextmanager
+def full_listener() -> Iterator[int]:
+    """A port whose queue of connections is full: further ones have no answer."""
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as listener:
+        address = listener.getsockname()
+        waiting = []
+        for _ in range(3):
+            one = socket.socket()
+            one.setblocking(False)
+            one.connect_ex(address)
+            waiting.append(one)
+        try:
+            yield address[1]
+        finally:
+            for one in waiting:
+                one.close()
+
+
+def test_each_time_limit_has_its_name(tmp_path: Path) -> None:
+    """Those of connecting, of TLS and of the answer; a request's own limit precedes the test's. The user goes on."""
+    file = written(
+        tmp_path,
+        """
+        load: {users: 2, iterations: 2}
+        flow:
+          - {get: "http://127.0.0.1:${param('full')}/", name: full}
+          - {get: "https://127.0.0.1:${param('port')}/", name: mute}
+          - {get: "http://127.0.0.1:${param('port')}/hang", name: hangs, timeout: 50ms}
+          - {get: "http://127.0.0.1:${param('port')}/hang", name: hangs too}
+          - {get: "http://127.0.0.1:${param('port')}/ok", name: answers, timeout: 1m}
+        """,
+    )
+    with counting(tmp_path) as server, full_listener() as full:
+        limits = ("--connect-timeout", "100ms", "--timeout", "150ms")
+        done = leadline("scenario", file, "-J", f"port={server.port}", "-J", f"full={full}", *limits, "--json")
+        assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    check_states(found)
+    labels = {one["name"]: one for one in found["scenario"]["labels"]}
+    causes = {
+        "full": "connect_timeout",
+        "mute": "tls_timeout",
+        "hangs": "response_timeout",
+        "hangs too": "response_timeout",
+    }
+    assert {name: one["errors"] for name, one in labels.items()} == {
+        **{name: {cause: 4} for name, cause in causes.items()},
+        "answers": {},
+    }
+    assert [labels[name]["latency_censored"] for name in causes] == [4] * 4
+    assert labels["hangs"]["latency_max_us"] < labels["hangs too"]["latency_max_us"]
+    assert server.account.requests == {"hang": 8, "ok": 4}
+
+
+def test_certificates_are_believed_only_from_known_authorities(tmp_path: Path) -> None:
+    """Without `verify: false` requests fail by the certificate; with it, later connections resume sessions."""
+    text = """
+        base: https://localhost:${param('port')}
+        http: {verify: %s}
+        groups:
+          - name: all
+            load: {users: 1, iterations: 4}
+            new_connections: true
+            flow: [{get: /ok, name: asked}]
+        """
+    handshakes, asked = {}, {}
+    with counting(tmp_path) as server, front_nginx(tmp_path, server.port, certificates(tmp_path)) as front:
+        for verify in ("true", "false"):
+            done = leadline("scenario", written(tmp_path, text % verify), "-J", f"port={front.tls}", "--json")
+            assert done.returncode == 0, done.stderr
+            found = json.loads(done.stdout)
+            [asked[verify]] = found["scenario"]["labels"]
+            handshakes[verify] = [found["metrics"][f"handshakes_{kind}"]["value"] or 0 for kind in ("full", "resumed")]
+    assert handshakes == {"true": [0, 0], "false": [1, 3]}
+    assert (asked["true"]["ended"], asked["true"]["failed"]) == (4, 4)
+    assert asked["true"]["errors"] == {"tls_certificate_unknown_issuer": 4}
+    assert (asked["false"]["ended"], asked["false"]["failed"]) == (4, 0)
+    assert server.account.requests == {"ok": 4}
