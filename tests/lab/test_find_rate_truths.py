@@ -121,7 +121,7 @@ def test_search_of_closed_port_fails_with_error_document() -> None:
 def test_interrupted_search_keeps_its_trials(server: cli.Server, tmp_path: Path) -> None:
     """The first trials of a search: each is what its rate and Little's law make of it, on a machine of any speed."""
     arguments: list[str | Path] = [
-        cli.LEADLINE,
+        cli.quick_command,
         *command(server, CONDITIONS, "--no-calibrate", "--json", "--out", str(tmp_path)),
     ]
     with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:

@@ -26,6 +26,8 @@ from in_process import leadline
 from waiting import free_port, until
 
 NGINX = shutil.which("nginx", path=f"{os.environ['PATH']}:{cli.SYSTEM_FOLDERS}")
+# Of loads whose truth is no rate: as fast as they can, they would take the CPUs of the tests beside them.
+RATE = ("--rate", "500")
 pytestmark = [
     pytest.mark.takes(75),
     pytest.mark.skipif(not cli.LEADLINE.exists(), reason="the leadline command is not installed"),
@@ -178,7 +180,7 @@ def check_log(path: Path, metrics: dict[str, dict[str, Any]]) -> None:
     [
         ("-n", "20000", "-d", "60s"),
         ("--rate", "3000", "-n", "6000", "-d", "60s"),
-        ("--warmup", "4s", "-d", "8s", "-t", "2"),
+        ("--warmup", "2s", "-d", "4s", "-t", "2"),
     ],
     ids=" ".join,
 )
@@ -194,8 +196,8 @@ def test_a_log_holds_what_the_document_says(nginx: str, options: tuple[str, ...]
 
 def test_an_interrupted_load_leaves_its_log(nginx: str, tmp_path: Path) -> None:
     log = tmp_path / "out.hlog"
-    command: list[str | Path] = [cli.LEADLINE, "http", nginx + "/", "-d", "60s", "--json", "--no-calibrate"]
-    command += ["--hdr", str(log), "--out", str(tmp_path / "runs")]
+    command: list[str | Path] = [cli.quick_command, "http", nginx + "/", "-d", "60s", *RATE, "--json"]
+    command += ["--no-calibrate", "--hdr", str(log), "--out", str(tmp_path / "runs")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         while not any('"latency"' in path.read_text() for path in tmp_path.glob("runs/*/journal.ndjson")):
             assert process.poll() is None
@@ -232,7 +234,7 @@ def test_a_missed_target_ends_the_load_and_keeps_what_was_measured(nginx: str, t
 
 def test_a_target_that_is_met_ends_nothing(nginx: str) -> None:
     options = ("--json", "--target", "latency_p50_us < 60s", "--stop-on-miss", "--no-calibrate")
-    done = cli.call("http", nginx + "/", "-d", "6s", *options)
+    done = cli.call("http", nginx + "/", "-d", "6s", *RATE, *options)
     document = json.loads(done.stdout)
     # A busy machine may make the result less than valid, which leaves the target undecided.
     assert (done.returncode, document["targets"][0]["outcome"]) in ((0, "met"), (4, "undecided"))
@@ -249,7 +251,7 @@ def test_the_live_view_is_on_the_terminal_and_nowhere_else(nginx: str, colour: b
     environment.pop("NO_COLOR", None)
     if not colour:
         environment["NO_COLOR"] = "1"
-    command: list[str | Path] = [cli.LEADLINE, "http", nginx + "/", "-d", "6s", "--json", "--no-calibrate"]
+    command: list[str | Path] = [cli.LEADLINE, "http", nginx + "/", "-d", "6s", *RATE, "--json", "--no-calibrate"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=theirs, env=environment) as process:
         os.close(theirs)
         screen = read_terminal(own)

@@ -76,7 +76,7 @@ def test_open_loop_sends_what_is_due(nginx: servers.Nginx) -> None:
 
 def test_closed_loop_for_a_time(nginx: servers.Nginx) -> None:
     """What is under way when the time is over has been sent, and is counted by both sides."""
-    for load in cli.load_over_both("time", nginx.url(), "-d", "3s", "-c", "20"):
+    for load in cli.load_over_both("time", nginx.url(), "-d", "1500ms", "-c", "20"):
         assert (load.code, load.errors) == (0, {})
         sent, unanswered = load.count("requests_sent"), load.count("unanswered")
         assert len(nginx.lines(load.run)) == sent == sum(load.statuses.values()) + unanswered > 0

@@ -42,6 +42,7 @@ METRICS = {
 PRIMARY = {"tcp": "throughput_bps", "udp": "throughput_bps", "rr": "transactions_per_s", "http": "requests_per_s"}
 # Such a load is measured even if a process stalls; one that ends by time may be over then.
 NUMBER = ("-n", "300", "-d", "60s")
+BYTES = ("-n", "100MB", "-d", "60s")
 PATIENT = ("--timeout", "60s")
 VERDICTS = {"valid", "generator-limited", "receiver-limited", "disturbed", "unstable", "incomplete", "undetermined"}
 
@@ -95,8 +96,8 @@ def known(found: dict[str, Any], name: str) -> float:
     ("kind", "options"),
     [
         ("tcp", ()),
-        ("tcp", ("-R", "-P", "2")),
-        ("tcp", ("--bidir", "-t", "2")),
+        ("tcp", ("-R", "-P", "2", *BYTES)),
+        ("tcp", ("--bidir", "-t", "2", *BYTES)),
         ("udp", ("--rate", "20mbit", *NUMBER)),
         ("udp", ("--rate", "20mbit", "-R", "-l", "64", *NUMBER)),
         ("udp", ("--rate", "20mbit", "--bidir", "-P", "2", *NUMBER)),
@@ -111,7 +112,7 @@ def test_each_command_gives_the_document_of_the_design(
     server: cli.Server, kind: str, options: tuple[str, ...], ip: int
 ) -> None:
     command = arguments(server, kind, family(ip))
-    found = document(*command, f"-{ip}", *(options if kind != "tcp" else ("-d", "3s", *options)))
+    found = document(*command, f"-{ip}", *(options or ("-d", "3s")))
     assert (found["schema"], found["command"], found["target"]) == ("leadline.result/1", kind, command[1])
     for name, unit in METRICS[kind].items():
         metric = found["metrics"][name]
@@ -288,7 +289,7 @@ def test_an_address_of_the_other_family(server: cli.Server) -> None:
 def test_an_interrupt_prints_what_was_measured(server: cli.Server, kind: str, tmp_path: Path) -> None:
     options = {"udp": ("--rate", "5mbit"), "rr": PATIENT}.get(kind, ())
     command: list[str | Path] = [
-        cli.LEADLINE,
+        cli.quick_command,
         *arguments(server, kind),
         *options,
         "-d",
