@@ -30,7 +30,7 @@ from leadline.cli import (
     size,
     trend,
 )
-from leadline.cli.help_format import PanelHelpCommand
+from leadline.cli.help_format import PanelHelpCommand, summary
 from leadline.cli.kind_command import add_commands as add_kinds
 from leadline.cli.output import print_error, print_json
 from leadline.errors import InputError, LeadlineError
@@ -50,7 +50,9 @@ app = typer.Typer(
 
 def _add_commands(*modules: Any) -> None:
     for module in modules:
-        app.command(module.NAME, cls=getattr(module, "CLASS", PanelHelpCommand), epilog=module.EXAMPLE)(module.command)
+        parser = getattr(module, "CLASS", PanelHelpCommand)
+        short = summary(module.command.__doc__)
+        app.command(module.NAME, cls=parser, short_help=short, epilog=module.EXAMPLE)(module.command)
 
 
 _add_commands(run, plan)

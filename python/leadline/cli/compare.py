@@ -56,7 +56,7 @@ def command(
     ] = False,
     json: o.Json = False,
 ) -> int:
-    """Compare the figures of runs: faster, slower, equivalent within a margin, or cannot tell.
+    """Compare runs: faster, slower, equivalent, or cannot tell.
 
     Each run is compared with the first, and with the one before it. With one run and --baseline, the systems of one
     plan are compared, whose trials were interleaved. A ratio is that of the means over the repeats; three repeats are

@@ -42,9 +42,9 @@ def command(
     ] = False,
     json: o.Json = False,
 ) -> int:
-    """Convert a scenario to Leadline's own format, and list what was kept, dropped, or cannot run.
+    """Convert a scenario, JMX or HAR file to Leadline's format.
 
-    The list goes to stderr, and into the file as comments.
+    What was kept, what was dropped and what cannot run is listed on stderr, and in the file as comments.
     """
     from leadline.scenario.files import read_scenario_file, reader_below
     from leadline.scenario.formats import FormatOptions, read_scenario

@@ -48,7 +48,10 @@ def command(
     profile: o.Profile = None,
     json: o.Json = False,
 ) -> int:
-    """Measure the CPU cost of OpenVPN's protocol on this host: packets, bare ciphers, HMACs, full handshakes."""
+    """Measure the CPU cost of OpenVPN's protocol on this host.
+
+    Packets, bare ciphers, HMACs and full handshakes, in memory.
+    """
     from leadline.contract.models import CryptoWorkload, Size
 
     workload = CryptoWorkload(

@@ -18,7 +18,7 @@ EXAMPLE = "Example: leadline doctor --json"
 
 
 def command(json: o.Json = False) -> int:
-    """Show which features work on this host, what needs them, and how to fix the others."""
+    """Show what works on this host, and how to fix the rest."""
     import asyncio
 
     from leadline.cli import host_checks

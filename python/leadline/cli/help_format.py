@@ -64,6 +64,12 @@ class PanelHelpCommand(TyperCommand):
             formatter.write(self.epilog.rstrip() + "\n")
 
 
+def summary(text: str | None) -> str:
+    """The first sentence of a command's help, for lists of commands. Without it they cut the help off."""
+    first = " ".join((text or "").partition("\n\n")[0].split())
+    return first.partition(". ")[0].rstrip(".") + "."
+
+
 def _value_name(parameter: Any) -> str:
     if parameter.param_type_name == "argument":
         return str(parameter.name).upper()

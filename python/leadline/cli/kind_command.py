@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
 
 import typer
 
-from leadline.cli.help_format import PanelHelpCommand
+from leadline.cli.help_format import PanelHelpCommand, summary
 from leadline.cli.thread_count import threads
 from leadline.plan.options import Command, Option
 from leadline.registry import KINDS
@@ -44,7 +44,10 @@ def add_commands(app: typer.Typer) -> None:
     kinds: list[CommandedKind] = [KINDS.get(name) for name in KINDS.names]
     commands = [(kind, kind.command) for kind in kinds if kind.command is not None]
     for kind, command in sorted(commands, key=lambda one: one[1].position):
-        app.command(kind.name, cls=_parser(command), epilog=command.examples)(_function(kind, command))
+        short = summary(command.summary)
+        app.command(kind.name, cls=_parser(command), short_help=short, epilog=command.examples)(
+            _function(kind, command)
+        )
 
 
 def _parser(command: Command) -> type[PanelHelpCommand]:

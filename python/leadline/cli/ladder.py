@@ -90,7 +90,7 @@ def command(
         typer.Option("--out", help="Keep all samples in a new run folder below DIR.", metavar="DIR"),
     ] = None,
 ) -> int:
-    """Measure each layer to a server, from the bottom up, as a share of what the layer below allows.
+    """Measure each layer to a server as a share of the one below.
 
     UDP, TCP, request and response, HTTP and HTTPS are measured in turn. A layer that the server does not offer is
     named, and the others go on. Intervals need --repeat 3 or more.

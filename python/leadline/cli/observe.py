@@ -69,11 +69,11 @@ def command(
     ] = False,
     json: o.Json = False,
 ) -> int:
-    """Show what a host does: CPUs, memory, interrupts, interfaces, disks, TCP, processes. With a command: its cost.
+    """Show what a host does, or what a command costs.
 
-    One line per interval, and tables of the whole at the end. CPU figures in lines are percent of all CPUs. The end of
-    the command ends it, and its exit code is passed on. Without a command, Ctrl-C ends it: with exit code 0, or 130 if
-    it was to last a duration.
+    CPUs, memory, interrupts, interfaces, disks, TCP and processes: one line per interval, and tables of the whole at
+    the end. CPU figures in lines are percent of all CPUs. The end of the command ends it, and its exit code is passed
+    on. Without a command, Ctrl-C ends it: with exit code 0, or 130 if it was to last a duration.
     """
     import asyncio
 

@@ -31,7 +31,7 @@ def command(
     schema: Annotated[bool, typer.Option("--schema", help="Print the JSON Schema of plans.")] = False,
     json: o.Json = False,
 ) -> int:
-    """Show a plan's cases, their order, the expected time, and what they need."""
+    """Show a plan's cases, their order, and what they need."""
     from leadline.plan import describe, load_plan, plan_schema, select
 
     if schema:

@@ -52,7 +52,10 @@ def command(
     as_csv: Annotated[bool, typer.Option("--csv", help="Comma-separated values.")] = False,
     json: o.Json = False,
 ) -> int:
-    """Print the figures of runs, finished or not: one row per run, case, trial, test and metric."""
+    """Print the figures of runs, finished or not.
+
+    One row per run, case, trial, test and metric.
+    """
     found = [(folder.run_id, *rows_of(folder)) for folder in open_runs(runs)]
     rows = [(run_id, rows_of_run) for run_id, rows_of_run, _ in found]
     for run_id, _, analysis in found:

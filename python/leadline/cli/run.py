@@ -33,7 +33,9 @@ def command(
     ] = Path("runs"),
     json: o.Json = False,
 ) -> int:
-    """Run a plan: create or reach the hosts, measure every case in a random order, and check the targets.
+    """Run a plan: measure each case, and write a report.
+
+    The hosts are made on this machine, or reached by ssh. The cases are measured in a random order.
 
     Exit code: 0 done and targets met, 1 a trial failed, 2 invalid input, 3 a target missed, 4 a target undecidable,
     130 interrupted (the results so far are kept).

@@ -56,10 +56,10 @@ def command(
     busy: Annotated[str, typer.Option(help="Share of the CPU that the gateway is planned to use.")] = "70%",
     json: o.Json = False,
 ) -> int:
-    """Plan a gateway: what CPU a link needs, what link a CPU carries, and how many clients.
+    """Plan a gateway: the CPU for a link, the link for a CPU.
 
-    A run with several packet sizes separates the cost of a packet from that of a byte. Links are rates of payload, one
-    direction; for both, add them.
+    The number of clients that fit is named too. A run with several packet sizes separates the cost of a packet from
+    that of a byte. Links are rates of payload, one direction; for both, add them.
     """
     from leadline.analysis.sizing import PACKETS, Asked, sized
     from leadline.plan import units

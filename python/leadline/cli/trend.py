@@ -53,7 +53,9 @@ def command(
     ] = None,
     json: o.Json = False,
 ) -> int:
-    """Find where the level of figures shifts over many runs: regressions and improvements with their place.
+    """Find regressions and improvements over many runs.
+
+    Each is named with the run at which the level of the figure shifts.
 
     A history has one plan, case, test, figure, hardware and kernel. Ten valid runs are the least. Exit code: 0 no new
     regression, or nothing to judge; 2 invalid input; 3 a regression in the newest runs.

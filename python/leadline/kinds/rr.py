@@ -156,7 +156,7 @@ class Rr(Kind[RrTest]):
         _rung("rr-tcp", "TCP requests", 20, protocol="tcp"),
     )
     command = Command(
-        "Measure request and response: latency and transactions per second.",
+        "Measure request and response: latency and transaction rate.",
         "Example: leadline rr 192.0.2.7 --udp -l 64 --response 64 -d 10s",
         position=4,
         options=(

@@ -27,6 +27,12 @@ def test_help_names_values_without_types_of_python(command: str) -> None:
     assert max(map(len, ended.stdout.partition("Example")[0].splitlines())) <= 80
 
 
+def test_overview_has_the_whole_summary_of_each_command_in_80_columns() -> None:
+    lines = CliRunner().invoke(app, ["--help"], env={"COLUMNS": "80"}).stdout.partition("Commands:\n")[2].splitlines()
+    assert sorted(line.split()[0] for line in lines) == COMMANDS
+    assert [line for line in lines if not line.endswith(".") or line.endswith("..")] == []
+
+
 @pytest.mark.parametrize("text", ["10s", "500ms", "1m30s"])
 def test_a_time_for_threads_names_the_option_that_is_meant(text: str) -> None:
     with pytest.raises(typer.BadParameter, match=f"{text} is a time; -t is threads; -d/--duration is the time"):

@@ -144,7 +144,7 @@ class LoadLatency(Kind[LoadLatencyTest]):
     operation = "transaction"
     curves = (*(phase for phase, _ in PHASES), *(f"{phase} {name}" for phase, _ in PHASES for name in CLASSES))
     command = Command(
-        "Measure how much latency grows under TCP load up, down and both ways (bufferbloat).",
+        "Measure how much latency grows under load (bufferbloat).\n\nThe load is TCP: up, down, and both ways.",
         "Example: leadline load-latency 192.0.2.7 -d 20s",
         position=5,
         options=(

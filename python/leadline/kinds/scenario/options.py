@@ -8,7 +8,7 @@ from leadline.plan import options as o
 from leadline.plan.options import Command, Option
 
 COMMAND = Command(
-    "Run a scenario: virtual users with a flow of requests, from YAML, a .jmx of JMeter or a .har file.",
+    "Run a scenario: users with a flow of requests.\n\nFrom Leadline's YAML, a .jmx of JMeter or a .har file.",
     "Examples: leadline scenario examples/shop.yaml -J host=127.0.0.1 -J port=8080\n"
     "          leadline scenario examples/shop.jmx -J threads=50 -d 1m\n"
     "          leadline scenario --example > my.yaml",

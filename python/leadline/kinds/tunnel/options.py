@@ -262,7 +262,9 @@ OPTIONS = (
 
 COMMAND = Command(
     """\
-Connect many OpenVPN clients, all at once or at a rate, and check the configuration of each.
+Connect many OpenVPN clients, and check what each received.
+
+They connect all at once or at a rate.
 
 The clients are protocol machines in one process, without TUN devices and without root. A client is `configured` once
 it has received everything expected and the answer to a packet through its tunnel. Other clients are `partial` or
