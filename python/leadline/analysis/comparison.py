@@ -212,7 +212,9 @@ def _ratio(sides: Sequence[Mapping[int, float]], repeats: Sequence[int], paired:
         both = [number for number in first if number in second]
         first, second = ({number: one[number] for number in both} for one in (first, second))
     left_out = [number - len(values) for number, values in zip(repeats, (first, second), strict=True)]
-    doubts = f"{left_out[0]} and {left_out[1]} repeats are not valid; " if any(left_out) else ""
+    doubts = (
+        f"not valid: {left_out[0]} repeats of the baseline, {left_out[1]} compared with it; " if any(left_out) else ""
+    )
     if not first or not second:
         return None, f"{doubts}no repeat is left that can be compared"
     if not any((*first.values(), *second.values())):

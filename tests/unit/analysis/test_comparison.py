@@ -104,7 +104,10 @@ def test_repeats_that_are_not_valid_are_left_out_and_counted() -> None:
     doubtful = Side("b", replace(limited, trials=tuple(trials)), TESTS)
     word, _, reason = throughput(compare_sides(side(RATES), doubtful))
     assert word is Comparison.CANNOT_TELL
-    assert reason == "0 and 3 repeats are not valid; 2 repeats are too few: 3 of each are needed"
+    assert (
+        reason
+        == "not valid: 0 repeats of the baseline, 3 compared with it; 2 repeats are too few: 3 of each are needed"
+    )
 
 
 def test_systems_of_one_run_are_compared_as_pairs() -> None:
