@@ -42,7 +42,7 @@ def ratio_cell(summary: Summary, metric: str) -> RatioCell | None:
 
 
 def ratios_table(analysis: RunAnalysis) -> RenderableType:
-    """Every ratio with its interval and its word; below, why the word is `cannot tell`."""
+    """Every known ratio with its interval and its word; below, why a ratio or its word is not known."""
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
     table.add_column("case", no_wrap=True)
     for title in ("test", "figure"):
@@ -54,13 +54,15 @@ def ratios_table(analysis: RunAnalysis) -> RenderableType:
     for summary in analysis.summaries:
         for metric, ratio in summary.ratios.items():
             word = Text(f"{MARKS[ratio.word]} {ratio.word.value}", style=TONES[ratio.word])
-            table.add_row(summary.case, summary.test, metric, _number(ratio.value), _interval(ratio), word)
+            if ratio.value is not None:
+                table.add_row(summary.case, summary.test, metric, _number(ratio.value), _interval(ratio), word)
             if ratio.reason:
                 reasons.setdefault(ratio.reason, []).append(f"{summary.case} {summary.test} {metric}")
     baselines = ", ".join(dict.fromkeys(analysis.baselines.values()))
     head = Text.assemble(("Compared with the baseline", "bold underline"), (f"  {baselines}", "dim"))
     notes = (Padding(Text(line, style="dim"), (0, 0, 0, 2), expand=False) for line in _notes(reasons))
-    return Group(head, Padding(table, (0, 0, 0, 2), expand=False), *notes)
+    drawn = [Padding(table, (0, 0, 0, 2), expand=False)] if table.row_count else []
+    return Group(head, *drawn, *notes)
 
 
 def _notes(reasons: dict[str, list[str]]) -> list[str]:

@@ -55,3 +55,13 @@ def test_page_has_the_ratio_with_its_interval_and_word() -> None:
     page = render_html(compared_run())
     assert "0.105" in page
     assert "0.101 to 0.109 slower" in page
+
+
+def test_ratio_that_is_not_known_is_a_note_and_no_row() -> None:
+    nothing = Ratio(None, None, None, Comparison.CANNOT_TELL, "no repeat is left that can be compared")
+    run = compared_run()
+    summaries = tuple(replace(one, ratios=dict.fromkeys(one.ratios, nothing)) for one in run.summaries)
+    text = terminal(replace(run, summaries=summaries), 80)
+    title = text.splitlines().index("Compared with the baseline  c01")
+    said = "no repeat is left that can be compared: c02 tcp-up throughput_bps, c02 tcp-up"
+    assert text.splitlines()[title + 1].strip() == said
