@@ -26,7 +26,7 @@ from leadline.report import answers, charts, figures, host_statistics, sizes, ve
 from leadline.report.cross_checks import cross_check_rows
 from leadline.report.ladder_page import ladder_sections
 from leadline.report.page_tables import PageTable
-from leadline.report.reasons import concerned, limited_by, own_reasons
+from leadline.report.reasons import concerned, limited_by, own_reasons, reasons_of_results
 from leadline.report.searches import search_section
 
 FlameGraphs = Mapping[str, Sequence[tuple[str, str]]]
@@ -63,7 +63,7 @@ def render_html(analysis: RunAnalysis, flame_graphs: FlameGraphs | None = None) 
             sections=sections,
             packed=packed,
             open_cases=len(sections) if len(sections) <= _MOST_OPEN_CASES else 1,
-            result_reasons=views.reasons_of_results(analysis),
+            result_reasons=reasons_of_results(analysis),
             host_groups=views.host_groups(analysis),
             unlike_hosts=views.unlike_hosts(analysis),
             observer_costs=views.observer_costs(analysis),

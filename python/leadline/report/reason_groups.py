@@ -1,6 +1,7 @@
 """Puts results that have the same reason together: one text, with the range of each figure that differs.
 
-Two reasons are the same if their code, their verdict and their words are, hosts included; only numbers may differ.
+Two reasons are the same if their code, their verdict and their words are, hosts included; only numbers may differ, and
+figures that are too many to name.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from dataclasses import dataclass
 from leadline.analysis.model import Reason, Summary, Verdict
 from leadline.report import verdicts
 
+# Figures that a line names.
+MOST_METRICS = 3
 # A number by itself: no part of a name (client1, c01/2) or of an address.
 _NUMBER = re.compile(r"(?<![\w.,/:-])\d+(?:,\d{3})*(?:\.\d+)?(?![\w/:]|[.,]\d)")
 _SOME_REPEATS = re.compile(r" \(in \d+ of \d+ repeats\)$")
@@ -27,7 +30,7 @@ class ReasonGroup:
     text: str
     """`60 to 91 % of one CPU` where the figures differ."""
     metrics: tuple[str, ...]
-    """The figures that it concerns; empty where it concerns all of them."""
+    """The figures that it concerns; empty where it concerns all of them, or too many to name."""
     results: tuple[Summary, ...]
 
 
@@ -38,7 +41,8 @@ def reason_groups(results: Iterable[Summary]) -> list[ReasonGroup]:
         verdict = one.validity.verdict
         for reason in one.validity.reasons or (Reason("", verdicts.WORDINGS[verdict].sentence),):
             said = reason.verdict or (verdict if len(one.validity.reasons) < 2 else None)
-            key = (reason.code, said, reason.metrics, _NUMBER.sub("#", _SOME_REPEATS.sub("", reason.text)))
+            named = reason.metrics if len(reason.metrics) <= MOST_METRICS else ()
+            key = (reason.code, said, named, _NUMBER.sub("#", _SOME_REPEATS.sub("", reason.text)))
             found.setdefault(key, []).append((one, reason.text))
     return [
         ReasonGroup(code, said, _joined([text for _, text in pairs]), metrics, tuple(one for one, _ in pairs))

@@ -14,14 +14,12 @@ from rich.text import Text
 from leadline.analysis.advice import ADVICE
 from leadline.analysis.model import Limit, LimitedBy, Reason, RunAnalysis, Summary, Verdict
 from leadline.report import verdicts
-from leadline.report.reason_groups import ReasonGroup, reason_groups
+from leadline.report.reason_groups import MOST_METRICS, ReasonGroup, reason_groups
 
 # Reasons of a run that only count the results' verdicts, as the headline does.
 _COUNTS = "results-"
 # Verdicts that say themselves what the limit was.
 _NAMES_A_LIMIT = (Verdict.GENERATOR_LIMITED, Verdict.RECEIVER_LIMITED)
-# Figures that a line names.
-_MOST_METRICS = 3
 # One or two screens; of further reasons only the codes are shown.
 MOST_IN_FULL = 20
 
@@ -43,6 +41,16 @@ def why_not_valid(analysis: RunAnalysis) -> RenderableType | None:
         lines.append(_indented(Text(f"{len(rest)} more, in full in report.html: {named}"), 1))
     lines += advice_lines(code for summary in doubted for code in _codes(summary))
     return Group(*lines)
+
+
+def reasons_of_results(analysis: RunAnalysis) -> list[tuple[str, ReasonGroup]]:
+    """The reasons of results that are not valid, each once, with the names of its results; the run's own reasons are
+    left out."""
+    said = {reason.code for reason in (*analysis.validity.reasons, *analysis.notes)}
+    doubted = [summary for summary in analysis.summaries if summary.validity.verdict is not Verdict.VALID]
+    order = list(dict.fromkeys(summary.case for summary in analysis.summaries))
+    groups = [group for group in reason_groups(doubted) if group.code and group.code not in said]
+    return [(_where(group.results, order), group) for group in groups]
 
 
 def advice_lines(codes: Iterable[str]) -> list[RenderableType]:
@@ -83,7 +91,7 @@ def concerned(reason: Reason) -> str:
 
 
 def _only(metrics: Sequence[str]) -> str:
-    return f" ({', '.join(metrics)} only)" if 0 < len(metrics) <= _MOST_METRICS else ""
+    return f" ({', '.join(metrics)} only)" if 0 < len(metrics) <= MOST_METRICS else ""
 
 
 def own_reasons(analysis: RunAnalysis) -> list[Reason]:

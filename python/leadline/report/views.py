@@ -15,13 +15,11 @@ from leadline.analysis.model import (
     Answer,
     Limit,
     Metric,
-    Reason,
     RunAnalysis,
     Summary,
     TestResult,
     TrialResult,
     Validity,
-    Verdict,
 )
 from leadline.report import charts, figures, host_statistics, ratios, scalings, verdicts
 from leadline.report.measurement import engine_rows, warm_up
@@ -206,17 +204,6 @@ def spoken_fact(name: str) -> str:
 def observer_costs(analysis: RunAnalysis) -> list[tuple[str, str]]:
     """The cost of observing as a share of one CPU, per host."""
     return [(host, quantities.share(cost)) for host, cost in sorted(analysis.observer_cpu_share.items())]
-
-
-def reasons_of_results(analysis: RunAnalysis) -> list[tuple[str, Reason]]:
-    """The reasons of results that are not valid, with their results; the run's own reasons are left out."""
-    said = {reason.code for reason in (*analysis.validity.reasons, *analysis.notes)}
-    return [
-        (f"{summary.case} {summary.test}", reason)
-        for summary in analysis.summaries
-        for reason in summary.validity.reasons
-        if summary.validity.verdict is not Verdict.VALID and reason.code not in said
-    ]
 
 
 def started(analysis: RunAnalysis) -> str:

@@ -16,7 +16,7 @@ from leadline.analysis.advice import ADVICE
 from leadline.analysis.model import Reason, Summary, Validity, Verdict
 from leadline.report import measurement, run_renderables
 from leadline.report.reason_groups import reason_groups
-from leadline.report.reasons import MOST_IN_FULL, why_not_valid
+from leadline.report.reasons import MOST_IN_FULL, reasons_of_results, why_not_valid
 
 # Reasons that take no result's validity away: of a run as a whole, or notes.
 WITHOUT_ADVICE = {
@@ -114,6 +114,20 @@ def test_what_only_some_repeats_had_is_joined_with_what_all_had() -> None:
     other = replace(one, case="c02", validity=replace(one.validity, reasons=(some,)))
     [group] = reason_groups([one, other])
     assert group.text == one.validity.reasons[0].text and len(group.results) == 2
+
+
+def test_reasons_of_more_figures_than_a_line_names_are_one() -> None:
+    one, other = disturbed("c01", "tcp-up", 30), disturbed("c01", "udp", 40)
+    (reason,) = one.validity.reasons
+    many = [replace(reason, metrics=tuple(f"{kind}_{number}" for number in range(4))) for kind in ("tcp", "udp")]
+    results = [
+        replace(result, validity=replace(result.validity, reasons=(said,)))
+        for result, said in zip((one, other), many, strict=True)
+    ]
+    run = replace(gateway_run(), summaries=tuple(results))
+    [(named, group)] = reasons_of_results(run)
+    assert named == "c01 tcp-up, udp" and group.metrics == ()
+    assert flat(shown(why_not_valid(run))).count("machine-disturbed: ") == 1
 
 
 def test_many_reasons_are_bounded_and_each_still_names_its_results() -> None:
