@@ -46,7 +46,7 @@ UP = (
     "-n 20M -Z",
     "-n 20M -A 0,0",
     "-n 20M --repeating-payload",
-    "-n 20M --cport 41999",
+    "-n 20M --cport 21999",
     "-n 20M -S 16 -T name",
     "-k 100",
     "-t 1 -b 50M",
@@ -56,7 +56,7 @@ UP = (
     "-u -t 1 -b 5M -P 3",
     "-u -t 1 -b 5M -l 16",
     "-u -t 1 -b 20M --udp-counters-64bit",
-    "-u -n 1M -b 20M --cport 41998",
+    "-u -n 1M -b 20M --cport 21998",
 )
 # A client that ends by bytes gets them all, and no more are sent.
 DOWN = ("-R -n 20M", "-R -n 20000001 -P 3", "-R -n 20M --repeating-payload -Z", "-R -n 20M -C reno -w 256K -N")

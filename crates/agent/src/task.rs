@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use leadline_sys::clock::monotonic_ns;
 use leadline_wire::scenario::ScenarioProgress;
 use leadline_wire::{ErrorReport, Event, FlowProgress, HistogramReport, Outcome, Side, Standing};
 
@@ -59,6 +60,25 @@ impl Task {
             histograms,
             standing,
             scenario,
+        });
+    }
+}
+
+/// The longest line of an `output` event, bytes.
+const MOST_LINE_BYTES: usize = 4096;
+
+impl Task {
+    /// Sends a line of text; the end of a line that is too long is cut off.
+    pub fn output(&self, line: &str) {
+        let mut end = line.len().min(MOST_LINE_BYTES);
+        while !line.is_char_boundary(end) {
+            end -= 1;
+        }
+        self.events.send(&Event::Output {
+            trial: self.trial.clone(),
+            task: self.name.clone(),
+            t_ns: monotonic_ns(),
+            line: line[..end].to_owned(),
         });
     }
 }

@@ -35,13 +35,13 @@ pub struct OpeningOptions {
 
 /// Opens a blocking connection with Nagle's algorithm off, and with the host's defaults otherwise.
 pub fn connect(to: SocketAddr, from: Option<IpAddr>, timeout: Duration) -> io::Result<TcpStream> {
-    connect_with(to, from, timeout, &OpeningOptions::default())
+    connect_with(to, from.map(|address| SocketAddr::new(address, 0)), timeout, &OpeningOptions::default())
 }
 
-/// Like `connect`, with these options.
+/// Like `connect`, with these options; port 0 of `from` is the host's choice.
 pub fn connect_with(
     to: SocketAddr,
-    from: Option<IpAddr>,
+    from: Option<SocketAddr>,
     timeout: Duration,
     options: &OpeningOptions,
 ) -> io::Result<TcpStream> {
@@ -55,7 +55,9 @@ pub fn connect_with(
         set_mss(&socket, bytes)?;
     }
     if let Some(from) = from {
-        socket.bind(&SocketAddr::new(from, 0).into())?;
+        // A port that was used a moment ago can be used again.
+        socket.set_reuse_address(from.port() != 0)?;
+        socket.bind(&from.into())?;
     }
     socket.connect_timeout(&SockAddr::from(to), timeout)?;
     socket.set_tcp_nodelay(true)?;

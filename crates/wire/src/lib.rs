@@ -14,6 +14,7 @@ mod failure_cause;
 mod histogram;
 mod http;
 mod iperf3_login;
+mod iperf3_options;
 mod observation;
 mod outcome;
 pub mod scenario;
@@ -36,6 +37,7 @@ pub use http::{
     Resolution, SocketOptions, TlsIdentity, TlsSpec, TlsVersion,
 };
 pub use iperf3_login::{Iperf3Login, Iperf3Users, RsaPadding};
+pub use iperf3_options::Iperf3Options;
 pub use observation::{
     CgroupSample, ClockSample, CpuSample, DiskSample, InterfaceSample, MachineSample, MemorySample, NetworkSample,
     Observation, Pressure, PressureSample, ProcessSample, QueueSample, QuotaSample, SoakerSample, SoftnetSample,

@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::iperf3_login::Iperf3Login;
+use crate::iperf3_options::Iperf3Options;
 
 /// The destination of a load.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -19,6 +20,9 @@ pub struct Target {
     /// The login at an iperf3 server; none if absent.
     #[serde(default)]
     pub iperf3_login: Option<Box<Iperf3Login>>,
+    /// What the test asks of an iperf3 server; nothing special if absent.
+    #[serde(default)]
+    pub iperf3_options: Option<Iperf3Options>,
 }
 
 /// A key that a server shares with its clients, in base64.

@@ -1,12 +1,14 @@
 """The document that `iperf3 -J` prints, from the journal entries of one `tcp` or `udp` measurement.
 
-The layout is that of iperf3 3.12, field by field; the figures are Leadline's. What Leadline does not know is null.
+The layout is that of iperf3 3.21, which is that of 3.12 with more fields; the figures are Leadline's. What Leadline does
+not know is null.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -36,6 +38,14 @@ class Iperf3Requested:
     """Of each flow."""
     version: str
     interval_s: float = 1.0
+    type_of_service: int = 0
+    """The byte in the IP header."""
+    total_bytes: int = 0
+    """Payload after which the test ends; 0 if a time ends it."""
+    blocks: int = 0
+    """Datagrams of each flow after which the test ends; 0 if a time ends it."""
+    pacing_bps: int = 0
+    """Rate at which the kernel paces each flow; 0 without one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +96,34 @@ def iperf3_document(entries: Iterable[Mapping[str, Any]], asked: Iperf3Requested
         "start": _start(events, outcome, asked, started_at),
         "intervals": [_interval(asked, streams, start, end) for start, end in _edges(length_s, asked.interval_s)],
         "end": _end(asked, streams, outcome, length_s),
+        **_server_output(events),
     }
+
+
+def iperf3_error_document(entries: Iterable[Mapping[str, Any]], version: str, error: str) -> Document:
+    """The document of a test that failed."""
+    events = [entry["event"] for entry in entries if "event" in entry]
+    start = {"connected": [], "version": f"leadline {version}", "system_info": _system_info(events)}
+    return {"start": start, "intervals": [], "end": {}, "error": error}
+
+
+def _server_output(events: Iterable[Mapping[str, Any]]) -> Document:
+    """What the server printed, if it was asked for: a document if it is one."""
+    lines = [event["line"] for event in events if event["type"] == "output"]
+    if not lines:
+        return {}
+    text = "\n".join(lines) + "\n"
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return {"server_output_text": text}
+    return {"server_output_json": found} if isinstance(found, dict) else {"server_output_text": text}
+
+
+def _system_info(events: Iterable[Mapping[str, Any]]) -> str:
+    host: Mapping[str, Any] = next((event["host"] for event in events if event["type"] == "hello"), {})
+    about = ("Linux", host.get("hostname"), host.get("kernel"), host.get("architecture"))
+    return " ".join(str(part) for part in about if part)
 
 
 def _streams(
@@ -110,22 +147,22 @@ def _edges(length_s: float, interval_s: float) -> Iterator[tuple[float, float]]:
 def _start(
     events: Sequence[Mapping[str, Any]], outcome: Mapping[str, Any], asked: Iperf3Requested, started_at: datetime
 ) -> Document:
-    host: Mapping[str, Any] = next((event["host"] for event in events if event["type"] == "hello"), {})
-    about = ("Linux", host.get("hostname"), host.get("kernel"), host.get("architecture"))
     secret = hashlib.sha256(repr((asked, started_at)).encode()).digest()
     cookie = (base64.b32encode(secret).decode().lower().rstrip("=") * 2)[:_COOKIE_LENGTH]
     start: Document = {
         "connected": [_connected(flow) for flow in outcome["flows"]],
         "version": f"leadline {asked.version}",
-        "system_info": " ".join(str(part) for part in about if part),
+        "system_info": _system_info(events),
         "timestamp": {
             "time": started_at.strftime("%a, %d %b %Y %H:%M:%S GMT"),
             "timesecs": int(started_at.timestamp()),
+            "timemillisecs": int(started_at.timestamp() * 1000),
         },
         "connecting_to": {"host": asked.host, "port": asked.port},
         "cookie": cookie,
         **({"tcp_mss_default": None} if asked.protocol == "TCP" else {}),
         "target_bitrate": asked.rate_bps or 0,
+        "fq_rate": asked.pacing_bps,
         "sock_bufsize": 0,
         "sndbuf_actual": None,
         "rcvbuf_actual": None,
@@ -135,11 +172,16 @@ def _start(
             "blksize": asked.block_bytes,
             "omit": 0,
             "duration": round(asked.duration_s) or 1,
-            "bytes": 0,
-            "blocks": 0,
+            "bytes": asked.total_bytes,
+            "blocks": asked.blocks,
             "reverse": int(asked.direction == "down"),
-            "tos": 0,
+            "tos": asked.type_of_service,
             "target_bitrate": asked.rate_bps or 0,
+            "bidir": int(asked.direction == "both"),
+            "fqrate": asked.pacing_bps,
+            "interval": asked.interval_s,
+            "gso": 0,
+            "gro": 0,
         },
     }
     return start
@@ -185,6 +227,7 @@ def _interval_row(asked: Iperf3Requested, stream: _Stream, start_s: float, end_s
             row["rtt"] = stream.latest("rtt_us", end_s)
             row["rttvar"] = stream.latest("rtt_variance_us", end_s)
             row["pmtu"] = stream.latest("path_mtu_bytes", end_s)
+            row["reorder"] = None
     elif stream.sends:
         row["packets"] = stream.growth("sent_units", start_s, end_s, report.get("sent_units"))
     else:
@@ -248,6 +291,7 @@ def _tcp_stream(stream: _Stream, length_s: float) -> Document:
             "max_rtt": highest["rtt_us"],
             "min_rtt": lowest,
             "mean_rtt": None if mean is None else round(mean),
+            "reorder": None,
             "sender": stream.sends,
         },
         "receiver": {**own, **_span(0, length_s, report.get("received_bytes")), "sender": stream.sends},

@@ -92,6 +92,7 @@ def measure_with_session(kind: CommandedKind, values: Mapping[str, Any]) -> int:
     """Run one measurement against a server at `host`, over a control session."""
     from leadline.cli import single_args
     from leadline.cli.iperf3_login import login_of
+    from leadline.cli.iperf3_options import iperf3_options_of
     from leadline.plan.options import test_values
 
     assert kind.command is not None, "only a kind with a command gets here"
@@ -112,13 +113,15 @@ def measure_with_session(kind: CommandedKind, values: Mapping[str, Any]) -> int:
     with mistakes:
         login = login_of(values)
     with mistakes:
+        iperf3 = iperf3_options_of(values)
+    with mistakes:
         single_args.check_targets(kind.name, kind.name, values["target"])
     with mistakes:
         single_args.refuse_two_documents(values)
     mistakes.raise_all()
     from leadline.trial.workloads import Server, workload
 
-    server = Server(values["host"], values["port"], key, values["bind"], family or "any", login=login)
+    server = Server(values["host"], values["port"], key, values["bind"], family or "any", login=login, iperf3=iperf3)
     output = single_args.OutputOptions(
         values["host"],
         values["json"],

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from leadline.analysis import judge, parse_targets
 from leadline.analysis.cross_check_model import CrossCheck
 from leadline.analysis.cross_checks import of_command
-from leadline.analysis.iperf3_document import Iperf3Requested, iperf3_document
+from leadline.analysis.iperf3_document import Iperf3Requested, iperf3_document, iperf3_error_document
 from leadline.analysis.model import Interval, TargetResult, TestResult, Verdict
 from leadline.analysis.running_intervals import in_window
 from leadline.cli.calibration import calibrated
@@ -126,6 +126,9 @@ def _print_iperf3(
     assert asked is not None, "only kinds with such a document have the option"
     if output.interval_ms is not None:
         asked = replace(asked, interval_s=output.interval_ms / 1000)
+    if result.status == "failed":
+        print_json(iperf3_error_document(entries, asked.version, result.error or "the measurement failed"))
+        return
     print_json(iperf3_document(entries, asked, started_at))
     _note_verdict(result)
 
@@ -162,7 +165,7 @@ async def _measured(
             single = replace(single, on_samples=stack.enter_context(SampleFile(output.samples)).take)
         observers = (
             progress,
-            partial(print_script_output, progress, output.json),
+            partial(print_script_output, progress, output.json or output.format == "iperf3-json"),
             partial(show_interval, progress, output.json, ended_intervals),
         )
         ceiling = await calibrated(single.workload, output.calibrate, interrupt, progress)

@@ -1324,6 +1324,32 @@ class InterfaceView(BaseModel):
     """
 
 
+class Iperf3Options(BaseModel):
+    """
+    The options of a test against a real `iperf3 -s`.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    local_port: Annotated[int | None, Field(ge=0, le=65535)] = None
+    """
+    Local port of the first flow; each further flow has the next one. The host's choice if absent.
+    """
+    repeating_payload: bool | None = False
+    """
+    Whether both ends send the digits 0 to 9 again and again.
+    """
+    server_output: bool | None = False
+    """
+    Whether the server sends what it printed: its lines become `output` events.
+    """
+    short_counters: bool | None = False
+    """
+    Whether the numbers of datagrams have 32 bits instead of 64.
+    """
+
+
 class IterationCounts(BaseModel):
     """
     Iterations by what became of them. Each iteration that was due is in exactly one of `dropped`, `not_begun`,
@@ -4716,6 +4742,10 @@ class Target(BaseModel):
     iperf3_login: Iperf3Login | None = None
     """
     The login at an iperf3 server; none if absent.
+    """
+    iperf3_options: Iperf3Options | None = None
+    """
+    What the test asks of an iperf3 server; nothing special if absent.
     """
     key: str | None = None
     """

@@ -19,9 +19,17 @@ def peer_conflicts(peer: str) -> Iterator[Conflict]:
 
 
 def iperf3_requested(
-    workload: TcpWorkload | UdpWorkload, protocol: str, block_bytes: int, rate_bps: int | None
+    workload: TcpWorkload | UdpWorkload,
+    protocol: str,
+    block_bytes: int,
+    rate_bps: int | None,
+    *,
+    dscp: int | None = None,
+    total_bytes: int | None = None,
+    blocks: int | None = None,
+    pacing_bps: int | None = None,
 ) -> Iperf3Requested:
-    """One load in iperf3's terms; the rate is that of one flow."""
+    """One load in iperf3's terms; the rates are those of one flow."""
     from leadline import __version__
     from leadline.analysis.iperf3_document import Iperf3Requested
 
@@ -35,4 +43,8 @@ def iperf3_requested(
         duration_s=workload.duration_ms / 1000,
         rate_bps=rate_bps,
         version=__version__,
+        type_of_service=(dscp or 0) << 2,
+        total_bytes=total_bytes or 0,
+        blocks=blocks or 0,
+        pacing_bps=pacing_bps or 0,
     )

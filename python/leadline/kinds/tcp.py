@@ -113,6 +113,7 @@ class Tcp(Kind[TcpTest]):
             *(
                 o.PEER,
                 *o.LOGIN,
+                *o.IPERF3,
                 *o.SESSION,
                 o.cross_check("iperf3"),
                 *o.PRECISION,
@@ -148,7 +149,16 @@ class Tcp(Kind[TcpTest]):
 
     def iperf3_request(self, workload: TcpWorkload) -> Iperf3Requested:
         """A block is one write."""
-        return iperf3_requested(workload, "TCP", workload.block_bytes, workload.rate_bps)
+        options = workload.options
+        return iperf3_requested(
+            workload,
+            "TCP",
+            workload.block_bytes,
+            workload.rate_bps,
+            dscp=None if options is None else options.dscp,
+            total_bytes=None if options is None else options.total_bytes,
+            pacing_bps=None if options is None else options.pacing_bps,
+        )
 
     def second_tool_run(self, test: TcpTest, server: Server, port: int) -> ToolRun:
         """iperf3, with the same flows, blocks, rate and congestion control."""

@@ -143,10 +143,10 @@ class UdpTest(SpreadTest):
 
     @rule
     def _options_fit_the_peer(self) -> Iterator[PydanticCustomError]:
-        for key, value in (("gso", self.gso), ("dscp", self.dscp), ("size", self.size)):
+        for key, value in (("gso", self.gso), ("size", self.size)):
             if value is not None and self.peer == "iperf3":
                 yield validation_error(
-                    f"{key} is for Leadline's own server", at=(key,), hint="leave it out, or peer: iperf3"
+                    f"{key} is for Leadline's own server", at=(key,), hint="leave it out, or the peer"
                 )
 
     @rule
@@ -271,6 +271,8 @@ class Udp(Kind[UdpTest]):
             *(
                 o.PEER,
                 *o.LOGIN,
+                *o.IPERF3,
+                o.SHORT_COUNTERS,
                 *o.SESSION,
                 o.cross_check("iperf3"),
                 *o.PRECISION,
@@ -342,7 +344,7 @@ class Udp(Kind[UdpTest]):
         """A block is one datagram."""
         size = workload.datagram_bytes
         rate_bps = None if workload.rate_pps is None else round(workload.rate_pps * 8 * size)
-        return iperf3_requested(workload, "UDP", size, rate_bps)
+        return iperf3_requested(workload, "UDP", size, rate_bps, dscp=workload.dscp, blocks=workload.number)
 
     def second_tool_run(self, test: UdpTest, server: Server, port: int) -> ToolRun:
         """iperf3, with the same flows, datagrams and rate."""

@@ -100,6 +100,7 @@ def find_rate(kind: Any, values: Mapping[str, Any]) -> int:
     """
     from leadline.cli import run_search, single_args
     from leadline.cli.iperf3_login import login_of
+    from leadline.cli.iperf3_options import iperf3_options_of
     from leadline.plan.options import test_values
 
     assert kind.command is not None, "only a kind with a command gets here"
@@ -122,6 +123,8 @@ def find_rate(kind: Any, values: Mapping[str, Any]) -> int:
     with mistakes:
         login = login_of(values)
     with mistakes:
+        iperf3 = iperf3_options_of(values)
+    with mistakes:
         conditions = Conditions.read(values["find_rate"], kind.name, kind.name)
     with mistakes:
         single_args.check_targets(kind.name, kind.name, values["target"])
@@ -137,7 +140,7 @@ def find_rate(kind: Any, values: Mapping[str, Any]) -> int:
     )
     single_args.refuse_with_precision(output)
     run_search.check(output, "--find-rate")
-    server = Server(values["host"], values["port"], key, values["bind"], family or "any", login=login)
+    server = Server(values["host"], values["port"], key, values["bind"], family or "any", login=login, iperf3=iperf3)
     return run_search.finish(UdpSearchTarget(kind, test, server, conditions, ["leadline", *sys.argv[1:]]), output)
 
 

@@ -185,16 +185,59 @@ PEER = Option(
     type=("leadline", "iperf3"),
     default="leadline",
 )
+_IPERF3 = "With --peer iperf3"
 LOGIN = (
     Option(
-        ("--username",), "User at an iperf3 server that asks for one; the password is IPERF3_PASSWORD.", metavar="NAME"
+        ("--username",),
+        "User at a server that asks for one; the password is IPERF3_PASSWORD.",
+        metavar="NAME",
+        panel=_IPERF3,
     ),
-    Option(("--rsa-public-key-path",), "The iperf3 server's public RSA key, a PEM file.", type=Path, metavar="FILE"),
     Option(
-        ("--use-pkcs1-padding",), "The iperf3 server is older than 3.17, and pads as it did.", type=bool, default=False
+        ("--rsa-public-key-path",), "The server's public RSA key, a PEM file.", type=Path, metavar="FILE", panel=_IPERF3
+    ),
+    Option(
+        ("--use-pkcs1-padding",),
+        "The server is older than 3.17, and pads as it did.",
+        type=bool,
+        default=False,
+        panel=_IPERF3,
     ),
 )
 """Options that log in at an iperf3 server."""
+IPERF3 = (
+    Option(
+        ("--local-port",),
+        "Local port of the first flow; each further flow has the next one. Default: the host's choice.",
+        type=int,
+        least=1,
+        most=65535,
+        metavar="PORT",
+        panel=_IPERF3,
+    ),
+    Option(
+        ("--get-server-output",),
+        "Print what the server printed; in iperf3's document it has its own field.",
+        type=bool,
+        default=False,
+        panel=_IPERF3,
+    ),
+    Option(
+        ("--repeating-payload",),
+        "Both ends send the digits 0 to 9 again and again.",
+        type=bool,
+        default=False,
+        panel=_IPERF3,
+    ),
+)
+"""What a test asks of an iperf3 server."""
+SHORT_COUNTERS = Option(
+    ("--udp-counters-32bit",),
+    "Number datagrams with 32 bits, as iperf3 does without an option, instead of 64.",
+    type=bool,
+    default=False,
+    panel=_IPERF3,
+)
 FORMAT = Option(
     ("--format",),
     "Layout of the summary: Leadline's own, or the JSON document of `iperf3 -J`.",

@@ -9,6 +9,7 @@ from leadline.contract.models import (
     HttpAnswer,
     HttpWorkload,
     Iperf3Login,
+    Iperf3Options,
     PeerLimits,
     RrWorkload,
     ScenarioWorkload,
@@ -100,6 +101,8 @@ class Server:
     https_port: int = HTTPS_PORT
     login: Iperf3Login | None = field(default=None, repr=False)
     """Login at an iperf3 server; None without one."""
+    iperf3: Iperf3Options | None = None
+    """What an iperf3 server is asked for beyond the test; None for nothing."""
 
     def http_port_of(self, *, tls: bool) -> int:
         """The port of HTTP, with or without TLS."""
@@ -108,7 +111,14 @@ class Server:
     def target(self, ip: int) -> Target:
         """The server as the target of a load over this IP version."""
         version = ip_version(ip) if self.family is None else None if self.family == "any" else self.family
-        return Target(host=self.host, port=self.port, ip_version=version, key=self.key, iperf3_login=self.login)
+        return Target(
+            host=self.host,
+            port=self.port,
+            ip_version=version,
+            key=self.key,
+            iperf3_login=self.login,
+            iperf3_options=self.iperf3,
+        )
 
 
 def ip_version(ip: int) -> Literal["v4", "v6"]:

@@ -2,6 +2,7 @@
 //! in Leadline's own sessions. The server starts as soon as it has all flows: they are opened at the load's start.
 
 use std::collections::BTreeMap;
+use std::net::{Shutdown, TcpStream};
 use std::path::Path;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use leadline_transport::iperf3::{
 use leadline_transport::{DatagramFormat, DatagramSizes, SideReport};
 use leadline_wire::{
     unless_zero, Counts, Direction, ErrorReport, FlowCounts, LoadReport, Outcome, ReceiveMethod, SendMethod, Side,
-    StreamOptions, TcpSpec, ThreadReport, UdpSpec,
+    StreamOptions, Target, TcpSpec, ThreadReport, UdpSpec,
 };
 
 use super::iperf3_control::Control;
@@ -40,6 +41,8 @@ const TURN: Duration = Duration::from_millis(20);
 /// After the last byte was acknowledged, or the last datagram sent, iperf3 gets this long to read it: it closes its sockets
 /// when it hears of the end, ns.
 const READ_NS: u64 = 200_000_000;
+/// After a stream's end, iperf3 3.16 and newer gets this long to count the part of a block before it, ns.
+const READ_END_NS: u64 = 100_000_000;
 /// After the server has stopped sending, this much silence means that the missing datagrams are lost, ns.
 const SILENCE_NS: u64 = 500_000_000;
 /// How long a receiver of a byte stream waits in silence for its end, ns.
@@ -85,7 +88,7 @@ pub fn prepare_tcp(spec: &TcpSpec, paced: Option<PacedBlocks>) -> Result<Box<dyn
         zerocopy: options.send == SendMethod::Sendfile,
         skip_rx_copy: options.receive == ReceiveMethod::Discard,
         num: Some(options.total_bytes.unwrap_or(0)),
-        ..common(spec.flows, spec.direction, spec.duration_ms)
+        ..common(&spec.target, spec.flows, spec.direction, spec.duration_ms)
     };
     Ok(Box::new(ReadyIperf3 {
         control: Control::open(&spec.target, spec.bind.as_deref(), &asked)?,
@@ -104,10 +107,11 @@ pub fn prepare_udp(spec: &UdpSpec, pace: Option<Pace>) -> Result<Box<dyn Ready>,
     let rate_bps = spec.rate_pps.map(|rate| (rate * 8.0 * f64::from(spec.datagram_bytes)).round() as u64);
     let asked = Iperf3Parameters {
         udp: true,
-        udp_counters_64bit: true,
+        udp_counters_64bit: !spec.target.iperf3_options.unwrap_or_default().short_counters,
         len: Some(spec.datagram_bytes.into()),
         bandwidth: rate_bps,
-        ..common(spec.flows, spec.direction, spec.duration_ms)
+        tos: spec.dscp.map(|dscp| u64::from(dscp) << 2),
+        ..common(&spec.target, spec.flows, spec.direction, spec.duration_ms)
     };
     Ok(Box::new(ReadyIperf3 {
         control: Control::open(&spec.target, spec.bind.as_deref(), &asked)?,
@@ -121,8 +125,11 @@ pub fn prepare_udp(spec: &UdpSpec, pace: Option<Pace>) -> Result<Box<dyn Ready>,
     }))
 }
 
-fn common(flows: u32, direction: Direction, duration_ms: u64) -> Iperf3Parameters {
+fn common(target: &Target, flows: u32, direction: Direction, duration_ms: u64) -> Iperf3Parameters {
+    let options = target.iperf3_options.unwrap_or_default();
     Iperf3Parameters {
+        get_server_output: options.server_output,
+        repeating_payload: options.repeating_payload,
         omit: Some(0),
         // The server does not end the test by it, but gives it up long after it.
         time: Some(duration_ms.div_ceil(1000)),
@@ -142,8 +149,8 @@ impl Ready for ReadyIperf3 {
         let (flows, planned, sockets) = self.open_flows()?;
         self.control.await_start()?;
         let span = span(at_ns, self.duration_ms);
-        let kept = sockets.iter().filter_map(|socket| match socket {
-            FlowSocket::Stream(stream) => stream.try_clone().ok(),
+        let kept = sockets.iter().enumerate().filter_map(|(place, socket)| match socket {
+            FlowSocket::Stream(stream) => Some((place, stream.try_clone().ok()?)),
             FlowSocket::Datagram(_) => None,
         });
         // A closed connection would end before iperf3 has read it.
@@ -161,7 +168,7 @@ impl Ready for ReadyIperf3 {
         }
         let reports = threads.join().map_err(|error| system_error("moving payload", &error))?;
         let ended_ns = outcome?;
-        running.outcome(&planned, Account::of(reports), ended_ns)
+        running.outcome(&planned, Account::of(reports), ended_ns, task)
     }
 }
 
@@ -186,8 +193,8 @@ impl ReadyIperf3 {
         let (mut flows, mut planned, mut sockets) = (Vec::new(), Vec::new(), Vec::new());
         for ((id, direction), counters) in (0..).zip(directions).zip(counters) {
             let socket = match self.asked.protocol() {
-                Iperf3Protocol::Tcp => self.control.connect_stream(&self.opening())?,
-                Iperf3Protocol::Udp => self.control.connect_datagram()?,
+                Iperf3Protocol::Tcp => self.control.connect_stream(id, &self.opening())?,
+                Iperf3Protocol::Udp => self.control.connect_datagram(id)?,
             };
             set_options(&socket, &self.asked).map_err(|(_, error)| system_error("setting a flow's options", &error))?;
             let (local, remote, congestion) = match &socket {
@@ -208,6 +215,15 @@ impl ReadyIperf3 {
             sockets.push(socket);
         }
         Ok((flows, planned, sockets))
+    }
+
+    /// What this end sends, unless iperf3's repeating payload was asked for.
+    fn payload(&self, otherwise: Payload) -> Payload {
+        if self.asked.repeating_payload {
+            Payload::Digits
+        } else {
+            otherwise
+        }
     }
 
     fn workers(
@@ -239,7 +255,7 @@ impl ReadyIperf3 {
                 let work = StreamWork {
                     end,
                     ends_when_spent: true,
-                    payload: options.payload.into(),
+                    payload: self.payload(options.payload.into()),
                     payload_file: payload_file.clone(),
                     send: options.send,
                     receive: options.receive,
@@ -257,7 +273,7 @@ impl ReadyIperf3 {
                     sizes: DatagramSizes::fixed(self.asked.block_bytes()),
                     pace,
                     number,
-                    payload: Payload::Zeros,
+                    payload: self.payload(Payload::Zeros),
                     gso: false,
                 };
                 let warm_until_ns = span.at_ns.saturating_add(self.warmup_ms.saturating_mul(1_000_000));
@@ -288,8 +304,8 @@ fn verb(role: Role) -> &'static str {
 struct Running {
     ready: ReadyIperf3,
     flows: Vec<TestFlow>,
-    /// The TCP connections, which stay open until the end.
-    kept: Vec<std::net::TcpStream>,
+    /// The TCP connections, which stay open until the end, and their places among the flows.
+    kept: Vec<(usize, TcpStream)>,
     span: Span,
     collector: Collector,
     rolled: Receiver<Rolled>,
@@ -352,11 +368,34 @@ impl Running {
             return true;
         }
         let done_ns = *ending.senders_done_ns.get_or_insert(now);
-        let under_way = self.kept.iter().any(|stream| net::unacknowledged_bytes(stream).is_ok_and(|bytes| bytes > 0));
+        let unacknowledged = |stream: &TcpStream| net::unacknowledged_bytes(stream).is_ok_and(|bytes| bytes > 0);
+        let under_way = self.kept.iter().any(|(_, stream)| unacknowledged(stream));
         if under_way && now < done_ns.saturating_add(LONGEST_DRAIN_NS) {
             return false;
         }
-        now >= ending.arrived_ns.get_or_insert(now).saturating_add(READ_NS)
+        if now < ending.arrived_ns.get_or_insert(now).saturating_add(READ_NS) {
+            return false;
+        }
+        if ending.streams_ended_ns.is_none() && !self.end_streams_within_a_block() {
+            return true;
+        }
+        now >= ending.streams_ended_ns.get_or_insert(now).saturating_add(READ_END_NS)
+    }
+
+    /// Ends the streams of senders that sent part of a block last: iperf3 3.16 and newer reads whole blocks, and counts a
+    /// part only at the stream's end. Returns whether there is one.
+    fn end_streams_within_a_block(&self) -> bool {
+        let block_bytes = u64::from(self.ready.asked.block_bytes());
+        let mut found = false;
+        for (place, stream) in &self.kept {
+            let flow = &self.flows[*place];
+            if flow.role == Role::Send && flow.counters.sent_bytes() % block_bytes != 0 {
+                // This fails only if the server has closed the connection.
+                let _ = stream.shutdown(Shutdown::Write);
+                found = true;
+            }
+        }
+        found
     }
 
     /// Ends receivers of datagrams after a silence: the server's count comes only after this end's figures.
@@ -376,7 +415,13 @@ impl Running {
     }
 
     /// Exchanges the figures, and combines them.
-    fn outcome(mut self, planned: &[PlannedFlow], local: Account, ended_ns: u64) -> Result<Outcome, ErrorReport> {
+    fn outcome(
+        mut self,
+        planned: &[PlannedFlow],
+        local: Account,
+        ended_ns: u64,
+        task: &Task,
+    ) -> Result<Outcome, ErrorReport> {
         self.rolled.try_iter().for_each(|one| self.collector.take(one));
         let length_s = ended_ns.min(self.span.end_ns).saturating_sub(self.span.at_ns) as f64 / 1e9;
         let congestion = planned.iter().find_map(|flow| flow.congestion.clone());
@@ -385,6 +430,10 @@ impl Running {
         let own = results(&self.flows, &local, &context);
         self.ready.control.send(&own.encode())?;
         let theirs = self.receive_results()?;
+        // iperf3 3.12 goes on sending it to the clients after one that asked.
+        if self.ready.asked.get_server_output {
+            send_server_output(&theirs, task);
+        }
         let peer_rows = self.peer_rows(&local, &theirs);
         let is_udp = self.ready.asked.protocol() == Iperf3Protocol::Udp;
         let rows = || local.rows.iter();
@@ -468,10 +517,21 @@ struct Ending {
     senders_done_ns: Option<u64>,
     /// When everything was acknowledged.
     arrived_ns: Option<u64>,
+    /// When the streams that end within a block were ended.
+    streams_ended_ns: Option<u64>,
     ended_ns: Option<u64>,
     results_asked: bool,
     received: Option<u64>,
     silent_since_ns: u64,
+}
+
+/// Sends what the server printed, line by line; a document in lines of its own.
+fn send_server_output(theirs: &Iperf3Results, task: &Task) {
+    let document = theirs.server_output_json.as_ref().and_then(|found| serde_json::to_string_pretty(found).ok());
+    let Some(text) = document.or_else(|| theirs.server_output_text.clone()) else { return };
+    for line in text.lines() {
+        task.output(line);
+    }
 }
 
 /// The server's CPU time, which iperf3 tells as a share of the test's length, for its whole process.

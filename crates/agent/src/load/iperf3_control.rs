@@ -32,6 +32,8 @@ pub struct Control {
     /// The server's address.
     pub server: SocketAddr,
     bind: Option<IpAddr>,
+    /// Local port of the first flow, if it is not the host's choice.
+    local_port: Option<u16>,
 }
 
 impl Control {
@@ -54,7 +56,8 @@ impl Control {
         })?;
         stream.set_write_timeout(Some(STEP_TIMEOUT)).map_err(|error| system_error(&doing, &error))?;
         let cookie = fresh_cookie()?;
-        let mut control = Self { stream, machine: Iperf3Client::default(), cookie, server, bind };
+        let local_port = target.iperf3_options.and_then(|options| options.local_port);
+        let mut control = Self { stream, machine: Iperf3Client::default(), cookie, server, bind, local_port };
         control.send(cookie.bytes())?;
         control.step(&Iperf3ClientEvent::SendParameters)?;
         control.send(&Iperf3Parameters { authtoken, ..asked.clone() }.encode())?;
@@ -63,21 +66,21 @@ impl Control {
         Ok(control)
     }
 
-    /// Opens one TCP flow.
-    pub fn connect_stream(&self, options: &OpeningOptions) -> Result<FlowSocket, ErrorReport> {
-        let doing = format!("opening a flow to iperf3 at {}", self.server);
+    /// Opens one TCP flow; `place` is its place among the flows.
+    pub fn connect_stream(&self, place: u32, options: &OpeningOptions) -> Result<FlowSocket, ErrorReport> {
+        let local = self.local(place)?;
+        let doing = format!("opening a flow to iperf3 at {}{}", self.server, from_port(local));
         let failed = |error: io::Error| system_error(&doing, &error);
-        let mut stream = tcp::connect_with(self.server, self.bind, STEP_TIMEOUT, options).map_err(failed)?;
+        let mut stream = tcp::connect_with(self.server, Some(local), STEP_TIMEOUT, options).map_err(failed)?;
         stream.write_all(self.cookie.bytes()).map_err(failed)?;
         Ok(FlowSocket::Stream(stream))
     }
 
-    /// Opens one UDP flow: the server answers its hello.
-    pub fn connect_datagram(&self) -> Result<FlowSocket, ErrorReport> {
-        let doing = format!("opening a UDP flow to iperf3 at {}", self.server);
+    /// Opens one UDP flow, as above: the server answers its hello.
+    pub fn connect_datagram(&self, place: u32) -> Result<FlowSocket, ErrorReport> {
+        let local = self.local(place)?;
+        let doing = format!("opening a UDP flow to iperf3 at {}{}", self.server, from_port(local));
         let failed = |error: io::Error| system_error(&doing, &error);
-        let any = if self.server.is_ipv4() { IpAddr::from([0; 4]) } else { IpAddr::from([0; 16]) };
-        let local = SocketAddr::new(self.bind.unwrap_or(any), 0);
         let socket = net::udp_socket(local, Some(self.server), false).map_err(failed)?;
         socket.set_read_timeout(Some(HELLO_TIMEOUT)).map_err(failed)?;
         socket.send(&HELLO).map_err(failed)?;
@@ -89,6 +92,18 @@ impl Control {
             }
             Err(error) => Err(failed(error)),
         }
+    }
+
+    /// Returns the local address of a flow; its port is 0 if the host chooses one.
+    fn local(&self, place: u32) -> Result<SocketAddr, ErrorReport> {
+        let any = if self.server.is_ipv4() { IpAddr::from([0; 4]) } else { IpAddr::from([0; 16]) };
+        let port = match self.local_port {
+            None => 0,
+            Some(first) => u16::try_from(u32::from(first).saturating_add(place)).map_err(|_| {
+                input_error("bad_port", format!("flow {place} after local port {first} has no port: 65535 is the last"))
+            })?,
+        };
+        Ok(SocketAddr::new(self.bind.unwrap_or(any), port))
     }
 
     /// Waits for the server's start.
@@ -190,6 +205,15 @@ fn receive_hello(socket: &UdpSocket) -> io::Result<()> {
             Err(error) if error.kind() == io::ErrorKind::Interrupted && Instant::now() < deadline => {}
             Err(error) => return Err(error),
         }
+    }
+}
+
+/// The part of an error that names the local port, if it was chosen.
+fn from_port(local: SocketAddr) -> String {
+    if local.port() == 0 {
+        String::new()
+    } else {
+        format!(" from port {}", local.port())
     }
 }
 

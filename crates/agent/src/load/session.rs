@@ -140,7 +140,8 @@ impl Session {
     /// The same with options of the connection.
     pub fn connect_stream_with(&self, flow: u32, options: &OpeningOptions) -> Result<TcpStream, ErrorReport> {
         let doing = format!("opening flow {flow} to {}", self.server);
-        let mut stream = tcp::connect_with(self.server, self.bind, STEP_TIMEOUT, options)
+        let from = self.bind.map(|address| SocketAddr::new(address, 0));
+        let mut stream = tcp::connect_with(self.server, from, STEP_TIMEOUT, options)
             .map_err(|error| unopened(&doing, options, &error))?;
         if options.mptcp && !tcp::is_mptcp(&stream) {
             let message =

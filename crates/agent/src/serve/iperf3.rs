@@ -36,6 +36,9 @@ use crate::flows::{by_role, counters, planned_directions, Role, Span, DRAIN_NS};
 
 /// The time limit for a client's next step after the test, and for its turn to open UDP flows.
 const STEP_TIMEOUT: Duration = Duration::from_secs(30);
+/// A client opens its UDP flow at once and does not repeat its hello: after this time it is lost, and other clients of its
+/// address wait for their turn.
+const HELLO_TIMEOUT: Duration = Duration::from_secs(3);
 /// How long after its planned end a test may go on: what iperf3's own server allows.
 const OVERTIME_NS: u64 = 40_000_000_000;
 /// After the client's end, this much silence on a TCP flow means that all has arrived, if the client's count does not
@@ -267,7 +270,7 @@ impl Test<'_> {
             }
         };
         self.control.write_all(&Iperf3Server::create_streams())?;
-        let idle = Duration::from_nanos(shared.idle_ns());
+        let idle = flow_timeout(self.asked.protocol(), Duration::from_nanos(shared.idle_ns()));
         let mut deadline = Instant::now() + idle;
         let mut flows = Vec::with_capacity(count);
         while flows.len() < count {
@@ -418,6 +421,14 @@ impl Test<'_> {
     }
 }
 
+/// How long a test waits for its next flow.
+fn flow_timeout(protocol: Iperf3Protocol, idle: Duration) -> Duration {
+    match protocol {
+        Iperf3Protocol::Tcp => idle,
+        Iperf3Protocol::Udp => idle.min(HELLO_TIMEOUT),
+    }
+}
+
 /// The end of a test, as the client told it.
 struct Ending {
     ended_ns: u64,
@@ -470,4 +481,17 @@ fn forward_events(mut control: TcpStream, mut machine: Iperf3Server, inbox: &Syn
         }
     }
     let _ = inbox.send(Iperf3Input::Closed(None));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn missing_hello_ends_the_turn_of_its_client_before_the_idle_time() {
+        let idle = Duration::from_secs(60);
+        assert_eq!(flow_timeout(Iperf3Protocol::Tcp, idle), idle);
+        assert_eq!(flow_timeout(Iperf3Protocol::Udp, idle), HELLO_TIMEOUT);
+        assert_eq!(flow_timeout(Iperf3Protocol::Udp, Duration::from_secs(1)), Duration::from_secs(1));
+    }
 }
