@@ -1,7 +1,7 @@
 """The document that `iperf3 -J` prints, from the journal entries of one `tcp` or `udp` measurement.
 
-The layout is that of iperf3 3.21, which is that of 3.12 with more fields; the figures are Leadline's. What Leadline does
-not know is null.
+The layout is that of iperf3 3.21, which is that of 3.12 with more fields; the figures are Leadline's. What Leadline
+does not know is null.
 """
 
 from __future__ import annotations

@@ -6,7 +6,8 @@ import asyncio
 import json
 import sys
 import time
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -36,7 +37,7 @@ from leadline.cli.progress import Progress, watched
 from leadline.cli.sample_file import SampleFile
 from leadline.cli.single_args import OutputOptions
 from leadline.dataset import Journal, RunFolder
-from leadline.errors import InputError
+from leadline.errors import InputError, LeadlineError
 from leadline.plan import BaseTest
 from leadline.plan.limits import Limits
 from leadline.registry import KINDS
@@ -78,7 +79,8 @@ def run(test: BaseTest, workload: LoadWorkload, output: OutputOptions) -> int:
     started_at = datetime.now(UTC)
     ended_intervals: list[IntervalEnded] = []
     entries: list[dict[str, Any]] = []
-    result, folder = asyncio.run(_measured(single, output, entries, ended_intervals))
+    with _documented(workload, output, entries):
+        result, folder = asyncio.run(_measured(single, output, entries, ended_intervals))
     checked = of_command([result], entries, Limits().margin)
     if output.interval_ms is not None:
         result = replace(result, intervals=tuple(_judged(one, result) for one in ended_intervals))
@@ -121,16 +123,36 @@ def _print_iperf3(
     result: TestResult, load: LoadWorkload, output: OutputOptions, entries: list[dict[str, Any]], started_at: datetime
 ) -> None:
     """Print iperf3's document. It has no room for the verdict."""
+    if result.status == "failed":
+        _print_iperf3_error(load, entries, result.error or "the measurement failed")
+        return
+    asked = _iperf3_request(load)
+    if output.interval_ms is not None:
+        asked = replace(asked, interval_s=output.interval_ms / 1000)
+    print_json(iperf3_document(entries, asked, started_at))
+    _note_verdict(result)
+
+
+@contextmanager
+def _documented(load: LoadWorkload, output: OutputOptions, entries: list[dict[str, Any]]) -> Iterator[None]:
+    """An error before the test has a document too, if iperf3's is asked for."""
+    try:
+        yield
+    except LeadlineError as error:
+        if output.format == "iperf3-json":
+            _print_iperf3_error(load, entries, str(error))
+        raise
+
+
+def _print_iperf3_error(load: LoadWorkload, entries: list[dict[str, Any]], error: str) -> None:
+    print_json(iperf3_error_document(entries, _iperf3_request(load).version, error))
+
+
+def _iperf3_request(load: LoadWorkload) -> Iperf3Requested:
     kind: PrintedKind = KINDS.get(load.kind)
     asked = kind.iperf3_request(load)
     assert asked is not None, "only kinds with such a document have the option"
-    if output.interval_ms is not None:
-        asked = replace(asked, interval_s=output.interval_ms / 1000)
-    if result.status == "failed":
-        print_json(iperf3_error_document(entries, asked.version, result.error or "the measurement failed"))
-        return
-    print_json(iperf3_document(entries, asked, started_at))
-    _note_verdict(result)
+    return asked
 
 
 def _note_verdict(result: TestResult) -> None:
