@@ -21,7 +21,14 @@ const TOKEN: u64 = 1;
 
 fn spec(timeout_ms: u32) -> RrSpec {
     RrSpec {
-        target: leadline_wire::Target { host: String::new(), port: 0, ip_version: None, key: None, iperf3_login: None, iperf3_options: None },
+        target: leadline_wire::Target {
+            host: String::new(),
+            port: 0,
+            ip_version: None,
+            key: None,
+            iperf3_login: None,
+            iperf3_options: None,
+        },
         protocol: Protocol::Tcp,
         flows: 1,
         threads: 1,
