@@ -101,11 +101,6 @@ pub fn set_mss(socket: impl AsFd, bytes: u32) -> io::Result<()> {
     set_int(socket, libc::IPPROTO_TCP, libc::TCP_MAXSEG, i32::try_from(bytes).unwrap_or(i32::MAX))
 }
 
-/// Wakes a reader only once this many bytes have arrived, or the stream has ended.
-pub fn set_low_water(socket: impl AsFd, bytes: u32) -> io::Result<()> {
-    set_int(socket, libc::SOL_SOCKET, libc::SO_RCVLOWAT, i32::try_from(bytes).unwrap_or(i32::MAX))
-}
-
 /// Returns the sizes of a socket's send and receive buffer, bytes, as the kernel counts them: with its own overhead.
 pub fn buffer_bytes(socket: impl AsFd) -> (Option<u64>, Option<u64>) {
     let socket = socket2::SockRef::from(&socket);

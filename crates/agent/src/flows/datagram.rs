@@ -71,6 +71,10 @@ const SILENCE_NS: u64 = 500_000_000;
 /// Receive calls per ready socket and turn, so that a flood on one flow delays neither the others nor the timers.
 const CALLS_PER_TURN: usize = 16;
 
+/// Batches per unpaced flow and turn, so that one flow delays neither the others nor the end of the span by more than a
+/// fraction of a millisecond.
+const BATCHES_PER_TURN: usize = 8;
+
 /// How long after the span's end datagrams that were due in it may still be sent, ns: a thread that woke up late
 /// loses no datagrams. Later ones are `unsent`.
 const OVERTIME_NS: u64 = 100_000_000;
@@ -231,8 +235,11 @@ impl Worker {
             };
             let last_call = stopped || now >= self.span.end_ns.saturating_add(OVERTIME_NS);
             let allowed = self.flows[index].allowed(now, due, over);
-            let flow = &self.flows[index];
-            if allowed.is_none_or(|allowed| flow.next < allowed) && !flow.blocked && !last_call {
+            for _ in 0..self.batches_per_turn() {
+                let flow = &self.flows[index];
+                if allowed.is_some_and(|allowed| flow.next >= allowed) || flow.blocked || last_call {
+                    break;
+                }
                 self.send_batch(index, allowed, recorder.as_deref_mut());
             }
             let ended_ns = self.ended_ns(index, now, due, last_call);
@@ -251,6 +258,15 @@ impl Worker {
             }
         }
         next
+    }
+
+    /// Without a rate, a turn's look at the clock and at the sockets serves several batches.
+    fn batches_per_turn(&self) -> usize {
+        if self.work.pace.is_none() {
+            BATCHES_PER_TURN
+        } else {
+            1
+        }
     }
 
     /// Returns when a sending flow stopped trying, if it has. `due` is the number of datagrams that it should have
