@@ -76,6 +76,7 @@ def test_pacing_is_what_limits(command: str, session_port: int) -> None:
         ("--payload-file /dev/null", 2, "not a file with content"),
         ("--payload-file x -R", 2, "only a client sends a file"),
         ("--mss 20", 2, "88"),
+        ("--mptcp --pacing 10mbit", 2, "no kernel paces MPTCP"),
     ],
 )
 def test_what_cannot_be_is_an_error_in_one_line(

@@ -65,6 +65,11 @@ class TcpOptions(BaseTest):
     """Rate of the line, for the share of it that is used. Null: that of the lab's links, or of the interface."""
 
     @rule
+    def _mptcp_is_not_paced(self) -> Iterator[PydanticCustomError]:
+        if self.mptcp and self.pacing_bps is not None:
+            yield validation_error("no kernel paces MPTCP connections", at=("pacing",), hint="set rate instead")
+
+    @rule
     def _file_goes_up(self) -> Iterator[PydanticCustomError]:
         if self.payload_file is not None and getattr(self, "direction", "up") != "up":
             yield validation_error(

@@ -15,6 +15,7 @@ from leadline.kinds.kind import Kind
 from leadline.kinds.second_tools import fleet_conflicts, iperf3_errors, iperf3_run
 from leadline.plan import options as o
 from leadline.plan.base_test import Conflict, carried_conflicts
+from leadline.plan.dscp import Dscp
 from leadline.plan.field_types import (
     LARGEST_UDP_PAYLOAD_BYTES,
     SMALLEST_UDP_PAYLOAD_BYTES,
@@ -94,8 +95,8 @@ class UdpTest(SpreadTest):
     gso: bool | None = None
     """Whether datagrams pass the kernel in batches (UDP_SEGMENT, UDP_GRO). Null: without a rate they do; with one,
     batches would be bursts."""
-    dscp: Annotated[int, Field(ge=0, le=63)] | None = None
-    """Differentiated services code point of the datagrams. Null: the host's default."""
+    dscp: Dscp | None = None
+    """Code point of the datagrams: 0 to 63, or a class such as EF, CS1 or AF41. Null: the host's default."""
 
     @model_validator(mode="before")
     @classmethod
@@ -256,12 +257,9 @@ class Udp(Kind[UdpTest]):
             ),
             Option(
                 ("--dscp",),
-                "Differentiated services code point of the datagrams, 0 to 63.",
+                "Code point of the datagrams: 0 to 63, or a class such as EF or CS1.",
                 key="dscp",
-                type=int,
-                least=0,
-                most=63,
-                metavar="N",
+                metavar="CLASS",
             ),
             Option(
                 ("--find-rate",),
