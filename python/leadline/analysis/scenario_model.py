@@ -79,6 +79,9 @@ class LabelFindings:
     """Those that timed out or were interrupted: their latency is at least their age then."""
     censored: tuple[str, ...] = ()
     """Names of the values that are lower bounds."""
+    service_p50_us: float | None = None
+    """From sent, as `service_p95_us`."""
+    service_p99_us: float | None = None
 
 
 def shown_names(labels: Sequence[LabelFindings]) -> list[str]:
@@ -102,6 +105,12 @@ class SlowRequestFindings:
     first_byte_us: float | None
     status: int | None
     error: str | None
+    dns_us: float | None = None
+    """Of the time before it was sent: resolving the name; null if the address was known."""
+    connect_us: float | None = None
+    """Of the same time: the TCP handshake; null on a connection that was open."""
+    tls_us: float | None = None
+    """Of the same time: the TLS handshake; null without one."""
 
 
 @dataclass(frozen=True, slots=True)

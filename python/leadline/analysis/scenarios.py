@@ -38,6 +38,9 @@ def findings(data: TestData) -> ScenarioFindings | None:
             one.get("first_byte_us"),
             one.get("status"),
             one.get("error"),
+            one.get("dns_us"),
+            one.get("connect_us"),
+            one.get("tls_us"),
         )
         for report in reports
         for one in report["slowest"]
@@ -131,7 +134,7 @@ def _label(rows: Sequence[records.LabelReport], report: records.ScenarioReport) 
     length_s = (end_ns - start_ns) / 1e9 if start_ns is not None and end_ns is not None and end_ns > start_ns else None
     times = {"latency_mean_us": latency.mean, "latency_max_us": latency.max}
     times |= {f"latency_p{share}_us": latency.percentile(float(share)) for share in (50, 90, 95, 99)}
-    times["service_p95_us"] = service.percentile(95.0)
+    times |= {f"service_p{share}_us": service.percentile(float(share)) for share in (50, 95, 99)}
     return LabelFindings(
         name=first["name"],
         is_transaction=first["kind"] == "transaction",

@@ -18,7 +18,7 @@ def label(name: str, *, is_transaction: bool = False, group: str = "users", **re
 
 
 def result(*labels: LabelFindings) -> TestResult:
-    slowest = (SlowRequestFindings("b", 3000.0, 100.0, None, None, "timeout"),)
+    slowest = (SlowRequestFindings("b", 3000.0, 100.0, None, None, "timeout", None, 60.0, 30.0),)
     return TestResult(
         case="c01", repeat=1, test="s", kind="scenario", parameters={}, status="done", error=None, metrics={},
         validity=Validity(Verdict.VALID, ()), window=None, generator=None, errors={},
@@ -35,7 +35,17 @@ def test_names_failures_and_slow_requests_have_tables() -> None:
     assert tables["Transactions"].rows[0][:4] == ("t", "1,200", "60.0", "3")
     assert len(tables["Requests"].columns) == len(tables["Requests"].rows[0])
     assert tables["Failures"].rows == (("b", "timeout", "3", "http://a/b"), ("b", "check 'status'", "2", ""))
-    assert tables["Slowest requests"].rows[0][-1] == "timeout"
+    slowest = dict(zip(tables["Slowest requests"].columns, tables["Slowest requests"].rows[0], strict=True))
+    assert [slowest[name] for name in ("name lookup", "connect", "TLS")] == ["", "60.0 µs", "30.0 µs"]
+    assert slowest["status"] == "timeout"
+
+
+def test_lower_bounds_are_marked_and_times_from_sent_follow() -> None:
+    bounded = label("a", censored=("latency_p99_us", "service_p99_us"), service_p50_us=800.0, service_p99_us=1900.0)
+    (table, *_) = page_tables(result(bounded))
+    row = dict(zip(table.columns, table.rows[0], strict=True))
+    assert (row["p95"], row["p99"]) == ("1.60 ms", "≥ 2.00 ms")
+    assert (row["p50 from sent"], row["p99 from sent"]) == ("800 µs", "≥ 1.90 ms")
 
 
 def test_what_is_beside_the_requests_has_columns_where_there_is_some() -> None:

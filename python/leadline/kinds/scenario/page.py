@@ -30,20 +30,31 @@ def page_tables(result: TestResult) -> list[PageTable]:
     if failures:
         tables.append(_table("Failures", ("name", "what failed", "times", "example"), failures))
     if found.slowest:
-        columns = ("name", "latency", "until sent", "first byte", "status")
+        columns = ("name", "latency", "until sent", "name lookup", "connect", "TLS", "first byte", "status")
         tables.append(_table("Slowest requests", columns, [_slow(one) for one in found.slowest]))
     return tables
 
 
 def _labels(title: str, labels: Sequence[LabelFindings]) -> PageTable:
     several = len({label.group for label in labels}) > 1
-    # Bytes are those of requests.
+    # Bytes are those of requests, and a transaction is not sent.
     sizes = () if labels[0].is_transaction else ("sent", "received")
+    sent = () if labels[0].is_transaction else ("p50", "p95", "p99")
     beside = tuple(name for name in ("cached", "resources", "redirects") if any(getattr(one, name) for one in labels))
-    head = ("name", *(("group",) if several else ()), "count", "1/s", "failed", *_TIMES, *sizes, *beside)
+    head = (
+        "name",
+        *(("group",) if several else ()),
+        "count",
+        "1/s",
+        "failed",
+        *_TIMES,
+        *(f"{name} from sent" for name in sent),
+        *sizes,
+        *beside,
+    )
     rows = []
     for label, name in zip(labels, shown_names(labels), strict=True):
-        times = {one: f"latency_{one}_us" for one in _TIMES}
+        times = [*(f"latency_{one}_us" for one in _TIMES), *(f"service_{one}_us" for one in sent)]
         rows.append((
             name,
             *((label.group,) if several else ()),
@@ -52,7 +63,7 @@ def _labels(title: str, labels: Sequence[LabelFindings]) -> PageTable:
             f"{label.failed:,}",
             *(
                 quantities.at_least(quantities.microseconds(getattr(label, key)), key in label.censored)
-                for key in times.values()
+                for key in times
             ),
             *(quantities.transfer(size) for size in (label.sent_bytes, label.received_bytes)[: len(sizes)]),
             *(f"{getattr(label, one):,}" for one in beside),
@@ -79,7 +90,8 @@ def _failures(found: ScenarioFindings) -> list[tuple[str, ...]]:
 def _slow(one: SlowRequestFindings) -> tuple[str, ...]:
     shown: Callable[[float | None], str] = quantities.microseconds
     status = one.error or ("" if one.status is None else str(one.status))
-    return one.name, shown(one.latency_us), shown(one.before_sent_us), shown(one.first_byte_us), status
+    opening = ("" if time is None else shown(time) for time in (one.dns_us, one.connect_us, one.tls_us))
+    return one.name, shown(one.latency_us), shown(one.before_sent_us), *opening, shown(one.first_byte_us), status
 
 
 def _table(title: str, columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> PageTable:

@@ -26,13 +26,16 @@ def group_rows(result: TestResult) -> list[tuple[str, str]]:
     if len(found.groups) == 1:
         rows = [("iterations", _iterations(found.groups[0]))]
     if found.users_memory_bytes is not None:
-        rows.append(("users' memory", quantities.transfer(found.users_memory_bytes)))
+        users = sum(group.users_most for group in found.groups)
+        each = f", about {quantities.transfer(found.users_memory_bytes / users)} each" if users else ""
+        rows.append(("users' memory", quantities.transfer(found.users_memory_bytes) + each))
     return rows
 
 
 def _iterations(group: GroupFindings) -> str:
     """What became of the iterations that were due; counts of 0 are left out, but for the first ones."""
-    parts = [f"{group.due:,} due", f"{group.completed:,} completed"]
+    begun = [f"{group.begun:,} begun"] if group.begun != group.due else []
+    parts = [f"{group.due:,} due", *begun, f"{group.completed:,} completed"]
     named = {
         "failed": group.failed,
         "interrupted": group.interrupted,
