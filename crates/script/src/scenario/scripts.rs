@@ -1,6 +1,6 @@
-//! Scripts in Lua between the requests of a flow: `get(name)`, `set(name, value)`, `fail(message)`. One state per
-//! thread; each script is compiled once. A script is trusted, and runs on the thread of its users: an endless loop
-//! blocks them.
+//! Scripts in Lua between the requests of a flow: `vars.name` or `get(name)`, `vars.name = value` or `set(name, value)`,
+//! `fail(message)`. One state per thread; each script is compiled once. A script is trusted, and runs on the thread of
+//! its users: an endless loop blocks them.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -10,6 +10,15 @@ use mlua::{Function, Lua, StdLib};
 use super::evaluate::Context;
 use super::fault::Fault;
 use super::value::Value;
+
+/// What scripts have beside `get` and `set`. A call of `get` is a global's: it has the context of each call.
+const PRELUDE: &str = "
+vars = setmetatable({}, {
+    __index = function(_, name) return get(name) end,
+    __newindex = function(_, name, value) set(name, value) end,
+})
+function fail(message) error(message, 0) end
+";
 
 /// The scripts of one thread.
 #[derive(Debug, Default)]
@@ -21,7 +30,11 @@ pub struct Scripts {
 impl Scripts {
     /// Runs a script for a user.
     pub fn run(&mut self, context: &mut Context<'_>, script: u32) -> Result<(), Fault> {
-        self.execute(context, script).map_err(|error| Fault { cause: "script_error", detail: error.to_string() })
+        self.execute(context, script).map_err(|error| {
+            let text = error.to_string();
+            let message = text.split("\nstack traceback:").next().unwrap_or_default();
+            Fault { cause: "script_error", detail: message.trim_start_matches("runtime error: ").to_owned() }
+        })
     }
 
     fn execute(&mut self, context: &mut Context<'_>, script: u32) -> mlua::Result<()> {
@@ -29,7 +42,9 @@ impl Scripts {
             Some(lua) => lua,
             None => {
                 let libraries = StdLib::STRING | StdLib::TABLE | StdLib::MATH | StdLib::BIT;
-                self.lua.insert(Lua::new_with(libraries, mlua::LuaOptions::default())?)
+                let lua = Lua::new_with(libraries, mlua::LuaOptions::default())?;
+                lua.load(PRELUDE).exec()?;
+                self.lua.insert(lua)
             }
         };
         let function = match self.compiled.get(&script) {

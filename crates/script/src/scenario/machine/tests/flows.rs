@@ -193,9 +193,14 @@ fn feeders_give_rows_and_end() {
 fn script_reads_and_sets_variables() {
     let script = node(json!({"kind": "script", "lua": "set('x', (get('x') or 0) + user * 10)"}));
     assert_eq!(targets(json!([script, script, get(json!(["/", var("x")]))])), ["/20"]);
-    let wrong = node(json!({"kind": "script", "lua": "error('no')"}));
-    let run = run(plan(once(), json!([wrong, get("/a")])), |_| Some(ok("")));
-    assert_eq!((run.got.len(), run.figures.faults["script_error"]), (0, 1));
+    let by_name = node(json!({"kind": "script", "lua": "vars.y = (vars.y or 1) + 1; vars.x = nil"}));
+    assert_eq!(targets(json!([by_name, by_name, get(json!(["/", var("y")]))])), ["/3"]);
+    for (text, message) in [("error('no')", "[string \"script 1\"]:1: no"), ("fail('too few')", "too few")] {
+        let wrong = node(json!({"kind": "script", "lua": text}));
+        let run = run(plan(once(), json!([wrong, get("/a")])), |_| Some(ok("")));
+        assert_eq!((run.got.len(), run.figures.faults["script_error"]), (0, 1));
+        assert_eq!(run.figures.fault_examples["script_error"], message);
+    }
 }
 
 #[test]
