@@ -16,7 +16,7 @@ from leadline.plan.source import Node
 from leadline.scenario.arrivals import LoweredLoad, lower_load
 from leadline.scenario.expressions import Value
 from leadline.scenario.functions import template
-from leadline.scenario.load_models import Load
+from leadline.scenario.load_models import GatlingLoad, Load
 from leadline.scenario.lower_expressions import Lowered, Names
 from leadline.scenario.lower_requests import RequestLowering, Scope
 from leadline.scenario.lower_steps import StepLowering, located
@@ -191,7 +191,8 @@ class _Lowering:
             "arrivals": {key: value for key, value in load.arrivals.items() if value is not None},
             "end": load.end,
             "on_error": group.on_error.replace("-", "_"),
-            "new_user_each_iteration": group.new_user,
+            # Gatling injects users: each executes the flow once.
+            "new_user_each_iteration": group.new_user or isinstance(group.load, GatlingLoad),
             "clear_cookies_each_iteration": group.clear_cookies,
             "clear_cache_each_iteration": group.clear_cache,
             "close_connections_each_iteration": group.new_connections,

@@ -196,6 +196,15 @@ def test_loads(load: str, model: dict[str, Any]) -> None:
     assert {key: arrivals.get(key) for key in model} == model
 
 
+def test_only_gatlings_users_are_new_in_each_iteration() -> None:
+    """Without the variables, cookies and connections of one that ended."""
+    steps = ("at_once_users: 5", "stress_peak_users: 10, during: 5s", "constant_concurrent_users: 2, during: 5s")
+    loads = {f"{{inject: [{{{step}}}]}}": True for step in steps} | {"{rate: 10/s, duration: 1s}": False}
+    for load, is_new in loads.items():
+        [population] = lowered(f"base: http://a.test\nload: {load}\nflow: [{{get: /x}}]\n").plan["populations"]
+        assert population["new_user_each_iteration"] == is_new, load
+
+
 def test_a_schedules_rows_add() -> None:
     made = lowered(
         "base: http://a.test\nload: {schedule: [{users: 10, ramp: 10s, hold: 10s, ramp_down: 10s}, {users: 4, delay: 15s, hold: 5s}]}\n"
