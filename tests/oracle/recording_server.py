@@ -26,7 +26,7 @@ LIST = {
     "nothing": None,
     "deep": {"flag": True, "price": 2.5},
 }
-_HEADERS = ("content-type", "cookie", "authorization", "referer")
+_HEADERS = ("content-type", "cookie", "authorization", "referer", "if-none-match", "if-modified-since")
 
 
 class RecordingServer(ThreadingHTTPServer):
@@ -94,6 +94,8 @@ class _Handler(BaseHTTPRequestHandler):
         path = self.path.partition("?")[0]
         known = _ANSWERS.get(path.strip("/").partition("/")[0], _other)
         status, headers, text = known(path, user, count)
+        if path.startswith("/cache/") and ("If-None-Match" in self.headers or "If-Modified-Since" in self.headers):
+            status, text = 304, ""
         if status == 0:
             self.close_connection = True
             return
@@ -199,6 +201,52 @@ def _slow(path: str, user: str, count: int) -> _Answer:
     return _other(path, user, count)
 
 
+def _cache(path: str, user: str, count: int) -> _Answer:
+    """What an answer says of its freshness, by its path."""
+    kind = path.split("/")[2]
+    return 200, [_TEXT, *_FRESHNESS.get(kind, [])], kind
+
+
+def _resources(path: str, user: str, count: int) -> _Answer:
+    """A page with resources of each kind, and the resources: one is missing, one redirects."""
+    kind = path.split("/")[2]
+    if kind == "page":
+        return 200, [("Content-Type", "text/html")], RESOURCES
+    if kind == "broken":
+        return (
+            200,
+            [("Content-Type", "text/html")],
+            '<img src="/res/missing"><img src="/res/moved"><img src="/res/there.png">',
+        )
+    if kind == "missing":
+        return 404, [_TEXT], "none"
+    if kind == "moved":
+        return 302, [_TEXT, ("Location", "/res/there.png")], ""
+    return 200, [("Cache-Control", "max-age=600"), ("Content-Type", "image/png")], kind
+
+
+RESOURCES = """<html><head><title>resources</title>
+<link rel="stylesheet" href="/res/a.css"><script src="/res/b.js"></script>
+<link rel="icon" href="/res/icon.ico"></head><body background="/res/back.png"><img src="c.png"><img src='/res/c.png'>
+<img src="/res/d.png?x=1&amp;y=2"><input type="image" src="/res/e.png">
+<table background="/res/f.png"><tr><td>x</td></tr>
+</table><iframe src="/res/frame.html"></iframe><a href="/res/link">no</a><embed src="/res/g.swf">
+<!-- <img src="/res/no.png"> -->
+<div style="background: url('/res/style.png')">x</div></body></html>"""
+_NEVER, _LONG_AGO = "Fri, 01 Jan 2100 00:00:00 GMT", "Mon, 01 Jan 2001 00:00:00 GMT"
+_FRESHNESS: dict[str, list[tuple[str, str]]] = {
+    "max-age": [("Cache-Control", "max-age=600")],
+    "expires": [("Expires", _NEVER)],
+    "expired": [("Expires", _LONG_AGO), ("ETag", '"e"')],
+    "etag": [("ETag", '"x1"')],
+    "modified": [("Last-Modified", _LONG_AGO)],
+    "both": [("ETag", '"x2"'), ("Last-Modified", _LONG_AGO), ("Cache-Control", "no-cache")],
+    "no-store": [("Cache-Control", "no-store"), ("ETag", '"x3"')],
+    "zero": [("Cache-Control", "max-age=0"), ("ETag", '"x4"')],
+    "private": [("Cache-Control", "private, max-age=600")],
+    "vary": [("Cache-Control", "max-age=600"), ("Vary", "X-Kind")],
+    "plain": [],
+}
 _ANSWERS: dict[str, Callable[[str, str, int], _Answer]] = {
     "login": _login,
     "cookies": _cookies,
@@ -208,5 +256,7 @@ _ANSWERS: dict[str, Callable[[str, str, int], _Answer]] = {
     "list": lambda path, user, count: (200, [_JSON], json.dumps(LIST)),
     "count": lambda path, user, count: (200, [_JSON], json.dumps({"n": count})),
     "slow": _slow,
+    "cache": _cache,
+    "res": _resources,
     "close": lambda path, user, count: (0, [], ""),
 }

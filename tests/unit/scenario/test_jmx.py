@@ -112,7 +112,7 @@ def test_redirects_and_cookies() -> None:
     cookies = element("CookieManager", CookieManager__clearEachIteration=True)
     document, conversion = converted(
         cookies,
-        element("CacheManager", clearEachIteration=True),
+        element("CacheManager", clearEachIteration=True, useExpires=True),
         group(
             get(
                 "/a",

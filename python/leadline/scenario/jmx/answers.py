@@ -59,10 +59,15 @@ def _boundary(context: Context, element: Element) -> dict[str, dict[str, Any]]:
 
 
 def _css(context: Context, element: Element) -> dict[str, dict[str, Any]]:
-    one = {"css": context.text(element, element.text("HtmlExtractor.expr"))}
+    # JMeter takes any characters up to the bracket as a value.
+    selector = _BARE_VALUE.sub(r'[\1\2"\3"]', element.text("HtmlExtractor.expr"))
+    one = {"css": context.text(element, selector)}
     element.text("HtmlExtractor.extractor_impl")
     attribute = context.text(element, element.text("HtmlExtractor.attribute"))
     return _common(context, element, "HtmlExtractor", "", one | ({"attribute": attribute} if attribute else {}))
+
+
+_BARE_VALUE = re.compile(r"\[\s*([\w:-]+)\s*([|^$*]?=)\s*(?![\w-]+\s*\])([^\]\s\"'][^\]\"']*?)\s*\]")
 
 
 def _common(

@@ -61,6 +61,8 @@ class Context:
     finished_elements: set[int] = field(default_factory=set)
     indexes: frozenset[str] = frozenset()
     """Variables with the number of a loop's pass that the plan reads."""
+    group_users: Any = 0
+    """The number of users of the group that is read; 0 if it has no single one."""
     parents: list[Element] = field(default_factory=list)
     """The controllers around the element that is read, outer ones first."""
 
@@ -186,7 +188,7 @@ def made(element: Element, **entries: Any) -> Made:
 
 _WITHOUT_EFFECT = frozenset({
     "TestElement.name", "TestElement.enabled", "scriptLanguage", "cacheKey", "HTTPSampler.implementation",
-    "HTTPSampler.monitor", "HTTPSampler.ipSource", "HTTPSampler.ipSourceType", "HTTPSampler.embedded_url_exclude_re",
+    "HTTPSampler.monitor", "HTTPSampler.ipSource", "HTTPSampler.ipSourceType",
     "CookieManager.implementation", "CookieManager.policy", "maxSize", "calcMode",
     "ThreadGroup.start_time",
     "ThreadGroup.end_time", "ThreadGroup.delayedStart", "HTTPSampler.proxyPort",

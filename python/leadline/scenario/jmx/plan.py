@@ -142,6 +142,7 @@ class _Walk:
     def _group(self, element: Element, scope: Scope, top: list[Element]) -> dict[str, Any]:
         context = self._context
         found = made(element, **group(context, element))
+        context.group_users = found.get("load", {}).get("threads", 0)
         found["name"] = found["name"].replace("${", "$${")
         children = [one for one in element.elements if one.enabled]
         self._disabled(element)
@@ -171,7 +172,7 @@ class _Walk:
 
     def _clears_cache(self, manager: Element, group: Element) -> bool:
         """Whether each iteration begins without cached answers."""
-        if not manager.flag("useExpires", True):
+        if not manager.flag("useExpires"):
             why = "answers that have not expired are not asked for again"
             self._context.conversion.changed(manager.what, manager.line, why)
         if manager.flag("CacheManager.controlledByThread"):

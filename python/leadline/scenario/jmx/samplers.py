@@ -78,7 +78,7 @@ class _Settings:
             return "", path
         scheme = scheme.removesuffix("://").rstrip(":/")
         base = f"{scheme}://{domain}" + (f":{port}" if port and port != "0" else "")
-        return base, self._below(path)
+        return base, _single_slashes(self._below(path))
 
     def _below(self, path: str) -> str:
         """The path with a slash in front, also where it begins with a variable."""
@@ -289,11 +289,13 @@ class _Settings:
             return
         connections = min(max(int(pool), 1), 256) if pool.isdecimal() else 6
         found["embedded"] = {"connections": connections if at_once else 1}
-        if "${" in pattern:
+        excluded = self.text("HTTPSampler.embedded_url_exclude_re").strip()
+        if "${" in pattern or "${" in excluded:
             why = "its pattern of resources has variables: all are fetched"
             self.context.conversion.changed(self.element.what, self.element.line, why)
-        elif pattern:
-            found["embedded"]["match"] = pattern
+        elif pattern or excluded:
+            not_those = f"(?!(?:{excluded})$)" if excluded else ""
+            found["embedded"]["match"] = not_those + (f"(?:{pattern or '.*'})" if excluded else pattern)
 
     def _begins_with(self, prefix: str) -> bool:
         """Whether the request's URL begins so, as texts or with the values that are known."""
@@ -327,6 +329,17 @@ class _Settings:
                     "password": self.context.text(manager, password),
                 }
                 return
+
+
+def _single_slashes(path: str) -> str:
+    """A path in which slashes do not repeat, as JMeter's client sends it; expressions and the query stay."""
+    found, is_query = "", False
+    for piece in re.split(r"(\$\{[^{}]*\})", path):
+        own, mark, query = piece.partition("?")
+        keeps = piece.startswith("${") or is_query
+        found += piece if keeps else re.sub(r"/{2,}", "/", own) + mark + query
+        is_query = is_query or (not keeps and bool(mark))
+    return found
 
 
 _HTTP_DEFAULTS = frozenset({"HttpDefaultsGui", "HttpDefaultsBeanInfo"})

@@ -75,7 +75,8 @@ def _precise(context: Context, element: Element) -> Any:
 
 
 def _meet(context: Context, element: Element) -> Any:
-    users = context.number(element, element.text("groupSize"))
+    # Nothing or 0 are all users of the group, by its number and whether or not they still run.
+    users = context.number(element, element.text("groupSize").strip() or "0") or context.group_users
     timeout = context.milliseconds(element, element.text("timeoutInMs"))
     return {"meet": _name(element), "users": users, "timeout": timeout}
 
