@@ -62,7 +62,7 @@ def test_both_shops_are_the_same_scenario() -> None:
 def test_scenarios_in_the_document_are_whole() -> None:
     text = (EXAMPLES.parent / "docs" / "scenarios.md").read_text(encoding="utf-8")
     blocks = re.findall(r"^```yml\n(.*?)^```", text, re.S | re.M)
-    assert len(blocks) == 2
+    assert len(blocks) == 3
     for block in blocks:
         found = read_native(block, "scenarios.md")
         made = lower(found.scenario, found.root, lambda name: b"user,password\nada,1\n")
