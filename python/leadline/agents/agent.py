@@ -14,10 +14,20 @@ from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
 
+from leadline import __version__
 from leadline.agents.channel import GRACE_S, Channel
 from leadline.agents.clocks import ClockComparison, Exchange, compare
 from leadline.agents.launch import Launch
-from leadline.agents.messages import PROTOCOL_VERSION, Command, Event, MalformedLine, Workload, encode, parse_event
+from leadline.agents.messages import (
+    PROTOCOL_VERSION,
+    Command,
+    Event,
+    MalformedLine,
+    Workload,
+    encode,
+    greeting_of_another,
+    parse_event,
+)
 from leadline.agents.tasks import TaskLog
 from leadline.contract.models import (
     Clock,
@@ -56,6 +66,11 @@ SILENCE_S = 10.0
 once."""
 WATCH_PERIOD_S = 0.5
 ANSWER_WITHIN_S = 10.0
+
+
+_SAME_VERSION = (
+    f"this is leadline {__version__} with protocol {PROTOCOL_VERSION}: install the agent that belongs to this leadline"
+)
 
 
 class Agent:
@@ -260,8 +275,7 @@ class Agent:
         if self.hello.protocol != PROTOCOL_VERSION:
             raise AgentLost(
                 self.name,
-                f"agent {self.hello.agent_version} speaks protocol {self.hello.protocol}, this leadline speaks "
-                f"{PROTOCOL_VERSION}: install the same version on both",
+                f"agent {self.hello.agent_version} speaks protocol {self.hello.protocol}, {_SAME_VERSION}",
             )
 
     async def _send(self, command: Command) -> None:
@@ -321,9 +335,9 @@ class Agent:
     async def _read_events(self) -> None:
         try:
             async for line, now_ns in self._channel.lines():
-                self._on_event(parse_event(line), bytes(line), now_ns)
+                self._on_event(self._parsed(line), bytes(line), now_ns)
         except MalformedLine as error:
-            self._lose(f"it sent a line that is not in the contract: {error}")
+            self._lose(str(error))
         except Exception as error:  # the sink failed, for example on a full disk: no task may wait for more events
             self._fail(error)
             self._channel.kill()
@@ -334,9 +348,18 @@ class Agent:
             else:
                 self._lose(ending)
 
+    def _parsed(self, line: bytes | bytearray) -> Event:
+        try:
+            return parse_event(line)
+        except MalformedLine as error:
+            other = None if self._greeting.done() else greeting_of_another(line)
+            if other is not None:
+                raise MalformedLine(f"{other} ({error}), {_SAME_VERSION}") from error
+            raise MalformedLine(f"it sent a line that is not in the contract: {error}") from error
+
     def _on_event(self, event: Event, line: bytes, now_ns: int) -> None:
         if not self._greeting.done() and not isinstance(event, Hello):
-            raise MalformedLine(f"`{event.type}` came before `hello`")
+            raise MalformedLine(f"it sent a line that is not in the contract: `{event.type}` came before `hello`")
         self._sink(self.name, event, line)
         match event:
             case Heartbeat():
@@ -358,7 +381,11 @@ class Agent:
     def _on_failure(self, event: Failed) -> None:
         """Handle a failure. Without a task it concerns the whole trial; without a trial it is an error about a
         command."""
-        if event.trial is None:
+        if event.trial is None and event.error.code == "bad_command":
+            # A wait for the answer to this command would end by its time limit only.
+            version = self.hello.agent_version if self._greeting.done() else "without a greeting"
+            self._lose(f"agent {version} does not understand a command ({event.error.message}), {_SAME_VERSION}")
+        elif event.trial is None:
             self._channel.note(f"{event.error.code}: {event.error.message}")
         elif event.task is not None:
             self._log(event.trial, event.task).take(event)

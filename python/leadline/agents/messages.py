@@ -5,6 +5,7 @@ Refuses everything that is not in the contract; the caller decides what happens 
 
 from __future__ import annotations
 
+import json
 from typing import Annotated, TypeAlias
 
 from pydantic import Field, TypeAdapter, ValidationError
@@ -79,6 +80,17 @@ def parse_event(line: bytes | bytearray | str) -> Event:
         return _EVENTS.validate_json(line)
     except ValidationError as error:
         raise MalformedLine(_complaint(error)) from error
+
+
+def greeting_of_another(line: bytes | bytearray | str) -> str | None:
+    """What an agent speaks whose `hello` is not this contract's; None if the line is no greeting at all."""
+    try:
+        found = json.loads(line)
+    except ValueError:
+        return None
+    if not isinstance(found, dict) or found.get("type") != "hello":
+        return None
+    return f"agent {found.get('agent_version')} speaks protocol {found.get('protocol')}"
 
 
 def parse_command(line: bytes | str) -> Command:

@@ -77,6 +77,8 @@ def before_hello() -> None:
             sys.stdin.read()
         case "rude":
             beat()
+        case "changed":
+            HELLO["mood"] = "good"
         case "stillborn":
             sys.stderr.write("no such namespace\nsorry\n")
             sys.exit(3)
@@ -94,6 +96,13 @@ def answer(line: str) -> None:
             sys.stderr.write("out of memory\n")
             sys.stderr.flush()
             os.kill(os.getpid(), signal.SIGKILL)
+        case "older":
+            error = {
+                "blame": "input",
+                "code": "bad_command",
+                "message": "not a command: unknown field `iperf3_options`",
+            }
+            say("failed", trial=None, task=None, t_ns=1, error=error)
         case "complaining":
             error = {"blame": "input", "code": "unknown_trial", "message": "no t"}
             say("failed", trial="t", task=None, t_ns=1, error=error)

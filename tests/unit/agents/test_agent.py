@@ -107,6 +107,14 @@ async def test_a_failure_of_a_trial_reaches_each_of_its_tasks(play: Play) -> Non
     assert caught.value.code == "unknown_trial"
 
 
+async def test_agent_that_lacks_a_command_is_lost_at_once(play: Play) -> None:
+    agent = await play("older")
+    with pytest.raises(AgentLost) as caught:
+        await agent.prepare("t", "load", SERVE, 600)
+    assert "agent 0.1.0 does not understand a command (not a command: unknown field" in caught.value.reason
+    assert "install the agent that belongs to this leadline" in caught.value.reason
+
+
 async def test_preparing_again_forgets_the_earlier_end(play: Play) -> None:
     agent = await play("obedient")
     await agent.prepare("t", "crash", DAEMON)
@@ -146,7 +154,8 @@ async def test_failure_waits_for_the_loss(play: Play) -> None:
     [
         ("stillborn", "exited with 3; its last stderr lines: no such namespace | sorry"),
         ("rude", "`heartbeat` came before `hello`"),
-        ("newer", "speaks protocol 9, this leadline speaks 1"),
+        ("newer", "speaks protocol 9, this is leadline"),
+        ("changed", "agent 0.1.0 speaks protocol 1 (hello.mood: Extra inputs are not permitted), this is leadline"),
     ],
 )
 async def test_bad_greeting_is_named_as_the_cause(play: Play, part: str, reason: str) -> None:
