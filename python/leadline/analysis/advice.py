@@ -5,6 +5,10 @@ from __future__ import annotations
 _MORE_THREADS = "give the named host more threads (threads) or CPUs, or lower the rate; the figure is a lower bound"
 _LESS_RATE = "lower the rate, use more threads or generating hosts, and keep other work off them"
 _QUIET = "keep other work off the hosts, and measure longer (duration, warmup) or more often (repeat)"
+_AS_LONG = (
+    "measure as long as the reason says (duration, beside warmup), or more often (repeat); where it says no time, find "
+    "what moves the rate: other work, CPUs that hosts share, a queue, a timeout"
+)
 _SPREAD = "; in a plan, limits.stability.spread sets the limit"
 _ERROR_BELOW = "the errors of failed trials are listed below; fix their causes, and run again"
 _MORE_TIME = "give the fleet more time (duration, timeout), or let fewer clients connect at once"
@@ -22,7 +26,7 @@ ADVICE: dict[str, str] = {
     "gateway-counters-unknown": "put clients, gateway and server on separate hosts: only then its counters tell",
     "gateway-not-crossed": "check the clients' routes, and give the server's address behind it (hosts.server.address)",
     "hosts-without-figures": "see on that host whether its agent was ended or cut off, and run it again",
-    "intervals-disagree": f"see in report.html how the rate went; {_QUIET}{_SPREAD}",
+    "intervals-disagree": f"see in report.html how the rate went; {_AS_LONG}{_SPREAD}",
     "journal-damaged": "check the disk with the run's folder, and run the named trials again",
     "machine-saturated": "use separate machines, or a rate (rate) below this machine's limit",
     "generator-limited-trials": "use more threads or generating hosts; the rate found is a lower bound",
@@ -41,10 +45,11 @@ ADVICE: dict[str, str] = {
     "other-work": "stop what else runs on the machine that is named (`top` shows it), and run it again",
     "heat-throttled": "cool the machine, or give it less load before the test, and run it again",
     "quota-held-back": "raise or remove the CPU quota of the container or slice that Leadline runs in",
+    "quota-used-up": "raise or remove the CPU quota of the container or slice that the named server runs in",
     "cpu-stolen": "run it on a machine of its own, or when its neighbours are quiet: a hypervisor shared its CPUs out",
     "percentile-uncertain": "measure longer (duration): five seconds or more, in which enough values lie above the "
     f"percentile, or more often (repeat){_SPREAD}",
-    "precision-unknown": f"measure longer (duration): 2 s or more of an even rate are enough{_SPREAD}",
+    "precision-unknown": f"{_AS_LONG}{_SPREAD}",
     "pushback": "lower the rate, or generate from more hosts: the sending host's queue was full",
     "receiver-socket-drops": "lower the rate, use larger packets, or give the answering host more CPUs",
     "repeats-disagree": f"{_QUIET}{_SPREAD}",

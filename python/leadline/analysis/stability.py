@@ -9,6 +9,7 @@ level inside the window has no one mean, however narrow the interval: `statistic
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -19,8 +20,8 @@ from leadline.analysis.flows import Flow
 from leadline.analysis.model import Metric, Reason, Verdict, Window
 from leadline.analysis.test_data import TestData
 from leadline.analysis.window import NS_PER_S, interval_rates, named_rates
-from leadline.statistics import ChangePoint, change_points, mean_of_series
-from leadline.statistics.means import batch_means
+from leadline.statistics import ChangePoint, change_points, lengthening, mean_of_series
+from leadline.statistics.means import LEAST_NEIGHBOURS, batch_means
 
 Rates = NDArray[np.float64]
 
@@ -78,16 +79,31 @@ def _doubt(rates: Rates, data: TestData, window: Window) -> tuple[Verdict, str, 
     estimate = mean_of_series(rates)
     half = estimate.half_width_ratio
     if half is None:
-        return _unless_parts_agree(rates, mean, limit, estimate.reason or "")
+        found = _unless_parts_agree(rates, mean, limit, estimate.reason or "")
+        return found and (*found[:2], f"{found[2]}; {_length_needed(rates, limit, window)}")
     if half <= limit:
         return None
     operations = mean * window.length_s
+    needed = _length_needed(rates, limit, window)
     if data.spec.counts_units and 2 / operations**0.5 > limit:
         text = (
             f"is uncertain by ±{half:.1%}: {operations:.0f} operations are too few for less; the limit is {limit:.1%}"
         )
-        return Verdict.UNDETERMINED, PRECISION_UNKNOWN, text
-    return Verdict.UNSTABLE, INTERVALS_DISAGREE, f"is uncertain by ±{half:.1%}; the limit is {limit:.1%}"
+        return Verdict.UNDETERMINED, PRECISION_UNKNOWN, f"{text}; {needed}"
+    return Verdict.UNSTABLE, INTERVALS_DISAGREE, f"is uncertain by ±{half:.1%}; the limit is {limit:.1%}; {needed}"
+
+
+def _length_needed(rates: Rates, limit: float, window: Window) -> str:
+    """How long the window would have to be for a rate that goes on as unevenly, or why that is not known."""
+    if len(rates) < LEAST_NEIGHBOURS:
+        seconds = LEAST_NEIGHBOURS * window.length_s / len(rates)
+        return f"a window of {seconds:.2g} s shows how uneven it is"
+    times = lengthening(rates, limit)
+    if times is None:
+        return "it is so uneven, or changes so slowly, that what moves it has to be found first"
+    seconds = times * window.length_s
+    step = 10.0 ** max(0, len(f"{seconds:.0f}") - 2)
+    return f"as uneven as it is, that takes a window of about {math.ceil(seconds / step) * step:.0f} s"
 
 
 def _unless_parts_agree(rates: Rates, mean: float, limit: float, why: str) -> tuple[Verdict, str, str] | None:

@@ -10,7 +10,7 @@ from leadline.statistics.decision import Decision, decide
 from leadline.statistics.estimate import Estimate, t_quantile
 from leadline.statistics.growth import Growth, PowerLaw, power_law
 from leadline.statistics.lines import Line, line
-from leadline.statistics.means import mean_of_repeats, mean_of_series, neighbours_correlation
+from leadline.statistics.means import lengthening, mean_of_repeats, mean_of_series, neighbours_correlation
 from leadline.statistics.quantiles import independent_count, quantile_of_buckets, quantile_of_values
 from leadline.statistics.ratios import Comparison, compare, ratio_of_means
 from leadline.statistics.scalability import Scalability, scalability
@@ -31,6 +31,7 @@ __all__ = [
     "compare",
     "decide",
     "independent_count",
+    "lengthening",
     "line",
     "mean_of_repeats",
     "mean_of_series",

@@ -25,7 +25,15 @@ LEAST_INDEPENDENT = 3.0
 """With fewer independent batches an interval is more than five times as wide as it seems: it is withheld."""
 LEAST_NEIGHBOURS = 20
 """Of fewer values the standard error of their autocorrelation is above 0.22: hardly any could be certain."""
+MOST_LENGTHENING = 10.0
+"""Beyond this, how much longer a series has to be is not said: what it shows of its changes does not go so far."""
 _MOST_CORRELATION = 0.95
+_LEAST_TO_EXTEND = 2.0
+"""Independent batches below which a series does not show how it would go on."""
+_STEP = 1.05
+"""By which lengths are tried."""
+_AIMED = 0.8
+"""Of the half width that is asked for: a length at which it is expected has it in half of all cases."""
 _UNSEEN_CORRELATION = 0.025
 """By how much each value below `LEAST_BATCHES` raises the least autocorrelation that is assumed: 0.5 at 10 values,
 which cannot show theirs."""
@@ -87,6 +95,41 @@ def mean_of_series(values: ArrayLike, confidence: float = CONFIDENCE) -> Estimat
     return _interval(mean, variance, independent, confidence)
 
 
+def lengthening(values: ArrayLike, half_width_ratio: float, confidence: float = CONFIDENCE) -> float | None:
+    """How many times as long a series has to be, as uneven as it is, for half of its mean's interval to be
+    `half_width_ratio` of the mean: 1 or more.
+
+    The variance of the mean falls with the length, and the independent batches grow with it; the autocorrelation that
+    is assumed of short series goes. None where that takes more than `MOST_LENGTHENING`, of fewer values than
+    `LEAST_NEIGHBOURS`, and of a series that is worth fewer than two independent batches: it changes as slowly as it is
+    long, and does not show how that goes on.
+
+    Measured of AR(1) with rho 0 to 0.6, noise of 30 % of the mean and 50 or 100 values that were too few for 10 %: 61
+    to 100 % of the series of the length that was said are precise enough, and 91 to 100 % of those twice as long. Of
+    slow noise 20 values say too little, as for its interval: at rho 0.6 it is 24 and 57 %.
+
+    Raises:
+        ValueError: no value, or one that is not finite.
+    """
+    array = one_dimension(values)
+    mean = mean_of(array)
+    if mean <= 0 or len(array) < LEAST_NEIGHBOURS:
+        return None
+    batches = batch_means(array, max(1, len(array) // LEAST_BATCHES))
+    times = 1.0
+    while times <= MOST_LENGTHENING:
+        unseen = _UNSEEN_CORRELATION * max(0.0, LEAST_BATCHES - times * len(batches))
+        variance, independent = variance_of_mean(batches, unseen)
+        if independent < _LEAST_TO_EXTEND:
+            return None
+        if independent * times >= LEAST_INDEPENDENT:
+            half = t_quantile(independent * times - 1, confidence) * math.sqrt(variance / times)
+            if half <= _AIMED * half_width_ratio * mean:
+                return times
+        times *= _STEP
+    return None
+
+
 def batch_means(values: Values, size: int) -> Values:
     """Means of neighbouring batches of `size` values; the values that are left over stand before the first batch."""
     count = len(values) // size
@@ -104,12 +147,20 @@ def variance_of_mean(values: Values, least_correlation: float = 0.0) -> tuple[fl
     squares = float(deviations @ deviations)
     if squares == 0 or np.ptp(values) == 0:
         return 0.0, float(count)
-    raw = float(deviations[1:] @ deviations[:-1]) / squares
-    correlation = min(max((count * raw + 1) / (count - 4), least_correlation), _MOST_CORRELATION)
+    correlation = min(max(_correlation(values), least_correlation), _MOST_CORRELATION)
     inflation = (1 + correlation) / (1 - correlation)
     independent = count / inflation
     variance = squares / count / max(1 - 1 / independent, 0.1)
     return variance * inflation / count, independent
+
+
+def _correlation(values: Values) -> float:
+    """The lag-1 autocorrelation, corrected for its bias; 0 of equal values."""
+    count = len(values)
+    deviations = values - values.mean()
+    squares = float(deviations @ deviations)
+    raw = float(deviations[1:] @ deviations[:-1]) / squares if squares > 0 else 0.0
+    return (count * raw + 1) / (count - 4) if squares > 0 else 0.0
 
 
 def neighbours_correlation(values: Values) -> float | None:

@@ -82,9 +82,18 @@ def test_test_that_is_too_short_to_tell_is_undetermined() -> None:
     assert verdict(found) == ("undetermined", ["precision-unknown"])
     assert texts(found) == [
         "the rate is not known well enough: 9 intervals are too few: 10 are needed; "
-        "parts of the window lie -98.2% to +78.6% from its mean"
+        "parts of the window lie -98.2% to +78.6% from its mean; a window of 2 s shows how uneven it is"
     ]
     assert verdict(steps([1e6, 1.05e6] * 4, length_s=0.8)) == ("valid", [])
+
+
+def test_doubt_says_how_long_a_test_has_to_be() -> None:
+    """3 s of noise of 40 % leave ±15.7 %; what wanders through its whole window gives no length."""
+    noise = np.random.default_rng(2).standard_normal(30)
+    [text] = texts(steps((1e6 * (1 + 0.4 * noise)).tolist(), length_s=3))
+    assert text.endswith("the limit is 10.0%; as uneven as it is, that takes a window of about 12 s"), text
+    [text] = texts(steps([1e6 * (1 + (step - 15) ** 2 / 50) for step in range(30)], length_s=3))
+    assert text.endswith("it is so uneven, or changes so slowly, that what moves it has to be found first"), text
 
 
 def test_rate_that_moves_to_another_level_inside_the_window() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from leadline.statistics import Estimate, mean_of_repeats, mean_of_series, neighbours_correlation, t_quantile
+from leadline.statistics import Estimate, lengthening, mean_of_repeats, mean_of_series, neighbours_correlation, t_quantile
 from leadline.statistics.means import LEAST_VALUES, batch_means
 from synthetic import SETS, ar1, assert_share, contains
 
@@ -120,6 +120,33 @@ def test_slow_noise_under_fast_noise_is_seen_by_long_series_alone() -> None:
     ]
     assert shares[0] < 0.8
     assert shares[1] > 0.92
+
+
+@pytest.mark.parametrize("correlation", [0.0, 0.3, 0.6])
+def test_length_that_is_said_to_be_enough_mostly_is(correlation: float) -> None:
+    """50 values with noise of 30 % are too few for 10 %."""
+    generator, enough = np.random.default_rng(12), [0, 0]
+    short = [row for row in 1 + 0.3 * ar1(correlation, 300, 50, generator) if not _is_within(row, 0.1)]
+    said = [(row, times) for row in short if (times := lengthening(row, 0.1)) is not None]
+    assert len(said) >= 0.7 * len(short)
+    for _, times in said:
+        for number, share in enumerate((1, 2)):
+            [row] = 1 + 0.3 * ar1(correlation, 1, round(50 * times * share), generator)
+            enough[number] += _is_within(row, 0.1)
+    assert enough[0] >= 0.5 * len(said)
+    assert enough[1] >= 0.85 * len(said)
+
+
+def _is_within(row: NDArray[np.float64], limit: float) -> bool:
+    half = mean_of_series(row).half_width_ratio
+    return half is not None and half <= limit
+
+
+def test_no_length_is_said_of_what_does_not_show_it() -> None:
+    assert lengthening([1.0, 2.0] * 9, 0.1) is None, "too few values"
+    assert lengthening(np.linspace(1, 5, 60), 0.1) is None, "it changes as slowly as it is long"
+    assert lengthening([1.0] * 30 + [900.0] * 30, 0.01) is None
+    assert lengthening([1.0, 1.0] * 30, 0.1) == 1.0
 
 
 def test_too_few_intervals_have_no_interval() -> None:
