@@ -1,7 +1,7 @@
 """Intervals of what a gateway cost, within one test: batch means of its CPU time and memory over the steady window.
 
-Owns the series of each word of `CpuAttribution`. What is CPU time by payload is a ratio, whose interval is that of what
-the parts of the window differ from it. Pure.
+Owns the series of each word of `CpuAttribution`. What is CPU time by payload, or by packets, is a ratio of sums, whose
+interval is that of what the parts of the window differ from it. Pure.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from leadline.analysis.flows import Flow
-from leadline.analysis.gateways import attribution_of
+from leadline.analysis.gateways import attribution_of, interfaces_of
 from leadline.analysis.host_metrics import covers, machine_samples, neighbours
+from leadline.analysis.interfaces import segments
 from leadline.analysis.model import GatewayStatistics, Metric, Window
 from leadline.analysis.test_data import CPU_KINDS, HostSample, ProcessUse, TestData
-from leadline.analysis.window import byte_curves, interval_rates
+from leadline.analysis.window import byte_curves, interval_rates, named_rates
 from leadline.plan import gateway_metrics as names
 from leadline.plan.sut import CpuAttribution
 from leadline.statistics import mean_of_series
@@ -26,7 +27,7 @@ _AGENT = frozenset({"agent"})
 _IDLE = ("idle", "iowait")
 _NO_SERIES = "its samples cover too little of the steady window"
 _NO_PAYLOAD = "payload was not counted at intervals"
-_PACKETS = "interfaces count bundles of packets as one, differently in each interval: repeats give an interval"
+_NO_PACKETS = "packets were not counted at intervals"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,17 +80,18 @@ def _precisions(
     data: TestData, host: str, flows: Sequence[Flow], window: Window | None
 ) -> Iterator[tuple[str, _Precision]]:
     used = _cpu_rates(data, host, window)
-    cpu, cost = _Precision(None, _NO_SERIES), _Precision(None, _NO_SERIES)
+    cpu = cost = per_packet = _Precision(None, _NO_SERIES)
     if used is not None:
         known, rates = used
         cpu = _precision(rates)
         payload = interval_rates(byte_curves(flows), known, (known.end_ns - known.start_ns) // len(rates))
-        cost = _cost(rates, payload)
+        cost = _cost(rates, payload, _NO_PAYLOAD)
+        per_packet = _cost(rates, _packet_rates(data, host, flows, known, len(rates)), _NO_PACKETS)
     memory = _memory(data, host, window)
     yield from (
         *((name, cpu) for name in (names.CPU, names.PER_CLIENT)),
         *((name, cost) for name in (names.PER_GBPS, names.PER_BYTE)),
-        (names.PER_PACKET, _Precision(None, _PACKETS)),
+        (names.PER_PACKET, per_packet),
         *((name, memory) for name in (names.MEMORY, names.MEMORY_PER_CLIENT)),
     )
 
@@ -99,13 +101,36 @@ def _precision(values: Values) -> _Precision:
     return _Precision(estimate.half_width_ratio, estimate.reason)
 
 
-def _cost(rates: Values, payload: Values | None) -> _Precision:
-    """Of a ratio of means: each part counts by how far its CPU time is from what its payload would take."""
-    if payload is None or len(payload) != len(rates) or payload.mean() <= 0:
-        return _Precision(None, _NO_PAYLOAD)
+def _cost(rates: Values, carried: Values | None, unknown: str) -> _Precision:
+    """Of a ratio of sums (delta method): each part counts by how far its CPU time is from what it carried would take."""
+    if carried is None or len(carried) != len(rates) or carried.mean() <= 0:
+        return _Precision(None, unknown)
     if rates.mean() <= 0:
         return _precision(rates)
-    return _precision(np.asarray(1 + rates / rates.mean() - payload / payload.mean()))
+    return _precision(np.asarray(1 + rates / rates.mean() - carried / carried.mean()))
+
+
+def _packet_rates(data: TestData, host: str, flows: Sequence[Flow], window: Window, parts: int) -> Values | None:
+    """Packets per second on the wire in equal parts of the window, as `gateways` counts them: of the interface with the
+    most of them, or of the load's datagrams where these are more."""
+    edges, samples = np.linspace(window.start_ns, window.end_ns, parts + 1), data.samples[host]
+    found = [_on_interface(samples, name, edges, data.link_mtu_bytes) for name in interfaces_of(samples)]
+    datagrams = named_rates(data.spec, flows).get("packets_per_s")
+    if datagrams is not None:
+        sent = interval_rates(datagrams[2], window, (window.end_ns - window.start_ns) // parts)
+        found += [sent] if sent is not None and len(sent) == parts else []
+    return max(found, key=lambda rates: float(rates.mean()), default=None)
+
+
+def _on_interface(samples: Sequence[HostSample], name: str, edges: Values, mtu_bytes: int) -> Values:
+    """Both directions, with the packets on the wire that each part's bundles become."""
+    uses = [(sample.t_ns, use.counted) for sample in samples for use in sample.interfaces if use.name == name]
+    t_ns, rates = [at_ns for at_ns, _ in uses], np.zeros(len(edges) - 1)
+    for way in (0, 1):
+        counts, packets = (np.diff(np.interp(edges, t_ns, [one[way][place] for _, one in uses])) for place in (0, 1))
+        on_wire = [segments(*one, mtu_bytes) for one in zip(counts.tolist(), packets.tolist(), strict=True)]
+        rates += packets * on_wire
+    return np.asarray(rates * len(rates) * 1e9 / (edges[-1] - edges[0]))
 
 
 def _memory(data: TestData, host: str, window: Window | None) -> _Precision:

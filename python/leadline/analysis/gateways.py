@@ -273,13 +273,14 @@ def _packets_per_s(data: TestData, host: str, window: Window | None, traffic: Tr
     samples = data.samples.get(host, [])
     if len(samples) < 2 or not covers([sample.t_ns for sample in samples], window):
         return None
-    rates = [_crossed(samples, name, window, data.link_mtu_bytes) for name in _interfaces(samples)]
+    rates = [_crossed(samples, name, window, data.link_mtu_bytes) for name in interfaces_of(samples)]
     most = max(rates, default=0.0)
     crossed = max(most, traffic.datagrams_per_s or 0.0)
     return crossed if crossed > 0 else None
 
 
-def _interfaces(samples: Sequence[HostSample]) -> set[str]:
+def interfaces_of(samples: Sequence[HostSample]) -> set[str]:
+    """The names of the interfaces of a host that packets may cross."""
     return {use.name for sample in samples for use in sample.interfaces if use.name != "lo"}
 
 
