@@ -241,12 +241,16 @@ class Server:
 
 
 @contextmanager
-def serve(*arguments: str) -> Iterator[Server]:
-    """A server on free ports, until the block ends."""
+def serve(*arguments: str, variables: Mapping[str, str] | None = None) -> Iterator[Server]:
+    """A server on free ports, until the block ends; with `variables` added to its environment."""
     server = Server(free_port(), free_port())
     ports = ("--port", str(server.port), "--http-port", str(server.http_port))
     with subprocess.Popen(
-        [quick_command, "serve", *ports, *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        [quick_command, "serve", *ports, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={**os.environ, **(variables or {})},
     ) as process:
         try:
             assert process.stdout is not None

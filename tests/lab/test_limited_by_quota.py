@@ -1,4 +1,5 @@
-"""A gateway or a generator that the CPU quota of a control group limits, on purpose, is named as the limit."""
+"""A gateway, a generator or an answering side that the CPU quota of a control group limits, on purpose, is named as the
+limit."""
 
 from __future__ import annotations
 
@@ -30,25 +31,29 @@ pytestmark = pytest.mark.lab
 @pytest.fixture
 def group() -> Iterator[Path]:
     """A control group with a tenth of a CPU, of version 1 or 2; skips where this user can make none."""
-    for root, files in (
-        (Path("/sys/fs/cgroup"), {"cpu.max": f"{QUOTA_US} {PERIOD_US}"}),
-        (Path("/sys/fs/cgroup/cpu"), {"cpu.cfs_period_us": PERIOD_US, "cpu.cfs_quota_us": QUOTA_US}),
-    ):
+    for root, file in ((Path("/sys/fs/cgroup"), "cpu.max"), (Path("/sys/fs/cgroup/cpu"), "cpu.cfs_quota_us")):
         made = root / f"leadline-test-{os.getpid()}"
         try:
             made.mkdir()
         except OSError:
             continue
         # A folder beside those of version 1 has none of the files.
-        if not all((made / name).exists() for name in files):
+        if not (made / file).exists():
             made.rmdir()
             continue
-        for name, value in files.items():
-            (made / name).write_text(str(value))
+        set_quota(made, QUOTA_US, PERIOD_US)
         yield made
         made.rmdir()
         return
     pytest.skip("no control group with a CPU quota can be made here")
+
+
+def set_quota(group: Path, quota_us: int, period_us: int) -> None:
+    if (group / "cpu.max").exists():
+        (group / "cpu.max").write_text(f"{quota_us} {period_us}")
+    else:
+        (group / "cpu.cfs_period_us").write_text(str(period_us))
+        (group / "cpu.cfs_quota_us").write_text(str(quota_us))
 
 
 @pytest.mark.skipif(bool(cli.why_not()), reason=cli.why_not() or "-")
@@ -74,9 +79,7 @@ def test_a_gateway_whose_quota_is_used_up_is_named(tmp_path: Path, group: Path, 
 @pytest.mark.parametrize("runs", [1, pytest.param(20, marks=pytest.mark.full_matrix)])
 def test_a_generator_whose_quota_is_used_up_is_named(tmp_path: Path, group: Path, runs: int) -> None:
     """The server is outside of the group."""
-    agent = tmp_path / "agent"
-    agent.write_text(f'#!/bin/sh\necho $$ > {group}/cgroup.procs && exec {launch.agent_binary()} "$@"\n')
-    agent.chmod(0o755)
+    agent = agent_in(group, tmp_path)
     with cli.serve() as server:
         where = ("127.0.0.1", "-p", str(server.port))
         for _ in range(runs):
@@ -85,3 +88,25 @@ def test_a_generator_whose_quota_is_used_up_is_named(tmp_path: Path, group: Path
             assert document["limit"]["by"] == "generator", (document["limit"], document["validity"])
             assert document["generator"]["cpu_s"] <= 0.12 * document["generator"]["wall_s"]
             assert "quota-held-back" in [reason["code"] for reason in document["validity"]["reasons"]]
+
+
+@pytest.mark.parametrize("runs", [1, pytest.param(20, marks=pytest.mark.full_matrix)])
+def test_a_server_whose_quota_is_used_up_is_named(tmp_path: Path, group: Path, runs: int) -> None:
+    """The client is outside of the group. The quota is less than what a busy machine leaves the server anyway."""
+    set_quota(group, 2 * QUOTA_US, 10 * PERIOD_US)
+    expected = {"tcp": "answering side", "tcp -R": "generator", "rr": "answering side"}
+    with cli.serve(variables={launch.AGENT_VARIABLE: str(agent_in(group, tmp_path))}) as server:
+        for command, by in [*expected.items()] * runs:
+            kind, *more = command.split()
+            done = leadline(kind, "127.0.0.1", "-p", str(server.port), *more, "-d", "1500ms", "--json")
+            document = json.loads(done.stdout)
+            assert document["limit"]["by"] == by, (command, document["limit"], document["validity"])
+            assert "quota-used-up" in [reason["code"] for reason in document["validity"]["reasons"]]
+
+
+def agent_in(group: Path, folder: Path) -> Path:
+    """A program that runs the agent inside the group."""
+    agent = folder / "agent"
+    agent.write_text(f'#!/bin/sh\necho $$ > {group}/cgroup.procs && exec {launch.agent_binary()} "$@"\n')
+    agent.chmod(0o755)
+    return agent

@@ -1,10 +1,11 @@
 //! The CPU time of the whole machine while a load runs, and what its flows moved in the same time: system-wide service
-//! demand, with soft interrupts, which no thread's own account has.
+//! demand, with soft interrupts, which no thread's own account has. Also what a CPU quota kept from this agent meanwhile.
 
 use std::fs;
 
 use leadline_observe::parse::machine;
-use leadline_wire::{CpuSample, MachineUse};
+use leadline_observe::Quota;
+use leadline_wire::{CpuSample, MachineUse, QuotaSample, QuotaUse};
 
 /// What flows have moved on this side so far: bytes sent and received, units sent and received.
 pub type Moved = [u64; 4];
@@ -15,30 +16,33 @@ pub type Moved = [u64; 4];
 pub struct MachineMeter {
     first: Option<Reading>,
     last: Option<Reading>,
+    quota: Option<Quota>,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Debug)]
 struct Reading {
     t_ns: u64,
     cpus: u32,
     busy_s: f64,
     softirq_s: f64,
     moved: Moved,
+    quota: Option<QuotaSample>,
 }
 
 impl MachineMeter {
     /// Reads once after the load has begun and once after it has ended; the other calls do nothing.
     pub fn poll(&mut self, now_ns: u64, begins_ns: u64, is_over: bool, moved: impl FnOnce() -> Moved) {
         if self.first.is_none() && now_ns >= begins_ns {
-            self.first = Reading::now(now_ns, moved());
+            self.quota = Quota::find(None);
+            self.first = Reading::now(now_ns, moved(), self.quota.as_ref());
         } else if self.last.is_none() && is_over {
-            self.last = Reading::now(now_ns, moved());
+            self.last = Reading::now(now_ns, moved(), self.quota.as_ref());
         }
     }
 
     /// Returns the growth between both readings; `None` without two.
     pub fn used(&self) -> Option<MachineUse> {
-        let (first, last) = (self.first?, self.last?);
+        let (first, last) = (self.first.as_ref()?, self.last.as_ref()?);
         let moved = |which: usize| last.moved[which].saturating_sub(first.moved[which]);
         Some(MachineUse {
             wall_s: last.t_ns.saturating_sub(first.t_ns) as f64 / 1e9,
@@ -51,10 +55,22 @@ impl MachineMeter {
             received_units: moved(3),
         })
     }
+
+    /// Returns what a quota kept from this agent between both readings; `None` without a quota.
+    pub fn held_back(&self) -> Option<QuotaUse> {
+        let (first, last) = (self.first.as_ref()?, self.last.as_ref()?);
+        let (before, after) = (first.quota.as_ref()?, last.quota.as_ref()?);
+        Some(QuotaUse {
+            group: after.group.clone(),
+            cpus: after.cpus,
+            wall_s: last.t_ns.saturating_sub(first.t_ns) as f64 / 1e9,
+            throttled_s: (after.throttled_s - before.throttled_s).max(0.0),
+        })
+    }
 }
 
 impl Reading {
-    fn now(t_ns: u64, moved: Moved) -> Option<Self> {
+    fn now(t_ns: u64, moved: Moved, quota: Option<&Quota>) -> Option<Self> {
         let rows = machine::cpus(&fs::read("/proc/stat").ok()?);
         let busy = |row: &CpuSample| row.user_s + row.system_s + row.irq_s + row.softirq_s;
         (!rows.is_empty()).then(|| Self {
@@ -63,6 +79,7 @@ impl Reading {
             busy_s: rows.iter().map(busy).sum(),
             softirq_s: rows.iter().map(|row| row.softirq_s).sum(),
             moved,
+            quota: quota.and_then(Quota::read),
         })
     }
 }

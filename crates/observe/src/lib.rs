@@ -24,4 +24,5 @@ pub use cgroup::CgroupPaths;
 pub use facts::facts;
 pub use named::processes_of;
 pub use observer::Observer;
+pub use quota::Quota;
 pub use routes::routes;

@@ -12,6 +12,7 @@ use crate::reread::{Buffer, Reread};
 const MOUNTS_V2: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
 const MOUNTS_V1: [&str; 2] = ["/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu,cpuacct"];
 
+/// A quota that was found, whose group's counts can be read again and again.
 #[derive(Debug)]
 pub struct Quota {
     group: PathBuf,
@@ -44,7 +45,12 @@ impl Quota {
         })
     }
 
-    pub fn sample(&self, buffer: &mut Buffer) -> Option<QuotaSample> {
+    /// Reads the group's counts now, with a buffer of its own.
+    pub fn read(&self) -> Option<QuotaSample> {
+        self.sample(&mut Buffer::default())
+    }
+
+    pub(crate) fn sample(&self, buffer: &mut Buffer) -> Option<QuotaSample> {
         let (throttled_periods, throttled_s) = parse::cgroup::throttling(self.stat.read(buffer).ok()?)?;
         let group = self.group.to_string_lossy().into_owned();
         Some(QuotaSample { group, cpus: self.cpus, throttled_periods, throttled_s })

@@ -382,6 +382,7 @@ mod tests {
             engine: None,
             engine_reason: None,
             machine: None,
+            quota: None,
         };
         let report = FromServer::Report { flows: vec![row], load, errors: BTreeMap::new() };
         let Some(SessionEvent::Report { flows, load, .. }) = tell(&mut session, 0, &report).unwrap() else { panic!() };

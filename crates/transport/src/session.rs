@@ -289,6 +289,7 @@ mod tests {
             engine: None,
             engine_reason: None,
             machine: None,
+            quota: None,
         };
         let row = SideReport { flow: 1, start_ns: Some(u64::MAX), ..SideReport::default() };
         let errors = BTreeMap::from([("timeout".to_owned(), 3)]);

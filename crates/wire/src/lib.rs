@@ -44,7 +44,7 @@ pub use observation::{
     TcpSample, UdpSample,
 };
 pub use outcome::{
-    DatagramReport, DelayReport, FlowReport, LengthsReport, LoadReport, MachineUse, Outcome, Side, ThreadReport,
+    DatagramReport, DelayReport, FlowReport, LengthsReport, LoadReport, MachineUse, Outcome, QuotaUse, Side, ThreadReport,
 };
 pub use scenario::ScenarioSpec;
 pub use stream::{ReceiveMethod, SendMethod, StreamOptions, StreamPayload, TcpReport};

@@ -171,6 +171,22 @@ pub struct LoadReport {
     /// The CPU time of its whole machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machine: Option<MachineUse>,
+    /// The CPU quota that holds for its agent, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quota: Option<QuotaUse>,
+}
+
+/// What a CPU quota kept from an agent while its load ran.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct QuotaUse {
+    /// The folder of the control group with the quota.
+    pub group: String,
+    /// The quota, in CPUs.
+    pub cpus: f64,
+    /// Time that this row covers, s.
+    pub wall_s: f64,
+    /// Time for which the group's threads were kept from running, s: the sum over CPUs.
+    pub throttled_s: f64,
 }
 
 /// The CPU time of a machine, of all its programs and of the kernel's work for none of them, and what the load's flows moved

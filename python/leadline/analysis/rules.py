@@ -228,6 +228,8 @@ def _limits_of_hosts(evidence: Evidence, *, server_generates: bool) -> Iterator[
             roles = [(swapped[verdict], load, where) for verdict, load, where in reversed(roles)]
         for verdict, load, where in roles:
             yield from ((verdict, reason) for reason in thread_limits(load, where))
+            if load is far:
+                yield from ((verdict, reason) for reason in _used_up_quota(far, own, where))
     yield from _dropped_by_sockets(evidence)
 
 
@@ -269,6 +271,21 @@ def thread_limits(load: records.LoadReport, where: str) -> Iterator[Reason]:
     elif starved[0] >= validity.STARVED_BUSY_AND_WAITING:
         text = f"a thread on {where} needed a CPU {starved[0]:.0%} of the time and waited for one {starved[1]:.0%}"
         yield Reason("thread-starved", text)
+
+
+def _used_up_quota(far: records.LoadReport, own: records.LoadReport, where: str) -> Iterator[Reason]:
+    """A CPU quota that held back the side that answers. One that held back this side, too, may be the same one; those
+    of this side are disturbances."""
+    quota, same = far.get("quota"), own.get("quota")
+    share = _held_back(quota)
+    is_shared = quota and same and same["group"] == quota["group"] and 2 * _held_back(same) >= share
+    if quota and share > disturbance.QUOTA_SHARE and not is_shared:
+        text = f"a quota of {quota['cpus']:g} CPUs, of {quota['group']}, held threads on {where} back {share:.0%} of the"
+        yield Reason(validity.QUOTA_USED_UP, f"{text} time of one CPU")
+
+
+def _held_back(quota: records.QuotaUse | None) -> float:
+    return quota["throttled_s"] / quota["wall_s"] if quota and quota["wall_s"] > 0 else 0.0
 
 
 def late_sends(evidence: Evidence) -> Iterator[Finding]:

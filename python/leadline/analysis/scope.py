@@ -53,6 +53,7 @@ _OF_CODE: Mapping[str, Mapping[Family, Bound]] = {
     "quota-held-back": _OTHERS,
     "thread-saturated": _OWN_CPU,
     "thread-starved": _OWN_CPU,
+    "quota-used-up": _OWN_CPU,
     "near-ceiling": _OWN_CPU,
     "pushback": dict.fromkeys(_RATES, Bound.LEAST),
     "sends-late": {Family.LATENCY: Bound.MOST},
@@ -77,7 +78,7 @@ _OF_CODE: Mapping[str, Mapping[Family, Bound]] = {
 """What a reason concerns, by its code; what is not here concerns every figure."""
 
 PERCENTILE_UNCERTAIN = "percentile-uncertain"
-_OF_THREADS = frozenset({"thread-saturated", "thread-starved"})
+_OF_THREADS = frozenset({"thread-saturated", "thread-starved", "quota-used-up"})
 _OF_CPU = _OF_THREADS | {"other-work", "cpu-stolen", "heat-throttled", "quota-held-back"}
 NOT_OFFERED = frozenset({"unsent", "pushback"})
 """Reasons by which the load that was asked for was not there."""

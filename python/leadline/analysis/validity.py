@@ -59,9 +59,12 @@ SHORTEST_WINDOW_INTERVALS = stability.SHORTEST_WINDOW_INTERVALS
 # Clocks of two machines that are known to 1 ms: a hundredth of the default interval.
 CLOCK_BOUND_NS = 1_000_000
 
+# A CPU quota held back the side that answers.
+QUOTA_USED_UP = "quota-used-up"
+
 # The reasons for which the generator counts as the limit.
 GENERATOR_REASONS = frozenset(
-    {"thread-saturated", "thread-starved", "pushback", "sends-late", "unsent", "near-ceiling"}
+    {"thread-saturated", "thread-starved", QUOTA_USED_UP, "pushback", "sends-late", "unsent", "near-ceiling"}
 )
 
 # The steady window is shorter than it should be, or too short for any; what was counted is whole.

@@ -2157,6 +2157,32 @@ class QuotaSample(BaseModel):
     """
 
 
+class QuotaUse(BaseModel):
+    """
+    What a CPU quota kept from an agent while its load ran.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    cpus: float
+    """
+    The quota, in CPUs.
+    """
+    group: str
+    """
+    The folder of the control group with the quota.
+    """
+    throttled_s: float
+    """
+    Time for which the group's threads were kept from running, s: the sum over CPUs.
+    """
+    wall_s: float
+    """
+    Time that this row covers, s.
+    """
+
+
 class RateStage(BaseModel):
     """
     A stage of a load, during which its rate changes linearly.
@@ -4358,6 +4384,10 @@ class LoadReport(BaseModel):
     pushback: Annotated[int, Field(ge=0)]
     """
     Sends that the local socket did not accept at once (EAGAIN, ENOBUFS).
+    """
+    quota: QuotaUse | None = None
+    """
+    The CPU quota that holds for its agent, if there is one.
     """
     side: Literal["local", "peer"]
     """

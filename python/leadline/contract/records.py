@@ -1341,6 +1341,29 @@ class QuotaSample(TypedDict):
     """
 
 
+class QuotaUse(TypedDict):
+    """
+    What a CPU quota kept from an agent while its load ran.
+    """
+
+    cpus: float
+    """
+    The quota, in CPUs.
+    """
+    group: str
+    """
+    The folder of the control group with the quota.
+    """
+    throttled_s: float
+    """
+    Time for which the group's threads were kept from running, s: the sum over CPUs.
+    """
+    wall_s: float
+    """
+    Time that this row covers, s.
+    """
+
+
 class RouteView(TypedDict):
     """
     One route.
@@ -2460,6 +2483,10 @@ class LoadReport(TypedDict):
     pushback: int
     """
     Sends that the local socket did not accept at once (EAGAIN, ENOBUFS).
+    """
+    quota: NotRequired[QuotaUse | None]
+    """
+    The CPU quota that holds for its agent, if there is one.
     """
     side: Side
     """

@@ -9,7 +9,7 @@ import pytest
 from made_journals import EPOCH_NS, MS, S, facts, histogram, load, observation, process, steady_test, thread
 
 from leadline.analysis import TestData, analyse_test
-from leadline.analysis.model import LimitedBy
+from leadline.analysis.model import LimitedBy, Verdict
 
 MBIT = 1e6 / 8
 
@@ -48,6 +48,36 @@ def test_generator_and_answering_side_are_named_by_their_reasons() -> None:
         "the busiest thread on client1 was on a CPU 97% of the time",
     )
     assert limit(steady_test("tcp", receiver=load(thread(0.97), side="peer")))[0] is LimitedBy.ANSWERING_SIDE
+
+
+def quota(held_back_s: float, group: str = "/sys/fs/cgroup/a") -> dict[str, Any]:
+    """A quota of a tenth of a CPU, over 10 s."""
+    return {"group": group, "cpus": 0.1, "wall_s": 10.0, "throttled_s": held_back_s}
+
+
+@pytest.mark.parametrize("kind", ["tcp", "rr"])
+def test_answering_side_whose_quota_is_used_up(kind: str) -> None:
+    """Its threads are hardly on a CPU, and not all of their waiting counts as such."""
+    held = load(thread(0.1, 0.4), side="peer", quota=quota(8.5))
+    data = steady_test(kind, receiver=held)
+    assert limit(data) == (
+        LimitedBy.ANSWERING_SIDE,
+        "a quota of 0.1 CPUs, of /sys/fs/cgroup/a, held threads on the server that client1 used back 85% of the time "
+        "of one CPU",
+    )
+    assert analyse_test(data).validity.verdict is Verdict.RECEIVER_LIMITED
+    assert limit(steady_test(kind, receiver={**held, "quota": quota(0.4)}))[0] is LimitedBy.UNKNOWN
+    # This side was held back as long by a group of the same name: it may be the same group.
+    both = steady_test(kind, generator=load(quota=quota(8.4)), receiver=held)
+    assert limit(both)[0] is LimitedBy.UNKNOWN
+    other = steady_test(kind, generator=load(quota=quota(8.4, "/sys/fs/cgroup/b")), receiver=held)
+    assert limit(other)[0] is LimitedBy.ANSWERING_SIDE
+
+
+def test_sending_server_whose_quota_is_used_up_is_the_generator() -> None:
+    data = steady_test("tcp", receiver=load(thread(0.1, 0.4), side="peer", quota=quota(8.5)))
+    data.spec = replace(data.spec, direction="down")
+    assert limit(data)[0] is LimitedBy.GENERATOR
 
 
 def test_socket_of_the_receiver_that_drops_comes_before_a_busy_generator() -> None:

@@ -31,6 +31,7 @@ impl Account {
             engine: None,
             engine_reason: None,
             machine: None,
+            quota: None,
         };
         let mut rows = Vec::new();
         let mut errors = BTreeMap::new();

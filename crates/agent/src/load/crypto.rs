@@ -330,6 +330,7 @@ fn outcome(reports: Vec<CryptoReport>, meter: ThreadMeter, began_ns: u64, end_ns
         engine: None,
         engine_reason: None,
         machine: None,
+        quota: None,
     };
     Outcome {
         flows: Vec::new(),

@@ -554,5 +554,6 @@ fn receiver(theirs: &Iperf3Results, length_s: f64) -> Option<LoadReport> {
         engine: None,
         engine_reason: None,
         machine: None,
+        quota: None,
     })
 }

@@ -133,6 +133,7 @@ impl SessionRunner {
             state.report.ok_or_else(|| peer_error("no_report", "the server ended without a report"))?;
         let mut local = Account::of(workers);
         local.load.machine = machine.used();
+        local.load.quota = machine.held_back();
         let unsent = total(local.rows.iter().chain(&peer_flows).map(|row| row.unsent_units)).unwrap_or(0);
         let rows = || local.rows.iter().chain(&peer_flows);
         let counts = FlowCounts {

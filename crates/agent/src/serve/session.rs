@@ -178,6 +178,7 @@ impl Session {
         outcome?;
         let Account { rows: flows, mut load, errors } = Account::of(reports);
         load.machine = machine.used();
+        load.quota = machine.held_back();
         send(&mut self.control, &FromServer::Report { flows, load, errors })?;
         // A close with unread messages of the client would be a reset, and lose the report in transit.
         self.control.shutdown(std::net::Shutdown::Write)?;
@@ -399,7 +400,8 @@ impl Session {
                 rate_check = Instant::now() + POLL_INTERVAL;
                 self.check_rate(served, span)?;
             }
-            let is_over = threads.done() || ended || monotonic_ns() >= span.end_ns;
+            // A client that only receives has nothing to send, and ends at once.
+            let is_over = threads.done() || (ended && threads.senders_done()) || monotonic_ns() >= span.end_ns;
             machine.poll(monotonic_ns(), span.at_ns, is_over, || moved(served.iter().map(|flow| &flow.counters)));
             if threads.senders_done() && has_units && !is_rr && !sent_reported {
                 sent_reported = true;

@@ -125,6 +125,7 @@ pub fn outcome(
         engine: Some(engine.name().to_owned()),
         engine_reason,
         machine: None,
+        quota: None,
     };
     let Failures { counts: errors, examples: error_examples } = failures;
     let counts = Counts::Http(Box::new(counts));

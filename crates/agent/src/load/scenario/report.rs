@@ -183,6 +183,7 @@ pub fn outcome(
         engine: Some(engine.0.name().to_owned()),
         engine_reason: engine.1,
         machine: None,
+        quota: None,
     };
     Outcome {
         flows,

@@ -215,6 +215,7 @@ pub fn outcome(
             engine: None,
             engine_reason: None,
             machine: None,
+            quota: None,
         },
         receiver: receiver(peer_loads),
         counts: WireCounts::Tunnel(Box::new(counts)),
