@@ -9,6 +9,7 @@ the evidence says what was looked at.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from leadline import quantities
 from leadline.analysis import answering_time, queues, tcp_limits
@@ -181,7 +182,7 @@ def _full_processes(data: TestData, host: str, window: Window) -> Iterator[tuple
             yield process, busy, f"{used}: the quota of its control group allows {quota:g} CPUs", "its quota"
             continue
         if usable and busy >= PROCESS_FULL * usable:
-            what = "its single thread" if usable == 1 else f"its {usable} CPUs"
+            what = "its single thread" if process.threads == 1 else "its only CPU" if usable == 1 else f"its {usable} CPUs"
             yield process, busy, f"{used}: {what} had no more", what
         elif usable and busy >= PROCESS_FULL * usable * (1 - stolen):
             yield process, busy, f"{used}, and a hypervisor took {stolen:.0%} of each: it had no more", ""
@@ -193,7 +194,7 @@ def _clause(what: str, busy: float) -> str:
         return ""
     if what == "its quota":
         return f"the CPU quota of its control group is the limit at {quantities.share(busy)} of a core"
-    ends, cores = ("is", "a core") if what == "its single thread" else ("are", "one")
+    ends, cores = ("is", "a core") if what in ("its single thread", "its only CPU") else ("are", "one")
     return f"{what} {ends} the limit at {quantities.share(busy)} of {cores}"
 
 
@@ -246,6 +247,9 @@ def _held_from_above(data: TestData, host: str, window: Window, by: LimitedBy) -
 
 
 def _cpus(data: TestData, host: str) -> int | None:
-    facts: Mapping[str, object] = data.facts.get(host, {})
-    cpus = facts.get("cpus")
+    """Those of its own where a lab gave it some, or else its machine's."""
+    facts: Mapping[str, Any] = data.facts.get(host, {})
+    own, cpus = facts.get("own_cpus"), facts.get("cpus")
+    if own:
+        return len(own)
     return cpus if isinstance(cpus, int) else None

@@ -31,7 +31,7 @@ AXES = (CLIENTS, "clients.count")
 """Axes of a plan whose values are numbers of clients."""
 BRING_UP = ("bring_up_s", "s")
 """The figure of a trial that all its tests share: the time until the last client is up."""
-_USERS = frozenset({"clients", "count", "connections", "flows", "cores", "cpus", "threads"})
+_USERS = frozenset({"clients", "count", "connections", "flows", "cores", "cpus", "gateway_cpus", "threads"})
 _RATES = frozenset({"bit/s", "1/s"})
 _CURVE_POINTS = 60
 _LINE_POINTS = 20

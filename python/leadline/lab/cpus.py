@@ -11,6 +11,7 @@ import struct
 from collections.abc import Sequence
 from pathlib import Path
 
+from leadline.errors import EnvironmentLimit
 from leadline.lab.topology import Layout
 
 LATENCY_DEVICE = Path("/dev/cpu_dma_latency")
@@ -35,6 +36,24 @@ def split(layout: Layout, cpus: Sequence[int]) -> dict[str, tuple[int, ...]]:
     gateways, server, clients = cpus[-each:], cpus[-2 * each : -each], cpus[: -2 * each]
     shares = {"server": server, **dict.fromkeys(("gateway", "gateway-a", "gateway-b"), gateways)}
     return {host.name: tuple(shares.get(host.name, clients or server)) for host in layout.hosts}
+
+
+def with_gateway_cpus(layout: Layout, number: int, cpus: Sequence[int]) -> dict[str, tuple[int, ...]]:
+    """The CPUs of each host where the gateways have `number` of them: server and clients have half of the rest each,
+    share a single one, or use every CPU where none is left.
+
+    Raises:
+        EnvironmentLimit: there are fewer CPUs.
+    """
+    if number > len(cpus):
+        hint = "lower lab.gateway_cpus, or its axis"
+        raise EnvironmentLimit(f"{number} CPUs for the gateways: this machine lets a run use {len(cpus)}", hint=hint)
+    rest = tuple(cpus[: len(cpus) - number]) or tuple(cpus)
+    half = len(rest) // 2
+    alone = number == len(cpus) or half == 0
+    shares = {"server": rest if alone else rest[-half:]}
+    shares |= dict.fromkeys(("gateway", "gateway-a", "gateway-b"), tuple(cpus[-number:]))
+    return {host.name: shares.get(host.name, rest if alone else rest[:-half]) for host in layout.hosts}
 
 
 class IdlePoll:

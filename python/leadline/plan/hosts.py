@@ -109,6 +109,9 @@ class LabSpec(PlanModel):
     cpus: Literal["split"] | None = None
     """`split`: clients, gateways and server run on different CPUs; of two CPUs, one is the gateways'. Null: the kernel
     chooses, again and again."""
+    gateway_cpus: Annotated[int, Field(ge=1)] | None = None
+    """Number of CPUs that the programs of the gateways may use. The other hosts share the rest, or all CPUs where none
+    is left. Null: as `cpus` says."""
     idle: Literal["poll"] | None = None
     """`poll`: while a trial runs, CPUs of this machine that have no work poll for some, and do not sleep. Null: they
     sleep."""

@@ -76,6 +76,7 @@ def load_plan(path: Path, overrides: Sequence[str] = (), targets: Sequence[str] 
             profile=frame.profile,
             ladder=_case_ladder(frame, spec, pair, names),
             split_cpus=spec.hosts is None and (spec.lab or LabSpec()).cpus == "split",
+            gateway_cpus=(spec.lab or LabSpec()).gateway_cpus if spec.hosts is None else None,
             idle_poll=spec.hosts is None and (spec.lab or LabSpec()).idle == "poll",
             emulator=spec.lab.emulator if spec.lab is not None else None,
         )

@@ -126,7 +126,7 @@ class _Names:
             "sut",
             *(f"sut.{key}" for system in plan_systems() for key in keys_of(system.model)),
         ]
-        paths += ["lab.emulator", *(f"lab.link.{key}" for key in keys_of(LinkSpec))]
+        paths += ["lab.emulator", "lab.cpus", "lab.gateway_cpus", *(f"lab.link.{key}" for key in keys_of(LinkSpec))]
         for test in root.mapping["tests"].items if "tests" in root.mapping else ():
             kind = plain(test).get("kind") if test.mapping else None
             models = [tests[kind]] if isinstance(kind, str) and kind in tests else list(tests.values())

@@ -44,6 +44,8 @@ class Case:
     """The id of the case that it is compared with; None for a baseline, and without one."""
     split_cpus: bool = False
     """Whether clients, gateways and server of the lab run on different CPUs."""
+    gateway_cpus: int | None = None
+    """Number of CPUs that gateways of the lab may use; None where the plan gives none."""
     idle_poll: bool = False
     """Whether CPUs without work poll instead of sleeping."""
     emulator: EmulatorName | None = None

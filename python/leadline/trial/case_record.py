@@ -21,5 +21,9 @@ def case_record(case: Case) -> dict[str, Any]:
         "tests": [test.model_dump() for test in case.tests],
         "baseline": case.baseline,
         **({} if case.ladder is None else {"ladder": asdict(case.ladder)}),
-        "lab": {"cpus": "split" if case.split_cpus else None, "idle": "poll" if case.idle_poll else None},
+        "lab": {
+            "cpus": "split" if case.split_cpus else None,
+            "idle": "poll" if case.idle_poll else None,
+            **({} if case.gateway_cpus is None else {"gateway_cpus": case.gateway_cpus}),
+        },
     }

@@ -21,6 +21,7 @@ from leadline.contract.models import Observation
 from leadline.errors import LeadlineError
 from leadline.lab import cpus
 from leadline.lab.hosts import Lab
+from leadline.lab.topology import Layout
 from leadline.plan import Case
 from leadline.plan.hosts import GATEWAYS, HostAddress
 from leadline.sut.model import Site
@@ -132,7 +133,7 @@ async def build(case: Case, label: str, event_log: EventLog, logs: Path) -> Envi
         named = case.hosts.named(case.topology) if case.hosts is not None else {}
         if case.hosts is None:
             layout = await layout_of(case)
-            own = cpus.split(layout, cpus.allowed()) if case.split_cpus else {}
+            own = _own_cpus(case, layout)
             env.lab = await asyncio.to_thread(Lab.build, layout, label, own)
             launches = _lab_launches(env.lab)
             env.server_address = _server_addresses(env.lab)
@@ -161,6 +162,13 @@ async def build(case: Case, label: str, event_log: EventLog, logs: Path) -> Envi
         await env.aclose()
         raise
     return env
+
+
+def _own_cpus(case: Case, layout: Layout) -> dict[str, tuple[int, ...]]:
+    """The CPUs of the hosts that do not run on all of them."""
+    if case.gateway_cpus is not None:
+        return cpus.with_gateway_cpus(layout, case.gateway_cpus, cpus.allowed())
+    return cpus.split(layout, cpus.allowed()) if case.split_cpus else {}
 
 
 def _use_cpus(env: Environment, lab: Lab, event_log: EventLog) -> None:

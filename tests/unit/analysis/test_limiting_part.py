@@ -50,6 +50,16 @@ def test_generator_and_answering_side_are_named_by_their_reasons() -> None:
     assert limit(steady_test("tcp", receiver=load(thread(0.97), side="peer")))[0] is LimitedBy.ANSWERING_SIDE
 
 
+def test_gateway_that_may_use_some_cpus_alone_is_full_when_they_are() -> None:
+    data = with_gateway(steady_test(), busy=1.98, threads=4)
+    assert limit(data)[0] is LimitedBy.UNKNOWN
+    for cpus, words in (([1], "its only CPU had no more"), ([1, 3], "its 2 CPUs had no more")):
+        data = with_gateway(steady_test(), busy=0.99 * len(cpus), threads=4)
+        data.facts["gateway"] = {**facts(), "cpus": 8, "own_cpus": cpus}
+        by, evidence = limit(data)
+        assert by is LimitedBy.GATEWAY and evidence.endswith(words)
+
+
 def quota(held_back_s: float, group: str = "/sys/fs/cgroup/a") -> dict[str, Any]:
     """A quota of a tenth of a CPU, over 10 s."""
     return {"group": group, "cpus": 0.1, "wall_s": 10.0, "throttled_s": held_back_s}

@@ -194,6 +194,7 @@ def test_a_rate_over_connections_has_the_scalability_law_within_a_tenth() -> Non
         (float(n), usl(n) * (1 + 0.02 * random.standard_normal())) for n in (1, 2, 4, 8, 16, 32, 64) for _ in range(3)
     ]
     law = fit("requests_per_s", "1/s", points, axis="tests.http.connections").law
+    assert fit("throughput_bps", "bit/s", points, axis="lab.gateway_cpus").law == law
     assert law is not None and law.peak is not None and law.knee is not None
     assert law.contention == pytest.approx(0.05, rel=0.1)
     assert law.coherency == pytest.approx(0.001, rel=0.1)
