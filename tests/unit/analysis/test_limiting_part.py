@@ -51,7 +51,7 @@ def test_generator_and_answering_side_are_named_by_their_reasons() -> None:
 
 
 def test_gateway_that_may_use_some_cpus_alone_is_full_when_they_are() -> None:
-    data = with_gateway(steady_test(), busy=1.98, threads=4)
+    data = with_gateway(steady_test(), busy=0.99, threads=4)
     assert limit(data)[0] is LimitedBy.UNKNOWN
     for cpus, words in (([1], "its only CPU had no more"), ([1, 3], "its 2 CPUs had no more")):
         data = with_gateway(steady_test(), busy=0.99 * len(cpus), threads=4)
