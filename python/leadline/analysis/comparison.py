@@ -8,9 +8,11 @@ out, and said to be. Pure.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from leadline.analysis.ladder_comparison import compare_ladders
+from leadline.analysis.ladder_model import Ladder
 from leadline.analysis.main_figures import better_of, chosen_figures
 from leadline.analysis.model import RunAnalysis, TestResult, Verdict
 from leadline.analysis.plan_facts import environment_facts, flat, system_facts
@@ -53,6 +55,14 @@ class Side:
                 if result.status == "done":
                     found.setdefault(self.key(result), []).append(result)
         return found
+
+    def ladders(self) -> list[Ladder]:
+        """The ladders of its cases."""
+        found = [one for one in self.analysis.ladders if self.case is None or one.case == self.case]
+        if self.case is not None:
+            return [replace(one, parameters={}) for one in found]
+        only = self.only
+        return [one for one in found if only is None or str(one.parameters.get(only[0])) == only[1]]
 
     def key(self, result: TestResult) -> Key:
         """What the other side's figures must share with this one's."""
@@ -125,6 +135,7 @@ def compare_sides(
         if metrics or any(_is_known(result, name) for result in (*first[key], *second[key]))
         if (one := _compared(key, name, first[key], second[key], margin=margin, paired=paired)) is not None
     ]
+    figures += _compared_shares(baseline, candidate, shared, margin, metrics)
     missing = [f"{_named(key)}: only in {baseline.label}" for key in first if key not in second]
     missing += [f"{_named(key)}: only in {candidate.label}" for key in second if key not in first]
     return ComparedRuns(
@@ -189,6 +200,32 @@ def _compared(
         word=word,
         reason=reason if word is Comparison.CANNOT_TELL else None,
     )
+
+
+def _compared_shares(
+    baseline: Side, candidate: Side, shared: Sequence[Key], margin: float, metrics: Sequence[str]
+) -> Iterator[ComparedFigure]:
+    """The shares of the ladders of both sides, of the tests that they have."""
+    kinds = {result.test: result.kind for trial in baseline.analysis.trials for result in trial.tests}
+    tests = {test for _, test in shared}
+    apart = baseline.only[0] if baseline.only is not None else None
+    sides = baseline.ladders(), candidate.ladders()
+    for one in compare_ladders(*sides, margin=margin, metrics=metrics, apart=apart):
+        if one.test in tests:
+            yield ComparedFigure(
+                parameters=one.parameters,
+                test=one.test,
+                kind=kinds[one.test],
+                metric=one.metric,
+                unit="ratio",
+                baseline=one.baseline,
+                candidate=one.candidate,
+                ratio=one.estimate.value if one.estimate is not None else None,
+                low=one.estimate.low if one.estimate is not None else None,
+                high=one.estimate.high if one.estimate is not None else None,
+                word=one.word,
+                reason=one.reason,
+            )
 
 
 def _is_known(result: TestResult, metric: str) -> bool:

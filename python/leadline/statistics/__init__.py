@@ -12,7 +12,7 @@ from leadline.statistics.growth import Growth, PowerLaw, power_law
 from leadline.statistics.lines import Line, line
 from leadline.statistics.means import lengthening, mean_of_repeats, mean_of_series, neighbours_correlation
 from leadline.statistics.quantiles import independent_count, quantile_of_buckets, quantile_of_values
-from leadline.statistics.ratios import Comparison, compare, ratio_of_means
+from leadline.statistics.ratios import Comparison, compare, ratio_of_estimates, ratio_of_means
 from leadline.statistics.scalability import Scalability, scalability
 from leadline.statistics.shares import share_of_counts
 from leadline.statistics.truncation import Truncation, warm_up_end
@@ -39,6 +39,7 @@ __all__ = [
     "power_law",
     "quantile_of_buckets",
     "quantile_of_values",
+    "ratio_of_estimates",
     "ratio_of_means",
     "scalability",
     "share_of_counts",

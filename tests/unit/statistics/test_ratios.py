@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from leadline.statistics import Comparison, Estimate, compare, ratio_of_means
+from leadline.statistics import Comparison, Estimate, compare, ratio_of_estimates, ratio_of_means
 from synthetic import assert_share, contains
 
 RESAMPLES = (pytest.param(1000), pytest.param(4000, marks=pytest.mark.full_matrix))
@@ -125,3 +125,28 @@ def test_no_margin_makes_nothing_equivalent_but_the_same() -> None:
     assert compare(Estimate(1.0, 0.999, 1.001, 3), margin=0, higher_is_better=True) is Comparison.CANNOT_TELL
     with pytest.raises(ValueError, match="negative"):
         compare(Estimate(1.0, 1.0, 1.0, 3), margin=-0.1, higher_is_better=True)
+
+
+@pytest.mark.parametrize("repeats", [3, 7])
+def test_ratio_of_two_ratios_contains_the_truth(repeats: int) -> None:
+    """Shares of 0.8 and 0.6, each of pairs that move together."""
+    generator, found = np.random.default_rng(9), []
+    for _ in range(300):
+        shares = []
+        for truth in (0.8, 0.6):
+            whole = 1 + 0.1 * generator.standard_normal(repeats)
+            noise = 1 + 0.03 * generator.standard_normal((2, repeats))
+            shares.append(ratio_of_means(whole * noise[0], truth * whole * noise[1], paired=True))
+        ratio = ratio_of_estimates(*shares)
+        found.append(contains(ratio.low, ratio.high, 0.75))
+    assert_share(found, 0.94, 1.0)
+
+
+def test_ratio_of_estimates_without_intervals_has_none() -> None:
+    known, unknown = Estimate(0.8, 0.7, 0.9, 5), Estimate(0.4, None, None, 1, "1 repeat is too few")
+    found = ratio_of_estimates(known, unknown)
+    assert (found.value, found.low, found.reason) == (0.5, None, "1 repeat is too few")
+    exact = ratio_of_estimates(Estimate(0.5, 0.5, 0.5, 9), Estimate(0.8, 0.7, 0.9, 5))
+    assert (exact.low, exact.high) == (pytest.approx(1.4), pytest.approx(1.8))
+    with pytest.raises(ValueError, match="above 0"):
+        ratio_of_estimates(Estimate(0.0, 0.0, 0.0, 3), known)
