@@ -7,7 +7,7 @@ different things, or bounds, have no ratio. Pure.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from leadline.analysis.ladder_model import Ladder, LadderLayer, Share
 from leadline.statistics import Comparison, Estimate, compare, ratio_of_estimates
@@ -20,14 +20,14 @@ OF_BELOW, OF_ROUTE = "share_of_layer_below", "share_of_plain_route"
 class ComparedShare:
     """One share of both sides, as `comparison.ComparedFigure` has a figure."""
 
-    parameters: dict[str, str]
-    test: str
-    metric: str
     baseline: float | None
     candidate: float | None
     estimate: Estimate | None
     word: Comparison
     reason: str | None
+    parameters: dict[str, str] = field(default_factory=dict)
+    test: str = ""
+    metric: str = ""
 
 
 def compare_ladders(
@@ -42,7 +42,10 @@ def compare_ladders(
             for first, second in _shared(ladder.layers, other.layers):
                 for name, shares in _shares(first, second):
                     if not metrics or name in metrics:
-                        yield _compared(parameters, first, second, name, shares, margin)
+                        why_not = _why_not(first, second, name, shares)
+                        yield replace(
+                            _compared(shares, why_not, margin), parameters=parameters, test=first.test, metric=name
+                        )
 
 
 def _key(ladder: Ladder, apart: str | None) -> tuple[tuple[str, str], ...]:
@@ -62,21 +65,14 @@ def _shares(first: LadderLayer, second: LadderLayer) -> Iterator[tuple[str, tupl
         yield OF_ROUTE, (first.share_of_baseline, second.share_of_baseline)
 
 
-def _compared(
-    parameters: dict[str, str],
-    first: LadderLayer,
-    second: LadderLayer,
-    name: str,
-    shares: tuple[Share, Share],
-    margin: float,
-) -> ComparedShare:
-    estimate, reason, word = None, _why_not(first, second, name, shares), Comparison.CANNOT_TELL
+def _compared(shares: tuple[Share, Share], why_not: str | None, margin: float) -> ComparedShare:
+    estimate, reason, word = None, why_not, Comparison.CANNOT_TELL
     if reason is None:
         estimate = ratio_of_estimates(*(_estimate(share) for share in shares))
         word = compare(estimate, margin=margin, higher_is_better=True)
         reason = estimate.reason or "the interval holds 1 and reaches beyond the margin: repeat both more often"
     told = None if word is not Comparison.CANNOT_TELL else reason
-    return ComparedShare(parameters, first.test, name, shares[0].value, shares[1].value, estimate, word, told)
+    return ComparedShare(shares[0].value, shares[1].value, estimate, word, told)
 
 
 def _why_not(first: LadderLayer, second: LadderLayer, name: str, shares: tuple[Share, Share]) -> str | None:

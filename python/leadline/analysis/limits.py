@@ -182,7 +182,9 @@ def _full_processes(data: TestData, host: str, window: Window) -> Iterator[tuple
             yield process, busy, f"{used}: the quota of its control group allows {quota:g} CPUs", "its quota"
             continue
         if usable and busy >= PROCESS_FULL * usable:
-            what = "its single thread" if process.threads == 1 else "its only CPU" if usable == 1 else f"its {usable} CPUs"
+            what = (
+                "its single thread" if process.threads == 1 else "its only CPU" if usable == 1 else f"its {usable} CPUs"
+            )
             yield process, busy, f"{used}: {what} had no more", what
         elif usable and busy >= PROCESS_FULL * usable * (1 - stolen):
             yield process, busy, f"{used}, and a hypervisor took {stolen:.0%} of each: it had no more", ""

@@ -280,7 +280,9 @@ def _used_up_quota(far: records.LoadReport, own: records.LoadReport, where: str)
     share = _held_back(quota)
     is_shared = quota and same and same["group"] == quota["group"] and 2 * _held_back(same) >= share
     if quota and share > disturbance.QUOTA_SHARE and not is_shared:
-        text = f"a quota of {quota['cpus']:g} CPUs, of {quota['group']}, held threads on {where} back {share:.0%} of the"
+        text = (
+            f"a quota of {quota['cpus']:g} CPUs, of {quota['group']}, held threads on {where} back {share:.0%} of the"
+        )
         yield Reason(validity.QUOTA_USED_UP, f"{text} time of one CPU")
 
 

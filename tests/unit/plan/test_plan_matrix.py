@@ -66,6 +66,12 @@ def test_paths_reach_tests_by_name_and_links(load: Load) -> None:
     assert plan.cases[0].link == LinkSpec(rate_bps=10_000_000)
 
 
+def test_number_of_the_gateways_cpus_can_be_an_axis(load: Load) -> None:
+    plan = load(SMALL + "axes: {lab.gateway_cpus: [null, 1, 2]}\n")
+    assert [case.gateway_cpus for case in plan.cases] == [None, 1, 2]
+    assert load(SMALL + "lab: {gateway_cpus: 3}\n").cases[0].gateway_cpus == 3
+
+
 def test_null_is_a_value_of_an_axis(load: Load) -> None:
     plan = load(SMALL + "axes: {sut.compression: [null, lz4]}")
     assert [case.labels["sut.compression"] for case in plan.cases] == ["none", "lz4"]

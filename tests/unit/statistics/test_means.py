@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from leadline.statistics import Estimate, lengthening, mean_of_repeats, mean_of_series, neighbours_correlation, t_quantile
+from leadline.statistics import (
+    Estimate,
+    lengthening,
+    mean_of_repeats,
+    mean_of_series,
+    neighbours_correlation,
+    t_quantile,
+)
 from leadline.statistics.means import LEAST_VALUES, batch_means
 from synthetic import SETS, ar1, assert_share, contains
 
