@@ -44,7 +44,8 @@ pub use observation::{
     TcpSample, UdpSample,
 };
 pub use outcome::{
-    DatagramReport, DelayReport, FlowReport, LengthsReport, LoadReport, MachineUse, Outcome, QuotaUse, Side, ThreadReport,
+    DatagramReport, DelayReport, FlowReport, LengthsReport, LoadReport, MachineUse, Outcome, QuotaUse, Side,
+    ThreadReport,
 };
 pub use scenario::ScenarioSpec;
 pub use stream::{ReceiveMethod, SendMethod, StreamOptions, StreamPayload, TcpReport};
