@@ -248,7 +248,7 @@ impl ClientSession {
                     row.start_ns = row.start_ns.map(|t_ns| self.local(t_ns));
                     row.end_ns = row.end_ns.map(|t_ns| self.local(t_ns));
                 }
-                let load = Box::new(LoadReport { side: Side::Peer, ..load });
+                let load = Box::new(LoadReport { side: Side::Peer, ..*load });
                 Ok(Some(SessionEvent::Report { flows, load, errors }))
             }
             _ => Err(SessionError::OutOfTurn),
@@ -384,7 +384,7 @@ mod tests {
             machine: None,
             quota: None,
         };
-        let report = FromServer::Report { flows: vec![row], load, errors: BTreeMap::new() };
+        let report = FromServer::Report { flows: vec![row], load: Box::new(load), errors: BTreeMap::new() };
         let Some(SessionEvent::Report { flows, load, .. }) = tell(&mut session, 0, &report).unwrap() else { panic!() };
         assert_eq!((flows[0].start_ns, flows[0].end_ns, load.side), (Some(1), Some(2), Side::Peer));
         assert!(tell(&mut session, 0, &FromServer::Ready { port: None }).is_err(), "no message may follow the report");

@@ -189,7 +189,7 @@ pub enum FromServer {
         /// One row per flow.
         flows: Vec<SideReport>,
         /// The server's CPU and memory usage.
-        load: LoadReport,
+        load: Box<LoadReport>,
         /// Operations that failed on the server, by name.
         errors: BTreeMap<String, u64>,
     },
@@ -299,7 +299,7 @@ mod tests {
             encode_frame(&FromServer::Challenge { nonce: Hex32([1; 32]) }),
             encode_frame(&FromClient::End { sent_units: vec![0, u64::MAX] }),
             encode_frame(&FromServer::Clock { id: 1, received_ns: 2, sent_ns: 3 }),
-            encode_frame(&FromServer::Report { flows: vec![row], load, errors }),
+            encode_frame(&FromServer::Report { flows: vec![row], load: Box::new(load), errors }),
         ];
         frames.into_iter().map(Result::unwrap).collect()
     }

@@ -179,7 +179,7 @@ impl Session {
         let Account { rows: flows, mut load, errors } = Account::of(reports);
         load.machine = machine.used();
         load.quota = machine.held_back();
-        send(&mut self.control, &FromServer::Report { flows, load, errors })?;
+        send(&mut self.control, &FromServer::Report { flows, load: Box::new(load), errors })?;
         // A close with unread messages of the client would be a reset, and lose the report in transit.
         self.control.shutdown(std::net::Shutdown::Write)?;
         let deadline = Instant::now() + REPORT_TIMEOUT;
