@@ -25,6 +25,8 @@ from leadline.statistics import mean_of_repeats
 from leadline.statistics.estimate import CONFIDENCE
 
 WITHIN_TEST = "interval-within-test"
+_OF_PARTS = frozenset({PERCENTILE_UNCERTAIN, stability.INTERVALS_DISAGREE, stability.PRECISION_UNKNOWN})
+"""Doubts about how well a test knows a figure from its own parts."""
 LEAST_REPEATS = 2
 """Number of completed repeats that is enough for a figure if other repeats failed."""
 
@@ -69,7 +71,8 @@ def summarise(
     left_out = len(done) - len(undisturbed) if len(undisturbed) >= LEAST_REPEATS else 0
     done = undisturbed if left_out else done
     if len(done) > LEAST_REPEATS:
-        done = [_judged_by_repeats(result) for result in done]
+        told = _told_by_repeats(done)
+        done = [_judged_by_repeats(result, told) for result in done]
     names = dict.fromkeys(name for result in done for name in result.metrics)
     metrics = {name: mean_with_interval([result.metrics.get(name) for result in done], confidence) for name in names}
     known = [histograms.get((result.case, result.repeat, result.test)) for result in done]
@@ -144,18 +147,26 @@ def _merged_percentiles(
     return found
 
 
-def _judged_by_repeats(result: TestResult) -> TestResult:
-    """A repeat without the doubt that its percentiles are imprecise by themselves: the repeats' interval tells."""
-    code = PERCENTILE_UNCERTAIN
-    if not any(reason.code == code for reason in result.validity.reasons):
+def _told_by_repeats(done: Sequence[TestResult]) -> frozenset[str]:
+    """Doubts about single repeats that the interval over the repeats answers: how far parts of a test differ is in how
+    far repeats do. A rate that moves to another level in half of them or more does so by itself, and has no one mean."""
+    moved = sum(any(one.code == stability.CHANGE_POINT for one in result.validity.reasons) for result in done)
+    return _OF_PARTS | ({stability.CHANGE_POINT} if 2 * moved < len(done) else frozenset())
+
+
+def _judged_by_repeats(result: TestResult, told: frozenset[str]) -> TestResult:
+    """A repeat without the doubts that are `told` by the interval over the repeats."""
+    reasons = tuple(reason for reason in result.validity.reasons if reason.code not in told)
+    if len(reasons) == len(result.validity.reasons):
         return result
     kind: PrimaryKind = KINDS.find(result.kind)
     metrics = {
-        name: replace(metric, verdict=Verdict.VALID, reasons=(), bound=None) if metric.reasons == (code,) else metric
+        name: replace(metric, verdict=Verdict.VALID, reasons=(), bound=None)
+        if metric.reasons and told.issuperset(metric.reasons)
+        else metric
         for name, metric in result.metrics.items()
     }
     verdict = worst(metrics[name].verdict for name in (kind.primary, *kind.decisive) if name in metrics)
-    reasons = tuple(reason for reason in result.validity.reasons if reason.code != code)
     return replace(result, metrics=metrics, validity=replace(result.validity, verdict=verdict, reasons=reasons))
 
 

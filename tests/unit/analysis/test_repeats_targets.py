@@ -75,6 +75,30 @@ def test_reasons_stay_in_the_order_of_their_verdicts() -> None:
     assert summary(both).validity.reasons == reasons
 
 
+@pytest.mark.parametrize("code", ["intervals-disagree", "precision-unknown", "change-point"])
+def test_uneven_repeats_that_agree_are_not_doubted(code: str) -> None:
+    """One of three whose parts differ is in the interval over the three; two repeats have none to speak of."""
+    rates = 1e6, 1.01e6, 0.99e6
+    assert [summary(doubted(rates, code, times)).validity.verdict.value for times in (0, 1)] == ["valid", "valid"]
+    found = summary(doubted(rates, code, 1))
+    assert found.metrics["throughput_bps"].verdict is Verdict.VALID and found.validity.reasons == ()
+    every = summary(doubted(rates, code, 3)).validity.verdict
+    assert every is (Verdict.UNSTABLE if code == "change-point" else Verdict.VALID)
+    assert summary(doubted(rates[:2], code, 1)).validity.verdict is Verdict.UNSTABLE
+    apart = summary(doubted((1e6, 1.4e6, 0.7e6), code, 1))
+    assert [reason.code for reason in apart.validity.reasons] == ["repeats-disagree"]
+
+
+def doubted(rates: Sequence[float], code: str, times: int) -> list[Result]:
+    """Repeats, the first ones of which were uneven by themselves."""
+    reason = Reason(code, "uneven", Verdict.UNSTABLE)
+    found = repeats(*rates)
+    for number, one in enumerate(found[:times]):
+        metrics = {name: metric.doubted(Verdict.UNSTABLE, code, Bound.NONE) for name, metric in one.metrics.items()}
+        found[number] = replace(one, metrics=metrics, validity=Validity(Verdict.UNSTABLE, (reason,)))
+    return found
+
+
 def test_failed_repeats_are_counted_and_not_averaged() -> None:
     found = summary(repeats(1e6), planned=3)
     assert (found.repeats, found.failed) == (1, 2)
