@@ -149,7 +149,7 @@ def _merged_percentiles(
 
 def _told_by_repeats(done: Sequence[TestResult]) -> frozenset[str]:
     """Doubts about single repeats that the interval over the repeats answers: how far parts of a test differ is in how
-    far repeats do. A rate that moves to another level in half of them or more does so by itself, and has no one mean."""
+    far repeats do. A rate that moves to another level in half of them or more has no one mean."""
     moved = sum(any(one.code == stability.CHANGE_POINT for one in result.validity.reasons) for result in done)
     return _OF_PARTS | ({stability.CHANGE_POINT} if 2 * moved < len(done) else frozenset())
 
