@@ -117,6 +117,6 @@ def test_installed_command_runs_the_demo_plan(installed: Mapping[str, str], tmp_
     plan = ROOT / "examples" / "gateway.yaml"
     tests = ("tcp-up", "tcp-down", "rr", "http-closed")
     short = [part for test in tests for part in ("--set", f"tests.{test}.duration=3s")]
-    run(["leadline", "run", str(plan), "--only", "sut=route", *short], tmp_path, installed)
+    run(["leadline", "run", str(plan), "--only", "sut=route", "--set", "repeat=1", *short], tmp_path, installed)
     (page,) = tmp_path.glob("runs/*/report.html")
     assert "route" in page.read_text(encoding="utf-8")

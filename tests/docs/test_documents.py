@@ -50,6 +50,7 @@ def shortened_plan(text: str) -> str:
     """A plan whose tests take half a second each, twice at most."""
     text = re.sub(r"\b(duration: )\d+s", r"\g<1>500ms", text)
     text = re.sub(r"\b(warmup: )\d+m?s", r"\g<1>100ms", text)
+    text = re.sub(r"^(repeat: )\{.*\}$", r"\g<1>1", text, flags=re.MULTILINE)
     return re.sub(r"^(repeat: )[3-9]$", r"\g<1>2", text, flags=re.MULTILINE)
 
 

@@ -73,7 +73,7 @@ def test_three_gateways_side_by_side(tmp_path: Path) -> None:
     warm += [part for name in ("rr", "http-closed", "http-open") for part in ("--set", f"tests.{name}.warmup=0ms")]
     lengths = shortened(tcp_up="1500ms", tcp_down="1500ms")
     numbers = counted(udp=4000, rr=500, http_closed=1500, http_open=600)
-    patience = ("--set", "tests.rr.timeout=60s")
+    patience = ("--set", "tests.rr.timeout=60s", "--set", "repeat=1")
     run = cli.run(EXAMPLES / "gateway.yaml", tmp_path, *lengths, *numbers, *warm, *patience)
     assert_measured(run, kinds, cases=len(GATEWAYS))
     assert [trial["sut"] for trial in sorted(run.report()["trials"], key=lambda trial: trial["case"])] == list(GATEWAYS)
