@@ -71,8 +71,8 @@ def _compared(shares: tuple[Share, Share], why_not: str | None, margin: float) -
         estimate = ratio_of_estimates(*(_estimate(share) for share in shares))
         word = compare(estimate, margin=margin, higher_is_better=True)
         reason = estimate.reason or "the interval holds 1 and reaches beyond the margin: repeat both more often"
-    told = None if word is not Comparison.CANNOT_TELL else reason
-    return ComparedShare(shares[0].value, shares[1].value, estimate, word, told)
+    why = None if word is not Comparison.CANNOT_TELL else reason
+    return ComparedShare(shares[0].value, shares[1].value, estimate, word, why)
 
 
 def _why_not(first: LadderLayer, second: LadderLayer, name: str, shares: tuple[Share, Share]) -> str | None:

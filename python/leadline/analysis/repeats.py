@@ -71,8 +71,8 @@ def summarise(
     left_out = len(done) - len(undisturbed) if len(undisturbed) >= LEAST_REPEATS else 0
     done = undisturbed if left_out else done
     if len(done) > LEAST_REPEATS:
-        told = _told_by_repeats(done)
-        done = [_judged_by_repeats(result, told) for result in done]
+        answered = _answered_by_repeats(done)
+        done = [_judged_by_repeats(result, answered) for result in done]
     names = dict.fromkeys(name for result in done for name in result.metrics)
     metrics = {name: mean_with_interval([result.metrics.get(name) for result in done], confidence) for name in names}
     known = [histograms.get((result.case, result.repeat, result.test)) for result in done]
@@ -147,22 +147,22 @@ def _merged_percentiles(
     return found
 
 
-def _told_by_repeats(done: Sequence[TestResult]) -> frozenset[str]:
+def _answered_by_repeats(done: Sequence[TestResult]) -> frozenset[str]:
     """Doubts about single repeats that the interval over the repeats answers: how far parts of a test differ is in how
     far repeats do. A rate that moves to another level in half of them or more has no one mean."""
     moved = sum(any(one.code == stability.CHANGE_POINT for one in result.validity.reasons) for result in done)
     return _OF_PARTS | ({stability.CHANGE_POINT} if 2 * moved < len(done) else frozenset())
 
 
-def _judged_by_repeats(result: TestResult, told: frozenset[str]) -> TestResult:
-    """A repeat without the doubts that are `told` by the interval over the repeats."""
-    reasons = tuple(reason for reason in result.validity.reasons if reason.code not in told)
+def _judged_by_repeats(result: TestResult, answered: frozenset[str]) -> TestResult:
+    """A repeat without the doubts that are `answered` by the interval over the repeats."""
+    reasons = tuple(reason for reason in result.validity.reasons if reason.code not in answered)
     if len(reasons) == len(result.validity.reasons):
         return result
     kind: PrimaryKind = KINDS.find(result.kind)
     metrics = {
         name: replace(metric, verdict=Verdict.VALID, reasons=(), bound=None)
-        if metric.reasons and told.issuperset(metric.reasons)
+        if metric.reasons and answered.issuperset(metric.reasons)
         else metric
         for name, metric in result.metrics.items()
     }
