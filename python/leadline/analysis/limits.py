@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from leadline import quantities
-from leadline.analysis import answering_time, queues, tcp_limits
+from leadline.analysis import answering_time, queues, tcp_limits, waiting_threads
 from leadline.analysis.disturbance import QUOTA_SHARE, held_back_by
 from leadline.analysis.gateways import attribution_of
 from leadline.analysis.host_metrics import cpu_percent, machine_samples, neighbours
@@ -85,6 +85,8 @@ def _limits(evidence: Evidence, reasons: Sequence[Reason], primary: str) -> Iter
     yield from answering_time.limits(evidence)
     yield from answering_time.limits_of_turns(evidence)
     yield from tcp_limits.limits(evidence)
+    yield from waiting_threads.limits(data)
+    yield from tcp_limits.limits_of_program(evidence)
 
 
 def _full_sockets(evidence: Evidence) -> Iterator[Limit]:

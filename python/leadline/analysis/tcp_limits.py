@@ -25,13 +25,27 @@ DOMINATES = 0.5
 def limits(evidence: Evidence) -> Iterator[Limit]:
     """What held the flows back; nothing if no part explains most of their time."""
     spec = evidence.data.spec
-    shares = time_shares(evidence.flows)
-    if shares is None or spec.counts_units or spec.connects_clients:
+    shares = _shares(evidence)
+    if shares is None:
         return
     per_s = rate_per_s(byte_curves(evidence.flows), evidence.window)
     ends = max(1, len(evidence.data.hosts)) * (2 if spec.direction == "both" else 1)
     yield from _asked_for(spec, None if per_s is None else 8.0 * per_s / ends)
     yield from _held_back(evidence, shares)
+
+
+def limits_of_program(evidence: Evidence) -> Iterator[Limit]:
+    """The sending program, if it had nothing to send for most of the time. One that waited for a CPU has another
+    reason: ask for that before."""
+    shares = _shares(evidence)
+    if shares is not None and shares.idle >= DOMINATES:
+        by, text = LimitedBy.SENDING_PROGRAM, "the sending program had nothing to send"
+        yield Limit(by, f"{text} {quantities.share(shares.idle)} of the time", f"the {by.value} is the limit")
+
+
+def _shares(evidence: Evidence) -> TimeShares | None:
+    spec = evidence.data.spec
+    return None if spec.counts_units or spec.connects_clients else time_shares(evidence.flows)
 
 
 def _asked_for(spec: TestSpec, reached_bps: float | None) -> Iterator[Limit]:
@@ -49,7 +63,6 @@ def _held_back(evidence: Evidence, shares: TimeShares) -> Iterator[Limit]:
         (shares.receiver, LimitedBy.RECEIVER_WINDOW, "the receiver's window was full", ""),
         (shares.send_buffer, LimitedBy.SEND_BUFFER, "the send buffer held less than the path", ""),
         (shares.congestion, LimitedBy.CONGESTION_WINDOW, "the congestion window was full", _losses(evidence)),
-        (shares.idle, LimitedBy.SENDING_PROGRAM, "the sending program had nothing to send", ""),
     )
     share, by, text, more = max(parts, key=lambda part: part[0])
     if share >= DOMINATES:
