@@ -54,7 +54,7 @@ picture: ## docs/images/report.png, from the newest run of the demo
 	chromium --headless --no-sandbox --disable-gpu --hide-scrollbars --force-device-scale-factor=1 --window-size=1100,800 \
 	  --screenshot=docs/images/report.png "file://$$(ls -d "$$PWD"/runs/*-gateway-*/report.html | tail -n 1)"
 
-check: $(VENV)/.installed ## in a minute: linters, types, tests of the Rust libraries, and the Python tests that start no agent
+check: $(VENV)/.installed ## in a minute: linters, types, tests of the Rust libraries, and the Python tests that start no process
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target check-python check-style check-rust
 
 check-style:
@@ -68,7 +68,7 @@ check-rust:
 	$(STATIC) cargo test --profile checked --quiet --workspace --lib $(LIBRARY_TESTS:%=--test %)
 
 check-python:
-	LEADLINE_AGENT=none $(PYTHON) -m pytest --quiet $(UNIT_WORKERS) -m "not agent $(SELECTION)" tests/unit tests/contract
+	LEADLINE_AGENT=none $(PYTHON) -m pytest --quiet $(UNIT_WORKERS) -m "not agent and not processes $(SELECTION)" tests/unit tests/contract
 
 test: build-checked test-tools ## every kind of test: Rust, Python, contract, lab, browser; of matrices a selection
 	@$(STATIC) cargo test --profile checked --quiet --workspace --lib --bins --tests --no-run

@@ -15,6 +15,7 @@ import pytest
 from command_server import REAL, command_server
 from waiting import free_port, until
 
+pytestmark = pytest.mark.processes
 HOLDER = Path(__file__).with_name("command_server_holder.py")
 TESTS = Path(__file__).parents[1]
 PLAN = "name: small\ntopology: remote-access\nsut: {kind: route}\ntests: [{name: t, kind: tcp, duration: 1s}]\n"

@@ -149,6 +149,7 @@ def test_dry_run_prints_the_plan_and_measures_nothing(plan: Path) -> None:
     assert not (plan.parent / "runs").exists()
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("arguments", [("plan", "--schema"), ("size", "--cycles-per-byte", "140")])
 def test_closed_pipe_ends_the_command_as_sigpipe_does(arguments: tuple[str, ...]) -> None:
     """`leadline plan --schema | head -1`: no traceback. The second one's output is drawn, and fits a buffer."""
@@ -198,6 +199,7 @@ def test_all_mistakes_in_options_are_named_at_once(command: tuple[str, ...], sai
     assert len(document["others"]) == len(said) - 1
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("arguments", [("size", "--cycles-per-byte", "140"), ("trend", "none", "--json"), ("--help",)])
 def test_full_disk_under_stdout_is_one_line(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     with Path("/dev/full").open("w") as full:
@@ -210,6 +212,7 @@ def test_full_disk_under_stdout_is_one_line(tmp_path: Path, arguments: tuple[str
     assert process.returncode == (2 if is_refused else 1)
 
 
+@pytest.mark.processes
 def test_ctrl_c_while_the_commands_are_imported_prints_no_traceback() -> None:
     interrupted = "import sys, leadline.cli; from unittest import mock\n"
     interrupted += "with mock.patch('builtins.__import__', side_effect=KeyboardInterrupt): leadline.cli.main()"

@@ -12,6 +12,7 @@ import pytest
 
 import in_process
 
+pytestmark = pytest.mark.processes
 LEADLINE = Path(sys.executable).with_name("leadline")
 SHELLS = ("bash", "zsh", "fish")
 

@@ -57,12 +57,14 @@ def outcome_of(program: str) -> tuple[Any, set[str]]:
     return found, set(modules)
 
 
+@pytest.mark.processes
 def test_help_and_refusals_import_nothing_heavy() -> None:
     found, modules = outcome_of(_PROGRAM.format(lines=list(COMMAND_LINES), heavy=LIBRARIES))
     assert found == {line: [status, []] for line, status in COMMAND_LINES.items()}
     assert "leadline.cli.app" in modules
 
 
+@pytest.mark.processes
 def test_one_measurement_imports_what_measures_it_alone() -> None:
     program = (
         "import json, sys\nimport leadline.cli.run_single\nprint(json.dumps([0, sorted(sys.modules)]), file=sys.stderr)"
@@ -72,6 +74,7 @@ def test_one_measurement_imports_what_measures_it_alone() -> None:
     assert modules & set(OF_RUNS) == set()
 
 
+@pytest.mark.processes
 def test_a_plan_is_read_without_what_acts_on_hosts() -> None:
     program = f"""
 import json, sys
@@ -91,6 +94,7 @@ print(json.dumps([len(cases), sorted(sys.modules)]), file=sys.stderr)
 PACKAGES = ("leadline.dataset", "leadline.plan", "leadline.report", "leadline.trial")
 
 
+@pytest.mark.processes
 def test_every_name_of_a_package_is_there_when_it_is_asked_for() -> None:
     program = f"""
 import importlib, json, sys

@@ -21,6 +21,7 @@ sys.path[:0] = [str(Path(__file__).parents[1] / "analysis")]
 
 from made_journals import EPOCH_NS, MadeRun, S  # noqa: E402
 
+pytestmark = pytest.mark.processes
 LONG = 1 << 40
 HOLDER = Path(__file__).with_name("process_holder.py")
 

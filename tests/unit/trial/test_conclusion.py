@@ -139,6 +139,7 @@ def test_tables_that_fail_leave_the_findings_and_the_page(folder: RunFolder, mon
     assert not (folder.path / "samples.parquet").exists()
 
 
+@pytest.mark.processes
 def test_a_report_imports_neither_lab_nor_systems_under_test(folder: RunFolder) -> None:
     program = f"""
 import sys

@@ -45,6 +45,7 @@ async def test_first_signal_requests_the_end(number: signal.Signals) -> None:
     assert said == ["first"]
 
 
+@pytest.mark.processes
 def test_second_signal_exits_at_once() -> None:
     ended = subprocess.run([sys.executable, "-c", ASKED_TWICE], capture_output=True, text=True, timeout=60, check=False)
     assert (ended.returncode, ended.stdout, ended.stderr) == (130, "first\nsecond\n", "")
