@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from oracle_elements import Case, action, case, get, if_, loop, post, request
+from oracle_elements import Case, action, case, get, if_, loop, post, request, transaction
 
-from jmx_elements import element, headers
+from jmx_elements import element, headers, variables
 
 
 def _cache(**values: Any) -> str:
@@ -118,6 +118,13 @@ CASES: tuple[Case, ...] = (
         get("/${first}/${second}?href=${href}&all=${all_matchNr},${all_1},${all_3}&field=${field}", name="a"),
         get("/${none}/${starts}/${ends}/${has}?empty=${empty}&several=${several}", name="b"),
         get("/${child}/${last}/${contains}?lacking=${lacking}", name="c"),
+    ),
+    case(
+        "computed-labels",
+        variables(env="prod", other="x"),
+        transaction(
+            "shop ${env}", get("/a", name="get ${__P(port)} ${__P(absent,none)}"), get("/b", name="${env}-${other}")
+        ),
     ),
     case("double-slashes", get("/a//b/./c/../d"), get("/e//")),
     case(

@@ -66,7 +66,7 @@ class StepLowering:
 
     def _transaction(self, step: s.TransactionStep, node: Node) -> Lowered:
         """Its tag `group` is its path, as in k6: `::shop::log in`."""
-        self._transactions.append(_plain(step.transaction))
+        self._transactions.append(step.transaction)
         given = {"group": "".join(f"::{name}" for name in self._transactions)}
         found = self._node(self.transaction(step, node), node, step.transaction, self._tags(given, step.tags))
         self._transactions.pop()
@@ -82,7 +82,7 @@ class StepLowering:
         if tags:
             found["tags"] = dict(tags)
         if label is not None:
-            found["label"] = _plain(label)
+            found["label"] = label
         if node.mark.line is not None:
             found["source"] = {"file": node.mark.file, "line": node.mark.line}
         return found
@@ -316,10 +316,6 @@ class StepLowering:
 
     def _condition(self, text: str | bool) -> Lowered:
         return self._names.expression(condition(text))
-
-
-def _plain(label: str) -> str:
-    return label.replace("$${", "${")
 
 
 _CONTROLS = {

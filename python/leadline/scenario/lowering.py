@@ -63,21 +63,27 @@ def lower(
     return _Lowering(scenario, root, read_file, parameters or {}).lower()
 
 
-def _tag_values(part: object) -> dict[str, set[str]]:
-    """The values of each tag in a part of the agent's plan; of requests also their names, if all have one."""
-    found: dict[str, set[str]] = {}
-    names: set[str | None] = set()
+def _parts(part: object) -> Iterator[Lowered]:
+    """A part of the agent's plan and all mappings in it."""
     pending = [part]
     while pending:
         one = pending.pop()
         if isinstance(one, list):
             pending += one
         elif isinstance(one, dict):
-            pending += [value for key, value in one.items() if key != "rows"]
-            for name, value in (one.get("tags") or {}).items():
-                found.setdefault(name, set()).add(value)
-            if isinstance(action := one.get("action"), dict) and action.get("kind") == "request":
-                names.add(one.get("label"))
+            yield one
+            pending += one.values()
+
+
+def _tag_values(part: object) -> dict[str, set[str]]:
+    """The values of each tag in a part of the agent's plan; of requests also their names, if all have one."""
+    found: dict[str, set[str]] = {}
+    names: set[str | None] = set()
+    for one in _parts(part):
+        for name, value in one.get("tags", {}).items():
+            found.setdefault(name, set()).add(value)
+        if isinstance(action := one.get("action"), dict) and action.get("kind") == "request":
+            names.add(one.get("label"))
     if names and None not in names:
         found["name"] = {name for name in names if name is not None}
     return found
@@ -142,6 +148,7 @@ class _Lowering:
             "populations": populations,
             "targets": [target.rstrip("/") for target in scenario.targets],
         }
+        self._name(plan)
         thresholds = self._thresholds(_tag_values(populations))
         plan["masked"] = sorted({*scenario.secrets, *filter(SECRET.search, _variable_names(plan))})
         return LoweredScenario(
@@ -152,6 +159,24 @@ class _Lowering:
             has_end=all(_has_end(load.arrivals) for group, load in loads if group.phase == "main"),
             users=sum(_most_users(load.arrivals) for group, load in loads if group.phase == "main"),
         )
+
+    def _name(self, plan: Lowered) -> None:
+        """Compute the names in results. A placeholder that is not the same for all users stays as it is written."""
+        changing = set(_variable_names([plan["feeders"], plan["populations"]]))
+        constants = {name: value for name, value in self._names.constants.items() if name not in changing}
+        names = Names(self._names.parameters, constants)
+
+        def named(text: str) -> str:
+            try:
+                return names.text(template(text)) if "${" in text else text
+            except ValueError:
+                return text.replace("$${", "${")
+
+        for part in _parts(plan["populations"]):
+            if part.get("label") is not None:
+                part["label"] = named(part["label"])
+            if "group" in part.get("tags", {}):
+                part["tags"]["group"] = named(part["tags"]["group"])
 
     def _only_group(self) -> Group:
         """The group of a scenario without groups."""

@@ -13,6 +13,7 @@ from typing import Any
 
 from leadline.scenario.conversion import Conversion, Made
 from leadline.scenario.expressions import Expression, Literal, show, show_template
+from leadline.scenario.functions import template
 from leadline.scenario.jmx.scripts import Scripts
 from leadline.scenario.jmx.texts import CannotRun, Texts
 from leadline.scenario.jmx.tree import Element
@@ -73,8 +74,21 @@ class Context:
         return text.replace("${", "$${")
 
     def label(self, element: Element) -> str:
-        """An element's name as it is written: labels of results are not computed."""
-        return element.name.replace("${", "$${")
+        """An element's name. A placeholder stays as it is written unless it is the same for all users."""
+        name = element.name
+        if "${" not in name:
+            return name
+        if set(re.findall(r"\$\{__(\w+)", name)) <= {"P", "property"}:
+            try:
+                native = show_template(self.texts.template(name))
+                Names(self.parameters, dict(self.constants)).text(template(native))
+            except ValueError:
+                pass  # it depends on the user
+            else:
+                return native
+        why = "its label is not computed for each user: results have it as written"
+        self.conversion.changed(element.what, element.line, why)
+        return name.replace("${", "$${")
 
     def expression(self, element: Element, text: str) -> Expression | None:
         """A text as an expression; None if it cannot run."""
@@ -174,7 +188,7 @@ class Context:
 
 
 def _plain_time(text: str, unit: str) -> str:
-    if unit == "ms" and text.isdecimal() and int(text) % 1000 == 0:
+    if unit == "ms" and re.fullmatch(r"\d{1,15}", text) and int(text) % 1000 == 0:
         return f"{int(text) // 1000}s"
     return f"{text}{unit}"
 

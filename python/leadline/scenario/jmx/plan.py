@@ -276,10 +276,6 @@ class _Walk:
                 found[key] = value
         if timers:
             found["waits"] = timers if len(timers) > 1 else timers[0]
-        if "${" in element.name:
-            context.conversion.changed(
-                element.what, element.line, "its label is not computed: results have it as written"
-            )
         context.finished(element)
         return [found]
 
