@@ -62,6 +62,7 @@ def correlate(exchanges: list[Exchange], conversion: Conversion) -> list[set[int
     origins: dict[str, Origin] = {}
     sent: set[str] = set()
     variables: dict[str, str] = {}
+    taken: dict[str, int] = {}
     pending = sorted(range(len(exchanges)), key=lambda index: exchanges[index].end_ms)
     givers: list[set[int]] = []
     for exchange in exchanges:
@@ -72,11 +73,13 @@ def correlate(exchanges: list[Exchange], conversion: Conversion) -> list[set[int
         for value in sorted(candidates, key=len, reverse=True):
             origin = origins.get(value)
             if origin is not None:
-                name = variables.get(value) or _variable(origin, value, exchanges, variables, conversion)
+                giver = exchanges[origin.exchange]
+                if value not in variables:
+                    variables[value] = _extract(origin, _free_name(origin, taken), giver, conversion)
+                name = variables[value]
                 _replace(exchange.request, value, f"url_decode({name})" if origin.is_encoded else name)
                 givers[-1].add(origin.exchange)
-                giver = exchanges[origin.exchange].what
-                conversion.changed(exchange.what, None, f"{_short(value)} is the {name} of {giver}")
+                conversion.changed(exchange.what, None, f"{_short(value)} is the {name} of {giver.what}")
         sent |= candidates
     return givers
 
@@ -96,20 +99,22 @@ def _learn(index: int, exchanges: list[Exchange], origins: dict[str, Origin], se
             origins[value] = Origin(index, name, extractor, is_encoded=value != text)
 
 
-def _variable(
-    origin: Origin, value: str, exchanges: list[Exchange], variables: dict[str, str], conversion: Conversion
-) -> str:
-    """A variable for a value, which is extracted from the answer that gave it."""
+def _free_name(origin: Origin, taken: dict[str, int]) -> str:
+    """A name for an origin's variable; `taken` has all names, each with the last number of those that begin with it."""
     base = re.sub(r"[^A-Za-z0-9_]+", "_", origin.name).strip("_").lower() or "value"
     base = f"v_{base}" if base[0].isdigit() else base[:60]
-    name, number = base, 1
-    while name in variables.values():
-        number += 1
-        name = f"{base}_{number}"
-    variables[value] = name
-    request = exchanges[origin.exchange].request
-    request.setdefault("extract", {})[name] = dict(origin.extractor)
-    conversion.changed(exchanges[origin.exchange].what, None, f"{name} is taken from its answer (correlation)")
+    name = base
+    while name in taken:
+        taken[base] += 1
+        name = f"{base}_{taken[base]}"
+    taken[name] = 1
+    return name
+
+
+def _extract(origin: Origin, name: str, giver: Exchange, conversion: Conversion) -> str:
+    """Take a variable from the answer that gives it."""
+    giver.request.setdefault("extract", {})[name] = dict(origin.extractor)
+    conversion.changed(giver.what, None, f"{name} is taken from its answer (correlation)")
     return name
 
 

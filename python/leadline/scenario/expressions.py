@@ -295,6 +295,8 @@ class _Parser:
 
 def _number(text: str) -> int | float:
     text = text.rstrip("LlGgFfDd") if not text.lower().startswith("0x") else text
+    if len(text) > LONGEST_NUMBER:
+        raise ExpressionError(f"a number of {len(text)} characters is too long")
     return int(text) if text.isdecimal() else float(text)
 
 
@@ -353,6 +355,7 @@ def variables_in(tree: Expression) -> set[str]:
 
 
 LONGEST = 20_000
+LONGEST_NUMBER = 300
 """Characters of an expression or a script at most."""
 _MOST_UNCLOSED = 64
 NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)

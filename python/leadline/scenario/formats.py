@@ -38,7 +38,8 @@ def read_scenario(
         PlanError: its mistakes, each with its line.
     """
     head = content.lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
-    if head == b"<":
+    # XML may be in UTF-16, which its mark tells.
+    if head == b"<" or content.startswith((b"\xff\xfe<\x00", b"\xfe\xff\x00<")):
         root, conversion = read_jmx(
             content, file, parameters=options.parameters, skips_scripts=options.skips_scripts, read_file=read_file
         )

@@ -64,7 +64,7 @@ def _log(content: bytes, file: str) -> dict[str, Any]:
     except json.JSONDecodeError as error:
         raise PlanError(file, error.lineno, f"not JSON: {error.msg}", hint=hint) from None
     except (RecursionError, ValueError) as error:
-        words = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+        words = "nested too deeply" if isinstance(error, RecursionError) else "a number has too many digits"
         raise PlanError(file, None, f"not JSON: {words}", hint=hint) from None
     log = document.get("log") if isinstance(document, dict) else None
     if not isinstance(log, dict) or not isinstance(log.get("entries"), list):

@@ -13,6 +13,7 @@ from leadline.scenario import functions
 from leadline.scenario.expressions import Call, Expression, Literal, Template, joined
 
 _TAG_NAME = re.compile(r"^[A-Za-z_][\w.-]{0,99}$", re.ASCII)
+LONGEST_TIME = 300
 PARAMETER_PATTERN = r"^\$\{.*\}(us|µs|ms|s|m|min|h)?$"
 
 
@@ -24,6 +25,8 @@ def duration(text: str | int | float) -> int | Expression:
     """
     match = _TIME.fullmatch(text.strip()) if isinstance(text, str) else None
     if match is None:
+        if isinstance(text, str) and len(text) > LONGEST_TIME:
+            raise ValueError(f"a time of {len(text)} characters is too long; write it as in 1s")
         return units.duration_us(text)
     value = joined(functions.template(match[1]))
     if isinstance(value, Literal):

@@ -121,7 +121,7 @@ def _selection(context: Context, element: Element, count: int) -> str:
     """The name or the number of a child; a number that no child has is the first one's."""
     text = element.text("SwitchController.value").strip() or "0"
     if "${" not in text:
-        return "0" if text.isdecimal() and int(text) >= count else text
+        return "0" if text.isdecimal() and (len(text) > 9 or int(text) >= count) else text
     tree = context.expression(element, text)
     if tree is None:
         return "0"

@@ -287,7 +287,7 @@ class _Settings:
         )
         if not fetches:
             return
-        connections = min(max(int(pool), 1), 256) if pool.isdecimal() else 6
+        connections = min(max(int(pool[:9]), 1), 256) if pool.isdecimal() else 6
         found["embedded"] = {"connections": connections if at_once else 1}
         excluded = self.text("HTTPSampler.embedded_url_exclude_re").strip()
         if "${" in pattern or "${" in excluded:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from leadline.scenario.expressions import Call, Literal, show
@@ -98,7 +99,7 @@ def _random(context: Context, element: Element) -> Steps:
 
 def _whole(tree: Any) -> Any:
     text = str(tree.value).strip() if isinstance(tree, Literal) else ""
-    return Literal(int(text)) if text.lstrip("-").isdecimal() else tree or Literal(1)
+    return Literal(int(text)) if re.fullmatch(r"-?\d{1,18}", text) else tree or Literal(1)
 
 
 def _random_csv(context: Context, element: Element) -> Steps:

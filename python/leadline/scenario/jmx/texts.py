@@ -174,7 +174,7 @@ class Texts:
         if column in {"next", "next()"}:
             self.after.append({"next": file})
             return ""
-        if not column.isdecimal() or int(column) > 999:
+        if not column.isdecimal() or len(column) > 3:
             raise CannotRun(f"__CSVRead: {column!r} is not a column")
         self.csv_columns[file] = max(self.csv_columns[file], int(column))
         return Variable(csv_variable(file, int(column)))
@@ -188,7 +188,7 @@ class Texts:
         pattern = self.literal(arguments, 0)
         pattern = {"YMD": "yyyyMMdd", "HMS": "HHmmss", "YMDHMS": "yyyyMMdd-HHmmss"}.get(pattern, pattern)
         value = Call("now") if not pattern else Call("now_s") if pattern == "/1000" else self.date(pattern)
-        if re.fullmatch(r"/\d+", pattern) and pattern != "/1000":
+        if re.fullmatch(r"/\d{1,15}", pattern) and pattern != "/1000":
             value = Call("divide_whole", (Call("now"), Literal(int(pattern[1:]))))
         return self._stored(arguments[1] if len(arguments) > 1 else "", value)
 

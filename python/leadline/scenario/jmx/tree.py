@@ -106,7 +106,7 @@ def read_tree(content: bytes, file: str) -> Element:
     root = _Reader(file).read(content)
     if root.name != "jmeterTestPlan":
         raise PlanError(
-            file, root.line, f"<{root.name}> is not a JMeter test plan", hint="it begins with <jmeterTestPlan>"
+            file, root.line, f"<{root.name[:60]}> is not a JMeter test plan", hint="it begins with <jmeterTestPlan>"
         )
     top = next((tag for tag in root.tags if tag.name == "hashTree"), None)
     found = [] if top is None else _elements(top, file)
