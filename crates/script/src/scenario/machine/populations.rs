@@ -16,6 +16,11 @@ use crate::scenario::user::{Ending, Stage, State, User};
 
 /// An iteration that begins later than this after it was due counts as late, ns.
 const LATE_NS: u64 = 1_000_000;
+/// Iterations of one population that begin before the machine looks at its clock again: each may open a connection, and
+/// that takes milliseconds where ports run short.
+const MOST_BEGUN_AT_ONCE: usize = 512;
+/// Iterations that were due do not begin later than this after the population's time, ns.
+const LAST_BEGIN_NS: u64 = 1_000_000_000;
 
 impl Machine {
     /// Begins and ends populations, users and iterations that are due; returns when the next ones are, ns.
@@ -156,7 +161,8 @@ impl Machine {
             self.parts[index].changes.pop_front();
             self.change_user(index, change, now_ns);
         }
-        while let Some(due_ns) = self.parts[index].next_due_ns.filter(|due_ns| *due_ns <= now_ns) {
+        for _ in 0..MOST_BEGUN_AT_ONCE {
+            let Some(due_ns) = self.parts[index].next_due_ns.filter(|due_ns| *due_ns <= now_ns) else { break };
             if self.stopped(index) != Stop::No {
                 break;
             }
@@ -164,6 +170,10 @@ impl Machine {
             self.begin_due(index, due_ns, now_ns);
         }
         let part = &self.parts[index];
+        let is_behind = part.next_due_ns.is_some_and(|due_ns| due_ns <= now_ns);
+        if is_behind && self.stopped(index) == Stop::No && now_ns < part.over_ns.saturating_add(LAST_BEGIN_NS) {
+            return now_ns;
+        }
         let is_exhausted = match part.due {
             Some(_) => part.next_due_ns.is_none(),
             None => part.changes.is_empty() && part.alive == 0,

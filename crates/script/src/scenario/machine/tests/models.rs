@@ -90,6 +90,33 @@ fn open_model_without_a_limit_makes_users() {
 }
 
 #[test]
+fn iterations_that_are_far_behind_do_not_begin() {
+    let plan: ScenarioPlan =
+        serde_json::from_value(plan(open(10_000.0, 1000, 0, Json::Null), json!([get("/a")]))).unwrap();
+    let program = Arc::new(compile(&plan, 1, 0).unwrap());
+    let limits = Limits { at_ns: 0, duration_ns: 60_000 * MS, warmup_ns: 0 };
+    let share = ThreadShare { index: 0, threads: 1 };
+    let mut machine =
+        Machine::new(Arc::clone(&program), Arc::new(Shared::new(&program, 1)), Tools::new(0), share, limits);
+    // Each turn takes 200 ms, as where ports run short.
+    let mut now_ns = 0;
+    while machine.figures().populations[0].iterations.not_begun == 0 {
+        assert!(machine.run(now_ns) <= now_ns.max(1000 * MS), "at {now_ns}");
+        now_ns += 200 * MS;
+    }
+    let iterations = &machine.figures().populations[0].iterations;
+    assert_eq!(now_ns, 2_200 * MS);
+    assert_eq!((iterations.due, iterations.begun + iterations.not_begun), (10_000, 10_000));
+    assert!((3_000..6_000).contains(&iterations.begun), "{} begun", iterations.begun);
+}
+
+#[test]
+fn many_iterations_that_are_due_at_once_all_begin() {
+    let run = model(json!({"model": "schedule", "due_us": vec![0; 2000], "users_at_start": 1, "users_most": null}), 1);
+    assert_eq!(run.times(), vec![0; 2000]);
+}
+
+#[test]
 fn threads_share_iterations_and_users() {
     for threads in [1, 2, 3] {
         let plan = plan(open(1000.0, 100, 0, Json::Null), json!([get("/a")]));
