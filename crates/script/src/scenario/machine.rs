@@ -31,7 +31,7 @@ impl Machine {
     /// Begins and ends what is due; returns when to call again at the latest, ns.
     pub fn run(&mut self, now_ns: u64) -> u64 {
         let mut next_ns = self.advance_populations(now_ns);
-        let meets_others = self.share.threads > 1 && self.look_at_meetings(now_ns);
+        let meets_others = self.look_at_meetings(now_ns);
         while let Some(Reverse(timer)) = self.timers.peek().copied() {
             if timer.at_ns > now_ns {
                 next_ns = next_ns.min(timer.at_ns);

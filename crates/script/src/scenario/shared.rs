@@ -59,6 +59,14 @@ impl Meeting {
         }
     }
 
+    /// Ends a round in which at least this many users wait, if it has not ended.
+    pub fn end_of(&self, round: u64, needed: usize) {
+        let mut state = self.state();
+        if state.0 == round && state.1 >= needed {
+            *state = (round + 1, 0);
+        }
+    }
+
     /// Leaves a round, if it has not ended.
     pub fn leave(&self, round: u64) {
         let mut state = self.state();

@@ -7,6 +7,15 @@ use super::execute::{add_wait, ms_to_ns};
 use super::state::Machine;
 use crate::scenario::user::{State, User};
 
+/// A user of this thread that waits at a rendezvous.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Met {
+    slot: u32,
+    round: u64,
+    /// The population whose users all meet; `None` where their number is given.
+    of_all: Option<u32>,
+}
+
 impl Machine {
     /// Lets a user join a rendezvous; the last one lets all go on. Returns when the user goes on, if at once.
     pub(super) fn meet(
@@ -18,15 +27,13 @@ impl Machine {
         at: u32,
         now_ns: u64,
     ) -> Option<u64> {
-        let needed = match users {
-            0 => self.shared.population(user.population).active.load(Relaxed) as usize,
-            users => users,
-        };
+        let of_all = (users == 0).then_some(user.population);
+        let needed = of_all.map_or(users, |population| self.active(population));
         let Some(round) = self.shared.meeting(at).join(needed) else {
             self.look_at_meeting(at, now_ns);
             return Some(now_ns);
         };
-        self.meetings[at as usize].push((slot, round));
+        self.meetings[at as usize].push(Met { slot, round, of_all });
         user.state = State::Meeting { at, since_ns: now_ns };
         user.epoch = user.epoch.wrapping_add(1);
         if timeout_ms > 0.0 {
@@ -48,10 +55,11 @@ impl Machine {
     }
 
     fn look_at_meeting(&mut self, at: u32, now_ns: u64) {
+        self.let_all_go_on(at);
         let current = self.shared.meeting(at).round();
         let waiting = &mut self.meetings[at as usize];
-        let ended: Vec<u32> = waiting.iter().filter(|(_, round)| *round != current).map(|(slot, _)| *slot).collect();
-        waiting.retain(|(_, round)| *round == current);
+        let ended: Vec<u32> = waiting.iter().filter(|met| met.round != current).map(|met| met.slot).collect();
+        waiting.retain(|met| met.round == current);
         for slot in ended {
             if let Some(user) = &mut self.users[slot as usize] {
                 let since_ns = if let State::Meeting { since_ns, .. } = user.state { since_ns } else { now_ns };
@@ -63,10 +71,20 @@ impl Machine {
         }
     }
 
+    /// Ends a round that all users of a population meet in, where those that it lacked have ended.
+    fn let_all_go_on(&self, at: u32) {
+        let Some(Met { round, of_all: Some(population), .. }) = self.meetings[at as usize].last() else { return };
+        self.shared.meeting(at).end_of(*round, self.active(*population));
+    }
+
+    fn active(&self, population: u32) -> usize {
+        self.shared.population(population).active.load(Relaxed) as usize
+    }
+
     /// Ends a rendezvous that took too long for one of its users: all go on.
     pub(super) fn end_meeting(&mut self, slot: u32, at: u32, since_ns: u64, now_ns: u64) {
-        if let Some(place) = self.meetings[at as usize].iter().position(|(other, _)| *other == slot) {
-            let (_, round) = self.meetings[at as usize].remove(place);
+        if let Some(place) = self.meetings[at as usize].iter().position(|met| met.slot == slot) {
+            let Met { round, .. } = self.meetings[at as usize].remove(place);
             self.shared.meeting(at).end(round);
         }
         if let Some(user) = &mut self.users[slot as usize] {
@@ -78,8 +96,8 @@ impl Machine {
 
     /// Lets a user that ends leave its rendezvous; the others wait on.
     pub(super) fn leave_meeting(&mut self, slot: u32, at: u32) {
-        if let Some(place) = self.meetings[at as usize].iter().position(|(other, _)| *other == slot) {
-            let (_, round) = self.meetings[at as usize].swap_remove(place);
+        if let Some(place) = self.meetings[at as usize].iter().position(|met| met.slot == slot) {
+            let Met { round, .. } = self.meetings[at as usize].swap_remove(place);
             self.shared.meeting(at).leave(round);
         }
     }

@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::sync::Arc;
 
+use super::meetings::Met;
 use crate::scenario::arrivals::{DueTimes, UserChange};
 use crate::scenario::evaluate::{Context, Tools};
 use crate::scenario::figures::Figures;
@@ -103,8 +104,8 @@ pub struct Machine {
     pub(super) figures: Figures,
     pub(super) samples: Option<Samples>,
     pub(super) next_exchange: u32,
-    /// Users that wait at each rendezvous, and the rounds that they wait in.
-    pub(super) meetings: Vec<Vec<(u32, u64)>>,
+    /// Users that wait at each rendezvous.
+    pub(super) meetings: Vec<Vec<Met>>,
     pub(super) is_done: bool,
 }
 

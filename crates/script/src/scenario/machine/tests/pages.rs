@@ -130,6 +130,22 @@ fn users_of_all_threads_meet() {
 }
 
 #[test]
+fn users_that_end_are_not_awaited_where_all_meet() {
+    let arrivals = json!({"model": "users", "initial": 4, "first": "at_start", "iterations": 1});
+    let meet = json!({"action": {"kind": "wait", "wait":
+        {"kind": "rendezvous", "name": "m", "users": lit(0), "timeout_ms": lit(0)}}});
+    let is_first = op("equal", json!([{"op": "user_number"}, lit(1)]));
+    let leave = json!({"action": {"kind": "if", "condition": is_first, "nodes": [
+        get("/last"), {"action": {"kind": "control", "control": "stop_user"}}]}});
+    for threads in [1, 3] {
+        let plan = plan(arrivals.clone(), json!([leave, meet, get("/met")]));
+        let run = run_threads(plan, threads, 60_000, |_| Some(Response { after_ms: 70, ..ok("") }));
+        assert_eq!(run.targets(), ["/last", "/met", "/met", "/met"], "{threads} threads");
+        assert!(run.times()[1..].iter().all(|at| (70..=74).contains(at)), "{:?}", run.times());
+    }
+}
+
+#[test]
 fn meeting_that_takes_too_long_ends_on_all_threads() {
     let arrivals = json!({"model": "users", "initial": 3, "first": "at_start", "iterations": 1});
     let meet = json!({"action": {"kind": "wait", "wait":
