@@ -301,7 +301,7 @@ impl Session {
                 peer_error(&refusal.code, format!("{server} refuses: {}", refusal.message))
             }
             SessionError::InvalidMessage(error) => {
-                peer_error("protocol", format!("{server} answers nonsense: {error}"))
+                peer_error("protocol", format!("{server} does not speak Leadline's protocol: {error}"))
             }
             SessionError::OutOfTurn => self.out_of_turn(),
             SessionError::Unproven => {
