@@ -415,7 +415,7 @@ mod tests {
 
     #[test]
     fn plain_connection_to_any_listener_is_not_mptcp() {
-        let listener = listen(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
+        let listener = listen_multipath(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
         let to = listener.local_addr().unwrap();
         let plain = connect(to, None, Duration::from_secs(5)).unwrap();
         assert!(!is_mptcp(&plain));
