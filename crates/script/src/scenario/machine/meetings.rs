@@ -4,17 +4,8 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::execute::{add_wait, ms_to_ns};
-use super::state::Machine;
+use super::state::{Machine, Met};
 use crate::scenario::user::{State, User};
-
-/// A user of this thread that waits at a rendezvous.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Met {
-    slot: u32,
-    round: u64,
-    /// The population whose users all meet; `None` where their number is given.
-    of_all: Option<u32>,
-}
 
 impl Machine {
     /// Lets a user join a rendezvous; the last one lets all go on. Returns when the user goes on, if at once.

@@ -4,7 +4,6 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::sync::Arc;
 
-use super::meetings::Met;
 use crate::scenario::arrivals::{DueTimes, UserChange};
 use crate::scenario::evaluate::{Context, Tools};
 use crate::scenario::figures::Figures;
@@ -15,6 +14,15 @@ use crate::scenario::samples::Samples;
 use crate::scenario::scripts::Scripts;
 use crate::scenario::shared::Shared;
 use crate::scenario::user::User;
+
+/// A user of this thread that waits at a rendezvous.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Met {
+    pub slot: u32,
+    pub round: u64,
+    /// The population whose users all meet; `None` where their number is given.
+    pub of_all: Option<u32>,
+}
 
 /// What the caller has to do.
 #[derive(Debug, PartialEq, Eq)]
