@@ -28,7 +28,7 @@ struct Behind {
 }
 
 /// How long it takes to catch up, ns, where the bounds of its rate do not make this longer or shorter.
-const CAUGHT_UP_NS: f64 = 20e6;
+const CAUGHT_UP_NS: f64 = 100e6;
 /// The lowest and the highest rate of catching up, in parts of the rate.
 const FASTER: (f64, f64) = (1.1, 1.5);
 /// The limit holds if more is late than falls due in this time, ns.
@@ -174,6 +174,6 @@ mod tests {
         }
         // Four are late: one is sent at once, the next one earlier than after a gap.
         assert_eq!(catch_up.allowed(103_000_000, 104, 100), 101);
-        assert_eq!(catch_up.next_ns(101), Some(103_833_333));
+        assert_eq!(catch_up.next_ns(101), Some(103_909_090));
     }
 }
