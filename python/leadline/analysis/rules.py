@@ -70,6 +70,7 @@ def rules_of(
         notes=(
             shared_cpus,
             undone,
+            refused,
             *notes,
             even_clock,
             clocks_compared,
@@ -480,6 +481,16 @@ def undone(evidence: Evidence) -> Iterator[Reason]:
     if _is_many(late + unsent, due) or unsent > validity.WAITING_FEW:
         text = f"no connection was free when {late + unsent} of {due} requests were due, and {unsent} were not sent"
         yield Reason(validity.CONNECTIONS_BUSY, f"{text}: they waited for the server, which their latency shows")
+
+
+def refused(evidence: Evidence) -> Iterator[Reason]:
+    """A note if more than a few answers refuse the request: they may cost a server less than what was asked for."""
+    data = evidence.data
+    answers = counter(data, "responses")
+    count = sum(counter(data, name) or 0 for name in validity.REFUSED)
+    if _is_many(count, answers):
+        text = f"{count} of {answers} answers have status 4xx or 5xx"
+        yield Reason("answers-refuse", f"{text}: rate and latency are theirs too")
 
 
 def _is_many(count: int, whole: int | None) -> bool:

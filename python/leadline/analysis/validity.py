@@ -19,6 +19,7 @@ from leadline.analysis.model import Metric, Reason, Validity, Verdict, Window
 from leadline.analysis.scope import ORDER, PERCENTILE_UNCERTAIN, Judged, judge_figures
 from leadline.analysis.test_data import TestData
 from leadline.analysis.test_spec import TestSpec
+from leadline.contract import records
 from leadline.registry import KINDS
 
 Finding = tuple[Verdict, Reason]
@@ -49,6 +50,9 @@ CEILING_BUSY = 0.8
 # which the end of any test may leave.
 WAITING_SHARE = 0.01
 WAITING_FEW = 3
+
+REFUSED: tuple[records.CountName, ...] = ("status_4xx", "status_5xx")
+"""Counts of answers that refuse their request."""
 
 # A window shorter than half of the plan shows the start and the end of the load rather than the path.
 SHORTEST_WINDOW_SHARE = 0.5

@@ -87,6 +87,23 @@ def test_what_waits_long_at_the_end_failed_and_what_is_under_way_did_not() -> No
     assert values(steady_test("http", counts=silent))["error_ratio"] == 0.01
 
 
+@pytest.mark.parametrize(
+    ("refused", "text"),
+    [
+        ({"status_5xx": 9_998}, "9998 of 10000 answers have status 4xx or 5xx: rate and latency are theirs too"),
+        (
+            {"status_4xx": 60, "status_5xx": 60},
+            "120 of 10000 answers have status 4xx or 5xx: rate and latency are theirs too",
+        ),
+        ({"status_4xx": 100}, None),
+        ({"status_3xx": 10_000}, None),
+    ],
+)
+def test_answers_that_refuse_are_noted_from_one_in_a_hundred_on(refused: dict[str, int], text: str | None) -> None:
+    notes = analyse_test(over(10, "http", responses=10_000, **refused)).validity.notes
+    assert [note.text for note in notes if note.code == "answers-refuse"] == ([] if text is None else [text])
+
+
 def over(connections: int, scheme: str = "http", **counts: int) -> TestData:
     """A steady test over this number of connections."""
     data = steady_test("http", counts=counts)

@@ -26,6 +26,7 @@ WITHOUT_ADVICE = {
     "idle-wake-up",
     "batched-datagrams",
     "answering-side-unknown",
+    "answers-refuse",
     "ceiling-doubtful",
     "ceiling-unknown",
     "clients-without-traffic",

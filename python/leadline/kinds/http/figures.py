@@ -26,7 +26,7 @@ from leadline.analysis.metrics import (
 )
 from leadline.analysis.model import Distribution, Metric, Window
 from leadline.analysis.test_data import TestData
-from leadline.analysis.validity import leftover
+from leadline.analysis.validity import REFUSED, leftover
 from leadline.contract import records
 from leadline.plan.percentiles import histogram_of
 
@@ -39,7 +39,6 @@ PHASES = ("dns", "connect", "tls_full", "tls_resumed", "first_byte", "transfer")
 
 _HISTOGRAMS = ("latency", "service", "late", *PHASES, "kernel_wait")
 _STATUS_CLASSES: tuple[records.CountName, ...] = ("status_1xx", "status_2xx", "status_3xx", "status_4xx", "status_5xx")
-_REFUSED: tuple[records.CountName, ...] = ("status_4xx", "status_5xx")
 _COUNTS: tuple[records.CountName, ...] = (
     "requests_due",
     "requests_sent",
@@ -110,7 +109,7 @@ def _error_ratio(data: TestData) -> float | None:
     requests that were not sent, beyond the few that every end leaves. Requests that are in flight or just due at the
     end are not failed."""
     failed = sum(count for name, count in error_counts(data).items() if not name.startswith("status_"))
-    refused = sum(counter(data, name) or 0 for name in _REFUSED)
+    refused = sum(counter(data, name) or 0 for name in REFUSED)
     answered = counter(data, "responses")
     unsent = counter(data, "unsent") or 0
     whole = (answered or 0) + failed + (counter(data, "unanswered") or 0) + unsent
