@@ -87,7 +87,7 @@ def _scenario(seconds: int) -> Iterator[_Figure]:
 
 def _transport(seconds: int) -> Iterator[_Figure]:
     with places() as (gateway, clients), own_server(gateway):
-        for name, options in (("", ()), (", sendfile", stream_rows.BEST)):
+        for name, options in (("", ()), (", at its best", stream_rows.BEST)):
             stream = stream_rows.leadline(clients, seconds, *options)
             what = f"TCP over a veth, one flow{name}"
             yield _Figure(f"{what}, throughput", "Gbit/s", stream.gbps, is_cost=False)

@@ -51,8 +51,8 @@ machine; compare the ratios.
   `bench/pingpong.c` waits, receives and sends on both ends, and does nothing else.
 - **TCP streams** are one flow over such a pair. CPU per byte is that of the moving threads (Leadline) or of the process
   (iperf3, by its own account), which both leave out the kernel's work in soft interrupts; the service demand is that of
-  the whole machine, on which both ends are, by netperf's unit. Leadline gives `--send sendfile --receive discard`
-  against `iperf3 -Z`.
+  the whole machine, on which both ends are, by netperf's unit. At their best are
+  Leadline with `--receive discard` and iperf3 with `-Z`; over a veth other flags of both move bytes at a higher cost.
 - **Lateness** is compared with a bare schedule (`bench/wake.c`): a thread that wakes for each due instant on the same
   CPU, is busy for 20 µs, and sends nothing, while another thread keeps the server's CPU as busy as the server does.
   The machine and its host cause the lateness of the bare schedule.
