@@ -16,6 +16,7 @@ from rows import Bound, Rounds, Row, at_least, at_most, compared
 
 _IPERF3_PORT, _NETPERF_PORT = 5202, 12865
 _AT_ONCE = 64
+SENDFILE = ("--send", "sendfile", "--receive", "discard", "-l", "256KiB")
 BEST = ("--receive", "discard")
 """How ours moves bytes at the least cost; iperf3 does with -Z, and with --skip-rx-copy at a higher one."""
 _US_PER_KB = 1.024
@@ -35,16 +36,21 @@ class Stream:
 
 
 def streams(rounds: Rounds) -> Iterator[Row]:
-    """One flow up: as both send by default, then as each does best."""
+    """One flow up: as both send by default, by sendfile, and as each does best."""
     theirs = [iperf3(), "-s", "-p", str(_IPERF3_PORT), "-B", GATEWAY]
     with places() as (gateway, clients), own_server(gateway), served(gateway, theirs, _IPERF3_PORT):
         plain = [(leadline(clients, rounds.seconds), _iperf3(clients, rounds.seconds)) for _ in range(rounds.count)]
+        files = [
+            (leadline(clients, rounds.seconds, *SENDFILE), _iperf3(clients, rounds.seconds, "-Z"))
+            for _ in range(rounds.count)
+        ]
         best = [
             (leadline(clients, rounds.seconds, *BEST), _iperf3(clients, rounds.seconds, "-Z"))
             for _ in range(rounds.count)
         ]
     peer = iperf3_name()
     yield from _beside_iperf3("TCP over a veth, one flow", peer, plain)
+    yield from _beside_iperf3("TCP over a veth, one flow, sendfile", f"{peer} -Z", files)
     yield from _beside_iperf3(
         "TCP over a veth, one flow, each at its best", f"{peer} -Z", best, at_least(1.15), at_most(0.8), at_most(0.8)
     )
