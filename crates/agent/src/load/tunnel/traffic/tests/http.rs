@@ -37,7 +37,7 @@ fn requests_complete_at_a_rate_and_back_to_back() {
             // What is due while this machine does other work may stay unsent.
             assert_eq!(counts["requests_sent"] + counts["unsent"], counts["requests_due"]);
             assert_eq!(counts["status_2xx"], counts["requests_sent"]);
-            assert!(rate_per_s.is_some() || (counts["unsent"] == 0 && counts["requests_sent"] >= 20));
+            assert!(rate_per_s.is_some() || counts["unsent"] == 0, "a closed loop owes nothing");
             assert!(counts["requests_sent"] > 0 && counts["connections"] >= counts["requests_sent"] / 7);
             answered += counts["requests_sent"];
         }
