@@ -27,6 +27,7 @@ from leadline.trial import (
     RoundAdded,
     RunBegan,
     RunEnded,
+    TargetOpen,
     TestBegan,
     TestEnded,
     TrialBegan,
@@ -132,6 +133,9 @@ class Progress:
                 self._trial_ended(notification)
             case TrialMeasured():
                 self._trial_measured(notification)
+            case TargetOpen():
+                missed = f"{notification.target} is missed so far ({notification.reason})"
+                self.note(f"the load goes on although {missed}: {notification.limit}")
             case TestEnded() | RunEnded():
                 self._figures, self._health, self._waiting, self._labels = "", "", None, ()
 

@@ -89,7 +89,9 @@ async def run(
         stack.callback(event_log.listen(live.on_event))
         if load.watch is not None:
             offsets_ns = {host: clocks[host].offset_ns for host in ready}
-            follow = Follower(load.label, TestSpec.read(load.test), offsets_ns, load.watch, interrupt)
+            follow = Follower(
+                load.label, TestSpec.read(load.test), offsets_ns, load.watch, interrupt, notify=event_log.notify
+            )
             stack.callback(event_log.listen(follow.on_event))
         if load.interval_ms is not None:
             offsets_ns = {host: clocks[host].offset_ns for host in ready}

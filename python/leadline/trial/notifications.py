@@ -134,6 +134,19 @@ class IntervalEnded:
 
 
 @dataclass(frozen=True, slots=True)
+class TargetOpen:
+    """A target is missed so far and would end the load, but the generator is the limit: the load goes on. Once for
+    each load."""
+
+    label: str
+    target: str
+    reason: str
+    """The figure beside the target's bound."""
+    limit: str
+    """Why the generator is the limit."""
+
+
+@dataclass(frozen=True, slots=True)
 class ScriptOutput:
     """A line that a load's script printed."""
 
@@ -186,6 +199,7 @@ Notification = (
     | LiveFigures
     | IntervalEnded
     | ScriptOutput
+    | TargetOpen
     | TestEnded
     | TrialEnded
     | TrialMeasured

@@ -1,16 +1,19 @@
 """Stops a load when a target is missed: compares the figures so far, computed as those at the end, with the targets.
 
 Checks each second, first after two seconds of figures (without warm-up), since the mean of a short time decides
-nothing. A target that may still be met at the end stops nothing (`analysis.targets.missed_so_far`).
+nothing. A target that may still be met at the end stops nothing (`analysis.targets.missed_so_far`). Where the
+generator is the limit, that is said once. Sends that are late for a while do not spoil the durations of all later
+seconds: those in which sends were on time decide then.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from leadline import quantities
 from leadline.agents import Event
 from leadline.analysis import TestData, TestSpec
 from leadline.analysis.histograms import EMPTY, DamagedHistogram, Histogram, decode, merge
@@ -22,6 +25,7 @@ from leadline.contract.models import Finished, Progress, Started
 from leadline.plan.targets import Target
 from leadline.trial.interrupt import Interrupt
 from leadline.trial.live_metrics import BusyThreads
+from leadline.trial.notifications import Notification, TargetOpen
 
 GRACE_S = 2.0
 _PERIOD_NS = 1_000_000_000
@@ -43,13 +47,38 @@ class TargetWatch:
         generator_limited: bool,
         steady: bool = True,
         after_ms: float = math.inf,
+        on_time: OnTime | None = None,
     ) -> bool:
         """Whether a target is missed; stores all that are. If the load's speed changes by plan, targets for rates are
-        not checked. `after_ms` is the time since the load began."""
-        due = (target for target in self.targets if self.delays_ms.get(target.text, 0) <= after_ms)
-        found = (missed_so_far(target, self.test, metrics, generator_limited, steady) for target in due)
+        not checked. `after_ms` is the time since the load began. Durations `on_time` decide even if the generator is
+        the limit, in place of those of all the time."""
+        apart = on_time or OnTime(0, {})
+        due = [target for target in self.targets if self.delays_ms.get(target.text, 0) <= after_ms]
+        found = [
+            missed_so_far(target, self.test, metrics, generator_limited, steady)
+            for target in due
+            if target.metric not in apart.metrics
+        ]
+        for target in (one for one in due if one.metric in apart.metrics):
+            missed = missed_so_far(target, self.test, apart.metrics, False, steady)
+            when = f"in the {apart.seconds} s in which sends were on time"
+            found.append(missed and replace(missed, reason=f"{missed.reason}, {when}"))
         self.missed = [result for result in found if result is not None]
         return bool(self.missed)
+
+    def left_open(self, metrics: Mapping[str, Metric], steady: bool, after_ms: float) -> TargetResult | None:
+        """The first target that would be missed if the generator were not the limit."""
+        due = (target for target in self.targets if self.delays_ms.get(target.text, 0) <= after_ms)
+        found = (missed_so_far(target, self.test, metrics, False, steady) for target in due)
+        return next((result for result in found if result is not None), None)
+
+
+@dataclass(frozen=True, slots=True)
+class OnTime:
+    """The durations of the seconds in which sends were on time."""
+
+    seconds: int
+    metrics: Mapping[str, Metric]
 
 
 class Follower:
@@ -63,12 +92,19 @@ class Follower:
         offsets_ns: Mapping[str, int],
         watch: TargetWatch,
         interrupt: Interrupt,
+        *,
+        notify: Callable[[Notification], None] = lambda _: None,
     ) -> None:
         self._label = label
+        self._notify = notify
+        self._is_reported = False
         self._offsets_ns = offsets_ns
         asked = tuple(target.metric for target in watch.targets)
         self._data = TestData(spec, tuple(offsets_ns), status="interrupted", asked=asked)
         self._histograms: dict[str, Histogram] = {}
+        self._on_time: dict[str, Histogram] = {}
+        self._on_time_seconds: set[int] = set()
+        self._was_on_time: dict[str, bool] = {}
         self._watch = watch
         self._interrupt = interrupt
         self._threads = BusyThreads()
@@ -82,12 +118,12 @@ class Follower:
         self._data.add(host, event.model_dump(mode="python"), offset_ns)
         if isinstance(event, Started):
             self._begin(event.t_ns - offset_ns)
-        self._take_histograms()
+        t_ns = event.t_ns - offset_ns
+        self._take_histograms(host, t_ns)
         if not isinstance(event, Progress):
             return
         if event.standing is not None:
             self._threads.take(host, event.standing)
-        t_ns = event.t_ns - offset_ns
         if self._next_look_ns is not None and t_ns >= self._next_look_ns and not self._interrupt.asked.is_set():
             self._next_look_ns = t_ns + _PERIOD_NS
             self._check(t_ns)
@@ -97,27 +133,67 @@ class Follower:
         self._data.start_at_ns = t_ns
         self._next_look_ns = t_ns + self._data.spec.warmup_ns + round(GRACE_S * 1e9)
 
-    def _take_histograms(self) -> None:
+    def _take_histograms(self, host: str, t_ns: int) -> None:
         """Decode the new histograms, add them up, and drop the encoded ones."""
+        fresh: dict[str, Histogram] = {}
         for part in self._data.interval_histograms:
             name = str(part.report["metric"])
-            self._histograms[name] = merge((self._histograms.get(name, EMPTY), *_readable([part.report])))
+            fresh[name] = merge((fresh.get(name, EMPTY), *_readable([part.report])))
         self._data.interval_histograms.clear()
+        _add(self._histograms, fresh)
+        if "late" not in fresh:
+            return
+        # An agent hands over a second's histograms together. Requests that were late may be answered a second later.
+        is_on_time, was_on_time = not self._is_late(fresh["late"]), self._was_on_time.get(host, True)
+        self._was_on_time[host] = is_on_time
+        if is_on_time and was_on_time:
+            self._on_time_seconds.add((t_ns - (self._data.start_at_ns or t_ns)) // _PERIOD_NS)
+            _add(self._on_time, fresh)
 
     def _check(self, t_ns: int) -> None:
-        metrics = figures_so_far(self._data, self._histograms)
+        metrics, steady = figures_so_far(self._data, self._histograms), self._data.spec.steady
         after_s = (t_ns - (self._data.start_at_ns or t_ns)) / 1e9
-        if self._watch.check(metrics, self._generator_limited(), self._data.spec.steady, after_s * 1e3):
+        why = self._generator_limit()
+        if self._watch.check(metrics, why is not None, steady, after_s * 1e3, self._durations_on_time()):
             said = "; ".join(f"{missed.target} ({missed.reason})" for missed in self._watch.missed)
             self._interrupt.ask(f"stopped after {after_s:.1f} s because a target was missed: {said}")
+        elif why is not None and not self._is_reported:
+            held = self._watch.left_open(metrics, steady, after_s * 1e3)
+            if held is not None:
+                self._is_reported = True
+                self._notify(TargetOpen(self._label, held.target, held.reason, why))
 
-    def _generator_limited(self) -> bool:
-        """Whether a thread is busy all the time, or paced sends are too late."""
-        if (self._threads.busiest() or 0.0) >= SATURATED_BUSY:
-            return True
-        spec = self._data.spec
-        late_us = self._histograms.get("late", EMPTY).percentile_us(99.0)
-        return spec.paced and late_us is not None and late_us > late_allowed_us(spec)
+    def _durations_on_time(self) -> OnTime | None:
+        """What decides in place of all durations while sends are late; None if they are not, or if it is too little."""
+        if not self._is_late(self._histograms.get("late", EMPTY)) or len(self._on_time_seconds) < GRACE_S:
+            return None
+        if self._is_busy():
+            return None
+        figures = figures_so_far(self._data, self._on_time)
+        return OnTime(len(self._on_time_seconds), {name: one for name, one in figures.items() if one.unit == "us"})
+
+    def _generator_limit(self) -> str | None:
+        """Why the generator is the limit: a thread is busy all the time, or paced sends are too late."""
+        if self._is_busy():
+            return "a thread of the generator is busy all the time"
+        late = self._histograms.get("late", EMPTY)
+        if self._is_late(late):
+            limit_us = late_allowed_us(self._data.spec)
+            p99, most = (quantities.microseconds(one) for one in (late.percentile_us(99.0), limit_us))
+            return f"sends are {p99} late at p99; the limit is {most}"
+        return None
+
+    def _is_busy(self) -> bool:
+        return (self._threads.busiest() or 0.0) >= SATURATED_BUSY
+
+    def _is_late(self, late: Histogram) -> bool:
+        late_us = late.percentile_us(99.0)
+        return self._data.spec.paced and late_us is not None and late_us > late_allowed_us(self._data.spec)
+
+
+def _add(sums: dict[str, Histogram], fresh: Mapping[str, Histogram]) -> None:
+    for name, histogram in fresh.items():
+        sums[name] = merge((sums.get(name, EMPTY), histogram))
 
 
 def _readable(reports: Iterable[Mapping[str, Any]]) -> Iterable[Histogram]:

@@ -15,7 +15,17 @@ from leadline.analysis.model import Metric, TestResult, Validity, Verdict
 from leadline.cli import run_single
 from leadline.cli.progress import Progress
 from leadline.plan import Case
-from leadline.trial import LiveFigures, RunBegan, ScriptOutput, TestBegan, TestEnded, TrialBegan, TrialMeasured, Waiting
+from leadline.trial import (
+    LiveFigures,
+    RunBegan,
+    ScriptOutput,
+    TargetOpen,
+    TestBegan,
+    TestEnded,
+    TrialBegan,
+    TrialMeasured,
+    Waiting,
+)
 
 LABEL = "c01/1/http"
 FULL = LiveFigures(
@@ -206,3 +216,12 @@ def test_redirected_stdout_gets_its_lines_while_progress_is_drawn(capsys: pytest
     with progress:
         print("for a file", file=sys.stdout)
     assert capsys.readouterr().out == "for a file\n"
+
+
+def test_a_load_that_goes_on_although_a_target_is_missed_says_why_even_beside_json(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    Progress(quiet=True)(TargetOpen(LABEL, "latency_p50_us < 1", "92 µs is not < 1 µs", "sends are 5 ms late"))
+    assert capsys.readouterr().err == (
+        "the load goes on although latency_p50_us < 1 is missed so far (92 µs is not < 1 µs): sends are 5 ms late\n"
+    )

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import pytest
 from hdrh.histogram import HdrHistogram
@@ -23,7 +23,7 @@ from leadline.contract.models import (
     ThreadReport,
     TunnelCounts,
 )
-from leadline.trial import Interrupt, LiveFigures, Notification, TargetWatch
+from leadline.trial import Interrupt, LiveFigures, Notification, TargetOpen, TargetWatch
 from leadline.trial.event_log import EntryList, EventLog
 from leadline.trial.live_metrics import BusyThreads, LiveMetrics
 from leadline.trial.watch import Follower
@@ -190,11 +190,14 @@ def test_each_threads_share_is_between_its_own_last_two_accounts() -> None:
     assert threads.busiest() == pytest.approx(0.75), "waiting awake is no work"
 
 
-async def follow(targets: list[str], *events: Progress, **test: Any) -> tuple[TargetWatch, Interrupt]:
+async def follow(
+    targets: list[str], *events: Progress, said: list[Notification] | None = None, **test: Any
+) -> tuple[TargetWatch, Interrupt]:
     watch = TargetWatch(parse_targets(targets, {"http": "http"}), "http")
     interrupt = Interrupt()
     spec = TestSpec.read({"name": "http", "kind": "http", "duration_ms": 60_000, "interval_ms": 100, **test})
-    follower = Follower(LABEL, spec, {"here": 0}, watch, interrupt)
+    notify = (lambda _: None) if said is None else said.append
+    follower = Follower(LABEL, spec, {"here": 0}, watch, interrupt, notify=notify)
     follower.on_event("here", Started(trial=LABEL, task="load", due_ns=BEGAN_NS, t_ns=BEGAN_NS))
     for event in events:
         follower.on_event("here", event)
@@ -259,9 +262,51 @@ async def test_late_sends_are_the_generators_limit_as_at_the_end() -> None:
     watch, _ = await follow(targets, *seconds(1, 2, reports=late), rate_per_s=1000.0)
     assert watch.missed == []
     # At ten requests a second a tenth of the gap is 10 ms; a closed loop is never late.
-    for given in ({"rate_per_s": 10.0}, {}):
+    unhindered: list[dict[str, Any]] = [{"rate_per_s": 10.0}, {}]
+    for given in unhindered:
         watch, _ = await follow(targets, *seconds(1, 2, reports=late), **given)
         assert len(watch.missed) == 2, given
+
+
+LATE = [*SLOW, histogram("late", [2_000_000] * 100)]
+ON_TIME = [*SLOW, histogram("late", [10_000] * 100)]
+
+
+async def test_a_late_second_does_not_keep_the_load_running() -> None:
+    targets = ["latency_p99_us < 2000", "requests_per_s > 5000"]
+    events = [*seconds(1, reports=LATE), *seconds(2, 3, reports=ON_TIME)]
+    _, open_still = await follow(targets, *events, rate_per_s=1000.0)
+    assert not open_still.asked.is_set(), "the second after a late one may hold its requests: one second is left"
+    watch, interrupt = await follow(targets, *events, *seconds(4, reports=ON_TIME), rate_per_s=1000.0)
+    assert [(missed.target, missed.value) for missed in watch.missed] == [
+        ("latency_p99_us < 2000", pytest.approx(5000, rel=1e-3))
+    ]
+    assert interrupt.why is not None and "in the 2 s in which sends were on time" in interrupt.why
+
+
+async def test_durations_of_late_seconds_miss_no_target() -> None:
+    fast = [histogram("latency", [1_000_000] * 100), histogram("late", [10_000] * 100)]
+    events = [*seconds(1, 2, 3, reports=LATE), *seconds(4, 5, 6, 7, reports=fast)]
+    said: list[Notification] = []
+    watch, interrupt = await follow(["latency_p99_us < 2000"], *events, said=said, rate_per_s=1000.0)
+    assert (watch.missed, interrupt.asked.is_set()) == ([], False)
+
+
+async def test_a_target_that_the_generator_keeps_open_is_named_once() -> None:
+    said: list[Notification] = []
+    await follow(["latency_p99_us < 2000"], *seconds(1, 2, 3, 4, reports=LATE), said=said, rate_per_s=1000.0)
+    late = TargetOpen(
+        LABEL,
+        "latency_p99_us < 2000",
+        "5001.22 µs is not < 2000 µs",
+        "sends are 2.00 ms late at p99; the limit is 1.00 ms",
+    )
+    assert said == [late]
+    busy = progress(BEGAN_NS + 2 * S, 200, *SLOW, stands=standing(1.99, 2.0))
+    await follow(["latency_p99_us < 2000"], busy, said=said)
+    assert cast(TargetOpen, said[1]).limit == "a thread of the generator is busy all the time"
+    await follow(["latency_p99_us < 9000"], *seconds(1, 2, 3, reports=LATE), said=said, rate_per_s=1000.0)
+    assert len(said) == 2, "a target that is met needs no word"
 
 
 async def test_a_rate_in_stages_may_still_come() -> None:
