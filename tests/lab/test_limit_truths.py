@@ -154,3 +154,41 @@ def test_a_run_on_a_quiet_machine_is_not_disturbed(tmp_path: Path, runs: int) ->
         excused = {"other-work"} if taken.foreign_s > allowed_s else set()
         excused |= {"cpu-stolen"} if taken.stolen_s > allowed_s else set()
         assert reasons <= excused, (verdict, taken, run.out)
+
+
+ON_LOOPBACK = {"tcp": ("-P", "4"), "rr": ()}
+"""Both ends of each are on this machine, and none of them has a control group of its own."""
+
+
+def on_given_hosts(kind: str, port: int) -> tuple[str, set[str]]:
+    """The verdict of one command, and the reasons for which it is disturbed."""
+    done = leadline(kind, "127.0.0.1", "-p", str(port), *ON_LOOPBACK[kind], "-d", "1500ms", "--json")
+    validity = json.loads(done.stdout)["validity"]
+    codes = {reason["code"] for reason in validity["reasons"] if reason["verdict"] == "disturbed"}
+    return validity["verdict"], codes
+
+
+@pytest.mark.lab
+@pytest.mark.parametrize("runs", [1, pytest.param(20, marks=pytest.mark.full_matrix)])
+@pytest.mark.parametrize("kind", ON_LOOPBACK)
+def test_a_spin_loop_beside_given_hosts_disturbs_every_run(kind: str, runs: int) -> None:
+    with cli.serve("--no-http") as server, spinners():
+        found = [on_given_hosts(kind, server.port) for _ in range(runs)]
+    assert len(found) == runs
+    for verdict, reasons in found:
+        assert (verdict, "other-work" in reasons) == ("disturbed", True), found
+
+
+@pytest.mark.lab
+@pytest.mark.exclusive
+@pytest.mark.parametrize("runs", [1, pytest.param(20, marks=pytest.mark.full_matrix)])
+@pytest.mark.parametrize("kind", ON_LOOPBACK)
+def test_two_ends_on_a_quiet_machine_disturb_nothing(kind: str, runs: int) -> None:
+    """By the kernel's own account, as in a lab; the server's processes end inside of it."""
+    allowed_s = LIMIT_SHARE * WINDOW_S * (os.cpu_count() or 1)
+    for _ in range(runs):
+        with taken_by_others() as taken, cli.serve("--no-http") as server:
+            verdict, reasons = on_given_hosts(kind, server.port)
+        excused = {"other-work"} if taken.foreign_s > allowed_s else set()
+        excused |= {"cpu-stolen"} if taken.stolen_s > allowed_s else set()
+        assert reasons <= excused, (verdict, taken)

@@ -1,12 +1,12 @@
 """Whether something else held the machine of a test back: CPU time that neither its hosts, nor the network stack, nor
 Leadline used, time that a hypervisor took, a CPU quota from above, and CPUs that were slowed down since they were hot.
 
-A lab's hosts have a control group each, whose CPU time the kernel counts to the nanosecond. What the machine's CPUs
-were busy beyond those groups, soft interrupts and the controller belongs to processes outside of the run. Soft
-interrupts are counted by timer ticks on most kernels, and the task that they interrupt may be charged for them too:
-what is found is therefore rather too little than too much. On given hosts the system under test may run outside of
-every known group, so there other work is not known; the rest counts everywhere. The limit of a host's own group is
-part of what is measured, and no disturbance.
+What the machine's CPUs were busy beyond the run itself (`own_cpu`), soft interrupts and the controller belongs to
+processes outside of the run. Soft interrupts are counted by timer ticks on most kernels, and the task that they
+interrupt may be charged for them too: what is found is therefore rather too little than too much. Ticks miss interrupts
+of idle CPUs, though, which a network card has many of: on given hosts, other work is therefore at most what the ticks
+found in user mode and in the kernel's work for processes. The limit of a host's own group is part of what is measured,
+and no disturbance.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from leadline.analysis.host_metrics import busy_percent, cgroup_percent, cpu_percent, machine_samples, neighbours
+from leadline.analysis.host_metrics import busy_percent, cpu_percent, machine_samples, neighbours
 from leadline.analysis.model import Reason, Verdict, Window
+from leadline.analysis.own_cpu import own_percent
 from leadline.analysis.test_data import HostSample, QuotaUse, TestData
 
 DISTURBED = "other-work"
@@ -29,6 +30,8 @@ LIMIT_SHARE = 0.05
 """Of the machine's CPUs: what other work, or a hypervisor, may take before a trial counts as disturbed."""
 QUOTA_SHARE = 0.05
 """Of the time: how long a CPU quota from above may hold threads back."""
+WAITED = 0.05
+"""Of a thread's time, from where on its waiting for a CPU is stated beside other work."""
 CLOCK_SPREAD = 0.10
 """Of the mean clock speed: its highest less its lowest value, from where on a note says so."""
 
@@ -39,18 +42,22 @@ class Use:
 
     cpus: int
     busy: float
-    hosts: float | None
-    """The control groups of the run's hosts; None where one of them is not known."""
+    own: float | None
+    """The run itself; None where a part of it is not known."""
+    processes: float
+    """User mode and the kernel's work for processes, as ticks found it."""
     softirq: float
     controller: float
     stolen: float
+    in_lab: bool
 
     @property
     def foreign(self) -> float | None:
         """What is left: other work."""
-        if self.hosts is None:
+        if self.own is None:
             return None
-        return max(0.0, self.busy - self.stolen - self.hosts - self.softirq - self.controller)
+        left = self.busy - self.stolen - self.softirq
+        return max(0.0, (left if self.in_lab else min(left, self.processes)) - self.own - self.controller)
 
 
 def findings(data: TestData, window: Window | None) -> Iterator[tuple[Verdict, Reason]]:
@@ -104,14 +111,28 @@ def _used_by_others(data: TestData, hosts: Sequence[str], window: Window) -> Ite
     limit = 100.0 * use.cpus * LIMIT_SHARE
     where = f"{use.cpus} CPUs that {hosts[0]} is on" if len(hosts) < 2 else f"{use.cpus} CPUs that the hosts share"
     if use.foreign is not None and use.foreign > limit:
+        own = "hosts" if use.in_lab else "agents and responder"
         text = (
             f"processes outside of this run used {use.foreign:.0f} % of one CPU, of the {where} (busy "
-            f"{use.busy:.0f} %: hosts {use.hosts:.0f} %, soft interrupts {use.softirq:.0f} %, "
+            f"{use.busy:.0f} %: {own} {use.own:.0f} %, soft interrupts {use.softirq:.0f} %, "
             f"Leadline's controller {use.controller:.0f} %)"
         )
-        yield DISTURBED, text
+        yield DISTURBED, f"{text}{_waiting(data, hosts)}"
     if use.stolen > limit:
         yield STOLEN, f"the hypervisor gave {use.stolen:.0f} % of one CPU to others, of the {where}"
+
+
+def _waiting(data: TestData, hosts: Sequence[str]) -> str:
+    """For how long the load's threads on this machine waited for a CPU, if for long."""
+    threads = [
+        thread
+        for found in data.load_outcomes()
+        if found.host in hosts
+        for thread in found.outcome["generator"]["threads"]
+        if thread["wall_s"] > 0
+    ]
+    share = max(((one.get("runnable_wait_s") or 0.0) / one["wall_s"] for one in threads), default=0.0)
+    return f"; a load thread waited for a CPU {share:.0%} of the time" if share >= WAITED else ""
 
 
 def _hot(data: TestData, hosts: Sequence[str], window: Window) -> Iterator[tuple[str, str]]:
@@ -166,15 +187,15 @@ def use_of(data: TestData, hosts: Sequence[str], window: Window) -> Use | None:
     busy, cpus = busy_percent(shares, machine), machine[-1].cpus if machine else None
     if busy is None or not cpus:
         return None
-    of_hosts = [cgroup_percent(data.samples.get(host, ()), window) for host in hosts] if data.in_lab else [None]
-    known = [percent for percent in of_hosts if percent is not None]
     return Use(
         cpus=cpus,
         busy=busy,
-        hosts=sum(known) if len(known) == len(of_hosts) else None,
+        own=own_percent(data, hosts, window),
+        processes=shares["user"] + shares["system"],
         softirq=shares["softirq"] + shares["irq"],
         controller=controller_percent(data, hosts),
         stolen=shares["steal"],
+        in_lab=data.in_lab,
     )
 
 

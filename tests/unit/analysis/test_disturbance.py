@@ -1,15 +1,18 @@
-"""Other work on the machine of a test: found in a lab by what its hosts' groups did not use, and elsewhere by steal.
+"""Other work on the machine of a test: found in a lab by what its hosts' groups did not use, and on
+given hosts by what neither agents nor a responder used; steal counts everywhere.
 Heat and quotas from above, found by what the kernel counted."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
-from made_journals import BOOT, EPOCH_NS, S, facts, observation, steady_test
+from made_journals import BOOT, EPOCH_NS, S, facts, load, observation, process, steady_test, thread
 
 from leadline.analysis import TestData, analyse_test
 from leadline.analysis.model import Bound, Verdict
+from leadline.analysis.test_data import InterfaceUse
 from leadline.plan.gateway_metrics import of_gateway
 
 CPUS = 2
@@ -64,7 +67,7 @@ def test_time_that_a_hypervisor_took_counts_everywhere() -> None:
     assert codes(data) == ("disturbed", ["cpu-stolen"])
 
 
-def test_on_given_hosts_unknown_processes_may_be_the_system_under_test() -> None:
+def test_on_a_given_gateway_unknown_processes_may_be_the_system_under_test() -> None:
     data = on_one_machine(foreign=0.5)
     data.in_lab = False
     assert codes(data) == ("valid", [])
@@ -158,3 +161,103 @@ def test_a_clock_that_changed_is_a_note(slower: float, noted: bool) -> None:
     assert bool(notes) is noted
     if noted:
         assert "from 2.4 to 3 GHz" in notes[0]
+
+
+def on_given_host(
+    kind: str = "rr",
+    *,
+    foreign: float = 0.0,
+    unseen: float = 0.0,
+    answering: float = 0.4,
+    far_busy: float | None = None,
+    waited: float = 0.0,
+) -> TestData:
+    """One host without a control group of its own, whose agent uses 0.3 CPUs and a responder on the same machine
+    `answering` ones; `unseen` are interrupts that no tick counts. `far_busy` is how busy the responder's machine was,
+    if that is another one."""
+    busy = 0.3 + 0.1 + answering + foreign
+    own_use = machine_use(busy + unseen + 0.2)
+    far_use = own_use if far_busy is None else machine_use(far_busy)
+    data = steady_test(
+        kind,
+        generator=load(thread(0.3, waited), machine=own_use),
+        receiver=load(thread(answering), side="peer", machine=far_use),
+    )
+    data.facts = {"client1": facts()}
+    for second in SECONDS:
+        past = float(second + 2)
+        idle = CPUS - busy - 0.2 - unseen
+        machine = {"user": 0.4 * busy * past, "system": 0.6 * busy * past, "softirq": 0.2 * past, "idle": idle * past}
+        agent = [process("agent", 7, 0.1 * past, 0.2 * past, 1000)]
+        crossed = {"lo": (10**6 * (second + 2),) * 2, "eth0": (1000 * (second + 2),) * 2}
+        data.add("client1", observation(EPOCH_NS + second * S, machine, agent, cpus=CPUS, interfaces=crossed))
+    data.controller_cpu = [(EPOCH_NS - S, 1.0), (EPOCH_NS + 11 * S, 2.2)]
+    data.controller_boot_id = BOOT
+    return data
+
+
+def machine_use(busy: float) -> dict[str, Any]:
+    moved = {f"{way}_{what}": 1000 for way in ("sent", "received") for what in ("bytes", "units")}
+    return {"wall_s": 10.0, "cpus": CPUS, "busy_s": 10.0 * busy, "softirq_s": 2.0, **moved}
+
+
+@pytest.mark.parametrize("kind", ["tcp", "rr"])
+def test_other_work_on_a_given_host_is_named_with_its_figures(kind: str) -> None:
+    assert codes(on_given_host(kind)) == ("valid", [])
+    assert codes(on_given_host(kind, foreign=0.09)) == ("valid", [])
+    found = analyse_test(on_given_host(kind, foreign=0.5, waited=0.31)).validity
+    assert found.verdict is Verdict.DISTURBED
+    (reason,) = found.reasons
+    assert reason.code == "other-work"
+    assert "used 50 % of one CPU, of the 2 CPUs that client1 is on" in reason.text
+    assert "busy 150 %: agents and responder 70 %, soft interrupts 20 %, Leadline's controller 10 %" in reason.text
+    assert reason.text.endswith("; a load thread waited for a CPU 31% of the time")
+
+
+def test_two_ends_on_one_machine_do_not_accuse_each_other() -> None:
+    assert codes(on_given_host(answering=0.7)) == ("valid", [])
+    # The same use of the CPUs, on a machine that the responder is not on, is other work.
+    elsewhere = on_given_host(answering=0.7, far_busy=0.3)
+    assert codes(elsewhere) == ("disturbed", ["other-work"])
+
+
+def test_interrupts_that_no_tick_counted_are_no_other_work() -> None:
+    assert codes(on_given_host(unseen=0.4)) == ("valid", [])
+
+
+def test_other_work_is_not_known_where_a_program_of_the_machine_may_carry_the_payload() -> None:
+    data = on_given_host(foreign=0.5)
+    tunnel = (InterfaceUse("tun0", ((0, 0), (0, 0))), InterfaceUse("tun0", ((10**7, 9), (10**7, 9))))
+    data.samples["client1"] = [
+        one._replace(interfaces=(*one.interfaces, tunnel[number > 2]))
+        for number, one in enumerate(data.samples["client1"])
+    ]
+    assert codes(data) == ("valid", [])
+
+
+def test_other_work_is_not_known_beside_a_server_that_does_not_report() -> None:
+    data = on_given_host(foreign=0.5)
+    data.outcomes[0].outcome["receiver"] = None
+    assert "other-work" not in codes(data)[1]
+
+
+def test_answering_agent_of_a_plan_counts_with_its_process() -> None:
+    """Its load's threads are in it, and count once."""
+    data = on_given_host(answering=0.0, foreign=0.5)
+    data.facts["server"] = facts()
+    for second in SECONDS:
+        agent = [process("agent", 8, 0.0, 0.45 * (second + 2), 1000)]
+        data.add("server", observation(EPOCH_NS + second * S, None, agent))
+    assert codes(data) == ("valid", [])
+    data.facts["server"] = facts("another")
+    assert codes(data) == ("disturbed", ["other-work"])
+
+
+def test_synthetic_machines_are_disturbed_where_other_work_is_above_the_limit() -> None:
+    """Any mix of own work, interrupts that no tick counts, and other work: the latter alone decides."""
+    generator = np.random.default_rng(11)
+    for _ in range(60):
+        own = {"answering": float(generator.uniform(0, 0.5)), "unseen": float(generator.uniform(0, 0.3))}
+        little, much = float(generator.uniform(0, 0.095)), float(generator.uniform(0.105, 0.6))
+        assert codes(on_given_host(foreign=little, **own)) == ("valid", []), (own, little)
+        assert codes(on_given_host(foreign=much, **own)) == ("disturbed", ["other-work"]), (own, much)
