@@ -257,7 +257,9 @@ def test_synthetic_machines_are_disturbed_where_other_work_is_above_the_limit() 
     """Any mix of own work, interrupts that no tick counts, and other work: the latter alone decides."""
     generator = np.random.default_rng(11)
     for _ in range(60):
-        own = {"answering": float(generator.uniform(0, 0.5)), "unseen": float(generator.uniform(0, 0.3))}
+        answering, unseen = float(generator.uniform(0, 0.5)), float(generator.uniform(0, 0.3))
         little, much = float(generator.uniform(0, 0.095)), float(generator.uniform(0.105, 0.6))
-        assert codes(on_given_host(foreign=little, **own)) == ("valid", []), (own, little)
-        assert codes(on_given_host(foreign=much, **own)) == ("disturbed", ["other-work"]), (own, much)
+        quiet = on_given_host(answering=answering, unseen=unseen, foreign=little)
+        assert codes(quiet) == ("valid", []), (answering, unseen, little)
+        beside = on_given_host(answering=answering, unseen=unseen, foreign=much)
+        assert codes(beside) == ("disturbed", ["other-work"]), (answering, unseen, much)
