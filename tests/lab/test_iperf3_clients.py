@@ -165,10 +165,15 @@ def test_client_receives_as_many_bytes_as_it_asked_for(
 def test_server_reports_what_it_sent(documents: dict[str, dict[str, Any]], server: Server, options: str) -> None:
     end = ended(documents, options)
     sent = end["sum_sent"]["bytes"]
-    assert 0 < end["sum_received"]["bytes"] <= sent
+    received = end["sum_received"]["bytes"]
+    assert 0 < received <= sent
     assert (sent, 0) in server.closed()
     if "-u" in options:
-        assert end["sum"]["lost_packets"] == 0
+        # A client that does not get its CPU in time loses datagrams: what it misses by their numbers is what it did not
+        # receive, less what was under way at the end.
+        block_bytes = documents[options]["start"]["test_start"]["blksize"]
+        assert end["sum"]["packets"] * block_bytes <= sent
+        assert end["sum"]["lost_packets"] * block_bytes <= sent - received
 
 
 @pytest.mark.parametrize("options", BOTH)
