@@ -371,6 +371,10 @@ class TestResult:
     """The time that an idle CPU takes to wake up, of each host where it was measured."""
     scenario: ScenarioFindings | None = None
     """Groups of users, transactions and requests by name; only for scenario."""
+    circumstances: dict[str, float] = field(default_factory=dict)
+    """What may differ from repeat to repeat, as far as it is known. Shares of the time: `waiting` of the thread that
+    waited longest for a CPU. Shares of the machine's CPUs: `other_work`, `stolen`, `soft_interrupts`. Also
+    `wake_up_us`, the mean over the hosts, and `clock_hz`."""
 
     def distribution(self, metric: str) -> Distribution | None:
         """The distribution of that name; None if nothing was recorded."""

@@ -14,10 +14,10 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Protocol
 
-from leadline.analysis import stability
+from leadline.analysis import repeat_causes, stability
 from leadline.analysis.metrics import Histograms, of_all_repeats, percentile_named
 from leadline.analysis.model import Bound, Limit, Metric, Reason, Summary, TestResult, Validity, Verdict
-from leadline.analysis.scope import PERCENTILE_UNCERTAIN, Judged
+from leadline.analysis.scope import PERCENTILE_UNCERTAIN, Family, Judged, family_of
 from leadline.analysis.searches import SEARCHED
 from leadline.analysis.validity import worst
 from leadline.registry import KINDS
@@ -208,10 +208,15 @@ def _judged(
     judged, disagreements = dict(metrics), list[Reason]()
     verdict = worst(result.validity.verdict for result in done)
     for name in dict.fromkeys((kind.primary, *named)):
-        values = [one.value for result in done if (one := result.metrics.get(name)) and one.value is not None]
+        known = [result for result in done if (one := result.metrics.get(name)) and one.value is not None]
+        values = [value for result in known if (value := result.metrics[name].value) is not None]
         found = stability.between_repeats(judged[name], values, limit, name) if name in judged else None
         if found is not None:
             doubt, reason = found
+            cause = repeat_causes.clause(
+                values, [result.circumstances for result in known], is_rate=family_of(name) is Family.RATE
+            )
+            reason = replace(reason, text=f"{reason.text}; {cause}")
             judged[name] = judged[name].doubted(doubt, reason.code, Bound.NONE)
             disagreements.append(replace(reason, verdict=doubt, metrics=(name,)))
             if name in (kind.primary, *kind.decisive):

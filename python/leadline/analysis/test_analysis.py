@@ -14,6 +14,7 @@ from leadline.analysis import (
     limits,
     metrics,
     percentile_precision,
+    repeat_causes,
     scenarios,
     tunnels,
     validity,
@@ -121,6 +122,7 @@ def analyse_repeat(data: TestData) -> tuple[TestResult, metrics.Histograms]:
         time_marks=time_marks(data, steady, intervals, counts_operations=data.spec.counts_units),
         wake_ups=wake_ups.wake_ups(data),
         scenario=scenarios.findings(data),
+        circumstances=repeat_causes.circumstances(data, steady),
     )
     return result, merged
 

@@ -52,8 +52,23 @@ def reason(data: TestData) -> str:
     return found.text
 
 
-def test_no_cause_is_named_without_evidence() -> None:
-    assert "what may move it" not in reason(uneven())
+def test_what_was_looked_at_is_named_where_it_is_too_small() -> None:
+    """Each with its figure; none of them is called a cause."""
+    text = reason(uneven(waited=0.02))
+    looked_at = "a thread of client1 waited for a CPU 2% of the time, 3 hosts share 2 CPUs, which were 50% busy"
+    assert text.endswith(f"; too small to move it: {looked_at}")
+    assert "what may move it" not in text
+
+
+def test_missing_evidence_is_said_to_be_missing() -> None:
+    data = uneven()
+    data.samples.clear()
+    outcome = data.outcomes[0].outcome
+    for row in (outcome["generator"], outcome["receiver"]):
+        assert row is not None
+        for one in row["threads"]:
+            one["runnable_wait_s"] = None
+    assert reason(data).endswith("; nothing was observed that shows what moves it")
 
 
 def test_cpus_that_poll_do_not_wake_up() -> None:
