@@ -51,6 +51,8 @@ ADVICE: dict[str, str] = {
     f"percentile, or more often (repeat){_SPREAD}",
     "precision-unknown": f"{_AS_LONG}{_SPREAD}",
     "pushback": "lower the rate, or generate from more hosts: the sending host's queue was full",
+    "receiver-backlog-drops": "raise net.core.netdev_max_backlog on the receiving host, spread its packets over more "
+    "CPUs (RPS), or lower the rate",
     "receiver-socket-drops": "lower the rate, use larger packets, or give the answering host more CPUs",
     "repeats-disagree": f"{_QUIET}{_SPREAD}",
     "repeats-disturbed": "`repeat: {min: 3, max: 15, until: 3%}` runs trials again that something else disturbed",

@@ -41,6 +41,10 @@ def datagram_metrics(flows: Sequence[Flow]) -> dict[str, Metric]:
     }
 
 
+MOST_IN_BUNDLE = 128
+"""Datagrams that a kernel passes on as one (UDP_MAX_SEGMENTS since Linux 6.9): a drop may be all of them."""
+
+
 def coalesced(flows: Sequence[Flow]) -> bool:
     """Whether datagrams passed a kernel in batches, so that those of a batch share one time."""
     return any(report.get("segmented") or report.get("coalesced") for report in datagram_reports(flows))

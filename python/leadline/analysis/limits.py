@@ -12,12 +12,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from leadline import quantities
-from leadline.analysis import answering_time, queues, tcp_limits, waiting_threads
+from leadline.analysis import answering_time, loss_places, queues, tcp_limits, waiting_threads
+from leadline.analysis.datagram_figures import MOST_IN_BUNDLE, coalesced
 from leadline.analysis.disturbance import QUOTA_SHARE, held_back_by
 from leadline.analysis.gateways import attribution_of
 from leadline.analysis.host_metrics import cpu_percent, machine_samples, neighbours
 from leadline.analysis.interfaces import BETWEEN_FRAMES_BYTES, wire_bytes
-from leadline.analysis.metrics import delivered_share, sum_of_flows
+from leadline.analysis.metrics import delivered_share, reported, sum_of_flows
 from leadline.analysis.model import Limit, LimitedBy, Reason, Verdict, Window
 from leadline.analysis.rules import receivers_drops
 from leadline.analysis.scope import NOT_OFFERED, WHOLE
@@ -95,11 +96,31 @@ def _full_sockets(evidence: Evidence) -> Iterator[Limit]:
     sent = sum_of_flows(evidence.flows, lambda flow: flow.sent_units) or 0
     dropped = receivers_drops(evidence.data)
     number = sum(one for one, _ in dropped)
+    if coalesced(evidence.flows):
+        yield from _full_for_bundles(evidence, sent, number, " and ".join(dict.fromkeys(name for _, name in dropped)))
+        return
+    for before in loss_places.before_sockets(evidence):
+        if sent and before.count >= queues.DROPPED * sent:
+            share, of_sent = quantities.share(before.count / sent), f"of the datagrams sent ({before.count:,})"
+            text = f"{before.host} dropped {share} {of_sent} on {' and '.join(before.interfaces)}, before its sockets"
+            yield Limit(LimitedBy.ANSWERING_SIDE, text, f"the receiver's backlog is the limit: it drops {share}")
     if sent and number >= queues.DROPPED * sent:
         where = " and ".join(dict.fromkeys(name for _, name in dropped))
         share = quantities.share(number / sent)
         text = f"the socket on {where} dropped {share} of the datagrams sent ({number:,}): its buffer was full"
         yield Limit(LimitedBy.ANSWERING_SIDE, text, f"the receiver's socket is the limit: it drops {share}")
+
+
+def _full_for_bundles(evidence: Evidence, sent: float, number: int, where: str) -> Iterator[Limit]:
+    """The same where each drop was a bundle of datagrams: the loss counts, if that many bundles may be most of it."""
+    lost = reported(evidence.flows, "lost").value or 0
+    before = list(loss_places.before_sockets(evidence))
+    places = [*([f"the socket on {where}"] if number else []), *(f"{one.host}, before its sockets," for one in before)]
+    bundles = number + sum(one.count for one in before)
+    if sent and lost >= queues.DROPPED * sent and 2 * MOST_IN_BUNDLE * bundles >= lost:
+        share = quantities.share(lost / sent)
+        text = f"{' and '.join(places)} dropped {bundles:,} bundles of datagrams; {share} of those sent are lost"
+        yield Limit(LimitedBy.ANSWERING_SIDE, text, f"the receiver is the limit: {share} is lost there")
 
 
 def _full_links(data: TestData, window: Window) -> Iterator[Limit]:

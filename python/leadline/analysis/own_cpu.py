@@ -65,15 +65,17 @@ def _answering(data: TestData, hosts: Sequence[str], window: Window) -> float | 
             continue
         if far is None or not far["threads"]:
             return None
-        if _may_be_one(found.outcome["generator"].get("machine"), far.get("machine")):
+        if answers_here(found.outcome, if_unknown=True):
             spent_s += sum(thread["user_s"] + thread["system_s"] for thread in far["threads"])
     return 100.0 * spent_s / seconds if seconds > 0 else None
 
 
-def _may_be_one(own: records.MachineUse | None, far: records.MachineUse | None) -> bool:
-    """Whether both ends may have read the CPUs of one machine: as many, and as busy."""
+def answers_here(outcome: records.Outcome, *, if_unknown: bool) -> bool:
+    """Whether the answering side seems to be on the generator's machine: both ends read as many CPUs, equally busy."""
+    receiver = outcome.get("receiver")
+    own, far = outcome["generator"].get("machine"), receiver.get("machine") if receiver is not None else None
     if own is None or far is None or own["wall_s"] <= 0 or far["wall_s"] <= 0:
-        return True
+        return if_unknown
     busy = own["busy_s"] / own["wall_s"], far["busy_s"] / far["wall_s"]
     return own["cpus"] == far["cpus"] and abs(busy[0] - busy[1]) <= SAME_BUSY * own["cpus"]
 

@@ -20,6 +20,7 @@ from leadline.analysis import (
     validity,
     wake_ups,
 )
+from leadline.analysis.datagram_figures import MOST_IN_BUNDLE, coalesced
 from leadline.analysis.flows import Flow
 from leadline.analysis.metrics import (
     busy_s,
@@ -237,9 +238,13 @@ def _limits_of_hosts(evidence: Evidence, *, server_generates: bool) -> Iterator[
 def _dropped_by_sockets(evidence: Evidence) -> Iterator[Finding]:
     """Datagrams that the path delivered, and the receiver's own socket had no room for: no loss of the path."""
     lost = reported(evidence.flows, "lost").value or 0
+    bundled = coalesced(evidence.flows)
     for dropped, where in receivers_drops(evidence.data):
-        text = f"{dropped:,} datagrams arrived and were dropped by the socket on {where}"
-        if lost and dropped <= lost:
+        what = "bundles of datagrams" if bundled else "datagrams"
+        text = f"{dropped:,} {what} arrived and were dropped by the socket on {where}"
+        if bundled:
+            text += f", of up to {MOST_IN_BUNDLE} each; {lost:,.0f} datagrams count as lost"
+        elif lost and dropped <= lost:
             text += f": {dropped / lost:.0%} of the {lost:,.0f} that count as lost"
         yield Verdict.RECEIVER_LIMITED, Reason("receiver-socket-drops", text)
 

@@ -64,6 +64,7 @@ _OF_CODE: Mapping[str, Mapping[Family, Bound]] = {
         **dict.fromkeys(_TIMES, Bound.NONE),
     },
     "receiver-socket-drops": {Family.RATE: Bound.LEAST, Family.LOSS: Bound.MOST},
+    "receiver-backlog-drops": {Family.RATE: Bound.LEAST, Family.LOSS: Bound.MOST},
     "nothing-answered": _PACE,
     "window-too-short": {**_NO_PACE, Family.COST: Bound.NONE},
     "no-steady-window": {**_NO_PACE, Family.COST: Bound.NONE},

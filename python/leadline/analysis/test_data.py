@@ -93,6 +93,8 @@ class HostSample(NamedTuple):
     datagrams: tuple[int, int] | None = None
     """Datagrams that the host's UDP sockets received, and those that their buffers had no room for; None in samples
     that do not count them."""
+    backlog_drops: int | None = None
+    """Frames that the machine's CPUs dropped because their backlogs were full; None in samples without them."""
 
     @classmethod
     def read(cls, event: records.ObservationEvent, offset_ns: int) -> HostSample:
@@ -138,6 +140,7 @@ class HostSample(NamedTuple):
                 for row in event["network"].get("queues") or ()
             ),
             datagrams=_datagrams(event["network"].get("udp")),
+            backlog_drops=sum(row["dropped"] for row in machine["softnet"]) if machine else None,
         )
 
 

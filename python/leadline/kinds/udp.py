@@ -454,7 +454,7 @@ class Udp(Kind[UdpTest]):
 
     def rules(self) -> Rules:
         """The server generates the downstream load, and a flow may end after its number of datagrams."""
-        from leadline.analysis import rules
+        from leadline.analysis import loss_places, rules
 
         return rules.rules_of(
             breaks=(
@@ -462,9 +462,12 @@ class Udp(Kind[UdpTest]):
                     lambda data, flow: data.spec.number is not None and (flow.sent_units or 0) >= data.spec.number
                 ),
             ),
-            limits=(rules.busy_threads_by_direction, pushback, rules.late_sends, rules.unsent_by_flows),
+            limits=(
+                *(rules.busy_threads_by_direction, loss_places.findings),
+                *(pushback, rules.late_sends, rules.unsent_by_flows),
+            ),
             required=(rules.receiver_known,),
-            notes=(one_way_wake_ups, batched),
+            notes=(one_way_wake_ups, batched, loss_places.notes),
         )
 
     def table(self, metrics: Mapping[str, Metric]) -> FigureTable:
