@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any, ClassVar
 
+import typer
 from typer.core import TyperCommand
 
 
@@ -35,8 +37,20 @@ class PanelHelpCommand(TyperCommand):
             is_condition = not following.startswith("-") and any(sign in following for sign in "<>=")
             if argument in self.bare_values and not is_condition:
                 complete.insert(place + 1, self.bare_values[argument])
+        self._check_values(ctx, complete)
         parsed: list[str] = super().parse_args(ctx, complete)
         return parsed
+
+    def _check_values(self, ctx: Any, args: list[str]) -> None:
+        """Refuse an option as the value of another one, which the parser would take."""
+        options = [one for one in self.params if one.param_type_name == "option"]
+        flags = {flag for one in options for flag in (*one.opts, *one.secondary_opts)}
+        longest = {flag: max(one.opts, key=len) for one in options for flag in one.opts if not _is_switch(one)}
+        own = args[: args.index("--")] if "--" in args else args
+        for argument, following in pairwise(own):
+            if argument in longest and following in flags:
+                text = f"its value is missing: {following} is the next option"
+                raise typer.BadParameter(text, ctx=ctx, param_hint=f"'{longest[argument]}'")
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Format the arguments, then every panel in the order of its first option."""
@@ -68,6 +82,10 @@ def summary(text: str | None) -> str:
     """The first sentence of a command's help, for lists of commands. Without it they cut the help off."""
     first = " ".join((text or "").partition("\n\n")[0].split())
     return first.partition(". ")[0].rstrip(".") + "."
+
+
+def _is_switch(parameter: Any) -> bool:
+    return bool(getattr(parameter, "is_flag", False) or getattr(parameter, "count", False))
 
 
 def _value_name(parameter: Any) -> str:

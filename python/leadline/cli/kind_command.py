@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
 import typer
 
 from leadline.cli.help_format import PanelHelpCommand, summary
+from leadline.cli.output import check_folder
 from leadline.cli.thread_count import threads
 from leadline.plan.options import Command, Option
 from leadline.registry import KINDS
@@ -138,6 +139,7 @@ def measure_with_session(kind: CommandedKind, values: Mapping[str, Any]) -> int:
 
 def measure(test: BaseTest, load: LoadWorkload, output: OutputOptions) -> int:
     """Measure once, or until the figures are known as well as the user wants."""
+    check_folder("--out", output.out)
     if output.precision is not None:
         from leadline.cli import run_repeated
 

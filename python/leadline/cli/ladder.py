@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from leadline.cli import options as o
+from leadline.cli.output import check_folder
 from leadline.errors import InputError
 
 if TYPE_CHECKING:
@@ -110,6 +111,7 @@ def command(
     with mistakes:
         family = single_args.family(ipv4, ipv6)
     mistakes.raise_all()
+    check_folder("--out", out)
     ports = {"port": port, "http_port": http_port, "https_port": https_port}
     sides = _sides(hosts, ports, family, bind, key_file)
     return _run(tests, sides, repeat, json=json, out=out)

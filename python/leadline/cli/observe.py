@@ -27,6 +27,8 @@ Example: leadline observe
 """
 _COMMAND = "leadline.observe.command"
 _HEAD_EVERY = 20
+_SHORTEST_LINE = 0.1
+"""The shortest time that has a line, as a share of the interval."""
 """Lines of intervals from one head to the next on a terminal."""
 
 
@@ -127,6 +129,9 @@ async def _observed(wanted: Observing, json: bool) -> Observed:
 
     def show(usage: HostUsage) -> None:
         nonlocal shown
+        # Rates over the moment between the last line and the end would mislead; the tables contain it.
+        if shown and not has_line(usage.end_s - usage.start_s, wanted.interval_ms):
+            return
         if shown == 0 or (out.isatty() and shown % _HEAD_EVERY == 0):
             print(head_line(soak=wanted.soak), file=out)
         shown += 1
@@ -135,6 +140,11 @@ async def _observed(wanted: Observing, json: bool) -> Observed:
     interrupt = Interrupt()
     with interrupt.signals_caught():
         return await observe_host(wanted, interrupt, (lambda usage: None) if json else show)
+
+
+def has_line(length_s: float, interval_ms: int) -> bool:
+    """Whether a time is long enough for a line of rates, beside lines of whole intervals."""
+    return length_s * 1000 >= _SHORTEST_LINE * interval_ms
 
 
 def _print_totals(observed: Observed) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -67,6 +68,21 @@ def check_writable(option: str, path: Path) -> None:
             pass
         if is_new:
             path.unlink()
+
+
+def check_folder(option: str, path: Path | None) -> None:
+    """Check that folders can be made in a folder named by the user, before a long measurement. Makes nothing.
+
+    Raises:
+        InputError: it is no folder, or may not be written to.
+    """
+    if path is None:
+        return
+    there = next(one for one in (path, *path.absolute().parents) if one.exists())
+    if not there.is_dir():
+        raise InputError(f"{option} {path}: {there} is not a folder", hint="name a folder that can be made")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise InputError(f"{option} {path}: {there} may not be written to", hint="name a folder that can be made")
 
 
 def write_option_file(option: str, path: Path, text: str) -> None:

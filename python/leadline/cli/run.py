@@ -12,7 +12,7 @@ import typer
 
 from leadline.cli import options as o
 from leadline.cli import plan as plan_command
-from leadline.cli.output import print_run, run_code
+from leadline.cli.output import check_folder, print_run, run_code
 from leadline.errors import MissingBinary
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ def command(
     if dry_run:
         plan_command.show(describe(plan, cases), json)
         return 0
+    check_folder("--out", out)
     _check_programs(cases)
     out = out.absolute()
     if any(case.hosts is None for case in cases):

@@ -17,6 +17,7 @@ from leadline.cli.calibration import calibrated, is_calibrated
 from leadline.cli.output import (
     MISSED,
     UNDECIDED,
+    check_folder,
     finish_folder,
     note_folder,
     print_all,
@@ -51,6 +52,7 @@ def finish(search_target: SearchTarget, output: OutputOptions) -> int:
 
 def check(output: OutputOptions, option: str) -> None:
     """Check that the other options are valid together with this search. Raises InputError."""
+    check_folder("--out", output.out)
     if output.targets:
         raise InputError(f"--target and {option} exclude each other", hint=f"{option} already has conditions")
     if output.hdr is not None or output.format != "text":

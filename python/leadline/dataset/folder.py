@@ -6,6 +6,7 @@ runs/20261121T195200Z-gateway-3f2a9c/
 
 from __future__ import annotations
 
+import errno
 import json
 import re
 import secrets
@@ -20,6 +21,8 @@ from leadline.errors import DatasetError, InputError
 
 _CREATE_ATTEMPTS = 16
 _LONGEST_NAME = 60
+_WRONG_PLACE = {errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG, errno.ELOOP}
+_ELSEWHERE = "name another one with --out"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +33,12 @@ class RunFolder:
 
     @classmethod
     def create(cls, base: Path, name: str, *, now: datetime | None = None) -> RunFolder:
-        """Create `<base>/<UTC time>-<name>-<short id>/` with `logs/`; raises `DatasetError` if that is impossible."""
+        """Create `<base>/<UTC time>-<name>-<short id>/` with `logs/`.
+
+        Raises:
+            InputError: no folder can be made there.
+            DatasetError: the disk is full or failing.
+        """
         stamp = (now or datetime.now(UTC)).astimezone(UTC).strftime("%Y%m%dT%H%M%SZ")
         for _ in range(_CREATE_ATTEMPTS):
             path = base / f"{stamp}-{_slug(name)}-{secrets.token_hex(3)}"
@@ -42,9 +50,15 @@ class RunFolder:
                 atomic.sync_folder(base)
             except FileExistsError as error:
                 if not base.is_dir():
-                    raise DatasetError(f"cannot make a run folder in {base}: it is not a folder") from error
+                    raise InputError(
+                        f"cannot make a run folder in {base}: it is not a folder", hint=_ELSEWHERE
+                    ) from error
                 continue
             except OSError as error:
+                if error.errno in _WRONG_PLACE:
+                    raise InputError(
+                        f"cannot make a run folder in {base}: {error.strerror}", hint=_ELSEWHERE
+                    ) from error
                 raise atomic.storage_error(path, error) from error
             return cls(path)
         raise DatasetError(f"cannot make a run folder in {base}: every name that was tried exists")

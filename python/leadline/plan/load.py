@@ -46,7 +46,9 @@ def load_plan(path: Path, overrides: Sequence[str] = (), targets: Sequence[str] 
     follow_registries()
     problems = Problems()
     text = read_plan_text(path)
-    root = _inherited(parse_plan_text(text, str(path), problems), path, (), problems)
+    written = parse_plan_text(text, str(path), problems)
+    _refuse_scenario(written, path)
+    root = _inherited(written, path, (), problems)
     root = _without_nulls(apply_overrides(root, overrides, problems))
     if targets:
         given = [Node(target, Mark(f"--target {target!r}", None)) for target in targets]
@@ -111,7 +113,7 @@ def read_plan_text(path: Path) -> str:
         PlanError: it is not a regular file, too large, or not text.
     """
     try:
-        return read_regular(path, MOST_PLAN_BYTES).decode("utf-8")
+        text = read_regular(path, MOST_PLAN_BYTES).decode("utf-8-sig")
     except FileNotFoundError:
         raise PlanError(path, None, "there is no such file", hint="give the path of a plan in YAML") from None
     except UnicodeDecodeError:
@@ -120,6 +122,16 @@ def read_plan_text(path: Path) -> str:
         raise PlanError(path, None, f"this {error}", hint="give the path of a plan in YAML") from None
     except OSError as error:
         raise PlanError(path, None, f"cannot be read: {error.strerror or error}") from None
+    if text.lstrip().startswith("<"):
+        hint = f"run JMeter's plans by `leadline scenario {path}`"
+        raise PlanError(path, None, "this is XML, not a plan in YAML", hint=hint)
+    return text
+
+
+def _refuse_scenario(root: Node, path: Path) -> None:
+    """Raise PlanError if this is a scenario, which has another command."""
+    if _KEYS_OF_SCENARIOS & root.mapping.keys() and not {"tests", "sut", "extends"} & root.mapping.keys():
+        raise PlanError(path, None, "this is a scenario, not a plan", hint=f"run it by `leadline scenario {path}`")
 
 
 def read_external_file(path: Path, *, may_be_pipe: bool = False) -> bytes:
@@ -350,6 +362,7 @@ def _derived_seed(document: dict[str, Any]) -> int:
 MOST_PLAN_BYTES = 256 * 1024
 """Maximum size of a plan; reading YAML of this size takes seconds."""
 _LONGEST_CHAIN = 20
+_KEYS_OF_SCENARIOS = frozenset({"flow", "get", "post", "groups", "thresholds"})
 _OF_THE_MATRIX = frozenset({"axes", "include", "exclude", "ladder"})
 _KEYS = FRAME_KEYS | POINT_KEYS
 _FIELDS = list(PlanDocument.model_fields.items())

@@ -13,9 +13,11 @@ import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 from ruamel.yaml import YAML
+from ruamel.yaml.composer import Composer
 from ruamel.yaml.error import ReusedAnchorWarning, YAMLError
 from ruamel.yaml.nodes import MappingNode, ScalarNode, SequenceNode
 
@@ -126,7 +128,7 @@ def parse_plan_text(text: str, file: str, problems: Problems, what: Literal["pla
     Raises:
         PlanError: it is not YAML, empty, or not a mapping.
     """
-    tree = _parse(text, Mark(file, 1), problems, fixed=None)
+    tree = _parse(text, Mark(file, 1), problems, fixed=None, most_nodes=_MOST_READ[what])
     if tree is None or (tree.value is None and not text.strip()):
         needed = {"plan": "name, sut and tests", "scenario": "a URL, as in 'get: http://127.0.0.1/'"}[what]
         raise PlanError(file, 1, f"the {what} is empty", hint=f"it needs at least {needed}")
@@ -172,11 +174,15 @@ def _all_named(node: Node) -> bool:
     return bool(node.items) and all(name_of(item) is not None for item in node.items)
 
 
-def _parse(text: str, start: Mark, problems: Problems, *, fixed: Mark | None) -> Node | None:
+def _parse(
+    text: str, start: Mark, problems: Problems, *, fixed: Mark | None, most_nodes: int | None = None
+) -> Node | None:
+    yaml: Any = YAML(typ="safe", pure=True)
+    yaml.Composer = partial(_BoundedComposer, start=start, most_nodes=most_nodes or _MOST_READ["plan"])
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ReusedAnchorWarning)  # an anchor may be used again
-            root = YAML(typ="safe", pure=True).compose(text)
+            root = yaml.compose(text)
     except RecursionError:
         raise start.error("nested too deeply for a plan") from None
     except YAMLError as error:
@@ -186,6 +192,24 @@ def _parse(text: str, start: Mark, problems: Problems, *, fixed: Mark | None) ->
     if root is None:
         return None
     return _Reader(start.file, fixed, problems).read(root, start)
+
+
+class _BoundedComposer(Composer):
+    """The library's composer, which ends at a text of too many values: each costs some 50 µs."""
+
+    def __init__(self, *arguments: Any, start: Mark, most_nodes: int, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self._start, self._most, self._left = start, most_nodes, most_nodes
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        """Compose one node, if it is not one too many."""
+        self._left -= 1
+        if self._left < 0:
+            line = self.parser.peek_event().start_mark.line + 1 if self._start.line is not None else None
+            raise PlanError(
+                self._start.file, line, f"too large: more than {self._most:,} keys and values", hint="split the file"
+            )
+        return super().compose_node(parent, index)
 
 
 class _TooLarge(PlanError):
@@ -275,6 +299,8 @@ def _whole_characters(text: str, mark: Mark) -> str:
 
 
 _MOST_NODES = 100_000
+_MOST_READ = {"plan": 50_000, "scenario": 200_000}
+"""Keys and values of a text at most: reading that many takes some seconds."""
 _DEEPEST = 40
 _MOST_OPTIONS_SHOWN = 14
 _SCALAR_TAGS = frozenset(f"tag:yaml.org,2002:{kind}" for kind in ("str", "int", "float", "bool", "null", "timestamp"))

@@ -10,6 +10,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from leadline.errors import PlanError
 from leadline.plan.field_types import validate_input
 from leadline.plan.problems import Problems
 from leadline.plan.source import Node, parse_plan_text, plain
@@ -33,6 +34,8 @@ def read_native(text: str, file: str) -> ReadScenario:
     """
     problems = Problems()
     root = parse_plan_text(text, file, problems, "scenario")
+    if {"tests", "sut"} & root.mapping.keys() and not {"flow", "groups"} & root.mapping.keys():
+        raise PlanError(file, None, "this is a plan, not a scenario", hint=f"run it by `leadline run {file}`")
     problems.raise_any()
     return checked(root)
 

@@ -70,7 +70,7 @@ async def observe_host(wanted: Observing, interrupt: Interrupt, on_interval: Cal
     """Observe until the duration or the command ends, or the end is asked for; each interval goes to `on_interval`.
 
     Raises:
-        InputError: the command cannot be started.
+        InputError: the command cannot be started, or a process does not exist.
         LeadlineError: the host's agent cannot be started, or is lost.
     """
     samples: asyncio.Queue[ObservationEvent] = asyncio.Queue()
@@ -151,6 +151,7 @@ async def _follow(
 ) -> None:
     wanted = source.wanted
     first = before = await source.next()
+    _check_pids(wanted.pids, first, source.agent.name)
     seen: dict[int, tuple[int, ProcessSample]] = {}
     command = asyncio.create_task(_run(source.agent, wanted, interrupt)) if wanted.command else None
     over = asyncio.create_task(_wait_for_end(wanted, interrupt, command))
@@ -175,6 +176,14 @@ async def _follow(
             command.cancel()
     observed.total = between(first, before, began_ns=first.t_ns, processes=seen)
     observed.interrupted = interrupt.asked.is_set()
+
+
+def _check_pids(pids: Sequence[int], sample: ObservationEvent, host: str) -> None:
+    """Raise InputError if one of the processes does not exist."""
+    there = {int(process.pid) for process in sample.processes}
+    missing = [pid for pid in pids if pid not in there]
+    if missing:
+        raise InputError(f"--pid {missing[0]}: {host} has no such process")
 
 
 async def _wait_for_end(wanted: Observing, interrupt: Interrupt, command: asyncio.Task[CommandCost] | None) -> None:

@@ -69,6 +69,29 @@ def test_wrong_plan_is_refused_by_run_and_plan(plan: Path, right: str, wrong: st
     assert said in error_text(plan.parent, "plan", "plan.yaml")
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        (
+            "flow.yaml",
+            "name: x\nflow: [{get: http://127.0.0.1/}]\n",
+            "this is a scenario, not a plan; run it by `leadline scenario flow.yaml`",
+        ),
+        (
+            "shop.jmx",
+            "<?xml version='1.0'?><jmeterTestPlan/>",
+            "this is XML, not a plan in YAML; run JMeter's plans by `leadline scenario",
+        ),
+    ],
+)
+def test_a_scenario_given_as_a_plan_is_refused_with_its_command(
+    tmp_path: Path, name: str, text: str, said: str
+) -> None:
+    (tmp_path / name).write_text(text)
+    for command in ("run", "plan"):
+        assert f"{name}: {said}" in error_text(tmp_path, command, name)
+
+
 def test_every_mistake_of_a_plan_is_a_line_of_its_own(plan: Path) -> None:
     plan.write_text(PLAN.replace("duration: 1s", "duration: -1s").replace("kind: wireguard", "kind: wiregard"))
     ended = leadline(plan.parent, "plan", "plan.yaml", "--json")
@@ -95,6 +118,12 @@ def test_every_mistake_of_a_plan_is_a_line_of_its_own(plan: Path) -> None:
         (["plan"], "the plan is missing; name its file, or give --schema"),
         (["results", "none"], "no run at none; give the folder that `leadline run` printed"),
         (["report", "."], ". is not a run folder"),
+        (["scenario", "plan.yaml"], "plan.yaml: this is a plan, not a scenario; run it by `leadline run plan.yaml`"),
+        (["tcp", "127.0.0.1", "--out", "plan.yaml"], "--out plan.yaml: plan.yaml is not a folder; name a folder that"),
+        (["run", "plan.yaml", "--out", "plan.yaml/runs"], "plan.yaml is not a folder; name a folder that can be made"),
+        (["ladder", "127.0.0.1", "--out", "plan.yaml"], "--out plan.yaml: plan.yaml is not a folder"),
+        (["http", "http://127.0.0.1/", "--find-rate", "-d", "5s"], "--find-rate: its value is missing: -d is the next"),
+        (["run", "plan.yaml", "--out", "--dry-run"], "--out: its value is missing: --dry-run is the next option; see"),
         (["tcp"], "Missing argument 'HOST'"),
         (["tcp", "127.0.0.1", "-d", "soon"], "--duration: 'soon' is not a duration; write 10s, 500ms or 1m"),
         (

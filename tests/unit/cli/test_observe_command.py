@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from in_process import leadline
+from leadline.cli.observe import has_line
 
 pytestmark = pytest.mark.agent
 
@@ -68,6 +69,8 @@ def test_signal_that_ended_a_command_is_its_exit_code() -> None:
         (("-d", "0"), "--duration: a duration must be above 0"),
         (("-d", "1s", "--", "true"), "the command's end is the end"),
         (("--",), "no command after --"),
+        # Numbers of processes are below this one.
+        (("-d", "1s", "--pid", "4194304"), "--pid 4194304: this host has no such process"),
         (("--", "/no/such/program"), "it cannot be started"),
     ],
 )
@@ -76,3 +79,8 @@ def test_bad_input_is_refused_in_one_line(arguments: tuple[str, ...], message: s
     assert ended.returncode == 2
     assert message in ended.stderr
     assert len(ended.stderr.splitlines()) == 1
+
+
+def test_a_moment_after_the_last_interval_has_no_line_of_rates() -> None:
+    assert not has_line(0.0002, 1000)
+    assert has_line(0.1, 1000) and has_line(0.95, 1000)

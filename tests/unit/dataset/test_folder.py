@@ -65,5 +65,6 @@ def test_a_garbled_manifest_is_an_error(tmp_path: Path) -> None:
 def test_a_file_where_the_base_should_be_is_an_error(tmp_path: Path) -> None:
     base = tmp_path / "file"
     base.write_text("")
-    with pytest.raises(DatasetError):
-        RunFolder.create(base, "x")
+    for place in (base, base / "below"):
+        with pytest.raises(InputError, match="cannot make a run folder in"):
+            RunFolder.create(place, "x")

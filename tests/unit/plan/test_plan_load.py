@@ -16,8 +16,9 @@ from leadline.kinds.http.model import HttpTest
 from leadline.kinds.rr import RrTest
 from leadline.kinds.tcp import TcpTest
 from leadline.kinds.udp import UdpTest
-from leadline.plan import LinkSpec, Plan, load_plan
+from leadline.plan import LinkSpec, Plan, load_plan, source
 from leadline.plan.load import MOST_PLAN_BYTES
+from leadline.plan.problems import Problems
 from leadline.sut.openvpn.parameters import OpenvpnSut
 
 Load = Callable[..., Plan]
@@ -574,3 +575,11 @@ def test_any_text_gives_a_plan_or_a_plan_error(load: Load, data: st.DataObject) 
         assert load(text).cases
     except PlanError as error:
         assert "\n" not in str(error)
+
+
+def test_reading_ends_at_the_first_value_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(source._MOST_READ, "plan", 12)
+    # What follows is not YAML: it is not reached.
+    text = "name: x\naxes:\n" + "  - 1\n" * 12 + "]"
+    with pytest.raises(PlanError, match=r"plan\.yaml:10: too large: more than 12 keys and values; split the file"):
+        source.parse_plan_text(text, "plan.yaml", Problems())

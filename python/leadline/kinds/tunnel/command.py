@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from leadline.cli import single_args
+from leadline.cli.output import check_folder
 from leadline.errors import InputError
 from leadline.kinds.tunnel import args
 from leadline.kinds.tunnel.model import TunnelTest
@@ -25,6 +26,7 @@ _CHOKE_TIMEOUT = "10s"
 def run(options: Mapping[str, Any]) -> int:
     """Run the measurement that the options describe (by their names in code), print it, and return the exit code."""
     loads, output = parse_options(options)
+    check_folder("--out", output.out)
     if len(loads) > 1:
         from leadline.kinds.tunnel import sweep
 
