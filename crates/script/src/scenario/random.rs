@@ -9,10 +9,9 @@ impl Random {
     /// Returns the generator of a user.
     #[must_use]
     pub fn of(seed: u64, population: u32, user: u32) -> Self {
-        let mut random =
-            Self(seed ^ (u64::from(population) << 32 | u64::from(user)).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        random.next();
-        random
+        // Both numbers are mixed: states that differ by multiples of the increment give the same numbers, shifted.
+        let mut own = Self(Self(seed).next() ^ (u64::from(population) << 32 | u64::from(user)));
+        Self(own.next())
     }
 
     /// Returns 64 random bits.
@@ -93,5 +92,16 @@ mod tests {
         assert_eq!(draw(1), draw(1));
         assert_ne!(draw(1), draw(2));
         assert_eq!(Random::of(1, 0, 1).between(3, 3), 3);
+    }
+
+    #[test]
+    fn no_user_draws_the_numbers_of_another_one_later() {
+        for seed in [0, 1, 2] {
+            let mut seen = std::collections::HashSet::new();
+            for (population, user) in (0..3).flat_map(|population| (0..100).map(move |user| (population, user))) {
+                let mut random = Random::of(seed, population, user);
+                assert!((0..100).all(|_| seen.insert(random.next())), "seed {seed}, user {user} of {population}");
+            }
+        }
     }
 }

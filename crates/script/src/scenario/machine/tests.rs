@@ -7,6 +7,7 @@ mod models;
 mod pages;
 mod records;
 mod requests;
+mod waits;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
