@@ -121,7 +121,11 @@ def _parallel(batch: list[Entry], conversion: Conversion) -> Made:
     if at_once < min(len(batch), USUAL_AT_ONCE) or at_once > USUAL_AT_ONCE:
         made["connections"] = at_once
     what = f"entries {batch[0].number} to {batch[-1].number}"
-    differing = _differing(_reach(times), _reach(_replayed(times, at_once)))
+    replayed = _replayed(times, at_once)
+    shifts_ms = [sent_ms - times[0][0] - begin_ms for (sent_ms, _), (begin_ms, _) in zip(times, replayed, strict=True)]
+    if (shift := _shift(shifts_ms)) is not None:
+        conversion.changed(what, None, f"{shift}: each begins when it may, without a pause of its own")
+    differing = _differing(_reach(times), _reach(replayed))
     if differing:
         words = f"{differing} overlaps differ: each begins as soon as fewer than {at_once} are outstanding"
         conversion.changed(what, None, words)
@@ -158,6 +162,13 @@ def _reach(times: list[tuple[float, float]]) -> list[int]:
     """For each request the number of those that begin before it has ended."""
     begins = [begin_ms for begin_ms, _ in times]
     return [max(bisect_left(begins, end_ms), index + 1) for index, (_, end_ms) in enumerate(times)]
+
+
+def _shift(shifts_ms: list[float]) -> str | None:
+    """How far requests of a step begin from when they did in the file, if answers take as long; None for under 1 ms."""
+    ways = ((max(shifts_ms), "earlier"), (-min(shifts_ms), "later"))
+    parts = [f"{most_ms:.0f} ms {way}" for most_ms, way in ways if most_ms >= SHORTEST_PAUSE_MS]
+    return f"they begin up to {' and up to '.join(parts)} than in the file" if parts else None
 
 
 def _differing(first: list[int], second: list[int]) -> int:

@@ -87,7 +87,25 @@ def test_as_many_are_outstanding_as_in_the_file() -> None:
     (step,) = document["flow"]
     assert [one["get"] for one in step["parallel"]] == ["/1", "/2", "/3"]
     assert step["connections"] == 2
-    assert conversion.counts()["changed"] == 0
+    assert [item.why for item in conversion.items if item.outcome == "changed"] == [
+        "they begin up to 15 ms earlier than in the file: each begins when it may, without a pause of its own"
+    ]
+
+
+def test_begins_that_differ_from_the_file_are_listed() -> None:
+    def listed(*entries: dict[str, Any]) -> list[str]:
+        _, conversion = converted(har(*entries))
+        return [item.why.partition(":")[0] for item in conversion.items if item.outcome == "changed"]
+
+    first = entry("http://a.test/1", "00.000", 100)
+    assert listed(first, entry("http://a.test/2", "00.000", 100)) == []
+    staggered = listed(first, entry("http://a.test/2", "00.050", 100))
+    assert staggered == ["they begin up to 50 ms earlier than in the file"]
+    # The third waits for the second, the fourth for the first.
+    later = entry("http://a.test/3", "00.010", 100), entry("http://a.test/4", "00.105", 10)
+    assert listed(first, entry("http://a.test/2", "00.000", 5), *later) == [
+        "they begin up to 5 ms earlier than in the file"
+    ]
 
 
 def test_overlap_that_cannot_be_kept_is_listed() -> None:
