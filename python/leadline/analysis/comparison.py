@@ -19,6 +19,7 @@ from leadline.analysis.plan_facts import environment_facts, flat, system_facts
 from leadline.plan.gateway_metrics import CPU, GATEWAYS, MEMORY, PER_GBPS, metric_of, of_gateway
 from leadline.plan.metric_specs import Better
 from leadline.statistics import Comparison, Estimate, compare, ratio_of_means
+from leadline.statistics.estimate import CONFIDENCE
 from leadline.statistics.ratios import LEAST_REPEATS, too_few
 
 MARGIN = 0.05
@@ -42,6 +43,8 @@ class Side:
     """A single case, whose parameters do not matter; None for all cases."""
     cases: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Each case as the run's manifest has it, by its name."""
+    confidence: float = CONFIDENCE
+    """With which intervals over its repeats are made, `precision.confidence_of_plan`."""
 
     def results(self) -> dict[Key, list[TestResult]]:
         """The repeats of each test that came to their end."""
@@ -127,14 +130,16 @@ def compare_sides(
     """Each figure that both sides have: those named, or the main ones of each kind of test that a repeat knows."""
     first, second = baseline.results(), candidate.results()
     paired = baseline.analysis is candidate.analysis
+    # What made both sides end their repeats cancels in pairs.
+    confidence = CONFIDENCE if paired else max(baseline.confidence, candidate.confidence)
     shared = [key for key in first if key in second]
-    figures = [
-        one
+    compared = (
+        _compared(key, name, first[key], second[key], margin=margin, paired=paired, confidence=confidence)
         for key in shared
         for name in chosen_metrics(first[key][0].kind, metrics)
         if metrics or any(_is_known(result, name) for result in (*first[key], *second[key]))
-        if (one := _compared(key, name, first[key], second[key], margin=margin, paired=paired)) is not None
-    ]
+    )
+    figures = [one for one in compared if one is not None]
     figures += _compared_shares(baseline, candidate, shared, margin, metrics)
     missing = [f"{_named(key)}: only in {baseline.label}" for key in first if key not in second]
     missing += [f"{_named(key)}: only in {candidate.label}" for key in second if key not in first]
@@ -170,7 +175,14 @@ def chosen_metrics(kind: str, metrics: Sequence[str] = ()) -> tuple[str, ...]:
 
 
 def _compared(
-    key: Key, metric: str, first: Sequence[TestResult], second: Sequence[TestResult], *, margin: float, paired: bool
+    key: Key,
+    metric: str,
+    first: Sequence[TestResult],
+    second: Sequence[TestResult],
+    *,
+    margin: float,
+    paired: bool,
+    confidence: float = CONFIDENCE,
 ) -> ComparedFigure | None:
     better = better_of(first[0].kind, metric)
     if not any(metric in result.metrics for result in first):
@@ -179,7 +191,7 @@ def _compared(
         return None  # The memory of a kernel is never known.
     sides = [_values(first, metric), _values(second, metric)]
     unit = next(result.metrics[metric].unit for result in first if metric in result.metrics)
-    estimate, reason = _ratio(sides, [len(first), len(second)], paired)
+    estimate, reason = _ratio(sides, [len(first), len(second)], paired, confidence)
     word = Comparison.CANNOT_TELL
     if estimate is not None and estimate.low is not None:
         word = compare(estimate, margin=margin, higher_is_better=better is not Better.LOWER)
@@ -242,7 +254,9 @@ def _values(results: Iterable[TestResult], metric: str) -> dict[int, float]:
     }
 
 
-def _ratio(sides: Sequence[Mapping[int, float]], repeats: Sequence[int], paired: bool) -> tuple[Estimate | None, str]:
+def _ratio(
+    sides: Sequence[Mapping[int, float]], repeats: Sequence[int], paired: bool, confidence: float = CONFIDENCE
+) -> tuple[Estimate | None, str]:
     """The ratio of the means with its interval, and why there is none."""
     first, second = sides
     if paired:
@@ -258,7 +272,7 @@ def _ratio(sides: Sequence[Mapping[int, float]], repeats: Sequence[int], paired:
         return _of_zeros(min(len(first), len(second)), doubts)
     if not any(first.values()):
         return None, f"{doubts}the baseline is 0: there is no ratio to it"
-    estimate = ratio_of_means(list(first.values()), list(second.values()), paired=paired)
+    estimate = ratio_of_means(list(first.values()), list(second.values()), paired=paired, confidence=confidence)
     return estimate, f"{doubts}{estimate.reason or ''}".removesuffix("; ")
 
 

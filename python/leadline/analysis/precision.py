@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
+
+from pydantic import ValidationError
 
 from leadline.analysis.model import TestResult, Verdict
+from leadline.plan.field_types import validate_input
+from leadline.plan.repeats import RepeatUntil
 from leadline.registry import KINDS
-from leadline.statistics import mean_of_repeats
+from leadline.statistics import mean_of_repeats, stopping_confidence
 from leadline.statistics.estimate import CONFIDENCE
 
 _NO_REPEAT = frozenset({Verdict.DISTURBED, Verdict.INCOMPLETE})
@@ -30,13 +34,15 @@ def is_precise(
     results: Iterable[TestResult],
     *,
     least: int,
+    most: int,
     until: float,
     named: Mapping[str, Sequence[str]],
     confidence: float = CONFIDENCE,
 ) -> bool:
     """Whether each test of a case has `least` repeats that count, and half of the interval of its leading figure, and
-    of those that targets have `named` (by test), is at most `until` of the mean.
+    of those that targets have `named` (by test), is at most `until` of the mean. `most` repeats end it anyway.
     """
+    confidence = stopping_confidence(confidence, least, most)
     by_test: dict[str, list[TestResult]] = {}
     for result in results:
         by_test.setdefault(result.test, []).append(result)
@@ -47,7 +53,8 @@ def is_precise(
 
 def half_widths(results: Sequence[TestResult], named: Iterable[str], confidence: float) -> dict[str, float | None]:
     """Half of the interval by the mean, of a test's leading figure and those `named`, over the repeats that count.
-    None where there is no interval yet; figures that no repeat tells are left out.
+    None where there is no interval yet; figures that no repeat tells are left out. `confidence` is that of one look
+    (`stopping_confidence`).
     """
     counted = [result for result in results if counts_as_repeat(result)]
     found: dict[str, float | None] = {}
@@ -57,6 +64,15 @@ def half_widths(results: Sequence[TestResult], named: Iterable[str], confidence:
         if values:  # else no further repeat would tell it either
             found[name] = mean_of_repeats(values, confidence).half_width_ratio
     return found
+
+
+def confidence_of_plan(plan: Mapping[str, Any]) -> float:
+    """With which intervals over the repeats of this plan are made: more where a narrow one ended the repeating."""
+    try:
+        until = validate_input(RepeatUntil, plan.get("repeat"))
+    except ValidationError:
+        return CONFIDENCE  # a number of repeats, or a manifest without them
+    return stopping_confidence(CONFIDENCE, until.min, until.max)
 
 
 def _is_precise(

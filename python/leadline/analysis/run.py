@@ -31,6 +31,7 @@ from leadline.analysis.model import (
     Summary,
     TrialResult,
 )
+from leadline.analysis.precision import confidence_of_plan
 from leadline.analysis.repeats import summarise
 from leadline.analysis.searches import TrialSearches
 from leadline.analysis.targets import judge_summaries, parse_targets
@@ -446,6 +447,7 @@ class _Reading:
             kind=kind,
             parameters=parameters,
             named=self._named(test),
+            confidence=confidence_of_plan(self._manifest.get("plan") or {}),
             histograms=self._histograms,
         )
 

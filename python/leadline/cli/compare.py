@@ -135,13 +135,21 @@ def _pairs_of_plan(whole: Side) -> Iterator[tuple[Side, Side]]:
 
 def _side(folder: RunFolder) -> Side:
     from leadline.analysis.comparison import Side
+    from leadline.analysis.precision import confidence_of_plan
     from leadline.trial import read_findings
 
     analysis = read_findings(folder)
     print_damage(folder.run_id, analysis)
-    cases = folder.read_manifest().get("cases") or ()
+    manifest = folder.read_manifest()
+    cases = manifest.get("cases") or ()
     tests = {(case["id"], test["name"]): test for case in cases for test in case.get("tests") or ()}
-    return Side(folder.run_id, analysis, tests, cases={case["id"]: case for case in cases})
+    return Side(
+        folder.run_id,
+        analysis,
+        tests,
+        cases={case["id"]: case for case in cases},
+        confidence=confidence_of_plan(manifest.get("plan") or {}),
+    )
 
 
 def _refuse(one: ComparedRuns, anyway: bool, metrics: Sequence[str]) -> None:

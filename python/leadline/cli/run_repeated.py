@@ -40,6 +40,7 @@ from leadline.plan import BaseTest
 from leadline.plan.limits import Limits
 from leadline.plan.repeats import PrecisionGoal
 from leadline.report import repeated_measurement, test_headline
+from leadline.statistics import stopping_confidence
 from leadline.trial import IntervalEnded, Single
 from leadline.trial.repeated import Repeats, measure_repeats
 from leadline.trial.workloads import LoadWorkload
@@ -65,7 +66,7 @@ def run(test: BaseTest, workload: LoadWorkload, output: OutputOptions, goal: Pre
         kind=test.kind,
         parameters={},
         named=asked,
-        confidence=goal.confidence,
+        confidence=stopping_confidence(goal.confidence, goal.least, goal.most),
     )
     judged = [judge(target, _CASE, [summary]) for target in targets]
     checked = of_command(repeats.results, repeats.second_tool, Limits().margin)

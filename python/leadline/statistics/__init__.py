@@ -15,6 +15,7 @@ from leadline.statistics.quantiles import independent_count, quantile_of_buckets
 from leadline.statistics.ratios import Comparison, compare, ratio_of_estimates, ratio_of_means
 from leadline.statistics.scalability import Scalability, scalability
 from leadline.statistics.shares import share_of_counts
+from leadline.statistics.stopping import stopping_confidence
 from leadline.statistics.truncation import Truncation, warm_up_end
 
 __all__ = [
@@ -43,6 +44,7 @@ __all__ = [
     "ratio_of_means",
     "scalability",
     "share_of_counts",
+    "stopping_confidence",
     "t_quantile",
     "warm_up_end",
 ]

@@ -141,7 +141,13 @@ class Rounds:
             case
             for case in self._cases.values()
             if self._trials[case.id] < until.max
-            and not is_precise(self._results[case.id], least=until.min, until=until.until, named=self._named(case))
+            and not is_precise(
+                self._results[case.id],
+                least=until.min,
+                most=until.max,
+                until=until.until,
+                named=self._named(case),
+            )
         ]
         return one_round(missing, max(self._trials.values(), default=0) + 1, self._plan.seed) if missing else []
 

@@ -14,6 +14,7 @@ from leadline.analysis.precision import half_widths, is_precise
 from leadline.dataset import Entry
 from leadline.errors import LeadlineError
 from leadline.plan.repeats import PrecisionGoal
+from leadline.statistics import stopping_confidence
 from leadline.trial.event_log import EntryList, EventLog, EventSink
 from leadline.trial.interrupt import Interrupt
 from leadline.trial.notifications import Observer
@@ -64,11 +65,12 @@ async def measure_repeats(
         precise = is_precise(
             results,
             least=goal.least,
+            most=goal.most,
             until=goal.width,
             named={single.test.name: list(single.asked)},
             confidence=goal.confidence,
         )
-        widths = half_widths(results, single.asked, goal.confidence)
+        widths = half_widths(results, single.asked, stopping_confidence(goal.confidence, goal.least, goal.most))
         on_repeat(results, widths)
     status = "failed" if failure else "interrupted" if interrupt.asked.is_set() else "done"
     EventLog(EntryList([], sink)).record("run-end", status=status)

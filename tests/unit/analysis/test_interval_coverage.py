@@ -7,7 +7,7 @@ summary, and ratios of two systems through the comparison of two runs.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -22,8 +22,10 @@ from leadline.analysis.histograms import Histogram, merge
 from leadline.analysis.intervals import DecodedParts, with_intervals
 from leadline.analysis.metrics import Histograms
 from leadline.analysis.model import Metric, TestResult, TrialResult, Validity, Verdict, Window
-from leadline.analysis.repeats import mean_with_interval
+from leadline.analysis.precision import confidence_of_plan, is_precise
+from leadline.analysis.repeats import mean_with_interval, summarise
 from leadline.analysis.test_data import FlowKey, IntervalHistogram, Point
+from leadline.statistics import mean_of_repeats, stopping_confidence
 from synthetic import ar1, assert_share, contains
 
 full = pytest.mark.full_matrix
@@ -135,6 +137,59 @@ def test_interval_over_repeats_contains_the_truth(repeats: int) -> None:
     rows = 1e9 * (1 + 0.03 * np.random.default_rng(repeats).standard_normal((SETS, repeats)))
     found = [mean_with_interval(Metric(value, "bit/s") for value in row) for row in rows.tolist()]
     assert_share([contains(one.low, one.high, 1e9) for one in found], 0.93, 0.97)
+
+
+def rate_until_known(values: Iterable[float], least: int, most: int, until: float) -> Metric:
+    """The rate over as many repeats as a plan with `repeat: {min, max, until}` makes."""
+    done: list[TestResult] = []
+    for number, value in enumerate(values, 1):
+        done.append(result("a", 0, number, value))
+        if is_precise(done, least=least, most=most, until=until, named={}):
+            break
+    plan = {"repeat": {"min": least, "max": most, "until": until}}
+    summary = summarise(
+        done,
+        planned=len(done),
+        limit=0.1,
+        case="a-0",
+        test="tcp",
+        kind="tcp",
+        parameters={},
+        confidence=confidence_of_plan(plan),
+    )
+    return summary.metrics["throughput_bps"]
+
+
+@pytest.mark.parametrize("noise", [pytest.param(0.02, marks=full), 0.05])
+def test_interval_of_repeats_until_a_precision_contains_the_truth(noise: float) -> None:
+    """3 to 15 repeats until 3 %: at 5 % of noise, the intervals of one look contain it in 90 %."""
+    rows = 1e9 * (1 + noise * np.random.default_rng(8).standard_normal((SETS, 15)))
+    found = [rate_until_known(row, 3, 15, 0.03) for row in rows.tolist()]
+    assert_share([contains(one.low, one.high, 1e9) for one in found], 0.95, 0.98)
+
+
+def test_plans_that_repeat_until_a_precision_have_wider_intervals() -> None:
+    assert confidence_of_plan({"repeat": {"until": "3%"}}) == pytest.approx(0.979, abs=0.001)
+    assert confidence_of_plan({"repeat": 10}) == confidence_of_plan({}) == 0.95
+    assert confidence_of_plan({"repeat": {"min": "many"}}) == 0.95
+
+
+def test_ratio_of_two_runs_that_ended_by_their_precision_contains_the_truth() -> None:
+    """Two runs, 3 to 15 repeats until 3 %, noise of 4 %: by the intervals of one look it is 88 %."""
+    rows = 1e9 * (1 + 0.04 * np.random.default_rng(9).standard_normal((2, SETS, 15)))
+    asked = stopping_confidence(0.95, 3, 15)
+    trials, counts = [], np.arange(3, 16)
+    for side, of_side in zip("ab", rows, strict=True):
+        for number, values in enumerate(of_side):
+            halves = [mean_of_repeats(values[:count], asked).half_width_ratio or 0.0 for count in counts]
+            ended = next((count for count, half in zip(counts, halves, strict=True) if half <= 0.03), 15)
+            kept = values[:ended].tolist()
+            trials += [trial(result(side, number, repeat, value)) for repeat, value in enumerate(kept, 1)]
+    run = replace(analyse({}, []), trials=tuple(trials))
+    sides = [Side(name, replace(run), {}, ("side", name), confidence=asked) for name in "ab"]
+    found = compare_sides(*sides, metrics=("throughput_bps",)).figures
+    assert len(found) == SETS
+    assert_share([contains(one.low, one.high, 1.0) for one in found], 0.93, 0.98)
 
 
 @pytest.mark.parametrize(("repeats", "paired"), [(3, False), (5, True), pytest.param(10, True, marks=full)])
