@@ -46,6 +46,12 @@ class Iperf3Requested:
     """Datagrams of each flow after which the test ends; 0 if a time ends it."""
     pacing_bps: int = 0
     """Rate at which the kernel paces each flow; 0 without one."""
+    warmup_s: float = 0.0
+    """The part of the duration that iperf3 calls omitted."""
+
+
+_Rows = Sequence[tuple[float, Mapping[str, Any]]]
+"""Seconds after the start, and the row of a progress event."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,18 +60,34 @@ class _Stream:
 
     number: int
     report: Mapping[str, Any]
-    rows: Sequence[tuple[float, Mapping[str, Any]]]
-    """Seconds after the start, and the row of a progress event."""
+    rows: _Rows
+    """This end's."""
+    peer_rows: _Rows
+    """The other end's; an iperf3 server has none."""
     length_s: float
     """Length of the test: what is read later belongs to its last interval."""
+    omit_s: float
+    """The part of it at its start that the totals leave out."""
 
     @property
     def sends(self) -> bool:
         return bool(self.report["direction"] == "up")
 
-    def growth(self, name: str, start_s: float, end_s: float, total: int | None) -> int:
-        """Growth of a counter; `total` is its reading at the end."""
-        known = [(t_s, row[name]) for t_s, row in self.rows if row.get(name) is not None and 0 < t_s < self.length_s]
+    def total(self, name: str, counter: str | None = None, *, at_sender: bool) -> int | None:
+        """A count of the report without the omitted time; None if it is unknown.
+
+        `counter` is its name in the rows of the end that counts it. Without such rows the count grew evenly.
+        """
+        count: int | None = self.report.get(name)
+        if count is None or not self.omit_s:
+            return count
+        rows = self.rows if at_sender == self.sends else self.peer_rows
+        return self.growth(counter or name, self.omit_s, self.length_s, count, rows)
+
+    def growth(self, name: str, start_s: float, end_s: float, total: int | None, rows: _Rows | None = None) -> int:
+        """Growth of a counter of this end, or of `rows`; `total` is its reading at the end."""
+        found = self.rows if rows is None else rows
+        known = [(t_s, row[name]) for t_s, row in found if row.get(name) is not None and 0 < t_s < self.length_s]
         points = [(0.0, 0), *known, *([(self.length_s, total)] if total is not None else [])]
         t_s, values = zip(*points, strict=True)
         ends = np.interp([start_s, end_s], t_s, np.maximum.accumulate(values))
@@ -91,11 +113,17 @@ def iperf3_document(entries: Iterable[Mapping[str, Any]], asked: Iperf3Requested
     starts = [flow["start_ns"] for flow in outcome["flows"] if flow.get("start_ns") is not None]
     ends = [flow["end_ns"] for flow in outcome["flows"] if flow.get("end_ns") is not None]
     length_s = (max(ends) - min(starts)) / 1e9 if starts and ends else 0.0
-    streams = _streams(events, outcome, min(starts, default=0), length_s)
+    omit_s = min(asked.warmup_s, length_s)
+    streams = _streams(events, outcome, min(starts, default=0), length_s, omit_s)
+    omitted = _edges(0.0, omit_s, asked.interval_s) if omit_s else ()
+    counted = _edges(omit_s, length_s, asked.interval_s)
     return {
         "start": _start(events, outcome, asked, started_at),
-        "intervals": [_interval(asked, streams, start, end) for start, end in _edges(length_s, asked.interval_s)],
-        "end": _end(asked, streams, outcome, length_s),
+        "intervals": [
+            *(_interval(asked, streams, start, end, omitted=True) for start, end in omitted),
+            *(_interval(asked, streams, start, end, omitted=False) for start, end in counted),
+        ],
+        "end": _end(asked, streams, outcome, length_s - omit_s),
         **_server_output(events),
     }
 
@@ -127,21 +155,31 @@ def _system_info(events: Iterable[Mapping[str, Any]]) -> str:
 
 
 def _streams(
-    events: Sequence[Mapping[str, Any]], outcome: Mapping[str, Any], origin_ns: int, length_s: float
+    events: Sequence[Mapping[str, Any]],
+    outcome: Mapping[str, Any],
+    origin_ns: int,
+    length_s: float,
+    omit_s: float,
 ) -> list[_Stream]:
-    rows: dict[int, list[tuple[float, Mapping[str, Any]]]] = {}
+    rows: dict[tuple[str, int], list[tuple[float, Mapping[str, Any]]]] = {}
     for event in events:
-        if event["type"] == "progress" and event["side"] == "local":
+        if event["type"] == "progress":
             for row in event["flows"]:
-                rows.setdefault(row["flow"], []).append(((event["t_ns"] - origin_ns) / 1e9, row))
-    return [_Stream(flow["flow"] + 1, flow, rows.get(flow["flow"], []), length_s) for flow in outcome["flows"]]
+                of_flow = rows.setdefault((event["side"], row["flow"]), [])
+                of_flow.append(((event["t_ns"] - origin_ns) / 1e9, row))
+    both = [[rows.get((side, flow["flow"]), []) for side in ("local", "peer")] for flow in outcome["flows"]]
+    return [
+        _Stream(flow["flow"] + 1, flow, local, peer, length_s, omit_s)
+        for flow, (local, peer) in zip(outcome["flows"], both, strict=True)
+    ]
 
 
-def _edges(length_s: float, interval_s: float) -> Iterator[tuple[float, float]]:
-    """The intervals; a remainder of under a tenth belongs to the last one."""
-    count = max(1, int(length_s / interval_s + 0.9))
+def _edges(start_s: float, end_s: float, interval_s: float) -> Iterator[tuple[float, float]]:
+    """The intervals of a time; a remainder of under a tenth belongs to the last one."""
+    count = max(1, int((end_s - start_s) / interval_s + 0.9))
     for index in range(count):
-        yield index * interval_s, length_s if index == count - 1 else (index + 1) * interval_s
+        last = index == count - 1
+        yield start_s + index * interval_s, end_s if last else start_s + (index + 1) * interval_s
 
 
 def _start(
@@ -170,8 +208,8 @@ def _start(
             "protocol": asked.protocol,
             "num_streams": asked.flows,
             "blksize": asked.block_bytes,
-            "omit": 0,
-            "duration": round(asked.duration_s) or 1,
+            "omit": _whole(asked.warmup_s),
+            "duration": round(asked.duration_s - asked.warmup_s) or 1,
             "bytes": asked.total_bytes,
             "blocks": asked.blocks,
             "reverse": int(asked.direction == "down"),
@@ -206,8 +244,22 @@ def _address(text: str | None) -> tuple[str | None, int | None]:
     return host.strip("[]"), int(port)
 
 
-def _interval(asked: Iperf3Requested, streams: Sequence[_Stream], start_s: float, end_s: float) -> Document:
-    rows = [_interval_row(asked, stream, start_s, end_s) for stream in streams]
+def _whole(seconds: float) -> float:
+    """The same without a fraction of 0, as iperf3 writes it."""
+    return int(seconds) if seconds == int(seconds) else seconds
+
+
+def _interval(
+    asked: Iperf3Requested, streams: Sequence[_Stream], start_s: float, end_s: float, *, omitted: bool
+) -> Document:
+    """One interval of all flows. iperf3's time begins again at 0 after the omitted part."""
+    rows = [
+        {**_interval_row(asked, stream, start_s, end_s), "omitted": omitted, "sender": stream.sends}
+        for stream in streams
+    ]
+    for row in rows:
+        origin_s = 0.0 if omitted else streams[0].omit_s
+        row.update(start=row["start"] - origin_s, end=row["end"] - origin_s)
     found: Document = {"streams": rows}
     senders, receivers = ([row for row in rows if row["sender"] is sends] for sends in (True, False))
     if asked.direction == "both":
@@ -235,7 +287,7 @@ def _interval_row(asked: Iperf3Requested, stream: _Stream, start_s: float, end_s
         lost = stream.growth("missing_units", start_s, end_s, None)
         # Jitter is known over the whole test only.
         row.update(_losses(None, lost, received + lost))
-    return {**row, "omitted": False, "sender": stream.sends}
+    return row
 
 
 def _interval_sum(rows: Sequence[Mapping[str, Any]]) -> Document:
@@ -248,7 +300,7 @@ def _interval_sum(rows: Sequence[Mapping[str, Any]]) -> Document:
         found.update(_losses(None, lost, packets))
     elif "packets" in first:
         found["packets"] = sum(row["packets"] for row in rows)
-    return {**found, "omitted": False, "sender": first["sender"]}
+    return {**found, "omitted": first["omitted"], "sender": first["sender"]}
 
 
 def _end(asked: Iperf3Requested, streams: Sequence[_Stream], outcome: Mapping[str, Any], length_s: float) -> Document:
@@ -273,19 +325,19 @@ def _end(asked: Iperf3Requested, streams: Sequence[_Stream], outcome: Mapping[st
 
 
 def _tcp_stream(stream: _Stream, length_s: float) -> Document:
-    report = stream.report
+    rows = [row for t_s, row in stream.rows if t_s >= stream.omit_s]
     highest = {
-        name: max((row[name] for _, row in stream.rows if row.get(name) is not None), default=None)
+        name: max((row[name] for row in rows if row.get(name) is not None), default=None)
         for name in ("congestion_window_bytes", "send_window_bytes", "rtt_us")
     }
-    lowest = min((row["rtt_us"] for _, row in stream.rows if row.get("rtt_us") is not None), default=None)
-    mean = report.get("rtt_mean_us")
+    lowest = min((row["rtt_us"] for row in rows if row.get("rtt_us") is not None), default=None)
+    mean = stream.report.get("rtt_mean_us")
     own = {"socket": stream.number}
     return {
         "sender": {
             **own,
-            **_span(0, length_s, report.get("sent_bytes")),
-            "retransmits": report.get("retransmits"),
+            **_span(0, length_s, stream.total("sent_bytes", at_sender=True)),
+            "retransmits": stream.total("retransmits", at_sender=True),
             "max_snd_cwnd": highest["congestion_window_bytes"],
             "max_snd_wnd": highest["send_window_bytes"],
             "max_rtt": highest["rtt_us"],
@@ -294,28 +346,40 @@ def _tcp_stream(stream: _Stream, length_s: float) -> Document:
             "reorder": None,
             "sender": stream.sends,
         },
-        "receiver": {**own, **_span(0, length_s, report.get("received_bytes")), "sender": stream.sends},
+        "receiver": {
+            **own,
+            **_span(0, length_s, stream.total("received_bytes", at_sender=False)),
+            "sender": stream.sends,
+        },
     }
 
 
 def _udp_stream(stream: _Stream, length_s: float) -> Document:
-    report = stream.report
-    sent = {"socket": stream.number, **_span(0, length_s, report.get("sent_bytes"))}
-    losses = _losses(_milliseconds(report.get("jitter_us")), report.get("lost"), report.get("sent_units"))
-    return {"udp": {**sent, **losses, "out_of_order": report.get("reordered"), "sender": stream.sends}}
+    sent = {"socket": stream.number, **_span(0, length_s, stream.total("sent_bytes", at_sender=True))}
+    jitter_ms = _milliseconds(stream.report.get("jitter_us"))
+    losses = _losses(jitter_ms, _lost(stream), stream.total("sent_units", at_sender=True))
+    reordered = stream.report.get("reordered")
+    # How many of them belong to the omitted time is unknown, unless there are none.
+    known = reordered if not stream.omit_s or reordered == 0 else None
+    return {"udp": {**sent, **losses, "out_of_order": known, "sender": stream.sends}}
+
+
+def _lost(stream: _Stream) -> int | None:
+    return stream.total("lost", "missing_units", at_sender=False)
 
 
 def _end_sums(asked: Iperf3Requested, streams: Sequence[_Stream], length_s: float, suffix: str) -> Document:
-    reports = [stream.report for stream in streams]
     sender = {"sender": streams[0].sends}
-    sent, received = (_span(0, length_s, _total(reports, f"{way}_bytes")) for way in ("sent", "received"))
+    sent = _span(0, length_s, _sum(stream.total("sent_bytes", at_sender=True) for stream in streams))
+    received = _span(0, length_s, _sum(stream.total("received_bytes", at_sender=False) for stream in streams))
     if asked.protocol == "TCP":
-        retransmits = {"retransmits": _total(reports, "retransmits")}
+        retransmits = {"retransmits": _sum(stream.total("retransmits", at_sender=True) for stream in streams)}
         return {f"sum_sent{suffix}": {**sent, **retransmits, **sender}, f"sum_received{suffix}": {**received, **sender}}
+    reports = [stream.report for stream in streams]
     jitters = [report["jitter_us"] for report in reports if report.get("jitter_us") is not None]
     jitter_ms = _milliseconds(sum(jitters) / len(jitters) if jitters else None)
-    packets, lost = _total(reports, "sent_units"), _total(reports, "lost")
-    losses = _losses(jitter_ms, lost, packets)
+    packets = _sum(stream.total("sent_units", at_sender=True) for stream in streams)
+    losses = _losses(jitter_ms, _sum(_lost(stream) for stream in streams), packets)
     return {
         f"sum{suffix}": {**sent, **losses, **sender},
         f"sum_sent{suffix}": {**sent, **_losses(0, 0, packets), **sender},
@@ -334,10 +398,10 @@ def _losses(jitter_ms: float | None, lost: int | None, packets: int | None) -> D
     return {"jitter_ms": jitter_ms, "lost_packets": lost, "packets": packets, "lost_percent": share}
 
 
-def _total(reports: Sequence[Mapping[str, Any]], name: str) -> int | None:
-    """The sum of a count; None if a flow's is unknown."""
-    counts = [report.get(name) for report in reports]
-    return None if any(count is None for count in counts) else sum(count or 0 for count in counts)
+def _sum(counts: Iterable[int | None]) -> int | None:
+    """The sum of all flows' counts; None if one is unknown."""
+    found = list(counts)
+    return None if None in found else sum(count or 0 for count in found)
 
 
 def _milliseconds(us: float | None) -> float | None:

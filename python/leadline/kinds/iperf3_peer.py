@@ -41,6 +41,7 @@ def iperf3_requested(
         direction=workload.direction,
         block_bytes=block_bytes,
         duration_s=workload.duration_ms / 1000,
+        warmup_s=workload.warmup_ms / 1000,
         rate_bps=rate_bps,
         version=__version__,
         type_of_service=(dscp or 0) << 2,
