@@ -114,8 +114,8 @@ def strict(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     )
 
 
-def iperf3(server: Server, options: str) -> dict[str, Any]:
-    argv = ["iperf3", "-J", "-c", "127.0.0.1", "-p", str(server.port), *shlex.split(options)]
+def iperf3(server: Server, options: str, program: str = "iperf3") -> dict[str, Any]:
+    argv = [program, "-J", "-c", "127.0.0.1", "-p", str(server.port), *shlex.split(options)]
     done = subprocess.run(argv, check=False, capture_output=True, text=True, timeout=WITHIN_S)
     assert done.stdout.startswith("{"), (options, done.stdout, done.stderr)
     document: dict[str, Any] = json.loads(done.stdout)

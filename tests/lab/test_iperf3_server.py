@@ -60,12 +60,12 @@ NULLS = {
 class RealServer:
     """A running `iperf3 -s`."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, program: str = "iperf3") -> None:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
         self.log = folder / "iperf3.log"
-        argv = ["iperf3", "-s", "-p", str(self.port), "--forceflush", "--logfile", str(self.log), "-f", "k"]
+        argv = [program, "-s", "-p", str(self.port), "--forceflush", "--logfile", str(self.log), "-f", "k"]
         self.process = subprocess.Popen(argv)
         self.waits_for_tests(0)
 

@@ -1,0 +1,97 @@
+"""An iperf3 newer than Debian's, as client and as server: the one that `IPERF3` names, or that the benchmarks fetch."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import cli_runs as cli
+import pytest
+import test_iperf3_clients as clients
+import test_iperf3_server as servers
+
+sys.path.append(str(cli.ROOT / "bench"))
+# Imported here, before the tests have a cache of their own: what was fetched once is found again.
+import fetched
+from programs import PeerMissing
+
+pytestmark = [pytest.mark.agent, pytest.mark.full_matrix, pytest.mark.takes(40)]
+
+OLDEST = (3, 17)
+AT_ONCE = 4
+CLIENTS = (*clients.UP, *clients.DOWN, *clients.DOWN_TIMED, *clients.BOTH, *clients.OMITTED)
+
+
+@pytest.fixture(scope="module")
+def newer() -> str:
+    """The program."""
+    try:
+        program = fetched.iperf3()
+    except PeerMissing as reason:
+        pytest.skip(str(reason))
+    said = subprocess.run([program, "--version"], capture_output=True, text=True, check=False).stdout
+    version = re.match(r"iperf (\d+)\.(\d+)", said)
+    if version is None or (int(version[1]), int(version[2])) < OLDEST:
+        pytest.skip(f"no iperf3 of 3.17 or newer could be built: {program} is {said.splitlines()[:1]}")
+    return program
+
+
+@pytest.fixture(scope="module")
+def documents(newer: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    """The documents of its clients at our server, of which several run at once."""
+    with_server = clients.serve(tmp_path_factory.mktemp("serve"))
+    server = next(with_server)
+    try:
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            found = pool.map(lambda options: clients.iperf3(server, options, newer), CLIENTS)
+            return dict(zip(CLIENTS, found, strict=True))
+    finally:
+        with_server.close()  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("options", CLIENTS)
+def test_its_client_and_our_server_count_the_same_bytes(documents: dict[str, dict[str, Any]], options: str) -> None:
+    document = documents[options]
+    assert "error" not in document, document["error"]
+    end = document["end"]
+    for suffix in ("", "_bidir_reverse") if "--bidir" in options else ("",):
+        sent, received = end[f"sum_sent{suffix}"]["bytes"], end[f"sum_received{suffix}"]["bytes"]
+        if options in clients.OMITTED:  # each end leaves out its own first second
+            assert received == pytest.approx(sent, rel=0.1)
+        elif options in clients.DOWN_TIMED or suffix:  # what is under way at the end is not counted there
+            assert 0 < received <= sent
+        elif options in clients.DOWN:
+            assert received == sent > 0
+        else:  # since 3.16 a client cancels its sending threads, maybe between a block and its count
+            asked = document["start"]["test_start"]
+            assert sent > 0 and 0 <= received - sent <= asked["blksize"] * asked["num_streams"]
+
+
+@pytest.fixture(scope="module")
+def real(newer: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[servers.RealServer]:
+    server = servers.RealServer(tmp_path_factory.mktemp("iperf3"), newer)
+    try:
+        yield server
+    finally:
+        server.process.terminate()
+        server.process.wait()
+
+
+@pytest.mark.parametrize("line", servers.CASES)
+def test_our_client_and_its_server_count_the_same_bytes(
+    real: servers.RealServer, quick_command: Path, line: str
+) -> None:
+    before = real.tests()
+    options = ("--peer", "iperf3", "-d", "600ms", "--format", "iperf3-json")
+    done = servers.leadline(str(quick_command), line, real.port, *options)
+    assert done.returncode == 0, done.stderr
+    real.waits_for_tests(before + 1)
+    end = json.loads(done.stdout)["end"]
+    for suffix in ("", "_bidir_reverse") if "--bidir" in line else ("",):
+        assert end[f"sum_sent{suffix}"]["bytes"] == end[f"sum_received{suffix}"]["bytes"] > 0
