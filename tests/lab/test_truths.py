@@ -30,6 +30,8 @@ from waiting import on_one_cpu, until
 
 # Of an Ethernet frame of 1514 bytes: less Ethernet 14, IPv4 20 or IPv6 40, TCP 20, timestamps 12.
 FRAME = 1514
+WITHIN = 0.01
+"""Of the goodput that the headers leave: by how much a measured one may be off."""
 GOODPUT_SHARE = {4: (FRAME - 66) / FRAME, 6: (FRAME - 86) / FRAME}
 
 pytestmark = pytest.mark.takes(100)
@@ -44,17 +46,17 @@ needs_openvpn = pytest.mark.skipif(cli.OPENVPN is None, reason="openvpn is not i
 @needs_lab
 @pytest.mark.lab
 @pytest.mark.parametrize(
-    ("rate_mbps", "duration_ms", "within"),
+    ("rate_mbps", "duration_ms"),
     [
-        (100, 1500, 0.02),
-        # What the link's bucket holds is a hundredth of all only in a longer time.
-        pytest.param(10, 7000, 0.01, marks=pytest.mark.full_matrix),
-        pytest.param(1000, 1500, 0.01, marks=pytest.mark.full_matrix),
+        # The link's bucket holds 10 ms of its rate. A sender that stalls as the window begins leaves it full, and its
+        # content comes on top of the rate: 0.4 % of 2.7 s.
+        (100, 3000),
+        # A bucket has room for two frames at least, and a queue for 16.
+        pytest.param(10, 7000, marks=pytest.mark.full_matrix),
+        pytest.param(1000, 3000, marks=pytest.mark.full_matrix),
     ],
 )
-def test_a_limited_link_leaves_tcp_what_its_headers_leave(
-    tmp_path: Path, rate_mbps: int, duration_ms: int, within: float
-) -> None:
+def test_a_limited_link_leaves_tcp_what_its_headers_leave(tmp_path: Path, rate_mbps: int, duration_ms: int) -> None:
     tests = [
         f"{{name: {direction}{ip}, kind: tcp, direction: {direction}, ip: {ip}, duration: {duration_ms}ms, "
         "warmup: 300ms}"
@@ -72,7 +74,7 @@ def test_a_limited_link_leaves_tcp_what_its_headers_leave(
             all_of_it = rate_mbps * 1e6 * share
             found = [run.figures(f"{direction}{ip}", repeat=repeat)["throughput_bps"] for repeat in (1, 2, 3)]
             # None where the sender could not run for all of its time.
-            assert max(known for known in found if known is not None) <= (1 + within) * all_of_it, (
+            assert max(known for known in found if known is not None) <= (1 + WITHIN) * all_of_it, (
                 direction,
                 ip,
                 found,
@@ -80,7 +82,7 @@ def test_a_limited_link_leaves_tcp_what_its_headers_leave(
             # Who keeps the sender off its CPU for longer than the link's bucket lasts takes that time from the link for
             # good: on a machine that others use from many an interval, and not from all of them.
             each = interval_rates_bps(run, f"{direction}{ip}")
-            assert statistics.quantiles(each, n=4)[2] >= (1 - within) * all_of_it, (direction, ip, each)
+            assert statistics.quantiles(each, n=4)[2] >= (1 - WITHIN) * all_of_it, (direction, ip, each)
 
 
 def interval_rates_bps(run: cli.Run, test: str) -> list[float]:
