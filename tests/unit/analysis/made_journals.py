@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from hdrh.histogram import HdrHistogram
+from numpy.typing import NDArray
 
 from leadline.analysis import TestData, TestSpec
 
@@ -23,11 +25,23 @@ BOOT = "1f0c0c5e"
 def histogram(metric: str, values_ns: Iterable[int]) -> dict[str, Any]:
     """A `HistogramReport` as an agent writes it."""
     made = HdrHistogram(1, HIGHEST_NS, 3)
-    count = 0
-    for value in values_ns:
-        made.record_value(value)
-        count += 1
-    return {"metric": metric, "count": count, "hdr_v2": made.encode().decode("ascii")}
+    lows_ns, counts = np.unique(bucket_lows(np.fromiter(values_ns, np.int64)), return_counts=True)
+    # Once for each bucket: recording a million single values takes a minute.
+    for low_ns, count in zip(lows_ns.tolist(), counts.tolist(), strict=True):
+        made.record_value(low_ns, count)
+    return {"metric": metric, "count": int(counts.sum()), "hdr_v2": made.encode().decode("ascii")}
+
+
+def bucket_lows(values: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The lowest value of each value's bucket in a histogram of three significant digits from 1 on."""
+    sizes = bucket_sizes(values)
+    return values // sizes * sizes
+
+
+def bucket_sizes(values: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The number of different values in each value's bucket: buckets are single values up to 2,048."""
+    bits = np.frexp(values.astype(np.float64))[1].astype(np.int64)
+    return np.asarray(2 ** np.maximum(0, bits - 11))
 
 
 def thread(busy: float = 0.5, waiting: float | None = 0.0, wall_s: float = 10.0) -> dict[str, Any]:

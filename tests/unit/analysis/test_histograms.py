@@ -132,6 +132,19 @@ def test_buckets_are_those_that_the_library_decodes(values: list[int], digits: i
     assert read.counts.tolist() == [library.get_count_at_index(index) for index in indexes]
 
 
+@given(VALUES_NS)
+@settings(max_examples=30, deadline=None)
+def test_made_histogram_is_that_of_its_single_values(values: list[int]) -> None:
+    single = HdrHistogram(1, 3_600_000_000_000, 3)
+    for value in values:
+        single.record_value(value)
+    assert histogram("latency", values) == {
+        "metric": "latency",
+        "count": len(values),
+        "hdr_v2": single.encode().decode(),
+    }
+
+
 @given(VALUES_NS, st.lists(st.floats(0, 100), max_size=5))
 @settings(max_examples=50, deadline=None)
 def test_percentiles_read_together_equal_those_read_one_by_one(values: list[int], percentiles: list[float]) -> None:

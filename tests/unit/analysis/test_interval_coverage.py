@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from made_journals import EPOCH_NS, MS, S, test_data
+from made_journals import EPOCH_NS, MS, S, bucket_lows, bucket_sizes, test_data
 from numpy.typing import NDArray
 
 from leadline.analysis import analyse
@@ -70,11 +70,10 @@ def test_interval_of_a_rate_contains_the_truth(seconds: int, correlation: float)
 
 def seconds_of(test: NDArray[np.int64]) -> list[Histogram]:
     """A histogram for each row of values, in buckets of about a thousandth, as HdrHistogram's of three digits."""
-    sizes = 2 ** np.maximum(0, np.frexp(test.astype(np.float64))[1].astype(np.int64) - 11)
     second = np.arange(len(test), dtype=np.int64)[:, np.newaxis] << 40
-    keys, counts = np.unique(second + test // sizes * sizes, return_counts=True)
+    keys, counts = np.unique(second + bucket_lows(test), return_counts=True)
     lows = keys & ((1 << 40) - 1)
-    highs = lows + 2 ** np.maximum(0, np.frexp(lows.astype(np.float64))[1].astype(np.int64) - 11) - 1
+    highs = lows + bucket_sizes(lows) - 1
     edges = np.searchsorted(keys, second[1:, 0])
     return [
         Histogram(*one)

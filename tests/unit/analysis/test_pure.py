@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from functools import cache
 from pathlib import Path
 
 import leadline.analysis
@@ -23,9 +24,14 @@ FORBIDDEN = {
 LOWER = {"analysis", "dataset", "plan", "contract", "statistics", "errors", "quantities", "registry"}
 
 
+@cache
+def nodes(source: Path) -> list[ast.AST]:
+    return list(ast.walk(ast.parse(source.read_text())))
+
+
 def imported(source: Path) -> set[str]:
     names: set[str] = set()
-    for node in ast.walk(ast.parse(source.read_text())):
+    for node in nodes(source):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -38,10 +44,10 @@ def imported(source: Path) -> set[str]:
 def test_no_input_no_output_no_clock() -> None:
     for source in SOURCES:
         assert not {name.partition(".")[0] for name in imported(source)} & FORBIDDEN, source.name
-        calls = {node.id for node in ast.walk(ast.parse(source.read_text())) if isinstance(node, ast.Name)}
+        calls = {node.id for node in nodes(source) if isinstance(node, ast.Name)}
         assert not calls & {"open", "print", "input"}, source.name
         # Of datetime, texts may be read, and no clock.
-        asked = {node.attr for node in ast.walk(ast.parse(source.read_text())) if isinstance(node, ast.Attribute)}
+        asked = {node.attr for node in nodes(source) if isinstance(node, ast.Attribute)}
         assert not asked & {"now", "utcnow", "today"}, source.name
 
 
