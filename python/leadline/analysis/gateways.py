@@ -12,7 +12,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from leadline.analysis.host_metrics import busy_percent, covers, cpu_percent, machine_samples, neighbours, processes_use
+from leadline.analysis.host_metrics import (
+    busy_percent,
+    covers,
+    cpu_percent,
+    machine_samples,
+    neighbours,
+    processes_use,
+    rate_inside,
+)
 from leadline.analysis.interfaces import segments
 from leadline.analysis.model import (
     Bound,
@@ -299,7 +307,4 @@ def rate_per_s(points: Sequence[tuple[int, float]], window: Window) -> float | N
     """Growth of a counter per second inside the window; None if its readings do not cover enough of it."""
     if len(points) < 2 or not covers([t_ns for t_ns, _ in points], window):
         return None
-    t_ns, values = (np.array(column, dtype=np.float64) for column in zip(*points, strict=True))
-    start, end = max(t_ns[0], window.start_ns), min(t_ns[-1], window.end_ns)
-    first, last = np.interp([start, end], t_ns, values).tolist()
-    return float(last - first) / float((end - start) / 1e9)
+    return rate_inside(points, window)

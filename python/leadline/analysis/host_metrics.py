@@ -8,9 +8,12 @@ readings they are interpolated linearly. CPU is in percent of one CPU, so two bu
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from operator import itemgetter
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +32,8 @@ _MARGIN_S = 0.5
 
 _IDLE_KINDS = ("iowait", "idle")
 Floats = NDArray[np.float64]
+Readings: TypeAlias = Sequence[tuple[int, Sequence[float]]]
+"""Counters that were read together, with the instants, in order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,14 +97,10 @@ def cpu_percent(samples: Sequence[HostSample], window: Window) -> dict[str, floa
     known = [(sample.t_ns, sample.cpu_s) for sample in samples if sample.cpu_s is not None]
     if not known or not covers([t_ns for t_ns, _ in known], window):
         return {}
-    t_ns = np.array([t for t, _ in known], dtype=np.float64)
-    start, end = max(t_ns[0], window.start_ns), min(t_ns[-1], window.end_ns)
-    accounts_s = np.array([cpu_s for _, cpu_s in known], dtype=np.float64)
-    found = {}
-    for kind, spent_s in zip(CPU_KINDS, accounts_s.T, strict=True):
-        grown = np.interp(end, t_ns, spent_s) - np.interp(start, t_ns, spent_s)
-        found[kind] = 100.0 * float(grown) / ((end - start) / 1e9)
-    return found
+    first, last, seconds = _ends(known, window)
+    return {
+        kind: 100.0 * (last_s - first_s) / seconds for kind, first_s, last_s in zip(CPU_KINDS, first, last, strict=True)
+    }
 
 
 def busy_percent(shares: Mapping[str, float], samples: Sequence[HostSample]) -> float | None:
@@ -118,10 +119,27 @@ def cgroup_percent(samples: Sequence[HostSample], window: Window) -> float | Non
     known = [(sample.t_ns, sample.cgroup_s) for sample in samples if sample.cgroup_s is not None]
     if not covers([t_ns for t_ns, _ in known], window):
         return None
-    t_ns, spent_s = (np.array(column, dtype=np.float64) for column in zip(*known, strict=True))
-    start, end = max(t_ns[0], window.start_ns), min(t_ns[-1], window.end_ns)
-    ends_s = np.interp([start, end], t_ns, spent_s)
-    return 100.0 * float(ends_s[1] - ends_s[0]) / float((end - start) / 1e9)
+    return 100.0 * rate_inside(known, window)
+
+
+def rate_inside(readings: Sequence[tuple[int, float]], window: Window) -> float:
+    """A counter's growth per second in the part of the window that its readings, in order, cover."""
+    (first,), (last,), seconds = _ends([(t_ns, (value,)) for t_ns, value in readings], window)
+    return (last - first) / seconds
+
+
+def _ends(readings: Readings, window: Window) -> tuple[list[float], list[float], float]:
+    """Counters where the readings and the window begin together, and where they end; and the seconds between."""
+    start, end = max(readings[0][0], window.start_ns), min(readings[-1][0], window.end_ns)
+    return _read_at(start, readings), _read_at(end, readings), (end - start) / 1e9
+
+
+def _read_at(at_ns: int, readings: Readings) -> list[float]:
+    """Counters at an instant within the readings, on the lines between them: two of many are looked at."""
+    after = min(bisect_right(readings, at_ns, key=itemgetter(0)), len(readings) - 1)
+    (from_ns, first), (to_ns, last) = readings[max(0, after - 1)], readings[after]
+    share = (at_ns - from_ns) / (to_ns - from_ns) if to_ns > from_ns else 1.0
+    return [one + (other - one) * share for one, other in zip(first, last, strict=True)]
 
 
 def observer_shares(samples: Iterable[tuple[str, Sequence[HostSample]]]) -> dict[str, float | None]:
@@ -260,7 +278,7 @@ def covers(t_ns: Sequence[int], window: Window | None) -> bool:
     if window is None or not t_ns or window.end_ns <= window.start_ns:
         return False
     # With a window shorter than two samples, the figure would describe the time around the window.
-    if sum(1 for t in t_ns if window.start_ns <= t <= window.end_ns) < LEAST_SAMPLES:
+    if bisect_right(t_ns, window.end_ns) - bisect_left(t_ns, window.start_ns) < LEAST_SAMPLES:
         return False
     covered = min(t_ns[-1], window.end_ns) - max(t_ns[0], window.start_ns)
     return covered >= COVERAGE * (window.end_ns - window.start_ns)
