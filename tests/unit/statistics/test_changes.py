@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
-from leadline.statistics import change_points
+from leadline.statistics import change_points, changes
 from synthetic import assert_share
 
 HISTORIES = (pytest.param(200), pytest.param(2000, marks=pytest.mark.full_matrix))
@@ -69,3 +71,21 @@ def test_parameters_without_sense_are_refused() -> None:
         change_points([1.0, 2.0], significance=1.0)
     with pytest.raises(ValueError, match="finite"):
         change_points([1.0, float("nan")])
+
+
+def test_no_more_orders_are_drawn_than_decide(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of them where there is a shift, because they tell its probability; few where there is none."""
+    drawn = [0]
+    searched = changes._best_splits
+
+    def counted(rows: changes.Values, least: int) -> Any:
+        drawn[0] += len(rows)
+        return searched(rows, least)
+
+    monkeypatch.setattr(changes, "_best_splits", counted)
+    alternating = np.array([1.0, 2.0] * 20)
+    assert change_points(alternating) == ()
+    assert drawn[0] < changes.RESAMPLES / 5
+    (found,) = change_points(np.array([*alternating[:20], *(alternating[20:] + 5)]))
+    assert found.probability == 1 / (1 + changes.RESAMPLES)
+    assert drawn[0] > changes.RESAMPLES
