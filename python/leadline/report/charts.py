@@ -186,8 +186,10 @@ def _plot(unit: str, lines: list[Series], axes: list[list[int]], samples: int) -
     if factor > 1:
         notes.append(f"each point is the mean of {factor} samples")
     drawn = []
+    # Most lines of a test share their instants.
+    steps_of: dict[int, list[int]] = {}
     for line in kept:
-        steps = _steps(line.t_s, factor)
+        steps = steps_of.get(id(line.t_s)) or steps_of.setdefault(id(line.t_s), _steps(line.t_s, factor))
         if steps not in axes:
             axes.append(steps)
         name = f"{line.host}: {line.label}" if line.host else line.label

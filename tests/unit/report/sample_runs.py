@@ -157,9 +157,15 @@ def many_cases(number: int = 100) -> RunAnalysis:
 def _uneven(values: tuple[float | None, ...], seed: int) -> tuple[float | None, ...]:
     """Values that pack no better than measured ones: each up to a tenth off, in no order."""
     return tuple(
-        None if value is None else value * (1 + (math.sin((step + seed) * 12.9898) * 43758.5453 % 1 - 0.5) / 5)
-        for step, value in enumerate(values)
+        None if value is None else value * factor
+        for value, factor in zip(values, _factors(seed, len(values)), strict=True)
     )
+
+
+@cache
+def _factors(seed: int, number: int) -> tuple[float, ...]:
+    """Factors around 1, each up to a tenth off."""
+    return tuple(1 + (math.sin((step + seed) * 12.9898) * 43758.5453 % 1 - 0.5) / 5 for step in range(number))
 
 
 def one_result(kind: str = "http", **changes: Any) -> TestResult:
@@ -305,6 +311,7 @@ def _percentiles(base_us: float, repeat: int) -> Percentiles:
     return Percentiles("latency", 430_000, points)
 
 
+@cache
 def _intervals(kind: str, rate: float) -> tuple[Interval, ...]:
     name = {"tcp": "throughput_bps", "udp": "throughput_bps", "rr": "transactions_per_s", "http": "requests_per_s"}[
         kind
@@ -318,6 +325,7 @@ def _intervals(kind: str, rate: float) -> tuple[Interval, ...]:
     return tuple(found)
 
 
+@cache
 def _series(own_cpu: float) -> tuple[Series, ...]:
     times = tuple(step / 10 - 0.5 for step in range(115))
 
