@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from leadline.statistics import change_points, changes
+from leadline.statistics.estimate import Values
 from synthetic import assert_share
 
 HISTORIES = (pytest.param(200), pytest.param(2000, marks=pytest.mark.full_matrix))
@@ -78,7 +79,7 @@ def test_no_more_orders_are_drawn_than_decide(monkeypatch: pytest.MonkeyPatch) -
     drawn = [0]
     searched = changes._best_splits
 
-    def counted(rows: changes.Values, least: int) -> Any:
+    def counted(rows: Values, least: int) -> Any:
         drawn[0] += len(rows)
         return searched(rows, least)
 
