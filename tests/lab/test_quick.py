@@ -127,6 +127,7 @@ def test_each_command_gives_the_document_of_the_design(
     assert all(set(reason) == {"code", "text", "verdict", "metrics"} for reason in said)
     cost = {"cpu_s", "wall_s", "busiest_thread", "late_p99_us", "cpu_ns_per_unit", "ceiling_per_s"}
     cost |= {"spun_s", "engine", "engine_reason"}
+    cost |= {"ceiling_basis", "ceiling_extrapolated", "ceiling_iterations_per_s", "ceiling_users"}
     assert set(found["generator"]) == cost
     assert found["generator"]["cpu_s"] > 0
     assert found["errors"] == {}

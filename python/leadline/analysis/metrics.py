@@ -13,7 +13,7 @@ from typing import Literal, Protocol, cast
 from leadline.analysis.durations import Figure, Sample
 from leadline.analysis.flows import Flow
 from leadline.analysis.histograms import EMPTY, DamagedHistogram, Histogram, decode, merge
-from leadline.analysis.model import ClientStatistics, Generator, Metric, Window
+from leadline.analysis.model import Ceiling, ClientStatistics, Generator, Metric, Window
 from leadline.analysis.test_data import TestData
 from leadline.analysis.test_spec import TestSpec
 from leadline.analysis.window import rate_columns, rate_per_s
@@ -179,8 +179,10 @@ def client_statistics(flows: Sequence[Flow], window: Window | None, fleet: bool 
     )
 
 
-def generator_cost(data: TestData, flows: Sequence[Flow], histograms: Histograms) -> Generator | None:
-    """The cost of generating on the generators' own hosts, summed.
+def generator_cost(
+    data: TestData, flows: Sequence[Flow], histograms: Histograms, ceiling: Ceiling | None
+) -> Generator | None:
+    """The cost of generating on the generators' own hosts, summed, and their ceiling.
 
     The unit of `cpu_ns_per_unit` is a datagram, a transaction, a request, a client of a fleet without traffic, or a
     byte of TCP payload.
@@ -204,8 +206,12 @@ def generator_cost(data: TestData, flows: Sequence[Flow], histograms: Histograms
         cpu_ns_per_unit=cpu_s * 1e9 / units if cpu_s is not None and units else None,
         engine=_said_by_all(reports, "engine"),
         engine_reason=_said_by_all(reports, "engine_reason"),
-        ceiling_per_s=data.ceiling.per_s if data.ceiling is not None else None,
+        ceiling_per_s=ceiling.per_s if ceiling is not None else None,
         spun_s=spun_s or None,
+        ceiling_basis=ceiling.basis if ceiling is not None else None,
+        ceiling_extrapolated=ceiling.extrapolated if ceiling is not None else None,
+        ceiling_iterations_per_s=ceiling.iterations_per_s if ceiling is not None else None,
+        ceiling_users=ceiling.users if ceiling is not None else None,
     )
 
 

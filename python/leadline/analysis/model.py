@@ -140,9 +140,19 @@ class NaiveRate:
     """The sum of the flows' averages, each over its own time."""
 
 
+class CeilingBasis(StrEnum):
+    """What a generator's ceiling is known from."""
+
+    NULL_RESPONDER = "null responder"
+    """A calibration before the load, against a responder that does nothing else."""
+    THIS_RUN = "this run"
+    """The CPU time of the threads in the run itself. An idle thread's cost per request is higher than a busy one's, so
+    the ceiling is rather too low."""
+
+
 @dataclass(frozen=True, slots=True)
 class Ceiling:
-    """The maximum rate of a generator's threads with requests of one shape, measured against a null responder."""
+    """The maximum rate of a generator's threads with requests of one shape."""
 
     per_s: float
     """Operations per second."""
@@ -150,6 +160,13 @@ class Ceiling:
     """Whether its threads had idle time, so that the rate without idle time was calculated."""
     engine: str | None = None
     """How the threads waited for their sockets; None if unknown."""
+    basis: CeilingBasis = CeilingBasis.NULL_RESPONDER
+    iterations_per_s: float | None = None
+    """A scenario's iterations per second at that rate."""
+    reached_per_s: float | None = None
+    """Operations per second in the part of the run that it is known from; None for a calibration."""
+    users: float | None = None
+    """A scenario's users at that rate, if the load is a number of users that mostly wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,11 +183,19 @@ class Generator:
     engine_reason: str | None = None
     """Why the faster engine was not used."""
     ceiling_per_s: float | None = None
-    """The generator's own ceiling for this load, operations per second; None if it was not measured."""
+    """The generator's own ceiling for this load, operations per second; None if it is unknown."""
     spun_s: float | None = None
     """Part of `cpu_s` in which threads waited actively for sends that were too near for a sleep. It does not count as
     busy time; None if there was none.
     """
+    ceiling_basis: CeilingBasis | None = None
+    """What the ceiling is known from."""
+    ceiling_extrapolated: bool | None = None
+    """Whether the threads had idle time when it was measured, so that it was calculated."""
+    ceiling_iterations_per_s: float | None = None
+    """A scenario's iterations per second at its ceiling."""
+    ceiling_users: float | None = None
+    """A scenario's users at its ceiling; None unless the load is a number of users that mostly wait."""
 
 
 @dataclass(frozen=True, slots=True)

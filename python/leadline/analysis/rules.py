@@ -33,7 +33,7 @@ from leadline.analysis.metrics import (
     reported,
     sum_of_flows,
 )
-from leadline.analysis.model import Ceiling, Reason, Verdict, Window
+from leadline.analysis.model import Ceiling, CeilingBasis, Reason, Verdict, Window
 from leadline.analysis.scope import WHOLE
 from leadline.analysis.test_data import TestData
 from leadline.analysis.validity import Evidence, Finding, Rules, late_allowed_us
@@ -339,9 +339,16 @@ def _unsent(evidence: Evidence, pacers: int) -> Iterator[Finding]:
 
 
 def near_ceiling(evidence: Evidence) -> Iterator[Finding]:
-    """A rate close to this generator's ceiling, which was measured before."""
-    rate, ceiling = primary_rate_per_s(evidence), evidence.data.ceiling
-    if rate is None or ceiling is None or rate < validity.NEAR_CEILING * ceiling.per_s or had_spare_time(evidence.data):
+    """A rate close to this generator's ceiling."""
+    ceiling = evidence.ceiling
+    rate = primary_rate_per_s(evidence) if ceiling is None or ceiling.reached_per_s is None else ceiling.reached_per_s
+    if rate is None or ceiling is None or rate < validity.NEAR_CEILING * ceiling.per_s:
+        return
+    if ceiling.basis is CeilingBasis.THIS_RUN:
+        # It follows from the time that the threads worked: what the rules of threads found is not found twice.
+        if any(next(thread_limits(found.outcome["generator"], ""), None) for found in evidence.data.load_outcomes()):
+            return
+    elif had_spare_time(evidence.data):
         return
     share = f"{rate / ceiling.per_s:.0%} of this generator's ceiling ({written(ceiling)})"
     yield Verdict.GENERATOR_LIMITED, Reason("near-ceiling", f"{rate:.4g} requests/s are {share}")
@@ -376,6 +383,8 @@ def had_spare_time(data: TestData) -> bool:
 
 def written(ceiling: Ceiling) -> str:
     """A ceiling as text."""
+    if ceiling.basis is CeilingBasis.THIS_RUN:
+        return f"{'at least about ' if ceiling.extrapolated else ''}{ceiling.per_s:.4g}/s by its CPU time in this run"
     return f"{'about ' if ceiling.extrapolated else ''}{ceiling.per_s:.4g}/s against a null responder"
 
 

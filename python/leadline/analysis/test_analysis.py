@@ -27,7 +27,17 @@ from leadline.analysis.flow_spans import spans_of
 from leadline.analysis.flows import Flow, build_flows
 from leadline.analysis.host_costs import host_costs
 from leadline.analysis.intervals import DecodedParts, decoded_parts, parts_of, with_intervals
-from leadline.analysis.model import Distribution, Generator, Interval, Metric, Percentiles, Series, TestResult, Window
+from leadline.analysis.model import (
+    Ceiling,
+    Distribution,
+    Generator,
+    Interval,
+    Metric,
+    Percentiles,
+    Series,
+    TestResult,
+    Window,
+)
 from leadline.analysis.test_data import TestData
 from leadline.analysis.time_marks import time_marks
 from leadline.plan.targets import has_metric
@@ -67,6 +77,9 @@ class FiguresKind(Protocol):
     def generator(self, data: TestData, cost: Generator) -> Generator:
         """The cost of generating, refined by the kind."""
 
+    def ceiling(self, data: TestData, steady: Window | None, histograms: metrics.Histograms) -> Ceiling | None:
+        """The generator's maximum rate for this load; None if it is unknown."""
+
 
 def analyse_test(data: TestData) -> TestResult:
     """Figures, verdict, intervals, tables and curves of one test. Works with partial data of an interrupted test."""
@@ -82,7 +95,7 @@ def analyse_repeat(data: TestData) -> tuple[TestResult, metrics.Histograms]:
     merged = kind.with_histograms(data, _with_backlog(data, flows, metrics.merged_histograms(data)))
     decoded = decoded_parts(data)
     intervals = _with_latency(data, steady, window.intervals(flows, steady, data.spec), decoded)
-    evidence = validity.Evidence(data, flows, steady, merged)
+    evidence = validity.Evidence(data, flows, steady, merged, kind.ceiling(data, steady, merged))
     clients = metrics.client_statistics(flows, steady, _through_a_fleet(data))
     figures = _figures(data, flows, steady, merged)
     crossed = gateways.statistics_of(data, steady, gateways.Traffic.of(clients, figures))
@@ -103,7 +116,7 @@ def analyse_repeat(data: TestData) -> tuple[TestResult, metrics.Histograms]:
         metrics=judged.metrics,
         validity=replace(judged.validity, notes=notes),
         window=steady,
-        generator=_generator(kind, data, flows, merged),
+        generator=_generator(kind, evidence),
         errors=metrics.error_counts(data),
         intervals=intervals,
         clients=clients,
@@ -155,11 +168,9 @@ def _through_a_fleet(data: TestData) -> bool:
     return any(found.outcome.get("tunnel") for found in data.load_outcomes())
 
 
-def _generator(
-    kind: FiguresKind, data: TestData, flows: Sequence[Flow], merged: metrics.Histograms
-) -> Generator | None:
-    cost = metrics.generator_cost(data, flows, merged)
-    return None if cost is None else kind.generator(data, cost)
+def _generator(kind: FiguresKind, evidence: validity.Evidence) -> Generator | None:
+    cost = metrics.generator_cost(evidence.data, evidence.flows, evidence.histograms, evidence.ceiling)
+    return None if cost is None else kind.generator(evidence.data, cost)
 
 
 def _curves(kind: FiguresKind, merged: metrics.Histograms) -> tuple[Percentiles, ...]:

@@ -216,6 +216,8 @@ class ScenarioPoint(NamedTuple):
     t_ns: int
     host: str
     progress: records.ScenarioProgress
+    standing: records.Standing | None = None
+    """What its threads had done when the users were counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,10 +351,9 @@ class TestData:
                 row.get("missing_units"),
             )
             self.progress.setdefault((key, event["side"]), []).append(point)
-        scenario = event.get("scenario")
+        standing, scenario = event.get("standing"), event.get("scenario")
         if scenario is not None:
-            self.scenario_points.append(ScenarioPoint(t_ns, host, scenario))
-        standing = event.get("standing")
+            self.scenario_points.append(ScenarioPoint(t_ns, host, scenario, standing))
         if standing is not None:
             self.standings[(host, event["task"])] = standing
             if self.spec.connects_clients:

@@ -15,7 +15,7 @@ from typing import Protocol
 from leadline.analysis import stability
 from leadline.analysis.flows import Flow
 from leadline.analysis.metrics import Histograms, delivered_share
-from leadline.analysis.model import Metric, Reason, Validity, Verdict, Window
+from leadline.analysis.model import Ceiling, Metric, Reason, Validity, Verdict, Window
 from leadline.analysis.scope import ORDER, PERCENTILE_UNCERTAIN, Judged, judge_figures
 from leadline.analysis.test_data import TestData
 from leadline.analysis.test_spec import TestSpec
@@ -30,6 +30,9 @@ SATURATED_BUSY = 0.95
 # A thread that was running or waiting for a CPU all but 2 % of the time needed more CPU than it got. Waits are counted
 # by the kernel to the nanosecond, so this can be tighter than the former.
 STARVED_BUSY_AND_WAITING = 0.98
+
+# Below this busy share, generating threads say nothing about their maximum.
+LEAST_BUSY = 0.2
 
 # Sends count as late from 1 ms on: wake-ups on an idle host are late by some tens of µs, timer ticks by up to 1 ms ...
 LATE_FLOOR_US = 1000.0
@@ -101,6 +104,8 @@ class Evidence:
     flows: Sequence[Flow]
     window: Window | None
     histograms: Histograms
+    ceiling: Ceiling | None = None
+    """The generator's, if it is known."""
 
 
 @dataclass(frozen=True, slots=True)

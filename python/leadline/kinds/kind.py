@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     # mypy checks a kind against the protocol of each module that uses one.
     from leadline.analysis.metrics import CostKind, Histograms
-    from leadline.analysis.model import Distribution, Generator, Metric, Series, TestResult, Window
+    from leadline.analysis.model import Ceiling, Distribution, Generator, Metric, Series, TestResult, Window
     from leadline.analysis.repeats import PrimaryKind
     from leadline.analysis.running_intervals import IntervalGrowth, IntervalKind
     from leadline.analysis.scaling import ScalingKind
@@ -246,6 +246,10 @@ class Kind(Generic[Test]):
     def generator(self, data: TestData, cost: Generator) -> Generator:
         """The cost of generating, refined by the kind."""
         return cost
+
+    def ceiling(self, data: TestData, steady: Window | None, histograms: Histograms) -> Ceiling | None:
+        """The generator's maximum rate for this load, if it was measured before."""
+        return data.ceiling
 
     def rules(self) -> Rules:
         """The rules by which its tests are judged."""

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
@@ -15,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from leadline import quantities
-from leadline.analysis.model import Generator, Metric, TestResult, Window
+from leadline.analysis.model import CeilingBasis, Generator, Metric, TestResult, Window
 from leadline.plan.percentiles import histogram_of
 from leadline.registry import KINDS
 from leadline.report import figures, verdicts
@@ -107,15 +108,26 @@ def _generator_rows(generator: Generator | None, operation: str) -> list[tuple[s
         known.append(f"{quantities.microseconds(generator.cpu_ns_per_unit / 1e3)} of CPU per {operation}")
     if known:
         rows.append(("", ", ".join(known)))
-    if generator.ceiling_per_s is not None:
-        rows.append(("", f"its ceiling for such requests is {quantities.per_second(generator.ceiling_per_s)}"))
-    return rows + engine_rows(generator)
+    return rows + ceiling_rows(generator) + engine_rows(generator)
 
 
 def latency_tables(result: TestResult) -> list[RenderableType]:
     """The latency's table; empty without latencies."""
     timed = any(metric.startswith("latency_") for metric in result.metrics)
     return [_latency_table(result.metrics)] if timed else []
+
+
+def ceiling_rows(generator: Generator) -> list[tuple[str, str]]:
+    """The rate at its limit; as a lower bound, with the users of a scenario, if it follows from an idle generator's
+    cost."""
+    if generator.ceiling_per_s is None:
+        return []
+    rate = quantities.per_second(generator.ceiling_per_s)
+    if generator.ceiling_basis is not CeilingBasis.THIS_RUN or not generator.ceiling_extrapolated:
+        return [("", f"its ceiling for such requests is {rate}")]
+    users = generator.ceiling_users
+    with_users = "" if users is None else f", {math.floor(users):,} users like these"
+    return [("", f"the generator would carry at least about {rate}{with_users}")]
 
 
 def engine_rows(generator: Generator | None) -> list[tuple[str, str]]:

@@ -22,7 +22,7 @@ from leadline.analysis.model import (
     Validity,
 )
 from leadline.report import charts, figures, host_statistics, ratios, scalings, verdicts
-from leadline.report.measurement import engine_rows, warm_up
+from leadline.report.measurement import ceiling_rows, engine_rows, warm_up
 from leadline.report.scaling_plots import MOST_PLOTS, scaling_plots
 
 MOST_COMPARED_CASES = 7
@@ -232,7 +232,7 @@ def circumstances(test: TestResult) -> list[str]:
         said.append(f"busiest generating thread {quantities.share(test.generator.busiest_thread)}")
         if test.generator.late_p99_us is not None:
             said.append(f"sends late by p99 {quantities.microseconds(test.generator.late_p99_us)}")
-        said += [line for _, line in engine_rows(test.generator)]
+        said += [line for _, line in (*ceiling_rows(test.generator), *engine_rows(test.generator))]
     errors = [f"{number:,} × {name}" for name, number in sorted(test.errors.items(), key=lambda item: -item[1])]
     return [*said, f"errors: {', '.join(errors) or 'none'}"]
 

@@ -24,7 +24,7 @@ from leadline import __version__
 from leadline.agents import Agent, Launch, agent_binary
 from leadline.analysis import analyse
 from leadline.analysis.model import Ceiling, TestResult
-from leadline.analysis.validity import SATURATED_BUSY
+from leadline.analysis.validity import LEAST_BUSY, SATURATED_BUSY
 from leadline.contract.models import HttpRequest, HttpRoute, HttpWorkload, ServeWorkload
 from leadline.errors import LeadlineError
 from leadline.trial import load as loads
@@ -37,8 +37,6 @@ CALIBRATION_MS = 1000
 MOST_CONNECTIONS = 1024
 """Maximum number of connections of a calibration. More would take longer to open than it lasts, and hardly change the
 result."""
-LEAST_BUSY = 0.2
-"""Below this busy share, generating threads say nothing about their maximum."""
 LARGEST_ANSWER_BYTES = 1 << 20
 IO_URING_SETTING = Path("/proc/sys/kernel/io_uring_disabled")
 """The kernel's switch for the faster engine; older kernels lack the file."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from leadline.analysis.model import Reason
+from leadline.analysis.model import CeilingBasis, Reason
 from leadline.analysis.rules import had_spare_time, primary_rate_per_s, written
 from leadline.analysis.validity import NEAR_CEILING, Evidence
 
@@ -12,11 +12,13 @@ from leadline.analysis.validity import NEAR_CEILING, Evidence
 def ceiling_known(evidence: Evidence) -> Iterator[Reason]:
     """A note if the ceiling was not measured, or was measured too low."""
     data = evidence.data
-    rate, ceiling = primary_rate_per_s(evidence), data.ceiling
+    rate, ceiling = primary_rate_per_s(evidence), evidence.ceiling
     if ceiling is None:
         if not had_spare_time(data):
             yield Reason("ceiling-unknown", "the generator's maximum rate for these requests was not measured")
-    elif rate is not None and rate >= NEAR_CEILING * ceiling.per_s and had_spare_time(data):
+        return
+    measured = ceiling.basis is CeilingBasis.NULL_RESPONDER
+    if measured and rate is not None and rate >= NEAR_CEILING * ceiling.per_s and had_spare_time(data):
         text = f"the generator's ceiling ({written(ceiling)}) was measured too low: its threads were not busy"
         yield Reason("ceiling-doubtful", text)
 

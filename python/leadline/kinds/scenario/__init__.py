@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from leadline.analysis.flows import Flow
     from leadline.analysis.metrics import Histograms
-    from leadline.analysis.model import Distribution, Metric, Series, TestResult, Window
+    from leadline.analysis.model import Ceiling, Distribution, Metric, Series, TestResult, Window
     from leadline.analysis.running_intervals import IntervalGrowth
     from leadline.analysis.test_data import TestData
     from leadline.analysis.test_spec import TestSpec
@@ -141,6 +141,12 @@ class ScenarioKind(Kind[ScenarioTest]):
     def distributions(self, data: TestData, steady: Window | None, histograms: Histograms) -> tuple[Distribution, ...]:
         """Those of the requests."""
         return HTTP.distributions(data, steady, histograms)
+
+    def ceiling(self, data: TestData, steady: Window | None, histograms: Histograms) -> Ceiling | None:
+        """By the run's own CPU time: a null responder's answers would make another flow of it."""
+        from leadline.analysis.own_ceiling import ceiling_of_run
+
+        return ceiling_of_run(data, steady, histograms)
 
     def rules(self) -> Rules:
         """As for HTTP load."""

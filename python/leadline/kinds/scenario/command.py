@@ -81,7 +81,7 @@ def run(values: Mapping[str, Any]) -> int:
         [*limits, *(values["target"] or [])],
         interval_ms=single_args.interval(values["interval"]),
         aborting=aborting,
-        calibrate=False,
+        calibrate=False,  # its ceiling follows from the run itself
         summary=values["summary_export"],
         samples=None if values["jtl"] is None else _jtl(values["jtl"], load),
     )

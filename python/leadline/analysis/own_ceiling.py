@@ -1,0 +1,161 @@
+"""The ceiling of a generator by the CPU time of its threads in the run itself, for loads that no null responder can
+answer: a scenario's flow depends on what the answers say.
+
+Owns what is counted, from when to when; `rules` owns the verdict. Pure. docs/decisions/0005-ceiling.md has the reasons.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, cast
+
+from leadline.analysis.metrics import Histograms, busy_s
+from leadline.analysis.model import Ceiling, CeilingBasis, Window
+from leadline.analysis.test_data import OutcomeOf, ScenarioPoint, TestData
+from leadline.analysis.validity import LEAST_BUSY, SATURATED_BUSY
+from leadline.contract import records
+
+MOST_ANSWERING = 0.5
+"""Of users' time that their requests took. Beyond it their rate follows the answers rather than their waits, and a
+number of users says nothing about the generator."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Use:
+    """What one host's threads did in the measured span."""
+
+    share: float
+    """Of the most that they can do: of the time of the busiest thread, or of the CPUs that all threads share."""
+    answers_per_s: float
+    iterations_per_s: float
+    users: float
+
+
+def ceiling_of_run(data: TestData, window: Window | None, histograms: Histograms) -> Ceiling | None:
+    """The rate at which the busiest generating thread would have no time left, at the run's own cost per request; None
+    if it was idle for so long that this cost says nothing, or if a host's threads are unknown.
+
+    All threads and hosts get more to do in proportion, so the first at its limit determines the rate.
+    """
+    if window is None or window.end_ns <= window.start_ns:
+        return None
+    used = [_use(data, found, window) for found in data.load_outcomes()]
+    known = [use for use in used if use is not None]
+    if not known or len(known) < len(used):
+        return None
+    share = max(use.share for use in known)
+    answers, iterations = (sum(getattr(use, name) for use in known) for name in ("answers_per_s", "iterations_per_s"))
+    if share < LEAST_BUSY or not answers:
+        return None
+    extrapolated = share < SATURATED_BUSY
+    factor = 1.0 / share if extrapolated else 1.0
+    users = sum(use.users for use in known) if _users_mostly_wait(data, known, histograms) else None
+    return Ceiling(
+        factor * answers,
+        extrapolated,
+        basis=CeilingBasis.THIS_RUN,
+        reached_per_s=answers,
+        iterations_per_s=factor * iterations,
+        users=None if users is None else factor * users,
+    )
+
+
+def _use(data: TestData, found: OutcomeOf, window: Window) -> _Use | None:
+    """A host's use of its threads between the readings that are nearest to the ends of the measured span."""
+    readings = [point for point in data.scenario_points if point.host == found.host and point.standing is not None]
+    span = _span(found, window)
+    if span is None or not readings:
+        return None
+    # Before the first reading nothing had been done.
+    begin = ScenarioPoint(
+        data.start_at_ns if data.start_at_ns is not None else window.first_start_ns, found.host, _IDLE
+    )
+    first = min((begin, *readings), key=lambda one: abs(one.t_ns - span[0]))
+    last = min(readings, key=lambda one: abs(one.t_ns - span[1]))
+    shares, length_s = _shares(_threads(first), _threads(last))
+    if not length_s:
+        return None
+    cpus = _cpus(data, found)
+    return _Use(
+        share=max(*shares, sum(shares) / cpus if cpus else 0.0),
+        answers_per_s=(_answers(last) - _answers(first)) / length_s,
+        iterations_per_s=(_iterations(last) - _iterations(first)) / length_s,
+        users=_mean_users([first, *(one for one in readings if first.t_ns < one.t_ns <= last.t_ns)]),
+    )
+
+
+def _span(found: OutcomeOf, window: Window) -> tuple[int, int] | None:
+    """The part of the window in which the main groups ran; None if they did not."""
+    report = found.outcome.get("scenario")
+    main = [row for row in (report["populations"] if report is not None else ()) if row["is_main"]]
+    starts = [start - found.offset_ns for row in main if (start := row.get("start_ns")) is not None]
+    ends = [end - found.offset_ns for row in main if (end := row.get("end_ns")) is not None]
+    if not starts or not ends:
+        return None
+    span = max(window.start_ns, min(starts)), min(window.end_ns, max(ends))
+    return span if span[0] < span[1] else None
+
+
+def _shares(before: Sequence[records.ThreadReport], after: Sequence[records.ThreadReport]) -> tuple[list[float], float]:
+    """The share of its time that each thread worked between two readings, and the longest of these times, s."""
+    earlier = {thread["name"]: thread for thread in before}
+    shares, longest_s = [], 0.0
+    for thread in after:
+        known = earlier.get(thread["name"])
+        wall_s = thread["wall_s"] - (known["wall_s"] if known is not None else 0.0)
+        if wall_s > 0:
+            shares.append((busy_s(thread) - (busy_s(known) if known is not None else 0.0)) / wall_s)
+            longest_s = max(longest_s, wall_s)
+    return shares, longest_s
+
+
+def _threads(point: ScenarioPoint) -> Sequence[records.ThreadReport]:
+    return point.standing["threads"] if point.standing is not None else ()
+
+
+def _answers(point: ScenarioPoint) -> int:
+    counts: Mapping[str, Any] = cast(Mapping[str, Any], point.standing["counts"]) if point.standing is not None else {}
+    return int(counts.get("responses") or 0)
+
+
+def _iterations(point: ScenarioPoint) -> int:
+    """Iterations that came to their end."""
+    rows = [row["iterations"] for row in point.progress["populations"]]
+    return sum(row["completed"] + row["failed"] for row in rows)
+
+
+def _mean_users(points: Sequence[ScenarioPoint]) -> float:
+    """The number of users, by the time between readings."""
+    length_ns = points[-1].t_ns - points[0].t_ns
+    counted = (
+        (sum(row["users"] for row in last.progress["populations"]), last.t_ns - first.t_ns)
+        for first, last in pairwise(points)
+    )
+    return sum(users * time_ns for users, time_ns in counted) / length_ns if length_ns else 0.0
+
+
+def _users_mostly_wait(data: TestData, used: Sequence[_Use], histograms: Histograms) -> bool:
+    """Whether the load is a number of users, and not a rate, and most of their time is waits of their own."""
+    reports = [report for found in data.load_outcomes() if (report := found.outcome.get("scenario")) is not None]
+    main = [row for report in reports for row in report["populations"] if row["is_main"]]
+    # Only where iterations have times at which they are due they can be late.
+    if any(one["metric"] == "start_late" for row in main for one in row["histograms"]):
+        return False
+    latency_us = histograms.sample("latency").mean.value_us
+    if latency_us is None:
+        return False
+    outstanding = sum(use.answers_per_s for use in used) * latency_us / 1e6
+    return outstanding <= MOST_ANSWERING * sum(use.users for use in used)
+
+
+def _cpus(data: TestData, found: OutcomeOf) -> float | None:
+    """The CPUs that a host's threads share: its own in a lab, or its machine's, and no more than a quota allows."""
+    facts, quota = data.facts.get(found.host, {}), found.outcome["generator"].get("quota")
+    cpus = len(facts["own_cpus"]) if facts.get("own_cpus") else facts.get("cpus")
+    limits = [float(one) for one in (cpus, quota["cpus"] if quota else None) if one]
+    return min(limits, default=None)
+
+
+_IDLE: records.ScenarioProgress = {"populations": [], "labels": []}
