@@ -35,7 +35,7 @@ class _Use:
 
 def ceiling_of_run(data: TestData, window: Window | None, histograms: Histograms) -> Ceiling | None:
     """The rate at which the busiest generating thread would have no time left, at the run's own cost per request; None
-    if it was idle for so long that this cost says nothing, or if a host's threads are unknown.
+    if it was too idle for this cost to say anything, or if a host's threads are unknown.
 
     All threads and hosts get more to do in proportion, so the first at its limit determines the rate.
     """
