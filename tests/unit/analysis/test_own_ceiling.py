@@ -144,7 +144,7 @@ def test_unknown_threads_of_one_host_leave_the_ceiling_unknown() -> None:
 
 
 @pytest.mark.parametrize("options", [{"due": True}, {"latency_us": 26_000}], ids=["at a rate", "without waits"])
-def test_users_are_told_only_where_they_are_the_load_and_wait(options: dict[str, Any]) -> None:
+def test_users_are_known_only_where_they_are_the_load_and_wait(options: dict[str, Any]) -> None:
     """At 26 ms 1000 requests per second are 26 outstanding ones: more than half of the users' time."""
     found = generator(scenario(0.5, **options))
     assert found.ceiling_per_s == pytest.approx(2000, rel=0.001) and found.ceiling_users is None
