@@ -1,0 +1,109 @@
+"""How often a case is called valid although the truth lies outside of its interval: 1,000 made cases of each shape.
+
+Parts of the repeats differ, so that each of them alone would be doubted; the interval over the repeats decides. The
+doubts are those that `stability` would have, without the search that finds them. `docs/figures.md` has the figures with
+the search.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from made_journals import steady_test
+from numpy.typing import NDArray
+
+from leadline.analysis import analyse_test
+from leadline.analysis.model import Bound, Metric, Reason, Verdict
+from leadline.analysis.model import TestResult as Result
+from leadline.analysis.repeats import summarise
+from leadline.analysis.stability import CHANGE_POINT, INTERVALS_DISAGREE
+from synthetic import ar1, assert_share, contains
+
+SETS, REPEATS, PARTS = 1000, 5, 100
+NAME = "throughput_bps"
+MOST_FALSE = 0.07
+"""Of all cases. Of two levels that are equally likely, five repeats have one alone in a sixteenth."""
+TEMPLATE = analyse_test(steady_test("tcp", 1e6))
+Made = tuple[NDArray[np.float64], float, int, str]
+"""Rates of each part of each repeat, the truth, how many repeats are doubted, and why."""
+
+
+def levels(generator: np.random.Generator) -> NDArray[np.float64]:
+    """Rates whose repeats differ by 2 %, and their parts by 5 %."""
+    parts = 0.05 * ar1(0.3, SETS * REPEATS, PARTS, generator).reshape(SETS, REPEATS, PARTS)
+    return np.asarray(1 + 0.02 * generator.standard_normal((SETS, REPEATS, 1)) + parts)
+
+
+def shifts_in(some: int) -> Callable[[np.random.Generator], Made]:
+    """In some of five repeats the rate falls by 25 %, somewhere between a fifth and four fifths of the test."""
+
+    def make(generator: np.random.Generator) -> Made:
+        rates = levels(generator)
+        for case in rates:
+            for row in case[:some]:
+                row[generator.integers(20, 80) :] -= 0.25
+        return rates, 1 - 0.25 * some / REPEATS * 0.505, some, CHANGE_POINT
+
+    return make
+
+
+def drift(generator: np.random.Generator) -> Made:
+    """The rate moves by 10 % from the first repeat to the last one."""
+    return levels(generator) + np.linspace(-0.05, 0.05, REPEATS)[:, np.newaxis], 1.0, REPEATS, INTERVALS_DISAGREE
+
+
+def two_levels(generator: np.random.Generator) -> Made:
+    """Each repeat has one of two levels, 10 % apart, by chance."""
+    high = 0.1 * generator.integers(0, 2, (SETS, REPEATS, 1))
+    return levels(generator) + high, 1.05, REPEATS, INTERVALS_DISAGREE
+
+
+def bursts(generator: np.random.Generator) -> Made:
+    """Nothing passes in a tenth of the parts."""
+    passes = generator.random((SETS, REPEATS, PARTS)) >= 0.1
+    return levels(generator) * passes, 0.9, REPEATS, INTERVALS_DISAGREE
+
+
+def heavy_tails(generator: np.random.Generator) -> Made:
+    """Parts are lognormal with a deviation of 0.8 of the logarithm."""
+    parts = np.exp(0.8 * generator.standard_normal((SETS, REPEATS, PARTS)) - 0.32)
+    return levels(generator) * parts, 1.0, REPEATS, INTERVALS_DISAGREE
+
+
+def wandering(generator: np.random.Generator) -> Made:
+    """The rate wanders by 10 %, for seconds, inside of each repeat."""
+    slow = 0.1 * ar1(0.95, SETS * REPEATS, PARTS, generator).reshape(SETS, REPEATS, PARTS)
+    return levels(generator) + slow, 1.0, REPEATS, INTERVALS_DISAGREE
+
+
+def case_of(repeats: Sequence[float], doubted: int, code: str) -> tuple[bool, Metric]:
+    """Whether a case with these rates is valid, and its figure."""
+    results: list[Result] = []
+    for number, value in enumerate(repeats):
+        metric, reasons = Metric(value, "bit/s"), tuple[Reason, ...]()
+        if number < doubted:
+            metric = metric.doubted(Verdict.UNSTABLE, code, Bound.NONE)
+            reasons = (Reason(code, "uneven", Verdict.UNSTABLE),)
+        validity = replace(TEMPLATE.validity, verdict=metric.verdict, reasons=reasons)
+        results.append(replace(TEMPLATE, metrics={NAME: metric}, validity=validity))
+    found = summarise(results, planned=REPEATS, limit=0.1, case="c01", test="t", kind="tcp", parameters={})
+    return found.validity.verdict is Verdict.VALID, found.metrics[NAME]
+
+
+@pytest.mark.parametrize("shape", [shifts_in(1), shifts_in(2), drift, two_levels, bursts, heavy_tails, wandering])
+def test_valid_is_said_of_few_cases_whose_interval_misses_the_truth(
+    shape: Callable[[np.random.Generator], Made],
+) -> None:
+    rates, truth, doubted, code = shape(np.random.default_rng(1))
+    found = [case_of(case, doubted, code) for case in rates.mean(axis=2).tolist()]
+    assert sum(valid for valid, _ in found) >= 0.3 * SETS, "the milder rule is what is measured"
+    false = [valid and not contains(figure.low, figure.high, truth) for valid, figure in found]
+    assert_share(false, 0.0, MOST_FALSE)
+
+
+def test_shifts_in_most_repeats_are_no_mean() -> None:
+    rates, _, doubted, code = shifts_in(3)(np.random.default_rng(2))
+    assert not any(case_of(case, doubted, code)[0] for case in rates.mean(axis=2)[:20].tolist())
