@@ -123,7 +123,11 @@ def _compared(value: float, target: Target, unit: str, meets: bool) -> str:
 
 
 def _figure(value: float, unit: str) -> str:
-    """Six digits in the metric's own unit, a share in percent; without an exponent for large numbers."""
+    """Six digits in the metric's own unit, a share in percent, bits per second with a decimal prefix; without an
+    exponent for large numbers."""
+    if unit in _BIT_RATES:
+        step, prefix = next((one for one in _PREFIXES if abs(value) >= one[0]), (1.0, ""))
+        return f"{value / step:.6g} {prefix}bit/s"
     factor, written = _SHOWN.get(unit, (1.0, unit))
     text = f"{factor * value:.6g}"
     text = f"{factor * value:.0f}" if "e+" in text else text
@@ -133,6 +137,10 @@ def _figure(value: float, unit: str) -> str:
 _SHOWN = {"us": (1.0, "µs"), "1/s": (1.0, "/s"), "bytes": (1.0, "B"), "percent": (1.0, "%"), "ratio": (100.0, "%")}
 _SHOWN |= dict.fromkeys(("count", "1"), (1.0, ""))
 """How messages write the units of metrics: a factor, and the unit."""
+
+
+_BIT_RATES = frozenset({"bit/s", "bps"})
+_PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
 def _gap(target: Target, result: Summary | TestResult) -> int:

@@ -225,8 +225,7 @@ def test_messages_have_the_unit_of_the_metric() -> None:
     }
     made = replace(result, kind="udp", metrics=metrics)
     said = {
-        "throughput_bps > 7500000": "8000000 bit/s > 7500000 bit/s, but the 95 % interval 7000000 bit/s to 9000000 "
-        "bit/s leaves it open",
+        "throughput_bps > 7500000": "8 Mbit/s > 7.5 Mbit/s, but the 95 % interval 7 Mbit/s to 9 Mbit/s leaves it open",
         "latency_p99_us < 5000": "7123.4 µs is not < 5000 µs",
         "lost_ratio < 0.001": "0.21 % is not < 0.1 %",
         "gateway_cpu_percent < 90": "97 % is not < 90 %",
