@@ -77,6 +77,20 @@ def test_each_class_has_its_own_latency_and_no_part_in_the_others() -> None:
     assert summary_rows(result, ("idle", "up"), ("voice", "video"))[-1][0] == "voice"
 
 
+def test_line_of_a_class_is_broken_between_phases() -> None:
+    data = test_data("load-latency", duration_ms=8000)
+    for number, phase in enumerate(("idle", "up")):
+        begin_ns = EPOCH_NS + 2 * number * PHASE_NS
+        row = flow(0, begin_ns, begin_ns + PHASE_NS, sent_bytes=64, received_bytes=64)
+        for part in (1, 2):
+            at_ns = begin_ns + part * PHASE_NS // 2
+            data.add("client1", progress(at_ns, [], task=f"{phase}.voice", histograms=[probe(1000)]))
+        data.add("client1", finished(begin_ns + PHASE_NS, outcome([row]), task=f"{phase}.voice"))
+    (line,) = (line for line in analyse_test(data).series if line.label == "voice")
+    assert [value is None for value in line.values] == [False, False, True, False, False]
+    assert list(line.t_s) == sorted(line.t_s)
+
+
 def test_classes_are_probes_with_their_code_points() -> None:
     test = validate_input(LoadLatencyTest, {"name": "l", "classes": ["voice", "background"], "duration": "8s"})
     made = workload(test, Server("10.82.0.2"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
+from operator import itemgetter
 
 from leadline import quantities
 from leadline.analysis.durations import Sample
@@ -114,17 +115,26 @@ def series(data: TestData, flows: Sequence[Flow], window: Window | None) -> tupl
 
 
 def _latency_lines(data: TestData, zero_ns: float) -> Iterator[Series]:
-    """Best effort has a line per phase, each class one of all phases."""
+    """Best effort has a line per phase, each class one of all phases, which is broken between them."""
     points: dict[str, dict[int, list[Histogram]]] = {}
+    phases: dict[int, str] = {}
     for part in data.interval_histograms:
         phase, _, probe = part.task.partition(".")
         if part.report["metric"] == "latency" and probe != BULK:
             by_end = points.setdefault(phase if probe == PROBE else probe, {})
             by_end.setdefault(part.end_ns, []).extend(_readable(part.report))
+            phases[part.end_ns] = phase
     for name, by_end in points.items():
         ends_ns = sorted(by_end)
-        medians = tuple(Sample(merge(by_end[end_ns])).percentile(50.0).value_us for end_ns in ends_ns)
-        yield Series(name, "", "us", tuple((end_ns - zero_ns) / 1e9 for end_ns in ends_ns), medians)
+        medians: dict[float, float | None] = {
+            end_ns: Sample(merge(by_end[end_ns])).percentile(50.0).value_us for end_ns in ends_ns
+        }
+        # Nothing was sent between two phases: a line through the time between them would show what was not measured.
+        pauses = {(a + b) / 2: None for a, b in pairwise(ends_ns) if phases[a] != phases[b]}
+        drawn = sorted({**medians, **pauses}.items(), key=itemgetter(0))
+        yield Series(
+            name, "", "us", tuple((at_ns - zero_ns) / 1e9 for at_ns, _ in drawn), tuple(value for _, value in drawn)
+        )
 
 
 def _throughput_lines(flows: Sequence[Flow], zero_ns: float, last_ns: float) -> Iterator[Series]:
