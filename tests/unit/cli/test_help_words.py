@@ -7,19 +7,18 @@ import re
 
 import pytest
 import typer
-from typer.main import get_command
-from typer.testing import CliRunner
 
+from in_process import built, leadline
 from leadline.cli.app import app
 from leadline.cli.thread_count import threads
 
-COMMANDS = sorted(vars(get_command(app))["commands"])
+COMMANDS = sorted(built(app).commands)  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_names_values_without_types_of_python(command: str) -> None:
-    ended = CliRunner().invoke(app, [command, "--help"], env={"COLUMNS": "80"})
-    assert ended.exit_code == 0
+    ended = leadline(command, "--help", variables={"COLUMNS": "80"})
+    assert ended.returncode == 0
     types = re.findall(
         r"<[^<>]*(?:str|int|float|path|list|range|bool)[^<>]*>|\{\w+\}|<=x|x>=", ended.stdout, re.IGNORECASE
     )
@@ -28,7 +27,7 @@ def test_help_names_values_without_types_of_python(command: str) -> None:
 
 
 def test_overview_has_the_whole_summary_of_each_command_in_80_columns() -> None:
-    lines = CliRunner().invoke(app, ["--help"], env={"COLUMNS": "80"}).stdout.partition("Commands:\n")[2].splitlines()
+    lines = leadline("--help", variables={"COLUMNS": "80"}).stdout.partition("Commands:\n")[2].splitlines()
     assert sorted(line.split()[0] for line in lines) == COMMANDS
     assert [line for line in lines if not line.endswith(".") or line.endswith("..")] == []
 

@@ -1,14 +1,22 @@
-"""Fixtures for tests of plans: text to plan, text to error. Files live in the test's own folder."""
+"""For tests of plans: text to plan, text to error, in files of the test's own folder; and the published schema."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
+import jsonschema
 import pytest
 
 from leadline.errors import PlanError
-from leadline.plan import Plan, load_plan
+from leadline.plan import Plan, load_plan, plan_schema
+
+
+@cache
+def plan_validator() -> jsonschema.Draft202012Validator:
+    """The schema, made once: that takes as long as hundreds of validations."""
+    return jsonschema.Draft202012Validator(plan_schema())
 
 
 @pytest.fixture

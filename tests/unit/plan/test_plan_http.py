@@ -6,13 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from plan_texts import plan_validator
 
 from leadline.kinds.http.model import HttpTest
-from leadline.plan import Plan, describe, load_plan, plan_schema, regular_files
+from leadline.plan import Plan, describe, load_plan, regular_files
 from leadline.plan import load as loading
 from leadline.plan.rate import RateStage, peak_per_s, read_rate, total_ms
 
@@ -236,7 +236,7 @@ SCHEMA: list[tuple[dict[str, Any], bool]] = [
 @pytest.mark.parametrize(("keys", "right"), SCHEMA, ids=[str(keys) for keys, _ in SCHEMA])
 def test_schema_accepts_valid_http_tests_only(keys: dict[str, Any], right: bool) -> None:
     plan = {"name": "x", "sut": {"kind": "route"}, "tests": [{"name": "a", "kind": "http", **keys}]}
-    assert jsonschema.Draft202012Validator(plan_schema()).is_valid(plan) is right
+    assert plan_validator().is_valid(plan) is right
 
 
 def test_files_that_many_cases_name_are_read_once_and_shared(

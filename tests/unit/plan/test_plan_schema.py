@@ -7,6 +7,7 @@ from typing import Any
 
 import jsonschema
 import pytest
+from plan_texts import plan_validator
 from ruamel.yaml import YAML
 
 from leadline.kinds.udp import UdpTest
@@ -23,7 +24,7 @@ def document(name: str) -> Any:
 
 
 def valid(data: Any) -> bool:
-    return bool(jsonschema.Draft202012Validator(plan_schema()).is_valid(data))
+    return bool(plan_validator().is_valid(data))
 
 
 def test_schema_is_valid_json_schema() -> None:
@@ -32,7 +33,7 @@ def test_schema_is_valid_json_schema() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_examples_are_valid(name: str) -> None:
-    jsonschema.validate(document(name), plan_schema())
+    plan_validator().validate(document(name))
 
 
 SMALL: dict[str, Any] = {
