@@ -146,3 +146,25 @@ def test_the_table_names_transactions_and_requests_and_k6_has_its_summary(shop: 
     for words in ("10 due, 10 completed", "log in", "look around", "item"):
         assert words in done.stdout
     assert max(len(line) for line in done.stdout.splitlines()) <= 80
+
+
+LOADS = {"users": "{users: 3, iterations: 4}", "rate": "{rate: 40/s, duration: 300ms}"}
+
+
+@pytest.mark.parametrize("load", LOADS)
+def test_the_ceiling_follows_from_what_the_threads_of_a_real_run_report(
+    shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, load: str
+) -> None:
+    """Twelve iterations of one request each, so both ceilings are the same, however busy this machine is."""
+    monkeypatch.setattr("leadline.analysis.own_ceiling.LEAST_BUSY", 0.0)
+    file = tmp_path / "one.yaml"
+    text = f"get: http://127.0.0.1:{shop.port}/item/1\nload: {LOADS[load]}\n"
+    file.write_text(text, encoding="utf-8")
+    found = ran(shop.port, file)
+    generator = found["generator"]
+    assert shop.counts["item 403"] == sum(shop.counts.values()) == 12
+    assert generator["ceiling_basis"] == "this run"
+    # An iteration ends with its answer, so that at each reading both counts are the same.
+    assert generator["ceiling_per_s"] > 0
+    assert generator["ceiling_iterations_per_s"] == pytest.approx(generator["ceiling_per_s"])
+    assert load == "users" or generator["ceiling_users"] is None

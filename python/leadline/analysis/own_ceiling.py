@@ -72,8 +72,9 @@ def _use(data: TestData, found: OutcomeOf, window: Window) -> _Use | None:
     begin = ScenarioPoint(
         data.start_at_ns if data.start_at_ns is not None else window.first_start_ns, found.host, _IDLE
     )
-    first = min((begin, *readings), key=lambda one: abs(one.t_ns - span[0]))
     last = min(readings, key=lambda one: abs(one.t_ns - span[1]))
+    earlier = (one for one in readings if one.t_ns < last.t_ns)
+    first = min((begin, *earlier), key=lambda one: abs(one.t_ns - span[0]))
     shares, length_s = _shares(_threads(first), _threads(last))
     if not length_s:
         return None

@@ -130,6 +130,15 @@ def test_time_before_the_main_groups_does_not_count() -> None:
     assert found.ceiling_users == pytest.approx(50 / 0.6, rel=0.001)
 
 
+def test_run_shorter_than_the_delay_of_its_start_is_counted_from_its_begin() -> None:
+    """Its only reading is nearer to the first request than the begin is."""
+    data = scenario(0.5)
+    only, outcome_of = data.scenario_points[-1], data.outcomes[0]
+    data.scenario_points[:] = [only]
+    outcome_of.outcome["flows"][0]["start_ns"] = EPOCH_NS + OFFSET_NS + 8 * S
+    assert generator(data).ceiling_per_s == pytest.approx(2000, rel=0.001)
+
+
 @pytest.mark.parametrize("share", [0.0, 0.19])
 def test_idle_threads_say_nothing(share: float) -> None:
     found = generator(scenario(share))
