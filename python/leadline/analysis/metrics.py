@@ -14,6 +14,7 @@ from leadline.analysis.durations import Figure, Sample
 from leadline.analysis.flows import Flow
 from leadline.analysis.histograms import EMPTY, DamagedHistogram, Histogram, decode, merge
 from leadline.analysis.model import Ceiling, ClientStatistics, Generator, Metric, Window
+from leadline.analysis.scope import WHOLE
 from leadline.analysis.test_data import TestData
 from leadline.analysis.test_spec import TestSpec
 from leadline.analysis.window import rate_columns, rate_per_s
@@ -261,13 +262,26 @@ def counter(data: TestData, name: records.CountName) -> int | None:
 
 
 def delivered_share(data: TestData, flows: Sequence[Flow]) -> float | None:
-    """Of the operations that were due, the share that arrived or was answered; None where they had no times of their
-    own, or where it is not known.
+    """Of the operations that were due, the share that arrived or was answered, and of a stream with a rate, of its
+    bytes; None where they had no times of their own, or where it is not known.
     """
     if not data.spec.paced or data.spec.connects_clients:
         return None
+    if data.spec.asked_bps:
+        return _share_of_bytes(data, flows, data.spec.asked_bps)
     arrived, due = sum_of_flows(flows, received_units), operations_due(data, flows)
     return arrived / due if arrived is not None and due else None
+
+
+def _share_of_bytes(data: TestData, flows: Sequence[Flow], asked_bps: float) -> float | None:
+    """Of a byte stream, whose rate is a client's. None where less arrived than was asked for: the sender writes no more
+    than the path takes, so that what was due is not known."""
+    spec, arrived = data.spec, sum_of_flows(flows, received_bytes)
+    if arrived is None or spec.duration_ns is None:
+        return None
+    ends = max(1, len(data.hosts)) * (2 if spec.direction == "both" else 1)
+    share = 8.0 * arrived / (asked_bps * ends * spec.duration_ns / 1e9)
+    return share if share >= WHOLE else None
 
 
 def operations_due(data: TestData, flows: Sequence[Flow]) -> int | None:

@@ -196,6 +196,17 @@ def on_given_host(
     return data
 
 
+@pytest.mark.parametrize(("asked_bps", "is_doubted"), [(8.0e6, False), (8.2e6, True)])
+def test_stream_whose_rate_was_delivered_whole_is_not_doubted(asked_bps: float, is_doubted: bool) -> None:
+    """8 Mbit/s beside other work: all that was asked for, or 98 % of it."""
+    data = on_given_host("tcp", foreign=0.5)
+    spec = {"name": "t", "kind": "tcp", "duration_ms": 10_000, "interval_ms": 100, "rate_bps": asked_bps}
+    data.spec = type(data.spec).read(spec)
+    found = analyse_test(data)
+    assert (found.validity.verdict is Verdict.DISTURBED) == is_doubted
+    assert (found.metrics["throughput_bps"].verdict is Verdict.VALID) != is_doubted
+
+
 def machine_use(busy: float) -> dict[str, Any]:
     moved = {f"{way}_{what}": 1000 for way in ("sent", "received") for what in ("bytes", "units")}
     return {"wall_s": 10.0, "cpus": CPUS, "busy_s": 10.0 * busy, "softirq_s": 2.0, **moved}
