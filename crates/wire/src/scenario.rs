@@ -78,6 +78,9 @@ pub struct ScenarioSpec {
     /// Which requests are reported one by one; none if absent.
     #[serde(default)]
     pub samples: Option<SampleRule>,
+    /// Whether one `progress` event a second has the figures so far, by which a threshold may end the test.
+    #[serde(default)]
+    pub reports_so_far: bool,
 }
 
 /// What users do, with which data, and when they begin.

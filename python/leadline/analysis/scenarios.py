@@ -26,7 +26,7 @@ MOST_SLOW = 10
 
 def findings(data: TestData) -> ScenarioFindings | None:
     """What the scenario did; None for other tests."""
-    reports = [report for found in data.load_outcomes() if (report := found.outcome.get("scenario")) is not None]
+    reports = data.scenario_reports()
     if not reports:
         return None
     memory = [report.get("users_memory_bytes") for report in reports]
@@ -61,20 +61,13 @@ def main_groups(found: ScenarioFindings | None) -> Sequence[GroupFindings]:
 
 def iteration_sample(data: TestData, metric: str) -> Sample:
     """The durations of all groups' iterations, of one of their distributions."""
-    rows = [
-        row
-        for found in data.load_outcomes()
-        if (report := found.outcome.get("scenario")) is not None
-        for row in report["populations"]
-        if row["is_main"]
-    ]
+    rows = [row for report in data.scenario_reports() for row in report["populations"] if row["is_main"]]
     return merged_sample((report for row in rows for report in row["histograms"]), metric)
 
 
 def transaction_sample(data: TestData) -> Sample:
     """The durations of all transactions."""
-    reports = [report for found in data.load_outcomes() if (report := found.outcome.get("scenario")) is not None]
-    rows = [row for report in reports for row in report["labels"] if row["kind"] == "transaction"]
+    rows = [row for report in data.scenario_reports() for row in report["labels"] if row["kind"] == "transaction"]
     return merged_sample((report for row in rows for report in row["histograms"]), "latency")
 
 

@@ -144,7 +144,8 @@ def figures_so_far(data: TestData, histograms: Mapping[str, hdr.Histogram]) -> d
     """The metrics of a running test from its data so far; `histograms` are merged by the caller."""
     flows = build_flows(data)
     steady = window.steady_window(flows, data.spec.warmup_ns, data.start_at_ns)
-    return _figures(data, flows, steady, metrics.Histograms(histograms, 0))
+    kind: FiguresKind = KINDS.find(data.spec.kind)
+    return _figures(data, flows, steady, kind.with_histograms(data, metrics.Histograms(histograms, 0)))
 
 
 def _with_backlog(data: TestData, flows: Sequence[Flow], merged: metrics.Histograms) -> metrics.Histograms:

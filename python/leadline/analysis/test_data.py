@@ -270,6 +270,8 @@ class TestData:
     interval_histograms: list[IntervalHistogram] = field(default_factory=list)
     # In the order in which they came.
     scenario_points: list[ScenarioPoint] = field(default_factory=list)
+    # The latest figures so far of each task, by host and task; its outcome replaces them.
+    scenarios_so_far: dict[tuple[str, str], records.ScenarioReport] = field(default_factory=dict)
     # Single requests that are missing in the journal, by host and task.
     left_out_samples: dict[tuple[str, str], int] = field(default_factory=dict)
     # The latest `Standing` of each task, by host and task.
@@ -327,6 +329,18 @@ class TestData:
         """Outcomes of the tasks that generated load, without the server's."""
         return [found for found in self.outcomes if not self.hosts or found.host in self.hosts]
 
+    def scenario_reports(self) -> list[records.ScenarioReport]:
+        """A scenario's figures of each task: at its end, or so far."""
+        ended = self.load_outcomes()
+        finished = {(found.host, found.task) for found in ended}
+        reports = [report for found in ended if (report := found.outcome.get("scenario")) is not None]
+        running = [
+            report
+            for (host, task), report in self.scenarios_so_far.items()
+            if (host, task) not in finished and (not self.hosts or host in self.hosts)
+        ]
+        return [*reports, *running]
+
     def accounts(self) -> list[records.Outcome | records.Standing]:
         """The source of `errors` and `counts` of each generating task: its outcome, or its last standing if it was
         interrupted."""
@@ -354,6 +368,9 @@ class TestData:
         standing, scenario = event.get("standing"), event.get("scenario")
         if scenario is not None:
             self.scenario_points.append(ScenarioPoint(t_ns, host, scenario, standing))
+            so_far = scenario.get("so_far")
+            if so_far is not None:
+                self.scenarios_so_far[(host, event["task"])] = so_far
         if standing is not None:
             self.standings[(host, event["task"])] = standing
             if self.spec.connects_clients:

@@ -2457,24 +2457,6 @@ class ScenarioFile(BaseModel):
     """
 
 
-class ScenarioProgress(BaseModel):
-    """
-    The figures of a scenario while it runs.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
-    labels: list[LabelProgress]
-    """
-    One row per label that had an event in the interval.
-    """
-    populations: list[PopulationProgress]
-    """
-    One row per population.
-    """
-
-
 class SizeShare(BaseModel):
     """
     One of the sizes of a mix.
@@ -5896,49 +5878,6 @@ class NetworkReply(BaseModel):
     """
 
 
-class Progress(BaseModel):
-    """
-    The counters of a measuring task's flows so far.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
-    flows: list[FlowProgress]
-    """
-    Cumulative counters since the task began.
-    """
-    histograms: list[HistogramReport]
-    """
-    Histograms of this interval only.
-    """
-    scenario: ScenarioProgress | None = None
-    """
-    The transactions, requests and users of a scenario.
-    """
-    side: Literal["local", "peer"]
-    """
-    The side that counted.
-    """
-    standing: Standing | None = None
-    """
-    The state of the load, about once a second, for the kinds of load that report it.
-    """
-    t_ns: Annotated[int, Field(ge=0)]
-    """
-    When the counters were read, ns, on this agent's clock even if the peer counted.
-    """
-    task: str
-    """
-    The task.
-    """
-    trial: str
-    """
-    The task's trial.
-    """
-    type: Literal["progress"] = "progress"
-
-
 class Samples(BaseModel):
     """
     Requests and transactions of a scenario that have ended, if the workload asks for them. Batches of a task have
@@ -6458,6 +6397,28 @@ class MultipartBody(BaseModel):
     """
 
 
+class ScenarioProgress(BaseModel):
+    """
+    The figures of a scenario while it runs.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    labels: list[LabelProgress]
+    """
+    One row per label that had an event in the interval.
+    """
+    populations: list[PopulationProgress]
+    """
+    One row per population.
+    """
+    so_far: ScenarioReport | None = None
+    """
+    The figures since the beginning, without the slowest requests; absent in most events.
+    """
+
+
 class Check(BaseModel):
     """
     A check of a response.
@@ -6521,6 +6482,49 @@ class Check(BaseModel):
     """
     The tests.
     """
+
+
+class Progress(BaseModel):
+    """
+    The counters of a measuring task's flows so far.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    flows: list[FlowProgress]
+    """
+    Cumulative counters since the task began.
+    """
+    histograms: list[HistogramReport]
+    """
+    Histograms of this interval only.
+    """
+    scenario: ScenarioProgress | None = None
+    """
+    The transactions, requests and users of a scenario.
+    """
+    side: Literal["local", "peer"]
+    """
+    The side that counted.
+    """
+    standing: Standing | None = None
+    """
+    The state of the load, about once a second, for the kinds of load that report it.
+    """
+    t_ns: Annotated[int, Field(ge=0)]
+    """
+    When the counters were read, ns, on this agent's clock even if the peer counted.
+    """
+    task: str
+    """
+    The task.
+    """
+    trial: str
+    """
+    The task's trial.
+    """
+    type: Literal["progress"] = "progress"
 
 
 class Finished(BaseModel):
@@ -7302,6 +7306,10 @@ class ScenarioWorkload(BaseModel):
     plan: ScenarioPlan
     """
     The scenario.
+    """
+    reports_so_far: bool | None = False
+    """
+    Whether one `progress` event a second has the figures so far, by which a threshold may end the test.
     """
     route: HttpRoute
     """

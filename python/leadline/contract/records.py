@@ -1471,21 +1471,6 @@ class SampleTransaction(TypedDict):
     """
 
 
-class ScenarioProgress(TypedDict):
-    """
-    The figures of a scenario while it runs.
-    """
-
-    labels: list[LabelProgress]
-    """
-    One row per label that had an event in the interval.
-    """
-    populations: list[PopulationProgress]
-    """
-    One row per population.
-    """
-
-
 Side: TypeAlias = Literal["local", "peer"]
 """
 The side that counted.
@@ -2934,46 +2919,6 @@ class NetworkReply(TypedDict):
     """
 
 
-class Progress(TypedDict):
-    """
-    The counters of a measuring task's flows so far.
-    """
-
-    flows: list[FlowProgress]
-    """
-    Cumulative counters since the task began.
-    """
-    histograms: list[HistogramReport]
-    """
-    Histograms of this interval only.
-    """
-    scenario: NotRequired[ScenarioProgress | None]
-    """
-    The transactions, requests and users of a scenario.
-    """
-    side: Side
-    """
-    The side that counted.
-    """
-    standing: NotRequired[Standing | None]
-    """
-    The state of the load, about once a second, for the kinds of load that report it.
-    """
-    t_ns: int
-    """
-    When the counters were read, ns, on this agent's clock even if the peer counted.
-    """
-    task: str
-    """
-    The task.
-    """
-    trial: str
-    """
-    The task's trial.
-    """
-    type: Literal["progress"]
-
-
 class Samples(TypedDict):
     """
     Requests and transactions of a scenario that have ended, if the workload asks for them. Batches of a task have
@@ -3134,6 +3079,65 @@ class Outcome(TypedDict):
     """
     A fleet's clients.
     """
+
+
+class ScenarioProgress(TypedDict):
+    """
+    The figures of a scenario while it runs.
+    """
+
+    labels: list[LabelProgress]
+    """
+    One row per label that had an event in the interval.
+    """
+    populations: list[PopulationProgress]
+    """
+    One row per population.
+    """
+    so_far: NotRequired[ScenarioReport | None]
+    """
+    The figures since the beginning, without the slowest requests; absent in most events.
+    """
+
+
+class Progress(TypedDict):
+    """
+    The counters of a measuring task's flows so far.
+    """
+
+    flows: list[FlowProgress]
+    """
+    Cumulative counters since the task began.
+    """
+    histograms: list[HistogramReport]
+    """
+    Histograms of this interval only.
+    """
+    scenario: NotRequired[ScenarioProgress | None]
+    """
+    The transactions, requests and users of a scenario.
+    """
+    side: Side
+    """
+    The side that counted.
+    """
+    standing: NotRequired[Standing | None]
+    """
+    The state of the load, about once a second, for the kinds of load that report it.
+    """
+    t_ns: int
+    """
+    When the counters were read, ns, on this agent's clock even if the peer counted.
+    """
+    task: str
+    """
+    The task.
+    """
+    trial: str
+    """
+    The task's trial.
+    """
+    type: Literal["progress"]
 
 
 class Finished(TypedDict):

@@ -92,7 +92,7 @@ impl<B: IoBackend> Ready for ScenarioLoad<B> {
             }));
         }
         drop(messages);
-        let watch = Watch { plan: &plan, rows: &rows, counters: &counters, task, interval_ns };
+        let watch = Watch { plan: &plan, shared: &shared, rows: &rows, counters: &counters, task, interval_ns };
         watch.run(&published, at_ns);
         let reports = running.into_iter().map(JoinHandle::join);
         let reports = reports.map(|report| report.unwrap_or_else(|panic| std::panic::resume_unwind(panic)));

@@ -14,7 +14,7 @@ use super::samples::Opening;
 const SLOWEST: usize = 20;
 
 /// The figures of one thread.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Figures {
     /// By label.
     pub labels: Vec<LabelFigures>,

@@ -175,6 +175,9 @@ pub struct ScenarioProgress {
     pub populations: Vec<PopulationProgress>,
     /// One row per label that had an event in the interval.
     pub labels: Vec<LabelProgress>,
+    /// The figures since the beginning, without the slowest requests; absent in most events.
+    #[serde(default)]
+    pub so_far: Option<Box<ScenarioReport>>,
 }
 
 /// A population while it runs.

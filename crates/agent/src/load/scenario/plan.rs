@@ -48,6 +48,8 @@ pub struct Plan {
     pub warmup_ns: u64,
     /// Which requests are reported one by one.
     pub samples: Option<SampleRule>,
+    /// Whether the figures so far are reported each second.
+    pub reports_so_far: bool,
     tls: Option<TlsSpec>,
     tls_of_hosts: Mutex<HashMap<Arc<str>, Result<ClientTls, String>>>,
 }
@@ -94,6 +96,7 @@ impl Plan {
             duration_ns: spec.duration_ms.saturating_mul(1_000_000),
             warmup_ns: spec.warmup_ms.saturating_mul(1_000_000),
             samples: spec.samples.clone(),
+            reports_so_far: spec.reports_so_far,
             tls: spec.tls.as_ref().map(|tls| TlsSpec { early_data: false, ..tls.clone() }),
             tls_of_hosts: Mutex::default(),
             program: Arc::new(program),

@@ -27,6 +27,8 @@ pub struct Published {
     latest: BTreeMap<usize, (HttpCounts, Vec<PopulationProgress>, ThreadReport)>,
     recent: BTreeMap<u32, Recent>,
     errors: BTreeMap<String, u64>,
+    /// Figures since the beginning, by thread, since they were reported last.
+    so_far: BTreeMap<usize, Box<Figures>>,
     is_new: bool,
 }
 
@@ -41,6 +43,9 @@ impl Published {
                 }
             }
             merge_recent(self.recent.entry(label).or_default(), recent);
+        }
+        if let Some(figures) = snapshot.so_far {
+            self.so_far.insert(snapshot.worker, figures);
         }
         self.latest.insert(snapshot.worker, (snapshot.counts, snapshot.populations, snapshot.thread));
     }
@@ -61,7 +66,7 @@ impl Published {
     }
 
     /// Returns the latency of all requests since the last call, and the state of the scenario.
-    pub fn progress(&mut self, program: &Program) -> (Vec<HistogramReport>, ScenarioProgress) {
+    pub fn progress(&mut self, program: &Program, shared: &Shared) -> (Vec<HistogramReport>, ScenarioProgress) {
         let (mut all, mut ages) = (Histogram::new(), Histogram::new());
         let labels = std::mem::take(&mut self.recent).into_iter().map(|(label, recent)| {
             let Recent { ended, failed, errors, latency, ages: own_ages } = recent;
@@ -93,7 +98,18 @@ impl Published {
         let histograms = [("latency", all), ("latency_censored", ages)];
         let histograms = histograms.iter().filter(|(_, own)| !own.is_empty());
         let histograms = histograms.map(|(name, own)| histogram(name, own)).collect();
-        (histograms, ScenarioProgress { populations, labels })
+        (histograms, ScenarioProgress { populations, labels, so_far: self.report_so_far(program, shared) })
+    }
+
+    /// Returns the figures since the beginning, once all threads have passed on newer ones.
+    fn report_so_far(&mut self, program: &Program, shared: &Shared) -> Option<Box<ScenarioReport>> {
+        if self.so_far.is_empty() || self.so_far.len() < self.latest.len() {
+            return None;
+        }
+        let mut figures = Figures::new(program);
+        std::mem::take(&mut self.so_far).into_values().for_each(|own| figures.merge(*own));
+        figures.slowest.clear();
+        Some(Box::new(scenario_report(program, shared, figures, 0)))
     }
 }
 

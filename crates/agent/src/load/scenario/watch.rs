@@ -5,6 +5,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::Arc;
 use std::time::Duration;
 
+use leadline_script::scenario::Shared;
 use leadline_sys::clock::{monotonic_ns, realtime_ns};
 use leadline_sys::priority::lower_priority;
 use leadline_wire::scenario::SampleBatch;
@@ -19,6 +20,7 @@ use crate::task::Task;
 /// The one that reports.
 pub struct Watch<'t> {
     pub plan: &'t Plan,
+    pub shared: &'t Shared,
     pub rows: &'t SampleRows,
     pub counters: &'t [Arc<FlowCounters>],
     pub task: &'t Task,
@@ -59,7 +61,7 @@ impl Watch<'_> {
     fn report(&self, published: &mut Published, now_ns: u64) {
         let flows = self.counters.iter().zip(0..).map(|(counters, flow)| counters.progress(flow, true)).collect();
         let standing = published.standing();
-        let (histograms, scenario) = published.progress(&self.plan.program);
+        let (histograms, scenario) = published.progress(&self.plan.program, self.shared);
         self.task.progress_scenario(Side::Local, now_ns, flows, histograms, standing, Some(Box::new(scenario)));
     }
 

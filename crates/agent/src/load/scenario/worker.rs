@@ -20,6 +20,8 @@ use crate::load::http::io_backend::IoBackend;
 use crate::load::http::shutdown::settle;
 use crate::metering::{FlowCounters, ThreadMeter, ROLL_NS};
 
+/// Time between two snapshots that have the figures since the beginning, ns.
+const SO_FAR_NS: u64 = 1_000_000_000;
 /// How long iterations may still end in order after a stop, ns.
 const STOP_GRACE_NS: u64 = 5_000_000_000;
 
@@ -56,7 +58,9 @@ pub fn run<B: IoBackend>(parts: WorkerParts<B>, at_ns: u64, signal: &ControlSign
     let mut machine = Machine::new(Arc::clone(&plan.program), shared, Tools::new(offset_ns), share, limits);
     machine.keep_samples(plan.samples.as_ref());
     let connections = Connections::new(plan, machine, backend, counters, share.index as usize);
-    let mut worker = Worker { connections, number: share.index as usize, interval_ns, outbox, memory_bytes: 0 };
+    let next_so_far_ns = if connections.plan.reports_so_far { at_ns + SO_FAR_NS } else { u64::MAX };
+    let number = share.index as usize;
+    let mut worker = Worker { connections, number, interval_ns, outbox, next_so_far_ns, memory_bytes: 0 };
     worker.await_start(at_ns, signal)?;
     worker.run(signal)
 }
@@ -66,6 +70,7 @@ struct Worker<B> {
     number: usize,
     interval_ns: u64,
     outbox: Outbox,
+    next_so_far_ns: u64,
     memory_bytes: u64,
 }
 
@@ -99,14 +104,14 @@ impl<B: IoBackend> Worker<B> {
                 next_snapshot_ns = now_ns + self.interval_ns.min(ROLL_NS);
                 let mut thread = meter.so_far(now_ns);
                 thread.spun_s = Some(self.spun_s(spun_before_ns));
-                self.publish(thread);
+                self.publish(thread, now_ns);
             }
         }
         now_ns = monotonic_ns();
         let mut thread = meter.end(now_ns);
         thread.spun_s = Some(self.spun_s(spun_before_ns));
         self.connections.machine.finish(now_ns);
-        self.publish(thread.clone());
+        self.publish(thread.clone(), now_ns);
         self.connections.finish(now_ns);
         let counts = self.counts();
         // The time is over: if this fails, the sockets are closed at once, and the figures stay valid.
@@ -167,7 +172,7 @@ impl<B: IoBackend> Worker<B> {
         }
     }
 
-    fn publish(&mut self, thread: ThreadReport) {
+    fn publish(&mut self, thread: ThreadReport, now_ns: u64) {
         let counts = HttpCounts { connections: Some(self.connections.open()), ..self.counts() };
         let (memory_bytes, _) = self.connections.machine.memory();
         self.memory_bytes = self.memory_bytes.max(memory_bytes as u64);
@@ -182,7 +187,12 @@ impl<B: IoBackend> Worker<B> {
         });
         let populations = populations.collect();
         let recent = figures.take_recent();
-        self.outbox.send(Message::Snapshot(Snapshot { worker: self.number, counts, populations, recent, thread }));
+        let so_far = (now_ns >= self.next_so_far_ns).then(|| {
+            self.next_so_far_ns = now_ns + SO_FAR_NS;
+            Box::new(figures.clone())
+        });
+        let snapshot = Snapshot { worker: self.number, counts, populations, recent, thread, so_far };
+        self.outbox.send(Message::Snapshot(snapshot));
         if let Some(samples) = self.connections.machine.samples() {
             samples.close();
         }
