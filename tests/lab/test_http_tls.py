@@ -30,6 +30,7 @@ def refused(load: cli.Load, name: str) -> None:
     """No connection came up, for this reason: one line, and exit code 1."""
     assert (load.code, load.document["error"]["code"]) == (1, name)
     assert load.err.startswith("leadline: ") and load.err.count("\n") == 1, load.err
+    assert ("--ca FILE" in load.err) == (name == "tls_certificate_unknown_issuer"), load.err
 
 
 def answered(load: cli.Load, number: int) -> None:

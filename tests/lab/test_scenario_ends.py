@@ -13,7 +13,7 @@ from typing import Any
 
 import cli_runs as cli
 import pytest
-from http_servers import certificates, counting, front_nginx
+from http_servers import certificates, counting, front_nginx, openssl_server
 
 from in_process import leadline
 from waiting import until
@@ -21,7 +21,7 @@ from waiting import until
 pytestmark = [
     pytest.mark.skipif(not cli.LEADLINE.exists(), reason="the leadline command is not installed"),
     pytest.mark.agent,
-    pytest.mark.takes(15),
+    pytest.mark.takes(20),
 ]
 
 GROUP = ("completed", "failed", "interrupted", "dropped", "not_begun")
@@ -173,16 +173,65 @@ def test_certificates_are_believed_only_from_known_authorities(tmp_path: Path) -
             new_connections: true
             flow: [{get: /ok, name: asked}]
         """
-    handshakes, asked = {}, {}
-    with counting(tmp_path) as server, front_nginx(tmp_path, server.port, certificates(tmp_path)) as front:
-        for verify in ("true", "false"):
-            done = leadline("scenario", written(tmp_path, text % verify), "-J", f"port={front.tls}", "--json")
-            assert done.returncode == 0, done.stderr
+    made = certificates(tmp_path)
+    ways: dict[str, tuple[str, ...]] = {
+        "true": (),
+        "false": (),
+        "true --insecure": ("--insecure",),
+        "true --ca": ("--ca", str(made.authority)),
+        "false --ca": ("--ca", str(made.self_signed)),
+    }
+    handshakes, asked, codes, errors = {}, {}, {}, {}
+    with counting(tmp_path) as server, front_nginx(tmp_path, server.port, made) as front:
+        for way, options in ways.items():
+            file = written(tmp_path, text % way.partition(" ")[0])
+            done = leadline("scenario", file, "-J", f"port={front.tls}", "--json", *options)
+            codes[way], errors[way] = done.returncode, done.stderr
             found = json.loads(done.stdout)
-            [asked[verify]] = found["scenario"]["labels"]
-            handshakes[verify] = [found["metrics"][f"handshakes_{kind}"]["value"] or 0 for kind in ("full", "resumed")]
-    assert handshakes == {"true": [0, 0], "false": [1, 3]}
-    assert (asked["true"]["ended"], asked["true"]["failed"]) == (4, 4)
-    assert asked["true"]["errors"] == {"tls_certificate_unknown_issuer": 4}
-    assert (asked["false"]["ended"], asked["false"]["failed"]) == (4, 0)
-    assert server.account.requests == {"ok": 4}
+            [asked[way]] = found["scenario"]["labels"]
+            handshakes[way] = [found["metrics"][f"handshakes_{kind}"]["value"] or 0 for kind in ("full", "resumed")]
+    for way in ways:
+        # The scenario that checks nothing is checked against a CA that is given.
+        refused = way in ("true", "false --ca")
+        assert codes[way] == (1 if refused else 0), errors[way]
+        assert handshakes[way] == ([0, 0] if refused else [1, 3])
+        assert (asked[way]["ended"], asked[way]["failed"]) == (4, 4 if refused else 0)
+        assert asked[way]["errors"] == ({"tls_certificate_unknown_issuer": 4} if refused else {})
+        assert ("--ca FILE" in errors[way]) == refused
+    assert server.account.requests == {"ok": 12}
+
+
+def test_client_certificate_opens_a_server_that_wants_one(tmp_path: Path) -> None:
+    made = certificates(tmp_path)
+    file = written(tmp_path, "get: https://localhost:${param('port')}/\nload: {users: 1, iterations: 3}\n")
+    identity = ("--cert", str(made.client), "--key", str(made.client_key))
+    with openssl_server(tmp_path, made, "-Verify", "1", "-CAfile", str(made.authority)) as port:
+        way = ("scenario", file, "-J", f"port={port}", "--ca", str(made.authority), "--json")
+        without, with_it = leadline(*way), leadline(*way, *identity)
+    assert (without.returncode, with_it.returncode) == (1, 0), (without.stderr, with_it.stderr)
+    assert "--cert FILE and --key FILE" in without.stderr
+    [label] = json.loads(with_it.stdout)["scenario"]["labels"]
+    assert (label["ended"], label["failed"]) == (3, 0)
+
+
+def test_load_that_nothing_answers_has_failed(tmp_path: Path) -> None:
+    """As in `leadline http`; answers that fail are answers."""
+    file = written(
+        tmp_path, "get: http://127.0.0.1:${param('port')}/${param('way')}\nload: {users: 2, iterations: 2}\n"
+    )
+    with counting(tmp_path) as server:
+        ran = {
+            way: leadline("scenario", file, "-J", f"port={server.port}", "-J", f"way={way}", "--json")
+            for way in ("reset", "failed")
+        }
+        beside = {way: leadline("http", server.url(way), "-n", "4", "--json", "--no-calibrate") for way in ran}
+    refused = leadline("scenario", file, "-J", "port=1", "-J", "way=x", "--json")
+    assert {way: done.returncode for way, done in ran.items()} == {"reset": 1, "failed": 0}
+    assert {way: done.returncode for way, done in beside.items()} == {"reset": 1, "failed": 0}
+    assert "none of 4 requests or transactions was answered (4 x reset)" in ran["reset"].stderr
+    assert refused.returncode == 1
+    assert "none of 4 requests or transactions was answered (4 x connection_refused)" in refused.stderr
+    # What was measured is kept.
+    for done in (refused, ran["reset"]):
+        [label] = json.loads(done.stdout)["scenario"]["labels"]
+        assert label["failed"] == 4

@@ -128,9 +128,13 @@ def something_answered(evidence: Evidence) -> Iterator[Finding]:
     if data.status != "done" or not data.spec.counts_units or data.spec.connects_clients:
         return
     sent = counter(data, "requests_sent") or sum_of_flows(evidence.flows, lambda flow: flow.sent_units)
-    if sent and sum_of_flows(evidence.flows, received_units) == 0:
+    answered = sum_of_flows(evidence.flows, received_units)
+    if not sent and error_counts(data):
+        # No connection came up, so no flow began.
+        sent, answered = counter(data, "requests_due"), counter(data, "responses")
+    if sent and answered == 0:
         text = f"none of {sent:,.0f} requests or transactions was answered ({errors_by_name(data)})"
-        yield Verdict.INCOMPLETE, Reason("nothing-answered", text)
+        yield Verdict.INCOMPLETE, Reason(validity.NOTHING_ANSWERED, text)
 
 
 def undisturbed(evidence: Evidence) -> Iterator[Finding]:

@@ -77,6 +77,8 @@ GENERATOR_REASONS = frozenset(
 # The steady window is shorter than it should be, or too short for any; what was counted is whole.
 SHORT_WINDOW, NO_WINDOW = "window-too-short", "no-steady-window"
 SHORT_WINDOWS = frozenset({SHORT_WINDOW, NO_WINDOW})
+# No request or transaction was answered.
+NOTHING_ANSWERED = "nothing-answered"
 # Flows that transferred no byte.
 NOT_STARTED = "flows-not-started"
 # Parts of a test that differ, or are too few to tell.

@@ -9,10 +9,14 @@ import typer
 
 from leadline.cli import options as o
 from leadline.cli.output import print_json, print_note, write_option_file
-from leadline.errors import InputError
+from leadline.errors import AgentLost, InputError, MissingBinary, PlanError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from leadline.scenario.conversion import Conversion
+    from leadline.scenario.formats import FormatOptions
+    from leadline.scenario.native import ReadScenario
 
 NAME = "convert"
 EXAMPLE = "Example: leadline convert examples/shop.jmx -J host=127.0.0.1 -o shop.yaml"
@@ -56,9 +60,9 @@ def command(
         only_hosts=tuple(only_host or ()),
         correlates=correlate,
     )
-    read, conversion = read_scenario(
-        read_scenario_file(file), str(file), options, reader_below(file.parent, anywhere=any_file)
-    )
+    read_file = reader_below(file.parent, anywhere=any_file)
+    read, conversion = read_scenario(read_scenario_file(file), str(file), options, read_file)
+    _check(read, read_file, options, str(file))
     text = write_native(read.root, conversion)
     if output is not None:
         write_option_file("-o", output, text)
@@ -70,6 +74,28 @@ def command(
     if conversion is not None:
         _print(conversion)
     return 0
+
+
+def _check(read: ReadScenario, read_file: Callable[[str], bytes], options: FormatOptions, file: str) -> None:
+    """Let the agent compile the scenario. What it refuses ends the conversion, like other parts that cannot run; with
+    `--scripts skip` it is listed. A missing file or value is a note, because the conversion does not need it.
+    """
+    from leadline.cli.scenario_check import check_scenario
+    from leadline.scenario.lowering import lower
+
+    try:
+        lowered = lower(read.scenario, read.root, read_file, options.parameters)
+    except PlanError as error:
+        print_note(f"not checked as a whole: {error}")
+        return
+    try:
+        check_scenario(lowered, file)
+    except PlanError as error:
+        if not options.skips_scripts:
+            raise
+        print_note(f"cannot-run: {error}")
+    except (MissingBinary, AgentLost) as error:
+        print_note(f"not checked as a whole: {error}")
 
 
 def parameters(texts: list[str] | None) -> dict[str, str]:

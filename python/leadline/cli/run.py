@@ -6,7 +6,7 @@ import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import typer
 
@@ -49,6 +49,7 @@ def command(
         return 0
     check_folder("--out", out)
     _check_programs(cases)
+    _check_tests(cases)
     out = out.absolute()
     if any(case.hosts is None for case in cases):
         from leadline.lab import jail
@@ -80,6 +81,25 @@ def _run(plan: Plan, cases: Sequence[Case], out: Path, json: bool) -> int:
     problems = tuple(dict.fromkeys((*problems, *outcome.problems)))
     print_run(outcome, folder, json, problems)
     return run_code(outcome.analysis, problems)
+
+
+class CheckedKind(Protocol):
+    """The attributes of a kind of test that this module uses."""
+
+    def check(self, test: Any) -> None:
+        """Ask this host's agent whether it can run the test. Raises PlanError: it cannot."""
+
+
+def _check_tests(cases: Sequence[Case]) -> None:
+    """Report what only an agent refuses before anything is built; cases share most of their tests."""
+    from leadline.registry import KINDS
+
+    checked = []
+    for test in (test for case in cases for test in case.tests):
+        if test not in checked:
+            checked.append(test)
+            kind: CheckedKind = KINDS.get(test.kind)
+            kind.check(test)
 
 
 def _check_programs(cases: Sequence[Case]) -> None:

@@ -19,6 +19,7 @@ from leadline.analysis.cross_checks import of_command
 from leadline.analysis.iperf3_document import Iperf3Requested, iperf3_document, iperf3_error_document
 from leadline.analysis.model import Interval, TargetResult, TestResult, Verdict
 from leadline.analysis.running_intervals import in_window
+from leadline.analysis.validity import NOTHING_ANSWERED
 from leadline.cli.calibration import calibrated
 from leadline.cli.output import (
     MISSED,
@@ -50,14 +51,18 @@ from leadline.trial.workloads import LoadWorkload
 class PrintedKind(Protocol):
     """The attributes of a kind of test that this module uses."""
 
+    @property
+    def needs_answers(self) -> bool:
+        """Whether a measurement of which nothing was answered has failed."""
+
+    def advice(self, code: str) -> str | None:
+        """What a user can do about a failure of this name; None if the message says it all."""
+
     def peer_request(self, workload: Any, target: str) -> HttpRequested | None:
         """The facts about a load that the layouts of other tools print; None if no layout supports the kind."""
 
     def iperf3_request(self, workload: Any) -> Iperf3Requested | None:
         """The facts about a load that iperf3's document has; None if the document has no place for the kind."""
-
-    def peer_summary(self, result: TestResult) -> dict[str, Any] | None:
-        """The result as another tool's JSON; None if no tool's document supports the kind."""
 
 
 def run(test: BaseTest, workload: LoadWorkload, output: OutputOptions) -> int:
@@ -70,7 +75,7 @@ def run(test: BaseTest, workload: LoadWorkload, output: OutputOptions) -> int:
     if output.hdr is not None:
         check_writable("--hdr", output.hdr)
     if output.summary is not None:
-        check_writable("--summary-export", output.summary)
+        check_writable("--summary-export", output.summary.path)
     if output.samples is not None:
         check_writable(output.samples.option, output.samples.path)
     asked = tuple(target.metric for target in targets)
@@ -84,11 +89,11 @@ def run(test: BaseTest, workload: LoadWorkload, output: OutputOptions) -> int:
     checked = of_command([result], entries, Limits().margin)
     if output.interval_ms is not None:
         result = replace(result, intervals=tuple(_judged(one, result) for one in ended_intervals))
-    if output.summary is not None:
-        kind: PrintedKind = KINDS.get(workload.kind)
-        write_option_file("--summary-export", output.summary, json.dumps(kind.peer_summary(result), indent=2) + "\n")
     missed = {} if watch is None else {one.target: one for one in watch.missed}
     judged = [missed.get(target.text) or judge(target, "c01", [result]) for target in targets]
+    if output.summary is not None:
+        document = output.summary.document(result, judged)
+        write_option_file("--summary-export", output.summary.path, json.dumps(document, indent=2) + "\n")
     if output.json:
         print_json({**result_document(result, test.kind, output.target), "cross_check": checked, "targets": judged})
     elif output.format == "iperf3-json":
@@ -230,4 +235,9 @@ def _code(result: TestResult, judged: list[TargetResult]) -> int:
         return 130
     if result.status == "failed":
         return print_error(result.error or "the measurement failed", 1)
+    kind: PrintedKind = KINDS.get(result.kind)
+    for reason in result.validity.reasons if kind.needs_answers else ():
+        if reason.code == NOTHING_ANSWERED:
+            advice = next(filter(None, map(kind.advice, result.errors)), None)
+            return print_error(f"{reason.text}; {advice}" if advice else reason.text, 1)
     return targets_code(judged)

@@ -6,7 +6,7 @@ valid, so that a wrong command line fails fast.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -18,6 +18,7 @@ from leadline.plan.field_types import validate_input
 from leadline.plan.validation_errors import value_error_text
 
 if TYPE_CHECKING:
+    from leadline.analysis.model import TargetResult, TestResult
     from leadline.cli.sample_file import SampleFormat
     from leadline.plan import BaseTest
     from leadline.plan.repeats import PrecisionGoal
@@ -28,6 +29,15 @@ SHORTEST_INTERVAL_MS = 100
 LEAST_CONFIDENCE_PERCENT, MOST_CONFIDENCE_PERCENT = 50.0, 99.9
 
 Model = TypeVar("Model", bound=BaseModel)
+
+
+@dataclass(frozen=True, slots=True)
+class SummaryFile:
+    """A file for the result in the layout of another tool."""
+
+    path: Path
+    document: Callable[[TestResult, Sequence[TargetResult]], Mapping[str, Any]]
+    """Its content, from the result and the outcomes of its targets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +69,7 @@ class OutputOptions:
     """Process of a server on this host whose CPU time and memory are counted."""
     samples: SampleFormat | None = None
     """File for the single requests."""
-    summary: Path | None = None
+    summary: SummaryFile | None = None
     """File for the result in the layout of another tool, as JSON."""
     second_tool: ToolRun | None = None
     """A second tool's command lines; it repeats the measurement for a cross-check."""

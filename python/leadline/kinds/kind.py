@@ -96,6 +96,8 @@ class Kind(Generic[Test]):
     """The share that a system did not serve, and its words in sentences: `with 3.1 % of the packets lost`."""
     delay: tuple[str, str] | None = None
     """The time that sentences state where the rate was given, and its words: `p99 of the latency`."""
+    needs_answers: bool = False
+    """Whether a measurement of which nothing was answered has failed: the exit code is 1."""
     woken: tuple[str, ...] = ()
     """The sides (`client`, `server`) that wake up once per operation, for kinds whose latencies wake-ups may
     dominate."""
@@ -180,6 +182,18 @@ class Kind(Generic[Test]):
         """The maximum length of a load."""
         return int(workload.duration_ms)
 
+    def check(self, test: Test) -> None:
+        """Ask this host's agent whether it can run the test, if only an agent knows; before a run builds anything.
+
+        Raises:
+
+            PlanError: it cannot.
+        """
+
+    def advice(self, code: str) -> str | None:
+        """What a user can do about a failure of this name; None if the message says it all."""
+        return None
+
     def calibration(self, workload: Any) -> HttpWorkload | None:
         """The load whose ceiling is measured against a null responder; None if the kind has no ceiling."""
         return None
@@ -190,10 +204,6 @@ class Kind(Generic[Test]):
 
     def iperf3_request(self, workload: Any) -> Iperf3Requested | None:
         """The facts about a load that iperf3's document has; None if the document has no place for the kind."""
-        return None
-
-    def peer_summary(self, result: TestResult) -> dict[str, Any] | None:
-        """The result as another tool's JSON; None if no tool's document supports the kind."""
         return None
 
     # The figures.

@@ -63,6 +63,21 @@ async def run(
         TaskFailed: no client could begin, or one failed.
         AgentLost: an agent is gone.
     """
+    try:
+        await _run(load, agents, clocks, event_log, interrupt)
+    except TaskFailed as failure:
+        kinds = {work.kind: kind_of(work) for work in load.workloads.values()}
+        failure.hint = failure.hint or next((kind.advice(failure.code) for kind in kinds.values()), None)
+        raise
+
+
+async def _run(
+    load: Load,
+    agents: Mapping[str, Agent],
+    clocks: Mapping[str, ClockComparison],
+    event_log: EventLog,
+    interrupt: Interrupt,
+) -> None:
     with ExitStack() as stack:
         stack.callback(event_log.listen(partial(_pass_on, load.label, event_log)))
         ready = await _prepare(load, agents)

@@ -141,6 +141,9 @@ class LoadKind(Protocol):
     def longest_ms(self, workload: Any) -> int:
         """The maximum length of a load."""
 
+    def advice(self, code: str) -> str | None:
+        """What a user can do about a failure of this name; None if the message says it all."""
+
 
 def kind_of(test: BaseTest | LoadWorkload) -> LoadKind:
     """The kind of a plan's test, or of an agent's workload."""

@@ -61,3 +61,10 @@ def test_what_is_beside_the_requests_has_columns_where_there_is_some() -> None:
 def test_groups_are_named_where_there_are_several() -> None:
     (table, *_) = page_tables(result(label("a"), label("a", group="others")))
     assert [row[:2] for row in table.rows] == [("a", "users"), ("a", "others")]
+
+
+def test_a_refused_certificate_has_its_options() -> None:
+    failing = label("b", errors={"tls_certificate_unknown_issuer": 3})
+    console = Console(width=200, file=StringIO())
+    console.print(*label_tables(result(failing, failing)))
+    assert console.file.getvalue().count("tls_certificate_unknown_issuer: trust its authority with --ca FILE") == 1  # type: ignore[attr-defined]

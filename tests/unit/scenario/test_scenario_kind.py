@@ -6,14 +6,16 @@ import re
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from leadline.analysis.targets import parse_targets
 from leadline.errors import InputError, PlanError
+from leadline.kinds.http.parts import TlsTrust
 from leadline.kinds.scenario.command import EXAMPLE
 from leadline.kinds.scenario.model import LoadedScenario, ScenarioTest
 from leadline.kinds.scenario.targets import targets_of
 from leadline.kinds.scenario.workload import scenario_workload
-from leadline.plan.external_inputs import ExternalReader, PlanText
+from leadline.plan.external_inputs import ExternalReader, FileInput, PlanText
 from leadline.plan.field_types import validate_input
 from leadline.plan.targets import has_metric
 from leadline.scenario.native import read_native
@@ -158,6 +160,26 @@ def test_tags_that_cannot_be_are_named(tags: str, words: str) -> None:
 def test_a_plan_has_the_thresholds_of_its_scenario() -> None:
     test = ScenarioTest(name="s", file=loaded(EXAMPLE))
     assert test.own_targets == ("error_ratio < 0.01",)
+
+
+def test_certificates_to_trust_and_the_clients_own() -> None:
+    given = {name: FileInput(name, name.encode()) for name in ("ca", "cert", "key")}
+    unchecked = loaded("get: https://h.test/\nhttp: {verify: false}\n")
+
+    def tls(file: LoadedScenario, **options: object) -> dict[str, object]:
+        load = scenario_workload(ScenarioTest(name="s", file=file, tls=TlsTrust.model_validate(options)), {}, None)
+        assert load.tls is not None
+        return load.tls.model_dump(include={"verify", "ca_pem", "identity"})
+
+    assert tls(loaded(EXAMPLE)) == {"verify": True, "ca_pem": None, "identity": None}
+    assert tls(loaded(EXAMPLE), verify=False)["verify"] is False
+    assert tls(unchecked)["verify"] is False
+    # A CA is to be checked against, whatever the scenario says.
+    assert tls(unchecked, ca=given["ca"]) == {"verify": True, "ca_pem": "ca", "identity": None}
+    own = tls(unchecked, cert=given["cert"], key=given["key"])
+    assert own["identity"] == {"certificate_pem": "cert", "key_pem": "key"}
+    with pytest.raises(ValidationError, match="key is missing"):
+        TlsTrust.model_validate({"cert": given["cert"]})
 
 
 def test_single_requests_are_reported_only_if_they_are_asked_for() -> None:

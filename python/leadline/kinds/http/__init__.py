@@ -85,6 +85,7 @@ class Http(Kind[HttpTest]):
     shortfall = ("error_ratio", "of the requests failed")
     delay = ("latency_p99_us", "p99 of the latency")
     scaling = (("requests_per_s", "1/s"), ("latency_p99_us", "us"))
+    needs_answers = True
     headline = ("found_rate_per_s", "latency_p50_us", "latency_p99_us")
     woken = ("server", "client")
     operation = "request"
@@ -106,6 +107,12 @@ class Http(Kind[HttpTest]):
         port = server.http_port_of(tls=test.needs_https)
         bound = test if server.bind is None else test.model_copy(update={"bind": (server.bind,)})
         return http_workload(bound, server.host, port, server.target(test.ip).ip_version)
+
+    def advice(self, code: str) -> str | None:
+        """The options about certificates."""
+        from leadline.kinds.http.advice import certificate_advice
+
+        return certificate_advice(code)
 
     def payload_share(self, test: Mapping[str, Any], packets: Packets) -> float | None:
         """Bodies in a TCP stream, and over TLS in its records."""

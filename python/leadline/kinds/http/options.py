@@ -15,6 +15,37 @@ from leadline.plan.options import PRECISION, Command, Option, cross_check, liste
 
 _LOAD, _REQUEST, _CONNECTION, _TLS, _OUTPUT = "Load", "Request", "Connection", "TLS", "Output"
 
+TLS_TRUST = (
+    Option(
+        ("--insecure",), "Accept any certificate.", key="tls.verify", type=bool, default=False, panel=_TLS, value=False
+    ),
+    Option(
+        ("--ca",),
+        "Certificates to trust instead of the host's.",
+        key="tls.ca",
+        metavar="FILE",
+        panel=_TLS,
+        read=partial(args.file, option="--ca"),
+    ),
+    Option(
+        ("--cert",),
+        "Client certificate, PEM.",
+        key="tls.cert",
+        metavar="FILE",
+        panel=_TLS,
+        read=partial(args.file, option="--cert"),
+    ),
+    Option(
+        ("--key",),
+        "Private key of the client certificate, PEM.",
+        key="tls.key",
+        metavar="FILE",
+        panel=_TLS,
+        read=partial(args.file, option="--key"),
+    ),
+)
+"""Which certificates are accepted, and the client's own."""
+
 OPTIONS = (
     Option((), "http:// or https://HOST[:PORT]/PATH", required=True, metavar="URL", parameter="url"),
     Option(
@@ -216,33 +247,7 @@ OPTIONS = (
         panel=_CONNECTION,
         read=args.tcp_options,
     ),
-    Option(
-        ("--insecure",), "Accept any certificate.", key="tls.verify", type=bool, default=False, panel=_TLS, value=False
-    ),
-    Option(
-        ("--ca",),
-        "Certificates to trust instead of the host's.",
-        key="tls.ca",
-        metavar="FILE",
-        panel=_TLS,
-        read=partial(args.file, option="--ca"),
-    ),
-    Option(
-        ("--cert",),
-        "Client certificate, PEM.",
-        key="tls.cert",
-        metavar="FILE",
-        panel=_TLS,
-        read=partial(args.file, option="--cert"),
-    ),
-    Option(
-        ("--key",),
-        "Private key of the client certificate, PEM.",
-        key="tls.key",
-        metavar="FILE",
-        panel=_TLS,
-        read=partial(args.file, option="--key"),
-    ),
+    *TLS_TRUST,
     Option(
         ("--tls",),
         "TLS versions to offer. Default: both.",

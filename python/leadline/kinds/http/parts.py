@@ -178,8 +178,8 @@ def _protocol(text: str) -> str:
     return text
 
 
-class HttpTls(PlanModel):
-    """TLS options of the client."""
+class TlsTrust(PlanModel):
+    """Which certificates of servers are accepted, and the client's own."""
 
     verify: bool = True
     """Whether the server's certificate is checked."""
@@ -189,6 +189,20 @@ class HttpTls(PlanModel):
     """File with the client's certificate and its intermediate certificates, PEM."""
     key: FileText | None = None
     """File with the private key of the certificate, PEM."""
+
+    @model_validator(mode="after")
+    def _is_whole(self) -> Self:
+        if (self.cert is None) != (self.key is None):
+            missing = "key" if self.key is None else "cert"
+            raise validation_error(f"{missing} is missing", at=(missing,), hint="give both or neither")
+        if self.ca is not None and not self.verify:
+            raise validation_error("there is a CA, but verify is false", at=("ca",), hint="leave one of them out")
+        return self
+
+
+class HttpTls(TlsTrust):
+    """TLS options of the client."""
+
     versions: Annotated[
         Literal["1.2", "1.3", "1.2-1.3"],
         BeforeValidator(_versions),
@@ -208,11 +222,6 @@ class HttpTls(PlanModel):
 
     @model_validator(mode="after")
     def _agrees_with_itself(self) -> Self:
-        if (self.cert is None) != (self.key is None):
-            missing = "key" if self.key is None else "cert"
-            raise validation_error(f"{missing} is missing", at=(missing,), hint="give both or neither")
-        if self.ca is not None and not self.verify:
-            raise validation_error("there is a CA, but verify is false", at=("ca",), hint="leave one of them out")
         if self.early_data and self.versions == "1.2":
             raise validation_error("early data needs TLS 1.3", at=("early_data",), hint="offer 1.3 too")
         if self.early_data and not self.resume:

@@ -20,7 +20,7 @@ from leadline.contract.models import (
     TlsSpec,
 )
 from leadline.kinds.http.model import HttpTest
-from leadline.kinds.http.parts import HttpEntry, HttpTcp, HttpTls
+from leadline.kinds.http.parts import HttpEntry, HttpTcp, HttpTls, TlsTrust
 
 
 def http_workload(test: HttpTest, host: str, port: int | None, ip_version: Literal["v4", "v6"] | None) -> HttpWorkload:
@@ -82,13 +82,10 @@ def _script(test: HttpTest) -> HttpScript | None:
 
 def _tls(tls: HttpTls) -> TlsSpec:
     oldest, _, newest = tls.versions.partition("-")
-    identity = None
-    if tls.cert is not None and tls.key is not None:
-        identity = TlsIdentity(certificate_pem=tls.cert.text(), key_pem=tls.key.text())
     return TlsSpec(
         verify=tls.verify,
         ca_pem=None if tls.ca is None else tls.ca.text(),
-        identity=identity,
+        identity=identity_of(tls),
         oldest=_VERSIONS[oldest],
         newest=_VERSIONS[newest or oldest],
         cipher_suites=list(tls.ciphers),
@@ -97,6 +94,13 @@ def _tls(tls: HttpTls) -> TlsSpec:
         resumption=tls.resume,
         early_data=tls.early_data,
     )
+
+
+def identity_of(tls: TlsTrust) -> TlsIdentity | None:
+    """The client's own certificate, if it has one."""
+    if tls.cert is None or tls.key is None:
+        return None
+    return TlsIdentity(certificate_pem=tls.cert.text(), key_pem=tls.key.text())
 
 
 _VERSIONS: dict[str, Literal["1.2", "1.3"]] = {"1.2": "1.2", "1.3": "1.3"}

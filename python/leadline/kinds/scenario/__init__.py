@@ -71,6 +71,7 @@ class ScenarioKind(Kind[ScenarioTest]):
     shortfall = ("error_ratio", "of the requests failed")
     delay = ("latency_p99_us", "p99 of the latency")
     scaling = (("requests_per_s", "1/s"), ("latency_p99_us", "us"))
+    needs_answers = True
     headline = ("iterations_per_s", "latency_p50_us", "latency_p99_us")
     woken = ("server", "client")
     operation = "request"
@@ -101,11 +102,15 @@ class ScenarioKind(Kind[ScenarioTest]):
             graces_ms[population.phase] = max(population.end.grace_ms, graces_ms.get(population.phase, 0))
         return workload.duration_ms + sum(graces_ms.values())
 
-    def peer_summary(self, result: TestResult) -> dict[str, Any]:
-        """k6's summary."""
-        from leadline.kinds.scenario.k6_summary import k6_summary
+    def check(self, test: ScenarioTest) -> None:
+        """Compile the scenario."""
+        from leadline.cli.scenario_check import check_scenario
 
-        return k6_summary(result)
+        check_scenario(test.checked(), test.file.name)
+
+    def advice(self, code: str) -> str | None:
+        """The options about certificates."""
+        return HTTP.advice(code)
 
     def read_spec(self, test: Mapping[str, Any], common: TestSpec) -> TestSpec:
         """It counts answers. One that ends by its iterations has no length of its own."""
@@ -129,6 +134,12 @@ class ScenarioKind(Kind[ScenarioTest]):
     def interval_values(self, spec: TestSpec, growth: IntervalGrowth) -> dict[str, float | None]:
         """Requests per second and their bits per second."""
         return HTTP.interval_values(spec, growth)
+
+    def with_histograms(self, data: TestData, histograms: Histograms) -> Histograms:
+        """While the load runs, also those that come with the figures so far."""
+        from leadline.kinds.scenario.figures import with_requests_so_far
+
+        return with_requests_so_far(data, histograms)
 
     def figures(
         self, data: TestData, flows: Sequence[Flow], steady: Window | None, histograms: Histograms

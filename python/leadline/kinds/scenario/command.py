@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,7 @@ from leadline.cli.output import print_json, print_note
 from leadline.cli.sample_file import SampleFormat
 from leadline.errors import InputError
 from leadline.kinds.scenario.jtl import HEADER, jtl_text
+from leadline.kinds.scenario.k6_summary import k6_summary
 from leadline.kinds.scenario.model import LoadedScenario, ScenarioTest
 from leadline.kinds.scenario.options import COMMAND
 from leadline.kinds.scenario.targets import targets_of
@@ -24,6 +25,7 @@ from leadline.scenario.formats import FormatOptions, read_scenario
 if TYPE_CHECKING:
     from leadline.contract.models import ScenarioWorkload
     from leadline.scenario.conversion import Conversion
+    from leadline.scenario.thresholds import Threshold
 
 EXAMPLE = """\
 # Users that fetch a page, and one of its parts with a number. Start `leadline serve` beside it.
@@ -72,8 +74,9 @@ def run(values: Mapping[str, Any]) -> int:
     from leadline.kinds.scenario.workload import scenario_workload
 
     family = single_args.family(values["ipv4"], values["ipv6"])
-    load = scenario_workload(test, {}, family)
-    limits, aborting = targets_of(loaded.lowered(given).thresholds)
+    thresholds = loaded.lowered(given).thresholds
+    limits, aborting = targets_of(thresholds)
+    load = scenario_workload(test, {}, family, reports_so_far=bool(aborting))
     output = single_args.OutputOptions(
         str(values["file"]),
         values["json"],
@@ -82,10 +85,15 @@ def run(values: Mapping[str, Any]) -> int:
         interval_ms=single_args.interval(values["interval"]),
         aborting=aborting,
         calibrate=False,  # its ceiling follows from the run itself
-        summary=values["summary_export"],
+        summary=_summary(values["summary_export"], [one for one, _, _ in thresholds]),
         samples=None if values["jtl"] is None else _jtl(values["jtl"], load),
     )
     return measure(test, load, output)
+
+
+def _summary(path: Path | None, thresholds: Sequence[Threshold]) -> single_args.SummaryFile | None:
+    """A file in k6's format."""
+    return None if path is None else single_args.SummaryFile(path, partial(k6_summary, thresholds=thresholds))
 
 
 def _jtl(path: Path, load: ScenarioWorkload) -> SampleFormat:

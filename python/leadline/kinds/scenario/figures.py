@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from leadline.analysis.metrics import counter, times
+from dataclasses import replace
+
+from leadline.analysis.histograms import Histogram
+from leadline.analysis.metrics import CENSORED, Histograms, counter, times
 from leadline.analysis.model import Metric
-from leadline.analysis.scenarios import check_counts, findings, iteration_sample, transaction_sample
+from leadline.analysis.scenarios import check_counts, findings, iteration_sample, merged_sample, transaction_sample
 from leadline.analysis.test_data import TestData
 from leadline.kinds.scenario.tagged import tagged_figures
 
@@ -12,7 +15,8 @@ _ITERATION = ("min", "mean", "p50", "p90", "p95", "p99", "max")
 
 
 def scenario_figures(data: TestData) -> dict[str, Metric]:
-    """Iterations by what became of them, their times, users, and checks; unknown while the load runs."""
+    """Iterations by what became of them, their times, users, and checks. While the load runs they are known if the
+    agents report the figures so far."""
     found = findings(data)
     groups = () if found is None else found.groups
 
@@ -39,15 +43,22 @@ def scenario_figures(data: TestData) -> dict[str, Metric]:
     }
 
 
+def with_requests_so_far(data: TestData, histograms: Histograms) -> Histograms:
+    """The histograms, and while the load runs those of the requests that the agents report only with the figures so
+    far."""
+    if data.load_outcomes() or not data.scenarios_so_far:
+        return histograms
+    rows = [row for report in data.scenario_reports() for row in report["labels"] if row["kind"] == "request"]
+    found: dict[str, Histogram] = {}
+    for name in ("service", "first_byte"):
+        sample = merged_sample((report for row in rows for report in row["histograms"]), name)
+        found |= {name: sample.completed, f"{name}{CENSORED}": sample.ages}
+    return replace(histograms, by_name={**histograms.by_name, **found})
+
+
 def _length_s(data: TestData) -> float | None:
     """The time of the main groups."""
-    rows = [
-        row
-        for found in data.load_outcomes()
-        if (report := found.outcome.get("scenario")) is not None
-        for row in report["populations"]
-        if row["is_main"]
-    ]
+    rows = [row for report in data.scenario_reports() for row in report["populations"] if row["is_main"]]
     starts = [start for row in rows if (start := row.get("start_ns")) is not None]
     ends = [end for row in rows if (end := row.get("end_ns")) is not None]
     return (max(ends) - min(starts)) / 1e9 if starts and ends and max(ends) > min(starts) else None

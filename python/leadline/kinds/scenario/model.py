@@ -19,6 +19,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from leadline.errors import InputError, PlanError
+from leadline.kinds.http.parts import TlsTrust
 from leadline.plan.base_test import BaseTest
 from leadline.plan.external_inputs import PlanText, from_text
 from leadline.plan.field_types import DurationMs, Items, Percentile, rule, validation_error
@@ -99,6 +100,8 @@ class ScenarioTest(BaseTest):
     """Longest time for an answer, where the scenario gives none."""
     connect_timeout_ms: DurationMs = Field(default=10_000, validation_alias="connect_timeout")
     """Longest time to connect, where the scenario gives none."""
+    tls: TlsTrust | None = None
+    """Certificates to accept, and the client's own, for https; with `ca`, certificates are checked in any case."""
     connections_per_user: Annotated[int, Field(ge=1, le=256)] = 6
     """Connections of each user to one server at most."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 1
@@ -140,14 +143,18 @@ class ScenarioTest(BaseTest):
         """The scenario's thresholds."""
         from leadline.kinds.scenario.targets import targets_of
 
-        return tuple(targets_of(self.file.lowered({**_IN_A_PLAN, **self.params}).thresholds)[0])
+        return tuple(targets_of(self.checked().thresholds)[0])
+
+    def checked(self) -> LoweredScenario:
+        """The scenario with values in place of the run's server."""
+        return self.file.lowered({**_IN_A_PLAN, **self.params})
 
     @rule
     def _has_a_meaning(self) -> Iterator[PydanticCustomError]:
         from leadline.kinds.scenario.targets import targets_of
 
         try:
-            lowered = self.file.lowered({**_IN_A_PLAN, **self.params})
+            lowered = self.checked()
             targets_of(lowered.thresholds)
         except (InputError, PlanError) as error:
             yield validation_error(error.message, at=("file",), hint=error.hint)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from leadline.kinds.http.options import TLS_TRUST
 from leadline.plan import options as o
 from leadline.plan.options import Command, Option
 
@@ -69,6 +70,7 @@ COMMAND = Command(
             default=False,
         ),
         Option(("--any-file",), "Read files outside of the scenario's folder too.", type=bool, default=False),
+        *TLS_TRUST,
         Option(("-4", "--ipv4"), "Use IPv4 only.", type=bool, default=False),
         Option(("-6", "--ipv6"), "Use IPv6 only.", type=bool, default=False),
         o.INTERVAL,

@@ -10,6 +10,7 @@ from rich.text import Text
 from leadline import quantities
 from leadline.analysis.model import TestResult
 from leadline.analysis.scenario_model import GroupFindings, LabelFindings, ScenarioFindings, shown_names
+from leadline.kinds.http.advice import certificate_advice
 
 _MOST_LABELS = 60
 _MOST_FAILURES = 12
@@ -72,7 +73,7 @@ def label_tables(result: TestResult) -> list[RenderableType]:
         labels = [label for label in found.labels if label.is_transaction == is_transaction]
         if labels:
             tables += [*([Text("")] if tables else []), _labels(title, labels)]
-    failures = list(_failures(found))[:_MOST_FAILURES]
+    failures = [*list(_failures(found))[:_MOST_FAILURES], *_advice(found)]
     if failures:
         tables += [Text(""), *(Padding(Text(line, overflow="fold"), (0, 0, 0, 2)) for line in failures)]
     beside = _beside(found)[:_MOST_FAILURES]
@@ -119,6 +120,12 @@ def _failures(found: ScenarioFindings) -> list[str]:
         lines += [f"{label.name}: check '{one.name}' failed {one.failed:,} times" for one in label.checks if one.failed]
         lines += [f"{label.name}: {name} was not found {count:,} times" for name, count in label.misses.items()]
     return lines
+
+
+def _advice(found: ScenarioFindings) -> list[str]:
+    """What can be done about the failures, once for all names."""
+    causes = dict.fromkeys(cause for label in found.labels for cause in label.errors)
+    return list(dict.fromkeys(f"{cause}: {advice}" for cause in causes if (advice := certificate_advice(cause))))
 
 
 def _beside(found: ScenarioFindings) -> list[str]:

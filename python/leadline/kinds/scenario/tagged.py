@@ -1,7 +1,4 @@
-"""Figures of the requests that have some tags, as thresholds ask for them: `error_ratio{name:login}`. Pure.
-
-At the end they come from the agents' reports. While the load runs only counts and latencies are known by name and tag.
-"""
+"""Figures of the requests that have some tags, as thresholds ask for them: `error_ratio{name:login}`. Pure."""
 
 from __future__ import annotations
 
@@ -17,19 +14,17 @@ from leadline.plan.tags import split_figure
 
 
 def tagged_figures(data: TestData) -> dict[str, Metric]:
-    """The figures that are asked for with tags, by their names with the tags."""
-    found = {}
+    """The figures that are asked for with tags, by their names with the tags; of a time also its other statistics."""
+    found: dict[str, Metric] = {}
     for name in dict.fromkeys((*data.spec.asked, *data.asked)):
         figure, tags = split_figure(name)
         if tags:
-            found[name] = _figure(data, figure, tags)
+            found |= {own + name.removeprefix(figure): one for own, one in _figures(data, figure, tags).items()}
     return found
 
 
-def _figure(data: TestData, figure: str, tags: Mapping[str, str]) -> Metric:
-    reports = [report for one in data.load_outcomes() if (report := one.outcome.get("scenario")) is not None]
-    if not reports:
-        return _so_far(data, figure, tags)
+def _figures(data: TestData, figure: str, tags: Mapping[str, str]) -> dict[str, Metric]:
+    reports = data.scenario_reports()
     if figure.startswith("iteration"):
         rows = [row for report in reports for row in report["populations"] if row["name"] == tags.get("scenario")]
         return _of_groups(rows, figure)
@@ -43,16 +38,20 @@ def _figure(data: TestData, figure: str, tags: Mapping[str, str]) -> Metric:
     return _of_labels(labels, figure, tags)
 
 
-def _has(row: records.LabelReport | records.LabelProgress, tags: Mapping[str, str]) -> bool:
-    """Whether a row has all tags; a group's path may lack the colons in front."""
-    known = {**(row.get("tags") or {}), "name": row["name"]}
+def _has(row: records.LabelReport, tags: Mapping[str, str]) -> bool:
+    return has_tags(row["name"], row.get("tags") or {}, tags)
+
+
+def has_tags(name: str, own: Mapping[str, str], tags: Mapping[str, str]) -> bool:
+    """Whether requests of a name with their own tags have all of these; a group's path may lack the colons in front."""
+    known = {**own, "name": name}
     wanted = ((name, value) for name, value in tags.items() if name != "check")
     return all(known.get(name) in (value, f"::{value}") for name, value in wanted)
 
 
 def _of_labels(
     labels: list[tuple[records.LabelReport, records.PopulationReport]], figure: str, tags: Mapping[str, str]
-) -> Metric:
+) -> dict[str, Metric]:
     rows = [row for row, _ in labels]
     ended, failed = sum(row["ended"] for row in rows), sum(row["failed"] for row in rows)
     length_s = max((_length_s(population) for _, population in labels), default=0.0)
@@ -67,46 +66,29 @@ def _of_labels(
         "checks_ratio": (_share(passed, passed + sum(one["failed"] for one in checks)), "ratio"),
     }
     if figure not in counted:
-        return _time(figure, [one for row in rows for one in row["histograms"]])
+        return _times(figure, [one for row in rows for one in row["histograms"]])
     value, unit = counted[figure]
-    return Metric(value if rows else None, unit)
+    return {figure: Metric(value if rows else None, unit)}
 
 
 def _share(part: float, whole: float) -> float | None:
     return part / whole if whole else None
 
 
-def _of_groups(rows: list[records.PopulationReport], figure: str) -> Metric:
+def _of_groups(rows: list[records.PopulationReport], figure: str) -> dict[str, Metric]:
     counts = {"iterations": ("completed", "failed"), "iterations_dropped": ("dropped",)}.get(figure)
     if counts is None:
-        return _time(figure, [one for row in rows for one in row["histograms"]])
+        return _times(figure, [one for row in rows for one in row["histograms"]])
     found = [value for row in rows for name, value in row["iterations"].items() if name in counts]
-    return Metric(sum(one for one in found if isinstance(one, int)) if rows else None, "count")
+    return {figure: Metric(sum(one for one in found if isinstance(one, int)) if rows else None, "count")}
 
 
-def _time(figure: str, reports: Iterable[records.HistogramReport]) -> Metric:
+def _times(figure: str, reports: Iterable[records.HistogramReport]) -> dict[str, Metric]:
     match = _TIME.fullmatch(figure)
     if match is None:
-        return Metric(None, "us")
+        return {figure: Metric(None, "us")}
     histogram = {"transaction": "latency"}.get(match[1], match[1])
-    return times(match[1], merged_sample(reports, histogram), (match[2],))[figure]
-
-
-def _so_far(data: TestData, figure: str, tags: Mapping[str, str]) -> Metric:
-    """What is known while the load runs; times from sent to the answer's end are not."""
-    kind = "transaction" if figure.startswith("transaction") else "request"
-    rows = [
-        row for point in data.scenario_points for row in point.progress["labels"]
-        if row["kind"] == kind and _has(row, tags)
-    ]  # fmt: skip
-    ended, failed = sum(row["ended"] for row in rows), sum(row["failed"] for row in rows)
-    if figure == "error_ratio":
-        return Metric(_share(failed, ended), "ratio")
-    if figure == "requests":
-        return Metric(ended, "count")
-    if figure.startswith(("latency_", "transaction_")):
-        return _time(figure, [row["latency"] for row in rows])
-    return Metric(None, "count")
+    return times(match[1], merged_sample(reports, histogram), dict.fromkeys((match[2], *STATISTICS)))
 
 
 def _length_s(population: records.PopulationReport) -> float:
@@ -114,4 +96,6 @@ def _length_s(population: records.PopulationReport) -> float:
     return (end_ns - start_ns) / 1e9 if start_ns is not None and end_ns is not None else 0.0
 
 
+STATISTICS = ("min", "mean", "p50", "p90", "p95", "p99", "max")
+"""Statistics of times."""
 _TIME = re.compile(r"([a-z_]+)_(min|mean|max|p\d+)_us")

@@ -40,13 +40,14 @@ def targets_of(thresholds: Sequence[tuple[Threshold, bool, int]]) -> tuple[list[
     Raises:
         InputError: a threshold has no target.
     """
-    targets = [_target(one) for one, _, _ in thresholds]
+    targets = [target_of(one) for one, _, _ in thresholds]
     return targets, {
         target: delay_ms for target, (_, aborts, delay_ms) in zip(targets, thresholds, strict=True) if aborts
     }
 
 
-def _target(one: Threshold) -> str:
+def target_of(one: Threshold) -> str:
+    """A threshold as a target. Raises InputError: it has none."""
     if one.op == "!=":
         raise InputError(f"the threshold '{one.text}' has no target", hint="use <, <=, >, >= or ==")
     plain = _PLAIN.get((one.metric, one.statistic))

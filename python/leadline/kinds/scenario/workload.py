@@ -14,7 +14,8 @@ from leadline.contract.models import (
     SocketOptions,
     TlsSpec,
 )
-from leadline.kinds.http.parts import HttpTcp
+from leadline.kinds.http.parts import HttpTcp, TlsTrust
+from leadline.kinds.http.workload import identity_of
 from leadline.kinds.scenario.model import ScenarioTest
 
 
@@ -23,9 +24,13 @@ def scenario_workload(
     known: Mapping[str, str],
     ip_version: Literal["v4", "v6"] | None,
     bind: Sequence[str] = (),
+    *,
+    reports_so_far: bool = False,
 ) -> ScenarioWorkload:
-    """The scenario as load; `known` are values of parameters that the test does not give."""
+    """The scenario as load; `known` are values of parameters that the test does not give. With `reports_so_far` its
+    figures are known each second, by which a threshold may end it."""
     lowered = test.file.lowered({**known, **test.params})
+    tls = test.tls or TlsTrust()
     return ScenarioWorkload(
         plan=ScenarioPlan.model_validate(lowered.plan),
         seed=test.seed,
@@ -40,9 +45,10 @@ def scenario_workload(
         route=HttpRoute(bind=list(bind), resolve=[], dns="run", unix_socket=None, proxy=None),
         socket=SocketOptions(**HttpTcp().model_dump()),
         tls=TlsSpec(
-            verify=lowered.verifies_tls,
-            ca_pem=None,
-            identity=None,
+            # A CA is given to be checked against, also where the scenario checks nothing, as JMeter's plans.
+            verify=tls.ca is not None or (tls.verify and lowered.verifies_tls),
+            ca_pem=None if tls.ca is None else tls.ca.text(),
+            identity=identity_of(tls),
             oldest="1.2",
             newest="1.3",
             cipher_suites=[],
@@ -53,4 +59,5 @@ def scenario_workload(
         ),
         interval_ms=test.interval_ms,
         samples=None if test.single_requests == "none" else SamplesAll(with_urls=test.single_requests == "urls"),
+        reports_so_far=reports_so_far,
     )

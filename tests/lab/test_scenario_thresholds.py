@@ -1,0 +1,111 @@
+"""Thresholds that end a scenario's load when they are missed, and patterns that only the agent refuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import cli_runs as cli
+import pytest
+from http_servers import counting
+from test_scenario_ends import check_states, written
+
+from in_process import leadline
+
+pytestmark = [
+    pytest.mark.skipif(not cli.LEADLINE.exists(), reason="the leadline command is not installed"),
+    pytest.mark.agent,
+    pytest.mark.takes(40),
+]
+
+ABORTING = """
+name: all
+base: http://127.0.0.1:${param('port')}
+thresholds: {%s: [{threshold: %s, abortOnFail: true}]}
+load: {users: 2, duration: 10m}
+flow:
+  - transaction: visit
+    steps:
+      - {get: /ok/20, name: login, check: [{status: 200, name: fine}]}
+      - {get: /ok, name: other}
+"""
+
+
+@pytest.mark.parametrize(
+    ("metric", "rule"),
+    [
+        ("http_req_duration", "p(95)<5"),
+        ("http_req_duration{name:login}", "p(95)<5"),
+        ("http_req_waiting{name:login}", "avg<5"),
+        ("iteration_duration{scenario:all}", "med<5"),
+        ("checks{check:fine}", "rate<0.5"),
+        ("iterations", "count<2"),
+    ],
+)
+def test_missed_threshold_ends_the_load(tmp_path: Path, metric: str, rule: str) -> None:
+    """Ten minutes end after seconds, with the reason, its exit code, and what was measured until then."""
+    with counting(tmp_path) as server:
+        file = written(tmp_path, ABORTING % (f"'{metric}'", rule))
+        summary = tmp_path / "k6.json"
+        options = ("-J", f"port={server.port}", "--json", "--summary-export", str(summary))
+        done = leadline("scenario", file, *options)
+    assert done.returncode == 3, done.stderr
+    found = json.loads(done.stdout)
+    [target] = found["targets"]
+    assert target["outcome"] == "missed"
+    assert any("because a target was missed" in one["text"] for one in found["validity"]["reasons"]), found["validity"]
+    check_states(found)
+    labels = {one["name"]: one["ended"] for one in found["scenario"]["labels"]}
+    assert server.account.requests == {"ok": labels["login"] + labels["other"]}
+    assert json.loads(summary.read_text())["metrics"][metric]["thresholds"] == {rule: True}
+
+
+def test_threshold_that_is_not_missed_ends_nothing(tmp_path: Path) -> None:
+    with counting(tmp_path) as server:
+        file = written(
+            tmp_path, (ABORTING % ("'http_req_duration{name:other}'", "p(95)<5000")).replace("10m", "3500ms")
+        )
+        done = leadline("scenario", file, "-J", f"port={server.port}", "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["validity"]["verdict"] == "valid" and found["targets"][0]["outcome"] == "met"
+
+
+REFUSED = """
+base: http://h.test
+load: {users: 1, iterations: 1}
+flow:
+  - get: /fine
+  - get: /login
+    extract: {token: {%s}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("find", "words"),
+    [
+        ("regex: '(?a)x'", "is not a regular expression"),
+        ("css: 'a:hover'", ":hover"),
+        ("json: '$.[x'", "JSONPath"),
+    ],
+)
+def test_convert_and_run_name_the_place_of_a_pattern_that_the_agent_refuses(
+    tmp_path: Path, find: str, words: str
+) -> None:
+    file = written(tmp_path, REFUSED % find)
+    plan = tmp_path / "plan.yaml"
+    plan.write_text("name: p\nsut: {kind: route}\ntests: [{name: users, kind: scenario, file: scenario.yaml}]\n")
+    for command in (("convert", file), ("run", plan, "--out", tmp_path / "runs"), ("scenario", file)):
+        done = leadline(*map(str, command))
+        assert done.returncode == 2, (command, done.stderr)
+        assert f"{file}:6: " in done.stderr and words in done.stderr, (command, done.stderr)
+    assert not (tmp_path / "runs").exists()
+    skipped = leadline("convert", str(file), "--scripts", "skip")
+    assert skipped.returncode == 0 and f"cannot-run: {file}:6: " in skipped.stderr, skipped.stderr
+
+
+def test_convert_needs_no_data_and_no_values(tmp_path: Path) -> None:
+    file = written(tmp_path, "get: http://${param('host')}/\ndata: [{file: missing.csv}]\n")
+    done = leadline("convert", str(file))
+    assert done.returncode == 0, done.stderr
+    assert "not checked as a whole" in done.stderr and "get: http://" in done.stdout
