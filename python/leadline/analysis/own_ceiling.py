@@ -7,7 +7,7 @@ Owns what is counted, from when to when; `rules` owns the verdict. Pure. docs/de
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, cast
 
@@ -97,6 +97,18 @@ def _span(found: OutcomeOf, window: Window) -> tuple[int, int] | None:
         return None
     span = max(window.start_ns, min(starts)), min(window.end_ns, max(ends))
     return span if span[0] < span[1] else None
+
+
+def main_window(data: TestData, window: Window | None) -> Window | None:
+    """The part of the window in which the main groups of all hosts ran; the whole one as long as that is unknown."""
+    if window is None:
+        return None
+    spans = [_span(found, window) for found in data.load_outcomes()]
+    known = [span for span in spans if span is not None]
+    if not known or len(known) < len(spans):
+        return window
+    start_ns, end_ns = max(start for start, _ in known), min(end for _, end in known)
+    return replace(window, start_ns=start_ns, end_ns=end_ns) if start_ns < end_ns else window
 
 
 def _shares(before: Sequence[records.ThreadReport], after: Sequence[records.ThreadReport]) -> tuple[list[float], float]:

@@ -139,6 +139,13 @@ def test_run_shorter_than_the_delay_of_its_start_is_counted_from_its_begin() -> 
     assert generator(data).ceiling_per_s == pytest.approx(2000, rel=0.001)
 
 
+def test_rate_is_of_the_time_after_setup() -> None:
+    """Setup lasted 4 s, in which its first request was sent."""
+    result = analyse_test(scenario(0.5, idle_s=4.0))
+    assert result.metrics["requests_per_s"].value == pytest.approx(1000, rel=0.001)
+    assert result.window is not None and result.window.length_s == pytest.approx(6.0)
+
+
 @pytest.mark.parametrize("share", [0.0, 0.19])
 def test_idle_threads_say_nothing(share: float) -> None:
     found = generator(scenario(share))

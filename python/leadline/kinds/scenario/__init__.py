@@ -121,11 +121,12 @@ class ScenarioKind(Kind[ScenarioTest]):
         return replace(common, counts_units=True, steady=False, asked=asked, duration_ns=duration_ns)
 
     def window(self, data: TestData, flows: Sequence[Flow]) -> tuple[Window | None, tuple[Series, ...]]:
-        """Users, errors and latencies over time."""
+        """The time of the main groups, without setup and teardown; users, errors and latencies over time."""
         from leadline.analysis import scenario_lines
+        from leadline.analysis.own_ceiling import main_window
 
         whole, _ = super().window(data, flows)
-        return whole, scenario_lines.lines(data, whole)
+        return main_window(data, whole), scenario_lines.lines(data, whole)
 
     def rate_columns(self, spec: TestSpec, flows: Sequence[Flow]) -> list[RateColumn]:
         """Requests per second, then bits per second."""
