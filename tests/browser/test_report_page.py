@@ -179,6 +179,20 @@ def test_verdicts_of_wide_tables_are_in_sight(open_page: Open, width: int) -> No
     assert out_of_sight == []
 
 
+@pytest.mark.parametrize(("width", "marked"), [(1024, False), (390, True)])
+def test_figures_have_their_mark_where_the_verdict_is_out_of_sight(open_page: Open, width: int, marked: bool) -> None:
+    browser = open_page(render_html(gateway_run()), width=width)
+    marks = browser.execute_script(
+        """return [...document.querySelectorAll(".figures tbody tr")].map((row) => [
+          row.querySelector(".badge span").textContent,
+          getComputedStyle(row.querySelector(".lead"), "::before").content.match(/"([^"]+)"/)?.[1].trim() ?? null]);"""
+    )
+    doubtful = [(badge, mark) for badge, mark in marks if badge in ("!", "≈")]
+    assert doubtful, marks
+    assert [mark for _, mark in doubtful] == [badge if marked else None for badge, _ in doubtful]
+    assert all(mark is None for badge, mark in marks if badge == "✓")
+
+
 def test_hostile_strings_are_inert(open_page: Open) -> None:
     run = gateway_run(name=HOSTILE, plan_text=HOSTILE, command=HOSTILE)
     test = run.trials[0].tests[0]
