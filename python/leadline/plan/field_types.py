@@ -7,9 +7,13 @@ about several fields.
 
 from __future__ import annotations
 
+import ast
+import inspect
 import re
+import textwrap
 from collections.abc import Callable, Iterator
 from functools import cache
+from itertools import pairwise
 from types import FunctionType
 from typing import Annotated, Any, Literal, Self, TypeVar
 
@@ -19,12 +23,13 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    GetJsonSchemaHandler,
     ValidationError,
     ValidationInfo,
     WithJsonSchema,
     model_validator,
 )
-from pydantic_core import InitErrorDetails, PydanticCustomError
+from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError
 
 from leadline.plan import units
 from leadline.plan.external_inputs import ExternalReader
@@ -45,9 +50,23 @@ class PlanModel(BaseModel):
         strict=True,
         validate_by_name=True,
         validate_by_alias=True,
-        use_attribute_docstrings=True,
         defer_build=True,
     )
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        """With the attributes' docstrings as descriptions. Only a schema needs them, and reading them from the source
+        takes a quarter of a short command's time."""
+        schema = handler(core_schema)
+        properties = handler.resolve_ref_schema(schema).get("properties", {})
+        for name, text in _attribute_docstrings(cls).items():
+            key = cls.model_fields[name].validation_alias or name
+            if isinstance(key, str) and key in properties:
+                part = properties[key]
+                # A model that says the same itself needs no second description.
+                if handler.resolve_ref_schema(part).get("description") != text:
+                    part["description"] = text
+        return schema
 
     @model_validator(mode="after")
     def _obeys_its_rules(self) -> Self:
@@ -67,6 +86,24 @@ def rule(check: Rule) -> Rule:
     """
     check.__dict__["is_rule"] = True
     return check
+
+
+def _attribute_docstrings(model: type[BaseModel]) -> dict[str, str]:
+    """The text under each field of a model and of those that it is derived from, whose own texts count less."""
+    found: dict[str, str] = {}
+    for one in reversed(model.__mro__):
+        if not (issubclass(one, PlanModel) and one is not PlanModel):
+            continue
+        try:
+            (definition,) = ast.parse(textwrap.dedent(inspect.getsource(one))).body
+        except (OSError, TypeError):
+            continue  # made by code, without a source
+        assert isinstance(definition, ast.ClassDef)
+        for field, text in pairwise(definition.body):
+            match field, text:
+                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(words))):
+                    found[name] = inspect.cleandoc(words)
+    return {name: words for name, words in found.items() if name in model.model_fields}
 
 
 @cache

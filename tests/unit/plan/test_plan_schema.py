@@ -8,10 +8,12 @@ from typing import Any
 import jsonschema
 import pytest
 from plan_texts import plan_validator
+from pydantic import Field
 from ruamel.yaml import YAML
 
 from leadline.kinds.udp import UdpTest
 from leadline.plan import describe, load_plan, plan_schema
+from leadline.plan.field_types import PlanModel
 from leadline.plan.kinds import plan_kinds
 from leadline.sut.openvpn.parameters import OpenvpnSut
 
@@ -136,3 +138,29 @@ def test_openvpn_throughput_can_be_shortened_as_its_header_says() -> None:
     assert [case.clients for case in plan.cases] == [5, 20]
     assert [test.duration_ms for test in plan.cases[0].tests] == [1000, 2000, 3000]
     assert describe(plan).expected_seconds < 60
+
+
+def test_docstrings_of_attributes_describe_them_in_the_schema() -> None:
+    """Also of a model that is derived from another, and of one that is made by code and so has no source."""
+
+    class Whole(PlanModel):
+        length_ms: int = Field(1, validation_alias="length")
+        """How long it takes."""
+        other: int = 2
+
+    class Derived(Whole):
+        third: int = 3
+        """What only this one has,
+        in two lines."""
+
+    made: dict[str, Any] = {"__module__": __name__, "__annotations__": {"fourth": int}, "fourth": 4}
+    found = type("Made", (Derived,), made).model_json_schema()["properties"]  # type: ignore[attr-defined]
+    assert {key: value.get("description") for key, value in found.items()} == {
+        "length": "How long it takes.",
+        "other": None,
+        "third": "What only this one has,\nin two lines.",
+        "fourth": None,
+    }
+    assert Whole.model_fields["length_ms"].description is None, (
+        "reading the source takes time, and is for schemas alone"
+    )
