@@ -44,7 +44,18 @@ from leadline.plan.limits import Limits
 from leadline.registry import KINDS
 from leadline.report import HttpRequested, ab_text, hdr_log, interval_line, measurement, wrk_text
 from leadline.report.cross_checks import cross_check_line, cross_check_lines
-from leadline.trial import IntervalEnded, Notification, ScriptOutput, Single, TargetWatch, measure
+from leadline.trial import (
+    Interrupt,
+    IntervalEnded,
+    Notification,
+    Observer,
+    ScriptOutput,
+    Single,
+    TargetWatch,
+    analysed,
+    has_figures,
+    measure,
+)
 from leadline.trial.workloads import LoadWorkload
 
 
@@ -199,16 +210,36 @@ async def _measured(
         single = replace(single, ceiling=ceiling)
         try:
             if output.out is None:
-                return await measure(single, entries, None, interrupt, observers), None
+                return await _kept(single, entries, None, interrupt, observers), None
             folder = RunFolder.begin(output.out, single.test.name, single.manifest)
             single = replace(single, logs=folder.logs_path)
             with Journal(folder.journal_path) as journal:
-                result = await measure(single, entries, journal, interrupt, observers)
+                result = await _kept(single, entries, journal, interrupt, observers)
         finally:
             if output.hdr is not None:
                 write_option_file("--hdr", output.hdr, hdr_log(entries, time.time_ns() - time.monotonic_ns()))
     finish_folder(folder)
     return result, folder
+
+
+async def _kept(
+    single: Single,
+    entries: list[dict[str, Any]],
+    sink: Journal | None,
+    interrupt: Interrupt,
+    observers: tuple[Observer, ...],
+) -> TestResult:
+    """Measure; what a load measured before it failed is its result.
+
+    Raises:
+        LeadlineError: the load failed before it had measured anything.
+    """
+    try:
+        return await measure(single, entries, sink, interrupt, observers)
+    except LeadlineError as error:
+        if error.exit_code != 1 or not has_figures(entries):
+            raise
+        return analysed(single, entries)
 
 
 def show_interval(

@@ -30,7 +30,7 @@ from leadline.trial.notifications import (
     TrialMeasured,
     Waiting,
 )
-from leadline.trial.single import Single, measure
+from leadline.trial.single import Single, analysed, has_figures, measure
 from leadline.trial.watch import TargetWatch
 
 if TYPE_CHECKING:
@@ -60,7 +60,9 @@ __all__ = [
     "TrialEnded",
     "TrialMeasured",
     "Waiting",
+    "analysed",
     "conclude",
+    "has_figures",
     "measure",
     "read_findings",
 ]

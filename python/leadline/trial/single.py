@@ -134,7 +134,18 @@ async def measure(
         event_log.record("run-end", status=status)
     if failure is not None:
         raise failure
+    return analysed(single, entries)
+
+
+def analysed(single: Single, entries: Sequence[Mapping[str, Any]]) -> TestResult:
+    """The figures of a measurement that has ended, also of one that failed in the middle."""
     return analyse(single.manifest(), entries).trials[0].tests[0]
+
+
+def has_figures(entries: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether a load moved anything that was counted."""
+    rows = (row for entry in entries for row in entry.get("event", {}).get("flows", ()))
+    return any(row.get("sent_bytes") or row.get("received_bytes") for row in rows)
 
 
 def _pass_on(on_samples: Callable[[SampleBatch], None], _host: str, event: Event) -> None:
