@@ -2,9 +2,9 @@
 
 A lab's hosts have a control group each, whose CPU time the kernel counts to the nanosecond. On given hosts it is that
 of the agents, of the processes that are observed, and of a responder's threads, if it may be on the same machine: what
-may be the run's own counts as its own. None where a part of the run is not known: a system under test that may be any
-process, a server that does not report, a payload that other programs of the machine may carry (two interfaces have
-it). Pure.
+may be the run's own counts as its own. None where a part of the run is not known: a system under test that is not its
+processes alone, a server that does not report, a payload that other programs of the machine may carry (two interfaces
+have it). Pure.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from leadline.analysis.model import Window
 from leadline.analysis.test_data import InterfaceUse, TestData
 from leadline.contract import records
 from leadline.plan.gateway_metrics import GATEWAYS
+from leadline.plan.sut import CpuAttribution
 
 SERVER = "server"
 MAIN_SHARE = 0.5
@@ -28,11 +29,16 @@ def own_percent(data: TestData, hosts: Sequence[str], window: Window) -> float |
     """What the run used on the machine of these hosts, percent of one CPU."""
     if data.in_lab:
         return _sum(cgroup_percent(data.samples.get(host, ()), window) for host in hosts)
-    if any(host in GATEWAYS for host in hosts) and not data.sut_processes:
+    if any(host in GATEWAYS for host in hosts) and not _is_processes(data):
         return None
     if not data.sut_processes and any(_crosses_twice(data, host, window) for host in hosts):
         return None
     return _sum([*(_observed(data, host, window) for host in hosts), _answering(data, hosts, window)])
+
+
+def _is_processes(data: TestData) -> bool:
+    """Whether the system under test is the observed processes alone, and not the kernel or all of its machine."""
+    return bool(data.sut_processes) and data.cpu_attribution in (None, CpuAttribution.PROCESS.value)
 
 
 def _sum(parts: Iterable[float | None]) -> float | None:
