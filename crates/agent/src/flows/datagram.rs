@@ -5,7 +5,7 @@ use std::io;
 use std::net::UdpSocket;
 use std::sync::Arc;
 
-use leadline_pace::{CatchUp, Pace};
+use leadline_pace::Pace;
 use leadline_stats::Histogram;
 use leadline_sys::clock::monotonic_ns;
 use leadline_sys::net::receive_drops;
@@ -18,6 +18,7 @@ use leadline_transport::{
 use leadline_wire::DatagramReport;
 
 use super::datagram_io::{Incoming, Outgoing, BATCH};
+use super::datagram_schedule::DatagramSchedule;
 use super::payload::Payload;
 use super::punctual::PunctualWait;
 use super::{count_error, Role, Span, WorkerReport, DRAIN_NS, TURN_NS};
@@ -74,10 +75,6 @@ const CALLS_PER_TURN: usize = 16;
 /// Batches per unpaced flow and turn, so that one flow delays neither the others nor the end of the span by more than a
 /// fraction of a millisecond.
 const BATCHES_PER_TURN: usize = 8;
-
-/// How long after the span's end datagrams that were due in it may still be sent, ns: a thread that woke up late
-/// loses no datagrams. Later ones are `unsent`.
-const OVERTIME_NS: u64 = 100_000_000;
 
 /// Returns the header of a session's datagrams: the short one if the smallest of them has no room for the other.
 pub fn format_for(sizes: &DatagramSizes, token: u64) -> DatagramFormat {
@@ -219,22 +216,13 @@ impl Worker {
     /// timer says so.
     fn send_due(&mut self, now: u64, stopped: bool, mut recorder: Option<&mut Recorder>) -> Option<u64> {
         let mut next = None;
-        let over = now >= self.span.end_ns;
         for index in 0..self.flows.len() {
-            let flow = &self.flows[index];
+            let flow = &mut self.flows[index];
             if !flow.open || flow.flow.role == Role::Receive {
                 continue;
             }
-            let due = match self.work.pace {
-                Some(pace) => {
-                    let due = now.checked_sub(flow.at_ns).map_or(0, |elapsed| pace.due_count(elapsed));
-                    Some(flow.most.map_or(due, |most| due.min(most)))
-                }
-                None if over => Some(flow.next),
-                None => flow.most,
-            };
-            let last_call = stopped || now >= self.span.end_ns.saturating_add(OVERTIME_NS);
-            let allowed = self.flows[index].allowed(now, due, over);
+            let last_call = stopped || flow.schedule.is_past(now);
+            let allowed = flow.schedule.allowed(now, flow.next);
             for _ in 0..self.batches_per_turn() {
                 let flow = &self.flows[index];
                 if allowed.is_some_and(|allowed| flow.next >= allowed) || flow.blocked || last_call {
@@ -242,18 +230,16 @@ impl Worker {
                 }
                 self.send_batch(index, allowed, recorder.as_deref_mut());
             }
-            let ended_ns = self.ended_ns(index, now, due, last_call);
             let flow = &mut self.flows[index];
+            let ended_ns = flow.schedule.ended_ns(now, flow.next, flow.last_ns, last_call);
             if ended_ns.is_some() {
                 flow.ended_ns = ended_ns;
-                let paced_due = due.filter(|_| self.work.pace.is_some());
-                flow.unsent = paced_due.map_or(0, |due| due.saturating_sub(flow.next));
+                let due = flow.schedule.due(now, flow.next).filter(|_| self.work.pace.is_some());
+                flow.unsent = due.map_or(0, |due| due.saturating_sub(flow.next));
                 flow.open = false;
                 self.open -= 1;
             } else if !flow.blocked {
-                let due_ns = self.work.pace.map_or(now, |pace| flow.at_ns.saturating_add(pace.due_ns(flow.next)));
-                let late_ns = flow.catch_up.and_then(|catch_up| catch_up.next_ns(flow.next));
-                let again_ns = late_ns.map_or(due_ns.min(flow.ends_ns), |late_ns| late_ns.max(due_ns));
+                let again_ns = flow.schedule.next_ns(now, flow.next);
                 next = Some(next.map_or(again_ns, |next: u64| next.min(again_ns)));
             }
         }
@@ -267,17 +253,6 @@ impl Worker {
         } else {
             1
         }
-    }
-
-    /// Returns when a sending flow stopped trying, if it has. `due` is the number of datagrams that it should have
-    /// sent by now; `None` if only the time limits it.
-    fn ended_ns(&self, index: usize, now: u64, due: Option<u64>, last_call: bool) -> Option<u64> {
-        let flow = &self.flows[index];
-        if self.work.pace.is_none() && flow.most.is_some_and(|most| flow.next >= most) {
-            return flow.last_ns.or(Some(now));
-        }
-        let through = now >= flow.ends_ns && due.is_some_and(|due| flow.next >= due);
-        (through || last_call).then(|| now.min(flow.ends_ns))
     }
 
     /// Sends the datagrams of one call; `due` (how many may have been sent by now) is more than the flow has sent, or `None` for as many as one call takes.
@@ -318,7 +293,7 @@ impl Worker {
         if let (Some(late), Some(pace)) = (&mut self.late, self.work.pace) {
             let mut recorder = recorder;
             for sequence in flow.next..flow.next + taken as u64 {
-                let due_ns = flow.at_ns.saturating_add(pace.due_ns(sequence));
+                let due_ns = flow.schedule.due_ns(pace, sequence);
                 let late_ns = sent_ns.saturating_sub(due_ns);
                 late.record(late_ns);
                 if let Some(recorder) = recorder.as_deref_mut() {
@@ -383,16 +358,8 @@ impl Worker {
 
 struct Conversation {
     flow: DatagramFlow,
-    /// When its first datagram is due, ns.
-    at_ns: u64,
-    /// How many datagrams it may send: the configured number, or what its rate allows in the span; `None` if only the
-    /// time limits it.
-    most: Option<u64>,
-    /// When a sender has finished, ns. A paced flow lasts until its next datagram would be due: n datagrams take n
-    /// gaps of time, not n - 1.
-    ends_ns: u64,
-    /// What bounds the bursts of a paced flow that is late.
-    catch_up: Option<CatchUp>,
+    /// When it sends.
+    schedule: DatagramSchedule,
     receiver: DatagramReceiver,
     /// Whether batches are sent as one; not if the kernel has refused one.
     segmented: bool,
@@ -415,16 +382,9 @@ struct Conversation {
 
 impl Conversation {
     fn new(flow: DatagramFlow, work: &DatagramWork, span: Span) -> Self {
-        let at_ns = span.at_ns.saturating_add(flow.offset_ns);
-        let in_span = work.pace.map(|pace| pace.count_within(span.end_ns.saturating_sub(at_ns)));
-        let most = [work.number, in_span].into_iter().flatten().min();
-        let all_due_ns = work.pace.zip(most).map(|(pace, most)| at_ns.saturating_add(pace.due_ns(most)));
         Self {
-            at_ns,
-            most,
-            ends_ns: all_due_ns.map_or(span.end_ns, |all_due_ns| all_due_ns.min(span.end_ns)),
+            schedule: DatagramSchedule::new(work.pace, work.number, span, flow.offset_ns),
             receiver: DatagramReceiver::with_sizes(work.format, flow.id, work.sizes.clone()),
-            catch_up: work.pace.map(CatchUp::new),
             segmented: work.gso && work.sizes.is_fixed(),
             flow,
             open: true,
@@ -435,15 +395,6 @@ impl Conversation {
             last_ns: None,
             ended_ns: None,
             count_received_ns: None,
-        }
-    }
-
-    /// Returns how many datagrams may have been sent by now, of those that are due. What is late at the end of the span
-    /// leaves at once.
-    fn allowed(&mut self, now: u64, due: Option<u64>, is_over: bool) -> Option<u64> {
-        match (&mut self.catch_up, due) {
-            (Some(catch_up), Some(due)) if !is_over => Some(catch_up.allowed(now, due, self.next)),
-            _ => due,
         }
     }
 

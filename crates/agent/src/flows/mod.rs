@@ -6,6 +6,7 @@ pub mod answer;
 pub mod connect_answer;
 pub mod datagram;
 pub mod datagram_io;
+pub mod datagram_schedule;
 pub mod iperf3;
 pub mod payload;
 pub mod punctual;
