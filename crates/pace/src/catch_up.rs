@@ -50,7 +50,7 @@ impl CatchUp {
     #[inline]
     pub fn allowed(&mut self, now_ns: u64, due: u64, begun: u64) -> u64 {
         let late = due.saturating_sub(begun);
-        if late <= self.tolerated {
+        if late == 0 || self.behind.is_none() && late <= self.tolerated {
             self.behind = None;
             return due;
         }
@@ -58,6 +58,10 @@ impl CatchUp {
         self.behind = Some(behind);
         let in_this_time = behind.faster.due_count(now_ns.saturating_sub(behind.since_ns));
         let allowed = behind.begun.saturating_add(in_this_time);
+        if allowed >= due && late <= self.tolerated {
+            self.behind = None;
+            return due;
+        }
         let most = begun + self.together;
         if allowed <= most || late > self.far {
             return due.min(allowed);
