@@ -388,7 +388,7 @@ def had_spare_time(data: TestData) -> bool:
 def written(ceiling: Ceiling) -> str:
     """A ceiling as text."""
     if ceiling.basis is CeilingBasis.THIS_RUN:
-        return f"{'at least about ' if ceiling.extrapolated else ''}{ceiling.per_s:.4g}/s by its CPU time in this run"
+        return f"{'about ' if ceiling.extrapolated else ''}{ceiling.per_s:.4g}/s by its CPU time in this run"
     return f"{'about ' if ceiling.extrapolated else ''}{ceiling.per_s:.4g}/s against a null responder"
 
 

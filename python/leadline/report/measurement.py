@@ -118,7 +118,7 @@ def latency_tables(result: TestResult) -> list[RenderableType]:
 
 
 def ceiling_rows(generator: Generator) -> list[tuple[str, str]]:
-    """The rate at its limit; as a lower bound, with the users of a scenario, if it follows from an idle generator's
+    """The rate at its limit; with the users of a scenario, and as an estimate, if it follows from an idle generator's
     cost."""
     if generator.ceiling_per_s is None:
         return []
@@ -127,7 +127,7 @@ def ceiling_rows(generator: Generator) -> list[tuple[str, str]]:
         return [("", f"its ceiling for such requests is {rate}")]
     users = generator.ceiling_users
     with_users = "" if users is None else f", {math.floor(users):,} users like these"
-    return [("", f"the generator would carry at least about {rate}{with_users}")]
+    return [("", f"the generator would carry about {rate}{with_users}")]
 
 
 def engine_rows(generator: Generator | None) -> list[tuple[str, str]]:
