@@ -46,6 +46,21 @@ def test_what_happened_to_the_requests_stands_in_their_order() -> None:
     assert line_with(text, "TLS, resumed").split()[2:5] == ["19", "1.01", "ms"]
 
 
+@pytest.mark.parametrize(
+    ("count", "status", "said"),
+    [
+        (12, "done", "20 opened, 8 of them again in the warm-up"),
+        (20, "done", "20 opened, TLS"),
+        (12, "failed", "20 opened, TLS"),
+    ],
+)
+def test_connections_without_a_time_to_connect_are_explained(count: int, status: str, said: str) -> None:
+    result = replace(one_result("http"), status=status)
+    parts = tuple(replace(one, count=count) if one.metric == "connect" else one for one in result.distributions)
+    assert "connect" in {one.metric for one in parts}
+    assert said in line_with(shown(replace(result, distributions=parts)), "connections ")
+
+
 def test_each_error_has_its_count_and_first_example() -> None:
     errors = {"connection_reset": 2, "connect_timeout": 40}
     result = one_result(

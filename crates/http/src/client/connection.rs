@@ -64,6 +64,8 @@ pub(super) struct Connection {
     pub(super) retry_delay_ns: u64,
     /// Failed attempts to open the connection since it was last up.
     pub(super) failed_attempts: u32,
+    /// Whether it has been lost since it was first ready for requests.
+    pub(super) is_reopened: bool,
     /// Whether the socket did not take the whole outstanding request immediately.
     pub(super) is_pushed_back: bool,
     /// Why sending failed. It becomes the connection's error unless a response arrived before.
@@ -99,6 +101,7 @@ impl Connection {
             owed_since_ns: None,
             retry_delay_ns: FIRST_RETRY_NS,
             failed_attempts: 0,
+            is_reopened: false,
             is_pushed_back: false,
             broken: None,
             served: 0,
@@ -254,7 +257,10 @@ impl Connection {
     fn disconnect(&mut self, shared: &mut Shared<impl Script>, effects: &mut impl Effects) {
         self.detach(SocketUse::Close, shared, effects);
         match self.state {
-            ConnectionState::Up => shared.up -= 1,
+            ConnectionState::Up => {
+                shared.up -= 1;
+                self.is_reopened = true;
+            }
             ConnectionState::Resolving { .. }
             | ConnectionState::Connecting { .. }
             | ConnectionState::Handshaking { .. } => shared.opening -= 1,

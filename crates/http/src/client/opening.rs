@@ -24,7 +24,7 @@ impl Connection {
             Ok(address) => address,
             Err(detail) => return self.not_connected(Failure { name: "unknown_host", detail }, shared, effects),
         };
-        effects.record(Metric::Dns, None, took_ns);
+        effects.record(Metric::Dns, self.step_due_ns(effects.now_ns().saturating_sub(took_ns)), took_ns);
         let since_ns = effects.now_ns();
         self.state = ConnectionState::Connecting { since_ns };
         let give_up_ns = since_ns + shared.settings.connect_timeout_ns;
@@ -46,7 +46,7 @@ impl Connection {
             return self.not_connected(failure, shared, effects);
         }
         shared.tally.connections_opened += 1;
-        effects.record(Metric::Connect, step_due_ns(since_ns, shared), at_ns.saturating_sub(since_ns));
+        effects.record(Metric::Connect, self.step_due_ns(since_ns), at_ns.saturating_sub(since_ns));
         let now_ns = effects.now_ns();
         let settings = Arc::clone(&shared.settings);
         match &settings.proxy_request {
@@ -133,7 +133,7 @@ impl Connection {
             (Metric::TlsFull, &mut shared.tally.tls_full)
         };
         *count += 1;
-        effects.record(metric, step_due_ns(since_ns, shared), at_ns.saturating_sub(since_ns));
+        effects.record(metric, self.step_due_ns(since_ns), at_ns.saturating_sub(since_ns));
     }
 
     fn proxy_answered(&mut self, at_ns: u64, shared: &mut Shared<impl Script>, effects: &mut impl Effects) {
@@ -200,10 +200,10 @@ impl Connection {
         let wanted_ns = self.owed_since_ns.take().unwrap_or(now_ns);
         self.next(wanted_ns, now_ns, shared, effects);
     }
-}
 
-/// The due time of a step of opening. Opening before the first request is not repeated in the measured part, so it
-/// never counts as warm-up.
-fn step_due_ns<S>(since_ns: u64, shared: &Shared<S>) -> Option<u64> {
-    shared.tally.first_sent_ns.map(|_| since_ns)
+    /// The due time of a step of opening. The first opening of a connection is not repeated in the measured part, so it
+    /// never counts as warm-up.
+    fn step_due_ns(&self, since_ns: u64) -> Option<u64> {
+        self.is_reopened.then_some(since_ns)
+    }
 }

@@ -42,7 +42,7 @@ def http_rows(result: TestResult) -> list[tuple[str, str]]:
     if (ratio := _value(metrics, "error_ratio")) is not None:
         rows.append(("error ratio", f"{quantities.share(ratio)}{_unlisted_failures(result, ratio)}"))
     rows.append(("received", _transfer(metrics)))
-    rows.append(("connections", _connections(metrics)))
+    rows.append(("connections", _connections(result)))
     rates = result.distribution("thread_rate")
     if rates is not None and rates.mean is not None:
         spread = f"stdev {quantities.per_second(rates.stdev)}, max {quantities.per_second(rates.max)}"
@@ -111,8 +111,13 @@ def _transfer(metrics: Mapping[str, Metric]) -> str:
     return f"{quantities.transfer(received)}{inside}, {quantities.bit_rate(rate)}"
 
 
-def _connections(metrics: Mapping[str, Metric]) -> str:
+def _connections(result: TestResult) -> str:
+    metrics, connect = result.metrics, result.distribution("connect")
+    opened = _value(metrics, "connections_opened")
     parts = [f"{_count(metrics, 'connections_opened')} opened"]
+    # The distribution leaves out what was opened again in the warm-up.
+    if result.status == "done" and opened is not None and connect is not None and opened > connect.count:
+        parts.append(f"{opened - connect.count:,.0f} of them again in the warm-up")
     full, resumed = _value(metrics, "handshakes_full"), _value(metrics, "handshakes_resumed")
     if full or resumed:
         parts.append(f"TLS handshakes {full or 0:,.0f} full, {resumed or 0:,.0f} resumed")

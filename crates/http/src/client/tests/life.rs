@@ -119,6 +119,25 @@ fn an_open_loop_opens_connections_as_it_needs_them() {
     assert_eq!((ended.counts(), ended.tally.connections_opened), ([25, 25, 25, 0, 0, 0], 1));
 }
 
+#[test]
+fn only_reopening_a_connection_can_be_warm_up() {
+    let is_dated = |ended: &Ended, metric: Metric| -> Vec<bool> {
+        ended.simulation.recorded.iter().filter(|one| one.0 == metric).map(|one| one.1.is_some()).collect()
+    };
+    // An open loop opens its connections while requests are already on their way.
+    let open_loop = Settings { is_open_loop: true, ..settings() };
+    let slow = Simulation::new(|_| vec![Reaction::sends(25 * MS, OK)]);
+    let ended = Load::new(open_loop, 1000, slow).run_at_rate(1000.0, Some(200), SECOND);
+    assert!(ended.tally.connections_opened >= 25);
+    assert_eq!(is_dated(&ended, Metric::Connect), vec![false; ended.tally.connections_opened as usize]);
+    let known = Simulation { resolve: Some(Box::new(|| Some(Ok(ADDRESS)))), ..sends(OK) };
+    let limited = Settings { requests_per_connection: Some(1), ..settings() };
+    let ended = Load::new(limited, 2, known).run(Some(5), SECOND);
+    for metric in [Metric::Dns, Metric::Connect] {
+        assert_eq!(is_dated(&ended, metric), [false, false, true, true, true], "{metric:?}");
+    }
+}
+
 fn client_tls(ca_pem: Option<&str>) -> ClientTls {
     ClientTls::new(&TlsOptions {
         verify: ca_pem.is_some(),
