@@ -167,7 +167,7 @@ def test_wrong_files_of_a_server_are_an_error_in_one_line(files: Files, tmp_path
         ((OLD_PADDING,), "need --authorized-users-path and --rsa-private-key-path"),
         ((*files.of_server()[:2], "--authorized-users-path", str(wrong)), "line 1 of the users"),
         ((*files.of_server(files.public),), "none of RSA"),
-        ((*files.of_server(tmp_path / "none"),), "No such file"),
+        ((*files.of_server(tmp_path / "none"),), "no such file"),
     ]
     for options, text in cases:
         argv = [str(agent_binary()), "serve", "--no-http", "--port", "0", *options]

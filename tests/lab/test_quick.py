@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -241,8 +242,18 @@ def test_closed_port_fails_and_is_named(kind: str) -> None:
     absent = cli.Server(free_port(), free_port())
     line = fails(1, *arguments(absent, kind), "-d", "1s")
     port = absent.http_port if kind == "http" else absent.port
-    assert "refused" in line and f"127.0.0.1:{port}" in line
+    assert "connection refused" in line and f"127.0.0.1:{port}" in line and "os error" not in line
     assert ("is `leadline serve` running there" in line) == (kind != "http")
+
+
+@pytest.mark.parametrize(
+    "command", [("tcp", "nosuch.invalid"), ("http", "http://nosuch.invalid/")], ids=["tcp", "http"]
+)
+def test_name_without_an_address_is_named(command: tuple[str, ...]) -> None:
+    line = fails(1, *command, "-d", "1s")
+    # Where no name server answers, it is not known whether the name has one.
+    reason = "has no address|cannot be looked up: no name server answers"
+    assert re.search(rf": the name nosuch\.invalid ({reason})$", line), line
 
 
 def test_other_protocol_on_the_port_fails_and_is_named(server: cli.Server) -> None:

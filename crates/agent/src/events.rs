@@ -4,6 +4,7 @@ use std::io::{self, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use leadline_sys::reason::reason;
 use leadline_wire::{Blame, ErrorReport, Event};
 
 /// How long the ending agent waits for killed descendants.
@@ -43,7 +44,11 @@ impl Events {
 
 /// Returns an error of the operating system: what was tried, and the system's reason.
 pub fn system_error(doing: &str, error: &io::Error) -> ErrorReport {
-    ErrorReport { blame: Blame::System, code: error_code(error).to_owned(), message: format!("{doing}: {error}") }
+    ErrorReport {
+        blame: Blame::System,
+        code: error_code(error).to_owned(),
+        message: format!("{doing}: {}", reason(error)),
+    }
 }
 
 /// Returns an error of the request.
@@ -51,9 +56,19 @@ pub fn input_error(code: &str, message: impl Into<String>) -> ErrorReport {
     ErrorReport { blame: Blame::Input, code: code.to_owned(), message: message.into() }
 }
 
-/// Returns an error of the other end: it broke the protocol, refused or disconnected.
+/// Returns an error of the other end: it broke the protocol, refused or disconnected. Its message may repeat what the
+/// other end sent.
 pub fn peer_error(code: &str, message: impl Into<String>) -> ErrorReport {
-    ErrorReport { blame: Blame::Peer, code: code.to_owned(), message: message.into() }
+    ErrorReport { blame: Blame::Peer, code: one_line(code), message: one_line(&message.into()) }
+}
+
+/// The maximum length of a text of the other end, bytes.
+const PEER_TEXT_BYTES: usize = 500;
+
+/// Returns a text of the other end as one short line: neither a line end nor a terminal's control sequence is left.
+pub fn one_line(text: &str) -> String {
+    let end = (0..=text.len().min(PEER_TEXT_BYTES)).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+    text[..end].chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect()
 }
 
 /// Returns a stable name for an error of the operating system.

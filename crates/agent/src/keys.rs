@@ -9,6 +9,7 @@ use std::path::Path;
 use base64::engine::general_purpose::STANDARD;
 use base64::Engine;
 use leadline_sys::process::random_u64;
+use leadline_sys::reason::reason;
 use leadline_transport::{Credentials, Hex32, KeyError, SharedKey, LONGEST_KEY_BYTES};
 use leadline_wire::{ErrorReport, SessionKey};
 
@@ -29,7 +30,7 @@ pub struct KeyFile {
 /// Reads a key file: its bytes without white space at the end.
 pub fn read_file(path: &Path) -> Result<KeyFile, ErrorReport> {
     let shown = path.display();
-    let failed = |error: std::io::Error| input_error("bad_key", format!("--key-file {shown}: {error}"));
+    let failed = |error: std::io::Error| input_error("bad_key", format!("--key-file {shown}: {}", reason(&error)));
     let file = File::open(path).map_err(failed)?;
     let mode = file.metadata().map_err(failed)?.permissions().mode();
     let mut bytes = Vec::new();

@@ -16,6 +16,7 @@ mod locking;
 mod logging;
 mod machine_meter;
 mod metering;
+mod patience;
 mod process;
 mod profile;
 mod serve;
@@ -30,6 +31,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use leadline_sys::reason::reason;
 use lexopt::{Arg, Parser, ValueExt};
 
 const HELP: &str = "\
@@ -118,7 +120,7 @@ fn main() -> ExitCode {
         Mode::Print(_) => ExitCode::SUCCESS,
         Mode::Obey { cgroup } => match control::run(cgroup.as_deref()) {
             Ok(()) => ExitCode::SUCCESS,
-            Err(error) => fail(&error.to_string(), 1),
+            Err(error) => fail(&reason(&error), 1),
         },
         Mode::Serve(options) => match standalone::serve(&options) {
             Ok(()) => ExitCode::SUCCESS,
@@ -126,7 +128,7 @@ fn main() -> ExitCode {
         },
         Mode::Flamegraph(title) => match profile::draw(&title, std::io::stdin().lock(), std::io::stdout().lock()) {
             Ok(()) => ExitCode::SUCCESS,
-            Err(error) => fail(&format!("drawing the flame graph: {error}"), 1),
+            Err(error) => fail(&format!("drawing the flame graph: {}", reason(&error)), 1),
         },
         Mode::Wireguard(config) => match wireguard::run(&config) {
             Ok(()) => ExitCode::SUCCESS,

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use leadline_http::duration_ns;
 use leadline_sys::process;
+use leadline_sys::reason::reason;
 use leadline_wire::{DelayShape, ErrorReport, HttpAnswer, Iperf3Users, PeerLimits, RsaPadding, ServeSpec, TlsIdentity};
 use lexopt::{Arg, Parser, ValueExt};
 use tracing::info;
@@ -251,7 +252,9 @@ impl Iperf3Access {
     fn users(&self) -> Result<Option<Iperf3Users>, ErrorReport> {
         let read = |option: &str, file: &Path| {
             let text = std::fs::read_to_string(file);
-            text.map_err(|error| input_error("bad_iperf3_users", format!("{option} {}: {error}", file.display())))
+            text.map_err(|error| {
+                input_error("bad_iperf3_users", format!("{option} {}: {}", file.display(), reason(&error)))
+            })
         };
         match (&self.users, &self.key) {
             (Some(users), Some(key)) => Ok(Some(Iperf3Users {
@@ -292,7 +295,8 @@ fn stall(text: &str) -> Result<(u64, u64), &'static str> {
 }
 
 fn text_of(file: &Path) -> Result<String, ErrorReport> {
-    std::fs::read_to_string(file).map_err(|error| input_error("bad_identity", format!("{}: {error}", file.display())))
+    std::fs::read_to_string(file)
+        .map_err(|error| input_error("bad_identity", format!("{}: {}", file.display(), reason(&error))))
 }
 
 /// Answers until SIGINT or SIGTERM.

@@ -9,6 +9,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use leadline_sys::poll::{Interest, Poll};
+use leadline_sys::reason::reason;
 use leadline_sys::tun::{GsoSocket, Tun, GSO_MAX_BYTES, GSO_MAX_DATAGRAMS};
 use leadline_sys::{clock, net, process};
 use leadline_tunnel::offload::{Coalescer, Segmenter};
@@ -28,7 +29,7 @@ const DEVICE_QUEUE_PACKETS: u16 = 1000;
 #[derive(Debug, thiserror::Error)]
 pub enum WireguardError {
     /// The file cannot be read.
-    #[error("{}: {error}", path.display())]
+    #[error("{}: {}", path.display(), reason(error))]
     Read {
         /// The configuration.
         path: PathBuf,
@@ -55,7 +56,7 @@ pub enum WireguardError {
     #[error(transparent)]
     Setup(#[from] SetupError),
     /// The system refused an operation.
-    #[error("{operation}: {error}")]
+    #[error("{operation}: {}", reason(error))]
     System {
         /// What was tried.
         operation: String,

@@ -28,7 +28,18 @@ fn capability(name: &str, outcome: Result<(), String>) -> Capability {
 
 /// Checks that a file opens for reading and writing; creating a TUN device needs CAP_NET_ADMIN as well.
 fn openable(path: &str) -> Result<(), String> {
-    OpenOptions::new().read(true).write(true).open(path).map(drop).map_err(|error| format!("{path}: {error}"))
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(path)
+        .map(drop)
+        .map_err(|error| format!("{path}: {}", reason(&error)))
+}
+
+/// Returns the system's reason without its number.
+fn reason(error: &io::Error) -> String {
+    let text = error.to_string();
+    text.rsplit_once(" (os error ").map_or(text.as_str(), |(plain, _)| plain).to_lowercase()
 }
 
 /// Checks that a file can be read: a kernel started with psi=0 opens the file and then refuses to read it.
@@ -40,7 +51,7 @@ fn readable(path: &str) -> Result<(), String> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             Err(format!("this kernel does not provide it: {path} does not exist"))
         }
-        Err(error) => Err(format!("{path}: {error}")),
+        Err(error) => Err(format!("{path}: {}", reason(&error))),
     }
 }
 
@@ -65,7 +76,7 @@ fn cgroup_readable(paths: &CgroupPaths) -> Result<(), String> {
 /// kernel.io_uring_group, 2 none. A seccomp filter may still refuse it.
 fn io_uring() -> Result<(), String> {
     const SETTING: &str = "/proc/sys/kernel/io_uring_disabled";
-    let setting = fs::read(SETTING).map_err(|error| format!("unknown: {SETTING}: {error}"))?;
+    let setting = fs::read(SETTING).map_err(|error| format!("unknown: {SETTING}: {}", reason(&error)))?;
     match setting.trim_ascii() {
         b"0" => Ok(()),
         b"1" if is_administrator() || is_in_ring_group() => Ok(()),

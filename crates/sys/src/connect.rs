@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
+use crate::reason::reason;
 use crate::ring::{stamp_ns, CONTROL_BYTES};
 use crate::socket_option::set_int;
 
@@ -88,10 +89,12 @@ pub fn check(options: &TcpOptions) -> io::Result<()> {
 }
 
 fn set(socket: &Socket, to: &SocketAddr, options: &TcpOptions) -> io::Result<()> {
-    let named = |name: &'static str| move |error: io::Error| io::Error::new(error.kind(), format!("{name}: {error}"));
+    let named = |name: &'static str| {
+        move |error: io::Error| io::Error::new(error.kind(), format!("{name}: {}", reason(&error)))
+    };
     socket.set_tcp_nodelay(!options.delay)?;
     if let Some(name) = &options.congestion {
-        let unknown = |error: io::Error| io::Error::new(error.kind(), format!("congestion {name}: {error}"));
+        let unknown = |error: io::Error| io::Error::new(error.kind(), format!("congestion {name}: {}", reason(&error)));
         socket.set_tcp_congestion(name.as_bytes()).map_err(unknown)?;
     }
     if let Some(bytes) = options.send_buffer_bytes {

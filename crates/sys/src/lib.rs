@@ -14,6 +14,7 @@ pub mod ports;
 pub mod priority;
 pub mod process;
 pub mod queues;
+pub mod reason;
 pub mod ring;
 pub mod segments;
 mod socket_option;

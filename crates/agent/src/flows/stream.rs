@@ -29,6 +29,7 @@ use crate::atomic_option::AtomicOption;
 use crate::control_signal::ControlSignal;
 use crate::events::error_code;
 use crate::metering::{FlowCounters, ThreadMeter};
+use crate::patience::patience_ns;
 
 /// One connection of a worker.
 pub struct StreamFlow {
@@ -331,7 +332,7 @@ impl Worker {
         for index in 0..self.flows.len() {
             let flow = &mut self.flows[index];
             let quiet_since_ns = flow.last_ns.unwrap_or(0).max(over_ns);
-            let too_long = now >= quiet_since_ns + silence_ns || now >= over_ns + LONGEST_DRAIN_NS;
+            let too_long = now >= quiet_since_ns + silence_ns || now >= over_ns + patience_ns(LONGEST_DRAIN_NS);
             if !flow.open {
                 continue;
             }

@@ -22,6 +22,7 @@ use leadline_wire::{
 };
 
 use super::iperf3_control::Control;
+use super::peer_claims::{contradiction, Counted};
 use super::session_runner::{flow_reports, span, PlannedFlow};
 use crate::atomic_option::AtomicOption;
 use crate::events::{peer_error, system_error};
@@ -34,6 +35,7 @@ use crate::flows::stream_options;
 use crate::flows::thread_group::{ThreadGroup, Worker};
 use crate::flows::{by_role, counters, planned_directions, Role, Span, LONGEST_DRAIN_NS};
 use crate::metering::{Collector, Recorder, Rolled};
+use crate::patience::{patience, patience_ns};
 use crate::task::{Ready, Task};
 
 /// How long the control connection is read before counters and workers are looked at.
@@ -47,8 +49,8 @@ const READ_END_NS: u64 = 100_000_000;
 const SILENCE_NS: u64 = 500_000_000;
 /// How long a receiver of a byte stream waits in silence for its end, ns.
 const STREAM_SILENCE_NS: u64 = 2_000_000_000;
-/// The time limit for the server's figures once it has this end's.
-const RESULTS_TIMEOUT: Duration = Duration::from_secs(30);
+/// The time limit of the server for each step after the end: to ask for this end's figures, and to send its own.
+const RESULTS_TIMEOUT: Duration = Duration::from_secs(15);
 const METRICS: &[&str] = &["late"];
 
 /// The flows as the results, the report and the workers need them.
@@ -167,6 +169,8 @@ impl Ready for ReadyIperf3 {
             task.signal.abandon();
         }
         let reports = threads.join().map_err(|error| system_error("moving payload", &error))?;
+        // If the test has failed, the last reading is what is left of the measurement.
+        running.report_progress(task);
         let ended_ns = outcome?;
         running.outcome(&planned, Account::of(reports), ended_ns, task)
     }
@@ -315,7 +319,6 @@ impl Running {
     /// Runs until every worker has ended and the server has asked for the figures; returns when the test ended.
     fn supervise(&mut self, threads: &ThreadGroup, task: &Task) -> Result<u64, ErrorReport> {
         let interval = self.ready.interval;
-        let has_units = self.ready.asked.protocol() == Iperf3Protocol::Udp;
         let mut tick = Instant::now() + interval;
         let mut ending = Ending::default();
         loop {
@@ -330,9 +333,7 @@ impl Running {
             }
             if Instant::now() >= tick {
                 tick += interval;
-                self.rolled.try_iter().for_each(|one| self.collector.take(one));
-                let rows = (0..).zip(&self.flows).map(|(id, flow)| flow.counters.progress(id, has_units)).collect();
-                task.progress(Side::Local, monotonic_ns(), rows, self.collector.recent());
+                self.report_progress(task);
             }
             let now = monotonic_ns();
             if ending.ended_ns.is_none() && self.is_over(now, threads, task, &mut ending) {
@@ -346,13 +347,20 @@ impl Running {
                     return Ok(ended_ns);
                 }
             }
-            if task.signal.abandoned()
-                || now >= ended_ns.saturating_add(LONGEST_DRAIN_NS + RESULTS_TIMEOUT.as_nanos() as u64)
-            {
+            let due_ns = ended_ns.saturating_add(patience_ns(RESULTS_TIMEOUT.as_nanos() as u64));
+            // The workers end by themselves.
+            if task.signal.abandoned() || (!ending.results_asked && now >= due_ns) {
                 let message = format!("iperf3 at {} does not ask for results", self.ready.control.server);
                 return Err(peer_error("no_report", message));
             }
         }
+    }
+
+    fn report_progress(&mut self, task: &Task) {
+        let has_units = self.ready.asked.protocol() == Iperf3Protocol::Udp;
+        self.rolled.try_iter().for_each(|one| self.collector.take(one));
+        let rows = (0..).zip(&self.flows).map(|(id, flow)| flow.counters.progress(id, has_units)).collect();
+        task.progress(Side::Local, monotonic_ns(), rows, self.collector.recent());
     }
 
     /// Whether the server can learn of the end: nothing is under way to it any more, and nothing shall come from it.
@@ -370,7 +378,7 @@ impl Running {
         let done_ns = *ending.senders_done_ns.get_or_insert(now);
         let unacknowledged = |stream: &TcpStream| net::unacknowledged_bytes(stream).is_ok_and(|bytes| bytes > 0);
         let under_way = self.kept.iter().any(|(_, stream)| unacknowledged(stream));
-        if under_way && now < done_ns.saturating_add(LONGEST_DRAIN_NS) {
+        if under_way && now < done_ns.saturating_add(patience_ns(LONGEST_DRAIN_NS)) {
             return false;
         }
         if now < ending.arrived_ns.get_or_insert(now).saturating_add(READ_NS) {
@@ -435,6 +443,14 @@ impl Running {
             send_server_output(&theirs, task);
         }
         let peer_rows = self.peer_rows(&local, &theirs);
+        let server = self.ready.control.server;
+        // A server's own count of what it sent may lack a block that was under way; datagrams may have been doubled.
+        let counted =
+            if self.ready.asked.protocol() == Iperf3Protocol::Tcp { Counted::Bytes } else { Counted::Nothing };
+        let upward = planned.iter().filter(|flow| flow.direction == Direction::Up).map(PlannedFlow::own_count);
+        if let Some(claim) = contradiction(upward, &peer_rows, counted) {
+            return Err(peer_error("impossible_report", format!("iperf3 at {server} claims {claim}")));
+        }
         let is_udp = self.ready.asked.protocol() == Iperf3Protocol::Udp;
         let rows = || local.rows.iter();
         let counts = FlowCounts {
@@ -461,7 +477,7 @@ impl Running {
 
     fn receive_results(&mut self) -> Result<Iperf3Results, ErrorReport> {
         let server = self.ready.control.server;
-        let deadline = Instant::now() + RESULTS_TIMEOUT;
+        let deadline = Instant::now() + patience(RESULTS_TIMEOUT);
         let mut results = None;
         loop {
             match self.ready.control.receive(deadline)? {
@@ -530,7 +546,9 @@ fn send_server_output(theirs: &Iperf3Results, task: &Task) {
     let document = theirs.server_output_json.as_ref().and_then(|found| serde_json::to_string_pretty(found).ok());
     let Some(text) = document.or_else(|| theirs.server_output_text.clone()) else { return };
     for line in text.lines() {
-        task.output(line);
+        // A control character of the server would be the terminal's.
+        let shown: String = line.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect();
+        task.output(&shown);
     }
 }
 

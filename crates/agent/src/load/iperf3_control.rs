@@ -18,6 +18,7 @@ use super::session::{parse_bind, resolve};
 use crate::events::{input_error, peer_error, system_error};
 use crate::flows::iperf3::FlowSocket;
 use crate::keys;
+use crate::patience::patience;
 
 /// The time limit of the server for each step of the handshake.
 const STEP_TIMEOUT: Duration = Duration::from_secs(10);
@@ -47,14 +48,14 @@ impl Control {
         let server = resolve(target)?;
         let bind = parse_bind(bind)?;
         let doing = format!("connecting to iperf3 at {server}");
-        let stream = tcp::connect(server, bind, STEP_TIMEOUT).map_err(|error| {
+        let stream = tcp::connect(server, bind, patience(STEP_TIMEOUT)).map_err(|error| {
             let mut report = system_error(&doing, &error);
             if error.kind() == io::ErrorKind::ConnectionRefused {
                 report.message = format!("{doing}: connection refused; is `iperf3 -s` running there, on this port?");
             }
             report
         })?;
-        stream.set_write_timeout(Some(STEP_TIMEOUT)).map_err(|error| system_error(&doing, &error))?;
+        stream.set_write_timeout(Some(patience(STEP_TIMEOUT))).map_err(|error| system_error(&doing, &error))?;
         let cookie = fresh_cookie()?;
         let local_port = target.iperf3_options.and_then(|options| options.local_port);
         let mut control = Self { stream, machine: Iperf3Client::default(), cookie, server, bind, local_port };
@@ -71,7 +72,8 @@ impl Control {
         let local = self.local(place)?;
         let doing = format!("opening a flow to iperf3 at {}{}", self.server, from_port(local));
         let failed = |error: io::Error| system_error(&doing, &error);
-        let mut stream = tcp::connect_with(self.server, Some(local), STEP_TIMEOUT, options).map_err(failed)?;
+        let mut stream =
+            tcp::connect_with(self.server, Some(local), patience(STEP_TIMEOUT), options).map_err(failed)?;
         stream.write_all(self.cookie.bytes()).map_err(failed)?;
         Ok(FlowSocket::Stream(stream))
     }
@@ -82,7 +84,7 @@ impl Control {
         let doing = format!("opening a UDP flow to iperf3 at {}{}", self.server, from_port(local));
         let failed = |error: io::Error| system_error(&doing, &error);
         let socket = net::udp_socket(local, Some(self.server), false).map_err(failed)?;
-        socket.set_read_timeout(Some(HELLO_TIMEOUT)).map_err(failed)?;
+        socket.set_read_timeout(Some(patience(HELLO_TIMEOUT))).map_err(failed)?;
         socket.send(&HELLO).map_err(failed)?;
         match receive_hello(&socket) {
             Ok(()) => Ok(FlowSocket::Datagram(socket)),
@@ -155,7 +157,7 @@ impl Control {
 
     /// Receives one event of the handshake.
     fn step(&mut self, wanted: &Iperf3ClientEvent) -> Result<(), ErrorReport> {
-        match self.receive(Instant::now() + STEP_TIMEOUT)? {
+        match self.receive(Instant::now() + patience(STEP_TIMEOUT))? {
             Some(event) if event == *wanted => Ok(()),
             Some(_) => Err(peer_error("protocol", format!("iperf3 at {} answers out of turn", self.server))),
             None => {
@@ -197,15 +199,17 @@ impl Drop for Control {
 /// Waits for the answer to a hello. The answers of old versions differ, and all of them have four bytes.
 fn receive_hello(socket: &UdpSocket) -> io::Result<()> {
     let mut answer = [0; 64];
-    let deadline = Instant::now() + HELLO_TIMEOUT;
-    loop {
+    let deadline = Instant::now() + patience(HELLO_TIMEOUT);
+    while Instant::now() < deadline {
         match socket.recv(&mut answer) {
             Ok(4) => return Ok(()),
+            // Datagrams of another length do not extend the deadline.
             Ok(_) => {}
-            Err(error) if error.kind() == io::ErrorKind::Interrupted && Instant::now() < deadline => {}
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }
     }
+    Err(io::ErrorKind::WouldBlock.into())
 }
 
 /// The part of an error that names the local port, if it was chosen.

@@ -10,6 +10,7 @@ mod crypto;
 pub mod http;
 mod iperf3;
 mod iperf3_control;
+mod peer_claims;
 mod rr;
 mod scenario;
 mod session;

@@ -18,6 +18,7 @@ use leadline_pace::Pace;
 use leadline_sys::net;
 use leadline_sys::ports::{local_port_range, SourcePorts};
 use leadline_sys::process::random_u64;
+use leadline_sys::reason::reason;
 use leadline_sys::tcp;
 use leadline_transport::{DatagramOptions, Open, Requester, RequesterLimits, Schedule, Work, HEADER_BYTES};
 use leadline_wire::{Direction, ErrorReport, Outcome, Protocol, RrSpec};
@@ -164,7 +165,8 @@ fn connecting_paths(session: &mut Session, spec: &RrSpec) -> Result<Vec<FlowPath
     if spec.protocol == Protocol::Tcp {
         tcp::connect(to, session.bind(), CHECK_TIMEOUT).map_err(|error| {
             let message = format!(
-                "{to} cannot be reached: {error}; transactions with --connect go to a port that the responder chooses: open its port range in the firewall"
+                "{to} cannot be reached: {}; transactions with --connect go to a port that the responder chooses: open its port range in the firewall",
+                reason(&error)
             );
             peer_error("port_unreachable", message)
         })?;

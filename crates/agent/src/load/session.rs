@@ -7,24 +7,28 @@ use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs, UdpSocket};
 use std::time::{Duration, Instant};
 
 use leadline_sys::clock::{identity, monotonic_ns};
+use leadline_sys::reason::unresolved;
 use leadline_sys::tcp::OpeningOptions;
 use leadline_sys::{net, tcp};
 use leadline_transport::{
     encode_frame, ClientSession, ClockDifference, FromClient, Header, HeaderKind, Open, SessionError, SessionEvent,
     SideReport, HEADER_BYTES,
 };
-use leadline_wire::{ErrorReport, FlowProgress, IpVersion, LoadReport, Target};
+use leadline_wire::{Blame, ErrorReport, FlowProgress, IpVersion, LoadReport, Target};
 use tracing::{debug, info};
 
 use crate::events::{input_error, peer_error, system_error};
 use crate::keys;
+use crate::patience::patience;
 
 /// The time limit of the server for each step before the start.
 const STEP_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long the server may be silent beyond its interval.
 const REPORT_TIMEOUT: Duration = Duration::from_secs(15);
 const HELLO_INTERVAL: Duration = Duration::from_millis(100);
-const HELLO_ATTEMPTS: usize = 50;
+const HELLO_ATTEMPTS: u32 = 50;
+/// A time limit of 0 would be none.
+const SHORTEST_WAIT: Duration = Duration::from_millis(1);
 
 /// The server's messages while the flows run; times are mapped to this host's clock.
 pub enum FromPeer {
@@ -48,6 +52,8 @@ pub struct Session {
     pub token: u64,
     /// The time limit of each complete message.
     patience: Duration,
+    /// Whether the server has sent anything.
+    heard: bool,
 }
 
 /// Returns the address of a name, of the required family.
@@ -72,8 +78,9 @@ pub fn resolve_all(
         None => true,
     };
     let mut addresses = (host, port).to_socket_addrs().map_err(|error| ErrorReport {
+        blame: Blame::System,
         code: "unknown_host".into(),
-        ..system_error(&format!("looking up {host}"), &error)
+        message: unresolved(host, &error),
     })?;
     let first = addresses.find(fits).ok_or_else(|| {
         let family = if ip_version == Some(IpVersion::V6) { "IPv6" } else { "IPv4" };
@@ -118,9 +125,10 @@ impl Session {
         let machine = machine.map_err(|error| input_error("too_long", error.to_string()))?;
         debug!(%server, host = target.host, has_key = key.is_some(), "asking for a session");
         let doing = format!("connecting to {server}");
-        let control = tcp::connect(server, bind, STEP_TIMEOUT).map_err(|error| unreached(&doing, &error))?;
-        control.set_write_timeout(Some(STEP_TIMEOUT)).map_err(|error| system_error(&doing, &error))?;
-        let mut session = Self { control, machine, server, bind, token: 0, patience: STEP_TIMEOUT };
+        let control = tcp::connect(server, bind, patience(STEP_TIMEOUT)).map_err(|error| unreached(&doing, &error))?;
+        control.set_write_timeout(Some(patience(STEP_TIMEOUT))).map_err(|error| system_error(&doing, &error))?;
+        let patience = patience(STEP_TIMEOUT);
+        let mut session = Self { control, machine, server, bind, token: 0, patience, heard: false };
         match session.receive()? {
             SessionEvent::Granted { token } => session.token = token,
             _ => return Err(session.out_of_turn()),
@@ -141,7 +149,7 @@ impl Session {
     pub fn connect_stream_with(&self, flow: u32, options: &OpeningOptions) -> Result<TcpStream, ErrorReport> {
         let doing = format!("opening flow {flow} to {}", self.server);
         let from = self.bind.map(|address| SocketAddr::new(address, 0));
-        let mut stream = tcp::connect_with(self.server, from, STEP_TIMEOUT, options)
+        let mut stream = tcp::connect_with(self.server, from, patience(STEP_TIMEOUT), options)
             .map_err(|error| unopened(&doing, options, &error))?;
         if options.mptcp && !tcp::is_mptcp(&stream) {
             let message =
@@ -161,18 +169,27 @@ impl Session {
         let any = if self.server.is_ipv4() { IpAddr::from([0; 4]) } else { IpAddr::from([0; 16]) };
         let local = SocketAddr::new(self.bind.unwrap_or(any), 0);
         let socket = net::udp_socket(local, Some(self.server), false).map_err(failed)?;
-        socket.set_read_timeout(Some(HELLO_INTERVAL)).map_err(failed)?;
         let mut hello = self.header(HeaderKind::Hello, flow);
         let (mut packet, mut answer) = ([0; HEADER_BYTES], [0; HEADER_BYTES]);
-        for _ in 0..HELLO_ATTEMPTS {
-            hello.write(&mut packet);
-            socket.send(&packet).map_err(failed)?;
+        let given_up = Instant::now() + patience(HELLO_INTERVAL * HELLO_ATTEMPTS);
+        let (mut attempts, mut next) = (0, Instant::now());
+        while Instant::now() < given_up {
+            // Packets that are no answer do not make it repeat the hello earlier.
+            if Instant::now() >= next {
+                (attempts, next) = (attempts + 1, Instant::now() + HELLO_INTERVAL);
+                hello.write(&mut packet);
+                socket.send(&packet).map_err(failed)?;
+            }
+            let remaining = next.saturating_duration_since(Instant::now()).max(SHORTEST_WAIT);
+            socket.set_read_timeout(Some(remaining)).map_err(failed)?;
             match socket.recv(&mut answer) {
                 Ok(read) => match Header::parse(&answer[..read]) {
                     Ok(header) if (header.token, header.flow) != (self.token, flow) => {}
                     Ok(Header { kind: HeaderKind::HelloAck, .. }) => return Ok(socket),
                     // Returning the nonce proves that this host receives what the server sends to this address.
-                    Ok(Header { kind: HeaderKind::Challenge, sequence, .. }) => hello.sequence = sequence,
+                    Ok(Header { kind: HeaderKind::Challenge, sequence, .. }) => {
+                        (hello.sequence, next) = (sequence, Instant::now());
+                    }
                     _ => {}
                 },
                 Err(error) if was_cut_short(&error) => {}
@@ -180,7 +197,7 @@ impl Session {
             }
         }
         let message = format!(
-            "{doing}: no answer over UDP to {HELLO_ATTEMPTS} attempts, though TCP came through; a filter, or a NAT that gives UDP another address than TCP?"
+            "{doing}: no answer over UDP to {attempts} attempts, though TCP came through; a filter, or a NAT that gives UDP another address than TCP?"
         );
         Err(peer_error("udp_unanswered", message))
     }
@@ -224,8 +241,8 @@ impl Session {
         let doing = "listening to the server";
         let control = self.control.try_clone().map_err(|error| system_error(doing, &error))?;
         // The server sends a message in every interval; only a silence far beyond that means that it is gone.
-        let reader = Self { control, patience: REPORT_TIMEOUT + interval, ..self };
-        let sender = ControlSender { control: self.control };
+        let reader = Self { control, patience: patience(REPORT_TIMEOUT) + interval, ..self };
+        let sender = ControlSender { control: self.control, server: self.server };
         std::thread::Builder::new()
             .spawn(move || reader.forward_messages(&deliver))
             .map_err(|error| system_error(doing, &error))?;
@@ -256,7 +273,8 @@ impl Session {
     fn send_output(&mut self) -> Result<(), ErrorReport> {
         let output = self.machine.output();
         if !output.is_empty() {
-            self.control.write_all(output).map_err(|error| system_error("speaking to the server", &error))?;
+            let doing = format!("speaking to {}", self.server);
+            self.control.write_all(output).map_err(|error| system_error(&doing, &error))?;
             self.machine.sent(usize::MAX);
         }
         Ok(())
@@ -285,8 +303,11 @@ impl Session {
             }
             self.control.set_read_timeout(Some(remaining)).map_err(failed)?;
             match self.control.read(&mut piece) {
-                Ok(0) => return Err(peer_error("closed_early", format!("{} closed the session", self.server))),
-                Ok(read) => self.machine.receive(&piece[..read]),
+                Ok(0) => return Err(self.closed()),
+                Ok(read) => {
+                    self.heard = true;
+                    self.machine.receive(&piece[..read]);
+                }
                 Err(error) if was_cut_short(&error) => {}
                 Err(error) => return Err(failed(error)),
             }
@@ -312,6 +333,17 @@ impl Session {
         }
     }
 
+    fn closed(&self) -> ErrorReport {
+        let server = self.server;
+        let message = if self.heard {
+            format!("{server} closed the session before its end")
+        } else {
+            // A responder of another version does so: its first line differs.
+            format!("{server} closed the session without an answer: is it `leadline serve`, of the same version?")
+        };
+        peer_error("closed_early", message)
+    }
+
     fn out_of_turn(&self) -> ErrorReport {
         peer_error("protocol", format!("{} answers out of turn", self.server))
     }
@@ -327,12 +359,15 @@ fn was_cut_short(error: &io::Error) -> bool {
 /// The sending half of a session's control connection.
 pub struct ControlSender {
     control: TcpStream,
+    server: SocketAddr,
 }
 
 impl ControlSender {
     /// Sends a message to the server.
     pub fn send(&mut self, message: &FromClient) -> Result<(), ErrorReport> {
-        send(&mut self.control, message)
+        let frame = encode_frame(message).map_err(|error| input_error("too_long", error.to_string()))?;
+        let doing = format!("speaking to {}", self.server);
+        self.control.write_all(&frame).map_err(|error| system_error(&doing, &error))
     }
 }
 
@@ -341,11 +376,6 @@ impl Drop for ControlSender {
         // This also ends the relaying thread. It fails only if the connection is closed already.
         let _ = self.control.shutdown(std::net::Shutdown::Both);
     }
-}
-
-fn send(control: &mut TcpStream, message: &FromClient) -> Result<(), ErrorReport> {
-    let frame = encode_frame(message).map_err(|error| input_error("too_long", error.to_string()))?;
-    control.write_all(&frame).map_err(|error| system_error("speaking to the server", &error))
 }
 
 #[cfg(test)]
@@ -385,7 +415,7 @@ mod tests {
             datagrams: leadline_transport::DatagramOptions::default(),
         };
         let machine = ClientSession::new(open, None).unwrap();
-        let mut session = Session { control, machine, server, bind: None, token: 0, patience };
+        let mut session = Session { control, machine, server, bind: None, token: 0, patience, heard: false };
         assert_eq!(session.receive().unwrap_err().code, "timeout");
         drop(session);
         assert!(dripping.join().unwrap() < 1000);

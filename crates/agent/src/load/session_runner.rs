@@ -2,6 +2,7 @@
 //! of both sides.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,6 +14,7 @@ use leadline_wire::{
     LoadReport, Outcome, Side,
 };
 
+use super::peer_claims::{contradiction, plain_names, wild_figure, Counted, OwnCount, ProgressLimit};
 use super::session::{ControlSender, FromPeer, Session};
 use crate::atomic_option::AtomicOption;
 use crate::events::{peer_error, system_error};
@@ -21,6 +23,7 @@ use crate::flows::thread_group::{ThreadGroup, Worker};
 use crate::flows::{moved, Role, Span, DRAIN_NS, LONGEST_DRAIN_NS};
 use crate::machine_meter::MachineMeter;
 use crate::metering::{Collector, FlowCounters, Rolled};
+use crate::patience::patience;
 use crate::task::Task;
 
 /// One flow with the parts that both sides know.
@@ -39,6 +42,13 @@ pub struct PlannedFlow {
     pub remote: Option<String>,
     /// TCP's congestion control on this side.
     pub congestion: Option<String>,
+}
+
+impl PlannedFlow {
+    /// What this side has counted of it.
+    pub fn own_count(&self) -> OwnCount<'_> {
+        OwnCount { id: self.id, direction: self.direction, counters: &self.counters }
+    }
 }
 
 /// A prepared load.
@@ -83,7 +93,7 @@ impl SessionRunner {
     ) -> Result<Outcome, ErrorReport> {
         let Self { mut session, flows, has_units, counts_loss, interval, metrics } = self;
         session.begin(span.at_ns)?;
-        let clocks = session.clock_difference();
+        let (clocks, server) = (session.clock_difference(), session.server());
         let (waker, wakes) = mpsc::sync_channel(MOST_QUEUED);
         let from_peer = waker.clone();
         let mut sender = session.listen(interval, move |item| from_peer.send(Wake::Peer(item)).is_ok())?;
@@ -93,7 +103,7 @@ impl SessionRunner {
         });
         let threads = threads.map_err(|error| system_error("starting threads", &error))?;
         let mut collector = Collector::new(metrics);
-        let (mut state, mut machine) = (RunState::default(), MachineMeter::default());
+        let (mut state, mut machine) = (RunState::new(server, interval), MachineMeter::default());
         let mut tick = Instant::now() + interval;
         while !(threads.done() && state.answered()) {
             match wakes.recv_timeout(tick.saturating_duration_since(Instant::now()).min(POLL_INTERVAL)) {
@@ -127,10 +137,14 @@ impl SessionRunner {
         let workers = threads.join().map_err(|error| system_error("moving payload", &error))?;
         rolled.try_iter().for_each(|one| collector.take(one));
         if let Some(error) = state.lost {
+            // The last reading is what is left of the measurement.
+            let rows = flows.iter().map(|flow| flow.counters.progress(flow.id, has_units)).collect();
+            task.progress(Side::Local, monotonic_ns(), rows, collector.recent());
             return Err(error);
         }
         let (peer_flows, peer_load, peer_errors) =
-            state.report.ok_or_else(|| peer_error("no_report", "the server ended without a report"))?;
+            state.report.ok_or_else(|| peer_error("no_report", format!("{server} ended without a report")))?;
+        believe(server, &flows, &peer_flows, &peer_load, Counted::of(has_units, counts_loss))?;
         let mut local = Account::of(workers);
         local.load.machine = machine.used();
         local.load.quota = machine.held_back();
@@ -161,6 +175,21 @@ impl SessionRunner {
             crypto: None,
             scenario: None,
         })
+    }
+}
+
+/// Refuses a report that cannot be true.
+fn believe(
+    server: SocketAddr,
+    flows: &[PlannedFlow],
+    rows: &[SideReport],
+    load: &LoadReport,
+    counted: Counted,
+) -> Result<(), ErrorReport> {
+    let own = flows.iter().map(PlannedFlow::own_count);
+    match contradiction(own, rows, counted).or_else(|| wild_figure(rows, load)) {
+        Some(claim) => Err(peer_error("impossible_report", format!("{server} claims {claim}"))),
+        None => Ok(()),
     }
 }
 
@@ -264,8 +293,9 @@ fn datagram_report(
 }
 
 /// The state of a running load: messages sent to the server and received from it so far.
-#[derive(Default)]
 struct RunState {
+    server: SocketAddr,
+    progress: ProgressLimit,
     stop_sent: bool,
     end_sent: bool,
     /// When the server's report is due, once nothing is left to do here.
@@ -275,6 +305,18 @@ struct RunState {
 }
 
 impl RunState {
+    fn new(server: SocketAddr, interval: Duration) -> Self {
+        Self {
+            server,
+            progress: ProgressLimit::new(Instant::now(), interval),
+            stop_sent: false,
+            end_sent: false,
+            report_due: None,
+            report: None,
+            lost: None,
+        }
+    }
+
     fn answered(&self) -> bool {
         self.report.is_some() || self.lost.is_some()
     }
@@ -295,14 +337,18 @@ impl RunState {
         if !over || self.answered() {
             return;
         }
-        let due = *self.report_due.get_or_insert_with(|| Instant::now() + REPORT_DUE);
+        let due = *self.report_due.get_or_insert_with(|| Instant::now() + patience(REPORT_DUE));
         if task.signal.abandoned() || Instant::now() >= due {
-            self.lost = Some(peer_error("no_report", "the server has sent no report in time"));
+            self.lost = Some(peer_error("no_report", format!("{} has sent no report in time", self.server)));
         }
     }
 
     fn handle(&mut self, item: FromPeer, flows: &[PlannedFlow], task: &Task) {
         match item {
+            FromPeer::Progress(..) if self.progress.exceeded(Instant::now()) => {
+                let message = format!("{} sends progress far more often than it was asked to", self.server);
+                self.lost = self.lost.take().or_else(|| Some(peer_error("protocol", message)));
+            }
             FromPeer::Progress(t_ns, rows) => {
                 task.progress(Side::Peer, t_ns, rows_of_known_flows(rows, flows.len()), Vec::new())
             }
@@ -312,7 +358,10 @@ impl RunState {
                     expected.set(sent);
                 }
             }
-            FromPeer::Report(rows, load, errors) => self.report = Some((rows, *load, errors)),
+            FromPeer::Report(rows, mut load, errors) => {
+                let errors = plain_names(&mut load, errors);
+                self.report = Some((rows, *load, errors));
+            }
             FromPeer::Lost(error) => self.lost = self.lost.take().or(Some(error)),
         }
     }

@@ -22,6 +22,7 @@ use std::sync::Arc;
 use leadline_http::{Behaviour, Responder, Setup, Stalls};
 use leadline_sys::clock::monotonic_ns;
 use leadline_sys::priority::minimize_timer_slack;
+use leadline_sys::reason::reason;
 use leadline_sys::ring::Ring;
 use leadline_tls::ServerTls;
 use tracing::{error, info, warn};
@@ -115,7 +116,7 @@ fn listen_within(limits: Limits, engine: Engine, service: Service, signal: &Arc<
             if let Err(error) = served {
                 balancer.retire(own);
                 error!(thread = own, %error, "a thread of the HTTP responder has ended");
-                eprintln!("leadline-agent: a thread of the HTTP responder has ended: {error}");
+                eprintln!("leadline-agent: a thread of the HTTP responder has ended: {}", reason(&error));
             }
         })?;
     }
@@ -163,5 +164,5 @@ fn is_exhausted(error: &io::Error) -> bool {
 
 /// Returns an error's text without characters that JSON escapes.
 fn plain_text(error: &io::Error) -> String {
-    error.to_string().replace(['"', '\\'], "'")
+    reason(error).replace(['"', '\\'], "'")
 }

@@ -10,6 +10,7 @@ use leadline_http::Timing;
 use leadline_stats::Histogram;
 use leadline_sys::clock::{monotonic_ns, realtime_ns};
 use leadline_sys::connect::{self, Remote};
+use leadline_sys::reason::reason;
 use socket2::Socket;
 
 use super::io_backend::IoBackend;
@@ -177,11 +178,11 @@ impl<B: IoBackend> Effects for WorkerEffects<B> {
 /// Returns a system error as the failure that a connection counts.
 #[cold]
 pub fn failure(error: io::Error) -> Failure {
-    Failure { name: failure_name(&error), detail: error.to_string() }
+    Failure { name: failure_name(&error), detail: reason(&error) }
 }
 
 fn connect_failure(error: &io::Error, to: &impl std::fmt::Display) -> Failure {
-    Failure { name: failure_name(error), detail: format!("connecting to {to}: {error}") }
+    Failure { name: failure_name(error), detail: format!("connecting to {to}: {}", reason(error)) }
 }
 
 /// Returns the name under which a system error is counted.

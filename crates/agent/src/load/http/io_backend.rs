@@ -8,6 +8,7 @@ mod uring;
 use std::io;
 use std::sync::Arc;
 
+use leadline_sys::reason::reason;
 use leadline_sys::usage::cpus_online;
 
 pub use self::backend::{Completion, IoBackend};
@@ -85,7 +86,7 @@ fn unavailable_reason(error: &io::Error) -> String {
         }
         Some(libc::ENOMEM) => "io_uring was refused memory (the limit is `ulimit -l`)".to_owned(),
         Some(libc::EMFILE | libc::ENFILE) => "no descriptors are left for io_uring (`ulimit -n`)".to_owned(),
-        _ => format!("io_uring could not be set up: {error}"),
+        _ => format!("io_uring could not be set up: {}", reason(error)),
     }
 }
 

@@ -11,6 +11,7 @@ use leadline_script::{Main, Network, Origin, Program, Summary, ThreadScript};
 use leadline_stats::Histogram;
 use leadline_sys::clock::monotonic_ns;
 use leadline_sys::connect::Remote;
+use leadline_sys::reason::unresolved;
 use leadline_wire::{ErrorReport, Event, HttpScript, HttpSpec, Outcome};
 
 use super::plan::{Destination, Plan};
@@ -227,7 +228,7 @@ impl Network for HostNetwork {
             "https" => 443,
             number => number.parse().map_err(|_| format!("{number} is no port; a number, http or https"))?,
         };
-        (host, port).to_socket_addrs().map(Iterator::collect).map_err(|error| format!("looking up {host}: {error}"))
+        (host, port).to_socket_addrs().map(Iterator::collect).map_err(|error| unresolved(host, &error))
     }
 
     fn connect(&self, address: SocketAddr) -> bool {

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 
 use leadline_sys::clock::monotonic_ns;
 use leadline_sys::poll::{Interest, Poll};
+use leadline_sys::reason::reason;
 use leadline_tunnel::client::assigned_config::AssignedConfig;
 use leadline_tunnel::client::effects::{
     ArrivalTime, Close, Counts, Effects, Figures, Flushed, Inbox, Metric, Scratch, Socket, SocketError,
@@ -262,7 +263,7 @@ impl ClientSocket<'_> {
     }
 }
 
-/// Returns a socket's error with the name under which it is counted.
+/// Returns a socket's error with the name under which it is counted, and the text that users read.
 pub fn socket_error(error: io::Error) -> SocketError {
-    SocketError::new(error_code(&error), error)
+    SocketError::new(error_code(&error), io::Error::new(error.kind(), reason(&error)))
 }

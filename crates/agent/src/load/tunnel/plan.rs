@@ -10,6 +10,7 @@ use leadline_pace::{Stage, Stages};
 use leadline_sys::clock::{monotonic_ns, realtime_ns};
 use leadline_sys::net;
 use leadline_sys::process::file_limit;
+use leadline_sys::reason::reason;
 use leadline_tunnel::client::expectation::Expectation;
 use leadline_tunnel::client::server::Server;
 use leadline_tunnel::client::settings::{PingSettings, Settings};
@@ -235,8 +236,8 @@ fn unreachable_reason(from: &SocketAddr, error: &io::Error) -> String {
         io::ErrorKind::AddrNotAvailable => format!("has no {family} address to reach it from"),
         io::ErrorKind::NetworkUnreachable | io::ErrorKind::HostUnreachable => "has no route to it".to_owned(),
         _ if error.raw_os_error() == Some(libc::EAFNOSUPPORT) => format!("has no {family}"),
-        _ if !from.ip().is_unspecified() => format!("cannot reach it from {} ({error})", from.ip()),
-        _ => format!("cannot reach it ({error})"),
+        _ if !from.ip().is_unspecified() => format!("cannot reach it from {} ({})", from.ip(), reason(error)),
+        _ => format!("cannot reach it ({})", reason(error)),
     }
 }
 
