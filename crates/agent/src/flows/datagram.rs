@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use leadline_pace::Pace;
 use leadline_stats::Histogram;
-use leadline_sys::clock::monotonic_ns;
+use leadline_sys::clock::{monotonic_ns, sleep_until};
 use leadline_sys::net::receive_drops;
 use leadline_sys::poll::{Interest, Poll, Ready};
 use leadline_sys::priority::minimize_timer_slack;
@@ -17,10 +17,11 @@ use leadline_transport::{
 };
 use leadline_wire::DatagramReport;
 
-use super::datagram_io::{Incoming, Outgoing, BATCH};
+use super::datagram_io::{fewer_segments, most_together, receive_buffer_bytes, Incoming, Outgoing, MOST_SEGMENTS};
 use super::datagram_schedule::DatagramSchedule;
 use super::payload::Payload;
 use super::punctual::PunctualWait;
+use super::receive_coalescing::ReceiveCoalescing;
 use super::{count_error, Role, Span, WorkerReport, DRAIN_NS, TURN_NS};
 use crate::atomic_option::AtomicOption;
 use crate::control_signal::ControlSignal;
@@ -71,6 +72,10 @@ const SILENCE_NS: u64 = 500_000_000;
 
 /// Receive calls per ready socket and turn, so that a flood on one flow delays neither the others nor the timers.
 const CALLS_PER_TURN: usize = 16;
+
+/// The least receive buffer, bytes, of sockets whose datagrams may wait for each other: a tenth of a millisecond of
+/// 100 Gbit/s, and as much again while a read is late.
+const COALESCED_BUFFER_BYTES: usize = 4 << 20;
 
 /// Batches per unpaced flow and turn, so that one flow delays neither the others nor the end of the span by more than a
 /// fraction of a millisecond.
@@ -128,6 +133,8 @@ struct Worker {
     ready: Vec<Ready>,
     outgoing: Outgoing,
     incoming: Incoming,
+    /// Lets datagrams wait for each other; `None` for a worker that sends, or whose sockets hold too little.
+    coalescing: Option<ReceiveCoalescing>,
     work: DatagramWork,
     span: Span,
     /// Whether any flow sends: then no turn counts as silence.
@@ -154,7 +161,9 @@ impl Worker {
         }
         let sends = flows.iter().any(|flow| flow.role == Role::Send);
         let receives = flows.iter().any(|flow| flow.role == Role::Receive);
-        let outgoing = Outgoing::new(if sends { BATCH } else { 1 }, work.sizes.clone(), work.format, work.payload);
+        let may_wait = !sends && flows.iter().all(|flow| receive_buffer_bytes(&flow.socket) >= COALESCED_BUFFER_BYTES);
+        let most = if sends { most_together(&work.sizes, work.gso) } else { 1 };
+        let outgoing = Outgoing::new(most, work.sizes.clone(), work.format, work.payload);
         Ok(Self {
             open: flows.len(),
             flows: flows.into_iter().map(|flow| Conversation::new(flow, &work, span)).collect(),
@@ -163,6 +172,7 @@ impl Worker {
             ready: Vec::new(),
             outgoing,
             incoming: Incoming::new(&work.sizes, work.gso && receives),
+            coalescing: may_wait.then(ReceiveCoalescing::default),
             span,
             sends,
             deadline_ns: span.end_ns + DRAIN_NS,
@@ -202,9 +212,16 @@ impl Worker {
         if self.open == 0 {
             return Ok(self.sends);
         }
+        if let Some(again_ns) = self.coalescing.as_ref().and_then(ReceiveCoalescing::next_ns) {
+            // Asleep, not polling: a sender on this host would pay for each wake-up.
+            sleep_until(again_ns.min(next));
+        }
         let wake_ns = self.wait.wake_ns(next);
         let before_ns = monotonic_ns();
         let has_arrived = self.receive(Some(wake_ns))?;
+        if let Some(coalescing) = &mut self.coalescing {
+            coalescing.looked(monotonic_ns(), has_arrived);
+        }
         if before_ns < wake_ns && self.ready.is_empty() {
             self.wait.woke(wake_ns, monotonic_ns());
         }
@@ -258,15 +275,15 @@ impl Worker {
     /// Sends the datagrams of one call; `due` (how many may have been sent by now) is more than the flow has sent, or `None` for as many as one call takes.
     fn send_batch(&mut self, index: usize, due: Option<u64>, recorder: Option<&mut Recorder>) {
         let flow = &mut self.flows[index];
-        let most = self.outgoing.most(flow.segmented);
+        let most = self.outgoing.most(flow.segments);
         let count = due.map_or(most, |due| (due - flow.next).min(most as u64) as usize);
         let sent_ns = monotonic_ns();
         self.outgoing.prepare(flow.flow.id, flow.next, count, sent_ns);
-        let taken = match self.outgoing.send(&flow.flow.socket, count, flow.segmented) {
+        let taken = match self.outgoing.send(&flow.flow.socket, count, flow.segments > 1) {
             Ok(taken) => taken,
-            // The next turn sends them as separate datagrams.
-            Err(error) if flow.segmented && count > 1 && segments::is_refusal(&error) => {
-                flow.segmented = false;
+            // The next turn sends fewer together, or separate datagrams.
+            Err(error) if flow.segments > 1 && count > 1 && segments::is_refusal(&error) => {
+                flow.segments = fewer_segments(count);
                 return;
             }
             Err(error) => {
@@ -361,8 +378,8 @@ struct Conversation {
     /// When it sends.
     schedule: DatagramSchedule,
     receiver: DatagramReceiver,
-    /// Whether batches are sent as one; not if the kernel has refused one.
-    segmented: bool,
+    /// How many datagrams may be sent as one: fewer if the kernel has refused that; 1 for separate datagrams.
+    segments: usize,
     open: bool,
     /// The socket is full; the poll waits for room.
     blocked: bool,
@@ -385,7 +402,7 @@ impl Conversation {
         Self {
             schedule: DatagramSchedule::new(work.pace, work.number, span, flow.offset_ns),
             receiver: DatagramReceiver::with_sizes(work.format, flow.id, work.sizes.clone()),
-            segmented: work.gso && work.sizes.is_fixed(),
+            segments: if work.gso && work.sizes.is_fixed() { MOST_SEGMENTS } else { 1 },
             flow,
             open: true,
             blocked: false,
@@ -452,7 +469,7 @@ impl Conversation {
 
     fn datagram_report(&self) -> DatagramReport {
         match self.flow.role {
-            Role::Send => DatagramReport { segmented: Some(self.segmented), ..DatagramReport::default() },
+            Role::Send => DatagramReport { segmented: Some(self.segments > 1), ..DatagramReport::default() },
             Role::Receive => self.receiver.report(self.flow.expected.get()),
         }
     }
@@ -469,6 +486,7 @@ pub fn answer_hello(socket: &UdpSocket, hello: Header) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use leadline_sys::net::{set_buffers, udp_socket};
 
     const LENGTH_NS: u64 = 1_000_000_000;
     /// The span of flows that end by their number, however late they began.
@@ -522,6 +540,23 @@ mod tests {
         assert_eq!(sent + unsent, 4);
         assert!(report.flows[0].start_ns.is_none_or(|start_ns| start_ns >= span.at_ns + 30_000_000));
         assert_eq!(report.late.unwrap().count(), sent);
+    }
+
+    #[test]
+    fn only_receivers_with_large_buffers_let_datagrams_wait() {
+        for (role, buffer_bytes) in [(Role::Send, None), (Role::Receive, None), (Role::Receive, Some(100_000))] {
+            let socket = udp_socket("127.0.0.1:0".parse().unwrap(), None, false).unwrap();
+            if let Some(bytes) = buffer_bytes {
+                set_buffers(&socket, bytes).unwrap();
+            }
+            let is_large = receive_buffer_bytes(&socket) >= COALESCED_BUFFER_BYTES;
+            assert!(!is_large || buffer_bytes.is_none());
+            let (counters, expected) = (Arc::default(), Arc::new(AtomicOption::none()));
+            let flow = DatagramFlow { id: 0, socket, role, counters, offset_ns: 0, expected };
+            let worker = Worker::new(vec![flow], work(None, None), Span { at_ns: 0, end_ns: 1 }).unwrap();
+            // Without privileges a host may grant no large buffer.
+            assert_eq!(worker.coalescing.is_some(), is_large && role == Role::Receive, "{role:?}, {buffer_bytes:?}");
+        }
     }
 
     #[test]

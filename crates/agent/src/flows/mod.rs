@@ -10,6 +10,7 @@ pub mod datagram_schedule;
 pub mod iperf3;
 pub mod payload;
 pub mod punctual;
+pub mod receive_coalescing;
 pub mod stream;
 pub mod stream_options;
 pub mod thread_group;

@@ -12,7 +12,6 @@ mod inner_traffic;
 mod memory;
 mod metric;
 mod plan;
-mod receive_coalescing;
 mod register;
 mod report;
 mod scheduled_actions;

@@ -24,12 +24,12 @@ use super::client_report::{attempt_rows, client_row};
 use super::effects::{socket_error, Account, ClientEffects, ClientSocket, Receiving};
 use super::fleet::Fleet;
 use super::inner_traffic::TrafficPhase;
-use super::receive_coalescing::ReceiveCoalescing;
 use super::report::{Snapshot, Tally, WorkerReport};
 use super::scheduled_actions::ActionSchedule;
 use super::transport::{Buffers, Outbox};
 use crate::control_signal::ControlSignal;
 use crate::failures::Failures;
+use crate::flows::receive_coalescing::ReceiveCoalescing;
 use crate::flows::TURN_NS;
 use crate::metering::{Latest, Recorder, ThreadMeter};
 
