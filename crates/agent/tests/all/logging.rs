@@ -106,7 +106,7 @@ fn every_subcommand_takes_the_option() {
     for arguments in [&["--log", "info", "wireguard", "none.json"][..], &["wireguard", "none.json", "--log", "info"]] {
         let Output { status, stderr, .. } = output(arguments, None);
         let stderr = String::from_utf8(stderr).unwrap();
-        assert!(status.code() == Some(1) && stderr.contains("none.json: No such file"), "{stderr}");
+        assert!(status.code() == Some(1) && stderr.contains("none.json: no such file"), "{stderr}");
     }
     assert_eq!(output(&["--log"], None).status.code(), Some(2));
     assert_eq!(output(&["wireguard"], None).status.code(), Some(2));
