@@ -85,7 +85,7 @@ test-tools:
 # No test is in documentation. The agent's tests wait for timeouts and for the end of loads: that is why 8 run side by side,
 # and beside Python's.
 test-rust:
-	RUST_TEST_THREADS=8 $(STATIC) cargo test --profile checked --quiet --workspace --lib --bins --tests
+	RUST_TEST_THREADS=8 $(STATIC) cargo test --profile checked --quiet --no-fail-fast --workspace --lib --bins --tests
 
 # The libraries' integration tests; `observe` and `sys` have others, which read the machine's own figures.
 LIBRARY_TESTS := all corpus golden
