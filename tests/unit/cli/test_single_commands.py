@@ -170,4 +170,4 @@ def test_taken_port_is_refused_in_one_line() -> None:
         argv = [started_command.program, "serve", "--bind", "127.0.0.1", "-p", str(port)]
         ended = subprocess.run(argv, capture_output=True, text=True, timeout=WITHIN_S, check=False)
     assert (ended.returncode, ended.stderr.count("\n")) == (2, 1)
-    assert f"127.0.0.1:{port}: Address already in use" in ended.stderr
+    assert f"127.0.0.1:{port}: address already in use" in ended.stderr
