@@ -19,7 +19,7 @@ def observe(*arguments: str) -> CompletedProcess[str]:
 
 
 def test_document_has_every_interval_and_the_total() -> None:
-    ended = observe("-d", "500ms", "--interval", "200ms", "--soak", "--process", "leadline-agent", "--json")
+    ended = observe("-d", "2s", "--interval", "200ms", "--soak", "--process", "leadline-agent", "--json")
     assert ended.returncode == 0, ended.stderr
     document: dict[str, Any] = json.loads(ended.stdout)
     assert document["schema"] == "leadline.observation/1"
