@@ -92,6 +92,9 @@ def test_tool_that_is_missing_or_fails_leaves_the_result_as_it_is(tmp_path: Path
         where = ("127.0.0.1", "-p", str(server.port), "-d", "500ms")
         taken = checked("tcp", *where, "--cross-check", "iperf3")
         shown = cli.call("tcp", *where, "--cross-check", "iperf3", variables={"PATH": os.environ["PATH"]})
-    assert missing["troubles"] == ["wrk is not installed or not executable"] and missing["other"][0] is None
-    assert taken["other"][0] is None and "iperf3" in taken["troubles"][0]
-    assert shown.returncode == 0 and "Cross-check" in shown.stdout and taken["troubles"][0][:30] in shown.stdout
+    # Beside other work it is a trouble, too, that Leadline's own figure is disturbed.
+    assert "wrk is not installed or not executable" in missing["troubles"] and missing["other"][0] is None
+    [trouble] = [one for one in taken["troubles"] if "iperf3" in one]
+    assert taken["other"][0] is None
+    assert shown.returncode == 0 and "Cross-check" in shown.stdout
+    assert trouble[:30] in " ".join(shown.stdout.split())
