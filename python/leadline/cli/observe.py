@@ -27,9 +27,9 @@ Example: leadline observe
 """
 _COMMAND = "leadline.observe.command"
 _HEAD_EVERY = 20
+"""Lines of intervals from one head to the next on a terminal."""
 _SHORTEST_LINE = 0.1
 """The shortest time that has a line, as a share of the interval."""
-"""Lines of intervals from one head to the next on a terminal."""
 
 
 class _ObserveCommand(PanelHelpCommand):
