@@ -76,11 +76,17 @@ def test_document_has_means_with_intervals_and_every_repeat(port: int, tmp_path:
     assert {row["trial"] for row in rows} >= {"c01/1", "c01/2", "c01/3", None}
 
 
-@pytest.mark.agent
-def test_goal_out_of_reach_is_printed(port: int) -> None:
-    """A paced stream, whose repeats count beside other work, too."""
-    where = ("tcp", "127.0.0.1", "-p", str(port), "-d", "1s", "--rate", "1mbit")
-    ended = leadline(*where, "--width", "0.0001%", "--most-repeats", "3")
+async def uneven(single: Single, *_: object) -> TestResult:
+    """Repeats of 90 and 112 transactions per second in turn."""
+    figures = {"transactions_per_s": Metric(90.0 if single.repeat % 2 else 112.0, "1/s")}
+    return TestResult(
+        "c01", single.repeat, "rr", "rr", {}, "done", None, figures, Validity(Verdict.VALID), None, None, {}
+    )
+
+
+def test_goal_out_of_reach_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(repeated, "measure", uneven)
+    ended = leadline("rr", "192.0.2.1", "--width", "0.0001%", "--most-repeats", "3")
     assert "not within ±0.000100 % of the mean" in ended.stderr
     assert "repeat 3: " in ended.stderr
     assert "3 repeats, 95 % interval" in ended.stdout
@@ -97,14 +103,7 @@ def test_goal_out_of_reach_is_printed(port: int) -> None:
 def test_target_is_decided_on_the_interval_over_repeats(
     monkeypatch: pytest.MonkeyPatch, target: str, outcome: str, code: int
 ) -> None:
-    async def measured(single: Single, *_: object) -> TestResult:
-        rate = 90.0 if single.repeat % 2 else 112.0
-        figures = {"transactions_per_s": Metric(rate, "1/s")}
-        return TestResult(
-            "c01", single.repeat, "rr", "rr", {}, "done", None, figures, Validity(Verdict.VALID), None, None, {}
-        )
-
-    monkeypatch.setattr(repeated, "measure", measured)
+    monkeypatch.setattr(repeated, "measure", uneven)
     ended = leadline("rr", "192.0.2.1", "--width", "1%", "--most-repeats", "6", "--json", "--target", target)
     judged = json.loads(ended.stdout)["targets"][0]
     assert (judged["outcome"], ended.returncode) == (outcome, code)
