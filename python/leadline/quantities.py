@@ -69,6 +69,11 @@ def share(ratio: float | None) -> str:
     return percent(ratio * 100 if ratio is not None else None)
 
 
+def rounded_share(ratio: float, decimals: int = 0, *, signed: bool = False) -> str:
+    """A known ratio as percent with a fixed number of decimals, for sentences: `67 %`, `4.8 %`, `-15.8 %`."""
+    return f"{ratio * 100:{'+' if signed else ''}.{decimals}f} %"
+
+
 def count(number: float | None) -> str:
     """A count in full: `656,123`."""
     return f"{round(number):,}" if _known(number) else UNKNOWN

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+import re
+from pathlib import Path
 
 import pytest
 
+import leadline
 from leadline import quantities
 
 
@@ -63,6 +66,21 @@ def test_memory_is_binary(value: float | None, text: str) -> None:
 )
 def test_share_is_written_in_percent(ratio: float | None, text: str) -> None:
     assert quantities.share(ratio) == text
+
+
+@pytest.mark.parametrize(
+    ("ratio", "decimals", "signed", "text"),
+    [(0.666, 0, False, "67 %"), (0.0477, 1, False, "4.8 %"), (-0.158, 1, True, "-15.8 %"), (0.786, 1, True, "+78.6 %")],
+)
+def test_rounded_share_has_its_decimals(ratio: float, decimals: int, signed: bool, text: str) -> None:
+    assert quantities.rounded_share(ratio, decimals, signed=signed) == text
+
+
+def test_no_text_formats_a_share_by_itself() -> None:
+    sources = [path for path in Path(leadline.__file__).parent.rglob("*.py") if path.parent.name != "contract"]
+    own = re.compile(r"\{[^{}]+:[+]?(?:\.\d)?%\}")
+    assert len(sources) > 100
+    assert [str(path) for path in sources if own.search(path.read_text(encoding="utf-8"))] == []
 
 
 def test_counts_are_written_in_full() -> None:

@@ -82,8 +82,9 @@ def limits_of_turns(evidence: Evidence) -> Iterator[Limit]:
         most = max(shares)
         waited = (threads[shares.index(most)].get("runnable_wait_s") or 0.0) / threads[shares.index(most)]["wall_s"]
         if most >= DOMINATES:
-            text = f"the server that {found.host} used took {most:.0%} of the time of its flow"
-            text += f", {waited:.0%} of it waiting for a CPU" if waited >= WAITED else ", on a CPU"
+            text = f"the server that {found.host} used took {quantities.rounded_share(most)} of the time of its flow"
+            waiting = f"{quantities.rounded_share(waited)} of it waiting for a CPU"
+            text += f", {waiting if waited >= WAITED else 'on a CPU'}"
             clause = f"the answering side is the limit: it takes {quantities.share(most)} of the time"
             yield Limit(LimitedBy.ANSWERING_SIDE, text, clause)
 

@@ -13,6 +13,7 @@ import numpy as np
 from leadline.analysis.model import Reason, Validity, Verdict
 from leadline.analysis.validity import combine
 from leadline.contract.models import CpuSample
+from leadline.quantities import rounded_share
 
 # If a thread did not run for this share of the time, other work used its CPU and its caches.
 SHARED = 0.02
@@ -93,10 +94,11 @@ def judge_crypto(
     idle = 1 - sum(figure.cpu_ns for figure in figures) / wall_ns if wall_ns else 0.0
     shared = max(idle, waited or 0.0)
     if shared > SHARED:
-        text = f"the measuring thread waited for a CPU {shared:.0%} of the time: other work used the CPU and its caches"
+        waiting = rounded_share(shared)
+        text = f"the measuring thread waited for a CPU {waiting} of the time: other work used the CPU and its caches"
         findings.append((Verdict.UNDETERMINED, Reason("cpu-shared", text)))
     if stolen is not None and stolen > STOLEN:
-        text = f"the hypervisor stole {stolen:.0%} of the CPUs' busy time, which the figures include"
+        text = f"the hypervisor stole {rounded_share(stolen)} of the CPUs' busy time, which the figures include"
         findings.append((Verdict.UNDETERMINED, Reason("cpu-stolen", text)))
     notes = [Reason("profiled", "these figures include the profiler's own cost")] if profiled else []
     return CryptoResult(tuple(figures), tuple(_fits(figures)), combine(findings, notes))

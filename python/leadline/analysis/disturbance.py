@@ -20,6 +20,7 @@ from leadline.analysis.host_metrics import busy_percent, cpu_percent, machine_sa
 from leadline.analysis.model import Reason, Verdict, Window
 from leadline.analysis.own_cpu import own_percent
 from leadline.analysis.test_data import HostSample, QuotaUse, TestData
+from leadline.quantities import rounded_share
 
 DISTURBED = "other-work"
 STOLEN = "cpu-stolen"
@@ -85,7 +86,7 @@ def notes(data: TestData, window: Window | None) -> Iterator[Reason]:
         if spread > CLOCK_SPREAD:
             text = (
                 f"the clock of {_machine(hosts)} went from {lowest / 1e9:.3g} to {highest / 1e9:.3g} GHz, by "
-                f"{spread:.0%} of its mean: CPU time per byte or request is not that of one speed"
+                f"{rounded_share(spread)} of its mean: CPU time per byte or request is not that of one speed"
             )
             yield Reason(CLOCK, text)
 
@@ -132,7 +133,7 @@ def _waiting(data: TestData, hosts: Sequence[str]) -> str:
         if thread["wall_s"] > 0
     ]
     share = max(((one.get("runnable_wait_s") or 0.0) / one["wall_s"] for one in threads), default=0.0)
-    return f"; a load thread waited for a CPU {share:.0%} of the time" if share >= WAITED else ""
+    return f"; a load thread waited for a CPU {rounded_share(share)} of the time" if share >= WAITED else ""
 
 
 def _hot(data: TestData, hosts: Sequence[str], window: Window) -> Iterator[tuple[str, str]]:

@@ -19,6 +19,7 @@ from leadline.analysis.model import (
 )
 from leadline.analysis.test_data import TestData
 from leadline.analysis.validity import JOURNAL_DAMAGED
+from leadline.quantities import rounded_share
 
 # The design's limit for the cost of observing, as a share of one CPU.
 OBSERVER_LIMIT = 0.01
@@ -171,5 +172,6 @@ def _observer(hosts: Mapping[str, Mapping[str, Any]], observer: Mapping[str, flo
         return
     shares = max(paid.values(), key=sum)
     together = f" for its {len(shares)} hosts" if len(shares) > 1 else ""
-    text = f"observing cost at most {sum(shares):.2%} of one CPU on one machine{together}, {max(shares):.2%} per host"
+    whole, each = rounded_share(sum(shares), 2), rounded_share(max(shares), 2)
+    text = f"observing cost at most {whole} of one CPU on one machine{together}, {each} per host"
     yield Reason("observer-cost", text + ("; the limit is 1 % per host" if max(shares) >= OBSERVER_LIMIT else ""))

@@ -17,6 +17,7 @@ from leadline.analysis.model import Reason, Verdict
 from leadline.analysis.test_data import TestData
 from leadline.analysis.tunnels import client_rows, connected_at_ns, server_readings
 from leadline.contract import records
+from leadline.quantities import rounded_share
 
 Account = tuple[int, records.ThreadReport]
 """Instant, ns, and a thread's cumulative report at that instant."""
@@ -48,13 +49,13 @@ def limits(
         busiest = max(stretches, default=(0.0, 0.0))
         waiting = max(((busy + waited, waited) for busy, waited in stretches), default=(0.0, 0.0))
         if busiest[0] >= saturated:
-            text = f"the fleet's busiest thread was on a CPU {busiest[0]:.0%} of the time while {when}"
+            text = f"the fleet's busiest thread was on a CPU {rounded_share(busiest[0])} of the time while {when}"
             yield verdict, Reason("thread-saturated", text)
             break
         if waiting[0] >= starved:
             text = (
-                f"a thread of the fleet needed a CPU {waiting[0]:.0%} of the time while {when}, and waited for one "
-                f"{waiting[1]:.0%}"
+                f"a thread of the fleet needed a CPU {rounded_share(waiting[0])} of the time while {when}, and waited "
+                f"for one {rounded_share(waiting[1])}"
             )
             yield verdict, Reason("thread-starved", text)
             break

@@ -13,6 +13,7 @@ from leadline.analysis.flows import Curve, Flow
 from leadline.analysis.model import Metric, NaiveRate, Reason, Window
 from leadline.analysis.test_spec import TestSpec
 from leadline.analysis.window import NS_PER_S, named_rates
+from leadline.quantities import rounded_share
 
 HEAD_AND_TAIL = "head-and-tail"
 LEAST_DIFFERENCE = 0.01
@@ -55,8 +56,8 @@ def note(naive: Mapping[str, NaiveRate], metrics: Mapping[str, Metric], window: 
     if not head_s and not tail_s:
         why = "they count what arrived after the end, too"
     text = (
-        f"{name} would be {rate.whole / value - 1:+.1%} from the first start to the last end, and "
-        f"{rate.flows / value - 1:+.1%} by the flows' own averages: {why}"
+        f"{name} would be {rounded_share(rate.whole / value - 1, 1, signed=True)} from the first start to the last "
+        f"end, and {rounded_share(rate.flows / value - 1, 1, signed=True)} by the flows' own averages: {why}"
     )
     yield Reason(HEAD_AND_TAIL, text, metrics=tuple(naive))
 

@@ -138,7 +138,8 @@ def look_first(ladder: Ladder) -> str:
     top = [layer for layer in measured if layer.chain == Chain.PAYLOAD.value] or measured
     known = [layer for layer in top if layer.limited_by not in (None, LimitedBy.UNKNOWN.value)]
     where = f": look at the {known[-1].limited_by}, which limits {known[-1].title}" if known else ""
-    return f"No layer loses more than {SMALL:.0%} of what the one below allows{where}.{_doubt(top[-1])}"
+    small = quantities.rounded_share(SMALL)
+    return f"No layer loses more than {small} of what the one below allows{where}.{_doubt(top[-1])}"
 
 
 def _worst_payload(ladder: Ladder) -> tuple[WaterfallBar, float] | None:
@@ -206,7 +207,7 @@ def _request_words(ladder: Ladder, layer: LadderLayer) -> str:
     added, whole = quantities.seconds(_added_s(layer)), quantities.seconds(1 / (layer.figure.value or 1.0))
     what = ladder.sut if _is_tunnel_step(ladder, layer) else layer.title
     payload = any(one.chain == Chain.PAYLOAD.value for one in ladder.layers)
-    kept = f"Payload loses less than {SMALL:.0%} at each layer. " if payload else ""
+    kept = f"Payload loses less than {quantities.rounded_share(SMALL)} at each layer. " if payload else ""
     return f"{kept}Look first at the time of a request: {added} of {whole} are of {what}{_limit_words(layer)}."
 
 

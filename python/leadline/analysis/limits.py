@@ -200,7 +200,7 @@ def _full_processes(data: TestData, host: str, window: Window) -> Iterator[tuple
         busy = (process.user_s + process.system_s - first.user_s - first.system_s) / seconds
         usable = min(process.threads, _cpus(data, host) or process.threads)
         quota = data.cpu_quotas.get(host, {}).get(process.name)
-        used = f"{process.name} on {host} used {busy:.0%} of a CPU"
+        used = f"{process.name} on {host} used {quantities.rounded_share(busy)} of a CPU"
         if quota is not None and quota < usable and busy >= QUOTA_FULL * quota:
             yield process, busy, f"{used}: the quota of its control group allows {quota:g} CPUs", "its quota"
             continue
@@ -210,7 +210,8 @@ def _full_processes(data: TestData, host: str, window: Window) -> Iterator[tuple
             )
             yield process, busy, f"{used}: {what} had no more", what
         elif usable and busy >= PROCESS_FULL * usable * (1 - stolen):
-            yield process, busy, f"{used}, and a hypervisor took {stolen:.0%} of each: it had no more", ""
+            taken = quantities.rounded_share(stolen)
+            yield process, busy, f"{used}, and a hypervisor took {taken} of each: it had no more", ""
 
 
 def _clause(what: str, busy: float) -> str:
@@ -234,7 +235,8 @@ def _busy_kernel(data: TestData, gateway: str, window: Window) -> Iterator[Limit
     ends = zip(samples[0].interrupted_s, samples[-1].interrupted_s, strict=True)
     busiest = max(((last - first) / seconds for first, last in ends), default=0.0)
     if busiest >= INTERRUPTS_FULL:
-        text = f"one CPU of {gateway} was {busiest:.0%} of the time in soft interrupts, where the kernel forwards"
+        held = quantities.rounded_share(busiest)
+        text = f"one CPU of {gateway} was {held} of the time in soft interrupts, where the kernel forwards"
         clause = f"the kernel is the limit at {quantities.share(busiest)} of a core"
         yield Limit(LimitedBy.GATEWAY, text, clause)
 
@@ -253,7 +255,8 @@ def _throttled(samples: Sequence[HostSample], window: Window, by: LimitedBy, hos
         return
     share = (inside[-1][1] - inside[0][1]) / ((inside[-1][0] - inside[0][0]) / 1e9)
     if share >= THROTTLED:
-        yield Limit(by, f"the CPU limit of {host}'s control group held it back {share:.0%} of the time")
+        held = quantities.rounded_share(share)
+        yield Limit(by, f"the CPU limit of {host}'s control group held it back {held} of the time")
 
 
 def _held_from_above(data: TestData, host: str, window: Window, by: LimitedBy) -> Iterator[Limit]:
@@ -267,7 +270,8 @@ def _held_from_above(data: TestData, host: str, window: Window, by: LimitedBy) -
     for other in neighbours(data, host) & data.samples.keys() - set(same_part):
         if any(sample.quota is not None and sample.quota.group == quota.group for sample in data.samples[other]):
             return
-    text = f"the quota of {quota.cpus:g} CPUs of {quota.group} held threads of {host} back {share:.0%} of the time"
+    held = quantities.rounded_share(share)
+    text = f"the quota of {quota.cpus:g} CPUs of {quota.group} held threads of {host} back {held} of the time"
     yield Limit(by, text, f"{_HELD_BACK[by]} is the limit: a quota allows it {quota.cpus:g} CPUs")
 
 

@@ -18,6 +18,7 @@ from leadline.analysis.own_cpu import SERVER, answers_here
 from leadline.analysis.rules import receivers_drops
 from leadline.analysis.test_data import HostSample, TestData
 from leadline.analysis.validity import Evidence, Finding
+from leadline.quantities import rounded_share
 
 CODE, UNSEEN = "receiver-backlog-drops", "loss-unseen"
 SHARE = 0.01
@@ -47,7 +48,7 @@ def findings(evidence: Evidence) -> Iterator[Finding]:
         text += f", on {' and '.join(dropped.interfaces)}"
         text += ": the backlog of a CPU was full" if dropped.in_backlog else ""
         if dropped.count <= lost and what == "datagrams":
-            text += f"; that is {dropped.count / lost:.0%} of the {lost:,.0f} that count as lost"
+            text += f"; that is {rounded_share(dropped.count / lost)} of the {lost:,.0f} that count as lost"
         yield Verdict.RECEIVER_LIMITED, Reason(CODE, text)
 
 

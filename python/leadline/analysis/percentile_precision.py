@@ -14,6 +14,7 @@ from leadline.analysis.model import Metric, Reason, Verdict
 from leadline.analysis.scope import PERCENTILE_UNCERTAIN
 from leadline.analysis.test_data import TestData
 from leadline.plan.percentiles import histogram_of
+from leadline.quantities import rounded_share
 from leadline.statistics.quantiles import LEAST_PARTS
 
 LEAST_SECONDS = 2
@@ -41,14 +42,15 @@ def _doubt(name: str, metric: Metric, value: float, parts: Parts, limit: float) 
         half = (metric.high - metric.low) / 2 / value
         if half <= limit:
             return None
-        text = f"{name} is uncertain by ±{half:.1%}; the limit is {limit:.1%}"
+        text = f"{name} is uncertain by ±{rounded_share(half, 1)}; the limit is {rounded_share(limit, 1)}"
         return Verdict.UNSTABLE, Reason(PERCENTILE_UNCERTAIN, text, metrics=(name,))
     shares = _of_seconds(name, value, parts)
     text = f"{name} is not known well enough: {metric.unbounded or 'the seconds of the test are too few'}"
     if len(shares) >= LEAST_SECONDS:
         if max(-min(shares), *shares) <= limit:
             return None
-        text += f"; in single seconds it lies {min(shares):+.1%} to {max(shares):+.1%} from that of the test"
+        low, high = (rounded_share(end, 1, signed=True) for end in (min(shares), max(shares)))
+        text += f"; in single seconds it lies {low} to {high} from that of the test"
     return Verdict.UNDETERMINED, Reason(PERCENTILE_UNCERTAIN, text, metrics=(name,))
 
 

@@ -65,7 +65,7 @@ def of_tunnel_sockets(data: TestData, host: str, window: Window) -> Iterator[Lim
     own = sum(dropped for dropped, where in receivers_drops(data) if where == host)
     arrived, dropped = read[-1][0] - read[0][0], read[-1][1] - read[0][1] - own
     if dropped >= LEAST_DROPS and arrived >= 0 and dropped >= DROPPED * (arrived + dropped):
-        share = f"{dropped / (arrived + dropped):.1%}"
+        share = quantities.rounded_share(dropped / (arrived + dropped), 1)
         text = (
             f"sockets on {host} dropped {share} of the datagrams that arrived ({dropped:,}): they were not read in time"
         )
@@ -82,9 +82,9 @@ def of_interfaces(samples: Sequence[HostSample], gateway: str) -> Iterator[Limit
             _, packets = grown(before[use.name], use, number)
             dropped = use.dropped[number] - before[use.name].dropped[number]
             if dropped >= DROPPED * (packets + dropped) and dropped > 0:
-                share = dropped / (packets + dropped)
-                text = f"{use.name} of {gateway} dropped {share:.1%} of the packets {way}: its queue was full"
-                yield Limit(LimitedBy.GATEWAY, text, f"the gateway's queue is the limit: it drops {share:.1%}")
+                share = quantities.rounded_share(dropped / (packets + dropped), 1)
+                text = f"{use.name} of {gateway} dropped {share} of the packets {way}: its queue was full"
+                yield Limit(LimitedBy.GATEWAY, text, f"the gateway's queue is the limit: it drops {share}")
 
 
 def grown(first: InterfaceUse, last: InterfaceUse, way: int) -> tuple[int, int]:
@@ -113,9 +113,11 @@ def _evidence(read: Sequence[QueueUse], host: str) -> tuple[str, str] | None:
     held = sum(1 for queue in read if queue.backlog_bytes > 0) / len(read)
     where = f"the queue ({read[-1].kind}) of {read[-1].name} on {host}"
     if share >= DROPPED:
-        return f"{where} dropped {share:.1%} of the packets to send: it was full", f"drops {share:.1%}"
+        dropping = quantities.rounded_share(share, 1)
+        return f"{where} dropped {dropping} of the packets to send: it was full", f"drops {dropping}"
     if held >= STANDING and len(read) >= LEAST_SAMPLES and read[-1].kind not in _DELAYS:
-        text = f"{where} held packets {held:.0%} of the time and dropped {dropped:,}: more came than could leave"
+        full = quantities.rounded_share(held)
+        text = f"{where} held packets {full} of the time and dropped {dropped:,}: more came than could leave"
         return text, f"is hardly ever empty, and drops {quantities.count(dropped)} packets"
     return None
 

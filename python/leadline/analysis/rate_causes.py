@@ -11,7 +11,7 @@ from typing import Protocol
 from leadline.analysis import disturbance, host_metrics, wake_ups
 from leadline.analysis.test_data import TestData
 from leadline.analysis.validity import Evidence
-from leadline.quantities import microseconds
+from leadline.quantities import microseconds, rounded_share
 from leadline.registry import KINDS
 
 WAITED = 0.05
@@ -67,7 +67,7 @@ def _waiting(data: TestData) -> Iterator[_Look]:
     longest = longest_wait(data)
     if longest is not None:
         share, where = longest
-        yield _Look(share >= WAITED, f"a thread of {where} waited for a CPU {share:.0%} of the time")
+        yield _Look(share >= WAITED, f"a thread of {where} waited for a CPU {rounded_share(share)} of the time")
 
 
 def _other_work(evidence: Evidence) -> Iterator[_Look]:
@@ -76,7 +76,8 @@ def _other_work(evidence: Evidence) -> Iterator[_Look]:
     for hosts in disturbance.machines(evidence.data) if window is not None else ():
         use = disturbance.use_of(evidence.data, hosts, window) if window is not None else None
         if use is not None and use.foreign is not None and use.foreign <= 100 * use.cpus * disturbance.LIMIT_SHARE:
-            yield _Look(False, f"other work used {use.foreign / use.cpus:.0f}% of the CPUs of {hosts[0]}")
+            used = rounded_share(use.foreign / use.cpus / 100)
+            yield _Look(False, f"other work used {used} of the CPUs of {hosts[0]}")
 
 
 def _shared(evidence: Evidence) -> Iterator[_Look]:
@@ -92,7 +93,7 @@ def _shared(evidence: Evidence) -> Iterator[_Look]:
         samples[-1].cpus if samples else None,
     )
     if busy is not None and cpus:
-        text = f"{len(together)} hosts share {cpus} CPUs, which were {busy / cpus:.0f}% busy"
+        text = f"{len(together)} hosts share {cpus} CPUs, which were {rounded_share(busy / cpus / 100)} busy"
         yield _Look(busy >= 100 * cpus * BUSY, text)
 
 
@@ -105,6 +106,6 @@ def _waking(evidence: Evidence) -> Iterator[_Look]:
     latency_us = evidence.histograms.sample("latency").percentile(50).value_us
     times_us = wake_ups.times_us(data, kind.woken)
     if latency_us and times_us:
-        of_p50 = f"{min(1.0, sum(times_us) / latency_us):.0%} of the p50 of {microseconds(latency_us)}"
+        of_p50 = f"{rounded_share(min(1.0, sum(times_us) / latency_us))} of the p50 of {microseconds(latency_us)}"
         text = f"idle CPUs take {microseconds(sum(times_us))} per operation to wake up, {of_p50}"
         yield _Look(sum(times_us) >= WAKING * latency_us, text)

@@ -20,7 +20,7 @@ from leadline.analysis import disturbance, rate_causes, wake_ups
 from leadline.analysis.host_metrics import machine_samples
 from leadline.analysis.model import Window
 from leadline.analysis.test_data import TestData
-from leadline.quantities import microseconds
+from leadline.quantities import microseconds, rounded_share
 
 CHANCE = 0.05
 """The share of orders in which the best circumstance may move as much with the figure."""
@@ -144,4 +144,4 @@ def _written(name: str, value: float) -> str:
     unit = CIRCUMSTANCES[name].unit
     if unit == "us":
         return microseconds(value)
-    return f"{value / 1e9:.3g} GHz" if unit == "Hz" else f"{value:.0%}"
+    return f"{value / 1e9:.3g} GHz" if unit == "Hz" else rounded_share(value)

@@ -39,6 +39,7 @@ from leadline.analysis.test_data import TestData
 from leadline.analysis.validity import Evidence, Finding, Rules, late_allowed_us
 from leadline.analysis.window import rate_columns, rate_per_s
 from leadline.contract import records
+from leadline.quantities import rounded_share
 from leadline.registry import KINDS
 
 Rule = Callable[[Evidence], Iterable[Finding]]
@@ -249,7 +250,7 @@ def _dropped_by_sockets(evidence: Evidence) -> Iterator[Finding]:
         if bundled:
             text += f", of up to {MOST_IN_BUNDLE} each; {lost:,.0f} datagrams count as lost"
         elif lost and dropped <= lost:
-            text += f": {dropped / lost:.0%} of the {lost:,.0f} that count as lost"
+            text += f": {rounded_share(dropped / lost)} of the {lost:,.0f} that count as lost"
         yield Verdict.RECEIVER_LIMITED, Reason("receiver-socket-drops", text)
 
 
@@ -277,9 +278,11 @@ def thread_limits(load: records.LoadReport, where: str) -> Iterator[Reason]:
         busiest = max(busiest, busy)
         starved = max(starved, (busy + waiting, waiting))
     if busiest >= validity.SATURATED_BUSY:
-        yield Reason("thread-saturated", f"the busiest thread on {where} was on a CPU {busiest:.0%} of the time")
+        text = f"the busiest thread on {where} was on a CPU {rounded_share(busiest)} of the time"
+        yield Reason("thread-saturated", text)
     elif starved[0] >= validity.STARVED_BUSY_AND_WAITING:
-        text = f"a thread on {where} needed a CPU {starved[0]:.0%} of the time and waited for one {starved[1]:.0%}"
+        needed, waited = (rounded_share(part) for part in starved)
+        text = f"a thread on {where} needed a CPU {needed} of the time and waited for one {waited}"
         yield Reason("thread-starved", text)
 
 
@@ -290,10 +293,8 @@ def _used_up_quota(far: records.LoadReport, own: records.LoadReport, where: str)
     share = _held_back(quota)
     is_shared = quota and same and same["group"] == quota["group"] and 2 * _held_back(same) >= share
     if quota and share > disturbance.QUOTA_SHARE and not is_shared:
-        text = (
-            f"a quota of {quota['cpus']:g} CPUs, of {quota['group']}, held threads on {where} back {share:.0%} of the"
-        )
-        yield Reason(validity.QUOTA_USED_UP, f"{text} time of one CPU")
+        text = f"a quota of {quota['cpus']:g} CPUs, of {quota['group']}, held threads on {where} back"
+        yield Reason(validity.QUOTA_USED_UP, f"{text} {rounded_share(share)} of the time of one CPU")
 
 
 def _held_back(quota: records.QuotaUse | None) -> float:
@@ -354,7 +355,7 @@ def near_ceiling(evidence: Evidence) -> Iterator[Finding]:
             return
     elif had_spare_time(evidence.data):
         return
-    share = f"{rate / ceiling.per_s:.0%} of this generator's ceiling ({written(ceiling)})"
+    share = f"{rounded_share(rate / ceiling.per_s)} of this generator's ceiling ({written(ceiling)})"
     yield Verdict.GENERATOR_LIMITED, Reason("near-ceiling", f"{rate:.4g} requests/s are {share}")
 
 

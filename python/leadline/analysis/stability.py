@@ -20,6 +20,7 @@ from leadline.analysis.flows import Flow
 from leadline.analysis.model import Metric, Reason, Verdict, Window
 from leadline.analysis.test_data import TestData
 from leadline.analysis.window import NS_PER_S, interval_rates, named_rates
+from leadline.quantities import rounded_share
 from leadline.statistics import ChangePoint, change_points, lengthening, mean_of_series
 from leadline.statistics.means import LEAST_NEIGHBOURS, batch_means
 
@@ -75,7 +76,8 @@ def _doubt(rates: Rates, data: TestData, window: Window) -> tuple[Verdict, str, 
         return None  # other rules say that nothing was delivered, or that there is no window
     changes = [change for change in _changes(rates) if abs(change[1].after - change[1].before) > limit * mean]
     if changes:
-        return Verdict.UNSTABLE, CHANGE_POINT, f"{_changes_as_text(changes, window)}; the limit is {limit:.1%}"
+        text = f"{_changes_as_text(changes, window)}; the limit is {rounded_share(limit, 1)}"
+        return Verdict.UNSTABLE, CHANGE_POINT, text
     estimate = mean_of_series(rates)
     half = estimate.half_width_ratio
     if half is None:
@@ -85,12 +87,11 @@ def _doubt(rates: Rates, data: TestData, window: Window) -> tuple[Verdict, str, 
         return None
     operations = mean * window.length_s
     needed = _length_needed(rates, limit, window)
+    uncertain, allowed = f"is uncertain by ±{rounded_share(half, 1)}", f"the limit is {rounded_share(limit, 1)}"
     if data.spec.counts_units and 2 / operations**0.5 > limit:
-        text = (
-            f"is uncertain by ±{half:.1%}: {operations:.0f} operations are too few for less; the limit is {limit:.1%}"
-        )
+        text = f"{uncertain}: {operations:.0f} operations are too few for less; {allowed}"
         return Verdict.UNDETERMINED, PRECISION_UNKNOWN, f"{text}; {needed}"
-    return Verdict.UNSTABLE, INTERVALS_DISAGREE, f"is uncertain by ±{half:.1%}; the limit is {limit:.1%}; {needed}"
+    return Verdict.UNSTABLE, INTERVALS_DISAGREE, f"{uncertain}; {allowed}; {needed}"
 
 
 def _length_needed(rates: Rates, limit: float, window: Window) -> str:
@@ -112,7 +113,8 @@ def _unless_parts_agree(rates: Rates, mean: float, limit: float, why: str) -> tu
     low, high = float(parts.min()) / mean - 1, float(parts.max()) / mean - 1
     if len(parts) >= LEAST_PARTS and max(-low, high) <= limit:
         return None
-    text = f"is not known well enough: {why}; parts of the window lie {low:+.1%} to {high:+.1%} from its mean"
+    ends = " to ".join(rounded_share(end, 1, signed=True) for end in (low, high))
+    text = f"is not known well enough: {why}; parts of the window lie {ends} from its mean"
     return Verdict.UNDETERMINED, PRECISION_UNKNOWN, text
 
 
@@ -156,7 +158,7 @@ def _changes_as_text(changes: Sequence[tuple[float, ChangePoint]], window: Windo
     share, first = changes[0]
     at_s = (window.start_ns - window.first_start_ns) / NS_PER_S + share * window.length_s
     way = "rises" if first.after > first.before else "falls"
-    by = f" by {abs(first.after / first.before - 1):.1%}" if first.before > 0 else " from 0"
+    by = f" by {rounded_share(abs(first.after / first.before - 1), 1)}" if first.before > 0 else " from 0"
     more = f", and changes {len(changes) - 1} times more" if len(changes) > 2 else ""
     more = ", and changes once more" if len(changes) == 2 else more
     return f"{way}{by} near {at_s:.3g} s{more}"
@@ -178,11 +180,13 @@ def between_repeats(figure: Metric, values: Sequence[float], limit: float, name:
         spread, what = half, f"{len(values)} repeats leave {name} uncertain by ±"
     if spread <= limit:
         return None
+    allowed = f"the limit is {rounded_share(limit, 1)}"
     low, high = min(values) / mean - 1, max(values) / mean - 1
     if 2 < len(values) <= FEW_REPEATS and max(-low, high) <= limit:
+        ends = " to ".join(rounded_share(end, 1, signed=True) for end in (low, high))
         text = (
-            f"{len(values)} repeats are too few to tell how certain {name} is: they lie {low:+.1%} to {high:+.1%} from "
-            f"their mean, which leaves it uncertain by ±{half:.1%}; the limit is {limit:.1%}"
+            f"{len(values)} repeats are too few to tell how certain {name} is: they lie {ends} from their mean, which "
+            f"leaves it uncertain by ±{rounded_share(half, 1)}; {allowed}"
         )
         return Verdict.UNDETERMINED, Reason(TOO_FEW_REPEATS, text)
-    return Verdict.UNSTABLE, Reason(REPEATS_DISAGREE, f"{what}{spread:.1%} of the mean; the limit is {limit:.1%}")
+    return Verdict.UNSTABLE, Reason(REPEATS_DISAGREE, f"{what}{rounded_share(spread, 1)} of the mean; {allowed}")

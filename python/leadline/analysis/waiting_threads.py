@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from leadline.analysis.model import Limit, LimitedBy
 from leadline.analysis.test_data import TestData
 from leadline.contract import records
+from leadline.quantities import rounded_share
 
 WAITED = 0.25
 """Of a thread's time, from where on its waiting for a CPU counts as what limited it: with a CPU of its own it could do
@@ -31,7 +32,7 @@ def limits(data: TestData) -> Iterator[Limit]:
             found.append((_longest(far), LimitedBy.ANSWERING_SIDE, f"the server that {one.host} used"))
     share, by, where = max(found, key=lambda side: side[0], default=(0.0, LimitedBy.UNKNOWN, ""))
     if share >= WAITED:
-        text = f"a thread on {where} was ready to run and waited for a CPU {share:.0%} of the time"
+        text = f"a thread on {where} was ready to run and waited for a CPU {rounded_share(share)} of the time"
         yield Limit(by, text, f"{_CLAUSES[by]} is the limit: it waits for a CPU")
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from leadline.analysis.model import Reason
 from leadline.analysis.test_data import TestData
 from leadline.analysis.wake_up_times import WakeUp
-from leadline.quantities import microseconds
+from leadline.quantities import microseconds, rounded_share
 
 CODE = "idle-wake-up"
 NOTABLE_SHARE = 0.2
@@ -50,7 +50,7 @@ def notes(data: TestData, woken: tuple[str, ...], name: str, latency_us: float |
     if total_us >= latency_us:
         yield Reason(CODE, f"{text}, and {latency} is less, so other work kept the CPUs awake; idle hosts are slower")
     else:
-        share = f"{total_us / latency_us:.0%} of {latency}"
+        share = f"{rounded_share(total_us / latency_us)} of {latency}"
         yield Reason(CODE, f"{text}, if idle each time, are {share}; on busy hosts, which do not sleep, it is shorter")
 
 

@@ -18,6 +18,7 @@ import numpy as np
 from leadline.analysis.flows import Curve, Flow
 from leadline.analysis.model import Interval, Window
 from leadline.analysis.test_spec import TestSpec
+from leadline.quantities import rounded_share
 from leadline.registry import KINDS
 from leadline.statistics import warm_up_end
 from leadline.statistics.estimate import Values
@@ -112,12 +113,11 @@ def without_warm_up(spec: TestSpec, flows: Sequence[Flow], window: Window | None
         return replace(window, unsettled=found.reason)
     share = found.start / len(rates)
     if share > MOST_WARM_UP:
-        reason = f"the rate differs in the first {share:.0%} of the window: more than a warm-up takes"
+        reason = f"the rate differs in the first {rounded_share(share)} of the window: more than a warm-up takes"
         return replace(window, unsettled=reason)
     if found.start and rates[found.start :].mean() < _LEAST_KEPT * rates[: found.start].mean():
-        reason = (
-            f"the rate falls to less than {_LEAST_KEPT:.0%} after {share:.0%} of the window: a stall, not a warm-up"
-        )
+        kept, cut = rounded_share(_LEAST_KEPT), rounded_share(share)
+        reason = f"the rate falls to less than {kept} after {cut} of the window: a stall, not a warm-up"
         return replace(window, unsettled=reason)
     if not found.start or not _differs(rates[: found.start], rates[found.start :]):
         return window

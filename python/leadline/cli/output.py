@@ -40,9 +40,9 @@ def print_note(message: str) -> None:
 def print_all(renderables: Iterable[RenderableType], *, apart: bool = True) -> None:
     """Print tables on stdout in one write, separated by an empty line if `apart`. Uses colour only if stdout is a
     terminal and NO_COLOR is not set."""
-    from rich.console import Console
+    from leadline.cli.terminal import Terminal
 
-    console = Console(highlight=False)
+    console = Terminal(highlight=False)
     for number, renderable in enumerate(renderables):
         if number and apart:
             console.print()

@@ -40,6 +40,7 @@ from leadline.plan.metric_specs import higher, lower, neither
 from leadline.plan.options import Command, Option
 from leadline.plan.rate_search import RateSearch, expected_ms, search_errors
 from leadline.plan.spread_starts import SpreadTest, spread_conflicts
+from leadline.quantities import rounded_share
 
 if TYPE_CHECKING:
     from leadline.analysis.capacity import Conditions
@@ -533,8 +534,8 @@ def pushback(evidence: Evidence) -> Iterator[Finding]:
         sends = sum(flow.get("sent_units") or 0 for flow in found.outcome["flows"])
         refused = found.outcome["generator"]["pushback"]
         if refused and refused >= _PUSHBACK_SHARE * (sends + refused):
-            share = refused / (sends + refused)
-            text = f"the socket on {found.host} refused {share:.1%} of the sends: the host's own queue was full"
+            share = rounded_share(refused / (sends + refused), 1)
+            text = f"the socket on {found.host} refused {share} of the sends: the host's own queue was full"
             yield Verdict.GENERATOR_LIMITED, Reason("pushback", text)
 
 

@@ -25,6 +25,7 @@ from leadline.plan.field_types import (
     validation_error,
     within,
 )
+from leadline.quantities import rounded_share
 
 Topology = Literal["remote-access", "site-to-site"]
 SMALLEST_IPV6_MTU_BYTES = 1280
@@ -95,9 +96,8 @@ class LinkSpec(PlanModel):
     @model_validator(mode="after")
     def _something_arrives(self) -> Self:
         if self.loss is not None and self.loss >= 1:
-            raise validation_error(
-                f"{self.loss:g} is {self.loss:.0%}: nothing would arrive", at=("loss",), hint="one percent is 1%"
-            )
+            text = f"{self.loss:g} is {rounded_share(self.loss)}: nothing would arrive"
+            raise validation_error(text, at=("loss",), hint="one percent is 1%")
         return self
 
 

@@ -83,7 +83,7 @@ def _block(size: Size) -> RenderableType:
         parts.append(_line("--frequency, the clock of the measured CPU, gives cycles and MHz"))
     is_given = not cost.points and size.hz == cost.clock_hz
     cpu = None if is_given else "CPUs" if size.hz is None else f"CPUs of {frequency(size.hz)}"
-    busy = f"{size.busy:.0%}"
+    busy = quantities.rounded_share(size.busy)
     parts.append(Text(f"What CPU a link needs, and planned to be {busy} busy", style="underline"))
     parts.append(Padding(_link_table(size.links, cpu), (0, 0, 0, 2), expand=False))
     parts += [] if is_given else _carried(size, busy)

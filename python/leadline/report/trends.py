@@ -61,7 +61,7 @@ def shown_shifts(trend: Trend) -> list[tuple[History, Change]]:
 
 def share_of(change: Change) -> str:
     """By how much the level shifted: `-5.1 %`."""
-    return "from 0" if change.ratio is None else f"{change.ratio - 1:+.1%}".replace("%", " %")
+    return "from 0" if change.ratio is None else quantities.rounded_share(change.ratio - 1, 1, signed=True)
 
 
 def change_line(history: History, change: Change) -> str:

@@ -26,7 +26,9 @@ from leadline.analysis.model import (
 from leadline.analysis.repeats import summarise
 
 MBIT = 1e6
-OF_GATEWAY = Limit(LimitedBy.GATEWAY, "openvpn used 100% of a CPU", "its single thread is the limit at 100 % of a core")
+OF_GATEWAY = Limit(
+    LimitedBy.GATEWAY, "openvpn used 100 % of a CPU", "its single thread is the limit at 100 % of a core"
+)
 OF_LINK = Limit(LimitedBy.LINK, "wan carried 99 of 100 Mbit/s", "the link is the limit at 99 % of its rate")
 OFFERED = Limit(LimitedBy.OFFERED_RATE, "100 % of what was due was delivered")
 DISTURBED: dict[str, Any] = {"verdict": Verdict.DISTURBED, "reasons": ("other-work",)}
@@ -98,7 +100,7 @@ def test_ratio_has_its_interval_and_the_limit_stands_behind_it() -> None:
     [test] = tunnel.tests
     assert test.ratio == pytest.approx(200 / 950)
     assert test.low is not None and test.high is not None and test.low < 200 / 950 < test.high
-    start = f"OpenVPN carries 21.1 % ({test.low:.1%} to {test.high:.1%})".replace("%", " %").replace("  ", " ")
+    start = f"OpenVPN carries 21.1 % ({test.low * 100:.1f} % to {test.high * 100:.1f} %)"
     assert tunnel.sentence.startswith(start.replace(" % to", " to"))
     assert tunnel.sentence.endswith(
         "of what the plain route carries in load (200 Mbit/s ±2.5 % against 950 Mbit/s ±0.52 %); "

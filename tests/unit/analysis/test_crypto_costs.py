@@ -70,7 +70,7 @@ def test_what_makes_figures_doubtful(keywords: dict[str, float], verdict: Verdic
 
 def test_a_thread_that_often_stood_still_shared_its_cpu() -> None:
     found = judge_crypto([figure(64, 200, wall_ns=250_000)], whole=True)
-    assert found.validity.reasons[0].text.startswith("the measuring thread waited for a CPU 20% of the time")
+    assert found.validity.reasons[0].text.startswith("the measuring thread waited for a CPU 20 % of the time")
 
 
 def test_what_is_stolen_is_a_share_of_busy_time() -> None:

@@ -222,7 +222,7 @@ def test_other_work_on_a_given_host_is_named_with_its_figures(kind: str) -> None
     assert reason.code == "other-work"
     assert "used 50 % of one CPU, of the 2 CPUs that client1 is on" in reason.text
     assert "busy 150 %: agents and responder 70 %, soft interrupts 20 %, Leadline's controller 10 %" in reason.text
-    assert reason.text.endswith("; a load thread waited for a CPU 31% of the time")
+    assert reason.text.endswith("; a load thread waited for a CPU 31 % of the time")
 
 
 def test_two_ends_on_one_machine_do_not_accuse_each_other() -> None:

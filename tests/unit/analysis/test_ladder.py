@@ -145,11 +145,11 @@ def test_waterfall_adds_up_from_the_link_to_the_highest_layer() -> None:
 
 
 def test_sentence_names_the_tunnel_its_limit_and_its_cost() -> None:
-    limit = {("c01", "udp"): Limit(LimitedBy.GATEWAY, "openvpn on gateway used 100% of a CPU")}
+    limit = {("c01", "udp"): Limit(LimitedBy.GATEWAY, "openvpn on gateway used 100 % of a CPU")}
     ladder = ladders({"c01": TUNNEL, "c02": PLAIN}, limits=limit)["c01"]
     assert ladder.look_first == (
         "Look first at openvpn: 20.0 % of what the plain route carries (UDP); headers explain 3.55 %; the "
-        "gateway is the limit (openvpn on gateway used 100% of a CPU); gateway spends 20.0 ns of CPU time on each "
+        "gateway is the limit (openvpn on gateway used 100 % of a CPU); gateway spends 20.0 ns of CPU time on each "
         "byte, 1.00 ns through the plain route."
     )
 
@@ -165,7 +165,7 @@ def test_sentence_without_a_loss_names_the_limit_or_the_requests() -> None:
     full = {"udp": 970 * MBIT, "tcp": 956 * MBIT}
     link = {("c02", "tcp"): Limit(LimitedBy.LINK, "full")}
     quiet = ladders({"c02": full}, limits=link)["c02"].look_first
-    assert quiet == "No layer loses more than 5% of what the one below allows: look at the link, which limits TCP."
+    assert quiet == "No layer loses more than 5 % of what the one below allows: look at the link, which limits TCP."
     requests = {"rr-udp": 20_000.0, "rr-tcp": 19_000.0, "http-small": 10_000.0, "https-small": 9_500.0}
     words = ladders({"c02": {**full, **requests}})["c02"].look_first
     assert "Look first at the time of a request: 47.4 µs of 100 µs are of HTTP requests." in words

@@ -45,7 +45,7 @@ def test_nothing_at_its_end_is_not_known() -> None:
 def test_generator_and_answering_side_are_named_by_their_reasons() -> None:
     assert limit(steady_test("tcp", generator=load(thread(0.97)))) == (
         LimitedBy.GENERATOR,
-        "the busiest thread on client1 was on a CPU 97% of the time",
+        "the busiest thread on client1 was on a CPU 97 % of the time",
     )
     assert limit(steady_test("tcp", receiver=load(thread(0.97), side="peer")))[0] is LimitedBy.ANSWERING_SIDE
 
@@ -67,7 +67,7 @@ def test_thread_that_waits_for_a_cpu_is_the_limit_where_nothing_else_is_known(ki
     by, text = limit(steady_test(kind, generator=waiting, receiver=idle))
     assert (by, text) == (
         LimitedBy.GENERATOR,
-        "a thread on client1 was ready to run and waited for a CPU 60% of the time",
+        "a thread on client1 was ready to run and waited for a CPU 60 % of the time",
     )
     by, text = limit(steady_test(kind, generator=load(thread(0.2, 0.3)), receiver=load(thread(0.2, 0.5), side="peer")))
     assert by is LimitedBy.ANSWERING_SIDE and "the server that client1 used" in text
@@ -86,7 +86,7 @@ def test_answering_side_whose_quota_is_used_up(kind: str) -> None:
     data = steady_test(kind, receiver=held)
     assert limit(data) == (
         LimitedBy.ANSWERING_SIDE,
-        "a quota of 0.1 CPUs, of /sys/fs/cgroup/a, held threads on the server that client1 used back 85% of the time "
+        "a quota of 0.1 CPUs, of /sys/fs/cgroup/a, held threads on the server that client1 used back 85 % of the time "
         "of one CPU",
     )
     assert analyse_test(data).validity.verdict is Verdict.RECEIVER_LIMITED
@@ -198,7 +198,7 @@ def test_a_gateway_that_its_group_held_back() -> None:
     found, text = limit(with_gateway(steady_test(), throttled=0.4))
     assert (found, text) == (
         LimitedBy.GATEWAY,
-        "the CPU limit of gateway's control group held it back 40% of the time",
+        "the CPU limit of gateway's control group held it back 40 % of the time",
     )
 
 
@@ -227,7 +227,7 @@ def test_a_gateway_whose_queue_drops(dropped: int, by: LimitedBy) -> None:
     found, text = limit(data)
     assert found is by
     if by is LimitedBy.GATEWAY:
-        assert text == "lan of gateway dropped 4.8% of the packets to send: its queue was full"
+        assert text == "lan of gateway dropped 4.8 % of the packets to send: its queue was full"
 
 
 def test_a_process_whose_cpu_a_hypervisor_took() -> None:
@@ -237,7 +237,7 @@ def test_a_process_whose_cpu_a_hypervisor_took() -> None:
         data.samples["gateway"][number] = sample._replace(cpu_s=cpu_s, cpus=2)
     found, text = limit(data)
     assert found is LimitedBy.GATEWAY
-    assert text == "openvpn on gateway used 72% of a CPU, and a hypervisor took 25% of each: it had no more"
+    assert text == "openvpn on gateway used 72 % of a CPU, and a hypervisor took 25 % of each: it had no more"
 
 
 @pytest.mark.parametrize(("busy", "by"), [(0.197, LimitedBy.GATEWAY), (0.15, LimitedBy.UNKNOWN)])
@@ -247,7 +247,7 @@ def test_a_gateway_that_used_up_the_quota_of_its_group(busy: float, by: LimitedB
     found = analyse_test(data).limit
     assert found is not None and found.by is by
     if by is LimitedBy.GATEWAY:
-        assert found.evidence == "openvpn on gateway used 20% of a CPU: the quota of its control group allows 0.2 CPUs"
+        assert found.evidence == "openvpn on gateway used 20 % of a CPU: the quota of its control group allows 0.2 CPUs"
         assert found.clause == "the CPU quota of its control group is the limit at 19.7 % of a core"
 
 
@@ -263,7 +263,7 @@ def test_a_server_whose_process_had_no_more_cpu(busy: float, threads: int, by: L
     found, text = limit(data)
     assert found is by
     if by is LimitedBy.SERVER:
-        assert text.startswith(f"nginx on server used {busy:.0%} of a CPU: its ")
+        assert text.startswith(f"nginx on server used {busy * 100:.0f} % of a CPU: its ")
     data.sut_processes = ("nginx",)
     assert limit(data)[0] is LimitedBy.UNKNOWN, "a process of the system under test is no server"
 
@@ -274,7 +274,10 @@ def test_a_generator_that_its_group_held_back() -> None:
         event = observation(EPOCH_NS + second * S, cgroup_s=0.1)
         event["cgroup"]["throttled_s"] = 0.3 * (second + 2)
         data.add("client1", event)
-    assert limit(data) == (LimitedBy.GENERATOR, "the CPU limit of client1's control group held it back 30% of the time")
+    assert limit(data) == (
+        LimitedBy.GENERATOR,
+        "the CPU limit of client1's control group held it back 30 % of the time",
+    )
 
 
 @pytest.mark.parametrize(("host", "by"), [("client1", LimitedBy.GENERATOR), ("gateway", LimitedBy.GATEWAY)])
@@ -284,7 +287,7 @@ def test_a_part_that_a_quota_from_above_held_back(host: str, by: LimitedBy, held
     data = with_gateway(steady_test())
     data.facts["client1"] = facts()
     hold_back(data, host, held)
-    text = f"the quota of 0.2 CPUs of /sys/fs/cgroup/box held threads of {host} back 30% of the time"
+    text = f"the quota of 0.2 CPUs of /sys/fs/cgroup/box held threads of {host} back 30 % of the time"
     if held < 0.05:
         assert limit(data)[0] is LimitedBy.UNKNOWN
         return
@@ -376,8 +379,8 @@ def test_a_closed_loop_that_may_wait_for_something_else(changes: dict[str, Any])
 @pytest.mark.parametrize(
     ("busy", "waiting", "by", "how"),
     [
-        (0.85, 0.0, LimitedBy.ANSWERING_SIDE, "85% of the time of its flow, on a CPU"),
-        (0.3, 0.55, LimitedBy.ANSWERING_SIDE, "85% of the time of its flow, 55% of it waiting for a CPU"),
+        (0.85, 0.0, LimitedBy.ANSWERING_SIDE, "85 % of the time of its flow, on a CPU"),
+        (0.3, 0.55, LimitedBy.ANSWERING_SIDE, "85 % of the time of its flow, 55 % of it waiting for a CPU"),
         (0.4, 0.1, LimitedBy.UNKNOWN, ""),
     ],
 )

@@ -48,7 +48,7 @@ def test_queue_that_drops_a_share_of_the_packets(host: str, kind: str, in_lab: b
     found, text = limit(with_queue(host, kind, PACKETS_PER_S // 19, in_lab=in_lab))
     assert found is by
     if by is not LimitedBy.UNKNOWN:
-        assert text == f"the queue ({kind}) of wan on {host} dropped 5.0% of the packets to send: it was full"
+        assert text == f"the queue ({kind}) of wan on {host} dropped 5.0 % of the packets to send: it was full"
 
 
 def test_shaper_in_a_lab_whose_links_have_no_rate_is_the_gateways_own() -> None:
@@ -72,7 +72,7 @@ def test_queue_that_is_never_empty_and_drops_a_little(
     found, text = limit(with_queue("gateway", kind, dropped_per_s, backlog=backlog))
     assert found is by
     if by is LimitedBy.LINK:
-        assert text.startswith("the queue (tbf) of wan on gateway held packets 100% of the time and dropped ")
+        assert text.startswith("the queue (tbf) of wan on gateway held packets 100 % of the time and dropped ")
 
 
 def test_queue_of_an_interface_that_carries_no_load_is_no_limit() -> None:
@@ -109,4 +109,4 @@ def test_tunnel_whose_socket_is_not_read_in_time(
     found, text = limit(data)
     assert found is by
     if by is LimitedBy.GATEWAY:
-        assert text.startswith(f"sockets on {host} dropped 2.0% of the datagrams that arrived (2,")
+        assert text.startswith(f"sockets on {host} dropped 2.0 % of the datagrams that arrived (2,")

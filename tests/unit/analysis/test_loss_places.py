@@ -58,7 +58,7 @@ def test_loss_in_a_receivers_backlog_is_the_receivers() -> None:
     text = (
         "2,400 datagrams arrived at server and were dropped before its sockets, on eth0: the backlog of a CPU was full"
     )
-    assert reasons(data)["receiver-backlog-drops"] == f"{text}; that is 80% of the 3,000 that count as lost"
+    assert reasons(data)["receiver-backlog-drops"] == f"{text}; that is 80 % of the 3,000 that count as lost"
     assert found.metrics["lost_ratio"].bound is Bound.MOST
     assert found.metrics["throughput_bps"].bound is Bound.LEAST
     assert found.limit is not None and found.limit.by is LimitedBy.ANSWERING_SIDE
@@ -69,7 +69,7 @@ def test_loss_in_a_receivers_backlog_is_the_receivers() -> None:
 
 def test_interface_that_drops_by_itself_is_no_backlog() -> None:
     text = reasons(flood(lost=3000, on_interface=3000))["receiver-backlog-drops"]
-    assert "backlog" not in text and "on eth0; that is 100% of the 3,000" in text
+    assert "backlog" not in text and "on eth0; that is 100 % of the 3,000" in text
 
 
 @pytest.mark.parametrize(("on_interface", "in_backlog"), [(9, 0), (0, 3000)])

@@ -55,7 +55,7 @@ def reason(data: TestData) -> str:
 def test_what_was_looked_at_is_named_where_it_is_too_small() -> None:
     """Each with its figure; none of them is called a cause."""
     text = reason(uneven(waited=0.02))
-    looked_at = "a thread of client1 waited for a CPU 2% of the time, 3 hosts share 2 CPUs, which were 50% busy"
+    looked_at = "a thread of client1 waited for a CPU 2 % of the time, 3 hosts share 2 CPUs, which were 50 % busy"
     assert text.endswith(f"; too small to move it: {looked_at}")
     assert "what may move it" not in text
 
@@ -80,9 +80,9 @@ def test_cpus_that_poll_do_not_wake_up() -> None:
 @pytest.mark.parametrize(
     ("data", "cause"),
     [
-        (uneven(waited=0.24), "a thread of client1 waited for a CPU 24% of the time"),
-        (uneven(busy=0.9), "3 hosts share 2 CPUs, which were 90% busy"),
-        (uneven(wake_up=True), "idle CPUs take 86.0 µs per operation to wake up, 86% of the p50 of 100 µs"),
+        (uneven(waited=0.24), "a thread of client1 waited for a CPU 24 % of the time"),
+        (uneven(busy=0.9), "3 hosts share 2 CPUs, which were 90 % busy"),
+        (uneven(wake_up=True), "idle CPUs take 86.0 µs per operation to wake up, 86 % of the p50 of 100 µs"),
     ],
 )
 def test_cause_is_named_with_its_figure(data: TestData, cause: str) -> None:
@@ -92,4 +92,4 @@ def test_cause_is_named_with_its_figure(data: TestData, cause: str) -> None:
 def test_several_causes_stand_in_one_clause() -> None:
     text = reason(uneven(waited=0.06, busy=0.85, wake_up=True))
     assert text.count("what may move it") == 1
-    assert all(part in text for part in ("waited for a CPU 6%", "85% busy", "to wake up"))
+    assert all(part in text for part in ("waited for a CPU 6 %", "85 % busy", "to wake up"))

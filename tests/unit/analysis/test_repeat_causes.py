@@ -63,7 +63,7 @@ def test_name_comes_with_its_figures_at_both_ends() -> None:
     repeats = [{**USUAL, "waiting": share} for share in (0.02, 0.31, 0.05, 0.2, 0.11)]
     values = [100.0, 70.0, 97.0, 80.0, 90.0]
     text = clause(values, repeats, is_rate=True)
-    assert text == f"{NAMED}waiting for a CPU: 2% in the best repeat, 31% in the worst"
+    assert text == f"{NAMED}waiting for a CPU: 2 % in the best repeat, 31 % in the worst"
 
 
 def test_what_helps_is_no_cause_of_a_lower_figure() -> None:
@@ -95,4 +95,4 @@ def test_disagreeing_repeats_of_a_case_name_what_moves_them() -> None:
         results.append(replace(analyse_test(data), repeat=repeat + 1))
     found = summarise(results, planned=5, limit=0.1, case="c01", test="t", kind="tcp", parameters={})
     (text,) = [reason.text for reason in found.validity.reasons if reason.code == "repeats-disagree"]
-    assert text.endswith(f"; {NAMED}waiting for a CPU: 2% in the best repeat, 40% in the worst")
+    assert text.endswith(f"; {NAMED}waiting for a CPU: 2 % in the best repeat, 40 % in the worst")

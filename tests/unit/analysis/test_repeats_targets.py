@@ -200,7 +200,7 @@ def test_repeats_that_disagree_decide_a_target_by_their_interval() -> None:
     ("rates", "verdict", "words"),
     [
         ((1e6, 1.06e6, 0.94e6), Verdict.UNDETERMINED, "3 repeats are too few to tell how certain throughput_bps is"),
-        ((1e6, 1.3e6, 0.7e6), Verdict.UNSTABLE, "3 repeats leave throughput_bps uncertain by ±74.5% of the mean"),
+        ((1e6, 1.3e6, 0.7e6), Verdict.UNSTABLE, "3 repeats leave throughput_bps uncertain by ±74.5 % of the mean"),
         ((1e6, 1.06e6, 0.94e6, 1.06e6, 0.94e6), Verdict.VALID, ""),
     ],
 )

@@ -73,7 +73,7 @@ def test_a_whole_run() -> None:
     assert analysis.observer_cpu_share["client1"] is None
     assert set(analysis.hosts) == {"client1", "gateway", "server"}
     assert [note.code for note in analysis.notes] == ["shared-cpus", "observer-cost"]
-    assert analysis.notes[1].text == "observing cost at most 0.20% of one CPU on one machine, 0.20% per host"
+    assert analysis.notes[1].text == "observing cost at most 0.20 % of one CPU on one machine, 0.20 % per host"
 
 
 def test_the_same_entries_give_the_same_findings() -> None:

@@ -26,7 +26,7 @@ from leadline.analysis.repeats import summarise
 from synthetic import ar1
 
 END_NS = EPOCH_NS + 10 * S
-LOOKED_AT = "; too small to move it: a thread of client1 waited for a CPU 0% of the time"
+LOOKED_AT = "; too small to move it: a thread of client1 waited for a CPU 0 % of the time"
 
 
 def verdict(data: TestData) -> tuple[str, list[str]]:
@@ -85,7 +85,7 @@ def test_test_that_is_too_short_to_tell_is_undetermined() -> None:
     assert verdict(found) == ("undetermined", ["precision-unknown"])
     assert texts(found) == [
         "the rate is not known well enough: 9 intervals are too few: 10 are needed; "
-        "parts of the window lie -98.2% to +78.6% from its mean; a window of 2 s shows how uneven it is"
+        "parts of the window lie -98.2 % to +78.6 % from its mean; a window of 2 s shows how uneven it is"
     ]
     assert verdict(steps([1e6, 1.05e6] * 4, length_s=0.8)) == ("valid", [])
 
@@ -94,7 +94,7 @@ def test_doubt_says_how_long_a_test_has_to_be() -> None:
     """3 s of noise of 40 % leave ±15.7 %; what wanders through its whole window gives no length."""
     noise = np.random.default_rng(2).standard_normal(30)
     [text] = texts(steps((1e6 * (1 + 0.4 * noise)).tolist(), length_s=3))
-    assert text.endswith("the limit is 10.0%; as uneven as it is, that takes a window of about 12 s"), text
+    assert text.endswith("the limit is 10.0 %; as uneven as it is, that takes a window of about 12 s"), text
     [text] = texts(steps([1e6 * (1 + (step - 15) ** 2 / 50) for step in range(30)], length_s=3))
     assert text.endswith("it is so uneven, or changes so slowly, that what moves it has to be found first"), text
 
@@ -102,14 +102,14 @@ def test_doubt_says_how_long_a_test_has_to_be() -> None:
 def test_rate_that_moves_to_another_level_inside_the_window() -> None:
     assert verdict(steps([0.94e6] * 5 + [1.06e6] * 5)) == ("unstable", ["change-point"])
     assert verdict(steps([0.97e6] * 5 + [1.03e6] * 5)) == ("valid", [])
-    assert texts(steps([1e6] * 4 + [0.4e6] * 6)) == ["the rate falls by 60.0% near 4 s; the limit is 10.0%"]
-    assert texts(steps([1e6] * 5 + [0.0] * 5)) == ["the rate falls by 100.0% near 5 s; the limit is 10.0%"]
+    assert texts(steps([1e6] * 4 + [0.4e6] * 6)) == ["the rate falls by 60.0 % near 4 s; the limit is 10.0 %"]
+    assert texts(steps([1e6] * 5 + [0.0] * 5)) == ["the rate falls by 100.0 % near 5 s; the limit is 10.0 %"]
 
 
 def test_outage_in_the_middle_is_two_changes() -> None:
     """Cut in two, the window shows hardly any difference: its halves do."""
     assert texts(steps([1e6] * 4 + [0.0] * 2 + [1e6] * 4)) == [
-        "the rate falls by 100.0% near 4 s, and changes once more; the limit is 10.0%"
+        "the rate falls by 100.0 % near 4 s, and changes once more; the limit is 10.0 %"
     ]
 
 

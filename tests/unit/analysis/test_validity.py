@@ -411,7 +411,7 @@ def test_a_rate_near_the_ceiling_is_the_generators(per_s: float, wanted: tuple[s
 
 def test_a_ceiling_is_written_with_how_it_is_known() -> None:
     (reason,) = analyse_test(near(1000.0)).validity.reasons
-    assert reason.text == "1000 requests/s are 100% of this generator's ceiling (1000/s against a null responder)"
+    assert reason.text == "1000 requests/s are 100 % of this generator's ceiling (1000/s against a null responder)"
     (reason,) = analyse_test(near(1000.0, extrapolated=True)).validity.reasons
     assert "(about 1000/s against a null responder)" in reason.text
 

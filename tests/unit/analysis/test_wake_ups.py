@@ -35,7 +35,7 @@ def test_wake_ups_that_dominate_a_latency_are_noted_with_figures() -> None:
     (text,) = texts_of(with_latency(129, "client1", "server"))
     assert "43.0 µs on server, 43.0 µs on client1" in text
     assert "86.0 µs per operation" in text
-    assert "67% of the p50 of 129 µs" in text
+    assert "67 % of the p50 of 129 µs" in text
 
 
 def test_latency_below_the_wake_ups_shows_that_cpus_were_awake() -> None:
@@ -65,7 +65,7 @@ def test_one_way_latency_contains_one_wake_up_of_the_receiver(direction: str, re
     data.facts = {host: facts(wake_up=FOUND) for host in ("client1", "server")}
     (text,) = texts_of(data)
     assert f"43.0 µs on {receiver} to wake up" in text
-    assert "43% of the mean one-way latency of 100 µs" in text
+    assert "43 % of the mean one-way latency of 100 µs" in text
 
 
 def test_measurement_in_a_journal_is_a_fact_of_its_hosts() -> None:

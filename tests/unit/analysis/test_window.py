@@ -227,7 +227,7 @@ def test_average_over_the_whole_time_is_too_low_where_clients_start_one_after_an
     assert naive.whole == pytest.approx(present * truth_bps, rel=1e-3)
     assert naive.flows == pytest.approx(truth_bps, rel=1e-3)
     notes = [note.text for note in found.validity.notes if note.code == "head-and-tail"]
-    assert len(notes) == 1 and "would be -15.8%" in notes[0] and "9.5 s of head and 0 s of tail" in notes[0]
+    assert len(notes) == 1 and "would be -15.8 %" in notes[0] and "9.5 s of head and 0 s of tail" in notes[0]
 
 
 def test_averages_over_each_clients_own_time_are_too_high_where_clients_share_a_path() -> None:

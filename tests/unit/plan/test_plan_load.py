@@ -233,7 +233,7 @@ MISTAKES = [
     (SMALL + "lab:\n  link:\n    rate: 0", "plan.yaml:8: lab.link.rate: a rate must be above 0"),
     (
         SMALL + "lab: {link: {loss: 1}}",
-        "plan.yaml:6: lab.link.loss: 1 is 100%: nothing would arrive; one percent is 1%",
+        "plan.yaml:6: lab.link.loss: 1 is 100 %: nothing would arrive; one percent is 1%",
     ),
     (SMALL + "lab: {link: {drop_every: 1}}", "plan.yaml:6: lab.link.drop_every: 1 is not possible; at least 2"),
     (SMALL + "lab: {link: {mtu: 500}}", "plan.yaml:6: lab.link.mtu: 500 is not possible; at least 576"),

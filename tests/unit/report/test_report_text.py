@@ -208,7 +208,7 @@ def test_run_shows_intervals_at_every_width(width: int) -> None:
 
 def test_head_and_tail_stands_below_the_figures() -> None:
     run = gateway_run()
-    note = Reason("head-and-tail", "throughput_bps would be -15.8% from the first start to the last end")
+    note = Reason("head-and-tail", "throughput_bps would be -15.8 % from the first start to the last end")
     first = run.summaries[0]
     noted = replace(first, validity=replace(first.validity, notes=(note,)))
     text = shown(*run_renderables(replace(run, summaries=(noted, *run.summaries[1:]))))
