@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import cli_runs as cli
@@ -58,6 +59,39 @@ def test_missed_threshold_ends_the_load(tmp_path: Path, metric: str, rule: str) 
     labels = {one["name"]: one["ended"] for one in found["scenario"]["labels"]}
     assert server.account.requests == {"ok": labels["login"] + labels["other"]}
     assert json.loads(summary.read_text())["metrics"][metric]["thresholds"] == {rule: True}
+
+
+def checks(readings_s: list[float]) -> list[float]:
+    """Those of the readings at which thresholds are checked: each second, from the second one on."""
+    found: list[float] = []
+    for one in readings_s:
+        if one >= (found[-1] + 1 if found else 2):
+            found.append(one)
+    return found
+
+
+def test_threshold_ends_nothing_before_its_delay(tmp_path: Path) -> None:
+    """By the instants of the journal: it was missed at checks before the delay, and the first one after it ends the
+    load."""
+    rule = "'p(95)<5', delayAbortEval: 4s"
+    with counting(tmp_path) as server:
+        file = written(tmp_path, ABORTING % ("'http_req_duration{name:login}'", rule))
+        done = leadline("scenario", file, "-J", f"port={server.port}", "--json", "--out", str(tmp_path / "runs"))
+    assert done.returncode == 3, done.stderr
+    found = json.loads(done.stdout)
+    (journal,) = (tmp_path / "runs").glob("*/journal.ndjson")
+    entries = [json.loads(line) for line in journal.read_text().splitlines()]
+    began_ns = next(one["start_at_ns"] for one in entries if one.get("record") == "test-begin")
+    events = [one["event"] for one in entries if one.get("event", {}).get("type") == "progress"]
+    at_s = [(event["t_ns"] - began_ns) / 1e9 for event in events]
+    checked_s = checks(at_s)
+    assert checked_s[0] < 4, "without the delay the first check would have ended the load"
+    (ended,) = (one for one in entries if one.get("record") == "test-end")
+    named = re.match(r"stopped after ([0-9.]+) s because a target was missed: service_p95_us", ended["error"])
+    assert named is not None, ended
+    assert float(named[1]) == pytest.approx(min((one for one in checked_s if one >= 4), default=0), abs=0.06), at_s
+    check_states(found)
+    assert found["targets"][0]["outcome"] == "missed"
 
 
 def test_threshold_that_is_not_missed_ends_nothing(tmp_path: Path) -> None:
