@@ -156,7 +156,8 @@ def test_the_ceiling_follows_from_what_the_threads_of_a_real_run_report(
     shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, load: str
 ) -> None:
     """Twelve iterations of one request each, so both ceilings are the same, however busy this machine is."""
-    monkeypatch.setattr("leadline.analysis.own_ceiling.LEAST_BUSY", 0.0)
+    for least in ("LEAST_BUSY", "LEAST_BUSY_S", "LEAST_ANSWERS"):
+        monkeypatch.setattr(f"leadline.analysis.own_ceiling.{least}", 0)
     file = tmp_path / "one.yaml"
     text = f"get: http://127.0.0.1:{shop.port}/item/1\nload: {LOADS[load]}\n"
     file.write_text(text, encoding="utf-8")

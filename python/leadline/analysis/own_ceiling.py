@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, cast
 
+from leadline import quantities
 from leadline.analysis.metrics import Histograms, busy_s
 from leadline.analysis.model import Ceiling, CeilingBasis, Window
 from leadline.analysis.test_data import OutcomeOf, ScenarioPoint, TestData
@@ -20,6 +21,11 @@ from leadline.contract import records
 MOST_ANSWERING = 0.5
 """Of users' time that their requests took. Beyond it their rate follows the answers rather than their waits, and a
 number of users says nothing about the generator."""
+LEAST_BUSY_S = 0.1
+"""CPU time of the busiest thread, s. A kernel that counts it at its ticks knows that of a running thread to one tick,
+10 ms at 100 Hz: less would leave the ceiling uncertain by more than a tenth."""
+LEAST_ANSWERS = 100
+"""In the measured span. The rate of fewer is uncertain by more than a tenth, as their number is by its square root."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,23 +37,23 @@ class _Use:
     answers_per_s: float
     iterations_per_s: float
     users: float
+    busy_s: float
+    """CPU time that the busiest thread worked."""
+    answers: int
 
 
 def ceiling_of_run(data: TestData, window: Window | None, histograms: Histograms) -> Ceiling | None:
     """The rate at which the busiest generating thread would have no time left, at the run's own cost per request; None
-    if it was too idle for this cost to say anything, or if a host's threads are unknown.
+    if it was too idle for this cost to say anything, or the run too short, or if a host's threads are unknown.
 
     All threads and hosts get more to do in proportion, so the first at its limit determines the rate.
     """
-    if window is None or window.end_ns <= window.start_ns:
-        return None
-    used = [_use(data, found, window) for found in data.load_outcomes()]
-    known = [use for use in used if use is not None]
-    if not known or len(known) < len(used):
+    known = _uses(data, window)
+    if known is None or _is_too_short(known):
         return None
     share = max(use.share for use in known)
     answers, iterations = (sum(getattr(use, name) for use in known) for name in ("answers_per_s", "iterations_per_s"))
-    if share < LEAST_BUSY or not answers:
+    if share < LEAST_BUSY:
         return None
     extrapolated = share < SATURATED_BUSY
     factor = 1.0 / share if extrapolated else 1.0
@@ -60,6 +66,30 @@ def ceiling_of_run(data: TestData, window: Window | None, histograms: Histograms
         iterations_per_s=factor * iterations,
         users=None if users is None else factor * users,
     )
+
+
+def too_short(data: TestData, window: Window | None) -> str | None:
+    """Why a run whose threads were busy enough has no ceiling: it was too short. None if that is not the reason."""
+    known = _uses(data, window)
+    if known is None or max(use.share for use in known) < LEAST_BUSY or not _is_too_short(known):
+        return None
+    busiest, answers = max(known, key=lambda use: use.share), sum(use.answers for use in known)
+    did = f"{quantities.seconds(busiest.busy_s)} of CPU time in the busiest thread and {answers:,} answers"
+    return f"too short: {did}; {quantities.seconds(LEAST_BUSY_S)} and {LEAST_ANSWERS} are needed"
+
+
+def _is_too_short(known: Sequence[_Use]) -> bool:
+    busiest = max(known, key=lambda use: use.share)
+    return busiest.busy_s < LEAST_BUSY_S or sum(use.answers for use in known) < LEAST_ANSWERS
+
+
+def _uses(data: TestData, window: Window | None) -> list[_Use] | None:
+    """What the threads of each host did; None if that of one host is unknown."""
+    if window is None or window.end_ns <= window.start_ns:
+        return None
+    used = [_use(data, found, window) for found in data.load_outcomes()]
+    known = [use for use in used if use is not None]
+    return known if known and len(known) == len(used) else None
 
 
 def _use(data: TestData, found: OutcomeOf, window: Window) -> _Use | None:
@@ -75,15 +105,18 @@ def _use(data: TestData, found: OutcomeOf, window: Window) -> _Use | None:
     last = min(readings, key=lambda one: abs(one.t_ns - span[1]))
     earlier = (one for one in readings if one.t_ns < last.t_ns)
     first = min((begin, *earlier), key=lambda one: abs(one.t_ns - span[0]))
-    shares, length_s = _shares(_threads(first), _threads(last))
+    shares, length_s, busiest_s = _shares(_threads(first), _threads(last))
     if not length_s:
         return None
+    answers = _answers(last) - _answers(first)
     cpus = _cpus(data, found)
     return _Use(
         share=max(*shares, sum(shares) / cpus if cpus else 0.0),
-        answers_per_s=(_answers(last) - _answers(first)) / length_s,
+        answers_per_s=answers / length_s,
         iterations_per_s=(_iterations(last) - _iterations(first)) / length_s,
         users=_mean_users([first, *(one for one in readings if first.t_ns < one.t_ns <= last.t_ns)]),
+        busy_s=busiest_s,
+        answers=answers,
     )
 
 
@@ -111,17 +144,21 @@ def main_window(data: TestData, window: Window | None) -> Window | None:
     return replace(window, start_ns=start_ns, end_ns=end_ns) if start_ns < end_ns else window
 
 
-def _shares(before: Sequence[records.ThreadReport], after: Sequence[records.ThreadReport]) -> tuple[list[float], float]:
-    """The share of its time that each thread worked between two readings, and the longest of these times, s."""
+def _shares(
+    before: Sequence[records.ThreadReport], after: Sequence[records.ThreadReport]
+) -> tuple[list[float], float, float]:
+    """The share of its time that each thread worked between two readings, the longest of these times, and the longest
+    time that a thread worked, s."""
     earlier = {thread["name"]: thread for thread in before}
-    shares, longest_s = [], 0.0
+    shares, longest_s, busiest_s = [], 0.0, 0.0
     for thread in after:
         known = earlier.get(thread["name"])
         wall_s = thread["wall_s"] - (known["wall_s"] if known is not None else 0.0)
         if wall_s > 0:
-            shares.append((busy_s(thread) - (busy_s(known) if known is not None else 0.0)) / wall_s)
-            longest_s = max(longest_s, wall_s)
-    return shares, longest_s
+            worked_s = busy_s(thread) - (busy_s(known) if known is not None else 0.0)
+            shares.append(worked_s / wall_s)
+            longest_s, busiest_s = max(longest_s, wall_s), max(busiest_s, worked_s)
+    return shares, longest_s, busiest_s
 
 
 def _threads(point: ScenarioPoint) -> Sequence[records.ThreadReport]:

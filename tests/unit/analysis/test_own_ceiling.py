@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from made_journals import EPOCH_NS, S, counters, facts, finished, flow, histogram, load, outcome, progress, test_data
@@ -150,6 +150,48 @@ def test_rate_is_of_the_time_after_setup() -> None:
 def test_idle_threads_say_nothing(share: float) -> None:
     found = generator(scenario(share))
     assert (found.ceiling_per_s, found.ceiling_users, found.ceiling_basis) == (None, None, None)
+
+
+def short(length_s: float, *shares: float, every: float = 1.0) -> TestData:
+    """The first seconds of a scenario, with a share of its answers."""
+    data = scenario(*shares)
+    data.scenario_points[:] = [one for one in data.scenario_points if one.t_ns <= EPOCH_NS + round(length_s * S)]
+    for point in data.scenario_points:
+        assert point.standing is not None
+        counts = cast(dict[str, int], point.standing["counts"])
+        counts["responses"] = round(counts["responses"] * every)
+    return data
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (
+            short(0.1, 0.5),
+            "too short: 50.0 ms of CPU time in the busiest thread and 100 answers; 100 ms and 100 are needed",
+        ),
+        (short(0.4, 0.2, 0.24), "too short: 96.0 ms of CPU time in the busiest thread and 400 answers; "),
+        (short(2.0, 0.5, every=0.049), "too short: 1.00 s of CPU time in the busiest thread and 98 answers; "),
+    ],
+    ids=["both", "CPU time", "answers"],
+)
+def test_ceiling_of_a_short_run_is_not_known(data: TestData, words: str) -> None:
+    result = analyse_test(data)
+    assert result.generator is not None
+    assert (result.generator.ceiling_per_s, result.generator.ceiling_basis) == (None, None)
+    (note,) = (one for one in result.validity.notes if one.code == "ceiling-too-short")
+    assert words in note.text
+
+
+@pytest.mark.parametrize(
+    "data", [short(0.2, 0.5), short(0.5, 0.2, 0.24), short(2.0, 0.5, every=0.05)], ids=["both", "CPU time", "answers"]
+)
+def test_ceiling_is_known_from_its_bound_on(data: TestData) -> None:
+    assert generator(data).ceiling_per_s is not None
+
+
+def test_idle_threads_of_a_short_run_need_no_note() -> None:
+    assert not [one for one in analyse_test(short(0.1, 0.19)).validity.notes if one.code == "ceiling-too-short"]
 
 
 def test_unknown_threads_of_one_host_leave_the_ceiling_unknown() -> None:

@@ -28,6 +28,7 @@ WITHOUT_ADVICE = {
     "answering-side-unknown",
     "answers-refuse",
     "ceiling-doubtful",
+    "ceiling-too-short",
     "ceiling-unknown",
     "clients-without-traffic",
     "clock-changed",

@@ -161,8 +161,11 @@ class ScenarioKind(Kind[ScenarioTest]):
         return ceiling_of_run(data, steady, histograms)
 
     def rules(self) -> Rules:
-        """As for HTTP load."""
-        return HTTP.rules()
+        """As for HTTP load; why its own ceiling is unknown."""
+        from leadline.kinds.scenario.notes import run_too_short
+
+        rules = HTTP.rules()
+        return replace(rules, notes=(run_too_short, *rules.notes))
 
     def table(self, metrics: Mapping[str, Metric]) -> FigureTable:
         """Requests first, then latencies."""
