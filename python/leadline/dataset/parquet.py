@@ -1,7 +1,8 @@
 """Writes one parquet file of any length in chunks, with only a few chunks in memory.
 
 Full chunks are written to unnamed files in the background, and from there to the final file, which appears complete
-or not at all.
+or not at all. Until then they are in Arrow's IPC format: as short as parquet when compressed, and encoded in a fifth of
+the time.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ CHUNK_ROWS = 200_000
 
 
 class ParquetParts:
-    """Chunks of a parquet file that another process writes: each one a small parquet file in memory."""
+    """Chunks of a parquet file that another process writes: each one a small file of Arrow's format in memory."""
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
@@ -32,7 +33,7 @@ class ParquetParts:
         """Make and store a chunk."""
         frame = make()
         if frame.height > 0:
-            self._parts.append(bytes(_in_parquet(frame)))
+            self._parts.append(bytes(_in_arrow(frame)))
 
     def take(self, last: Callable[[], pl.DataFrame]) -> tuple[bytes, ...]:
         """All chunks and the last rows."""
@@ -67,7 +68,7 @@ class ParquetFile:
         """Write the file from all chunks and the last rows; frees the memory. Raises `DatasetError`."""
         if self._parts:
             assert self._writer is None and last().is_empty()
-            parts = pl.scan_parquet(self._parts, glob=False)
+            parts = pl.scan_ipc(self._parts, glob=False)
             atomic.replace(self._path, lambda temporary: _stream(parts, temporary))
             self.close()
             return
@@ -78,7 +79,7 @@ class ParquetFile:
         self.add(last)
         self._settle()
         # By their descriptors, since they have no names: a killed process leaves no files behind.
-        whole = pl.scan_parquet([f"/proc/self/fd/{chunk.fileno()}" for chunk in self._chunks], glob=False)
+        whole = pl.scan_ipc([f"/proc/self/fd/{chunk.fileno()}" for chunk in self._chunks], glob=False)
         atomic.replace(self._path, lambda temporary: _stream(whole, temporary))
         self.close()
 
@@ -101,7 +102,7 @@ class ParquetFile:
             chunk = _unnamed_file(self._path.parent)
             self._chunks.append(chunk)
             self._files.push(chunk)
-            chunk.write(_in_parquet(make()))
+            chunk.write(_in_arrow(make()))
             chunk.flush()
         except OSError as error:
             raise atomic.storage_error(self._path, error) from error
@@ -116,6 +117,13 @@ def _in_parquet(frame: pl.DataFrame) -> memoryview:
     """Encode in memory: polars reports a full disk as a damaged file, the system call reports the real error."""
     content = io.BytesIO()
     frame.write_parquet(content, compression="zstd")
+    return content.getbuffer()
+
+
+def _in_arrow(frame: pl.DataFrame) -> memoryview:
+    """Encode in Arrow's IPC format, in memory as well."""
+    content = io.BytesIO()
+    frame.write_ipc(content, compression="zstd")
     return content.getbuffer()
 
 

@@ -339,8 +339,8 @@ class TableWriter(_Tables):
 
 @dataclass(frozen=True, slots=True)
 class TableParts:
-    """The rows of a stretch of a journal: chunks of each table, each one a small parquet file, and the number of events
-    that lack required fields."""
+    """The rows of a stretch of a journal: chunks of each table, each one a small file of Arrow's format, and the number
+    of events that lack required fields."""
 
     chunks: dict[str, tuple[bytes, ...]]
     malformed: int
