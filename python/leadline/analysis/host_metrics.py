@@ -251,7 +251,8 @@ def _rate_series(
 ) -> Series:
     """CPU seconds per second between neighbouring samples, in percent, at the middle between them."""
     t_ns = np.array([sample.t_ns for sample in samples], dtype=np.float64)
-    spent_s = np.array([np.nan if (value := read(sample)) is None else value for sample in samples], dtype=np.float64)
+    # What is None becomes NaN.
+    spent_s = np.array([read(sample) for sample in samples], dtype=np.float64)
     return _rates(label, host, t_ns, spent_s, window)
 
 
@@ -259,11 +260,12 @@ def _rates(label: str, host: str, t_ns: Floats, spent_s: Floats, window: Window)
     seconds = np.diff(t_ns) / 1e9
     kept = seconds > 0
     # A counter decreases if its process was replaced: its rate is unknown.
-    grown = np.where(np.diff(spent_s) >= 0, np.diff(spent_s), np.nan)
+    grown = np.diff(spent_s)
+    grown[grown < 0] = np.nan
     rates = 100.0 * grown[kept] / seconds[kept]
     middles = ((t_ns[1:] + t_ns[:-1]) / 2)[kept]
     times = tuple(((middles - window.first_start_ns) / 1e9).tolist())
-    known = tuple(None if math.isnan(rate) else rate for rate in rates.tolist())
+    known = tuple([None if math.isnan(rate) else rate for rate in rates.tolist()])
     return Series(label, host, "percent", times, known)
 
 

@@ -33,6 +33,9 @@ class Verdict(StrEnum):
     VALID = "valid"
 
 
+_RANKS = {verdict: rank for rank, verdict in enumerate(Verdict)}
+
+
 class Bound(StrEnum):
     """On which side of a figure the true one lies, where the error can go one way only."""
 
@@ -97,7 +100,7 @@ class Metric:
         joint = bound if self.bound in (None, bound) else Bound.NONE
         if self.censored and joint is Bound.MOST:
             joint = Bound.NONE
-        worst = min(self.verdict, verdict, key=list(Verdict).index)
+        worst = min(self.verdict, verdict, key=_RANKS.__getitem__)
         return replace(self, verdict=worst, reasons=(*self.reasons, code), bound=joint)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import lru_cache
 
 from leadline.analysis.model import Bound, Metric, Reason, Validity, Verdict
 from leadline.plan.gateway_metrics import is_cost, is_memory, of_gateway
@@ -107,6 +108,8 @@ class Judged:
     validity: Validity
 
 
+# A run has thousands of tests with the same figures.
+@lru_cache(maxsize=4096)
 def family_of(metric: str) -> Family:
     """The family of a figure, by its name."""
     if of_gateway(metric):

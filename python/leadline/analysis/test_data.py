@@ -24,6 +24,7 @@ DEFAULT_STABILITY_SPREAD = StabilityLimit().spread
 
 
 _CPU_ACCOUNTS = itemgetter(*(f"{kind}_s" for kind in CPU_KINDS))
+_DROPPED = itemgetter("dropped")
 
 
 class ProcessUse(NamedTuple):
@@ -35,6 +36,9 @@ class ProcessUse(NamedTuple):
     system_s: float
     resident_bytes: int
     threads: int
+
+
+_PROCESS_COUNTERS = itemgetter(*ProcessUse._fields)
 
 
 class InterfaceUse(NamedTuple):
@@ -54,6 +58,9 @@ class QueueUse(NamedTuple):
     packets: int
     drops: int
     backlog_bytes: int
+
+
+_QUEUE_COUNTERS = itemgetter(*QueueUse._fields)
 
 
 class QuotaUse(NamedTuple):
@@ -102,6 +109,7 @@ class HostSample(NamedTuple):
         machine, cgroup = event.get("machine"), event.get("cgroup")
         cpus = machine["cpus"] if machine else None
         memory = machine["memory"] if machine else None
+        interfaces = event["network"]["interfaces"]
         return cls(
             t_ns=event["t_ns"] - offset_ns,
             cpu_s=tuple(map(sum, zip(*map(_CPU_ACCOUNTS, cpus), strict=True))) if cpus else None,
@@ -109,38 +117,27 @@ class HostSample(NamedTuple):
             memory_used_bytes=memory["total_bytes"] - memory["available_bytes"] if memory else None,
             cgroup_s=cgroup["usage_s"] if cgroup else None,
             observer_cpu_s=event["observer_cpu_s"],
-            processes=tuple(
-                ProcessUse(
-                    row["name"],
-                    row["pid"],
-                    row["user_s"],
-                    row["system_s"],
-                    row["resident_bytes"],
-                    row["threads"],
-                )
-                for row in event["processes"]
-            ),
+            processes=tuple(map(ProcessUse._make, map(_PROCESS_COUNTERS, event["processes"]))),
             interfaces=tuple(
-                InterfaceUse(
-                    row["name"],
-                    ((row["rx_bytes"], row["rx_packets"]), (row["tx_bytes"], row["tx_packets"])),
-                    (row["rx_dropped"], row["tx_dropped"]),
-                )
-                for row in event["network"]["interfaces"]
+                [
+                    InterfaceUse(
+                        row["name"],
+                        ((row["rx_bytes"], row["rx_packets"]), (row["tx_bytes"], row["tx_packets"])),
+                        (row["rx_dropped"], row["tx_dropped"]),
+                    )
+                    for row in interfaces
+                ]
             ),
             throttled_s=cgroup.get("throttled_s") if cgroup else None,
-            network_bytes=_network_bytes(event["network"]["interfaces"]),
-            interrupted_s=tuple(row["softirq_s"] + row["irq_s"] for row in cpus) if cpus else (),
+            network_bytes=_network_bytes(interfaces),
+            interrupted_s=tuple([row["softirq_s"] + row["irq_s"] for row in cpus]) if cpus else (),
             clock_hz=_clock_hz(machine) if machine else None,
             cgroup_bytes=cgroup.get("memory_bytes") if cgroup else None,
             heat_throttles=_heat_throttles(machine) if machine else None,
             quota=_quota(event.get("quota")),
-            queues=tuple(
-                QueueUse(row["name"], row["kind"], row["packets"], row["drops"], row["backlog_bytes"])
-                for row in event["network"].get("queues") or ()
-            ),
+            queues=tuple(map(QueueUse._make, map(_QUEUE_COUNTERS, event["network"].get("queues") or ()))),
             datagrams=_datagrams(event["network"].get("udp")),
-            backlog_drops=sum(row["dropped"] for row in machine["softnet"]) if machine else None,
+            backlog_drops=sum(map(_DROPPED, machine["softnet"])) if machine else None,
         )
 
 
@@ -168,7 +165,7 @@ def _quota(row: Mapping[str, Any] | None) -> QuotaUse | None:
 def _network_bytes(interfaces: Sequence[records.InterfaceSample]) -> tuple[int, int] | None:
     if not interfaces:
         return None
-    return sum(row["rx_bytes"] for row in interfaces), sum(row["tx_bytes"] for row in interfaces)
+    return sum([row["rx_bytes"] for row in interfaces]), sum([row["tx_bytes"] for row in interfaces])
 
 
 @dataclass(frozen=True, slots=True)
