@@ -403,6 +403,9 @@ class TestResult:
     """What may differ from repeat to repeat, as far as it is known. Shares of the time: `waiting` of the thread that
     waited longest for a CPU. Shares of the machine's CPUs: `other_work`, `stolen`, `soft_interrupts`. Also
     `wake_up_us`, the mean over the hosts, and `clock_hz`."""
+    rate_parts: dict[str, tuple[float, ...]] = field(default_factory=dict)
+    """Each rate in ten equal parts of the window: the interval over the repeats is never narrower than what the parts
+    of all of them allow. Without rates in stages, and those that were read less often."""
 
     def distribution(self, metric: str) -> Distribution | None:
         """The distribution of that name; None if nothing was recorded."""

@@ -8,10 +8,11 @@ from typing import Any, Protocol
 from pydantic import ValidationError
 
 from leadline.analysis.model import TestResult, Verdict
+from leadline.analysis.rate_parts import mean_of_results
 from leadline.plan.field_types import validate_input
 from leadline.plan.repeats import RepeatUntil
 from leadline.registry import KINDS
-from leadline.statistics import mean_of_repeats, stopping_confidence
+from leadline.statistics import stopping_confidence
 from leadline.statistics.estimate import CONFIDENCE
 
 _NO_REPEAT = frozenset({Verdict.DISTURBED, Verdict.INCOMPLETE})
@@ -60,9 +61,9 @@ def half_widths(results: Sequence[TestResult], named: Iterable[str], confidence:
     found: dict[str, float | None] = {}
     kind: PreciseKind | None = KINDS.find(counted[0].kind) if counted else None
     for name in dict.fromkeys((kind.primary, *named)) if kind is not None else ():
-        values = [metric.value for one in counted if (metric := one.metrics.get(name)) and metric.value is not None]
-        if values:  # else no further repeat would tell it either
-            found[name] = mean_of_repeats(values, confidence).half_width_ratio
+        mean = mean_of_results(counted, name, confidence)
+        if mean is not None:  # else no further repeat would tell it either
+            found[name] = mean.half_width_ratio
     return found
 
 

@@ -1,9 +1,10 @@
 """Summarises a case's repeats: means with 95 % intervals, and a verdict on whether the repeats agree.
 
-The interval is Student's t over the repeats' values (n - 1 degrees of freedom). Repeats are interleaved with the
-other cases, so they are as independent as one machine allows. A percentile is that of the merged histograms of all
-repeats, never a mean of percentiles; half of its interval is that of the repeats' own percentiles. A single repeat has
-the intervals of its test, which do not contain what differs from one start to the next.
+The interval is Student's t over the repeats' values (n - 1 degrees of freedom), and that of a rate no narrower than the
+parts of its repeats allow. Repeats are interleaved with the other cases, so they are as independent as one machine
+allows. A percentile is that of the merged histograms of all repeats, never a mean of percentiles; half of its interval
+is that of the repeats' own percentiles. A single repeat has the intervals of its test, which do not contain what
+differs from one start to the next.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Protocol
 
-from leadline.analysis import repeat_causes, stability
+from leadline.analysis import rate_parts, repeat_causes, stability
 from leadline.analysis.metrics import Histograms, of_all_repeats, percentile_named
 from leadline.analysis.model import Bound, Limit, Metric, Reason, Summary, TestResult, Validity, Verdict
 from leadline.analysis.scope import PERCENTILE_UNCERTAIN, Family, Judged, family_of
@@ -75,6 +76,7 @@ def summarise(
         done = [_judged_by_repeats(result, answered) for result in done]
     names = dict.fromkeys(name for result in done for name in result.metrics)
     metrics = {name: mean_with_interval([result.metrics.get(name) for result in done], confidence) for name in names}
+    metrics |= _no_narrower_than_parts(metrics, done, confidence)
     known = [histograms.get((result.case, result.repeat, result.test)) for result in done]
     metrics |= _merged_percentiles(metrics, [one for one in known if one is not None], len(done))
     metrics |= {
@@ -126,6 +128,18 @@ def mean_with_interval(metrics: Iterable[Metric | None], confidence: float = CON
         least = Metric(mean.value, unit, censored=True, unbounded="some repeats are lower bounds")
         return _with_reasons(least, known)
     return _with_reasons(Metric(mean.value, unit, mean.low, mean.high, unbounded=mean.reason), known)
+
+
+def _no_narrower_than_parts(
+    means: Mapping[str, Metric], done: Sequence[TestResult], confidence: float
+) -> dict[str, Metric]:
+    """The rates whose interval over the repeats would be narrower than the parts of all repeats allow."""
+    found = dict[str, Metric]()
+    for name in sorted({name for result in done for name in result.rate_parts} & means.keys()):
+        if len(done) >= LEAST_REPEATS and means[name].low is not None:
+            mean = rate_parts.mean_of_results(done, name, confidence)
+            found[name] = means[name] if mean is None else replace(means[name], low=mean.low, high=mean.high)
+    return found
 
 
 def _merged_percentiles(

@@ -38,6 +38,7 @@ from leadline.analysis.model import (
     TestResult,
     Window,
 )
+from leadline.analysis.rate_parts import rate_parts
 from leadline.analysis.test_data import TestData
 from leadline.analysis.time_marks import time_marks
 from leadline.plan.targets import has_metric
@@ -136,6 +137,7 @@ def analyse_repeat(data: TestData) -> tuple[TestResult, metrics.Histograms]:
         wake_ups=wake_ups.wake_ups(data),
         scenario=scenarios.findings(data),
         circumstances=repeat_causes.circumstances(data, steady),
+        rate_parts=rate_parts(data.spec, flows, steady),
     )
     return result, merged
 

@@ -10,7 +10,13 @@ from leadline.statistics.decision import Decision, decide
 from leadline.statistics.estimate import Estimate, t_quantile
 from leadline.statistics.growth import Growth, PowerLaw, power_law
 from leadline.statistics.lines import Line, line
-from leadline.statistics.means import lengthening, mean_of_repeats, mean_of_series, neighbours_correlation
+from leadline.statistics.means import (
+    lengthening,
+    mean_of_repeats,
+    mean_of_series,
+    neighbours_correlation,
+    no_narrower_than_parts,
+)
 from leadline.statistics.quantiles import independent_count, quantile_of_buckets, quantile_of_values
 from leadline.statistics.ratios import Comparison, compare, ratio_of_estimates, ratio_of_means
 from leadline.statistics.scalability import Scalability, scalability
@@ -37,6 +43,7 @@ __all__ = [
     "mean_of_repeats",
     "mean_of_series",
     "neighbours_correlation",
+    "no_narrower_than_parts",
     "power_law",
     "quantile_of_buckets",
     "quantile_of_values",

@@ -12,6 +12,7 @@ from leadline.statistics import (
     mean_of_repeats,
     mean_of_series,
     neighbours_correlation,
+    no_narrower_than_parts,
     t_quantile,
 )
 from leadline.statistics.means import LEAST_VALUES, batch_means
@@ -67,6 +68,33 @@ def test_interval_of_repeats_contains_the_truth(repeats: int, sets: int) -> None
     rows = 100 + 3 * np.random.default_rng(repeats).standard_normal((sets, repeats))
     estimates = [mean_of_repeats(row) for row in rows]
     assert_share([contains(found.low, found.high, 100) for found in estimates], 0.93, 0.97)
+
+
+def test_interval_of_repeats_is_no_narrower_than_their_parts_allow() -> None:
+    """Three repeats of the same mean, whose five parts have a deviation of 1: 12 degrees of freedom."""
+    parts = [[-1.0, 1.0, -1.0, 1.0, 0.0]] * 3
+    found = no_narrower_than_parts(mean_of_repeats([5.0, 5.0, 5.0]), np.array(parts) + 5)
+    half = t_quantile(12) * (12 / 12 / 15) ** 0.5
+    assert found.value == 5.0
+    assert (found.low, found.high) == pytest.approx((5 - half, 5 + half))
+
+
+def test_wide_interval_of_repeats_and_missing_parts_leave_it_as_it_is() -> None:
+    wide = mean_of_repeats([1.0, 5.0, 9.0])
+    assert no_narrower_than_parts(wide, [[5.0, 5.1] * 5] * 3) == wide
+    assert no_narrower_than_parts(wide, [[0.0, 90.0]] * 3) == wide, "two parts say too little"
+    one = mean_of_repeats([5.0])
+    assert no_narrower_than_parts(one, [[0.0, 90.0] * 5]) == one, "one repeat has no interval"
+
+
+def test_parts_that_go_up_and_down_evenly_are_taken_in_pairs() -> None:
+    same = mean_of_repeats([5.0, 5.0, 5.0])
+    assert no_narrower_than_parts(same, [[0.0, 10.0] * 5] * 3) == same
+
+
+def test_part_that_is_no_number_is_refused() -> None:
+    with pytest.raises(ValueError, match="every part has to be finite"):
+        no_narrower_than_parts(mean_of_repeats([5.0, 5.0]), [[float("nan")] * 5] * 2)
 
 
 def test_more_repeats_never_make_the_precision_worse_on_average() -> None:
