@@ -88,7 +88,7 @@ def test_our_client_and_its_server_count_the_same_bytes(
     real: servers.RealServer, quick_command: Path, line: str
 ) -> None:
     before = real.tests()
-    options = ("--peer", "iperf3", "-d", "600ms", "--format", "iperf3-json")
+    options = ("--peer", "iperf3", "-d", servers.LENGTH, "--format", "iperf3-json")
     done = servers.leadline(str(quick_command), line, real.port, *options)
     assert done.returncode == 0, done.stderr
     real.waits_for_tests(before + 1)
