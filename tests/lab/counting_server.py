@@ -91,6 +91,8 @@ class Account:
     """With --keep, each request: connection, request line, header fields, body."""
     times_s: list[tuple[float, float]] = field(default_factory=list)
     """With --stall, when each request was read and when it was answered, by the monotonic clock."""
+    carried_by: list[int] = field(default_factory=list)
+    """With --stall, the connection of each of them."""
     stalls_s: list[tuple[float, float]] = field(default_factory=list)
     """When nothing moved, from and to."""
     hung_up_s: float = 0.0
@@ -193,6 +195,7 @@ class Connection(asyncio.Protocol):
     def say(self, kind: str, read_s: float) -> None:
         if self.server.stalls:
             self.account.times_s.append((read_s, time.monotonic()))
+            self.account.carried_by.append(self.number)
         self.send(SAYS.get(kind, OK))
         if kind in CLOSES:
             self.transport.close()
