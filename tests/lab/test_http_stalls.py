@@ -35,7 +35,8 @@ def first_due_s(folder: Path) -> float:
     (journal,) = folder.glob("runs/*/journal.ndjson")
     events = [json.loads(line).get("event") or {} for line in journal.read_text().splitlines()]
     (outcome,) = [event["outcome"] for event in events if event.get("outcome")]
-    return min(flow["due_ns"] for flow in outcome["flows"]) / 1e9
+    due_ns: int = min(flow["due_ns"] for flow in outcome["flows"])
+    return due_ns / 1e9
 
 
 def from_schedule(account: Account, begin_s: float) -> tuple[list[float], list[float]]:
