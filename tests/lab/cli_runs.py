@@ -142,12 +142,14 @@ class Load:
 
 
 def load(run: str, *arguments: str | Path, engine: str = "io_uring") -> Load:
-    """`leadline http --json` over an engine, its requests marked with `X-Run: run`."""
+    """`leadline http --json` over an engine, its requests marked with `X-Run: run`. One that ends by a number may take
+    as long as a busy machine needs for that."""
+    patience = ("-d", "60s") if "-n" in arguments and "-d" not in arguments else ()
     variables = {"LEADLINE_HTTP_ENGINE": engine}
     options = ("--json", "--no-calibrate", "-H", f"X-Run: {run}")
     # The environment and the streams are the process's: only one load at a time can have them.
     is_alone = threading.current_thread() is threading.main_thread()
-    done = (leadline if is_alone else call)("http", *options, *arguments, variables=variables)
+    done = (leadline if is_alone else call)("http", *options, *patience, *arguments, variables=variables)
     found = Load(run, done.returncode, done.stdout, done.stderr)
     if done.stdout and found.document["schema"] == "leadline.result/1":
         assert found.document["generator"]["engine"] == engine, found.document["generator"]

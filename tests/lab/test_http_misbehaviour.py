@@ -96,7 +96,19 @@ def test_everything_wrong_has_its_name_and_its_number(tmp_path: Path) -> None:
         kinds = sorted(WHOLE | NAMES.keys())
         (tmp_path / "urls").write_text("".join(f"{server.url(kind)}\n" for kind in kinds))
         number = EACH * len(kinds)
-        options = (server.url(""), "--urls", tmp_path / "urls", "-n", str(number), "-c", "12", "--timeout", "6s")
+        options = (
+            server.url(""),
+            "--urls",
+            tmp_path / "urls",
+            "-n",
+            str(number),
+            "-d",
+            "60s",
+            "-c",
+            "12",
+            "--timeout",
+            "6s",
+        )
         with ThreadPoolExecutor() as pool:
             over_both = list(pool.map(lambda engine: load_and_peak(engine, engine, *options), cli.ENGINES))
     assert server.account.requests == dict.fromkeys(kinds, EACH * 2)

@@ -21,16 +21,16 @@ repeat: 1
 tests:
   # iperf3 -P 3 -n 2000001 -l 10000 -w 256K -M 1000 -C reno -S 0x28
   - {name: n, kind: tcp, peer: iperf3, flows: 3, bytes: 2000001, block: 10000, window: 256KiB, mss: 1000,
-     congestion: reno, dscp: AF11, duration: 20s}
+     congestion: reno, dscp: AF11, duration: 60s}
   # iperf3 -R -Z -n 1M, without -N
-  - {name: r, kind: tcp, peer: iperf3, direction: down, send: sendfile, nagle: true, bytes: 1MiB, duration: 20s}
-  # iperf3 --bidir -b 10M -t 0.5 -O 0.1
-  - {name: both, kind: tcp, peer: iperf3, direction: both, rate: 10mbit, duration: 500ms, warmup: 100ms}
+  - {name: r, kind: tcp, peer: iperf3, direction: down, send: sendfile, nagle: true, bytes: 1MiB, duration: 60s}
+  # iperf3 --bidir -b 10M -t 1.5 -O 0.1
+  - {name: both, kind: tcp, peer: iperf3, direction: both, rate: 10mbit, duration: 1600ms, warmup: 100ms}
   # iperf3 -Z -n 1M --skip-rx-copy --fq-rate 100M
-  - {name: z, kind: tcp, peer: iperf3, send: sendfile, receive: discard, pacing: 100mbit, bytes: 1MiB, duration: 20s}
-  # iperf3 -u -k 50 -l 500 -b 2M, then -R
-  - {name: k, kind: udp, peer: iperf3, number: 50, packet: 500, rate: 2mbit, duration: 5s}
-  - {name: ur, kind: udp, peer: iperf3, direction: down, flows: 2, rate: 2mbit, duration: 500ms}
+  - {name: z, kind: tcp, peer: iperf3, send: sendfile, receive: discard, pacing: 100mbit, bytes: 1MiB, duration: 60s}
+  # iperf3 -u -k 50 -l 500 -b 2M, then -R, slow enough that a socket's buffer holds what comes while a process stalls
+  - {name: k, kind: udp, peer: iperf3, number: 50, packet: 500, rate: 2mbit, duration: 60s}
+  - {name: ur, kind: udp, peer: iperf3, direction: down, flows: 2, rate: 100kbit, packet: 500, duration: 1500ms}
 """
 
 

@@ -29,7 +29,8 @@ LAYERS = [
     "HTTP requests",
     "HTTPS requests",
 ]
-SHORT = ("-d", "600ms")
+SHORT = ("-d", "1500ms")
+"""Long enough that no process stalls for all of it."""
 
 
 def measured(ladder: dict[str, Any]) -> dict[str, float | None]:
@@ -111,7 +112,7 @@ def test_wrong_input_is_one_line(options: tuple[str, ...], said: str) -> None:
 
 
 def test_tunnels_of_the_example_stand_beside_their_plain_route(tmp_path: Path) -> None:
-    run = cli.run(cli.ROOT / "examples" / "ladder.yaml", tmp_path, "--set", "ladder={duration: 1s, warmup: 100ms}")
+    run = cli.run(cli.ROOT / "examples" / "ladder.yaml", tmp_path, "--set", "ladder={duration: 1600ms, warmup: 100ms}")
     assert run.code == 0, run.err
     *tunnels, route = run.report()["ladders"]
     systems = ["wireguard", *(["openvpn"] if cli.OPENVPN else [])]
@@ -136,12 +137,12 @@ def test_tunnels_of_the_example_stand_beside_their_plain_route(tmp_path: Path) -
 
 def test_scenario_of_a_plan_stands_on_http(tmp_path: Path) -> None:
     base = "http://${param('server')}:${param('port')}"
-    user = f"base: {base}\nload: {{users: 1, duration: 600ms}}\nflow: [{{get: '/?size=12'}}]\n"
+    user = f"base: {base}\nload: {{users: 1, duration: 1500ms}}\nflow: [{{get: '/?size=12'}}]\n"
     (tmp_path / "user.yaml").write_text(user)
     plan = """
         name: users
         sut: {kind: route}
-        ladder: {layers: [http], duration: 600ms}
+        ladder: {layers: [http], duration: 1500ms}
         tests: [{name: ladder-scenario, kind: scenario, file: user.yaml}]
     """
     run = cli.run(plan, tmp_path)

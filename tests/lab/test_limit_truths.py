@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import statistics
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -100,7 +101,9 @@ def test_a_server_with_one_slow_worker_is_named(slow_worker: str, runs: int) -> 
         done = leadline("http", slow_worker, "-c", "4", "-d", "3s", "--json", "--no-calibrate")
         document = json.loads(done.stdout)
         assert document["limit"]["by"] == "server", (document["limit"], document["validity"])
-        assert 80 <= document["metrics"]["requests_per_s"]["value"] <= 110
+        assert document["metrics"]["requests_per_s"]["value"] <= 110
+        # Whoever stalls for a while is slow in some intervals, and not in most.
+        assert 80 <= statistics.median(row["values"]["requests_per_s"] for row in document["intervals"]) <= 120
 
 
 WINDOW_S = 1.5

@@ -92,7 +92,7 @@ def test_ctrl_c_ends_the_agent_of_another_host(sandbox: CliSandbox) -> None:
 
 @needs_ssh
 def test_another_host_is_observed_over_ssh(sandbox: CliSandbox) -> None:
-    ended = observe_over_ssh(sandbox, "-d", "2s", "--interval", "100ms", "--soak", "--json").finish()
+    ended = observe_over_ssh(sandbox, "-d", "4s", "--interval", "100ms", "--soak", "--json").finish()
     assert ended.code == 0, ended.err
     document = ended.document
     assert document["schema"] == "leadline.observation/1"

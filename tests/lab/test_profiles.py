@@ -15,7 +15,7 @@ from in_process import leadline
 
 pytestmark = pytest.mark.skipif(not cli.LEADLINE.exists(), reason="the leadline command is not installed")
 
-QUICK = ("--cipher", "AES-256-GCM", "--digest", "SHA256", "-l", "1400", "--no-handshakes", "-d", "200ms")
+QUICK = ("--cipher", "AES-256-GCM", "--digest", "SHA256", "-l", "1400", "--no-handshakes", "-d", "1s")
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -45,6 +45,8 @@ PRIMARY = {"tcp": "throughput_bps", "udp": "throughput_bps", "rr": "transactions
 NUMBER = ("-n", "300", "-d", "60s")
 BYTES = ("-n", "100MB", "-d", "60s")
 PATIENT = ("--timeout", "60s")
+LENGTH = ("-d", "3s")
+"""Of loads that end by time: longer than any process stalls."""
 VERDICTS = {"valid", "generator-limited", "receiver-limited", "disturbed", "unstable", "incomplete", "undetermined"}
 
 
@@ -113,7 +115,7 @@ def test_each_command_gives_the_document_of_the_design(
     server: cli.Server, kind: str, options: tuple[str, ...], ip: int
 ) -> None:
     command = arguments(server, kind, family(ip))
-    found = document(*command, f"-{ip}", *(options or ("-d", "3s")))
+    found = document(*command, f"-{ip}", *(options or LENGTH))
     assert (found["schema"], found["command"], found["target"]) == ("leadline.result/1", kind, command[1])
     for name, unit in METRICS[kind].items():
         metric = found["metrics"][name]
@@ -192,8 +194,8 @@ def test_a_number_is_kept_exactly(server: cli.Server, kind: str, options: tuple[
 
 @pytest.mark.parametrize("kind", ["tcp", "udp", "rr", "http"])
 def test_out_leaves_a_run_that_results_and_report_take(server: cli.Server, kind: str, tmp_path: Path) -> None:
-    options = ("--rate", "5mbit") if kind == "udp" else ()
-    found = document(*arguments(server, kind), "-d", "300ms", *options, "--out", str(tmp_path / "kept"))
+    options = {"tcp": BYTES, "udp": ("--rate", "5mbit", *NUMBER), "rr": (*NUMBER, *PATIENT), "http": NUMBER}[kind]
+    found = document(*arguments(server, kind), *options, "--out", str(tmp_path / "kept"))
     (folder,) = (tmp_path / "kept").iterdir()
     kept = cli.Run(folder, 0, "", "")
     assert kept.figures(kind) == values(found)
@@ -216,7 +218,7 @@ def test_without_json_there_is_a_table_and_the_verdict(server: cli.Server) -> No
 def test_targets_decide_the_code(server: cli.Server) -> None:
     """A busy machine may make a result less than valid; then it is undecided, and the code says that."""
     for target, wanted in (("transactions > 1", "met"), ("transactions < 1", "missed")):
-        done = leadline(*arguments(server, "rr"), "-d", "1s", "--json", "--target", target)
+        done = leadline(*arguments(server, "rr"), *LENGTH, "--json", "--target", target)
         found = json.loads(done.stdout)
         outcome = wanted if found["metrics"]["transactions"]["verdict"] == "valid" else "undecided"
         assert found["targets"][0]["outcome"] == outcome
@@ -337,7 +339,7 @@ def has_figures(base: Path) -> bool:
 @pytest.mark.parametrize("kind", ["tcp", "udp", "rr", "http"])
 def test_an_agent_that_is_stopped_goes_on(server: cli.Server, kind: str) -> None:
     """Again and again, so at every moment of it: what it waits for is waited for again."""
-    process = cli.start(*arguments(server, kind), "-d", "1s", "--json")
+    process = cli.start(*arguments(server, kind), *LENGTH, "--json")
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
     stops = 0
     while is_running_for(process, 0.02):
@@ -373,8 +375,8 @@ def test_serve_says_where_it_listens_and_ends_with_an_interrupt() -> None:
     command: list[str | Path] = [cli.LEADLINE, "serve", "--port", str(port), "--http-port", str(http_port)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
-        said = process.stdout.readline()
-        assert str(port) in said and str(http_port) in said and "127.0.0.1" in said
+        said = process.stdout.readline() or process.communicate(timeout=cli.WITHIN_S)[1]
+        assert str(port) in said and str(http_port) in said and "127.0.0.1" in said, said
         taken = cli.call("serve", "--port", str(port), "--http-port", str(free_port()))
         process.send_signal(signal.SIGINT)
         assert process.wait(cli.WITHIN_S) in (0, 130)

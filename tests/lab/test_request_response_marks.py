@@ -13,6 +13,7 @@ from cli_runs import serve
 pytestmark = [pytest.mark.agent, pytest.mark.takes(4)]
 
 EXPEDITED = 46
+BY_NUMBER = ("-n", "50", "-d", "60s", "--timeout", "60s")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="raw sockets need root")
@@ -24,7 +25,7 @@ def test_requests_and_responses_carry_the_code_point(quick_command: Path, protoc
         watch.setblocking(False)
         ways: set[str] = set()
         options = ["--udp"] if protocol == "udp" else []
-        argv = [str(quick_command), "rr", "127.0.0.1", "-p", str(server.port), *options, "--dscp", "EF", "-d", "300ms"]
+        argv = [str(quick_command), "rr", "127.0.0.1", "-p", str(server.port), *options, "--dscp", "EF", *BY_NUMBER]
         with subprocess.Popen(argv, stdout=subprocess.DEVNULL) as process:
             while process.poll() is None:
                 ways |= marked(watch, server.port)

@@ -12,8 +12,8 @@ name: shown
 sut: {kind: route}
 axes: {packet: [200, 400]}
 tests:
-  - {name: bulk, kind: tcp, duration: 500ms, rate: 10mbit}
-  - {name: datagrams, kind: udp, duration: 500ms, rate: 1mbit, packet: "{packet}"}
+  - {name: bulk, kind: tcp, duration: 1500ms, rate: 10mbit}
+  - {name: datagrams, kind: udp, duration: 1500ms, rate: 1mbit, packet: "{packet}"}
 """
 
 

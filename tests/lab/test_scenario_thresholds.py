@@ -100,9 +100,12 @@ def test_threshold_that_is_not_missed_ends_nothing(tmp_path: Path) -> None:
             tmp_path, (ABORTING % ("'http_req_duration{name:other}'", "p(95)<5000")).replace("10m", "3500ms")
         )
         done = leadline("scenario", file, "-J", f"port={server.port}", "--json")
-    assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
-    assert found["validity"]["verdict"] == "valid" and found["targets"][0]["outcome"] == "met"
+    # A machine that is busy with other things may make the result less than valid, which leaves the target undecided.
+    wanted = (0, "met") if found["validity"]["verdict"] == "valid" else (4, "undecided")
+    assert (done.returncode, found["targets"][0]["outcome"]) == wanted, done.stderr
+    assert not any("because a target was missed" in one["text"] for one in found["validity"]["reasons"])
+    assert found["generator"]["wall_s"] >= 3.5, "all of its time"
 
 
 REFUSED = """

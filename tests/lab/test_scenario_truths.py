@@ -51,7 +51,7 @@ groups:
             else: [{{get: '/${{kind}}', name: middle}}]
           - {{get: /ok, name: last}}
   - name: stuck
-    load: {{rate: 40/s, users: 2, most_users: 2, duration: 500ms, grace: 0s}}
+    load: {{rate: 8/s, users: 2, most_users: 2, duration: 2500ms, grace: 0s}}
     flow: [{{transaction: wait, steps: [{{get: /hang, name: never}}]}}]
 """
 

@@ -82,7 +82,7 @@ def check_visits(shop: Shop, found: dict[str, Any]) -> None:
 def test_a_rate_begins_its_iterations_and_a_missed_threshold_has_its_code(shop: Shop, tmp_path: Path) -> None:
     file = tmp_path / "rate.yaml"
     file.write_text(
-        f"get: http://127.0.0.1:{shop.port}/none\nload: {{rate: 50/s, duration: 1s}}\n"
+        f"get: http://127.0.0.1:{shop.port}/none\nload: {{rate: 20/s, duration: 2500ms}}\n"
         "thresholds: {http_req_failed: rate<0.5}\n",
         encoding="utf-8",
     )

@@ -23,6 +23,8 @@ TOOLS_ON_HTTP = [
     pytest.param(name, marks=pytest.mark.skipif(not shutil.which(name), reason=f"{name} is not installed"))
     for name in ("wrk", "ab", "h2load")
 ]
+LENGTH = ("-d", "3s")
+"""Longer than any process stalls: each tool has answers."""
 PLAN = """\
 name: crossed
 sut: {kind: route}
@@ -67,7 +69,7 @@ def checked(*arguments: str, **variables: str) -> dict[str, Any]:
 def test_command_is_repeated_with_another_http_client(tool: str) -> None:
     with cli.serve() as server:
         url = f"http://127.0.0.1:{server.http_port}/"
-        found = checked("http", url, "-c", "4", "-d", "1s", "--no-calibrate", "--cross-check", tool)
+        found = checked("http", url, "-c", "4", *LENGTH, "--no-calibrate", "--cross-check", tool)
     assert found["tool"] == tool and found["versions"] and found["other"][0] > 100, found
     assert found["agreement"] == "cannot tell", "one repeat has no interval"
 
@@ -87,9 +89,9 @@ def test_tool_that_is_missing_or_fails_leaves_the_result_as_it_is(tmp_path: Path
     """wrk is not in PATH; iperf3's server finds its port taken."""
     with cli.serve() as server, socket.create_server(("::", 5301), family=socket.AF_INET6, dualstack_ipv6=True):
         url = f"http://127.0.0.1:{server.http_port}/"
-        options = ("-c", "2", "-d", "500ms", "--no-calibrate", "--cross-check", "wrk")
+        options = ("-c", "2", *LENGTH, "--no-calibrate", "--cross-check", "wrk")
         missing = checked("http", url, *options, PATH=str(tmp_path))
-        where = ("127.0.0.1", "-p", str(server.port), "-d", "500ms")
+        where = ("127.0.0.1", "-p", str(server.port), *LENGTH)
         taken = checked("tcp", *where, "--cross-check", "iperf3")
         shown = cli.call("tcp", *where, "--cross-check", "iperf3", variables={"PATH": os.environ["PATH"]})
     # Beside other work it is a trouble, too, that Leadline's own figure is disturbed.
