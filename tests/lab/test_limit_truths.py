@@ -102,7 +102,7 @@ def test_a_server_with_one_slow_worker_is_named(slow_worker: str, runs: int) -> 
         document = json.loads(done.stdout)
         assert document["limit"]["by"] == "server", (document["limit"], document["validity"])
         assert document["metrics"]["requests_per_s"]["value"] <= 110
-        # Whoever stalls for a while is slow in some intervals, and not in most.
+        # A process that stalls for a while is slow in some intervals, and not in most.
         assert 80 <= statistics.median(row["values"]["requests_per_s"] for row in document["intervals"]) <= 120
 
 
