@@ -16,6 +16,7 @@ from leadline.analysis.ladder_model import Ladder
 from leadline.analysis.main_figures import better_of, chosen_figures
 from leadline.analysis.model import RunAnalysis, TestResult, Verdict
 from leadline.analysis.plan_facts import environment_facts, flat, system_facts
+from leadline.analysis.repeats import judged_together
 from leadline.plan.gateway_metrics import CPU, GATEWAYS, MEMORY, PER_GBPS, metric_of, of_gateway
 from leadline.plan.metric_specs import Better
 from leadline.statistics import Comparison, Estimate, compare, ratio_of_means
@@ -158,7 +159,7 @@ def ratio_of_results(
 ) -> tuple[Estimate | None, str]:
     """The ratio of a figure over the repeats of two cases of one run, which were measured in turn, and why it or its
     interval is not known."""
-    sides = [_values(baseline, metric), _values(candidate, metric)]
+    sides = [_values(judged_together(one), metric) for one in (baseline, candidate)]
     return _ratio(sides, [len(baseline), len(candidate)], paired=True)
 
 
@@ -189,7 +190,7 @@ def _compared(
         return None
     if of_gateway(metric) and all(one.metrics[metric].value is None for one in first if metric in one.metrics):
         return None  # The memory of a kernel is never known.
-    sides = [_values(first, metric), _values(second, metric)]
+    sides = [_values(judged_together(one), metric) for one in (first, second)]
     unit = next(result.metrics[metric].unit for result in first if metric in result.metrics)
     estimate, reason = _ratio(sides, [len(first), len(second)], paired, confidence)
     word = Comparison.CANNOT_TELL

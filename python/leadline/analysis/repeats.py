@@ -111,6 +111,16 @@ def summarise(
     )
 
 
+def judged_together(results: Sequence[TestResult]) -> list[TestResult]:
+    """The repeats of a test without the doubts about single ones that the interval over them answers: to leave out
+    the uneven ones would choose among them."""
+    undisturbed = [result for result in results if result.validity.verdict is not Verdict.DISTURBED]
+    if len(undisturbed) <= LEAST_REPEATS:
+        return list(results)
+    answered = _answered_by_repeats(undisturbed)
+    return [_judged_by_repeats(result, answered) for result in results]
+
+
 def mean_with_interval(metrics: Iterable[Metric | None], confidence: float = CONFIDENCE) -> Metric:
     """Mean and t-interval of the known values; a single one keeps its own. It has every reason against each."""
     known = [metric for metric in metrics if metric is not None]

@@ -12,7 +12,8 @@ from made_journals import MadeRun
 
 from leadline.analysis import analyse, result_rows
 from leadline.analysis.comparison import ComparedRuns, Side, compare_sides
-from leadline.analysis.model import Bound, Metric, RunAnalysis, TestResult, TrialResult, Validity, Verdict
+from leadline.analysis.model import Bound, Metric, Reason, RunAnalysis, TestResult, TrialResult, Validity, Verdict
+from leadline.analysis.stability import CHANGE_POINT, INTERVALS_DISAGREE
 from leadline.statistics import Comparison
 
 RATES = (1.00e6, 1.01e6, 0.99e6, 1.005e6, 0.995e6)
@@ -108,6 +109,33 @@ def test_repeats_that_are_not_valid_are_left_out_and_counted() -> None:
         reason
         == "not valid: 0 repeats of the baseline, 3 compared with it; 2 repeats are too few: 3 of each are needed"
     )
+
+
+@pytest.mark.parametrize(("uneven", "is_compared"), [(INTERVALS_DISAGREE, True), (CHANGE_POINT, False)])
+def test_uneven_repeats_are_compared_where_the_interval_over_the_repeats_answers_it(
+    uneven: str, is_compared: bool
+) -> None:
+    """Three of five repeats are uneven. To leave them out would choose among the repeats; but a rate that moves to
+    another level in most of them has no one mean."""
+    doubted = run([2 * rate for rate in RATES])
+    trials = []
+    for number, trial in enumerate(doubted.trials):
+        (test,) = trial.tests
+        if number < 3:
+            reason = Reason(uneven, "uneven", Verdict.UNSTABLE)
+            metrics = {
+                name: metric.doubted(Verdict.UNSTABLE, uneven, Bound.NONE) for name, metric in test.metrics.items()
+            }
+            test = replace(test, metrics=metrics, validity=Validity(Verdict.UNSTABLE, (reason,)))
+        trials.append(replace(trial, tests=(test,)))
+    candidate = Side("b", replace(doubted, trials=tuple(trials)), TESTS)
+    word, ratio, reason_text = throughput(compare_sides(side(RATES), candidate))
+    if is_compared:
+        assert (word, reason_text) == (Comparison.FASTER, None)
+        assert ratio == pytest.approx(2.0)
+    else:
+        assert word is Comparison.CANNOT_TELL
+        assert reason_text is not None and reason_text.startswith("not valid: 0 repeats of the baseline, 3 compared")
 
 
 def test_systems_of_one_run_are_compared_as_pairs() -> None:
