@@ -141,6 +141,16 @@ def test_convert_and_run_name_the_place_of_a_pattern_that_the_agent_refuses(
     assert skipped.returncode == 0 and f"cannot-run: {file}:6: " in skipped.stderr, skipped.stderr
 
 
+def test_many_mistakes_are_shown_up_to_a_bound_and_counted(tmp_path: Path) -> None:
+    steps = "".join(f"  - get: http://u{number}@h/\n" for number in range(60))
+    file = written(tmp_path, f"load: {{users: 1, iterations: 1}}\nflow:\n{steps}")
+    done = leadline("scenario", str(file))
+    assert done.returncode == 2, done.stderr
+    lines = done.stderr.splitlines()
+    assert len(lines) == 32 and f"{file}:33: " in lines[30]
+    assert lines[31].endswith("and 29 more mistakes (--json prints all)")
+
+
 def test_convert_needs_no_data_and_no_values(tmp_path: Path) -> None:
     file = written(tmp_path, "get: http://${param('host')}/\ndata: [{file: missing.csv}]\n")
     done = leadline("convert", str(file))

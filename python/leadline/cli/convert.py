@@ -86,16 +86,24 @@ def _check(read: ReadScenario, read_file: Callable[[str], bytes], options: Forma
     try:
         lowered = lower(read.scenario, read.root, read_file, options.parameters)
     except PlanError as error:
-        print_note(f"not checked as a whole: {error}")
+        _print_errors("not checked as a whole", error)
         return
     try:
         check_scenario(lowered, file)
     except PlanError as error:
         if not options.skips_scripts:
             raise
-        print_note(f"cannot-run: {error}")
+        _print_errors("cannot-run", error)
     except (MissingBinary, AgentLost) as error:
         print_note(f"not checked as a whole: {error}")
+
+
+def _print_errors(what: str, error: PlanError) -> None:
+    """All mistakes of a scenario, on stderr."""
+    for one in (error, *error.others)[:_MOST_LINES]:
+        print_note(f"{what}: {one}")
+    if len(error.others) >= _MOST_LINES:
+        print_note(f"and {len(error.others) + 1 - _MOST_LINES} more")
 
 
 def parameters(texts: list[str] | None) -> dict[str, str]:

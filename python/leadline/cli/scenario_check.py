@@ -11,11 +11,11 @@ from leadline.errors import PlanError
 if TYPE_CHECKING:
     from leadline.scenario.lowering import LoweredScenario
 
-_PLACED = re.compile(r"(.+?):(\d+): (.+)", re.S)
+_PLACED = re.compile(r"(.+?):(\d+): (.+)")
 
 
 def check_scenario(lowered: LoweredScenario, file: str) -> None:
-    """Raise PlanError, with file and line, for a part that the agent refuses.
+    """Raise PlanError for the parts that the agent refuses, each with file and line.
 
     Raises:
         MissingBinary: there is no agent here.
@@ -41,7 +41,12 @@ def check_scenario(lowered: LoweredScenario, file: str) -> None:
     error = refusal(workload)
     if error is None or error.code != "bad_scenario":
         return
-    placed = _PLACED.fullmatch(error.message)
-    if placed is None:
-        raise PlanError(file, None, error.message)
-    raise PlanError(placed[1], int(placed[2]), placed[3])
+    first, *others = (_placed(line, file) for line in error.message.splitlines())
+    first.others = tuple(others)
+    raise first
+
+
+def _placed(line: str, file: str) -> PlanError:
+    """A refused part: its place and why."""
+    found = _PLACED.fullmatch(line)
+    return PlanError(file, None, line) if found is None else PlanError(found[1], int(found[2]), found[3])

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +18,14 @@ from leadline.scenario.values import condition, duration, number
 DEFAULT_REDIRECTS = 10
 MOST_REDIRECTS = 20
 _NO_XPATH = "XPath cannot be executed; use css, json or regex"
+
+
+class SeveralErrors(ValueError):
+    """Parts of one request without a meaning."""
+
+    def __init__(self, errors: Sequence[ValueError]) -> None:
+        super().__init__(*errors[0].args)
+        self.errors = tuple(errors)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +68,15 @@ def merged_headers(outer: dict[str, tuple[str, str]], inner: dict[str, str | Non
     return found
 
 
+@contextmanager
+def _kept(errors: list[ValueError]) -> Iterator[None]:
+    """Keep an error of the block, and go on after it."""
+    try:
+        yield
+    except ValueError as error:
+        errors.append(error)
+
+
 @dataclass(slots=True)
 class RequestLowering:
     """Lowers requests; collects the files that they send."""
@@ -68,8 +86,25 @@ class RequestLowering:
     files: dict[str, bytes] = field(default_factory=dict)
 
     def lower(self, request: RequestFields, scope: Scope) -> Lowered:
-        """The request. Raises ValueError with a message for the user."""
+        """The request. Raises ValueError with a message for the user, SeveralErrors for several parts."""
         scope = scope.within(request)
+        errors: list[ValueError] = []
+        lowered: Lowered = {}
+        with _kept(errors):
+            lowered = self._sent(request, scope)
+        extractors, checks = [], []
+        for name, one in request.extract.items():
+            with _kept(errors):
+                extractors.append(self._extractor(name, one))
+        for check in request.check:
+            with _kept(errors):
+                checks.append(self._check(check))
+        if errors:
+            raise SeveralErrors(errors)
+        return lowered | {"extractors": extractors, "checks": checks}
+
+    def _sent(self, request: RequestFields, scope: Scope) -> Lowered:
+        """What is sent, and how its answer is received."""
         settings = scope.defaults
         method, url = request.method_and_url
         follow = settings.get("follow")
@@ -92,10 +127,7 @@ class RequestLowering:
         headers = [{"name": self._text(name), "value": self._text(value)} for name, value in scope.headers.values()]
         if content_type is not None and "content-type" not in scope.headers:
             headers.append({"name": ["Content-Type"], "value": [content_type]})
-        lowered |= {"headers": headers, "body": body}
-        extractors = [self._extractor(name, one) for name, one in request.extract.items()]
-        checks = [self._check(check) for check in request.check]
-        return lowered | {"extractors": extractors, "checks": checks}
+        return lowered | {"headers": headers, "body": body}
 
     def _text(self, text: str) -> list[Any]:
         return self.names.template(template(text))

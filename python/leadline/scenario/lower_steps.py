@@ -8,12 +8,13 @@ from typing import Any
 
 from leadline.errors import PlanError
 from leadline.plan.field_types import PlanModel
+from leadline.plan.problems import Problems
 from leadline.plan.source import Node
 from leadline.scenario import step_models as s
 from leadline.scenario.expressions import Call, Expression, Literal, Variable, joined
 from leadline.scenario.functions import template
 from leadline.scenario.lower_expressions import Lowered, Names
-from leadline.scenario.lower_requests import RequestLowering, Scope, in_ms
+from leadline.scenario.lower_requests import RequestLowering, Scope, SeveralErrors, in_ms
 from leadline.scenario.request_models import TimerMeet, TimerThroughput, WaitSpec
 from leadline.scenario.values import condition, duration, number
 
@@ -26,20 +27,33 @@ def located(node: Node) -> Iterator[None]:
     except PlanError:
         raise
     except ValueError as error:
-        text, _, hint = str(error).partition("; ")
-        raise node.mark.error(text, hint=hint or None) from None
+        first, *others = (_at(node, one) for one in (error.errors if isinstance(error, SeveralErrors) else (error,)))
+        first.others = tuple(others)
+        raise first from None
+
+
+def _at(node: Node, error: ValueError) -> PlanError:
+    text, _, hint = str(error).partition("; ")
+    return node.mark.error(text, hint=hint or None)
 
 
 class StepLowering:
     """Lowers the steps of one group."""
 
     def __init__(
-        self, names: Names, requests: RequestLowering, scope: Scope, given_tags: frozenset[str] = frozenset()
+        self,
+        names: Names,
+        requests: RequestLowering,
+        scope: Scope,
+        problems: Problems,
+        given_tags: frozenset[str] = frozenset(),
     ) -> None:
-        """`given_tags` are those that requests have by their places: `group` and `method`."""
+        """`problems` gets the steps without a meaning, which are left out. `given_tags` are those that requests have by
+        their places: `group` and `method`."""
         self._names = names
         self._requests = requests
         self._scope = scope
+        self._problems = problems
         self._given_tags = given_tags
         self._transactions: list[str] = []
 
@@ -50,7 +64,8 @@ class StepLowering:
         for index, step in enumerate(steps):
             below = (node.child(index) if node is not None else None) or empty
             assert below is not None, "every list of steps has a place"
-            found += self._step(step, below)
+            with self._problems.caught():
+                found += self._step(step, below)
         return found
 
     def _step(self, step: PlanModel, node: Node) -> list[Lowered]:
@@ -68,9 +83,10 @@ class StepLowering:
         """Its tag `group` is its path, as in k6: `::shop::log in`."""
         self._transactions.append(step.transaction)
         given = {"group": "".join(f"::{name}" for name in self._transactions)}
-        found = self._node(self.transaction(step, node), node, step.transaction, self._tags(given, step.tags))
-        self._transactions.pop()
-        return found
+        try:
+            return self._node(self.transaction(step, node), node, step.transaction, self._tags(given, step.tags))
+        finally:
+            self._transactions.pop()
 
     def _tags(self, given: dict[str, str], own: dict[str, str]) -> dict[str, str]:
         return {name: value for name, value in given.items() if name in self._given_tags} | own
@@ -252,11 +268,12 @@ class StepLowering:
         nodes = []
         for index, one in enumerate(step.parallel):
             below = listed.child(index) or listed
-            if not isinstance(one, s.RequestStep) or one.before or one.after:
-                raise below.mark.error("parallel holds requests alone, without before and after", hint="move it out")
-            if one.waits:
-                raise below.mark.error("a request of parallel has no waits", hint="put a wait step before parallel")
-            nodes.append(self._request_node(self._requests.lower(one, self._scope), one, below))
+            with self._problems.caught(), located(below):
+                if not isinstance(one, s.RequestStep) or one.before or one.after:
+                    raise ValueError("parallel holds requests alone, without before and after; move it out")
+                if one.waits:
+                    raise ValueError("a request of parallel has no waits; put a wait step before parallel")
+                nodes.append(self._request_node(self._requests.lower(one, self._scope), one, below))
         return {"kind": "parallel", "nodes": nodes, "at_once": step.connections}
 
     def transaction(self, step: s.TransactionStep, node: Node) -> Lowered:

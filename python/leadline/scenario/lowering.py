@@ -12,6 +12,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
+from leadline.errors import PlanError
+from leadline.plan.problems import Problems
 from leadline.plan.source import Node
 from leadline.scenario.arrivals import LoweredLoad, lower_load
 from leadline.scenario.expressions import Value
@@ -29,6 +31,7 @@ from leadline.scenario.values import duration
 MOST_ROWS = 1_000_000
 SECRET = re.compile(r"pass(word|wd)?$|passphrase|secret|token|api_?key|credential", re.IGNORECASE)
 """Names of variables whose values are masked."""
+_NO_VALUE = re.compile(r"the parameter '.*' has no value")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +61,7 @@ def lower(
     """The scenario for the agent; `root` is the tree that it was read from.
 
     Raises:
-        PlanError: a part of it has no meaning, with its file and line.
+        PlanError: parts of it have no meaning, each with its file and line.
     """
     return _Lowering(scenario, root, read_file, parameters or {}).lower()
 
@@ -122,6 +125,7 @@ class _Lowering:
                     continue  # it is computed by the agent
         self._names = Names(parameters, constants, keeps)
         self._requests = RequestLowering(self._names, read_file)
+        self._problems = Problems()
         named = (read_threshold(metric, rules[0].threshold) for metric, rules in scenario.thresholds.items() if rules)
         # Tags by place split the figures of a name, so they are given only where a threshold names them.
         self._given_tags = frozenset(tag for one in named for tag in one.tags)
@@ -129,17 +133,23 @@ class _Lowering:
     def lower(self) -> LoweredScenario:
         scenario = self._scenario
         groups = scenario.groups or (self._only_group(),)
-        feeders = [self._feeder(source, self._root.at(("data", index))) for index, source in enumerate(scenario.data)]
+        feeders: list[Lowered] = []
+        for index, source in enumerate(scenario.data):
+            with self._problems.caught():
+                feeders.append(self._feeder(source, self._root.at(("data", index))))
         loads: list[tuple[Group, LoweredLoad]] = []
         populations = []
         for index, group in enumerate(groups):
             node = self._root.at(("groups", index)) if scenario.groups else self._root
-            lowered, load = self._population(group, node, groups[:index])
-            populations.append(lowered)
-            loads.append((group, load))
+            with self._problems.caught():
+                lowered, load = self._population(group, node, groups[:index])
+                populations.append(lowered)
+                loads.append((group, load))
+        variables = self._variables(scenario.variables)
+        self._raise_any()
         plan = {
             "name": scenario.name,
-            "variables": [self._variable(name, text, "variables") for name, text in scenario.variables.items()],
+            "variables": variables,
             "feeders": feeders,
             "files": [
                 {"name": name, "content_base64": base64.b64encode(content).decode()}
@@ -191,15 +201,19 @@ class _Lowering:
         return Group(name=scenario.name, load=scenario.load or Load(**given), flow=flow)
 
     def _population(self, group: Group, node: Node, earlier: tuple[Group, ...]) -> tuple[Lowered, LoweredLoad]:
-        with located(node.at(("load",))):
-            default = Load() if group.phase == "main" else Load(iterations=1)
-            load = lower_load(group.load or default, self._names)
         scenario = self._scenario
         shared = Defaults(headers=scenario.headers)
         scope = Scope.of(group.base or scenario.base, shared, scenario.http, group.http)
-        steps = StepLowering(self._names, self._requests, scope, self._given_tags)
+        steps = StepLowering(self._names, self._requests, scope, self._problems, self._given_tags)
         given = {"scenario": group.name} if "scenario" in self._given_tags else {}
-        flow = steps.steps(group.flow, node.child("flow") or Node(None, node.mark))
+        before, flow, afterwards = (
+            steps.steps(part, node.child(key) or Node(None, node.mark))
+            for key, part in (("before", group.before), ("flow", group.flow), ("afterwards", group.afterwards))
+        )
+        variables = self._variables(group.variables)
+        with located(node.at(("load",))):
+            default = Load() if group.phase == "main" else Load(iterations=1)
+            load = lower_load(group.load or default, self._names)
         feeds = [
             {"action": {"kind": "feed", "feeder": _data_name(source, index)}}
             for index, source in enumerate(scenario.data)
@@ -221,19 +235,36 @@ class _Lowering:
             "clear_cookies_each_iteration": group.clear_cookies,
             "clear_cache_each_iteration": group.clear_cache,
             "close_connections_each_iteration": group.new_connections,
-            "variables": [self._variable(name, text, "variables") for name, text in group.variables.items()],
-            "before": steps.steps(group.before, node.child("before") or Node(None, node.mark)),
+            "variables": variables,
+            "before": before,
             "flow": [*feeds, *flow],
-            "afterwards": steps.steps(group.afterwards, node.child("afterwards") or Node(None, node.mark)),
+            "afterwards": afterwards,
         }
         if node.mark.line is not None:
             lowered["source"] = {"file": node.mark.file, "line": node.mark.line}
         return lowered, load
 
-    def _variable(self, name: str, text: str | None, key: str) -> Lowered:
-        with located(self._root.at((key, name))):
-            value = self._names.template(template(text or ""))
-        return {"name": name, "value": value}
+    def _variables(self, given: Mapping[str, str | None]) -> list[Lowered]:
+        found: list[Lowered] = []
+        for name, text in given.items():
+            with self._problems.caught(), located(self._root.at(("variables", name))):
+                found.append({"name": name, "value": self._names.template(template(text or ""))})
+        return found
+
+    def _raise_any(self) -> None:
+        """Raise all mistakes. A parameter without a value is one, in however many steps it is used."""
+        try:
+            self._problems.raise_any()
+        except PlanError as first:
+            missing: set[str] = set()
+            others = []
+            for one in (first, *first.others):
+                named = _NO_VALUE.search(str(one))
+                if named is None or named[0] not in missing:
+                    others.append(one)
+                missing |= {named[0]} if named is not None else set()
+            first.others = tuple(others[1:])
+            raise
 
     def _feeder(self, source: DataSource, node: Node) -> Lowered:
         index = self._scenario.data.index(source)
@@ -276,11 +307,12 @@ class _Lowering:
         found = []
         for metric, rules in self._scenario.thresholds.items():
             for rule in rules:
-                with located(self._root.at(("thresholds", metric))):
+                with self._problems.caught(), located(self._root.at(("thresholds", metric))):
                     delay_ms = round(self._names.number(duration(rule.delay_abort_eval)) / 1000)
                     threshold = read_threshold(metric, rule.threshold)
                     check_known_tags(threshold, tags)
                     found.append((threshold, rule.abort_on_fail, delay_ms))
+        self._raise_any()
         return tuple(found)
 
 

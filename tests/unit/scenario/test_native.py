@@ -286,6 +286,40 @@ def test_mistakes_in_whole_scenarios(text: str, words: str) -> None:
     assert any(words in line for line in errors(text)), errors(text)
 
 
+MANY = """
+base: http://h.test
+load: {users: "${param('users')}", iterations: 1}
+flow:
+  - get: /x?${param('q')}
+  - get: /y?${param('q')}
+  - parallel: [{get: 'http://u:p@h/'}, {get: '/a?${param("z")}'}]
+  - get: /x
+    extract: {a: {xpath: //a}, b: {json: $.b, match: "${param('which')}"}}
+    check: [{contains: "${param('size')}"}]
+  - repeat: 3
+    steps:
+      - transaction: t
+        steps: [{get: 'http://u@h/'}, {get: /fine}]
+      - get: http://w@h/
+"""
+
+
+def test_mistakes_of_all_steps_are_named_and_a_missing_parameter_once() -> None:
+    no_value = "the parameter '{0}' has no value; give -J {0}=VALUE"
+    user = "a URL has no user and password here; use basic: {user: ..., password: ...}"
+    assert errors(MANY) == [
+        f"a.yaml:3: {no_value.format('users')}",
+        f"a.yaml:5: {no_value.format('q')}",
+        f"a.yaml:7: {user}",
+        f"a.yaml:7: {no_value.format('z')}",
+        "a.yaml:8: XPath cannot be executed; use css, json or regex",
+        f"a.yaml:8: {no_value.format('which')}",
+        f"a.yaml:8: {no_value.format('size')}",
+        f"a.yaml:14: {user}",
+        f"a.yaml:15: {user}",
+    ]
+
+
 @pytest.mark.parametrize("part", ["extract: {x: {xpath: //a}}", "check: [{xpath: //a}]"])
 def test_xpath_is_refused_with_its_line(part: str) -> None:
     (error,) = errors(f"base: http://shop.test\nload: {{users: 1, iterations: 1}}\nflow:\n  - get: /a\n    {part}\n")

@@ -12,6 +12,7 @@ from leadline.cli.convert import parameters
 from leadline.cli.kind_command import measure
 from leadline.cli.output import print_json, print_note
 from leadline.cli.sample_file import SampleFormat
+from leadline.cli.scenario_check import check_scenario
 from leadline.errors import InputError
 from leadline.kinds.scenario.jtl import HEADER, jtl_text
 from leadline.kinds.scenario.k6_summary import k6_summary
@@ -64,6 +65,8 @@ def run(values: Mapping[str, Any]) -> int:
         values = {**values, "single_requests": "urls"}
     given = parameters(values["param"])
     loaded = _loaded(values, given)
+    lowered = loaded.lowered(given)
+    check_scenario(lowered, loaded.name)
     test = single_args.parse(
         ScenarioTest,
         {"name": "scenario", "file": loaded, "params": given, **test_values(COMMAND.options, values)},
@@ -74,7 +77,7 @@ def run(values: Mapping[str, Any]) -> int:
     from leadline.kinds.scenario.workload import scenario_workload
 
     family = single_args.family(values["ipv4"], values["ipv6"])
-    thresholds = loaded.lowered(given).thresholds
+    thresholds = lowered.thresholds
     limits, aborting = targets_of(thresholds)
     load = scenario_workload(test, {}, family, reports_so_far=bool(aborting))
     output = single_args.OutputOptions(

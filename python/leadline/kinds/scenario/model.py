@@ -70,7 +70,8 @@ def _read_in_plan(text: str, info: ValidationInfo) -> LoadedScenario:
     try:
         read, conversion = read_scenario(external.file(path), str(path), FormatOptions(), read_file)
     except PlanError as error:
-        raise ValueError(str(error)) from None
+        more = f" ({len(error.others)} more: `leadline convert {path}` names them)" if error.others else ""
+        raise ValueError(f"{error}{more}") from None
     return LoadedScenario(str(text), read, read_file, conversion)
 
 
@@ -156,8 +157,9 @@ class ScenarioTest(BaseTest):
         try:
             lowered = self.checked()
             targets_of(lowered.thresholds)
-        except (InputError, PlanError) as error:
-            yield validation_error(error.message, at=("file",), hint=error.hint)
+        except InputError as error:
+            for one in (error, *error.others):
+                yield validation_error(one.message, at=("file",), hint=one.hint)
             return
         if not lowered.has_end and self.duration_ms == LONGEST_MS:
             yield validation_error("the scenario has no end", at=("duration",), hint="give a duration, as in 1m")
