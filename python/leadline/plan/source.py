@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Literal
 
 from ruamel.yaml import YAML
@@ -24,6 +24,7 @@ from ruamel.yaml.nodes import MappingNode, ScalarNode, SequenceNode
 from leadline.errors import PlanError
 from leadline.plan.problems import Problems
 from leadline.plan.yaml_errors import explain
+from leadline.plan.yaml_size import line_of_excess
 
 Scalar = str | int | float | bool | None
 Location = tuple[str | int, ...]
@@ -109,7 +110,13 @@ def name_of(node: Node) -> str | None:
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
     """The known word that is most similar to this one."""
-    return next(iter(difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)), None)
+    return _nearest(word, tuple(known))
+
+
+@lru_cache(maxsize=128)
+def _nearest(word: str, known: tuple[str, ...]) -> str | None:
+    # A generated plan repeats one mistake thousands of times, and the comparison takes a third of a millisecond.
+    return next(iter(difflib.get_close_matches(word, known, n=1, cutoff=0.6)), None)
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
@@ -128,7 +135,10 @@ def parse_plan_text(text: str, file: str, problems: Problems, what: Literal["pla
     Raises:
         PlanError: it is not YAML, empty, or not a mapping.
     """
-    tree = _parse(text, Mark(file, 1), problems, fixed=None, most_nodes=_MOST_READ[what])
+    most = _MOST_READ[what]
+    if (line := line_of_excess(text, most)) is not None:
+        raise _too_large(Mark(file, line), most)
+    tree = _parse(text, Mark(file, 1), problems, fixed=None, most_nodes=most)
     if tree is None or (tree.value is None and not text.strip()):
         needed = {"plan": "name, sut and tests", "scenario": "a URL, as in 'get: http://127.0.0.1/'"}[what]
         raise PlanError(file, 1, f"the {what} is empty", hint=f"it needs at least {needed}")
@@ -194,6 +204,10 @@ def _parse(
     return _Reader(start.file, fixed, problems).read(root, start)
 
 
+def _too_large(place: Mark, most: int) -> PlanError:
+    return place.error(f"too large: more than {most:,} keys and values", hint="split the file")
+
+
 class _BoundedComposer(Composer):
     """The library's composer, which ends at a text of too many values: each costs some 50 µs."""
 
@@ -206,9 +220,7 @@ class _BoundedComposer(Composer):
         self._left -= 1
         if self._left < 0:
             line = self.parser.peek_event().start_mark.line + 1 if self._start.line is not None else None
-            raise PlanError(
-                self._start.file, line, f"too large: more than {self._most:,} keys and values", hint="split the file"
-            )
+            raise _too_large(Mark(self._start.file, line), self._most)
         return super().compose_node(parent, index)
 
 

@@ -11,11 +11,8 @@ from leadline.cli import single_args
 from leadline.cli.convert import parameters
 from leadline.cli.kind_command import measure
 from leadline.cli.output import print_json, print_note
-from leadline.cli.sample_file import SampleFormat
 from leadline.cli.scenario_check import check_scenario
 from leadline.errors import InputError
-from leadline.kinds.scenario.jtl import HEADER, jtl_text
-from leadline.kinds.scenario.k6_summary import k6_summary
 from leadline.kinds.scenario.model import LoadedScenario, ScenarioTest
 from leadline.kinds.scenario.options import COMMAND
 from leadline.kinds.scenario.targets import targets_of
@@ -24,6 +21,7 @@ from leadline.scenario.files import read_scenario_file, reader_below
 from leadline.scenario.formats import FormatOptions, read_scenario
 
 if TYPE_CHECKING:
+    from leadline.cli.sample_file import SampleFormat
     from leadline.contract.models import ScenarioWorkload
     from leadline.scenario.conversion import Conversion
     from leadline.scenario.thresholds import Threshold
@@ -96,11 +94,18 @@ def run(values: Mapping[str, Any]) -> int:
 
 def _summary(path: Path | None, thresholds: Sequence[Threshold]) -> single_args.SummaryFile | None:
     """A file in k6's format."""
-    return None if path is None else single_args.SummaryFile(path, partial(k6_summary, thresholds=thresholds))
+    if path is None:
+        return None
+    from leadline.kinds.scenario.k6_summary import k6_summary
+
+    return single_args.SummaryFile(path, partial(k6_summary, thresholds=thresholds))
 
 
 def _jtl(path: Path, load: ScenarioWorkload) -> SampleFormat:
     """A file in JMeter's format."""
+    from leadline.cli.sample_file import SampleFormat
+    from leadline.kinds.scenario.jtl import HEADER, jtl_text
+
     groups = [population.name for population in load.plan.populations]
     return SampleFormat("--jtl", path, HEADER, partial(jtl_text, groups=groups))
 
