@@ -79,7 +79,7 @@ class RunFolder:
         run = cls(folder)
         if not any(path.exists() for path in (run.manifest_path, run.journal_path, run.findings_path)):
             hint = "a run folder holds run.json and journal.ndjson"
-            raise InputError(f"{folder} is not a run folder", hint=hint)
+            raise InputError(f"{path} is not {'' if path.is_dir() else 'in '}a run folder", hint=hint)
         return run
 
     @property

@@ -72,7 +72,7 @@ def read_target(node: Node, kinds: Mapping[str, str]) -> Target:
     text = str(node.value)
     match = _TARGET.fullmatch(text.strip())
     if match is None:
-        raise _error(node, text, "not of the form 'METRIC < VALUE'", "as in 'throughput.lost_ratio < 0.1%'")
+        raise _error(node, text, "not of the form 'METRIC < VALUE'", "as in 'lost_ratio < 0.1%'")
     test, metric, op, value = match.groups()
     figure, tags = split_figure(metric)
     if test is not None and test not in kinds:

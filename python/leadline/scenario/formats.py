@@ -38,6 +38,9 @@ def read_scenario(
         PlanError: its mistakes, each with its line.
     """
     head = content.lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
+    if not head and file.endswith((".har", ".jmx")):
+        tool = "the browser" if file.endswith(".har") else "JMeter"
+        raise PlanError(file, None, "the file is empty", hint=f"save it in {tool} again")
     # XML may be in UTF-16, which its mark tells.
     if head == b"<" or content.startswith((b"\xff\xfe<\x00", b"\xfe\xff\x00<")):
         root, conversion = read_jmx(

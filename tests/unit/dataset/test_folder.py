@@ -50,6 +50,9 @@ def test_open_refuses_what_is_no_run(tmp_path: Path) -> None:
         RunFolder.open(tmp_path)
     with pytest.raises(InputError, match="no run at"):
         RunFolder.open(tmp_path / "none")
+    (tmp_path / "a.yaml").write_bytes(b"")
+    with pytest.raises(InputError, match=r"a\.yaml is not in a run folder"):
+        RunFolder.open(tmp_path / "a.yaml")
 
 
 def test_a_garbled_manifest_is_an_error(tmp_path: Path) -> None:

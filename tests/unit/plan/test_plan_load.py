@@ -415,7 +415,7 @@ MISTAKES = [
     ),
     (
         SMALL + "targets: [load.lost_ratio = 1]",
-        "plan.yaml:6: target 'load.lost_ratio = 1': not of the form 'METRIC < VALUE'; as in 'throughput.lost_rati...",
+        "plan.yaml:6: target 'load.lost_ratio = 1': not of the form 'METRIC < VALUE'; as in 'lost_ratio < 0.1%'",
     ),
     (
         SMALL + "targets: [load.lost < few]",

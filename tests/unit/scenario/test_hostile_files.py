@@ -76,3 +76,9 @@ def test_many_damaged_files_end_soon(file: str) -> None:
         for _ in range(source.choice((1, 1, 4, 16))):
             content = damaged(content, source)
         ends_soon(content, file)
+
+
+@pytest.mark.parametrize(("file", "tool"), [("a.har", "the browser"), ("a.jmx", "JMeter")])
+def test_empty_file_of_another_tool_is_not_taken_for_yaml(file: str, tool: str) -> None:
+    with pytest.raises(PlanError, match=rf"{file}: the file is empty; save it in {tool} again"):
+        read_whole(b"\xef\xbb\xbf \n", file)
