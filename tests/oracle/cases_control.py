@@ -396,7 +396,7 @@ CASES: tuple[Case, ...] = (
         users="3",
         ramp="1",
         loops="2",
-        group_values={"ThreadGroup__scheduler": True, "ThreadGroup__duration": "5", "ThreadGroup__delay": "1"},
+        group_values={"ThreadGroup__scheduler": True, "ThreadGroup__duration": "60", "ThreadGroup__delay": "1"},
     ),
     case(
         "scheduler-ends",
@@ -404,7 +404,8 @@ CASES: tuple[Case, ...] = (
         get("/b", timer("60000")),
         get("/c"),
         loops="-1",
-        group_values={"ThreadGroup__scheduler": True, "ThreadGroup__duration": "1"},
+        # Longer than any process stalls: the first request is sent.
+        group_values={"ThreadGroup__scheduler": True, "ThreadGroup__duration": "4"},
     ),
     case(
         "new-user-each-iteration",

@@ -180,7 +180,7 @@ CASES: tuple[Case, ...] = (
         "failures",
         get("/close", name="closed"),
         get("/after"),
-        get("/slow", name="slow", response_timeout="100"),
+        get("/held", name="slow", response_timeout="100"),
         get("/refused", name="refused", port="1"),
         get("/end"),
     ),

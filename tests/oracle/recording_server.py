@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from waiting import WITHIN_S
+
 PAGE = (
     '<html><a href="/one" id="a1">first</a><a href="/two" id="a2">second</a><a href="/three" id="a3">third</a>'
     '<input type="hidden" name="csrf" value="c-77"></html>'
@@ -40,6 +42,7 @@ class RecordingServer(ThreadingHTTPServer):
         self.records: dict[str, list[list[Any]]] = defaultdict(list)
         self.instants_s: dict[str, list[float]] = defaultdict(list)
         self.lock = threading.Lock()
+        self.recorded = threading.Condition(self.lock)
 
     @property
     def port(self) -> int:
@@ -53,6 +56,15 @@ class RecordingServer(ThreadingHTTPServer):
             self.records = defaultdict(list)
             self.instants_s = defaultdict(list)
         return found
+
+    def until_asked(self, path: str) -> None:
+        """Returns once a user has asked for this."""
+
+        def is_asked() -> bool:
+            return any(record[1] == path for records in self.records.values() for record in records)
+
+        with self.recorded:
+            assert self.recorded.wait_for(is_asked, WITHIN_S), f"no request for {path} came"
 
 
 @contextmanager
@@ -91,7 +103,16 @@ class _Handler(BaseHTTPRequestHandler):
             self.server.instants_s[user].append(time.monotonic())
             self.server.records[user].append([self.command, self.path, self._matter(), self._body(body)])
             count = len(self.server.records[user])
+            self.server.recorded.notify_all()
         path = self.path.partition("?")[0]
+        if path == "/held":
+            # No answer comes, however long the client takes to hang up.
+            self.connection.settimeout(WITHIN_S)
+            assert self.rfile.read(1) == b"", "the client asks for more"
+            self.close_connection = True
+            return
+        if path == "/slow/x":
+            self.server.until_asked("/status/500")
         known = _ANSWERS.get(path.strip("/").partition("/")[0], _other)
         status, headers, text = known(path, user, count)
         if path.startswith("/cache/") and ("If-None-Match" in self.headers or "If-Modified-Since" in self.headers):
