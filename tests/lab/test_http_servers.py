@@ -67,7 +67,7 @@ def test_closed_loop_with_weights_methods_and_bodies(nginx: servers.Nginx, tmp_p
 
 
 def test_open_loop_sends_what_is_due(nginx: servers.Nginx) -> None:
-    for load in cli.load_over_both("open", nginx.url(), "--rate", "2000", "-d", "500ms", "-c", "50", "-t", "2"):
+    for load in cli.load_over_both("open", nginx.url(), "--rate", "400", "-d", "2500ms", "-c", "50", "-t", "2"):
         assert (load.code, load.errors, load.count("requests_due")) == (0, {}, 1000)
         sent, unanswered, unsent = (load.count(name) for name in ("requests_sent", "unanswered", "unsent"))
         assert sum(load.statuses.values()) + unanswered + unsent == 1000
@@ -200,7 +200,7 @@ def test_apache_counts_the_same_requests(tmp_path: Path) -> None:
     check_all_answered(reopened, 100)
     logged = {run: [line for line in lines if line[0] == run] for run in {line[0] for line in lines}}
     for load in (*loads, reopened, timed):
-        own = logged[load.run]
+        own = logged.get(load.run, [])
         assert len(own) == load.count("requests_sent")
         # Its own count of bytes in has those twice that it has looked ahead at.
         assert load is timed or load.value("bytes_received") == sum(int(line[4]) for line in own)

@@ -84,6 +84,12 @@ class RealServer:
         """How many tests have ended."""
         return len(re.findall(r"Server listening on", self.text())) - 1
 
+    def lost(self) -> int:
+        """Datagrams that it missed in its last test, by its own count. Where it stalls as a test ends, it leaves unread
+        what is in its socket."""
+        *_, last, _ = re.split(r"Server listening on", self.text())
+        return sum(map(int, re.findall(r"^\[ *\d+\].* (\d+)/\d+ \(.*receiver$", last, re.MULTILINE)))
+
     def text(self) -> str:
         return self.log.read_text() if self.log.exists() else ""
 
@@ -119,12 +125,14 @@ def test_both_ends_count_the_same_bytes(real: RealServer, command: str, line: st
     real.waits_for_tests(before + 1)
     for suffix in ("", "_bidir_reverse") if "--bidir" in line else ("",):
         sent, received = end[f"sum_sent{suffix}"], end[f"sum_received{suffix}"]
-        assert sent["bytes"] == received["bytes"] > 0
+        lost = real.lost() if line.startswith("udp") and "-R" not in line and not suffix else 0
+        size = int(line.split("-l ")[1].split(maxsplit=1)[0]) if "-l " in line else 0
+        assert sent["bytes"] == received["bytes"] + lost * size > 0
         if line.startswith("udp"):
-            assert received["lost_packets"] == 0
+            assert received["lost_packets"] == lost
     if "-n 100" in line:
         assert end["sum"]["packets"] == 100
-        assert "0/100 (0%)  receiver" in real.text()
+        assert f"{real.lost()}/100 (" in real.text()
     if "--local-port" in line:
         first = int(line.split("--local-port ")[1].split(maxsplit=1)[0])
         assert [one["local_port"] for one in document["start"]["connected"]] == [first, first + 1]
@@ -133,9 +141,11 @@ def test_both_ends_count_the_same_bytes(real: RealServer, command: str, line: st
 
 
 def test_what_iperf3_does_not_report_is_unknown(real: RealServer, command: str) -> None:
+    before = real.tests()
     done = leadline(command, "udp --rate 100kbit -l 500", real.port, "--peer", "iperf3", "-d", LENGTH, "--json")
     document = json.loads(done.stdout)
-    assert document["metrics"]["lost"]["value"] == 0
+    real.waits_for_tests(before + 1)
+    assert document["metrics"]["lost"]["value"] == real.lost()
     assert document["metrics"]["duplicates"]["value"] is None
     assert document["metrics"]["reordered"]["value"] is None
     assert "counters-missing" in done.stdout

@@ -94,4 +94,8 @@ def test_our_client_and_its_server_count_the_same_bytes(
     real.waits_for_tests(before + 1)
     end = json.loads(done.stdout)["end"]
     for suffix in ("", "_bidir_reverse") if "--bidir" in line else ("",):
-        assert end[f"sum_sent{suffix}"]["bytes"] == end[f"sum_received{suffix}"]["bytes"] > 0
+        sent, received = end[f"sum_sent{suffix}"], end[f"sum_received{suffix}"]
+        if "udp" in line and real.lost():
+            assert sent["bytes"] > received["bytes"]
+        else:
+            assert sent["bytes"] == received["bytes"] > 0

@@ -73,12 +73,10 @@ def test_a_limited_link_leaves_tcp_what_its_headers_leave(tmp_path: Path, rate_m
         for ip, share in GOODPUT_SHARE.items():
             all_of_it = rate_mbps * 1e6 * share
             found = [run.figures(f"{direction}{ip}", repeat=repeat)["throughput_bps"] for repeat in (1, 2, 3)]
-            # None where the sender could not run for all of its time.
-            assert max(known for known in found if known is not None) <= (1 + WITHIN) * all_of_it, (
-                direction,
-                ip,
-                found,
-            )
+            # None where the sender could not run for all of its time. A receiver that stalls as the window begins finds
+            # what came before it in its socket: of the repeats one may.
+            known = [figure for figure in found if figure is not None]
+            assert statistics.median_low(known) <= (1 + WITHIN) * all_of_it, (direction, ip, found)
             # Who keeps the sender off its CPU for longer than the link's bucket lasts takes that time from the link for
             # good: on a machine that others use from many an interval, and not from all of them.
             each = interval_rates_bps(run, f"{direction}{ip}")
