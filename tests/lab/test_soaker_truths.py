@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import statistics
 import sys
 from bisect import bisect_left
@@ -24,6 +25,7 @@ import pytest
 from leadline.agents import Agent, Event, launch_on
 from leadline.analysis.host_usage import CpuUse, between
 from leadline.contract.models import CpuSample, ObservationEvent, SoakerSample
+from leadline.errors import AgentLost
 from leadline.plan.hosts import HostAddress
 
 pytestmark = [pytest.mark.lab, pytest.mark.exclusive]
@@ -124,6 +126,30 @@ def ticks(before: ObservationEvent, after: ObservationEvent, cpu: int) -> Iterat
         yield getattr(last, f"{kind}_s") - getattr(first, f"{kind}_s")
 
 
+class Samples:
+    """The samples of an agent."""
+
+    def __init__(self) -> None:
+        self._queue = asyncio.Queue[ObservationEvent]()
+
+    def on_event(self, _host: str, event: Event, _line: bytes) -> None:
+        """Take an event; others than samples are ignored."""
+        if isinstance(event, ObservationEvent):
+            self._queue.put_nowait(event)
+
+    async def next(self, agent: Agent) -> ObservationEvent:
+        """The next sample; raises AgentLost if the agent is lost before."""
+        taking, lost = asyncio.create_task(self._queue.get()), asyncio.create_task(agent.failure())
+        try:
+            await asyncio.wait([taking, lost], return_when=asyncio.FIRST_COMPLETED)
+            if taking.done():
+                return taking.result()
+            raise lost.result()
+        finally:
+            taking.cancel()
+            lost.cancel()
+
+
 async def observed(share: float, kind: str, cpu: int) -> list[Compared]:
     """Clean intervals of a core with this load, or as many as there were."""
     wrap = ["unshare", "--net"] if kind == "flood" else []
@@ -132,12 +158,8 @@ async def observed(share: float, kind: str, cpu: int) -> list[Compared]:
     load = await asyncio.create_subprocess_exec(*argv, stdin=pipe, stdout=pipe)
     assert load.stdin is not None
     assert load.stdout is not None
-    known, samples = Known([]), asyncio.Queue[ObservationEvent]()
+    known, samples = Known([]), Samples()
     clean: list[Compared] = []
-
-    def on_event(_host: str, event: Event, _line: bytes) -> None:
-        if isinstance(event, ObservationEvent):
-            samples.put_nowait(event)
 
     async def line_after(t_ns: int) -> None:
         assert load.stdout is not None
@@ -152,13 +174,13 @@ async def observed(share: float, kind: str, cpu: int) -> list[Compared]:
 
     try:
         await line_after(0)
-        agent = await Agent.start("this host", launch_on(HostAddress.parse("local")), sink=on_event)
+        agent = await Agent.start("this host", launch_on(HostAddress.parse("local")), sink=samples.on_event)
         try:
             await agent.observe("soak", INTERVAL_MS, True, soak=True)
-            await samples.get()
-            seen = [await samples.get()]  # from here on the soaker runs on every core
+            await samples.next(agent)
+            seen = [await samples.next(agent)]  # from here on the soaker runs on every core
             while len(clean) < WANTED and len(seen) <= TRIED:
-                seen.append(await samples.get())
+                seen.append(await samples.next(agent))
                 await line_after(seen[-1].t_ns)
                 clean = [one for pair in pairwise(seen) if (one := compared(*pair, cpu, known)) is not None]
         finally:
@@ -190,6 +212,22 @@ def check(found: list[Compared]) -> None:
     assert sum(error <= WITHIN for error in errors) >= 0.75 * len(errors), errors
     of_ticks = [abs(one.by_ticks - one.truth) for one in found]
     assert statistics.median(errors) < statistics.median(of_ticks), (errors, of_ticks)
+
+
+def test_lost_agent_ends_the_wait_for_samples() -> None:
+    async def lose() -> None:
+        samples = Samples()
+        agent = await Agent.start("this host", launch_on(HostAddress.parse("local")), sink=samples.on_event)
+        try:
+            await agent.observe("soak", INTERVAL_MS, True, soak=True)
+            os.kill(agent.hello.pid, signal.SIGKILL)
+            while True:
+                await samples.next(agent)
+        finally:
+            await agent.close()
+
+    with pytest.raises(AgentLost, match="SIGKILL"):
+        asyncio.run(lose())
 
 
 @pytest.mark.parametrize("percent", [*(pytest.param(percent, marks=full) for percent in (10, 30, 60)), 90])
