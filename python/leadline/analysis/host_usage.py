@@ -268,7 +268,8 @@ def _cpus(before: ObservationEvent, after: ObservationEvent, seconds: float) -> 
             yield _cpu(first, last, seconds, clocks.get(last.cpu), soaker)
 
 
-_KINDS = ("user", "nice", "system", "irq", "softirq", "steal", "iowait", "idle")
+_KINDS = ("user", "system", "irq", "softirq", "steal", "iowait", "idle")
+"""All of a CPU's time; `nice` is a part of `user`."""
 
 
 def _cpu(

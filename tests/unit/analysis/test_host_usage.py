@@ -56,6 +56,14 @@ def test_shares_of_an_interval_shorter_than_its_ticks_are_no_more_than_a_whole()
     assert [(one.user, one.system) for one in found.cpus] == [(pytest.approx(2 / 3), pytest.approx(1 / 3))] * 2
 
 
+def test_time_of_niced_tasks_counts_once() -> None:
+    before, after = sample(0), sample(2, cpu_s={"user": 3.0, "idle": 1.0})
+    assert after.machine is not None
+    for cpu in after.machine.cpus:
+        cpu.nice_s = cpu.user_s  # which it is a part of
+    assert [(one.user, one.idle) for one in usage(before, after).cpus] == [(0.75, 0.25)] * 2
+
+
 def test_mean_over_the_cpus_needs_all_of_them() -> None:
     before = sample(0, soaker=soaked(100, 30_000, 30_000, 0.0))
     found = usage(before, sample(1, soaker=soaked(20_100, 30_000, 30_000, 0.6)))
@@ -66,7 +74,7 @@ def test_mean_over_the_cpus_needs_all_of_them() -> None:
 def test_slices_tell_what_was_left() -> None:
     # The soaker's own time is niced; /proc/stat saw it for 1.2 s of 2 s, the scheduler for 1 s.
     rows = [{"cpu": 0, **{f"{kind}_s": 0.0 for kind in CPU_S}, "nice_s": 0.0}]
-    later = [rows[0] | {"idle_s": 0.2, "nice_s": 1.2}]
+    later = [rows[0] | {"idle_s": 0.2, "user_s": 1.8, "nice_s": 1.2}]
     before = sample(0, {"cpus": rows}, soaker=soaked(1000, 26_000, 26_000, 3.0))
     after = sample(2, {"cpus": later}, soaker=soaked(33_000, 25_000, 31_250, 4.0))
     [found] = usage(before, after).cpus
