@@ -3,18 +3,24 @@
 Each burst begins after a tick of the kernel's timer and ends before the next one, so that accounting by ticks misses
 it. `flood` sends datagrams over a veth meanwhile, whose reception the kernel does in the sender's context; it needs a
 network of its own. Says a line of JSON every few ticks: the instant, the CPU time of its thread, that of all tasks on
-the CPU (null where the kernel does not tell), the packets that arrived, and the share of the time by which interrupts
-held up this thread while it did nothing but look at the clock. A helper of test_soaker_truths.py.
+the CPU (null where the kernel does not tell), the packets that arrived, and what a watch of the clock found: a process
+that watches it on the same CPU while the load runs, now and then, at a priority at which it yields to the load as the
+soaker does. It says how much CPU time it was charged, and what of that interrupts took. A helper of
+test_soaker_truths.py.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import gc
 import json
+import mmap
 import os
 import select
+import signal
 import socket
+import struct
 import subprocess
 import sys
 import time
@@ -28,7 +34,10 @@ GROUP_TIMES = Path("/sys/fs/cgroup/cpuacct/cpuacct.usage_percpu")
 FAR_ADDRESS = "02:00:00:00:00:02"
 GAP_NS = 5_000
 """Far above the time from one look at the clock to the next."""
-WATCHES, WATCHED_NS = 5, 200_000_000
+WATCHED_NS, RESTED_S = 40_000_000, 0.36
+"""A watch is some ticks of the timer long, so that it takes little of what it leaves to the soaker."""
+WATCHED = struct.Struct("qq")
+"""The CPU time of all watches so far, and what interrupts took of it, ns."""
 
 
 def last_tick_ns() -> int:
@@ -50,10 +59,11 @@ def arrived() -> int:
     return next((int(row.split()[1]) for name, row in rows.items() if name.strip() == "far"), 0)
 
 
-def held_up() -> float:
-    """The share of its own CPU time that a thread loses to interrupts, and to a hypervisor that does not say so.
+def watch_clock() -> tuple[int, int]:
+    """The CPU time that this thread was charged in one watch, and what interrupts took of it, ns.
 
-    It sums the gaps in what the thread sees of the clock, less the time for which other tasks had the CPU.
+    Interrupts are charged to what they interrupt. They are the gaps in what the thread sees of the clock, less the time
+    for which other tasks had the CPU. What a hypervisor takes and does not tell the kernel counts as well.
     """
     gaps_ns, began_ns, charged_ns = 0, time.monotonic_ns(), time.thread_time_ns()
     now_ns = began_ns
@@ -62,17 +72,35 @@ def held_up() -> float:
         if now_ns - before_ns > GAP_NS:
             gaps_ns += now_ns - before_ns
     charged_ns = time.thread_time_ns() - charged_ns
-    return (gaps_ns - (now_ns - began_ns - charged_ns)) / charged_ns
+    return charged_ns, gaps_ns - (now_ns - began_ns - charged_ns)
 
 
-def say(cpu: int, held: float) -> None:
+def start_watching(found: mmap.mmap) -> int:
+    """Start the process that watches the clock, on the CPU of this one; returns its id."""
+    parent, child = os.getpid(), os.fork()
+    if child != 0:
+        return child
+    os.close(1)  # its reader waits for the end of the load
+    os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+    total_ns = taken_ns = 0
+    while os.getppid() == parent:
+        charged_ns, interrupts_ns = watch_clock()
+        total_ns, taken_ns = total_ns + charged_ns, taken_ns + interrupts_ns
+        WATCHED.pack_into(found, 0, total_ns, taken_ns)
+        time.sleep(RESTED_S)
+    os._exit(0)
+
+
+def say(cpu: int, watched: mmap.mmap) -> None:
     """One line of what was used so far."""
+    watched_ns, interrupts_ns = WATCHED.unpack_from(watched)
     line = {
         "t_ns": time.monotonic_ns(),
         "own_ns": time.thread_time_ns(),
         "all_ns": all_tasks_ns(cpu),
         "packets": arrived(),
-        "held_up": held,
+        "watched_ns": watched_ns,
+        "interrupts_ns": interrupts_ns,
     }
     os.write(1, json.dumps(line).encode() + b"\n")
 
@@ -100,8 +128,11 @@ def main(cpu: int, share: float, kind: str) -> None:
         work = functools.partial(veth().send, bytes(64))
     os.sched_setaffinity(0, {cpu})
     gc.disable()
-    # Other tasks that come and go disturb a watch; interrupts of the timer are in each.
-    held = min(held_up() for _ in range(WATCHES))
+    watched = mmap.mmap(-1, WATCHED.size)
+    watcher = start_watching(watched)
+    # Other tasks are not to delay its bursts; where that is not allowed, they do.
+    with contextlib.suppress(PermissionError):
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
     tick_ns = round(time.clock_getres(CLOCK_MONOTONIC_COARSE) * 1e9)
     free_ns = round(tick_ns * (1 - share) / 2)
     ticks = 0
@@ -110,10 +141,11 @@ def main(cpu: int, share: float, kind: str) -> None:
         time.sleep(max(0, begin_ns - time.monotonic_ns()) / 1e9)
         # In the burst, so that this hides, too.
         if ticks % TICKS_PER_LINE == 0:
-            say(cpu, held)
+            say(cpu, watched)
         while time.monotonic_ns() < begin_ns + share * tick_ns:
             work()
         ticks += 1
+    os.kill(watcher, signal.SIGKILL)
 
 
 if __name__ == "__main__":
