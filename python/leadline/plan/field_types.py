@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import inspect
 import re
-import textwrap
+import sys
 from collections.abc import Callable, Iterator
 from functools import cache
 from itertools import pairwise
@@ -94,16 +94,35 @@ def _attribute_docstrings(model: type[BaseModel]) -> dict[str, str]:
     for one in reversed(model.__mro__):
         if not (issubclass(one, PlanModel) and one is not PlanModel):
             continue
-        try:
-            (definition,) = ast.parse(textwrap.dedent(inspect.getsource(one))).body
-        except (OSError, TypeError):
-            continue  # made by code, without a source
-        assert isinstance(definition, ast.ClassDef)
-        for field, text in pairwise(definition.body):
+        definition = _classes_of(one.__module__).get(one.__qualname__)
+        # A class that was made by code has no source.
+        for field, text in pairwise(definition.body if definition is not None else ()):
             match field, text:
                 case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(words))):
                     found[name] = inspect.cleandoc(words)
     return {name: words for name, words in found.items() if name in model.model_fields}
+
+
+@cache
+def _classes_of(module: str) -> dict[str, ast.ClassDef]:
+    """The classes that a module defines, by their qualified names. `inspect` would parse the module for each of them
+    again."""
+    try:
+        return dict(_classes_in(ast.parse(inspect.getsource(sys.modules[module])), ""))
+    except (KeyError, OSError, TypeError):
+        return {}
+
+
+def _classes_in(node: ast.AST, prefix: str) -> Iterator[tuple[str, ast.ClassDef]]:
+    for child in ast.iter_child_nodes(node):
+        inside = prefix
+        if isinstance(child, ast.ClassDef):
+            yield prefix + child.name, child
+            inside = f"{prefix}{child.name}."
+        elif isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
+            inside = f"{prefix}{child.name}.<locals>."
+        if isinstance(child, ast.stmt):
+            yield from _classes_in(child, inside)
 
 
 @cache

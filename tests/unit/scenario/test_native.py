@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import jsonschema
@@ -16,7 +17,6 @@ from leadline.scenario.lowering import LoweredScenario, lower
 from leadline.scenario.model import scenario_schema
 from leadline.scenario.native import read_native
 
-SCHEMA = jsonschema.Draft202012Validator(scenario_schema())
 FILES = {"users.csv": b"user,password\nada,1\nbob,2\n", "up.txt": b"hi"}
 
 
@@ -26,10 +26,16 @@ def read(name: str) -> bytes:
     return FILES[name]
 
 
+@cache
+def schema() -> jsonschema.Draft202012Validator:
+    """Made by the worker that runs these tests: it takes longer than they do."""
+    return jsonschema.Draft202012Validator(scenario_schema())
+
+
 def lowered(text: str, **parameters: str) -> LoweredScenario:
     """The scenario for the agent; it fits the contract and the schema."""
     found = read_native(text, "a.yaml")
-    SCHEMA.validate(plain(found.root))
+    schema().validate(plain(found.root))
     made = lower(found.scenario, found.root, read, parameters)
     ScenarioPlan.model_validate(made.plan)
     return made
