@@ -26,6 +26,8 @@ EXAMPLES = cli.ROOT / "examples"
 GATEWAYS = ("route", "wireguard", *(("openvpn",) if cli.OPENVPN else ()))
 # When the example's fleets come again and renew their keys, after the first arrival.
 TURN_MS = 3000
+LENGTH = "3000ms"
+"""Of loads that end by time: longer than any process stalls."""
 # What a row's headline figure is, by kind of test.
 HEADLINE = {
     "tcp": ("throughput_bps",),
@@ -71,7 +73,7 @@ def test_three_gateways_side_by_side(tmp_path: Path) -> None:
     warm = [part for name in ("tcp-up", "tcp-down") for part in ("--set", f"tests.{name}.warmup=100ms")]
     # A number may be reached in whatever warm-up there is.
     warm += [part for name in ("rr", "http-closed", "http-open") for part in ("--set", f"tests.{name}.warmup=0ms")]
-    lengths = shortened(tcp_up="1500ms", tcp_down="1500ms")
+    lengths = shortened(tcp_up=LENGTH, tcp_down=LENGTH)
     numbers = counted(udp=4000, rr=500, http_closed=1500, http_open=600)
     patience = ("--set", "tests.rr.timeout=60s", "--set", "repeat=1")
     run = cli.run(EXAMPLES / "gateway.yaml", tmp_path, *lengths, *numbers, *warm, *patience)
@@ -103,7 +105,7 @@ def test_twenty_openvpn_clients_and_every_row_measured(tmp_path: Path) -> None:
         "repeat": "2",
     }
     settings = [part for key, value in narrowed.items() for part in ("--set", f"{key}={value}")]
-    lengths = shortened(udp_10s="1500ms", udp_30s="1600ms", udp_60s="1700ms")
+    lengths = shortened(udp_10s="3000ms", udp_30s="3100ms", udp_60s="3200ms")
     run = cli.run(EXAMPLES / "openvpn-throughput.yaml", tmp_path, *settings, *lengths)
     kinds = dict.fromkeys(("udp-10s", "udp-30s", "udp-60s"), "udp")
     assert_measured(run, kinds, cases=2, repeat=2)
@@ -176,7 +178,7 @@ def test_a_fleet_takes_the_place_of_client_processes(tmp_path: Path) -> None:
         "axes.rate": "[200kbit]",
     }
     settings = [part for key, value in narrowed.items() for part in ("--set", f"{key}={value}")]
-    lengths = shortened(udp_10s="1500ms", udp_30s="1600ms", udp_60s="1700ms")
+    lengths = shortened(udp_10s="3000ms", udp_30s="3100ms", udp_60s="3200ms")
     run = cli.run(EXAMPLES / "openvpn-throughput.yaml", tmp_path, *settings, *lengths)
     kinds = dict.fromkeys(("udp-10s", "udp-30s", "udp-60s"), "udp")
     assert_measured(run, kinds, cases=2)
@@ -189,7 +191,7 @@ def test_a_fleet_takes_the_place_of_client_processes(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(cli.OPENVPN is None, reason="openvpn is not installed")
 def test_implementations_side_by_side_and_one_that_is_missing(tmp_path: Path) -> None:
-    lengths = shortened(up="1500ms", down="1500ms", datagrams="1500ms")
+    lengths = shortened(up=LENGTH, down=LENGTH, datagrams=LENGTH)
     run = cli.run(EXAMPLES / "openvpn-implementations.yaml", tmp_path, "--set", "repeat=1", *lengths)
     assert run.code == 0, run.err
     trials = {trial["case"]: trial for trial in run.report()["trials"]}
@@ -230,8 +232,8 @@ def test_site_to_site_through_every_gateway(tmp_path: Path) -> None:
         topology: site-to-site
         axes: {{sut: [{kinds}]}}
         tests:
-          - {{name: up4, kind: tcp, duration: 1500ms}}
-          - {{name: down6, kind: tcp, direction: down, ip: 6, duration: 1500ms}}
+          - {{name: up4, kind: tcp, duration: {LENGTH}}}
+          - {{name: down6, kind: tcp, direction: down, ip: 6, duration: {LENGTH}}}
           - {{name: udp6, kind: udp, ip: 6, rate: 1mbit, packet: 1200, number: 60, duration: 60s}}
           - {{name: rr4, kind: rr, number: 100, duration: 60s, timeout: 60s}}
           - {{name: http4, kind: http, number: 100, duration: 60s}}

@@ -11,6 +11,8 @@ import pytest
 
 pytestmark = [
     pytest.mark.lab,
+    # A sender that waits for its CPU fills no queue.
+    pytest.mark.exclusive,
     pytest.mark.takes(15),
     pytest.mark.skipif(bool(cli.why_not()), reason=cli.why_not() or "-"),
 ]

@@ -56,6 +56,8 @@ def set_quota(group: Path, quota_us: int, period_us: int) -> None:
         (group / "cpu.cfs_quota_us").write_text(str(quota_us))
 
 
+# Where others leave the gateway less than its quota, that is not what limits it.
+@pytest.mark.exclusive
 @pytest.mark.skipif(bool(cli.why_not()), reason=cli.why_not() or "-")
 @pytest.mark.skipif(not Path("/dev/net/tun").exists(), reason="there is no TUN device")
 @pytest.mark.parametrize("repeats", [1, pytest.param(20, marks=pytest.mark.full_matrix)])
