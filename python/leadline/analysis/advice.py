@@ -47,8 +47,8 @@ ADVICE: dict[str, str] = {
     "quota-held-back": "raise or remove the CPU quota of the container or slice that Leadline runs in",
     "quota-used-up": "raise or remove the CPU quota of the container or slice that the named server runs in",
     "cpu-stolen": "run it on a machine of its own, or when its neighbours are quiet: a hypervisor shared its CPUs out",
-    "percentile-uncertain": "measure longer (duration): five seconds or more, in which enough values lie above the "
-    f"percentile, or more often (repeat){_SPREAD}",
+    "percentile-uncertain": "measure as long as the reason says (duration, beside warmup), or three times or more "
+    f"(repeat): repeats decide by their own interval{_SPREAD}",
     "precision-unknown": f"{_AS_LONG}{_SPREAD}",
     "pushback": "lower the rate, or generate from more hosts: the sending host's queue was full",
     "receiver-backlog-drops": "raise net.core.netdev_max_backlog on the receiving host, spread its packets over more "

@@ -192,14 +192,22 @@ def _percentile(
         return _between(extremes, share, None)
     if len(seconds) < LEAST_PARTS:
         return _whole_range(extremes, whole, share) or _FEW_PARTS
+    independent = independent_values(whole, share, seconds)
+    return _FEW_PARTS if independent is None else _between(extremes, share, independent)
+
+
+def independent_values(whole: Histogram, share: float, seconds: Sequence[Histogram]) -> float | None:
+    """How many independent values the whole test is worth for this percentile, by how much its seconds differ; None
+    where its seconds do not show it."""
+    at = whole.bucket_at(share * 100)
+    if at is None or not seconds:
+        return None
     edge_ns = whole.highs_ns[at]
     above = [int(part.counts[part.lows_ns > edge_ns].sum()) for part in seconds]
     totals = [part.count for part in seconds]
     independent = independent_count(above, totals)
-    if independent is None:
-        return _FEW_PARTS
     # The last part of a second is in no interval's histogram.
-    return _between(extremes, share, independent * max(1.0, whole.count / sum(totals)))
+    return None if independent is None else independent * max(1.0, whole.count / sum(totals))
 
 
 def _whole_range(extremes: tuple[Histogram, Histogram], whole: Histogram, share: float) -> Estimate | None:

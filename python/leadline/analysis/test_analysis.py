@@ -102,7 +102,7 @@ def analyse_repeat(data: TestData) -> tuple[TestResult, metrics.Histograms]:
     crossed = gateways.statistics_of(data, steady, gateways.Traffic.of(clients, figures))
     of_gateways = gateway_intervals.with_bounds(gateways.figures(crossed), crossed, data, flows, steady)
     figures = with_intervals({**figures, **of_gateways}, data, flows, steady, histograms=merged, decoded=decoded)
-    imprecise = percentile_precision.findings(data, figures, parts_of(decoded)) if data.asked else ()
+    imprecise = percentile_precision.findings(data, figures, parts_of(decoded), merged) if data.asked else ()
     judged = validity.assess(evidence, figures, tuple(gateways.notes(crossed)), imprecise)
     naive = head_and_tail.naive_rates(data.spec, flows, steady, judged.metrics)
     notes = (*head_and_tail.note(naive, judged.metrics, steady), *judged.validity.notes)

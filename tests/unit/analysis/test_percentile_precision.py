@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -98,6 +99,43 @@ def test_short_test_needs_seconds_that_agree(seconds: int, wander: float, verdic
     assert outcome_of(found, f"{P99} < 10s") == "met"
     value = found.metrics[P99].value
     assert value is not None and outcome_of(found, f"{P99} < {value * 1.001}") == "undecided"
+
+
+def values_needed(found: TestResult) -> tuple[str, int, int] | None:
+    """What the reason says of the cause, how many values are enough, and in how many seconds."""
+    text = found.validity.reasons[0].text
+    said = re.search(r"; ([^;]+); about ([\d,]+) values, or (\d+) s, are enough$", text)
+    if said is None:
+        assert text.endswith("; 20 s or more show how much its values depend on each other")
+    return said and (said[1], int(said[2].replace(",", "")), int(said[3]))
+
+
+def test_reason_says_how_many_values_are_enough() -> None:
+    """Lognormal values with a deviation of 60 %, 100 a second: the number that is said mostly is enough."""
+    enough = list[bool]()
+    for seed in range(16):
+        first = analyse_test(answered(10, each=100, spread=0.6, seed=seed))
+        needed = None if first.metrics[P99].verdict is Verdict.VALID else values_needed(first)
+        if needed is None or needed[2] > 200:
+            continue
+        cause, values, seconds = needed
+        assert cause.startswith("10 of 1,000 values lie beyond it")
+        assert values == pytest.approx(100 * seconds, rel=0.1)
+        longer = analyse_test(answered(seconds, each=100, spread=0.6, seed=100 + seed))
+        enough.append(longer.metrics[P99].verdict is Verdict.VALID)
+    assert len(enough) >= 10
+    assert sum(enough) >= 0.6 * len(enough), enough
+
+
+def test_values_that_depend_on_each_other_are_named_as_the_cause() -> None:
+    """In one second of ten everything takes twice as long, in another half as long again."""
+    [reason] = analyse_test(answered(10, wander=1.0)).validity.reasons
+    assert "200 of 20,000 values lie beyond it, and as its seconds differ, all are worth about" in reason.text
+
+
+def test_reason_of_a_short_test_says_how_long_it_has_to_be() -> None:
+    [reason] = analyse_test(answered(3, wander=1.0)).validity.reasons
+    assert reason.text.endswith("; 5 s or more show how much its values depend on each other")
 
 
 def test_uncertain_percentile_behind_late_sends_is_still_an_upper_bound() -> None:
