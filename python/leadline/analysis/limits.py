@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from leadline import quantities
-from leadline.analysis import answering_time, loss_places, queues, tcp_limits, waiting_threads
+from leadline.analysis import answering_time, full_cpus, loss_places, queues, tcp_limits, waiting_threads
 from leadline.analysis.datagram_figures import MOST_IN_BUNDLE, coalesced
 from leadline.analysis.disturbance import QUOTA_SHARE, held_back_by
 from leadline.analysis.gateways import attribution_of
@@ -83,6 +83,7 @@ def _limits(evidence: Evidence, reasons: Sequence[Reason], primary: str) -> Iter
         for host in sorted((host for host in data.samples if host != "server"), key=lambda one: one not in GATEWAYS):
             yield from queues.of_tunnel_sockets(data, host, window)
     yield from _busy_server(data, window)
+    yield from full_cpus.limits(data, window)
     yield from answering_time.limits(evidence)
     yield from answering_time.limits_of_turns(evidence)
     yield from tcp_limits.limits(evidence)

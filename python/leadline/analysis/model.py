@@ -333,6 +333,7 @@ class LimitedBy(StrEnum):
     LINK = "link"
     GATEWAY = "gateway"
     SERVER = "server"
+    ENDS_CPUS = "ends' CPUs"
     PACING = "pacing"
     RECEIVER_WINDOW = "receiver's window"
     SEND_BUFFER = "send buffer"

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
+from types import MappingProxyType
 from typing import Any, NamedTuple, cast
 
 from leadline.analysis.model import Ceiling, ClientBringUp
@@ -102,6 +103,8 @@ class HostSample(NamedTuple):
     that do not count them."""
     backlog_drops: int | None = None
     """Frames that the machine's CPUs dropped because their backlogs were full; None in samples without them."""
+    unused_s: Mapping[int, float] = MappingProxyType({})
+    """Time since boot that each CPU was idle, or a hypervisor took; by the CPU's number."""
 
     @classmethod
     def read(cls, event: records.ObservationEvent, offset_ns: int) -> HostSample:
@@ -130,6 +133,7 @@ class HostSample(NamedTuple):
             ),
             throttled_s=cgroup.get("throttled_s") if cgroup else None,
             network_bytes=_network_bytes(interfaces),
+            unused_s={row["cpu"]: row["idle_s"] + row["iowait_s"] + row["steal_s"] for row in cpus or ()},
             interrupted_s=tuple([row["softirq_s"] + row["irq_s"] for row in cpus]) if cpus else (),
             clock_hz=_clock_hz(machine) if machine else None,
             cgroup_bytes=cgroup.get("memory_bytes") if cgroup else None,

@@ -202,6 +202,49 @@ def test_a_gateway_that_its_group_held_back() -> None:
     )
 
 
+def with_busy_cpus(data: TestData, own: dict[str, list[int]], busy: tuple[float, ...]) -> TestData:
+    """Hosts of one machine with CPUs of their own, each of which is busy for this share of the time."""
+    data = with_gateway(data)
+    for host in ("client1", "gateway", "server"):
+        data.facts[host] = {**facts(), "own_cpus": own.get(host)}
+    for number, sample in enumerate(data.samples["gateway"]):
+        unused = {cpu: (1 - share) * number for cpu, share in enumerate(busy)}
+        idle_s = sum(unused.values())
+        data.samples["gateway"][number] = sample._replace(
+            cpu_s=(len(busy) * number - idle_s, 0.0, 0.0, 0.0, 0.0, 0.0, idle_s), cpus=len(busy), unused_s=unused
+        )
+    return data
+
+
+TWO_CPUS = {"client1": [0], "server": [0], "gateway": [1]}
+FIVE_CPUS = {"client1": [0, 1], "server": [2], "gateway": [3, 4]}
+
+
+@pytest.mark.parametrize(
+    ("own", "busy", "by", "evidence"),
+    [
+        (
+            TWO_CPUS,
+            (0.99, 0.7),
+            LimitedBy.ENDS_CPUS,
+            "the only CPU of client1 and server was 99 % busy: it had no more",
+        ),
+        (TWO_CPUS, (0.7, 0.96), LimitedBy.GATEWAY, "the only CPU of gateway was 96 % busy: it had no more"),
+        (TWO_CPUS, (0.97, 0.97), LimitedBy.GATEWAY, "the only CPU of gateway was 97 % busy: it had no more"),
+        (TWO_CPUS, (0.9, 0.9), LimitedBy.UNKNOWN, ""),
+        (FIVE_CPUS, (1.0, 0.98, 0.3, 0.5, 0.5), LimitedBy.ENDS_CPUS, "the 2 CPUs of client1 were 99 % busy"),
+        (FIVE_CPUS, (1.0, 0.5, 0.3, 1.0, 0.5), LimitedBy.UNKNOWN, ""),
+        ({}, (0.99, 0.7), LimitedBy.UNKNOWN, ""),
+    ],
+)
+def test_cpus_of_hosts_that_had_no_more(
+    own: dict[str, list[int]], busy: tuple[float, ...], by: LimitedBy, evidence: str
+) -> None:
+    found, text = limit(with_busy_cpus(steady_test(), own, busy))
+    assert found is by
+    assert text.startswith(evidence)
+
+
 @pytest.mark.parametrize(("interrupts", "by"), [(0.95, LimitedBy.GATEWAY), (0.6, LimitedBy.UNKNOWN)])
 @pytest.mark.parametrize("attribution", ["kernel", "process"])
 def test_a_kernel_whose_interrupts_fill_a_cpu(interrupts: float, by: LimitedBy, attribution: str) -> None:
