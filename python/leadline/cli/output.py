@@ -78,11 +78,19 @@ def check_folder(option: str, path: Path | None) -> None:
     """
     if path is None:
         return
-    there = next(one for one in (path, *path.absolute().parents) if one.exists())
+    hint = "name a folder that can be made"
+    try:
+        path.exists()
+    except PermissionError:
+        pass  # a folder above it is named below
+    except OSError as error:
+        raise InputError(f"{option} {path}: {error.strerror or error}", hint=hint) from None
+    # Unlike `Path.exists`, false for what may not be seen.
+    there = next(one for one in (path, *path.absolute().parents) if os.path.exists(one))  # noqa: PTH110
     if not there.is_dir():
-        raise InputError(f"{option} {path}: {there} is not a folder", hint="name a folder that can be made")
+        raise InputError(f"{option} {path}: {there} is not a folder", hint=hint)
     if not os.access(there, os.W_OK | os.X_OK):
-        raise InputError(f"{option} {path}: {there} may not be written to", hint="name a folder that can be made")
+        raise InputError(f"{option} {path}: {there} may not be written to", hint=hint)
 
 
 def write_option_file(option: str, path: Path, text: str) -> None:

@@ -86,8 +86,13 @@ def _recorded(folder: Path) -> Iterator[RecordedRun]:
     from leadline.analysis.trend import recorded_run
     from leadline.trial import read_findings
 
-    if not folder.is_dir():
-        raise InputError(f"{folder} is not a folder", hint="give the folder that holds the runs, as in `runs`")
+    hint = "give the folder that holds the runs, as in `runs`"
+    try:
+        is_folder = folder.is_dir()
+    except OSError as error:
+        raise InputError(f"{folder} cannot be read: {error.strerror or error}", hint=hint) from None
+    if not is_folder:
+        raise InputError(f"{folder} is not a folder", hint=hint)
     for run in _run_folders(folder):
         try:
             yield recorded_run(run.run_id, read_findings(run), run.read_manifest())

@@ -73,13 +73,16 @@ class RunFolder:
     @classmethod
     def open(cls, path: Path) -> RunFolder:
         """Open an existing run folder, also by a file in it; raises `InputError` if it is not one."""
-        folder = path if path.is_dir() else path.parent
-        if not path.exists():
-            raise InputError(f"no run at {path}", hint="give the folder that `leadline run` printed")
-        run = cls(folder)
-        if not any(path.exists() for path in (run.manifest_path, run.journal_path, run.findings_path)):
-            hint = "a run folder holds run.json and journal.ndjson"
-            raise InputError(f"{path} is not {'' if path.is_dir() else 'in '}a run folder", hint=hint)
+        hint = "give the folder that `leadline run` printed"
+        try:
+            run = cls(path if path.is_dir() else path.parent)
+            if not path.exists():
+                raise InputError(f"no run at {path}", hint=hint)
+            if not any(file.exists() for file in (run.manifest_path, run.journal_path, run.findings_path)):
+                hint = "a run folder holds run.json and journal.ndjson"
+                raise InputError(f"{path} is not {'' if path.is_dir() else 'in '}a run folder", hint=hint)
+        except OSError as error:
+            raise InputError(f"{path} cannot be read: {error.strerror or error}", hint=hint) from None
         return run
 
     @property
