@@ -236,3 +236,29 @@ def test_load_that_nothing_answers_has_failed(tmp_path: Path) -> None:
     for done in (refused, ran["reset"]):
         [label] = json.loads(done.stdout)["scenario"]["labels"]
         assert label["failed"] == 4
+
+
+def test_secret_parameters_stand_in_no_file_and_no_output(tmp_path: Path) -> None:
+    """The server gets the value; the command line, the journal, names, rows and the report have none."""
+    text = """
+    base: http://127.0.0.1:${param('port')}
+    load: {users: 1, iterations: 3}
+    flow:
+      - get: /ok
+        name: by ${param('password')}
+        headers: {X-Password: "${param('password')}"}
+        check: [{contains: "no ${param('password')}"}]
+    """
+    jtl, runs = tmp_path / "rows.jtl", tmp_path / "runs"
+    with counting(tmp_path) as server:
+        given = ("-J", f"port={server.port}", "-J", "password=open-sesame-99")
+        kept = ("--jtl", str(jtl), "--out", str(runs))
+        done = leadline("scenario", written(tmp_path, text), *given, *kept, "--json")
+    assert done.returncode == 0, done.stderr
+    (label,) = json.loads(done.stdout)["scenario"]["labels"]
+    assert (label["name"], label["ended"]) == ("by ${param('password')}", 3)
+    files = [file for file in runs.rglob("*") if file.is_file()]
+    assert {"journal.ndjson", "run.json", "report.html", "findings.json"} <= {file.name for file in files}
+    texts = {file.name: file.read_text(errors="replace") for file in (*files, jtl)}
+    texts |= {"stdout": done.stdout, "stderr": done.stderr}
+    assert [name for name, one in texts.items() if "open-sesame" in one] == []

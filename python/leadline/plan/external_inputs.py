@@ -161,9 +161,9 @@ def _folder_of(text: str) -> Path:
 
 # A password may contain `@`; the last one ends it.
 _CREDENTIALS = re.compile(r"(://)[^/]*@")
-# A header's name may have blanks around it, of all kinds that `str.strip` removes.
+# A header's name may have blanks around it, of all kinds that `str.strip` removes; a parameter's ends with `=`.
 _BEFORE_A_SECRET = re.compile(
-    r"(--[a-z-]+=\s*|-[A-Za-z0-9]+\s+|\s*)([!#$%&'*+.^_`|~0-9A-Za-z-]+\s*:\s*)?|-[A-Za-z0-9]+"
+    r"(--[a-z-]+=\s*|-[A-Za-z0-9]+\s+|\s*)([!#$%&'*+.^_`|~0-9A-Za-z-]+(\s*:\s*|=))?|-[A-Za-z0-9]+"
 )
 
 FileContent = Annotated[

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,6 +24,9 @@ OPS = {
 }  # fmt: skip
 """Functions that have another name as an operation of the agent."""
 
+SECRET = re.compile(r"pass(word|wd)?$|passphrase|secret|token|api_?key|credential", re.IGNORECASE)
+"""Names of variables whose values are masked."""
+
 
 @dataclass(frozen=True, slots=True)
 class Names:
@@ -34,6 +38,12 @@ class Names:
     """Variables of the scenario whose values are constants."""
     keeps_unset: bool = False
     """Whether the placeholder of an unset variable stays."""
+    secrets: frozenset[str] = frozenset()
+    """Names of parameters and variables whose values are masked, beside those that look like it."""
+    hides: bool = False
+    """Whether secrets have no value here."""
+    secret_parameters: dict[str, str] = field(default_factory=dict)
+    """Values of the secret parameters that were used, by the variables that hold them: these are masked."""
 
     def template(self, parts: Template) -> list[Any]:
         """A template for the agent."""
@@ -59,8 +69,18 @@ class Names:
             kept = {"value": f"${{{tree.name}}}"} if self.keeps_unset else {}
             return {"op": "variable", "name": tree.name, **kept}
         if tree.function == "param":
-            return self.expression(Literal(self.parameter(tree)))
+            value = self.parameter(tree)
+            name = as_text(self.value(tree.arguments[0]))
+            if not self.is_secret(name):
+                return self.expression(Literal(value))
+            variable = f"param('{name}')"
+            self.secret_parameters[variable] = as_text(value)
+            return {"op": "variable", "name": variable}
         return self._call(tree)
+
+    def is_secret(self, name: str) -> bool:
+        """Whether the value of a parameter or variable of this name is masked."""
+        return name in self.secrets or SECRET.search(name) is not None
 
     def _call(self, tree: Call) -> Lowered:
         op = OPS.get(tree.function, tree.function)
@@ -76,6 +96,8 @@ class Names:
     def parameter(self, tree: Call) -> Value:
         """The value of `param(name, default)`. Raises ValueError without either."""
         name = as_text(self.value(tree.arguments[0]))
+        if self.hides and self.is_secret(name):
+            raise ValueError(f"the parameter '{name}' is secret")
         if name in self.parameters:
             return self.parameters[name]
         if len(tree.arguments) > 1:

@@ -146,11 +146,15 @@ class RequestLowering:
         return self._parts(base_marked + ("" if marked.startswith("/") else "/") + marked, parts | base_parts)
 
     def _with_parameters(self, url: str) -> str:
-        parts = [
-            Literal(self.names.parameter(part)) if isinstance(part, Call) and part.function == "param" else part
-            for part in template(url)
-        ]
-        return show_template(merged(parts))
+        return show_template(merged([self._with_parameter(part) for part in template(url)]))
+
+    def _with_parameter(self, part: str | Expression) -> str | Expression:
+        """A secret stays an expression, so that its value is in no name of a request."""
+        if not isinstance(part, Call) or part.function != "param":
+            return part
+        name = part.arguments[0]
+        is_secret = isinstance(name, Literal) and self.names.is_secret(str(name.value))
+        return part if is_secret else Literal(self.names.parameter(part))
 
     def _parts(self, marked: str, parts: dict[str, str]) -> Lowered:
         def made(text: str | None) -> list[Any]:

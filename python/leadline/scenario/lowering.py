@@ -19,7 +19,7 @@ from leadline.scenario.arrivals import LoweredLoad, lower_load
 from leadline.scenario.expressions import Value
 from leadline.scenario.functions import template
 from leadline.scenario.load_models import GatlingLoad, Load
-from leadline.scenario.lower_expressions import Lowered, Names
+from leadline.scenario.lower_expressions import SECRET, Lowered, Names
 from leadline.scenario.lower_requests import RequestLowering, Scope
 from leadline.scenario.lower_steps import StepLowering, located
 from leadline.scenario.model import DataSource, Group, Scenario
@@ -29,8 +29,6 @@ from leadline.scenario.thresholds import Threshold, check_known_tags, read_thres
 from leadline.scenario.values import duration
 
 MOST_ROWS = 1_000_000
-SECRET = re.compile(r"pass(word|wd)?$|passphrase|secret|token|api_?key|credential", re.IGNORECASE)
-"""Names of variables whose values are masked."""
 _NO_VALUE = re.compile(r"the parameter '.*' has no value")
 
 
@@ -123,7 +121,7 @@ class _Lowering:
                     constants[name] = Names(parameters, constants).text(template(text or ""))
                 except ValueError:
                     continue  # it is computed by the agent
-        self._names = Names(parameters, constants, keeps)
+        self._names = Names(parameters, constants, keeps, frozenset(scenario.secrets))
         self._requests = RequestLowering(self._names, read_file)
         self._problems = Problems()
         named = (read_threshold(metric, rules[0].threshold) for metric, rules in scenario.thresholds.items() if rules)
@@ -147,9 +145,10 @@ class _Lowering:
                 loads.append((group, load))
         variables = self._variables(scenario.variables)
         self._raise_any()
+        secret = [{"name": name, "value": [text]} for name, text in self._names.secret_parameters.items()]
         plan = {
             "name": scenario.name,
-            "variables": variables,
+            "variables": secret + variables,
             "feeders": feeders,
             "files": [
                 {"name": name, "content_base64": base64.b64encode(content).decode()}
@@ -160,7 +159,8 @@ class _Lowering:
         }
         self._name(plan)
         thresholds = self._thresholds(_tag_values(populations))
-        plan["masked"] = sorted({*scenario.secrets, *filter(SECRET.search, _variable_names(plan))})
+        masked = {*scenario.secrets, *filter(SECRET.search, _variable_names(plan)), *self._names.secret_parameters}
+        plan["masked"] = sorted(masked)
         return LoweredScenario(
             plan,
             _longest_ms(loads, serial=scenario.serial),
@@ -173,8 +173,9 @@ class _Lowering:
     def _name(self, plan: Lowered) -> None:
         """Compute the names in results. A placeholder that is not the same for all users stays as it is written."""
         changing = set(_variable_names([plan["feeders"], plan["populations"]]))
-        constants = {name: value for name, value in self._names.constants.items() if name not in changing}
-        names = Names(self._names.parameters, constants)
+        known = self._names.constants.items()
+        constants = {name: one for name, one in known if name not in changing and not self._names.is_secret(name)}
+        names = Names(self._names.parameters, constants, secrets=self._names.secrets, hides=True)
 
         def named(text: str) -> str:
             try:

@@ -237,6 +237,28 @@ def test_variables_named_like_secrets_are_masked() -> None:
     assert made.plan["masked"] == ["api_key", "password", "plain2", "session_token"]
 
 
+def test_secret_parameters_are_masked_and_in_no_name() -> None:
+    text = """
+get: http://${param('host')}/a?p=${param('password')}&n=${param('n')}
+load: {users: 1, iterations: 1}
+secrets: [pin]
+"""
+    made = lowered(text, host="h.test", password="open sesame", n="1")
+    assert made.plan["variables"] == [{"name": "param('password')", "value": ["open sesame"]}]
+    assert "param('password')" in made.plan["masked"]
+    [node] = made.plan["populations"][0]["flow"]
+    assert node["action"]["path"] == ["/a?p=", {"op": "variable", "name": "param('password')"}, "&n=1"]
+    named = "get: http://a.test/\nsecrets: [pin]\nload: {users: 1, iterations: 1}\nvariables: {pin: '99', free: '1'}\n"
+    flow_of = 'flow: [{get: /, name: "of ${pin} ${free}"}, {get: /, name: "by ${param(\'pin\')}"}]\n'
+    names = [
+        one["label"]
+        for one in lowered(named.replace("get: http://a.test/", "base: http://a.test") + flow_of, pin="7").plan[
+            "populations"
+        ][0]["flow"]
+    ]
+    assert names == ["of ${pin} ${free}", "by ${param('pin')}"]
+
+
 def test_thresholds_are_k6s() -> None:
     made = lowered(
         "get: http://a.test/\nthresholds: {http_req_duration: ['p(95)<500', {threshold: avg<200, abortOnFail: true}]}\n"

@@ -14,6 +14,7 @@ from pydantic import (
     PlainSerializer,
     ValidationInfo,
     WithJsonSchema,
+    field_serializer,
     model_validator,
 )
 from pydantic_core import PydanticCustomError
@@ -21,7 +22,7 @@ from pydantic_core import PydanticCustomError
 from leadline.errors import InputError, PlanError
 from leadline.kinds.http.parts import TlsTrust
 from leadline.plan.base_test import BaseTest
-from leadline.plan.external_inputs import PlanText, from_text
+from leadline.plan.external_inputs import HIDDEN, PlanText, from_text
 from leadline.plan.field_types import DurationMs, Items, Percentile, rule, validation_error
 
 if TYPE_CHECKING:
@@ -133,11 +134,17 @@ class ScenarioTest(BaseTest):
     @property
     def secrets(self) -> tuple[str, ...]:
         """Values of parameters and variables whose names are those of secrets."""
-        from leadline.scenario.lowering import SECRET
+        named = (*self.file.read.scenario.variables.items(), *self.params.items())
+        return tuple(text for name, text in named if text and self._is_secret(name))
 
-        scenario = self.file.read.scenario
-        named = {**scenario.variables, **self.params}
-        return tuple(text for name, text in named.items() if text and (SECRET.search(name) or name in scenario.secrets))
+    @field_serializer("params")
+    def _without_secrets(self, params: dict[str, str]) -> dict[str, str]:
+        return {name: HIDDEN if self._is_secret(name) else text for name, text in params.items()}
+
+    def _is_secret(self, name: str) -> bool:
+        from leadline.scenario.lower_expressions import SECRET
+
+        return name in self.file.read.scenario.secrets or SECRET.search(name) is not None
 
     @property
     def own_targets(self) -> tuple[str, ...]:
