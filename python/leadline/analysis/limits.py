@@ -83,7 +83,8 @@ def _limits(evidence: Evidence, reasons: Sequence[Reason], primary: str) -> Iter
         for host in sorted((host for host in data.samples if host != "server"), key=lambda one: one not in GATEWAYS):
             yield from queues.of_tunnel_sockets(data, host, window)
     yield from _busy_server(data, window)
-    yield from full_cpus.limits(data, window)
+    if not any(reason.verdict is Verdict.DISTURBED for reason in reasons):
+        yield from full_cpus.limits(data, window)  # else other work may have filled them
     yield from answering_time.limits(evidence)
     yield from answering_time.limits_of_turns(evidence)
     yield from tcp_limits.limits(evidence)

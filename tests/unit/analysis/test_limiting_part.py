@@ -202,16 +202,23 @@ def test_a_gateway_that_its_group_held_back() -> None:
     )
 
 
-def with_busy_cpus(data: TestData, own: dict[str, list[int]], busy: tuple[float, ...]) -> TestData:
-    """Hosts of one machine with CPUs of their own, each of which is busy for this share of the time."""
+def with_busy_cpus(
+    data: TestData, own: dict[str, list[int]], busy: tuple[float, ...], own_share: float = 1.0
+) -> TestData:
+    """Hosts of one machine with CPUs of their own, each of which is busy for this share of the time; the hosts' control
+    groups used a share of that."""
     data = with_gateway(data)
+    data.in_lab = True
     for host in ("client1", "gateway", "server"):
         data.facts[host] = {**facts(), "own_cpus": own.get(host)}
     for number, sample in enumerate(data.samples["gateway"]):
         unused = {cpu: (1 - share) * number for cpu, share in enumerate(busy)}
-        idle_s = sum(unused.values())
+        idle_s, used_s = sum(unused.values()), sum(busy) * number
         data.samples["gateway"][number] = sample._replace(
-            cpu_s=(len(busy) * number - idle_s, 0.0, 0.0, 0.0, 0.0, 0.0, idle_s), cpus=len(busy), unused_s=unused
+            cpu_s=(used_s, 0.0, 0.0, 0.0, 0.0, 0.0, idle_s),
+            cpus=len(busy),
+            unused_s=unused,
+            cgroup_s=own_share * used_s,
         )
     return data
 
@@ -243,6 +250,12 @@ def test_cpus_of_hosts_that_had_no_more(
     found, text = limit(with_busy_cpus(steady_test(), own, busy))
     assert found is by
     assert text.startswith(evidence)
+
+
+def test_cpus_that_other_work_filled_are_no_limit() -> None:
+    found = analyse_test(with_busy_cpus(steady_test(), TWO_CPUS, (0.7, 1.0), own_share=0.5))
+    assert found.validity.verdict is Verdict.DISTURBED
+    assert found.limit is not None and found.limit.by is LimitedBy.UNKNOWN
 
 
 @pytest.mark.parametrize(("interrupts", "by"), [(0.95, LimitedBy.GATEWAY), (0.6, LimitedBy.UNKNOWN)])
