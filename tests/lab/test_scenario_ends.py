@@ -82,15 +82,15 @@ def test_iterations_end_within_grace_and_users_within_their_ramp_down(tmp_path: 
             load:
               executor: ramping-vus
               startVUs: 3
-              stages: [{target: 1, duration: 200ms}, {target: 1, duration: 200ms}]
+              stages: [{target: 1, duration: 1500ms}, {target: 1, duration: 1500ms}]
               gracefulRampDown: 100ms
               gracefulStop: 200ms
             flow: [{get: /hang, name: hangs}]
           - name: quick
-            load: {users: 2, duration: 300ms, grace: 30s}
+            load: {users: 2, duration: 3s, grace: 30s}
             flow: [{get: /ok/10, name: ends}, {wait: 50ms}, {get: /ok/10, name: ends}]
           - name: scheduled
-            load: {schedule: [{users: 2, delay: 0s, ramp: 0s, hold: 300ms, ramp_down: 0s}]}
+            load: {schedule: [{users: 2, delay: 0s, ramp: 0s, hold: 3s, ramp_down: 0s}]}
             flow: [{get: /ok/10, name: held}]
         """,
     )

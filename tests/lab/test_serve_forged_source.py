@@ -78,6 +78,7 @@ def look():
 subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
 raw = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW)
 watch = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x0800))
+watch.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 22)
 watch.bind(("lo", 0))
 sent = {}
 server = subprocess.Popen([AGENT, "serve", "--bind", HERE, "--no-http"], stdout=subprocess.PIPE)
@@ -85,7 +86,7 @@ server.stdout.readline()
 try:
     control = socket.create_connection((HERE, PORT))
     asked = {"work": WORK, "flows": 1, "threads": 1, "direction": "down" if WORK["work"] == "udp" else "up",
-             "duration_ms": 1000, "congestion": None, "interval_ms": 100, "takes_turns": False}
+             "duration_ms": 60_000, "congestion": None, "interval_ms": 100, "takes_turns": False}
     control.sendall(b"LEADLINE/2\n" + frame({"say": "open", "open": asked, "nonce": None}))
     token = hear(control)["token"]
     victim = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
