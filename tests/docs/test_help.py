@@ -21,6 +21,7 @@ from test_documents import NAMESPACE, ROOT, commands, run_here, workplace
 
 from leadline.cli.app import app
 from leadline.dataset import Journal, RunFolder
+from waiting import WITHIN_S
 
 __all__ = ["workplace"]
 pytestmark = [pytest.mark.apart, pytest.mark.takes(20)]
@@ -165,7 +166,7 @@ def served(line: str, folder: Path, quick: Path) -> Iterator[None]:
         assert "listening" in said[-1], said
         yield
         server.send_signal(signal.SIGINT)
-        server.communicate(timeout=60)
+        server.communicate(timeout=WITHIN_S)
         assert server.returncode in (0, 130)
 
 

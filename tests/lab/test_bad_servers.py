@@ -28,6 +28,8 @@ pytestmark = [
 ]
 
 AT_ONCE = 6
+LENGTH = "1500ms"
+"""Long enough that no process stalls for all of it: each flow sends something."""
 PATIENCE = {"LEADLINE_PEER_PATIENCE_MS": "3000"}
 """Every wait for the server ends after this time, instead of the 10 to 30 s that it has otherwise."""
 TIMED_OUT = ("timed out", "no report in time", "no answer", "does not ask for results", "sends no results in time")
@@ -110,7 +112,7 @@ class Ended:
 def against(script: Script, command: str, stage: str | None, act: Act, *options: str | Path) -> Ended:
     kind, *rest = command.split()
     with serving(script, stage, act) as server:
-        arguments = (kind, "127.0.0.1", "-p", str(server.port), *rest, "-d", "400ms", *options)
+        arguments = (kind, "127.0.0.1", "-p", str(server.port), *rest, "-d", LENGTH, *options)
         done = cli.call(*arguments, variables=PATIENCE if act is servers.fall_silent and stage else None)
         assert server.came, (done.stdout, done.stderr)
     return Ended(done.returncode, done.stdout, done.stderr, server.address)

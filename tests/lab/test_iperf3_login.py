@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import subprocess
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from leadline.agents import agent_binary
-from waiting import free_port
+from waiting import WITHIN_S, free_port, until
 
 pytestmark = [
     pytest.mark.agent,
@@ -67,10 +66,9 @@ def own_server(log: Path, *options: str) -> Iterator[int]:
     with log.open("wb") as stderr:
         process = subprocess.Popen(["env", "NO_COLOR=1", *argv], stdout=subprocess.DEVNULL, stderr=stderr)
     try:
-        deadline = time.monotonic() + 10
-        while not (found := re.search(r" port=(\d+)", log.read_text())):
-            assert time.monotonic() < deadline and process.poll() is None, log.read_text()
-            time.sleep(0.02)
+        until(lambda: " port=" in log.read_text() or process.poll() is not None, log.read_text)
+        found = re.search(r" port=(\d+)", log.read_text())
+        assert found is not None, log.read_text()
         yield int(found[1])
     finally:
         process.terminate()
@@ -80,17 +78,17 @@ def own_server(log: Path, *options: str) -> Iterator[int]:
 def real_client(port: int, *options: str, password: str = PASSWORD) -> subprocess.CompletedProcess[str]:
     argv = ["iperf3", "-c", "127.0.0.1", "-p", str(port), "-n", "1M", *options]
     environment = {**os.environ, "IPERF3_PASSWORD": password}
-    return subprocess.run(argv, check=False, capture_output=True, text=True, timeout=60, env=environment)
+    return subprocess.run(argv, check=False, capture_output=True, text=True, timeout=WITHIN_S, env=environment)
 
 
 def own_client(
     command: Path, port: int, *options: str, kind: str = "tcp", password: str | None = PASSWORD
 ) -> subprocess.CompletedProcess[str]:
-    argv = [str(command), kind, "127.0.0.1", "-p", str(port), "--peer", "iperf3", "-d", "300ms", *options]
+    argv = [str(command), kind, "127.0.0.1", "-p", str(port), "--peer", "iperf3", "-d", "1500ms", *options]
     environment = {name: value for name, value in os.environ.items() if name != "IPERF3_PASSWORD"}
     environment |= {} if password is None else {"IPERF3_PASSWORD": password}
     return subprocess.run(
-        argv, check=False, capture_output=True, text=True, timeout=60, env=environment, stdin=subprocess.DEVNULL
+        argv, check=False, capture_output=True, text=True, timeout=WITHIN_S, env=environment, stdin=subprocess.DEVNULL
     )
 
 
@@ -171,6 +169,6 @@ def test_wrong_files_of_a_server_are_an_error_in_one_line(files: Files, tmp_path
     ]
     for options, text in cases:
         argv = [str(agent_binary()), "serve", "--no-http", "--port", "0", *options]
-        done = subprocess.run(argv, check=False, capture_output=True, text=True, timeout=20)
+        done = subprocess.run(argv, check=False, capture_output=True, text=True, timeout=WITHIN_S)
         assert done.returncode != 0 and text in done.stderr, (options, done.stderr)
         assert len(done.stderr.splitlines()) == 1

@@ -148,7 +148,7 @@ def test_the_table_names_transactions_and_requests_and_k6_has_its_summary(shop: 
     assert max(len(line) for line in done.stdout.splitlines()) <= 80
 
 
-LOADS = {"users": "{users: 3, iterations: 4}", "rate": "{rate: 40/s, duration: 300ms}"}
+LOADS = {"users": "{users: 3, iterations: 4}", "rate": "{rate: 8/s, duration: 1500ms}"}
 
 
 @pytest.mark.parametrize("load", LOADS)

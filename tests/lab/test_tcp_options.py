@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_runs import serve
+from cli_runs import WITHIN_S, serve
 
 pytestmark = [pytest.mark.agent, pytest.mark.takes(12)]
 
@@ -27,7 +27,7 @@ def session_port() -> Iterator[int]:
 
 def run(command: str, port: int, line: str) -> subprocess.CompletedProcess[str]:
     argv = [command, "tcp", "127.0.0.1", "-p", str(port), *line.split()]
-    return subprocess.run(argv, check=False, capture_output=True, text=True, timeout=60)
+    return subprocess.run(argv, check=False, capture_output=True, text=True, timeout=WITHIN_S)
 
 
 def figures(command: str, port: int, line: str) -> dict[str, Any]:
