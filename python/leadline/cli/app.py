@@ -13,7 +13,6 @@ from typing import Annotated, Any
 
 import typer
 
-from leadline import __version__
 from leadline.cli import (
     compare,
     convert,
@@ -62,10 +61,9 @@ _add_commands(convert, ladder, crypto, serve, observe, results, report, compare,
 
 def _print_version(is_asked: bool) -> None:
     if is_asked:
-        from leadline.cli.version import commit
+        from leadline.cli.version import version_line
 
-        known = commit()
-        print(f"leadline {__version__} ({f'commit {known}' if known else 'commit unknown'})")
+        print(version_line())
         raise typer.Exit
 
 

@@ -1,12 +1,23 @@
-"""The commit that this installation was built from. Reads a file of the package, or asks git in a checkout."""
+"""What `leadline --version` prints: the version, and the commit that this installation was built from.
+
+Reads the commit from a file of the package, or asks git in a checkout.
+"""
 
 from __future__ import annotations
 
 import subprocess
 from pathlib import Path
 
+from leadline import __version__
+
 _PACKED = Path(__file__).parents[1] / "commit"
 _TREE = Path(__file__).resolve().parents[3]
+
+
+def version_line() -> str:
+    """The version and the commit."""
+    known = commit()
+    return f"leadline {__version__} ({f'commit {known}' if known else 'commit unknown'})"
 
 
 def commit() -> str | None:

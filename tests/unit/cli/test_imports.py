@@ -65,6 +65,23 @@ def test_help_and_refusals_import_nothing_heavy() -> None:
 
 
 @pytest.mark.processes
+def test_version_is_printed_without_the_commands() -> None:
+    program = """
+import json, sys
+from leadline.cli import main
+sys.argv = ["leadline", "--version"]
+try:
+    main()
+except SystemExit as end:
+    print(json.dumps([end.code, sorted(sys.modules)]), file=sys.stderr)
+"""
+    status, modules = outcome_of(program)
+    assert status == 0
+    assert "leadline.cli.version" in modules
+    assert modules & {"leadline.cli.app", "pydantic", "typer"} == set()
+
+
+@pytest.mark.processes
 def test_one_measurement_imports_what_measures_it_alone() -> None:
     program = (
         "import json, sys\nimport leadline.cli.run_single\nprint(json.dumps([0, sorted(sys.modules)]), file=sys.stderr)"
