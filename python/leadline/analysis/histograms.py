@@ -42,10 +42,10 @@ class Histogram:
         """The number of values in each bucket or below it."""
         return np.cumsum(self.counts)
 
-    @property
+    @cached_property
     def count(self) -> int:
         """The number of values."""
-        return int(self.reached[-1]) if len(self.counts) else 0
+        return int(self.counts.sum())
 
     @property
     def min_us(self) -> float | None:
