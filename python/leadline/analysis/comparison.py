@@ -19,6 +19,7 @@ from leadline.analysis.plan_facts import environment_facts, flat, system_facts
 from leadline.analysis.repeats import judged_together
 from leadline.plan.gateway_metrics import CPU, GATEWAYS, MEMORY, PER_GBPS, metric_of, of_gateway
 from leadline.plan.metric_specs import Better
+from leadline.quantities import counted
 from leadline.statistics import Comparison, Estimate, compare, ratio_of_means
 from leadline.statistics.estimate import CONFIDENCE
 from leadline.statistics.ratios import LEAST_REPEATS, too_few
@@ -265,7 +266,9 @@ def _ratio(
         first, second = ({number: one[number] for number in both} for one in (first, second))
     left_out = [number - len(values) for number, values in zip(repeats, (first, second), strict=True)]
     doubts = (
-        f"not valid: {left_out[0]} repeats of the baseline, {left_out[1]} compared with it; " if any(left_out) else ""
+        f"not valid: {counted(left_out[0], 'repeat')} of the baseline, {left_out[1]} compared with it; "
+        if any(left_out)
+        else ""
     )
     if not first or not second:
         return None, f"{doubts}no repeat is left that can be compared"

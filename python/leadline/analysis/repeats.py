@@ -21,6 +21,7 @@ from leadline.analysis.model import Bound, Limit, Metric, Reason, Summary, TestR
 from leadline.analysis.scope import PERCENTILE_UNCERTAIN, Family, Judged, family_of
 from leadline.analysis.searches import SEARCHED
 from leadline.analysis.validity import worst
+from leadline.quantities import counted
 from leadline.registry import KINDS
 from leadline.statistics import mean_of_repeats
 from leadline.statistics.estimate import CONFIDENCE
@@ -264,7 +265,7 @@ def _without_some(judged: Judged, failed: int, done: Sequence[TestResult]) -> Ju
     """The same where repeats failed: two that agree still make a figure with an interval; less than that does not."""
     ended = sum(result.status == "done" for result in done)
     doubt = Verdict.INCOMPLETE if ended < LEAST_REPEATS else None
-    reason = Reason("repeats-failed", f"{failed} of {failed + ended} repeats did not complete", doubt)
+    reason = Reason("repeats-failed", f"{failed} of {counted(failed + ended, 'repeat')} did not complete", doubt)
     metrics, said = judged.metrics, judged.validity
     if doubt is not None:
         metrics = {name: metric.doubted(doubt, reason.code, Bound.NONE) for name, metric in metrics.items()}

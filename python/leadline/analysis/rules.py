@@ -39,7 +39,7 @@ from leadline.analysis.test_data import TestData
 from leadline.analysis.validity import Evidence, Finding, Rules, late_allowed_us
 from leadline.analysis.window import rate_columns, rate_per_s
 from leadline.contract import records
-from leadline.quantities import rounded_share
+from leadline.quantities import counted, rounded_share
 from leadline.registry import KINDS
 
 Rule = Callable[[Evidence], Iterable[Finding]]
@@ -405,7 +405,7 @@ def even_rate(evidence: Evidence) -> Iterator[Finding]:
 def journal_readable(evidence: Evidence) -> Iterator[Finding]:
     """Lines of the journal that could not be read."""
     if evidence.data.unreadable_lines:
-        text = f"{evidence.data.unreadable_lines:,} lines of the journal could not be read in this trial"
+        text = f"{counted(evidence.data.unreadable_lines, 'line')} of the journal could not be read in this trial"
         yield Verdict.UNDETERMINED, Reason(validity.JOURNAL_DAMAGED, f"{text}: its figures may be too low")
 
 

@@ -30,7 +30,7 @@ def cost_lines(cost: GatewayCost) -> list[str]:
     parts = []
     if cost.per_packet_ns is not None:
         parts.append(f"{_time(cost.per_packet_ns)} for each packet")
-    parts.append(f"{_time(cost.per_byte_ns)} for each byte")
+    parts.append(_per_byte(cost.per_byte_ns))
     lines = [f"{least}{' and '.join(parts)}"] if cost.points else []
     if cost.clients is not None:
         lines += _client_lines(cost)
@@ -123,6 +123,13 @@ def _client_lines(cost: GatewayCost) -> Iterator[str]:
         found.append(f"{quantities.significant(need.per_gib)} clients for each GiB of memory")
     if found:
         yield f"{', '.join(found)} (measured with {need.clients:g})"
+
+
+def _per_byte(cost: Bounded) -> str:
+    """A cost that does not grow with the size of packets is fitted as 0."""
+    if cost.value > 0:
+        return f"{_time(cost)} for each byte"
+    return f"{quantities.microseconds(cost.high / 1e3)} for each byte at most" if cost.high else "none for each byte"
 
 
 def _time(cost: Bounded) -> str:

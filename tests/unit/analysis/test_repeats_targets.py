@@ -104,6 +104,9 @@ def test_failed_repeats_are_counted_and_not_averaged() -> None:
     assert (found.repeats, found.failed) == (1, 2)
     assert found.metrics["throughput_bps"].value == pytest.approx(8e6)
     assert [reason.code for reason in found.validity.reasons] == ["repeats-failed"]
+    assert found.validity.reasons[0].text == "2 of 3 repeats did not complete"
+    [cut] = summary([replace(repeats(1e6)[0], status="interrupted")], planned=1).validity.reasons
+    assert cut.text == "1 of 1 repeat did not complete"
     none = summary([], planned=2)
     assert (none.repeats, none.failed, none.metrics) == (0, 2, {})
     assert none.validity.verdict is Verdict.INCOMPLETE
