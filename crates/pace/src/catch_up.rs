@@ -13,7 +13,17 @@ pub struct CatchUp {
     together: u64,
     /// From how many late operations on there is no such bound.
     far: u64,
+    end: Option<End>,
     behind: Option<Behind>,
+}
+
+/// When the operations end.
+#[derive(Clone, Copy, Debug)]
+struct End {
+    /// When the last one should have begun, ns.
+    at_ns: u64,
+    /// How much later it may begin, ns.
+    later_ns: u64,
 }
 
 /// A driver that catches up.
@@ -32,6 +42,10 @@ const CAUGHT_UP_NS: f64 = 100e6;
 /// The lowest and the highest rate of catching up, in parts of the rate: short stalls, of a twentieth of the time in all,
 /// must not add up, and more than this would be a burst.
 const FASTER: (f64, f64) = (1.06, 1.5);
+/// How much later than due the last operation may begin, in parts of the time of all: this changes their rate by as much.
+const LATER_AT_END: f64 = 0.000_75;
+/// Near the end, what is late leaves in this time, ns, on top of the rate: a fifth of it in the worst millisecond.
+const FOR_THE_END_NS: f64 = 5e6;
 /// The limit holds if more is late than falls due in this time, ns.
 const TOLERATED_NS: u64 = 20_000;
 /// What falls due in this time may begin together, ns: waking up may take this long.
@@ -43,7 +57,21 @@ impl CatchUp {
     /// Returns the limit for operations at this rate.
     pub fn new(pace: Pace) -> Self {
         let within = |ns: u64| pace.count_within(ns).max(1);
-        Self { pace, tolerated: within(TOLERATED_NS), together: within(TOGETHER_NS), far: within(FAR_NS), behind: None }
+        Self {
+            pace,
+            tolerated: within(TOLERATED_NS),
+            together: within(TOGETHER_NS),
+            far: within(FAR_NS),
+            end: None,
+            behind: None,
+        }
+    }
+
+    /// Returns the limit for operations that are due from `begin_ns` to `end_ns`. Near the end it catches up faster: what
+    /// begins after it lengthens their time, and so lowers their rate.
+    pub fn between(pace: Pace, begin_ns: u64, end_ns: u64) -> Self {
+        let later_ns = end_ns.saturating_sub(begin_ns) as f64 * LATER_AT_END;
+        Self { end: Some(End { at_ns: end_ns, later_ns: later_ns as u64 }), ..Self::new(pace) }
     }
 
     /// Returns how many operations may have begun at `now_ns`, of which `due` are due and `begun` have begun.
@@ -72,8 +100,18 @@ impl CatchUp {
     }
 
     fn behind_since(&self, since_ns: u64, begun: u64, late: u64) -> Behind {
-        let factor = 1.0 + self.pace.due_ns(late) as f64 / CAUGHT_UP_NS;
+        let late_ns = self.pace.due_ns(late) as f64;
+        let factor = (1.0 + late_ns / CAUGHT_UP_NS).max(self.for_the_end(since_ns, late_ns));
         Behind { since_ns, begun, faster: self.pace.scaled(factor.clamp(FASTER.0, FASTER.1)) }
+    }
+
+    /// Returns the rate, in parts of the rate, at which the last operation begins late enough for no burst, and early
+    /// enough for the rate of all.
+    fn for_the_end(&self, now_ns: u64, late_ns: f64) -> f64 {
+        let Some(end) = self.end else { return 0.0 };
+        let due_ns = end.at_ns.saturating_sub(now_ns) as f64 + late_ns;
+        let left_ns = end.at_ns.saturating_add(end.later_ns).saturating_sub(now_ns).max(1) as f64;
+        (due_ns / left_ns).min(1.0 + late_ns / FOR_THE_END_NS)
     }
 
     /// Returns when the next operation may begin if `begun` have begun, ns; `None` while none is late.

@@ -37,7 +37,8 @@ impl DatagramSchedule {
         let most = [number, in_span].into_iter().flatten().min();
         let all_due_ns = pace.zip(most).map(|(pace, most)| at_ns.saturating_add(pace.due_ns(most)));
         let ends_ns = all_due_ns.map_or(span.end_ns, |all_due_ns| all_due_ns.min(span.end_ns));
-        Self { pace, at_ns, most, ends_ns, span_ends_ns: span.end_ns, catch_up: pace.map(CatchUp::new) }
+        let catch_up = pace.map(|pace| CatchUp::between(pace, at_ns, ends_ns));
+        Self { pace, at_ns, most, ends_ns, span_ends_ns: span.end_ns, catch_up }
     }
 
     /// Returns how many datagrams should have been sent by now, of which `sent` were; `None` if only the time limits them.
@@ -104,8 +105,12 @@ mod tests {
 
     /// When the datagrams leave of a thread that stands still in one stall (from when, until when, ns).
     fn leaving(pace: Pace, stall: (u64, u64)) -> Vec<u64> {
-        let mut schedule = DatagramSchedule::new(Some(pace), None, SPAN, 0);
-        let (mut now, mut left) = (SPAN.at_ns, Vec::new());
+        leaving_in(pace, SPAN, stall)
+    }
+
+    fn leaving_in(pace: Pace, span: Span, stall: (u64, u64)) -> Vec<u64> {
+        let mut schedule = DatagramSchedule::new(Some(pace), None, span, 0);
+        let (mut now, mut left) = (span.at_ns, Vec::new());
         loop {
             let sent = left.len() as u64;
             let is_last_call = schedule.is_past(now);
@@ -141,6 +146,38 @@ mod tests {
                 // 1.5 times the rate, and one more at an edge of the millisecond.
                 let most = rate / 1000.0 * 1.5 + 2.0;
                 assert!(worst(&left) as f64 <= most, "{} at {rate}/s with {stall_ns} ns", worst(&left));
+            }
+        }
+    }
+
+    #[test]
+    fn rate_of_two_seconds_is_exact_though_a_stall_is_near_their_end() {
+        let span = Span { at_ns: 3 * MS, end_ns: 2003 * MS };
+        for rate in RATES {
+            let pace = Pace::per_second(rate).unwrap();
+            for (stall_ns, before_end_ns) in [
+                (MS, 0),
+                (3 * MS / 2, 0),
+                (2 * MS, 0),
+                (5 * MS / 2, 0),
+                (5 * MS / 2, MS / 2),
+                (3 * MS, MS),
+                (4 * MS, 4 * MS),
+                (8 * MS, 20 * MS),
+                (20 * MS, 60 * MS),
+            ] {
+                let until_ns = span.end_ns + MS / 10 - before_end_ns;
+                let left = leaving_in(pace, span, (until_ns - stall_ns, until_ns));
+                let case = format!("{stall_ns} ns, {before_end_ns} ns before the end, at {rate}/s");
+                assert_eq!(left.len() as u64, pace.count_within(2000 * MS), "{case}");
+                // As the benchmark counts: from the first datagram to the last one.
+                let took_s = (left.last().unwrap() - left[0]) as f64 / 1e9;
+                let error = ((left.len() - 1) as f64 / took_s / rate - 1.0).abs();
+                assert!(error <= 0.001, "{error}: {case}");
+                // A fifth of what is late leaves on top of the rate, and two more at the edges of the millisecond.
+                let late_ns = (stall_ns + MS / 10) as f64;
+                let most = rate / 1000.0 * (1.0 + late_ns / 5e6).clamp(1.2, 1.5) + 2.0;
+                assert!(worst(&left) as f64 <= most, "{} of {most}: {case}", worst(&left));
             }
         }
     }
