@@ -19,34 +19,47 @@ use leadline_wire::scenario::{Arrivals, Feeder, Node, Population, ScenarioPlan, 
 /// Compiles a plan.
 ///
 /// # Errors
-/// The first part that cannot be executed.
+/// The parts that cannot be executed, up to a hundred.
 pub fn compile(plan: &ScenarioPlan, seed: u64, now_ms: i64) -> Result<Program, CompileError> {
     let mut compiler = Compiler::default();
-    compiler.program.name.clone_from(&plan.name);
-    compiler.program.seed = seed;
-    compiler.program.targets = plan.targets.iter().map(|target| target.to_ascii_lowercase()).collect();
-    compiler.program.masked = plan.masked.iter().map(|name| name.as_str().into()).collect();
-    if plan.populations.is_empty() {
-        return Err(compiler.error("the plan has no population"));
+    let compiled = compiler.plan(plan, seed, now_ms);
+    let mut refused = std::mem::take(&mut compiler.refused).into_iter().chain(compiled.err());
+    match refused.next() {
+        None => Ok(compiler.program),
+        Some(first) => Err(CompileError { others: refused.collect(), ..first }),
     }
-    for file in &plan.files {
-        let content = BASE64_STANDARD.decode(&file.content_base64);
-        let content = content.map_err(|error| compiler.error(format!("file {}: {error}", file.name)))?;
-        compiler.files.insert(file.name.clone(), content.into());
-    }
-    plan.variables.iter().filter(|variable| variable.is_shared).for_each(|variable| {
-        compiler.shared_slot(&variable.name);
-    });
-    plan.populations.iter().for_each(|population| compiler.find_shared(&population.flow));
-    plan.feeders.iter().for_each(|feeder| compiler.feeder(feeder));
-    for (index, population) in plan.populations.iter().enumerate() {
-        compiler.population(plan, index, population)?;
-    }
-    compiler.initial(&plan.variables, now_ms)?;
-    Ok(compiler.program)
 }
 
 impl Compiler {
+    fn plan(&mut self, plan: &ScenarioPlan, seed: u64, now_ms: i64) -> Result<(), CompileError> {
+        self.program.name.clone_from(&plan.name);
+        self.program.seed = seed;
+        self.program.targets = plan.targets.iter().map(|target| target.to_ascii_lowercase()).collect();
+        self.program.masked = plan.masked.iter().map(|name| name.as_str().into()).collect();
+        if plan.populations.is_empty() {
+            return Err(self.error("the plan has no population"));
+        }
+        for file in &plan.files {
+            let content = BASE64_STANDARD.decode(&file.content_base64);
+            let content = content.map_err(|error| self.error(format!("file {}: {error}", file.name)))?;
+            self.files.insert(file.name.clone(), content.into());
+        }
+        plan.variables.iter().filter(|variable| variable.is_shared).for_each(|variable| {
+            self.shared_slot(&variable.name);
+        });
+        plan.populations.iter().for_each(|population| self.find_shared(&population.flow));
+        plan.feeders.iter().for_each(|feeder| self.feeder(feeder));
+        for (index, population) in plan.populations.iter().enumerate() {
+            let compiled = self.population(plan, index, population);
+            self.kept(compiled)?;
+        }
+        if self.refused.is_empty() {
+            self.initial(&plan.variables, now_ms)
+        } else {
+            Ok(())
+        }
+    }
+
     /// Registers the shared variables that nodes set, before any expression reads them.
     fn find_shared(&mut self, nodes: &[Node]) {
         for node in nodes {
@@ -169,10 +182,9 @@ impl Compiler {
             let mut context =
                 Context { program: &self.program, shared: &shared, user: &mut user, tools: &mut tools, now_ns: 0 };
             let text = context.text(&template);
-            let value = Value::from(text.map_err(|fault| CompileError {
-                place: None,
-                message: format!("variable `{name}`: {}", fault.detail),
-            })?);
+            let value = Value::from(
+                text.map_err(|fault| CompileError::new(None, format!("variable `{name}`: {}", fault.detail)))?,
+            );
             if is_shared {
                 shared.set(slot, value.clone());
                 self.program.shared_initial[slot as usize] = value;

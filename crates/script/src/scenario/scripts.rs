@@ -20,6 +20,14 @@ vars = setmetatable({}, {
 function fail(message) error(message, 0) end
 ";
 
+/// Returns why a text is not Lua, with the line in it; `None` if it is. Runs nothing.
+pub fn syntax_error(text: &str) -> Option<String> {
+    let loaded = Lua::new_with(StdLib::NONE, mlua::LuaOptions::default())
+        .and_then(|lua| lua.load(text).set_name("=line").into_function().map(drop));
+    let message = loaded.err()?.to_string();
+    Some(message.trim_start_matches("syntax error: ").to_owned())
+}
+
 /// The scripts of one thread.
 #[derive(Debug, Default)]
 pub struct Scripts {

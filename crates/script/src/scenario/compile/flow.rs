@@ -4,6 +4,7 @@ use leadline_wire::scenario::{LabelKind, LoopRule as Rule, Node, NodeAction, Wai
 
 use super::state::{CompileError, Compiler};
 use crate::scenario::program::{Instruction, Label, LoopRule, Target, Turn, Wait};
+use crate::scenario::scripts::syntax_error;
 
 /// Returns the lists of nodes in a node.
 pub fn inner_nodes(action: &NodeAction) -> Vec<&[Node]> {
@@ -33,7 +34,8 @@ impl Compiler {
 
     fn node(&mut self, node: &Node, depth: usize) -> Result<(), CompileError> {
         self.count_node(depth)?;
-        self.at(node, |compiler| compiler.action(node, depth + 1))
+        let compiled = self.at(node, |compiler| compiler.action(node, depth + 1));
+        self.kept(compiled).map(drop)
     }
 
     /// Compiles something with the place and the tags of a node.
@@ -45,10 +47,10 @@ impl Compiler {
         let outer = node.source.is_some().then(|| std::mem::replace(&mut self.place, node.source.clone()));
         let outer_tags = (!node.tags.is_empty()).then(|| self.tags.clone());
         self.tags.extend(node.tags.iter().map(|(name, value)| (name.clone(), value.clone())));
-        let compiled = compile(self)?;
+        let compiled = compile(self);
         outer.into_iter().for_each(|place| self.place = place);
         outer_tags.into_iter().for_each(|tags| self.tags = tags);
-        Ok(compiled)
+        compiled
     }
 
     fn action(&mut self, node: &Node, depth: usize) -> Result<(), CompileError> {
@@ -164,6 +166,9 @@ impl Compiler {
                 self.emit(Instruction::Control(*control));
             }
             NodeAction::Script { lua } => {
+                if let Some(why) = syntax_error(lua) {
+                    return Err(self.error(format!("this is not Lua: {why}")));
+                }
                 self.program.scripts.push(lua.as_str().into());
                 self.emit(Instruction::Script(self.program.scripts.len() as u32 - 1));
             }
@@ -233,7 +238,8 @@ impl Compiler {
             let NodeAction::Request(request) = &node.action else {
                 return Err(self.error("the nodes of a parallel node have to be requests"));
             };
-            requests.push(self.at(node, |compiler| compiler.request(node.label.as_deref(), request))?);
+            let compiled = self.at(node, |compiler| compiler.request(node.label.as_deref(), request));
+            requests.extend(self.kept(compiled)?);
         }
         let at_once = at_once.unwrap_or(u32::MAX).max(1);
         self.emit(Instruction::Parallel(requests.into(), at_once));

@@ -30,8 +30,8 @@ impl Compiler {
         let basic = request.basic_credentials.as_ref();
         let basic =
             basic.map(|basic| Ok((self.template(&basic.user)?, self.template(&basic.password)?))).transpose()?;
-        let extractors = request.extractors.iter().map(|one| self.extractor(one)).collect::<Result<Vec<_>, _>>()?;
-        let checks = request.checks.iter().map(|one| self.check(label, one)).collect::<Result<Vec<_>, _>>()?;
+        let extractors = self.each(&request.extractors, Self::extractor)?;
+        let checks = self.each(&request.checks, |compiler, one| compiler.check(label, one))?;
         let subjects = || extractors.iter().map(|one| &one.subject).chain(checks.iter().map(|one| &one.subject));
         let reads_json = checks.iter().flat_map(|check| &check.tests).any(|test| matches!(test, Test::Json(..)));
         let embedded = request.embedded.as_ref().map(|rule| self.embedded(rule)).transpose()?;

@@ -270,6 +270,43 @@ fn what_cannot_be_executed_is_refused_by_name_and_place() {
     assert!(refused(json!([{"action": {"kind": "feed", "feeder": "none"}}])).contains("`none`"));
 }
 
+/// A node that cannot be executed.
+fn opaque(line: usize) -> Json {
+    json!({"source": {"file": "a.jmx", "line": line}, "action": {"kind": "opaque", "what": "Script", "text": ""}})
+}
+
+fn refused(flow: Json) -> Vec<String> {
+    let plan: ScenarioPlan = serde_json::from_value(plan(once(), flow)).unwrap();
+    compile(&plan, 1, 0).unwrap_err().to_string().lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn all_parts_that_cannot_be_executed_are_named() {
+    let find = |pattern: &str| {
+        extractor("x", json!({"kind": "regex", "pattern": [pattern]}), json!({"kind": "last"}), json!({"kind": "keep"}))
+    };
+    let mut broken = request(json!({"extractors": [find("("), find("fine"), find("[")]}));
+    broken["source"] = json!({"file": "a.jmx", "line": 5});
+    let inner = json!({"label": "inner", "action": {"kind": "transaction", "includes_waits": false, "hides_requests": false, "nodes": [opaque(2), get("/"), opaque(3)]}});
+    let together = json!({"action": {"kind": "parallel", "nodes": [broken, get("/")]}});
+    let lines = refused(json!([inner, together, opaque(9)]));
+    let places: Vec<&str> = lines.iter().map(|line| line.split(": ").next().unwrap()).collect();
+    assert_eq!(places, ["a.jmx:2", "a.jmx:3", "a.jmx:5", "a.jmx:5", "a.jmx:9"], "{lines:?}");
+}
+
+#[test]
+fn script_that_is_not_lua_is_refused() {
+    let script = |lua: &str| json!({"source": {"file": "a.jmx", "line": 4}, "action": {"kind": "script", "lua": lua}});
+    let lines = refused(json!([script("vars.a = 1"), script("local a = 1\nx = = 2")]));
+    assert_eq!(lines, ["a.jmx:4: this is not Lua: line:2: unexpected symbol near '='"]);
+}
+
+#[test]
+fn plan_is_refused_with_a_hundred_parts_at_most() {
+    let lines = refused((1..=300).map(opaque).collect());
+    assert_eq!((lines.len(), lines[99].split(": ").next().unwrap()), (100, "a.jmx:100"));
+}
+
 #[test]
 fn messages_of_failures_hide_masked_variables() {
     let extract = extractor(
