@@ -162,7 +162,7 @@ fn loopback_inside() {
 
 fn exchange_datagrams(address: &str) {
     let receiver = UdpSocket::bind(address).expect("loopback is up");
-    receiver.set_read_timeout(Some(Duration::from_secs(10))).expect("a timeout");
+    receiver.set_read_timeout(Some(PATIENCE)).expect("a timeout");
     let sender = UdpSocket::bind(address).expect("loopback is up");
     let target = receiver.local_addr().expect("it is bound");
     for _ in 0..DATAGRAMS {

@@ -59,26 +59,34 @@ mod tests {
 
     #[test]
     fn idle_thread_yields_to_a_busy_one_on_its_cpu() {
+        use std::sync::atomic::{AtomicBool, Ordering};
+        use std::sync::Barrier;
+
         use crate::usage::{allowed_cpus, pin_to, thread_cpu_s};
-        let cpu = allowed_cpus()[0];
-        let spin_until = |end: std::time::Instant| {
-            while std::time::Instant::now() < end {
-                std::hint::spin_loop();
-            }
-            thread_cpu_s()
-        };
-        let end = std::time::Instant::now() + std::time::Duration::from_millis(400);
-        let idle = std::thread::spawn(move || {
-            pin_to(cpu).unwrap();
-            run_only_when_idle().unwrap();
-            spin_until(end)
+        /// The busy thread's CPU time decides how long both run, however much of it the machine gives them.
+        const BUSY_S: f64 = 0.3;
+        let (cpu, both, is_over) = (allowed_cpus()[0], Barrier::new(2), AtomicBool::new(false));
+        let idle_s = std::thread::scope(|scope| {
+            let idle = scope.spawn(|| {
+                pin_to(cpu).unwrap();
+                run_only_when_idle().unwrap();
+                both.wait();
+                let before_s = thread_cpu_s();
+                while !is_over.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+                thread_cpu_s() - before_s
+            });
+            scope.spawn(|| {
+                pin_to(cpu).unwrap();
+                both.wait();
+                let until_s = thread_cpu_s() + BUSY_S;
+                while thread_cpu_s() < until_s {}
+                is_over.store(true, Ordering::Relaxed);
+            });
+            idle.join().unwrap()
         });
-        let busy = std::thread::spawn(move || {
-            pin_to(cpu).unwrap();
-            spin_until(end)
-        });
-        let (idle_s, busy_s) = (idle.join().unwrap(), busy.join().unwrap());
-        assert!(idle_s < 0.2 * busy_s, "idle {idle_s} s, busy {busy_s} s");
+        assert!(idle_s < 0.2 * BUSY_S, "idle {idle_s} s, busy {BUSY_S} s");
     }
 
     #[test]

@@ -6,3 +6,20 @@
 
 pub mod gateway;
 pub mod openvpn;
+
+use std::time::{Duration, Instant};
+
+/// Only a defect takes this long.
+pub const PATIENCE: Duration = Duration::from_secs(180);
+
+/// Repeats an attempt until it returns a value. Each attempt asserts what holds under any scheduling; it returns `None`
+/// if the machine did not run its threads while its load lasted, so that there is nothing to assert about the rest.
+pub fn until<T>(awaited: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
+    let began = Instant::now();
+    loop {
+        if let Some(value) = attempt() {
+            return value;
+        }
+        assert!(began.elapsed() < PATIENCE, "no attempt in which {awaited}");
+    }
+}

@@ -146,6 +146,7 @@ mod tests {
     use super::*;
     use leadline_sys::clock::{monotonic_ns, sleep_until};
     use leadline_sys::net::udp_socket;
+    use leadline_testkit::until;
 
     #[test]
     fn one_call_sends_as_many_as_the_kernel_and_the_length_of_ip_allow() {
@@ -174,16 +175,13 @@ mod tests {
         let mut incoming = Incoming::new(&DatagramSizes::fixed(100), true);
         // The kernel begins to stamp some time after the first socket has requested it, and a machine may wait between
         // two readings of its clocks.
-        for _ in 0..1000 {
+        until("the kernel stamps", || {
             segments::send_together(&sender, &[7; 300], 100).unwrap();
             let sent_ns = monotonic_ns();
             sleep_until(sent_ns + 10 * NEAR_NS);
             let count = incoming.receive(&receiver).unwrap();
             assert_eq!((0..count).map(|index| incoming.datagrams(index).1.len()).sum::<usize>(), 300);
-            if (0..count).all(|index| incoming.datagrams(index).0 <= sent_ns + NEAR_NS) {
-                return;
-            }
-        }
-        panic!("no stamp came");
+            (0..count).all(|index| incoming.datagrams(index).0 <= sent_ns + NEAR_NS).then_some(())
+        });
     }
 }

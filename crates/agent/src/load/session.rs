@@ -394,7 +394,7 @@ mod tests {
             let mut dripped = 0;
             while dripped < 1000 && far.write_all(b" ").is_ok() {
                 dripped += 1;
-                std::thread::sleep(Duration::from_millis(10));
+                std::thread::sleep(Duration::from_millis(50));
             }
             dripped
         });

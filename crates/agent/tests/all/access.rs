@@ -4,7 +4,7 @@
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
 
-use crate::support::{answer, rr, target, tcp, udp, Agent, PATIENCE};
+use crate::support::{answer, rr, target, tcp, udp, until, Agent, PATIENCE};
 use leadline_transport::{
     encode_frame, ClientSession, Credentials, FrameDecoder, FromClient, FromServer, Header, HeaderKind, Hex32, Open,
     SharedKey, Work, HEADER_BYTES, MAGIC,
@@ -226,14 +226,17 @@ fn tests_with_the_key_are_served() {
     let (mut server, mut client) = (Agent::start(), Agent::start());
     let port = serve(&mut server, &json!({"key": KEY_BASE64}));
     let target = with_key(port, KEY_BASE64);
-    let changes = json!({"duration_ms": 300});
-    for workload in [
-        tcp(&target, &changes),
-        udp(&target, &changes),
-        udp(&target, &json!({"duration_ms": 300, "direction": "both"})),
-        rr(&target, &json!({"number": 50, "duration_ms": 50_000, "protocol": "udp"})),
+    let changes = json!({"duration_ms": 50_000});
+    for (workload, flows) in [
+        (tcp(&target, &changes), 1),
+        (udp(&target, &changes), 1),
+        (udp(&target, &json!({"duration_ms": 50_000, "direction": "both"})), 2),
+        (rr(&target, &json!({"duration_ms": 50_000, "protocol": "udp"})), 1),
     ] {
-        let outcome = client.run(&workload);
+        client.begin("load", &workload);
+        client.all_moving(flows);
+        client.send(&json!({"type": "stop", "trial": "t", "task": null}));
+        let outcome = client.finished("load");
         assert!(outcome.errors.is_empty(), "{outcome:?}");
         assert!(outcome.flows.iter().all(|flow| flow.received_bytes > Some(0)), "{outcome:?}");
     }
@@ -342,7 +345,16 @@ fn an_idle_connection_is_closed_after_max_idle() {
     let mut silent = TcpStream::connect((HERE, port)).unwrap();
     silent.set_read_timeout(Some(PATIENCE)).unwrap();
     assert_eq!(silent.read(&mut [0; 1]).unwrap(), 0);
-    let mut idle = Control::asking(HERE, port, open(TCP), None);
+    // A client that does not run for that time before it asks for a session is idle, too.
+    let mut idle = until("a session", || {
+        let stream = TcpStream::connect((HERE, port)).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut control = Control { stream, decoder: FrameDecoder::default() };
+        let opening = FromClient::Open { open: open(TCP), nonce: None };
+        control.stream.write_all(&[MAGIC, &encode_frame(&opening).unwrap()].concat()).ok()?;
+        // Nothing is read here, which would fail on a closed connection.
+        (control.stream.peek(&mut [0; 1]).ok()? > 0).then_some(control)
+    });
     idle.token();
     assert_eq!(idle.refusal(), "idle");
 }
@@ -397,7 +409,7 @@ fn a_session_that_begins_in_the_past_is_refused_where_there_is_a_rate_to_catch_u
 fn answers_keep_to_the_rate_with_rare_progress_reports() {
     let (mut server, mut client) = (Agent::start(), Agent::start());
     let port = serve(&mut server, &limits(&json!({"rate_bps": 10_000_000})));
-    let asked = json!({"duration_ms": 5000, "response_bytes": 1 << 20, "interval_ms": 50_000});
+    let asked = json!({"duration_ms": 50_000, "response_bytes": 1 << 20, "interval_ms": 50_000});
     client.begin("load", &rr(&target("127.0.0.1", port), &asked));
     assert_eq!(client.failure().code, "too_fast");
 }
@@ -414,7 +426,7 @@ fn parts_of_long_answers_are_held_to_the_rate() {
         connect: false,
         outstanding: 1,
     };
-    let mut control = Control::asking(HERE, port, Open { flows: FLOWS, duration_ms: 5000, ..open(work) }, None);
+    let mut control = Control::asking(HERE, port, Open { flows: FLOWS, duration_ms: 50_000, ..open(work) }, None);
     let token = control.token();
     let mut flows: Vec<TcpStream> = (0..FLOWS)
         .map(|flow| {

@@ -7,14 +7,20 @@ use crate::support::{gone, process, rr, target, target_of, tcp, until, Agent};
 use leadline_wire::Event;
 use serde_json::json;
 
-/// The promised time is 3 s; the rest is for a busy machine. A connection attempt that is waited for takes 10 s.
-const SOON: Duration = Duration::from_secs(9);
+/// The promised time is 3 s; the rest is for a busy machine. Loads, starts and children last longer.
+const SOON: Duration = Duration::from_secs(45);
+/// A connection attempt that is waited for takes 10 s.
+const BEFORE_A_TIMEOUT: Duration = Duration::from_secs(9);
 
 fn ends_soon(agent: &mut Agent) {
+    ends_within(SOON, agent);
+}
+
+fn ends_within(limit: Duration, agent: &mut Agent) {
     agent.hang_up();
     let (status, took) = agent.ended();
     assert_eq!(status.code(), Some(0));
-    assert!(took < SOON, "{took:?}");
+    assert!(took < limit, "{took:?}");
 }
 
 /// A process that ignores SIGTERM, with a child of its own and one in another session.
@@ -109,7 +115,7 @@ fn ends_while_a_server_delays_preparation() {
     let mut agent = Agent::start();
     agent.prepare("tcp", &tcp(&target_of(silent.local_addr().unwrap()), &json!({})));
     let _connection = silent.accept().unwrap();
-    ends_soon(&mut agent);
+    ends_within(BEFORE_A_TIMEOUT, &mut agent);
 }
 
 #[test]
@@ -126,5 +132,5 @@ fn ends_during_an_unanswered_connect() {
     let mut agent = Agent::start();
     agent.prepare("tcp", &tcp(&target_of(address), &json!({})));
     agent.clock_works();
-    ends_soon(&mut agent);
+    ends_within(BEFORE_A_TIMEOUT, &mut agent);
 }

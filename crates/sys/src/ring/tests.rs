@@ -88,9 +88,12 @@ fn spinning_wait_sees_completions_and_ends_in_time() {
     let (ours, mut theirs) = UnixStream::pair().unwrap();
     ring.attach(0, &ours, false).unwrap();
     let begun_ns = monotonic_ns();
-    nothing_comes(&mut ring);
-    let (spun_ns, waited_ns) = (ring.spun_ns(), monotonic_ns() - begun_ns);
-    assert!((1..=waited_ns).contains(&spun_ns), "{spun_ns}");
+    // A wait in which this thread does not run is none.
+    while ring.spun_ns() == 0 {
+        assert!(monotonic_ns() - begun_ns < SOON_NS, "no wait was busy");
+        nothing_comes(&mut ring);
+    }
+    assert!(ring.spun_ns() <= monotonic_ns() - begun_ns, "{}", ring.spun_ns());
     let peer = std::thread::spawn(move || {
         let mut request = [0; PAYLOAD.len()];
         theirs.read_exact(&mut request).unwrap();
@@ -155,7 +158,7 @@ fn late_completion_is_not_taken_for_the_slots_successor() {
 fn detached_slot_releases_its_socket() {
     let mut ring = ring(1);
     let (ours, mut theirs) = UnixStream::pair().unwrap();
-    theirs.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    theirs.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     ring.attach(0, &ours, false).unwrap();
     nothing_comes(&mut ring);
     drop(ours);

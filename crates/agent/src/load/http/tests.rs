@@ -33,6 +33,10 @@ macro_rules! on_both_engines {
 mod routes;
 mod stub;
 
+/// Only a defect takes this long.
+const LONG_MS: u64 = 300_000;
+const TIMEOUT_MS: u32 = 180_000;
+
 on_both_engines!(
     client_and_server_count_the_same_in_a_closed_loop,
     client_and_server_count_the_same_when_time_ends_the_load,
@@ -53,13 +57,13 @@ fn spec(server: SocketAddr, number: Option<u64>) -> HttpSpec {
         connections: 4,
         threads: 2,
         cpus: Vec::new(),
-        duration_ms: 30_000,
+        duration_ms: LONG_MS,
         number,
         warmup_ms: 0,
         rate: Vec::new(),
         requests_per_connection: None,
         redirects: 0,
-        timeouts: HttpTimeouts { connect_ms: 5000, response_ms: 10_000 },
+        timeouts: HttpTimeouts { connect_ms: TIMEOUT_MS, response_ms: TIMEOUT_MS },
         route: HttpRoute { bind: Vec::new(), resolve: Vec::new(), dns: DnsPolicy::Run, unix_socket: None, proxy: None },
         socket: SocketOptions::default(),
         tls: None,
@@ -79,7 +83,7 @@ fn request(server: SocketAddr, target: &str) -> HttpRequest {
 
 /// Returns a rate of this many requests per second that lasts longer than any test.
 fn rate(per_s: f64) -> Vec<RateStage> {
-    vec![RateStage { from_per_s: per_s, to_per_s: per_s, duration_ms: 30_000 }]
+    vec![RateStage { from_per_s: per_s, to_per_s: per_s, duration_ms: LONG_MS }]
 }
 
 fn run(engine: Engine, spec: HttpSpec) -> Outcome {
@@ -283,8 +287,8 @@ fn each_server_misbehaviour_has_its_error_name(engine: Engine) {
         (malformed, "malformed_content_length"),
         (never_responds, "response_timeout"),
     ] {
-        let response_ms = if name == "response_timeout" { 20 } else { 10_000 };
-        let timeouts = HttpTimeouts { connect_ms: 5000, response_ms };
+        let response_ms = if name == "response_timeout" { 20 } else { TIMEOUT_MS };
+        let timeouts = HttpTimeouts { connect_ms: TIMEOUT_MS, response_ms };
         let outcome = run(engine, HttpSpec { timeouts, ..spec(address, Some(9)) });
         assert_eq!(outcome.errors, BTreeMap::from([(name.to_owned(), 9)]));
         assert_eq!((outcome.counts["responses"], outcome.counts["requests_sent"]), (0, 9), "{name}");

@@ -79,8 +79,8 @@ fn run(plan: Value, threads: u32) -> Outcome {
 /// Runs a plan; returns its outcome, and the events before it.
 fn run_telling(plan: Value, threads: u32) -> (Outcome, Vec<Event>) {
     let spec: ScenarioSpec = serde_json::from_value(json!({
-        "plan": plan, "seed": 1, "threads": threads, "cpus": [], "duration_ms": 20_000, "warmup_ms": 0,
-        "connections_per_user": 6, "timeouts": {"connect_ms": 3000, "response_ms": 3000},
+        "plan": plan, "seed": 1, "threads": threads, "cpus": [], "duration_ms": 300_000, "warmup_ms": 0,
+        "connections_per_user": 6, "timeouts": {"connect_ms": 180_000, "response_ms": 180_000},
         "route": {"bind": [], "resolve": [], "dns": "run"}, "socket": {"delay": false, "fast_open": false},
         "interval_ms": 100, "samples": {"kind": "all", "with_urls": true},
     }))
@@ -98,7 +98,7 @@ fn run_telling(plan: Value, threads: u32) -> (Outcome, Vec<Event>) {
 }
 
 fn population(arrivals: Value, flow: Value) -> Value {
-    json!({"name": "users", "phase": "main", "arrivals": arrivals, "end": {"kind": "iteration", "grace_ms": 5000},
+    json!({"name": "users", "phase": "main", "arrivals": arrivals, "end": {"kind": "iteration", "grace_ms": 180_000},
         "on_error": "continue", "flow": flow})
 }
 

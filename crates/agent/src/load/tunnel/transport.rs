@@ -406,13 +406,15 @@ impl Outbox {
 
 #[cfg(test)]
 mod tests {
+    use leadline_testkit::{until, PATIENCE};
+
     use super::*;
 
     fn pair(transport: Transport) -> (TransportSocket, Box<dyn FnMut() -> Vec<u8> + Send>) {
         match transport {
             Transport::Udp => {
                 let peer = net::udp_socket("127.0.0.1:0".parse().unwrap(), None, false).unwrap();
-                peer.set_read_timeout(Some(std::time::Duration::from_secs(10))).unwrap();
+                peer.set_read_timeout(Some(PATIENCE)).unwrap();
                 let server = Server { address: peer.local_addr().unwrap(), transport };
                 let transport = TransportSocket::open(server, None, false).unwrap();
                 let receive = move || {
@@ -468,7 +470,7 @@ mod tests {
         let (mut transport, mut buffers) =
             (TransportSocket::open(server, None, true).unwrap(), Buffers::new(true, false));
         // The kernel begins to timestamp some time after the first socket has requested it.
-        for _ in 0..1000 {
+        until("the kernel stamps", || {
             peer.send_to(&[7], transport.local().unwrap()).unwrap();
             let sent_ns = monotonic_ns();
             let mut packets = Vec::new();
@@ -480,11 +482,8 @@ mod tests {
             }
             let [(arrived_ns, packet)] = &packets[..] else { panic!("{packets:?}") };
             assert_eq!(packet, &[7]);
-            if *arrived_ns < sent_ns + 500_000 {
-                return;
-            }
-        }
-        panic!("no timestamp arrived");
+            (*arrived_ns < sent_ns + 500_000).then_some(())
+        });
     }
 
     #[test]

