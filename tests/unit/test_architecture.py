@@ -157,7 +157,7 @@ MODULES_WITH_EVENTS = {
     "serve/listener.rs": {"run_once", "accept", "receive", "open_session", "open_iperf3_test"},
     "serve/mod.rs": {"start"},
     "serve/session.rs": {"run", "log_opened"},
-    "soaker.rs": {"start", "soak"},
+    "soaker.rs": {"start", "fail"},
     "standalone.rs": {"serve"},
     "wireguard.rs": {"run"},
 }

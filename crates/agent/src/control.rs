@@ -179,6 +179,7 @@ impl Agent {
     /// Stops every task. Tasks that have not ended after `ORDERLY` are aborted, and those that still run after `LAST`
     /// end with the process: an unanswered connection attempt must not keep the agent running.
     fn end(self) {
+        self.watch.order(Order::default());
         self.tasks.values().for_each(|running| running.signal.stop());
         self.await_ends(ORDERLY);
         let running = self.tasks.values().filter(|running| !running.thread.is_finished()).count();

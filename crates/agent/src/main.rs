@@ -41,6 +41,7 @@ leadline-agent: generates network load, answers it, and watches the host
   leadline-agent serve [OPTIONS]         answer tcp, udp, rr and http load until stopped
   leadline-agent wireguard CONFIG        an embedded WireGuard interface
   leadline-agent flamegraph TITLE        draw folded stacks from stdin as SVG on stdout
+  leadline-agent soaker                  use what is left of each CPU; started by the agent alone
   leadline-agent --version
 
 options of all modes:
@@ -99,6 +100,7 @@ enum Mode {
     Serve(Box<standalone::Options>),
     Wireguard(PathBuf),
     Flamegraph(String),
+    Soaker,
     Print(String),
 }
 
@@ -129,6 +131,10 @@ fn main() -> ExitCode {
         Mode::Flamegraph(title) => match profile::draw(&title, std::io::stdin().lock(), std::io::stdout().lock()) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => fail(&format!("drawing the flame graph: {}", reason(&error)), 1),
+        },
+        Mode::Soaker => match soaker::run() {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => fail(&format!("soaker: {}", reason(&error)), 2),
         },
         Mode::Wireguard(config) => match wireguard::run(&config) {
             Ok(()) => ExitCode::SUCCESS,
@@ -163,6 +169,7 @@ fn parse(mut parser: Parser) -> Result<CommandLine, lexopt::Error> {
             Some(Arg::Value(value)) if value == "flamegraph" => {
                 break Mode::Flamegraph(only_value(parser, &mut log)?.to_string_lossy().into_owned());
             }
+            Some(Arg::Value(value)) if value == "soaker" => break Mode::Soaker,
             Some(other) => return Err(other.unexpected()),
         }
     };

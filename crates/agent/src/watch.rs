@@ -93,7 +93,7 @@ fn run(orders: &(Mutex<Order>, Condvar), events: &Events, cgroup: &CgroupPaths, 
             seen = order.number;
             observer.make_next_whole();
             due_ns = now;
-            soaker = if order.soak { soaker.or_else(|| Some(Soaker::start())) } else { None };
+            soaker = if order.soak { soaker.or_else(Soaker::start) } else { None };
         }
         let whole = observer.is_whole_due(now);
         if whole {
@@ -106,7 +106,7 @@ fn run(orders: &(Mutex<Order>, Condvar), events: &Events, cgroup: &CgroupPaths, 
         sample.network.queues = queues.as_mut().and_then(|queues| queues.sample(whole));
         sample.trial.clone_from(&order.trial);
         sample.observer_cpu_s = thread_cpu_s() - began_s;
-        if let Some(soaker) = &soaker {
+        if let Some(soaker) = &mut soaker {
             // Its counts go on while the other counters are read: they have an instant of their own.
             sample.t_ns = monotonic_ns();
             sample.soaker = Some(soaker.sample());

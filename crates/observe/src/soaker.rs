@@ -1,5 +1,5 @@
 //! The soaker: how much of a CPU was left, by a thread that uses all of it. Owns its loop and its counter; the caller
-//! starts one thread per CPU, pins it, gives it the policy SCHED_IDLE, and passes a clock and the stop.
+//! starts one thread per CPU, pins it, gives it the policy SCHED_IDLE, and passes its clocks and the stop.
 //!
 //! The thread does arithmetic in slices of a fixed number of rounds, and reads the clock once per slice, some tens of
 //! µs. Whatever else runs on the CPU (processes, interrupts, soft interrupts, another virtual machine) makes a slice
@@ -15,52 +15,69 @@ use leadline_wire::SoakerSample;
 /// Rounds of arithmetic per slice: about 30 µs at 2.6 GHz.
 const SLICE_ROUNDS: u32 = 16_384;
 
-/// The counter of one CPU. One thread writes it; `sample` may be called on another one.
-#[derive(Debug)]
-pub struct Counter {
-    slices: AtomicU64,
-    /// ns; `u64::MAX` before the first slice.
-    fastest_ns: AtomicU64,
+/// Numbers of one counter: a cache line, so that two CPUs do not write to the same one.
+pub const NUMBERS: usize = 8;
+
+/// The counter of one CPU, over numbers that may be shared with another process. One thread runs it, and its owner
+/// samples it.
+#[derive(Clone, Copy, Debug)]
+pub struct Counter<'a> {
+    slices: &'a AtomicU64,
+    /// ns; 0 before the first slice.
+    fastest_ns: &'a AtomicU64,
     /// The same since the last sample.
-    recent_ns: AtomicU64,
+    recent_ns: &'a AtomicU64,
+    /// CPU time that its thread was charged when the last slice ended.
+    cpu_ns: &'a AtomicU64,
+    failed: &'a AtomicU64,
 }
 
-impl Default for Counter {
-    fn default() -> Self {
-        let unknown = || AtomicU64::new(u64::MAX);
-        Self { slices: AtomicU64::new(0), fastest_ns: unknown(), recent_ns: unknown() }
+impl<'a> Counter<'a> {
+    /// Returns the counter over these numbers, which are 0 before it runs.
+    pub fn over(numbers: &'a [AtomicU64; NUMBERS]) -> Self {
+        let [slices, fastest_ns, recent_ns, cpu_ns, failed, ..] = numbers;
+        Self { slices, fastest_ns, recent_ns, cpu_ns, failed }
     }
-}
 
-impl Counter {
-    /// Counts slices until `stopped`; `clock_ns` is a monotonic clock.
-    pub fn run(&self, clock_ns: impl Fn() -> u64, stopped: impl Fn() -> bool) {
+    /// Counts slices until `stopped`; `clock_ns` is a monotonic clock, `cpu_ns` the CPU time of this thread.
+    pub fn run(&self, clock_ns: impl Fn() -> u64, cpu_ns: impl Fn() -> u64, stopped: impl Fn() -> bool) {
         let mut state = 1;
         let mut before_ns = clock_ns();
         while !stopped() {
             state = slice(state);
+            self.cpu_ns.store(cpu_ns(), Ordering::Relaxed);
             let now_ns = clock_ns();
             self.add(now_ns.saturating_sub(before_ns));
             before_ns = now_ns;
         }
     }
 
-    /// Returns the counts so far of the CPU with this number. `cpu_s` is the CPU time that the thread was charged.
-    pub fn sample(&self, cpu: u32, cpu_s: Option<f64>) -> SoakerSample {
-        let known = |ns: u64| (ns != u64::MAX).then_some(ns);
-        SoakerSample {
+    /// Says that this CPU cannot be counted.
+    pub fn fail(&self) {
+        self.failed.store(1, Ordering::Relaxed);
+    }
+
+    /// Returns the counts so far of the CPU with this number; `None` if it cannot be counted.
+    pub fn sample(&self, cpu: u32) -> Option<SoakerSample> {
+        let known = |ns: u64| (ns != 0).then_some(ns);
+        let slices = self.slices.load(Ordering::Relaxed);
+        (self.failed.load(Ordering::Relaxed) == 0).then(|| SoakerSample {
             cpu,
-            slices: self.slices.load(Ordering::Relaxed),
+            slices,
             fastest_ns: known(self.fastest_ns.load(Ordering::Relaxed)),
-            recent_ns: known(self.recent_ns.swap(u64::MAX, Ordering::Relaxed)),
-            cpu_s,
-        }
+            recent_ns: known(self.recent_ns.swap(0, Ordering::Relaxed)),
+            cpu_s: Some(self.cpu_ns.load(Ordering::Relaxed) as f64 / 1e9),
+        })
     }
 
     fn add(&self, took_ns: u64) {
         self.slices.fetch_add(1, Ordering::Relaxed);
-        self.fastest_ns.fetch_min(took_ns, Ordering::Relaxed);
-        self.recent_ns.fetch_min(took_ns, Ordering::Relaxed);
+        for least in [self.fastest_ns, self.recent_ns] {
+            let known = least.load(Ordering::Relaxed);
+            if known == 0 || took_ns < known {
+                least.store(took_ns, Ordering::Relaxed);
+            }
+        }
     }
 }
 
@@ -82,18 +99,27 @@ mod tests {
 
     #[test]
     fn slices_are_counted_and_the_fastest_one_is_kept() {
-        let counter = Counter::default();
-        assert_eq!((counter.sample(3, None).slices, counter.sample(3, None).fastest_ns), (0, None));
+        let numbers = Default::default();
+        let counter = Counter::over(&numbers);
+        let empty = counter.sample(3).unwrap();
+        assert_eq!((empty.slices, empty.fastest_ns, empty.recent_ns), (0, None, None));
         let times = [0, 50, 80, 200].map(Cell::new);
         let read = Cell::new(0);
         let clock = || {
             read.set(read.get() + 1);
             times[read.get() - 1].get()
         };
-        counter.run(clock, || read.get() == times.len());
-        let first = counter.sample(3, Some(0.5));
+        counter.run(clock, || 500_000_000, || read.get() == times.len());
+        let first = counter.sample(3).unwrap();
         assert_eq!((first.cpu, first.slices, first.fastest_ns, first.recent_ns), (3, 3, Some(30), Some(30)));
-        let later = counter.sample(3, None);
+        let later = counter.sample(3).unwrap();
         assert_eq!((later.fastest_ns, later.recent_ns, first.cpu_s), (Some(30), None, Some(0.5)));
+    }
+
+    #[test]
+    fn cpu_that_cannot_be_counted_has_no_sample() {
+        let numbers = Default::default();
+        Counter::over(&numbers).fail();
+        assert_eq!(Counter::over(&numbers).sample(0), None);
     }
 }

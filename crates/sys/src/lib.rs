@@ -17,6 +17,7 @@ pub mod queues;
 pub mod reason;
 pub mod ring;
 pub mod segments;
+pub mod shared;
 mod socket_option;
 pub mod tcp;
 pub mod tun;

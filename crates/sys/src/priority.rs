@@ -39,13 +39,20 @@ pub fn run_only_when_idle() -> io::Result<()> {
     Ok(())
 }
 
-/// Moves this process into a session of its own, which the kernel schedules with the least weight where it groups
-/// processes by session. Changes nothing where it does not.
-pub fn lower_session() {
-    // SAFETY: takes nothing; refused for the leader of a process group, whose session is its own more often than not.
-    unsafe { libc::setsid() };
+/// Gives the session of this process the least weight where the kernel groups processes by session; changes nothing
+/// where it does not. Every process and thread of the session is affected.
+pub fn lower_session_weight() {
+    set_session_weight("self", LOWEST_PRIORITY);
+}
+
+/// Gives the session of another process its default weight back, so that a killed process soon gets the CPU to end.
+pub fn restore_session_weight(pid: u32) {
+    set_session_weight(&pid.to_string(), 0);
+}
+
+fn set_session_weight(process: &str, nice: libc::c_int) {
     // Refused by kernels that do not group by session.
-    let _ = std::fs::write("/proc/self/autogroup", LOWEST_PRIORITY.to_string());
+    let _ = std::fs::write(format!("/proc/{process}/autogroup"), nice.to_string());
 }
 
 #[cfg(test)]

@@ -11,6 +11,21 @@ use std::time::{Duration, Instant};
 /// Starts a child in its own process group. The kernel kills it when the *thread* that started it ends: start it from
 /// a thread that lives as long as the agent does.
 pub fn spawn_bound(command: &mut Command) -> io::Result<Child> {
+    bind_to_this_thread(command);
+    command.process_group(0).spawn()
+}
+
+/// Does the same for a child in its own session, which the kernel may schedule as a group with a weight of its own.
+pub fn spawn_bound_session(command: &mut Command) -> io::Result<Child> {
+    bind_to_this_thread(command);
+    // SAFETY: setsid is async-signal-safe and touches no memory.
+    unsafe {
+        command.pre_exec(|| if libc::setsid() < 0 { Err(io::Error::last_os_error()) } else { Ok(()) });
+    }
+    command.spawn()
+}
+
+fn bind_to_this_thread(command: &mut Command) {
     let parent = std::process::id() as libc::pid_t;
     // SAFETY: between fork and exec the closure makes only async-signal-safe system calls and touches no heap.
     unsafe {
@@ -29,7 +44,6 @@ pub fn spawn_bound(command: &mut Command) -> io::Result<Child> {
             Ok(())
         });
     }
-    command.process_group(0).spawn()
 }
 
 /// The limit that this process inherited; a child gets the same.

@@ -81,28 +81,6 @@ pub fn thread_cpu_s() -> f64 {
     used.tv_sec as f64 + used.tv_nsec as f64 / 1e9
 }
 
-/// The CPU time of one thread, for another thread to read.
-#[derive(Clone, Copy, Debug)]
-pub struct ThreadClock(libc::clockid_t);
-
-impl ThreadClock {
-    /// Returns the clock of the calling thread; `None` if the system has none.
-    pub fn of_this_thread() -> Option<Self> {
-        let mut clock = 0;
-        // SAFETY: the calling thread exists, and `clock` is a valid place for its clock's number.
-        let result = unsafe { libc::pthread_getcpuclockid(libc::pthread_self(), &mut clock) };
-        (result == 0).then_some(Self(clock))
-    }
-
-    /// Returns the thread's CPU time since it began, s; `None` if it has ended.
-    pub fn read_s(self) -> Option<f64> {
-        let mut used = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        // SAFETY: `used` is a valid timespec; the clock of a thread that has ended is refused.
-        let result = unsafe { libc::clock_gettime(self.0, &mut used) };
-        (result == 0).then_some(used.tv_sec as f64 + used.tv_nsec as f64 / 1e9)
-    }
-}
-
 /// CPUs that the calling thread may run on, in order.
 pub fn allowed_cpus() -> Vec<u32> {
     // SAFETY: an all-zero set is valid, the kernel fills it, and CPU_ISSET reads numbers within it.
@@ -159,22 +137,6 @@ mod tests {
         })
         .join()
         .unwrap();
-    }
-
-    #[test]
-    fn another_thread_reads_a_thread_until_its_end() {
-        let (send, receive) = std::sync::mpsc::channel();
-        let (end, ended) = std::sync::mpsc::channel::<()>();
-        let thread = std::thread::spawn(move || {
-            while thread_cpu_s() < 0.01 {}
-            send.send(ThreadClock::of_this_thread().unwrap()).unwrap();
-            let _ = ended.recv();
-        });
-        let clock = receive.recv().unwrap();
-        assert!(clock.read_s().unwrap() >= 0.01);
-        drop(end);
-        thread.join().unwrap();
-        assert_eq!(clock.read_s(), None);
     }
 
     #[test]

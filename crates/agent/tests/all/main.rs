@@ -7,5 +7,6 @@ mod contract;
 mod flows;
 mod hostile;
 mod logging;
+mod soaker;
 mod support;
 mod termination;
