@@ -186,7 +186,8 @@ impl Connection {
         // From here on the connection counts as opening, even if its socket fails immediately.
         self.state = ConnectionState::Connecting { since_ns };
         let give_up_ns = since_ns + shared.settings.connect_timeout_ns;
-        shared.check_by(give_up_ns);
+        // Its first request may begin at once, and time out long before the attempt would.
+        shared.check_by(give_up_ns.min(since_ns + shared.settings.response_timeout_ns));
         let attempt = Attempt { index: self.index, epoch: self.epoch, give_up_ns, address: shared.source.address() };
         match effects.open(attempt) {
             Ok(Opening::Connecting) => {}

@@ -40,6 +40,14 @@ fn each_failure_is_counted_by_its_name() {
 }
 
 #[test]
+fn response_times_out_although_a_connection_has_longer() {
+    let settings = Settings { connect_timeout_ns: 100 * SECOND, response_timeout_ns: SECOND, ..settings() };
+    let ended = Load::new(settings, 1, Simulation::new(|_| Vec::new())).run(Some(3), 1000 * SECOND);
+    assert_eq!(ended.failures(), [("response_timeout", 3)]);
+    assert_eq!(ended.values(Metric::LatencyCensored), [SECOND; 3]);
+}
+
+#[test]
 fn a_server_that_closes_after_each_response_is_no_failure() {
     let announced = "HTTP/1.1 503 Busy\r\nConnection: close\r\nContent-Length: 2\r\n\r\nno";
     for reactions in [
