@@ -70,6 +70,11 @@ fn ends_with_its_order_and_with_the_agent() {
     let first = soaker_of(&agent);
     observe(&mut agent, false);
     until("the end of the soaker", || gone(first).then_some(()));
+    // Samples of the first one may not have been read yet.
+    agent.wait("a sample without a soaker", |event| match event {
+        Event::Observation(sample) => sample.soaker.is_none().then_some(()),
+        _ => None,
+    });
     observe(&mut agent, true);
     soaked(&mut agent);
     let second = soaker_of(&agent);
