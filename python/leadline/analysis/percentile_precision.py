@@ -19,6 +19,7 @@ from leadline.analysis.model import Metric, Reason, Verdict
 from leadline.analysis.scope import PERCENTILE_UNCERTAIN
 from leadline.analysis.test_data import TestData
 from leadline.plan.percentiles import histogram_of
+from leadline.quantities import rounded_share
 from leadline.statistics import quantile_of_buckets
 from leadline.statistics.means import LEAST_NEIGHBOURS
 from leadline.statistics.quantiles import LEAST_PARTS
@@ -64,13 +65,15 @@ def _doubt(
         half = (metric.high - metric.low) / 2 / value
         if half <= limit:
             return None
-        return Verdict.UNSTABLE, f"{name} is uncertain by ±{half:.1%}; the limit is {limit:.1%}"
+        text = f"{name} is uncertain by ±{rounded_share(half, 1)}; the limit is {rounded_share(limit, 1)}"
+        return Verdict.UNSTABLE, text
     shares = _of_seconds(name, value, seconds)
     text = f"{name} is not known well enough: {metric.unbounded or 'the seconds of the test are too few'}"
     if len(shares) >= LEAST_SECONDS:
         if max(-min(shares), *shares) <= limit:
             return None
-        text += f"; in single seconds it lies {min(shares):+.1%} to {max(shares):+.1%} from that of the test"
+        least, most = (rounded_share(share, 1, signed=True) for share in (min(shares), max(shares)))
+        text += f"; in single seconds it lies {least} to {most} from that of the test"
     return Verdict.UNDETERMINED, text
 
 
