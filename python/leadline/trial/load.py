@@ -119,15 +119,19 @@ async def _run(
         stack.callback(stopper.cancel)
         try:
             limit_s = longest_s + _REPORT_WITHIN_S
-            await _run_phase(load, 0, instants, agents, limit_s)
+            await _run_phase(load, 0, instants, agents, limit_s, interrupt=interrupt)
             for phase in range(1, max(len(_phases(work)) for work in load.workloads.values())):
                 if interrupt.asked.is_set():
                     break
                 ready = await _prepare(load, agents, phase)
                 instants = start_instant({host: clocks[host] for host in ready}, now_ns=time.monotonic_ns())
-                await _run_phase(load, phase, instants, agents, limit_s)
+                await _run_phase(load, phase, instants, agents, limit_s, interrupt=interrupt)
         except BaseExceptionGroup as failures:
             raise _first(failures) from failures
+
+
+_STOPPED = "stopped"
+"""The agent's code of a task that was stopped before its start."""
 
 
 def _phases(work: LoadWorkload) -> Sequence[Mapping[str, TaskWorkload]]:
@@ -136,7 +140,13 @@ def _phases(work: LoadWorkload) -> Sequence[Mapping[str, TaskWorkload]]:
 
 
 async def _run_phase(
-    load: Load, phase: int, instants: Mapping[str, int], agents: Mapping[str, Agent], limit_s: float
+    load: Load,
+    phase: int,
+    instants: Mapping[str, int],
+    agents: Mapping[str, Agent],
+    limit_s: float,
+    *,
+    interrupt: Interrupt,
 ) -> None:
     """Begin the prepared tasks of each host at its instant, and wait for their ends."""
     async with asyncio.TaskGroup() as group:
@@ -145,7 +155,17 @@ async def _run_phase(
             await agents[host].begin(load.label, at_ns + later_ns)
         for host in instants:
             for task in _phases(load.workloads[host])[phase]:
-                group.create_task(agents[host].finished(load.label, task, limit_s))
+                group.create_task(_finished(agents[host], load.label, task, limit_s, interrupt))
+
+
+async def _finished(agent: Agent, label: str, task: str, limit_s: float, interrupt: Interrupt) -> None:
+    """Wait for the end of a task. One that was stopped before its start has measured nothing, which is no failure: the
+    others may have."""
+    try:
+        await agent.finished(label, task, limit_s)
+    except TaskFailed as failure:
+        if failure.code != _STOPPED or not interrupt.asked.is_set():
+            raise
 
 
 def _boot_id() -> str | None:
