@@ -113,7 +113,8 @@ def compared(
     other = tasks - used - soaker
     # Interrupts are charged to what they interrupt: to the soaker those that came in its time.
     interrupts = soaker * known.interrupts()
-    disturbed = found.steal > MOST_STEAL or other > MOST_OTHER or interrupts > MOST_INTERRUPTS
+    # Other tasks that take all that the load leaves leave nothing to compare.
+    disturbed = found.steal > MOST_STEAL or other > MOST_OTHER * (1 - used) or interrupts > MOST_INTERRUPTS
     if disturbed or 1 - found.speed > SAME_SPEED or (share is not None and abs(used - share) > OFF_ITS_SHARE):
         return None
     used_by_ticks = sum(ticks(before, after, cpu)) * 1e9 / length_ns
