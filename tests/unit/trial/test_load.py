@@ -39,7 +39,7 @@ def five_transactions(port: int) -> RrWorkload:
 
 
 @pytest.mark.parametrize("is_asked", [True, False])
-async def test_load_that_is_stopped_before_its_start_fails_only_if_nobody_asked_for_it(is_asked: bool) -> None:
+async def test_load_stopped_before_its_start_fails_unless_the_end_was_asked(is_asked: bool) -> None:
     entries: list[dict[str, Any]] = []
     event_log, interrupt = EventLog(EntryList(entries)), Interrupt()
     stops: list[asyncio.Task[None]] = []
