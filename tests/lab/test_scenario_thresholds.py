@@ -105,7 +105,8 @@ def test_threshold_that_is_not_missed_ends_nothing(tmp_path: Path) -> None:
     wanted = (0, "met") if found["validity"]["verdict"] == "valid" else (4, "undecided")
     assert (done.returncode, found["targets"][0]["outcome"]) == wanted, done.stderr
     assert not any("because a target was missed" in one["text"] for one in found["validity"]["reasons"])
-    assert found["generator"]["wall_s"] >= 3.5, "all of its time"
+    # Checks begin after 2 s. The time of a thread counts from when it first runs.
+    assert found["generator"]["wall_s"] > 3, "all of its time"
 
 
 REFUSED = """
