@@ -75,7 +75,7 @@ def test_a_generator_and_a_slow_server_are_named(tmp_path: Path, repeats: int) -
     run = cli.run(SIDES % repeats, tmp_path)
     assert run.code == 0, run.err
     for trial in run.report()["trials"]:
-        found = {test["test"]: test["limit"]["by"] for test in trial["tests"]}
+        found = {test["test"]: limit_by(test) for test in trial["tests"]}
         assert found == {"server": "server", "generator": "generator"}, [
             (test["limit"], test["validity"]) for test in trial["tests"]
         ]

@@ -4,7 +4,8 @@ In a closed loop each connection sends its next request when the answer is there
 number of connections by the mean time of a request. Where that holds, the rate is limited by whatever a request waits
 for. It is the server, if most of the time passed until the first byte of the answer, the generator had CPU to spare,
 and the time was the server's own: the delay that it was asked for, or what remains beside the round trip of the path,
-which the opening of a connection shows, while neither a gateway nor the machine was busy. Links are asked before.
+which the opening of a connection or the kernel shows, while neither a gateway nor the machine was busy. Links are asked
+before.
 
 Of a responder, which reports its threads, the CPU time tells: with one request at a time per thread, the thread and
 its client take turns, so that neither is busy all the time, and the one that takes most of it is the limit.
@@ -16,7 +17,7 @@ from collections.abc import Iterator
 
 from leadline import quantities
 from leadline.analysis.host_metrics import busy_percent, cpu_percent, machine_samples, neighbours, processes_use
-from leadline.analysis.metrics import busy_s, received_units, sum_of_flows
+from leadline.analysis.metrics import busy_s, mean_reported_us, received_units, sum_of_flows
 from leadline.analysis.model import Limit, LimitedBy, Window
 from leadline.analysis.rules import had_spare_time, primary_rate_per_s
 from leadline.analysis.test_data import TestData
@@ -49,13 +50,15 @@ def limits(evidence: Evidence) -> Iterator[Limit]:
     if not first_us or not whole_us or not had_spare_time(data) or _in_tunnels(data):
         return
     connections = spec.connections * max(1, len(data.hosts)) if spec.connections else len(evidence.flows)
-    if abs(rate * whole_us / 1e6 - connections) > LITTLE * connections or first_us < DOMINATES * whole_us:
+    # The window's ends cut at most one request of each connection.
+    cut = (named("service").max_us or named("latency").max_us or 0.0) * 1e3 / (window.end_ns - window.start_ns)
+    if abs(rate * whole_us / 1e6 - connections) > (LITTLE + cut) * connections or first_us < DOMINATES * whole_us:
         return
     at_a_time = f"{connections} requests at a time" if connections > 1 else "one request at a time"
     law = f"{at_a_time}, of {whole_us / 1e3:.4g} ms each, are the rate of {rate:.4g}/s"
     clause = f"the server is the limit: it takes {first_us / 1e3:.3g} ms to answer"
     asked_us = (spec.asked_delay_s or 0.0) * 1e6
-    trip_us = named("connect").mean_us
+    trip_us = _round_trip_us(evidence)
     if DOMINATES * first_us <= asked_us <= first_us:
         text = f"{law}; the server waited {asked_us / 1e3:.4g} ms of each, as the request asked it to"
         yield Limit(LimitedBy.SERVER, text, clause)
@@ -87,6 +90,13 @@ def limits_of_turns(evidence: Evidence) -> Iterator[Limit]:
             text += f", {waiting if waited >= WAITED else 'on a CPU'}"
             clause = f"the answering side is the limit: it takes {quantities.share(most)} of the time"
             yield Limit(LimitedBy.ANSWERING_SIDE, text, clause)
+
+
+def _round_trip_us(evidence: Evidence) -> float | None:
+    """At most how long a round trip of the path takes: the mean time to connect, in which a client that waits for a CPU
+    is late, or the kernel's mean, in which acknowledgements may be."""
+    means_us = (evidence.histograms.named("connect").mean_us, mean_reported_us(evidence.flows, "rtt_mean_us").value)
+    return min((mean_us for mean_us in means_us if mean_us), default=None)
 
 
 def _hardly_waited(evidence: Evidence, first_us: float) -> bool:

@@ -53,6 +53,8 @@ def limit_of(evidence: Evidence, reasons: Sequence[Reason], primary: str) -> Lim
         return found
     saturated = next((reason for reason in reasons if reason.code == "machine-saturated"), None)
     looked_at = "neither generator, answering side, link nor gateway is known to have been at its end"
+    if (waited := waiting_threads.noticed(evidence.data)) is not None:
+        looked_at = f"{looked_at}; {waited}"
     return Limit(LimitedBy.UNKNOWN, saturated.text if saturated is not None else looked_at)
 
 

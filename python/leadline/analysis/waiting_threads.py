@@ -19,26 +19,44 @@ WAITED = 0.25
 a quarter more."""
 
 
+NOTICED = 0.05
+"""Of a thread's time, from where on its waiting for a CPU is mentioned where no limit is known."""
+
+
 def limits(data: TestData) -> Iterator[Limit]:
     """The side whose thread waited longest, if that was long."""
     spec = data.spec
     if spec.paced or spec.connects_clients:
         return
-    found: list[tuple[float, LimitedBy, str]] = []
-    for one in data.load_outcomes():
-        far = one.outcome.get("receiver")
-        found.append((_longest(one.outcome["generator"]), LimitedBy.GENERATOR, one.host))
-        if far is not None:
-            found.append((_longest(far), LimitedBy.ANSWERING_SIDE, f"the server that {one.host} used"))
-    share, by, where = max(found, key=lambda side: side[0], default=(0.0, LimitedBy.UNKNOWN, ""))
+    share, by, where = _longest(data)
     if share >= WAITED:
-        text = f"a thread on {where} was ready to run and waited for a CPU {rounded_share(share)} of the time"
-        yield Limit(by, text, f"{_CLAUSES[by]} is the limit: it waits for a CPU")
+        yield Limit(by, _text(share, where), f"{_CLAUSES[by]} is the limit: it waits for a CPU")
+
+
+def noticed(data: TestData) -> str | None:
+    """How long the thread waited that waited longest, if that may have mattered."""
+    share, _, where = _longest(data)
+    return _text(share, where) if share >= NOTICED else None
 
 
 _CLAUSES = {LimitedBy.GENERATOR: "the load generator", LimitedBy.ANSWERING_SIDE: "the answering side"}
 
 
-def _longest(load: records.LoadReport) -> float:
+def _text(share: float, where: str) -> str:
+    return f"a thread on {where} was ready to run and waited for a CPU {rounded_share(share)} of the time"
+
+
+def _longest(data: TestData) -> tuple[float, LimitedBy, str]:
+    """Of the thread that waited longest: the share of its time, its side, and where it ran."""
+    found: list[tuple[float, LimitedBy, str]] = []
+    for one in data.load_outcomes():
+        far = one.outcome.get("receiver")
+        found.append((_share(one.outcome["generator"]), LimitedBy.GENERATOR, one.host))
+        if far is not None:
+            found.append((_share(far), LimitedBy.ANSWERING_SIDE, f"the server that {one.host} used"))
+    return max(found, key=lambda side: side[0], default=(0.0, LimitedBy.UNKNOWN, ""))
+
+
+def _share(load: records.LoadReport) -> float:
     shares = [(one.get("runnable_wait_s") or 0.0) / one["wall_s"] for one in load["threads"] if one["wall_s"] > 0]
     return max(shares, default=0.0)

@@ -371,16 +371,21 @@ def closed_loop(
     trip_ms: float | None = 0.3,
     machine: float = 0.3,
     softirq: float = 0.1,
+    longest_ms: int = 20,
+    kernels_us: float | None = None,
     **more: Any,
 ) -> TestData:
-    """1,000 requests per second over 20 connections, of 20 ms each."""
+    """1,000 requests per second over 20 connections, of 20 ms each, one of which may be longer."""
     times = {"service": 20 * MS, "latency": 20 * MS, "first_byte": round(first_ms * MS)}
-    histograms = [histogram(name, [value] * 1000) for name, value in times.items()]
+    histograms = [histogram(name, [value] * 999 + [longest_ms * MS]) for name, value in times.items()]
     if trip_ms is not None:
         histograms.append(histogram("connect", [round(trip_ms * MS)] * 20))
     data = with_gateway(
         steady_test("http", histograms=histograms, generator=load(thread(busy, waiting), thread(busy, waiting)))
     )
+    for found in data.load_outcomes():
+        for flow in found.outcome["flows"]:
+            flow["rtt_mean_us"] = kernels_us
     data.facts["client1"] = facts()
     spec = {"name": "t", "kind": "http", "duration_ms": 10_000, "interval_ms": 100, "connections": connections}
     data.spec = type(data.spec).read({**spec, "path": path, **more})
@@ -411,16 +416,31 @@ def test_a_server_whose_own_time_is_what_a_round_trip_is_not() -> None:
     )
 
 
+def test_a_client_that_was_late_to_see_its_connections_opened_does_not_blame_the_path() -> None:
+    found, text = limit(closed_loop(trip_ms=8.0, kernels_us=300))
+    assert found is LimitedBy.SERVER
+    assert "a round trip is 0.3 ms" in text
+
+
+def test_requests_that_the_window_cuts_are_missing_from_the_rate() -> None:
+    assert limit(closed_loop(connections=22, longest_ms=900))[0] is LimitedBy.SERVER
+
+
 def test_a_server_that_takes_longer_than_a_full_machine_explains() -> None:
     """Its generating threads waited 0.4 ms of a CPU for each answer, which took 19.9 ms."""
     assert limit(closed_loop(machine=1.9, waiting=0.2))[0] is LimitedBy.SERVER
+
+
+def test_what_waited_for_a_cpu_is_told_where_no_limit_is_known() -> None:
+    text = limit(closed_loop(trip_ms=None, waiting=0.2))[1]
+    assert text.endswith("at its end; a thread on client1 was ready to run and waited for a CPU 20 % of the time")
 
 
 @pytest.mark.parametrize(
     "changes",
     [
         pytest.param({"trip_ms": None}, id="the path's round trip is not known"),
-        pytest.param({"trip_ms": 8.0}, id="the path takes a good part of the time"),
+        pytest.param({"trip_ms": 8.0, "kernels_us": 7000}, id="the path takes a good part of the time"),
         pytest.param({"first_ms": 10.0}, id="the answer's body takes half of the time"),
         pytest.param({"connections": 22}, id="connections had no request a tenth of the time"),
         pytest.param({"busy": 0.85}, id="the generator had hardly CPU to spare"),
