@@ -255,7 +255,7 @@ REFUSALS = [
     ([URL, "--body-file", "/dev/zero"], "--body-file: /dev/zero is too large; at most 8 MiB"),
     ([URL, "--body-file", "/"], "--body-file: / cannot be read: Is a directory"),
     ([URL, "--urls", "/none"], "--urls: /none cannot be read: No such file or directory"),
-    (["http://h/", "--urls", "/dev/null"], "/dev/null has no requests"),
+    (["http://h/", "--urls", "{urls}0"], "urls0 has no requests"),
     ([URL, "--urls", "{urls}"], "--urls beside a URL with a path"),
     (
         ["http://example.org", "--urls", "{urls}", "--body", "x"],
@@ -298,7 +298,7 @@ REFUSALS = [
         ["https://h/", "--cert", "{pem}"],
         "--key: key is missing; give both or neither",
     ),
-    (["https://h/", "--ca", "/dev/null"], "--ca: /dev/null is not PEM"),
+    (["https://h/", "--ca", "{urls}0"], "urls0 is not PEM"),
     (["https://h/", "--ca", "{pem}", "--insecure"], "--ca: there is a CA, but verify is false"),
     (["https://h/", "--tls", "1.2", "--early-data"], "--early-data: early data needs TLS 1.3; offer 1.3 too"),
     (["https://h/", "--no-resume", "--early-data"], "--early-data: early data needs resumed sessions"),
@@ -312,6 +312,7 @@ REFUSALS = [
 @pytest.mark.parametrize(("arguments", "said"), REFUSALS, ids=[said[:60] for _, said in REFUSALS])
 def test_wrong_option_is_refused_in_one_line(tmp_path: Path, arguments: list[str], said: str) -> None:
     (tmp_path / "urls").write_text("/a\nhttp://example.org/\n")
+    (tmp_path / "urls0").write_text("")
     (tmp_path / "urls2").write_text("weight=0 /\n")
     (tmp_path / "urls3").write_text("/ @none\n")
     (tmp_path / "urls4").write_bytes(b"\xff")
