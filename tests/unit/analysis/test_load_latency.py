@@ -55,6 +55,9 @@ def test_missing_phase_is_unknown_and_a_small_increase_is_none() -> None:
     assert result.metrics["latency_both_p50_us"].value is None
     assert result.metrics["bulk_down_bps"].value is None
     assert sentence(result).startswith("none: load adds")
+    result = analysed({"idle": 20_000, "up": 18_000, "down": 19_000})
+    assert result.metrics["latency_increase_us"].value == pytest.approx(-1000, rel=0.02)
+    assert sentence(result).startswith("none: under load latency is 999 µs shorter")
     assert sentence(analysed({"up": 1})) == "unknown: a phase has no latency"
 
 

@@ -95,7 +95,7 @@ def _percentiles(sample: Sample, names: Iterable[str]) -> dict[str, Metric]:
 def _increase(loaded: Metric, idle: Metric) -> Metric:
     if loaded.value is None or idle.value is None:
         return Metric(None, "us")
-    return Metric(max(0.0, loaded.value - idle.value), "us", censored=loaded.censored)
+    return Metric(loaded.value - idle.value, "us", censored=loaded.censored)
 
 
 def throughput(data: TestData, flows: Sequence[Flow], phase: str, direction: str) -> Metric:
@@ -175,6 +175,11 @@ def sentence(result: TestResult) -> str:
     grown, idle = result.metrics["latency_increase_us"].value, result.metrics["latency_idle_p50_us"].value
     if grown is None or idle is None:
         return "unknown: a phase has no latency"
+    if grown < 0:
+        shorter = quantities.microseconds(-grown)
+        return (
+            f"none: under load latency is {shorter} shorter than the {quantities.microseconds(idle)} of the idle path"
+        )
     text = f"load adds {quantities.microseconds(grown)} to the {quantities.microseconds(idle)} of the idle path"
     if grown <= max(_BLOAT_US, idle):
         return f"none: {text}"
