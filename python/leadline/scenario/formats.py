@@ -41,6 +41,8 @@ def read_scenario(
     if not head and file.endswith((".har", ".jmx")):
         tool = "the browser" if file.endswith(".har") else "JMeter"
         raise PlanError(file, None, "the file is empty", hint=f"save it in {tool} again")
+    if head == b"<" and file.endswith(".har"):
+        raise PlanError(file, 1, "this is XML or a web page; a HAR file is JSON", hint="save it in the browser again")
     # XML may be in UTF-16, which its mark tells.
     if head == b"<" or content.startswith((b"\xff\xfe<\x00", b"\xfe\xff\x00<")):
         root, conversion = read_jmx(

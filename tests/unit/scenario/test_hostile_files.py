@@ -78,6 +78,11 @@ def test_many_damaged_files_end_soon(file: str) -> None:
         ends_soon(content, file)
 
 
+def test_a_web_page_is_no_har_file() -> None:
+    with pytest.raises(PlanError, match=r"a\.har:1: this is XML or a web page; a HAR file is JSON"):
+        read_whole(b"<!DOCTYPE html><html></html>", "a.har")
+
+
 @pytest.mark.parametrize(("file", "tool"), [("a.har", "the browser"), ("a.jmx", "JMeter")])
 def test_empty_file_of_another_tool_is_not_taken_for_yaml(file: str, tool: str) -> None:
     with pytest.raises(PlanError, match=rf"{file}: the file is empty; save it in {tool} again"):
