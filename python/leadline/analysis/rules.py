@@ -153,7 +153,7 @@ def connections_lost(evidence: Evidence) -> Iterator[Finding]:
     lost = counter(evidence.data, "connections_down")
     if lost:
         errors = errors_by_name(evidence.data)
-        text = f"{lost} connections were down at the end and could not be opened again ({errors})"
+        text = f"{counted(lost, 'connection')} could not be opened again before the end ({errors})"
         yield Verdict.INCOMPLETE, Reason("connections-lost", text)
 
 
@@ -464,7 +464,9 @@ def receiver_totals(evidence: Evidence) -> Iterator[Reason]:
         return
     whole_only = sum(1 for flow in evidence.flows if flow.evidence == "receiver-total")
     if whole_only:
-        text = f"{whole_only} flows have only a total from the receiver: an even rate is assumed for the window"
+        text = (
+            f"{counted(whole_only, 'flow')} with only a total from the receiver: an even rate is assumed for the window"
+        )
         yield Reason("counters-missing", text)
 
 
@@ -488,12 +490,15 @@ def undone(evidence: Evidence) -> Iterator[Reason]:
     """Operations that failed, had no answer, or waited for a connection."""
     data = evidence.data
     if error_counts(data):
-        yield Reason("errors", f"{sum(error_counts(data).values())} operations failed: {errors_by_name(data)}")
+        yield Reason(
+            "errors", f"{counted(sum(error_counts(data).values()), 'operation')} failed: {errors_by_name(data)}"
+        )
     unanswered, long = counter(data, "unanswered") or 0, counter(data, "unanswered_over_1s") or 0
     if data.spec.unanswered_is_lost:
         unanswered = 0
     if long or _is_many(unanswered, counter(data, "requests_sent")):
-        text = f"{unanswered} requests had no answer at the end, {long} of them for more than a second"
+        text = f"{counted(int(unanswered), 'request')} without an answer at the end"
+        text += f", {long:,} of them for more than a second"
         yield Reason("unanswered", f"{text}; their latency is at least their age then")
     late, unsent = counter(data, "due_while_busy") or 0, counter(data, "unsent_while_busy") or 0
     due = operations_due(data, evidence.flows)
