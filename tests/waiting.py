@@ -6,6 +6,7 @@ waiting for what must become true.
 
 from __future__ import annotations
 
+import atexit
 import errno
 import itertools
 import os
@@ -22,6 +23,12 @@ _PAUSE_S = 0.02
 _FIRST, _LAST = 20_000, 31_999
 _turns = itertools.cycle(range(_FIRST, _LAST + 1))
 _held: list[socket.socket] = []
+
+
+@atexit.register
+def _give_ports_back() -> None:
+    for mark in _held:
+        mark.close()
 
 
 def until(happened: Callable[[], Any], otherwise: Callable[[], object] = lambda: "it never happened") -> Any:
