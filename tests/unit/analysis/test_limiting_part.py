@@ -431,7 +431,7 @@ def test_a_server_that_takes_longer_than_a_full_machine_explains() -> None:
     assert limit(closed_loop(machine=1.9, waiting=0.2))[0] is LimitedBy.SERVER
 
 
-def test_a_thread_that_waited_for_a_cpu_is_told_where_no_limit_is_known() -> None:
+def test_thread_that_waited_for_a_cpu_is_named_where_no_limit_is_known() -> None:
     text = limit(closed_loop(trip_ms=None, waiting=0.2))[1]
     assert text.endswith("at its end; a thread on client1 was ready to run and waited for a CPU 20 % of the time")
 
