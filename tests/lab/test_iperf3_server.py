@@ -42,12 +42,11 @@ LENGTH = "1500ms"
 """Long enough that no process stalls for all of it."""
 NEWER = ("reorder", "fq_rate", "timemillisecs", "bidir", "fqrate", "interval", "gso", "gro")
 """Fields of 3.21's document that 3.12's does not have."""
-# Unknown to Leadline: the other end's congestion control, jitter of single intervals, windows and buffers.
+# Unknown to Leadline: the other end's congestion control, jitter of intervals, buffers, what a sending server knows.
 NULLS = {
     "tcp_mss_default",
     "sndbuf_actual",
     "rcvbuf_actual",
-    "snd_wnd",
     "max_snd_wnd",
     "sender_tcp_congestion",
     "receiver_tcp_congestion",

@@ -29,6 +29,8 @@ pub struct FlowCounters {
     busy_us: Gauge,
     receiver_limited_us: Gauge,
     send_buffer_limited_us: Gauge,
+    peer_window_bytes: Gauge,
+    reorderings: Gauge,
     receive_rtt_us: Gauge,
     receive_window_bytes: Gauge,
     out_of_order: Gauge,
@@ -112,6 +114,8 @@ impl FlowCounters {
         self.busy_us.set_known(grown(|info| info.busy_us));
         self.receiver_limited_us.set_known(grown(|info| info.receiver_limited_us));
         self.send_buffer_limited_us.set_known(grown(|info| info.send_buffer_limited_us));
+        self.peer_window_bytes.set_known(info.peer_window_bytes.map(u64::from));
+        self.reorderings.set_known(grown(|info| info.reorderings.map(u64::from)));
     }
 
     /// Stores what the kernel says of the receiving end of a connection, likewise. Only the flow's own thread may call it.
@@ -161,6 +165,8 @@ impl FlowCounters {
             busy_us: self.busy_us.value(),
             receiver_limited_us: self.receiver_limited_us.value(),
             send_buffer_limited_us: self.send_buffer_limited_us.value(),
+            peer_window_bytes: self.peer_window_bytes.short_value(),
+            reorderings: self.reorderings.short_value(),
             receive_rtt_us: self.receive_rtt_us.short_value(),
             receive_window_bytes: self.receive_window_bytes.short_value(),
             out_of_order: self.out_of_order.short_value(),

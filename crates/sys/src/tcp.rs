@@ -146,6 +146,8 @@ pub struct TcpInfo {
     pub receive_window_bytes: Option<u32>,
     /// Segments that arrived before one with a lower sequence number.
     pub out_of_order: Option<u32>,
+    /// How often acknowledgements showed that the path had changed the order of segments.
+    pub reorderings: Option<u32>,
 }
 
 /// `struct tcp_info` of linux/tcp.h; a newer kernel's is longer, an older one's is shorter.
@@ -183,6 +185,7 @@ fn parse_tcp_info(bytes: &[u8]) -> TcpInfo {
         receive_rtt_us: short(92).unwrap_or(0),
         receive_window_bytes: short(232),
         out_of_order: short(224),
+        reorderings: short(220),
     }
 }
 
@@ -364,6 +367,7 @@ mod tests {
         assert_eq!((info.sent_bytes, info.retransmitted_bytes), (Some(5000), Some(0)));
         assert!(info.rtt_us > 0 && info.rtt_min_us.is_some() && info.mss_bytes > 0, "{info:?}");
         assert!(info.congestion_window_bytes > 0 && info.busy_us.is_some(), "{info:?}");
+        assert!(info.peer_window_bytes > Some(0) && info.reorderings.is_some(), "{info:?}");
         assert!(tcp_info(&far).unwrap().receive_window_bytes.is_some());
     }
 

@@ -278,6 +278,13 @@ pub struct FlowProgress {
     /// Part of it in which the send buffer was too small, µs; as with the pacing rate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub send_buffer_limited_us: Option<u64>,
+    /// The window that the peer announced last, bytes; as with the pacing rate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peer_window_bytes: Option<u32>,
+    /// How often, since the flow began, acknowledgements showed that the path had changed the order of segments; as with
+    /// the pacing rate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reorderings: Option<u32>,
     /// The receiving side's estimate of the round-trip time, µs; only on the receiving side of a byte stream, of the first
     /// 64 flows.
     #[serde(default, skip_serializing_if = "Option::is_none")]

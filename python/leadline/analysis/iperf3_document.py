@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -275,11 +276,11 @@ def _interval_row(asked: Iperf3Requested, stream: _Stream, start_s: float, end_s
         if stream.sends:
             row["retransmits"] = stream.growth("retransmits", start_s, end_s, report.get("retransmits"))
             row["snd_cwnd"] = stream.latest("congestion_window_bytes", end_s)
-            row["snd_wnd"] = stream.latest("send_window_bytes", end_s)
+            row["snd_wnd"] = stream.latest("peer_window_bytes", end_s)
             row["rtt"] = stream.latest("rtt_us", end_s)
             row["rttvar"] = stream.latest("rtt_variance_us", end_s)
             row["pmtu"] = stream.latest("path_mtu_bytes", end_s)
-            row["reorder"] = None
+            row["reorder"] = stream.latest("reorderings", end_s)  # since the beginning, as iperf3 counts it
     elif stream.sends:
         row["packets"] = stream.growth("sent_units", start_s, end_s, report.get("sent_units"))
     else:
@@ -328,7 +329,7 @@ def _tcp_stream(stream: _Stream, length_s: float) -> Document:
     rows = [row for t_s, row in stream.rows if t_s >= stream.omit_s]
     highest = {
         name: max((row[name] for row in rows if row.get(name) is not None), default=None)
-        for name in ("congestion_window_bytes", "send_window_bytes", "rtt_us")
+        for name in ("congestion_window_bytes", "peer_window_bytes", "rtt_us")
     }
     lowest = min((row["rtt_us"] for row in rows if row.get("rtt_us") is not None), default=None)
     mean = stream.report.get("rtt_mean_us")
@@ -339,11 +340,11 @@ def _tcp_stream(stream: _Stream, length_s: float) -> Document:
             **_span(0, length_s, stream.total("sent_bytes", at_sender=True)),
             "retransmits": stream.total("retransmits", at_sender=True),
             "max_snd_cwnd": highest["congestion_window_bytes"],
-            "max_snd_wnd": highest["send_window_bytes"],
+            "max_snd_wnd": highest["peer_window_bytes"],
             "max_rtt": highest["rtt_us"],
             "min_rtt": lowest,
             "mean_rtt": None if mean is None else round(mean),
-            "reorder": None,
+            "reorder": stream.latest("reorderings", math.inf),
             "sender": stream.sends,
         },
         "receiver": {

@@ -887,6 +887,10 @@ class FlowProgress(BaseModel):
     """
     The path's MTU, bytes; as with the round-trip time.
     """
+    peer_window_bytes: Annotated[int | None, Field(ge=0)] = None
+    """
+    The window that the peer announced last, bytes; as with the pacing rate.
+    """
     receive_rtt_us: Annotated[int | None, Field(ge=0)] = None
     """
     The receiving side's estimate of the round-trip time, µs; only on the receiving side of a byte stream, of the first
@@ -907,6 +911,11 @@ class FlowProgress(BaseModel):
     receiver_limited_us: Annotated[int | None, Field(ge=0)] = None
     """
     Part of it in which the peer's window was full, µs; as with the pacing rate.
+    """
+    reorderings: Annotated[int | None, Field(ge=0)] = None
+    """
+    How often, since the flow began, acknowledgements showed that the path had changed the order of segments; as with
+    the pacing rate.
     """
     retransmits: Annotated[int | None, Field(ge=0)] = None
     """

@@ -550,6 +550,10 @@ class FlowProgress(TypedDict):
     """
     The path's MTU, bytes; as with the round-trip time.
     """
+    peer_window_bytes: NotRequired[int | None]
+    """
+    The window that the peer announced last, bytes; as with the pacing rate.
+    """
     receive_rtt_us: NotRequired[int | None]
     """
     The receiving side's estimate of the round-trip time, µs; only on the receiving side of a byte stream, of the first
@@ -570,6 +574,11 @@ class FlowProgress(TypedDict):
     receiver_limited_us: NotRequired[int | None]
     """
     Part of it in which the peer's window was full, µs; as with the pacing rate.
+    """
+    reorderings: NotRequired[int | None]
+    """
+    How often, since the flow began, acknowledgements showed that the path had changed the order of segments; as with
+    the pacing rate.
     """
     retransmits: NotRequired[int | None]
     """

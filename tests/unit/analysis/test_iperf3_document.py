@@ -75,7 +75,11 @@ def warmed_up(*, protocol: str = "TCP", reordered: int = 0, with_peer: bool = Tr
     for side, (count, units, missing) in sides.items() if with_peer else [("local", sides["local"])]:
         for t_s, moved in ((1, 100), (2, 300), (3, 500)):
             row = {"flow": 0, count: moved, units: moved // 100, "missing_units": missing if t_s == 1 else 2 * missing}
-            row |= {"retransmits": 4, "rtt_us": 1000 // t_s} if side == "local" else {}
+            row |= (
+                {"retransmits": 4, "rtt_us": 1000 // t_s, "peer_window_bytes": 9000 - t_s, "reorderings": t_s}
+                if side == "local"
+                else {}
+            )
             progress.append({"type": "progress", "side": side, "t_ns": t_s * 10**9, "flows": [row]})
     outcome = {"flows": [flow], "generator": {"wall_s": 4.0, "threads": []}, "receiver": None}
     events = [HELLO, *progress, {"type": "finished", "outcome": outcome}]
@@ -98,6 +102,8 @@ def test_warm_up_has_intervals_of_its_own_and_no_part_in_the_totals() -> None:
     for way in ("sum_sent", "sum_received"):
         assert (end[way]["bytes"], end[way]["seconds"], end[way]["bits_per_second"]) == (600, 3, 1600)
     assert end["sum_sent"]["retransmits"] == 1
+    assert [(row["snd_wnd"], row["reorder"]) for row in rows] == [(8999, 1), (8998, 2), (8997, 3), (8997, 3)]
+    assert (end["streams"][0]["sender"]["max_snd_wnd"], end["streams"][0]["sender"]["reorder"]) == (8999, 3)
     assert (end["streams"][0]["sender"]["max_rtt"], end["streams"][0]["sender"]["bytes"]) == (1000, 600)
 
 
