@@ -53,7 +53,9 @@ def command(
         str | None,
         typer.Option(help="Clock of the run's gateway, if its kernel does not report it.", metavar="FREQUENCY"),
     ] = None,
-    busy: Annotated[str, typer.Option(help="Share of the CPU that the gateway is planned to use.")] = "70%",
+    busy: Annotated[
+        str, typer.Option(help="Share of the CPU that the gateway is planned to use.", metavar="SHARE")
+    ] = "70%",
     json: o.Json = False,
 ) -> int:
     """Plan a gateway: the CPU for a link, the link for a CPU.

@@ -180,7 +180,12 @@ class Rr(Kind[RrTest]):
                 key="request",
                 metavar="SIZE",
             ),
-            Option(("--response",), "Response payload in bytes.", key="response", metavar="SIZE"),
+            Option(
+                ("--response",),
+                "Response payload in bytes. Default: the protocol's minimum.",
+                key="response",
+                metavar="SIZE",
+            ),
             Option(
                 ("--connect",),
                 "Open a connection for each transaction; with --udp, use a new source port.",
