@@ -21,11 +21,12 @@ FIGURES = ("min", "p1", "p50", "mean", "p99")
 
 
 def answered(run: Callable[[], cli.Load]) -> cli.Load:
-    """The first load that read answers to half of its requests: one that stalls for most of its second reads none."""
+    """The first load that read answers to half of its requests and was cut off under way: one that stalls for most of
+    its second reads none, one that stalls at its end sends nothing after the last."""
 
     def load() -> cli.Load | None:
         one = run()
-        return one if one.count("latency_samples") >= max(1, one.count("unanswered")) else None
+        return one if one.count("latency_samples") >= one.count("unanswered") > 0 else None
 
     found: cli.Load = until(load)
     return found
@@ -38,7 +39,7 @@ def test_a_slow_server_keeps_its_latency_in_a_short_load(tmp_path: Path, engine:
         options = ("-c", "20", "-d", "1s", "--target", "latency_p1_us > 882ms")
         found = answered(lambda: cli.load("slow", url, *options, engine=engine))
     # Each connection's second request was cut off after a tenth of a second, or its first one after a second.
-    assert found.count("latency_censored") == found.count("unanswered") == 20
+    assert found.count("latency_censored") == found.count("unanswered") <= 20
     length_us = max(1.0, found.document["generator"]["wall_s"]) * 1e6
     for name in FIGURES:
         value = found.value(f"latency_{name}_us")
