@@ -28,13 +28,14 @@ from leadline.dataset.journal import STRICT_VARIABLE
 
 gc.disable()
 
-# A shell without job control starts its background jobs with these ignored, and children inherit that: the commands
-# under test are to hear them wherever the tests were started.
-for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGQUIT, signal.SIG_DFL)):
+# A shell without job control starts its background jobs with SIGINT and SIGQUIT ignored, and nohup ignores SIGHUP.
+# Children inherit that, but the commands under test must receive them wherever the tests were started.
+HANDLERS = {signal.SIGINT: signal.default_int_handler, signal.SIGQUIT: signal.SIG_DFL, signal.SIGHUP: signal.SIG_DFL}
+for number, handler in HANDLERS.items():
     if signal.getsignal(number) is signal.SIG_IGN:
         signal.signal(number, handler)
 
-# How long an example takes is the machine's doing, and decides nothing.
+# The machine decides how long an example takes; no test fails by it.
 settings.register_profile("no-deadline", deadline=None)
 settings.load_profile("no-deadline")
 
