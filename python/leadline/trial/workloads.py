@@ -47,7 +47,7 @@ OWN_CLIENTS = PeerLimits(sessions=1024, flows=1_000_000, connections=65_536, idl
 
 FORGOTTEN_S = 6.0
 """Pause between fleets. OpenVPN 2.6 keeps a client that leaves for 5 s: its address in the pool, its memory, and its
-source port, from which it rejects another client."""
+source port, from which it rejects another client (docs/decisions/0015)."""
 
 TaskWorkload = TcpWorkload | UdpWorkload | RrWorkload | HttpWorkload | TunnelWorkload | ScenarioWorkload
 
