@@ -30,8 +30,11 @@ gc.disable()
 
 # A shell without job control starts its background jobs with SIGINT and SIGQUIT ignored, and nohup ignores SIGHUP.
 # Children inherit that, but the commands under test must receive them wherever the tests were started.
-HANDLERS = {signal.SIGINT: signal.default_int_handler, signal.SIGQUIT: signal.SIG_DFL, signal.SIGHUP: signal.SIG_DFL}
-for number, handler in HANDLERS.items():
+for number, handler in (
+    (signal.SIGINT, signal.default_int_handler),
+    (signal.SIGQUIT, signal.SIG_DFL),
+    (signal.SIGHUP, signal.SIG_DFL),
+):
     if signal.getsignal(number) is signal.SIG_IGN:
         signal.signal(number, handler)
 
