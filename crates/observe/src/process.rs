@@ -5,15 +5,16 @@
 use std::fs;
 use std::io;
 
-use leadline_wire::ProcessSample;
+use leadline_wire::{ProcessSample, ThreadTime};
 
 use crate::parse::process::{status, times, ThreadStatus};
 use crate::reread::{Buffer, Reread};
 
 /// Threads besides the leader that are read in one full sample, on average. A process with more threads has its
-/// context switches in every second, third ... full sample, and `None` between.
+/// context switches and its busiest thread in every second, third ... full sample, and `None` between.
 const THREADS_PER_SAMPLE: usize = 64;
-/// Above this number of threads, context switches are not counted, because each thread needs an open file.
+/// Above this number of threads, their context switches and CPU times are not read, because each thread needs two open
+/// files.
 const THREADS_FOLLOWED: usize = 256;
 
 /// All observed processes, in the caller's order.
@@ -53,6 +54,8 @@ struct Process {
     vanished: bool,
     /// The threads besides the leader.
     threads: Vec<Thread>,
+    /// The leader's own CPU time: its process's `stat` counts all threads.
+    leader: Option<ThreadCpu>,
     /// The last counts of threads that have ended.
     ended: Switches,
     samples: usize,
@@ -63,6 +66,40 @@ struct Thread {
     tid: u32,
     status: Reread,
     seen: Switches,
+    cpu: ThreadCpu,
+}
+
+/// A thread's CPU time, and by how much it grew between the last two readings.
+#[derive(Debug)]
+struct ThreadCpu {
+    stat: Reread,
+    total_s: f64,
+    grown_s: f64,
+}
+
+impl ThreadCpu {
+    fn open(pid: u32, tid: u32, buffer: &mut Buffer) -> io::Result<Self> {
+        let mut cpu = Self { stat: Reread::open(format!("/proc/{pid}/task/{tid}/stat"))?, total_s: 0.0, grown_s: 0.0 };
+        cpu.read(buffer)?;
+        Ok(cpu)
+    }
+
+    fn read(&mut self, buffer: &mut Buffer) -> io::Result<()> {
+        if let Some(times) = times(self.stat.read(buffer)?) {
+            let total_s = times.user_s + times.system_s;
+            self.grown_s = total_s - self.total_s;
+            self.total_s = total_s;
+        }
+        Ok(())
+    }
+}
+
+impl Thread {
+    fn read(&mut self, buffer: &mut Buffer) -> io::Result<ThreadStatus> {
+        let parsed = status(self.status.read(buffer)?);
+        self.cpu.read(buffer)?;
+        Ok(parsed)
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -90,6 +127,7 @@ impl Process {
             files: None,
             vanished: false,
             threads: Vec::new(),
+            leader: None,
             ended: Switches::default(),
             samples: 0,
         }
@@ -132,6 +170,7 @@ impl Process {
         } else {
             None
         };
+        let busiest_thread = if switches.is_some() && others > 0 { self.busiest_thread(buffer) } else { None };
         Ok(Some(ProcessSample {
             name: self.name.clone(),
             pid: self.pid,
@@ -142,7 +181,20 @@ impl Process {
             threads: times.threads,
             voluntary_switches: switches.map(|switches| switches.voluntary),
             involuntary_switches: switches.map(|switches| switches.involuntary),
+            busiest_thread,
         }))
+    }
+
+    /// Returns the thread whose CPU time grew most since the reading before; the other threads have just been read.
+    fn busiest_thread(&mut self, buffer: &mut Buffer) -> Option<ThreadTime> {
+        match &mut self.leader {
+            Some(leader) => leader.read(buffer).ok()?,
+            None => self.leader = Some(ThreadCpu::open(self.pid, self.pid, buffer).ok()?),
+        }
+        let leader = self.leader.iter().map(|cpu| (self.pid, cpu));
+        let all = leader.chain(self.threads.iter().map(|thread| (thread.tid, &thread.cpu)));
+        all.max_by(|one, other| one.1.grown_s.total_cmp(&other.1.grown_s))
+            .map(|(tid, cpu)| ThreadTime { tid, cpu_s: cpu.total_s })
     }
 
     fn open(&self) -> io::Result<(Reread, Reread)> {
@@ -169,7 +221,7 @@ impl Process {
     fn reread(&mut self, resident_bytes: &mut Option<u64>, buffer: &mut Buffer) -> Option<()> {
         let mut readable = Some(());
         let ended = &mut self.ended;
-        self.threads.retain_mut(|thread| match thread.status.read(buffer).map(status) {
+        self.threads.retain_mut(|thread| match thread.read(buffer) {
             Ok(parsed) => {
                 *resident_bytes = resident_bytes.or(parsed.resident_bytes);
                 match Switches::of(parsed) {
@@ -200,12 +252,12 @@ impl Process {
             }
             let opened = Reread::open(format!("/proc/{}/task/{tid}/status", self.pid)).and_then(|file| {
                 let parsed = status(file.read(buffer)?);
-                Ok((file, parsed))
+                Ok((file, parsed, ThreadCpu::open(self.pid, tid, buffer)?))
             });
             match opened {
-                Ok((file, parsed)) => {
+                Ok((file, parsed, cpu)) => {
                     *resident_bytes = resident_bytes.or(parsed.resident_bytes);
-                    self.threads.push(Thread { tid, status: file, seen: Switches::of(parsed)? });
+                    self.threads.push(Thread { tid, status: file, seen: Switches::of(parsed)?, cpu });
                 }
                 Err(error) if is_vanished(&error) => {}
                 Err(_) => return None,

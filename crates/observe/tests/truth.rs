@@ -98,6 +98,38 @@ fn first_known(sample: impl FnMut() -> Option<u64>) -> u64 {
     std::iter::repeat_with(sample).take(100).flatten().next().expect("switches are read in one of some samples")
 }
 
+#[test]
+fn busiest_thread_is_the_one_that_spins() {
+    let mut observer = Observer::open(&CgroupPaths::default());
+    let wanted = [("agent".to_string(), std::process::id())];
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    let (send_tid, receive_tid) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let path = std::fs::read_link("/proc/thread-self").expect("the kernel names the thread");
+            let tid = path.file_name().and_then(|name| name.to_str()).and_then(|name| name.parse::<u32>().ok());
+            send_tid.send(tid.expect("the name is a number")).expect("the test waits");
+            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                std::hint::spin_loop();
+            }
+        });
+        let tid = receive_tid.recv().expect("the thread begins");
+        let began = Instant::now();
+        let found = std::iter::repeat_with(|| {
+            // The kernel counts in ticks of 10 ms.
+            std::thread::sleep(Duration::from_millis(50));
+            observer.make_next_whole();
+            observer.sample(0, false, &wanted).processes[0].busiest_thread
+        })
+        .take_while(|_| began.elapsed() < PATIENCE)
+        .flatten()
+        .find(|busiest| busiest.tid == tid && busiest.cpu_s > 0.0);
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        let busiest = found.expect("the thread that spins is the busiest one");
+        assert!(busiest.cpu_s <= began.elapsed().as_secs_f64() + 1.0, "{busiest:?}");
+    });
+}
+
 const INSIDE: &str = "LEADLINE_OBSERVE_TEST_INSIDE";
 const DATAGRAMS: u64 = 100;
 const DATAGRAM_BYTES: usize = 1000;

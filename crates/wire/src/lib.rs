@@ -41,7 +41,7 @@ pub use iperf3_options::Iperf3Options;
 pub use observation::{
     CgroupSample, ClockSample, CpuSample, DiskSample, InterfaceSample, MachineSample, MemorySample, NetworkSample,
     Observation, Pressure, PressureSample, ProcessSample, QueueSample, QuotaSample, SoakerSample, SoftnetSample,
-    TcpSample, UdpSample,
+    TcpSample, ThreadTime, UdpSample,
 };
 pub use outcome::{
     DatagramReport, DelayReport, FlowReport, LengthsReport, LoadReport, MachineUse, Outcome, QuotaUse, Side,

@@ -302,4 +302,15 @@ pub struct ProcessSample {
     pub voluntary_switches: Option<u64>,
     /// Involuntary context switches of all threads. Read together with the voluntary ones.
     pub involuntary_switches: Option<u64>,
+    /// Of several threads, the one that used the most CPU time since the reading before. Read together with the switches.
+    pub busiest_thread: Option<ThreadTime>,
+}
+
+/// The CPU time of one thread.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ThreadTime {
+    /// Thread id.
+    pub tid: u32,
+    /// CPU time since the thread began, s.
+    pub cpu_s: f64,
 }

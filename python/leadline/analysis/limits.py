@@ -17,6 +17,7 @@ from leadline.analysis.datagram_figures import MOST_IN_BUNDLE, coalesced
 from leadline.analysis.disturbance import QUOTA_SHARE, held_back_by
 from leadline.analysis.gateways import attribution_of
 from leadline.analysis.host_metrics import cpu_percent, machine_samples, neighbours
+from leadline.analysis.host_usage import AGENT
 from leadline.analysis.interfaces import BETWEEN_FRAMES_BYTES, wire_bytes
 from leadline.analysis.metrics import delivered_share, reported, sum_of_flows
 from leadline.analysis.model import Limit, LimitedBy, Reason, Verdict, Window
@@ -37,6 +38,7 @@ INTERRUPTS_FULL = 0.9
 """Of one CPU, from where on its soft interrupts leave no room: the timer tick that counts them misses some."""
 THROTTLED = 0.05
 """Of the time, from where on a control group's CPU limit counts as what limited its host."""
+_BUSIEST = "its busiest thread"
 
 _HELD_BACK = {
     LimitedBy.GENERATOR: "the load generator",
@@ -216,6 +218,25 @@ def _full_processes(data: TestData, host: str, window: Window) -> Iterator[tuple
         elif usable and busy >= PROCESS_FULL * usable * (1 - stolen):
             taken = quantities.rounded_share(stolen)
             yield process, busy, f"{used}, and a hypervisor took {taken} of each: it had no more", ""
+        # An agent's threads are judged by what they report of their load.
+        elif process.name != AGENT and (thread := _busiest_thread(samples, process.pid)) >= PROCESS_FULL:
+            text = f"the busiest of {process.threads} threads of {process.name} on {host} used "
+            yield process, thread, f"{text}{quantities.rounded_share(thread)} of a CPU: it had no more", _BUSIEST
+
+
+def _busiest_thread(samples: Sequence[HostSample], pid: int) -> float:
+    """The CPU time of a process's busiest thread by the time over which it was read; 0 if no thread was read over half
+    of the samples' time. A load that moves from thread to thread fills none."""
+    at_least_ns = (samples[-1].t_ns - samples[0].t_ns) / 2
+    read: dict[int, list[tuple[int, float]]] = {}
+    for sample in samples:
+        for thread in sample.busiest_threads:
+            if thread.pid == pid:
+                read.setdefault(thread.tid, []).append((sample.t_ns, thread.cpu_s))
+    ends = [(times[0], times[-1]) for times in read.values() if times[-1][0] - times[0][0] >= max(at_least_ns, 1)]
+    return max(
+        (1e9 * (last - first) / (last_ns - first_ns) for (first_ns, first), (last_ns, last) in ends), default=0.0
+    )
 
 
 def _clause(what: str, busy: float) -> str:
@@ -224,7 +245,7 @@ def _clause(what: str, busy: float) -> str:
         return ""
     if what == "its quota":
         return f"the CPU quota of its control group is the limit at {quantities.share(busy)} of a core"
-    ends, cores = ("is", "a core") if what in ("its single thread", "its only CPU") else ("are", "one")
+    ends, cores = ("is", "a core") if what in ("its single thread", "its only CPU", _BUSIEST) else ("are", "one")
     return f"{what} {ends} the limit at {quantities.share(busy)} of {cores}"
 
 

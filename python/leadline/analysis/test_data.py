@@ -72,6 +72,14 @@ class QuotaUse(NamedTuple):
     throttled_s: float
 
 
+class ThreadUse(NamedTuple):
+    """The CPU time of one thread of a process at one instant."""
+
+    pid: int
+    tid: int
+    cpu_s: float
+
+
 class HostSample(NamedTuple):
     """One observation of a host, reduced. `cpu_s` is summed over the CPUs since boot, in the order of `CPU_KINDS`."""
 
@@ -105,6 +113,8 @@ class HostSample(NamedTuple):
     """Frames that the machine's CPUs dropped because their backlogs were full; None in samples without them."""
     unused_s: Mapping[int, float] = MappingProxyType({})
     """Time since boot that each CPU was idle, or a hypervisor took; by the CPU's number."""
+    busiest_threads: tuple[ThreadUse, ...] = ()
+    """Of each process of several threads, the one that used the most CPU time since the sample before that has one."""
 
     @classmethod
     def read(cls, event: records.ObservationEvent, offset_ns: int) -> HostSample:
@@ -142,6 +152,13 @@ class HostSample(NamedTuple):
             queues=tuple(map(QueueUse._make, map(_QUEUE_COUNTERS, event["network"].get("queues") or ()))),
             datagrams=_datagrams(event["network"].get("udp")),
             backlog_drops=sum(map(_DROPPED, machine["softnet"])) if machine else None,
+            busiest_threads=tuple(
+                [
+                    ThreadUse(row["pid"], busiest["tid"], busiest["cpu_s"])
+                    for row in event["processes"]
+                    if (busiest := row.get("busiest_thread"))
+                ]
+            ),
         )
 
 

@@ -2062,49 +2062,6 @@ class PressureSample(BaseModel):
     """
 
 
-class ProcessSample(BaseModel):
-    """
-    One process's accounting.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
-    involuntary_switches: Annotated[int | None, Field(ge=0)] = None
-    """
-    Involuntary context switches of all threads. Read together with the voluntary ones.
-    """
-    name: str
-    """
-    The task's `name`; `agent` for the agent itself.
-    """
-    pid: Annotated[int, Field(ge=0)]
-    """
-    Process id.
-    """
-    resident_bytes: Annotated[int, Field(ge=0)]
-    """
-    Resident memory, bytes.
-    """
-    system_s: float
-    """
-    CPU time in the kernel, s.
-    """
-    threads: Annotated[int, Field(ge=0)]
-    """
-    Threads.
-    """
-    user_s: float
-    """
-    CPU time in user mode, s.
-    """
-    voluntary_switches: Annotated[int | None, Field(ge=0)] = None
-    """
-    Voluntary context switches of all threads. Read once a second, absent in the samples between; less often for a
-    process with many threads.
-    """
-
-
 class QueueSample(BaseModel):
     """
     One interface's queue for sending (its root queueing discipline), with the queues inside it. /proc/net/dev does not
@@ -2948,6 +2905,24 @@ class ThreadReport(BaseModel):
     wall_s: float
     """
     Time that this row covers, s.
+    """
+
+
+class ThreadTime(BaseModel):
+    """
+    The CPU time of one thread.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    cpu_s: float
+    """
+    CPU time since the thread began, s.
+    """
+    tid: Annotated[int, Field(ge=0)]
+    """
+    Thread id.
     """
 
 
@@ -4553,6 +4528,53 @@ class Pressure(BaseModel):
     memory: PressureSample | None = None
     """
     Waiting for memory.
+    """
+
+
+class ProcessSample(BaseModel):
+    """
+    One process's accounting.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    busiest_thread: ThreadTime | None = None
+    """
+    Of several threads, the one that used the most CPU time since the reading before. Read together with the switches.
+    """
+    involuntary_switches: Annotated[int | None, Field(ge=0)] = None
+    """
+    Involuntary context switches of all threads. Read together with the voluntary ones.
+    """
+    name: str
+    """
+    The task's `name`; `agent` for the agent itself.
+    """
+    pid: Annotated[int, Field(ge=0)]
+    """
+    Process id.
+    """
+    resident_bytes: Annotated[int, Field(ge=0)]
+    """
+    Resident memory, bytes.
+    """
+    system_s: float
+    """
+    CPU time in the kernel, s.
+    """
+    threads: Annotated[int, Field(ge=0)]
+    """
+    Threads.
+    """
+    user_s: float
+    """
+    CPU time in user mode, s.
+    """
+    voluntary_switches: Annotated[int | None, Field(ge=0)] = None
+    """
+    Voluntary context switches of all threads. Read once a second, absent in the samples between; less often for a
+    process with many threads.
     """
 
 

@@ -1255,46 +1255,6 @@ class PressureSample(TypedDict):
     """
 
 
-class ProcessSample(TypedDict):
-    """
-    One process's accounting.
-    """
-
-    involuntary_switches: NotRequired[int | None]
-    """
-    Involuntary context switches of all threads. Read together with the voluntary ones.
-    """
-    name: str
-    """
-    The task's `name`; `agent` for the agent itself.
-    """
-    pid: int
-    """
-    Process id.
-    """
-    resident_bytes: int
-    """
-    Resident memory, bytes.
-    """
-    system_s: float
-    """
-    CPU time in the kernel, s.
-    """
-    threads: int
-    """
-    Threads.
-    """
-    user_s: float
-    """
-    CPU time in user mode, s.
-    """
-    voluntary_switches: NotRequired[int | None]
-    """
-    Voluntary context switches of all threads. Read once a second, absent in the samples between; less often for a
-    process with many threads.
-    """
-
-
 class QueueSample(TypedDict):
     """
     One interface's queue for sending (its root queueing discipline), with the queues inside it. /proc/net/dev does not
@@ -1751,6 +1711,21 @@ class ThreadReport(TypedDict):
     wall_s: float
     """
     Time that this row covers, s.
+    """
+
+
+class ThreadTime(TypedDict):
+    """
+    The CPU time of one thread.
+    """
+
+    cpu_s: float
+    """
+    CPU time since the thread began, s.
+    """
+    tid: int
+    """
+    Thread id.
     """
 
 
@@ -2559,6 +2534,50 @@ class Pressure(TypedDict):
     memory: NotRequired[PressureSample | None]
     """
     Waiting for memory.
+    """
+
+
+class ProcessSample(TypedDict):
+    """
+    One process's accounting.
+    """
+
+    busiest_thread: NotRequired[ThreadTime | None]
+    """
+    Of several threads, the one that used the most CPU time since the reading before. Read together with the switches.
+    """
+    involuntary_switches: NotRequired[int | None]
+    """
+    Involuntary context switches of all threads. Read together with the voluntary ones.
+    """
+    name: str
+    """
+    The task's `name`; `agent` for the agent itself.
+    """
+    pid: int
+    """
+    Process id.
+    """
+    resident_bytes: int
+    """
+    Resident memory, bytes.
+    """
+    system_s: float
+    """
+    CPU time in the kernel, s.
+    """
+    threads: int
+    """
+    Threads.
+    """
+    user_s: float
+    """
+    CPU time in user mode, s.
+    """
+    voluntary_switches: NotRequired[int | None]
+    """
+    Voluntary context switches of all threads. Read once a second, absent in the samples between; less often for a
+    process with many threads.
     """
 
 

@@ -12,6 +12,7 @@
 | `cgroup_{usage,user,system,throttled}_s`, `cgroup_memory_bytes` | | the host's processes |
 | `quota_cpus`, `quota_throttled_{periods,s}` | group | a CPU quota from above, once a second |
 | `process_{user,system}_s`, `process_resident_bytes`, `process_threads`, `process_*_switches` | process, pid | |
+| `thread_cpu_s` | process, pid, tid | its busiest thread since the row before, once a second |
 | `observer_cpu_s` | | what observing has cost |
 | `flow_{sent,received}_{bytes,units}` | task, flow, side | since the task began |
 | `flow_{rtt,busy,receiver_limited}_us` ... | task, flow, side | TCP_INFO of that side, if it reported it |
@@ -31,7 +32,7 @@ Part: TypeAlias = tuple["Names", tuple[str | int, ...]]
 """The description of a record's numbers: their names, and their common labels (keys and values in turn)."""
 
 _NO_LABELS = ()
-_ROW_KEYS = frozenset({"cpu", "name", "pid", "flow", "group", "kind"})
+_ROW_KEYS = frozenset({"cpu", "name", "pid", "tid", "flow", "group", "kind", "busiest_thread"})
 
 
 class Names:
@@ -69,7 +70,11 @@ def observation(event: Mapping[str, Any], values: list[Any]) -> list[Part]:
     if quota:
         _numbers("quota_", ("group", quota["group"]), quota, parts, values)
     for row in event["processes"]:
-        _numbers("process_", ("process", row["name"], "pid", row["pid"]), row, parts, values)
+        labels = ("process", row["name"], "pid", row["pid"])
+        _numbers("process_", labels, row, parts, values)
+        busiest = row.get("busiest_thread")
+        if busiest:
+            _numbers("thread_", (*labels, "tid", busiest["tid"]), busiest, parts, values)
     return parts
 
 

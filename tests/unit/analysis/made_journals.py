@@ -164,6 +164,7 @@ def process(name: str, pid: int, user_s: float, system_s: float, resident_bytes:
         "threads": 1,
         "voluntary_switches": None,
         "involuntary_switches": None,
+        "busiest_thread": None,
     }
 
 

@@ -27,7 +27,9 @@ def with_gateway(data: TestData, **changes: Any) -> TestData:
     for second in range(-1, 13):
         past = second + 2
         own = process("openvpn", 9, changes.get("busy", 0.1) * past, 0.0, 1000)
-        event = observation(EPOCH_NS + second * S, None, [{**own, "threads": changes.get("threads", 1)}])
+        busiest = changes.get("busiest", lambda past: None)(past)
+        own |= {"threads": changes.get("threads", 1), "busiest_thread": busiest}
+        event = observation(EPOCH_NS + second * S, None, [own])
         sent = int(changes.get("bits", 0.0) / 8 * past)
         packets = int(sent / changes.get("packet_bytes", 1514))
         row = {"rx_bytes": sent, "tx_bytes": sent, "rx_packets": packets, "tx_packets": packets}
@@ -58,6 +60,25 @@ def test_gateway_that_may_use_some_cpus_alone_is_full_when_they_are() -> None:
         data.facts["gateway"] = {**facts(), "cpus": 8, "own_cpus": cpus}
         by, evidence = limit(data)
         assert by is LimitedBy.GATEWAY and evidence.endswith(words)
+
+
+def test_gateway_whose_busiest_thread_is_full_is_the_limit() -> None:
+    """Four threads on eight CPUs: one of them does the work."""
+    own = {**facts(), "cpus": 8}
+    data = with_gateway(steady_test(), busy=1.2, threads=4, busiest=lambda past: {"tid": 11, "cpu_s": 0.97 * past})
+    data.facts["gateway"] = own
+    assert limit(data) == (
+        LimitedBy.GATEWAY,
+        "the busiest of 4 threads of openvpn on gateway used 97 % of a CPU: it had no more",
+    )
+    found = analyse_test(data).limit
+    assert found is not None and found.clause == "its busiest thread is the limit at 97.0 % of a core"
+    # Threads that take turns: each is the busiest one of a second, and has half of the time.
+    turns = with_gateway(
+        steady_test(), busy=1.2, threads=4, busiest=lambda past: {"tid": 11 + past % 2, "cpu_s": 0.5 * past}
+    )
+    turns.facts["gateway"] = own
+    assert limit(turns)[0] is LimitedBy.UNKNOWN
 
 
 @pytest.mark.parametrize("kind", ["tcp", "rr", "http"])
