@@ -85,6 +85,11 @@ class FigureTable:
     rows: tuple[FigureRow, ...]
     curves: tuple[dict[str, Any], ...]
 
+    def intervals_of(self, row: FigureRow) -> list[tuple[str, str, str]]:
+        """Title, value and interval of each figure of a row that is known."""
+        rows = zip((self.lead, *self.others), (row.lead, *row.others), row.intervals, strict=True)
+        return [(title, value, interval) for title, value, interval in rows if interval]
+
 
 @dataclass(frozen=True, slots=True)
 class ScalingTable:

@@ -197,6 +197,18 @@ def test_lines_keep_an_eight_hundredth_of_their_highest_value(highest: float) ->
     assert max(drawn["values"]) <= 1000
 
 
+def test_intervals_of_all_figures_are_text_of_the_page() -> None:
+    """Pointers, fingers, keys and paper reach them."""
+    run = gateway_run()
+    (summary,) = [one for one in run.summaries if (one.case, one.test) == ("c01", "tcp-up")]
+    lead = replace(summary.metrics["throughput_bps"], value=940e6, low=931e6, high=949e6)
+    others = replace(summary.metrics["retransmits"], low=None, high=None, unbounded="one repeat")
+    known = replace(summary, metrics={**summary.metrics, "throughput_bps": lead, "retransmits": others})
+    text = Page(render_html(replace(run, summaries=(known,)))).text
+    assert "95 %: 931 Mbit/s to 949 Mbit/s" in text
+    assert "no interval: one repeat" in text
+
+
 def test_what_to_do_next_is_a_sentence_with_its_commands_as_code() -> None:
     run = gateway_run()
     advised = tuple(replace(answer, next_step="see what `top <b>` says") for answer in run.answers)
