@@ -6,10 +6,12 @@ may be most of a short latency, which is then shorter on busy ones: not the path
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from leadline.analysis.model import Reason
+from leadline.analysis.own_cpu import answers_here
 from leadline.analysis.test_data import TestData
 from leadline.analysis.wake_up_times import WakeUp
 from leadline.quantities import microseconds, rounded_share
@@ -40,11 +42,15 @@ def notes(data: TestData, woken: tuple[str, ...], name: str, latency_us: float |
     if not latency_us:
         return
     found = wake_ups(data)
-    hosts = [host for side in woken for host in _hosts(data, side) if host in found]
-    total_us = sum(found[host].thread_p50_us for host in hosts)
+    hosts = Counter(host for side in woken for host in _hosts(data, side, found) if host in found)
+    total_us = sum(sides * found[host].thread_p50_us for host, sides in hosts.items())
     if not hosts or total_us < NOTABLE_SHARE * latency_us:
         return
-    each = ", ".join(f"{microseconds(found[host].thread_p50_us)} on {host}" for host in hosts)
+    both = ", where both ends are,"
+    each = ", ".join(
+        f"{microseconds(found[host].thread_p50_us)} on {host}{both if sides > 1 else ''}"
+        for host, sides in hosts.items()
+    )
     text = f"an idle CPU takes {each} to wake up (median before the test): {microseconds(total_us)} per operation"
     latency = f"the {name} of {microseconds(latency_us)}"
     if total_us >= latency_us:
@@ -57,9 +63,11 @@ def notes(data: TestData, woken: tuple[str, ...], name: str, latency_us: float |
 def times_us(data: TestData, woken: Sequence[str]) -> list[float]:
     """The median time of each side that wakes up once per operation, if it was measured."""
     found = wake_ups(data)
-    return [found[host].thread_p50_us for side in woken for host in _hosts(data, side) if host in found]
+    return [found[host].thread_p50_us for side in woken for host in _hosts(data, side, found) if host in found]
 
 
-def _hosts(data: TestData, side: str) -> tuple[str, ...]:
-    """The host of a side; of several clients the first one."""
-    return data.hosts[:1] if side == CLIENT else (SERVER,)
+def _hosts(data: TestData, side: str, found: Mapping[str, WakeUp]) -> tuple[str, ...]:
+    """The host of a side; of several clients the first one. A server without an agent may be on the client's own."""
+    if side == CLIENT or SERVER in found:
+        return data.hosts[:1] if side == CLIENT else (SERVER,)
+    return tuple(one.host for one in data.load_outcomes()[:1] if answers_here(one.outcome, if_unknown=False))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
-from made_journals import EPOCH_NS, MadeRun, S, facts, finished, flow, histogram, outcome, steady_test
+from made_journals import EPOCH_NS, MadeRun, S, facts, finished, flow, histogram, load, outcome, steady_test
 
 from leadline.analysis import TestData, analyse, analyse_test
 from leadline.analysis.wake_ups import CODE
@@ -20,9 +21,9 @@ FOUND = {
 }
 
 
-def with_latency(p50_us: float, *hosts: str, kind: str = "rr") -> TestData:
+def with_latency(p50_us: float, *hosts: str, kind: str = "rr", **changes: Any) -> TestData:
     """A test whose latencies are all the same, with wake-ups of 43 us measured on `hosts`."""
-    data = steady_test(kind, histograms=[histogram("latency", [round(p50_us * 1000)] * 1000)])
+    data = steady_test(kind, histograms=[histogram("latency", [round(p50_us * 1000)] * 1000)], **changes)
     data.facts = {host: facts(wake_up=FOUND) for host in hosts}
     return data
 
@@ -41,6 +42,18 @@ def test_wake_ups_that_dominate_a_latency_are_noted_with_figures() -> None:
 def test_latency_below_the_wake_ups_shows_that_cpus_were_awake() -> None:
     (text,) = texts_of(with_latency(38, "client1", "server"))
     assert "the p50 of 38.0 µs is less" in text
+
+
+@pytest.mark.parametrize(
+    ("cpus", "words"),
+    [(2, "43.0 µs on client1, where both ends are, to wake up"), (4, "43.0 µs on client1 to wake up")],
+)
+def test_server_on_the_clients_machine_wakes_up_there_too(cpus: int, words: str) -> None:
+    """A responder without an agent. Ends on one machine read as many CPUs, equally busy."""
+    here, there = ({"cpus": number, "wall_s": 10.0, "busy_s": 8.0} for number in (2, cpus))
+    data = with_latency(129, "client1", generator=load(machine=here), receiver=load(side="peer", machine=there))
+    (text,) = texts_of(data)
+    assert words in text
 
 
 @pytest.mark.parametrize(("p50_us", "hosts"), [(500, ("client1", "server")), (250, ("client1",)), (129, ())])
