@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import NormalDist
@@ -16,6 +17,7 @@ from leadline.scenario.load_models import (
     Injection,
     K6Load,
     Load,
+    RateTarget,
     ScheduleLoad,
     ScheduleRow,
     ThreadLoad,
@@ -66,7 +68,7 @@ class _Loads:
 
     def _plain(self, load: Load) -> LoweredLoad:
         end, delay_ms = _iteration(self._ms(load.grace)), self._ms(load.delay)
-        if load.rate is not None:
+        if load.has_rate:
             return self._open(load, end, delay_ms)
         limited = load.iterations is not None or load.total_iterations is not None
         length = None if load.duration is None else self._ms(load.duration)
@@ -92,18 +94,33 @@ class _Loads:
         return LoweredLoad(arrivals, end, delay_ms, arrivals["duration_ms"])
 
     def _open(self, load: Load, end: Lowered, delay_ms: int) -> LoweredLoad:
-        if has_stages(load.rate):
+        if load.rate_stages:
+            stages = self._rate_stages(load.rate_stages)
+        elif has_stages(load.rate):
             read = read_rate(load.rate)
             assert isinstance(read, tuple), "it has stages"
             stages = [_stage(stage.from_per_s, stage.to_per_s, stage.duration_ms) for stage in read]
         else:
-            text, seconds = rate_text(str(load.rate))
-            rate = self._number(text) / seconds
+            rate = self._per_second(load.rate)
             length = DEFAULT_DURATION_MS if load.duration is None else self._ms(load.duration)
             stages = [_stage(rate, rate, length)]
         users = 10 if load.users is None else self._users(load.users)
         most = None if load.most_users is None else self._users(load.most_users)
         return self._open_load(stages, (load.spacing, "at_start"), (users, most), end, delay_ms)
+
+    def _rate_stages(self, given: Sequence[RateTarget]) -> list[Lowered]:
+        """Stages from each target to the next one; one that takes no time is a jump."""
+        found, rate = [], 0.0
+        for stage in given:
+            target = self._per_second(stage.to)
+            if (length_ms := self._ms(stage.over)) > 0:
+                found.append(_stage(rate, target, length_ms))
+            rate = target
+        return found
+
+    def _per_second(self, rate: Any) -> float:
+        text, seconds = rate_text(str(rate))
+        return self._number(text) / seconds
 
     def _open_load(
         self, stages: list[Lowered], how: tuple[str, str], users: tuple[int, int | None], end: Lowered, delay_ms: int

@@ -14,7 +14,7 @@ from pydantic_core import PydanticCustomError
 
 from leadline.plan.field_types import Items, PlanModel, SomeItems, rule, validation_error
 from leadline.plan.validation_errors import UNION_TAG
-from leadline.scenario.values import Number, NumberOrForever, Rate, Time
+from leadline.scenario.values import Number, NumberOrForever, Rate, SingleRate, Time
 
 
 class UserTarget(PlanModel):
@@ -22,6 +22,15 @@ class UserTarget(PlanModel):
 
     to: Number
     """Users at its end."""
+    over: Time
+    """Its duration; 0: at once."""
+
+
+class RateTarget(PlanModel):
+    """A stage in which the rate of iterations changes linearly."""
+
+    to: SingleRate
+    """Iterations per second at its end, as 100/s, 30/m or ${rate}/m."""
     over: Time
     """Its duration; 0: at once."""
 
@@ -36,6 +45,8 @@ class Load(PlanModel):
     """Stages of the number of users, as [{to: 20, over: 30s}]."""
     rate: Rate | None = None
     """Iterations per second, or stages, as 100/s, 30/m or 0:100/10s,100/60s."""
+    rate_stages: Items[RateTarget] = ()
+    """Stages of the rate, which is 0 at first, as [{to: 100/s, over: 30s}]."""
     spacing: Literal["even", "poisson"] = "even"
     """With a rate: how iterations are spaced."""
     most_users: Number | None = None
@@ -53,11 +64,19 @@ class Load(PlanModel):
     grace: Time = "30s"
     """Time that running iterations have at the end."""
 
+    @property
+    def has_rate(self) -> bool:
+        """Whether iterations are due by a rate."""
+        return self.rate is not None or bool(self.rate_stages)
+
     @rule
     def _fits(self) -> Iterator[PydanticCustomError]:
-        if self.rate is not None:
+        if self.rate is not None and self.rate_stages:
+            yield validation_error("rate and rate_stages exclude each other", at=("rate_stages",), hint="remove one")
+        if self.has_rate:
             if self.iterations is not None or self.total_iterations is not None:
-                yield validation_error("a rate and iterations exclude each other", at=("rate",), hint="give duration")
+                at = "rate" if self.rate is not None else "rate_stages"
+                yield validation_error("a rate and iterations exclude each other", at=(at,), hint="give duration")
             if self.stages:
                 yield validation_error("a rate has no stages of users", at=("stages",), hint="give users: N")
         elif self.most_users is not None:

@@ -307,7 +307,9 @@ class StepLowering:
         arguments = [step.start, step.step, *([] if step.most is None else [step.most])]
         trees = [Literal(value) if isinstance(value := number(one), int | float) else value for one in arguments]
         function = "user_counter" if step.per_user else "counter"
-        found: list[tuple[str, Expression]] = [(step.count, Call(function, (Literal(step.count), *trees)))]
+        found: list[tuple[str, Expression]] = [
+            (step.count, Call(function, (Literal(step.counter or step.count), *trees)))
+        ]
         zeros = sum(character == "0" for character in step.format or "")
         if step.format:
             prefix, _, suffix = step.format.partition("0" * zeros) if zeros else (step.format, "", "")

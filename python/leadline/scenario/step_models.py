@@ -265,6 +265,8 @@ class CountStep(BaseStep):
     """Added each time."""
     most: Number | None = None
     """After it the first one follows."""
+    counter: PlainText | None = None
+    """Steps with this name count together; default: the variable's."""
     format: str | None = None
     """Zeros for the least number of digits, as in 000."""
     per_user: bool = False

@@ -137,6 +137,13 @@ def _checked_rate(value: Any) -> Any:
     return value
 
 
+def _checked_single_rate(value: Any) -> Any:
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise ValueError("this is not a rate; write 100/s")
+    number(rate_text(value)[0])
+    return value
+
+
 def has_stages(value: Any) -> bool:
     """Whether a rate changes."""
     return isinstance(value, list | tuple) or (isinstance(value, str) and _STAGES.search(value) is not None)
@@ -190,6 +197,8 @@ Number = Annotated[Any, AfterValidator(_checked_number), WithJsonSchema({"type":
 Condition = Annotated[Any, AfterValidator(_checked_condition), WithJsonSchema({"type": ["string", "boolean"]})]
 Rate = Annotated[Any, AfterValidator(_checked_rate), WithJsonSchema({"type": ["string", "number", "array"]})]
 """Events per second: 100/s, 30/m, or stages as 0:100/10s,100/60s."""
+SingleRate = Annotated[Any, AfterValidator(_checked_single_rate), WithJsonSchema({"type": ["string", "number"]})]
+"""A rate without stages."""
 Name = Annotated[str, AfterValidator(_checked_name), WithJsonSchema({"type": "string"})]
 """A variable's name."""
 if TYPE_CHECKING:

@@ -4,13 +4,17 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 from jmx_texts import arguments, converted, element, flow, get, group, headers, plan, post, raw_body, variables
 
 from leadline.errors import PlanError
+from leadline.scenario.conversion import tree
 from leadline.scenario.jmx.plan import read_jmx
+from leadline.scenario.lowering import lower
+from leadline.scenario.native import checked
 
 _ANY: dict[str, Any] = {}
 
@@ -316,6 +320,48 @@ def test_rows_of_a_file_are_taken_at_each_pass_of_the_nearest_controller() -> No
     assert loop["steps"][0] == {"next": "people"}
 
 
+def rows_of(file: str, columns: str, name: str = "", **more: Any) -> str:
+    return element("CSVDataSet", name, filename=file, variableNames=columns, **more)
+
+
+def test_data_sets_of_one_file_and_share_mode_take_rows_from_one_position() -> None:
+    document, conversion = converted(
+        group(rows_of("p.csv", "user,mail", "first"), get("/a"), name="a"),
+        group(rows_of("p.csv", "user,mail", "second"), get("/b"), name="b"),
+        group(rows_of("p.csv", "login", "third"), get("/c"), name="c"),
+        group(rows_of("p.csv", "user,mail", shareMode="shareMode.group"), get("/d"), name="d"),
+        group(rows_of("p.csv", "user,mail", "fifth", shareMode="night"), get("/e"), name="e"),
+        group(rows_of("p.csv", "user,mail", "sixth", shareMode="night"), get("/f"), name="f"),
+        group(rows_of("p.csv", "user,mail", "seventh", recycle=False), get("/g"), name="g"),
+    )
+    names = [one["flow"][0]["next"] for one in document["groups"]]
+    assert names == ["first", "first", "first", "p.csv", "fifth", "fifth", "seventh"]
+    assert document["groups"][2]["flow"][1] == {"set": {"login": "${user}"}}
+    assert {one["name"]: one.get("share") for one in document["data"]} == {
+        "first": None, "p.csv": "group", "fifth": None, "seventh": None,
+    }  # fmt: skip
+    assert [item.what for item in conversion.items if item.outcome == "changed"] == [
+        "CSVDataSet 'third'", "CSVDataSet 'seventh'",
+    ]  # fmt: skip
+
+
+def test_data_sets_of_one_label_and_two_files_are_two_sources() -> None:
+    document, _ = converted(group(rows_of("a.csv", "x", "rows"), rows_of("b.csv", "y", "rows"), get("/a")))
+    assert [one["file"] for one in document["data"]] == ["a.csv", "b.csv"]
+
+
+def test_two_counters_of_one_variable_count_apart() -> None:
+    counter = element("CounterConfig", CounterConfig__name="i", CounterConfig__start="1", CounterConfig__incr="1")
+    loops = [element("LoopController", "", counter, get(path), LoopController__loops="2") for path in ("/a", "/b")]
+    document, _ = converted(group(*loops))
+    first, second = (step["steps"][0] for step in document["groups"][0]["flow"])
+    assert ("counter" in first, second["counter"].partition(" ")[0]) == (False, "i")
+    lowered = checked(tree(document, "a.yaml"))
+    flow_ = lower(lowered.scenario, lowered.root, lambda name: b"").plan["populations"][0]["flow"]
+    values = [json.dumps(one["action"]["nodes"][0]["action"]["value"]) for one in flow_]
+    assert [second["counter"] in value for value in values] == [False, True]
+
+
 def test_counters_and_random_variables() -> None:
     counter = element(
         "CounterConfig",
@@ -436,8 +482,15 @@ def test_groups_of_setup_and_teardown() -> None:
         ),
         (
             element("com.blazemeter.jmeter.threads.arrivals.ArrivalsThreadGroup", "g", get("/a"), TargetLevel="60", RampUp="10", Hold="20", Unit="S", ConcurrencyLimit="5"),
-            {"executor": "ramping-arrival-rate", "startRate": 0, "timeUnit": "1s", "preAllocatedVUs": 1, "maxVUs": 5,
-             "stages": [{"target": 60, "duration": "10s"}, {"target": 60, "duration": "20s"}]},
+            {"rate_stages": [{"to": "60/s", "over": "10s"}, {"to": "60/s", "over": "20s"}], "users": 1, "most_users": 5},
+        ),
+        (
+            element("com.blazemeter.jmeter.threads.arrivals.ArrivalsThreadGroup", "g", get("/a"), TargetLevel="${__P(n,6)}", RampUp="0", Hold="2", Unit="M"),
+            {"rate_stages": [{"to": "${param('n', '6')}/m", "over": "0m"}, {"to": "${param('n', '6')}/m", "over": "2m"}], "users": 1},
+        ),
+        (
+            element("com.blazemeter.jmeter.threads.arrivals.FreeFormArrivalsThreadGroup", "g", get("/a"), inner='<collectionProp name="Schedule"><collectionProp name="1"><stringProp name="1">5</stringProp><stringProp name="2">9</stringProp><stringProp name="3">2</stringProp></collectionProp><collectionProp name="2"><stringProp name="1">9</stringProp><stringProp name="2">0</stringProp><stringProp name="3">1</stringProp></collectionProp></collectionProp>', Unit="S"),
+            {"rate_stages": [{"to": "5/s", "over": "0s"}, {"to": "9/s", "over": "2s"}, {"to": "0/s", "over": "1s"}], "users": 1},
         ),
         (
             element("kg.apc.jmeter.threads.UltimateThreadGroup", "g", get("/a"), inner='<collectionProp name="ultimatethreadgroupdata"><collectionProp name="1"><stringProp name="1">5</stringProp><stringProp name="2">0</stringProp><stringProp name="3">10</stringProp><stringProp name="4">20</stringProp><stringProp name="5">5</stringProp></collectionProp></collectionProp>'),

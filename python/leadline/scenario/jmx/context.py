@@ -59,6 +59,10 @@ class Context:
     """User Defined Variables that are constants."""
     data: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Data sources by name."""
+    sources: dict[tuple[str, str], Made] = field(default_factory=dict)
+    """Those of them that take rows from one position, by file and share mode."""
+    counters: dict[str, list[Element]] = field(default_factory=dict)
+    """The counters of each variable."""
     finished_elements: set[int] = field(default_factory=set)
     indexes: frozenset[str] = frozenset()
     """Variables with the number of a loop's pass that the plan reads."""

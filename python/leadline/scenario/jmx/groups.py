@@ -110,39 +110,32 @@ def _concurrency(context: Context, element: Element) -> dict[str, Any]:
 
 def _arrivals(context: Context, element: Element) -> dict[str, Any]:
     unit = _unit(element)
-    stages = [{"target": to, "duration": over} for to, over in _steps(context, element, unit)]
+    stages = [{"to": f"{to}/{unit}", "over": over} for to, over in _steps(context, element, unit)]
+    return _open(context, element, stages)
+
+
+def _open(context: Context, element: Element, stages: list[dict[str, Any]]) -> dict[str, Any]:
+    """Each arrival has a thread: a free one, or a new one up to the limit."""
+    load: dict[str, Any] = {"rate_stages": stages, "users": 1}
     limit = element.text("ConcurrencyLimit").strip()
-    most = context.number(element, limit) if limit not in ("", "0") else 10_000
-    return _k6_rate(stages, "1m" if unit == "m" else "1s", most)
-
-
-def _k6_rate(stages: list[dict[str, Any]], unit: str, most: Any, start: Any = 0) -> dict[str, Any]:
-    return {
-        "executor": "ramping-arrival-rate",
-        "startRate": start,
-        "timeUnit": unit,
-        "preAllocatedVUs": 1,
-        "maxVUs": most,
-        "stages": stages,
-    }
+    if limit not in ("", "0"):
+        load["most_users"] = context.number(element, limit)
+    return load
 
 
 def _free_form(context: Context, element: Element) -> dict[str, Any]:
     """Rows of start, end and duration."""
     unit = _unit(element)
     stages: list[dict[str, Any]] = []
-    first: Any = 0
-    for index, row in enumerate(texts(tag) for tag in element.rows("Schedule")):
+    for row in (texts(tag) for tag in element.rows("Schedule")):
         start, end, length = (context.number(element, text) for text in (*row, "0", "0", "0")[:3])
-        first = start if index == 0 else first
-        if index and stages[-1]["target"] != start:
-            stages.append({"target": start, "duration": "0s"})
-        stages.append({"target": end, "duration": f"{length}{unit}"})
-    limit = element.text("ConcurrencyLimit").strip()
-    most = context.number(element, limit) if limit not in ("", "0") else 10_000
+        first = f"{start}/{unit}"
+        if first != (stages[-1]["to"] if stages else f"0/{unit}"):
+            stages.append({"to": first, "over": "0s"})
+        stages.append({"to": f"{end}/{unit}", "over": f"{length}{unit}"})
     if not stages:
         context.cannot(element, "its schedule has no rows")
-    return _k6_rate(stages, "1m" if unit == "m" else "1s", most, first)
+    return _open(context, element, stages)
 
 
 def _stepping(context: Context, element: Element) -> dict[str, Any]:

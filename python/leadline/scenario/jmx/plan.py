@@ -66,7 +66,7 @@ class _Walk:
         self._plan = plan
         self._read_file = read_file
         self._inlined: list[int] = []
-        self._config: list[Element] = []
+        self._config: dict[int, Element] = {}
 
     def document(self) -> dict[str, Any]:
         """The scenario."""
@@ -83,7 +83,7 @@ class _Walk:
                 self._other(element)
         if not groups:
             raise PlanError(context.file, plan.line, "the test plan has no enabled thread group", hint="enable one")
-        for element in self._config:
+        for element in self._config.values():
             context.finished(element)
         names: dict[str, int] = {}
         for one in groups:
@@ -361,8 +361,8 @@ class _Walk:
 
     def _is_config(self, element: Element) -> bool:
         is_config = element.kind in _CONFIG or element.kind in SOURCES
-        if is_config and element.enabled and element not in self._config and element.kind in _FINISHED_LAST:
-            self._config.append(element)
+        if is_config and element.enabled and element.kind in _FINISHED_LAST:
+            self._config[id(element)] = element
         return is_config
 
     def _other(self, element: Element) -> None:

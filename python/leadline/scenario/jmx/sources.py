@@ -27,7 +27,7 @@ def _csv(context: Context, element: Element) -> Steps:
         context.cannot(element, "it names no file")
         return []
     columns = [name.strip() for name in element.text("variableNames").split(",") if name.strip()]
-    one: dict[str, Any] = made(element, name=_name(context, element, file), file=file)
+    one: dict[str, Any] = made(element, file=file)
     if columns:
         one["columns"] = columns
     if columns and element.flag("ignoreFirstLine"):
@@ -40,7 +40,7 @@ def _csv(context: Context, element: Element) -> Steps:
     encoding = element.text("fileEncoding").strip()
     if encoding and encoding.lower() not in ("utf-8", "utf8") and "${" not in encoding:
         one["encoding"] = encoding
-    mode = element.text("shareMode", "shareMode.all")
+    mode = element.text("shareMode").strip() or "shareMode.all"
     if mode == "shareMode.group":
         one["share"] = "group"
     elif mode == "shareMode.thread":
@@ -48,16 +48,43 @@ def _csv(context: Context, element: Element) -> Steps:
     if not element.flag("recycle", True):
         one["at_end"] = "stop-user" if element.flag("stopThread") else "eof"
     element.flag("stopThread")
-    one["advance"] = "explicit"
-    context.data.setdefault(one["name"], one)
-    return [made(element, next=one["name"])]
+    return _next_row(context, element, one, mode)
 
 
-def _name(context: Context, element: Element, file: str) -> str:
-    """A name of the source: the element's label, or the file; elements with the same name and file share rows."""
-    name = element.name or file
-    known = context.data.get(name)
-    return name if known is None or getattr(known, "line", None) == element.line else f"{name} (line {element.line})"
+def _next_row(context: Context, element: Element, one: dict[str, Any], mode: str) -> Steps:
+    """Takes a row. Elements with the same file and mode take rows from one position, each for its own variables."""
+    known = context.sources.get((one["file"], mode))
+    if known is None:
+        return _new_source(context, element, one, mode)
+    columns, others = one.get("columns", []), known.get("columns", [])
+    is_read_alike = {**known, "columns": others} == {**one, **_position(known), "columns": others}
+    if is_read_alike and bool(columns) == bool(others) and len(columns) <= len(others):
+        steps: Steps = [made(element, next=known["name"])]
+        renamed = {name: f"${{{other}}}" for name, other in zip(columns, others, strict=False) if name != other}
+        if renamed or len(columns) < len(others):
+            why = f"its rows are those of line {known.line}: it sets the variables {', '.join(others)} too"
+            context.conversion.changed(element.what, element.line, why)
+        return [*steps, made(element, set=renamed)] if renamed else steps
+    why = f"it takes rows from a position of its own: it reads {one['file']} in another way than line {known.line}"
+    context.conversion.changed(element.what, element.line, why)
+    return _new_source(context, element, one, f"{mode} of {element.file}:{element.line}")
+
+
+def _position(source: dict[str, Any]) -> dict[str, Any]:
+    """What a source has beside how its file is read."""
+    return {"name": source["name"], "advance": source["advance"]}
+
+
+def _new_source(context: Context, element: Element, one: dict[str, Any], mode: str) -> Steps:
+    """A source whose name is the element's label or its file."""
+    key = (one["file"], mode)
+    if key not in context.sources:
+        name = element.name or one["file"]
+        while name in context.data:
+            name += f" (line {element.line})"
+        source = made(element, **{"name": name, **one, "advance": "explicit"})
+        context.sources[key] = context.data[name] = source
+    return [made(element, next=context.sources[key]["name"])]
 
 
 def _counter(context: Context, element: Element) -> Steps:
@@ -66,6 +93,11 @@ def _counter(context: Context, element: Element) -> Steps:
         context.conversion.dropped(element.what, element.line, "it names no variable")
         return []
     one = made(element, count=name)
+    elements = context.counters.setdefault(name, [])
+    if not any(known is element for known in elements):
+        elements.append(element)
+    if element is not elements[0]:
+        one["counter"] = f"{name} (line {element.line})"
     one["start"] = context.number(element, element.text("CounterConfig.start"), "0")
     step = context.number(element, element.text("CounterConfig.incr"), "0")
     if step != 1:
@@ -106,7 +138,7 @@ def _random_csv(context: Context, element: Element) -> Steps:
     """The plugin's random rows."""
     file = context.text(element, element.text("filename").strip())
     names = [name.strip() for name in element.text("variableNames").split(",") if name.strip()]
-    one = made(element, name=_name(context, element, file), file=file, order="random")
+    one = made(element, file=file)
     if element.flag("randomOrder", True):
         one["order"] = "shuffled" if not element.flag("rewindOnTheEndOfList", True) else "random"
     else:
@@ -123,9 +155,7 @@ def _random_csv(context: Context, element: Element) -> Steps:
     if not element.flag("rewindOnTheEndOfList", True):
         one["at_end"] = "stop-user"
     element.text("fileEncoding")
-    one["advance"] = "explicit"
-    context.data.setdefault(one["name"], one)
-    return [made(element, next=one["name"])]
+    return _new_source(context, element, one, f"{element.file}:{element.line}")
 
 
 _SOURCES = {
