@@ -13,6 +13,10 @@ def _jmx(*below: str) -> bytes:
     return plan(group(*below))
 
 
+def _module(name: str) -> str:
+    return element("ModuleController", "m", ModuleController__node_path=["plan", name])
+
+
 def _entry(url: str, at_s: int, text: str = "", **more: Any) -> dict[str, Any]:
     return {
         "startedDateTime": f"2026-01-01T00:{at_s // 60:02}:{at_s % 60:02}.000Z",
@@ -72,6 +76,24 @@ FILES: dict[str, Callable[[], bytes]] = {
         ),
         get("/"),
     ),
+    "script-lines.jmx": lambda: _jmx(
+        element("JSR223Sampler", script="if (a)" + "\n" * 19_000 + "{}", scriptLanguage="groovy"), get("/")
+    ),
+    "script-branches.jmx": lambda: _jmx(
+        element("IfController", "", get("/"), IfController__condition="if (1) return 1;" * 1_200)
+    ),
+    "script-doubling.jmx": lambda: _jmx(
+        element("IfController", "", get("/"), IfController__condition="def a = 'x';" + "a = a + a;" * 60 + "a")
+    ),
+    "modules.jmx": lambda: plan(
+        *(
+            element("TestFragmentController", f"level {level}", *(_module(f"level {level + 1}") for _ in range(20)))
+            for level in range(9)
+        ),
+        element("TestFragmentController", "level 9", get("/a")),
+        group(_module("level 0")),
+    ),
+    "indexes.jmx": lambda: _jmx(get("/" + "__jm__" * 100_000)),
     "script-terms.jmx": lambda: _jmx(
         element("JSR223Sampler", script="vars.put('a', " + "+".join(["1"] * 20_000) + ")", scriptLanguage="groovy"),
         get("/"),

@@ -516,6 +516,37 @@ def test_a_module_is_inlined_in_the_scope_of_its_place() -> None:
     ] or (document["groups"][0]["flow"][0]["steps"][0]["steps"][0]["get"] == "/a")
 
 
+def test_modules_that_repeat_modules_are_refused_by_number() -> None:
+    def module(name: str) -> str:
+        return element("ModuleController", "m", ModuleController__node_path=["plan", name])
+
+    levels = [element("GenericController", f"n{n}", *[module(f"n{n + 1}")] * 9) for n in range(8)]
+    with pytest.raises(PlanError, match="modules and included files repeat more than 20000 elements"):
+        converted(*levels, element("GenericController", "n8", get("/a")), group(module("n0")), skips_scripts=True)
+
+
+def test_included_files_are_read_once_and_none_contains_itself() -> None:
+    def include(name: str) -> str:
+        return element("IncludeController", "", IncludeController__includepath=name)
+
+    files = {"a.jmx": plan(include("b.jmx"), include("b.jmx")), "b.jmx": plan(get("/b"), include("a.jmx"))}
+    taken: list[str] = []
+
+    def read(name: str) -> bytes:
+        taken.append(name)
+        return files[name]
+
+    with pytest.raises(PlanError, match=r"IncludeController: it contains itself") as caught:
+        read_jmx(plan(group(include("a.jmx"), include("a.jmx"))), "plan.jmx", read_file=read)
+    assert (taken, len(caught.value.others)) == (["a.jmx", "b.jmx"], 0)
+
+
+def test_value_of_a_local_variable_that_doubles_is_refused() -> None:
+    doubling = element("IfController", "", get("/a"), IfController__condition="def a = 'x';" + "a = a + a;" * 60 + "a")
+    with pytest.raises(PlanError, match="the value of a is too long"):
+        converted(group(doubling))
+
+
 def test_disabled_parts_and_listeners_are_listed() -> None:
     document, conversion = converted(
         group(get("/a"), element("HTTPSamplerProxy", "off", enabled=False), element("ResultCollector", "tree"))

@@ -28,6 +28,8 @@ from leadline.scenario.jmx.timers import TIMERS, waits
 from leadline.scenario.jmx.tree import Element, Tag, part, part_tag, read_tree
 from leadline.scenario.lower_expressions import Names
 
+MOST_COPIED = 20_000
+"""Elements that are read as a part of modules and included files."""
 ADVICE = "change it, or leave out what cannot run with --scripts skip"
 
 
@@ -52,7 +54,9 @@ def read_jmx(
     shared = frozenset(name.decode() for pair in found for name in pair if name)
     texts = Texts(scripts.expression, PurePath(file).name, shared)
     scripts.texts = texts
-    indexes = frozenset(name.decode("utf-8", "replace") for name in re.findall(rb"__jm__[^<>${}\"']+?__idx", content))
+    indexes = frozenset(
+        name.decode("utf-8", "replace") for name in re.findall(rb"__jm__[^<>${}\"']{1,200}?__idx", content)
+    )
     conversion = Conversion(file)
     context = Context(file, conversion, texts, scripts, parameters or {}, skips_scripts, indexes=indexes)
     document = _Walk(context, plan, read_file).document()
@@ -65,7 +69,9 @@ class _Walk:
         self._context = context
         self._plan = plan
         self._read_file = read_file
-        self._inlined: list[int] = []
+        self._inlined: list[tuple[str, int]] = []
+        self._copied = 0
+        self._included: dict[str, Element] = {}
         self._config: dict[int, Element] = {}
 
     def document(self) -> dict[str, Any]:
@@ -208,6 +214,10 @@ class _Walk:
     def _element(self, element: Element, scope: Scope) -> Steps | None:
         """The steps of a controller or a sampler; None for another element."""
         context = self._context
+        self._copied += bool(self._inlined)
+        if self._copied > MOST_COPIED:
+            why = f"modules and included files repeat more than {MOST_COPIED} elements"
+            raise PlanError(context.file, element.line, why, hint="use loops in place of repeated modules")
         if element.kind in CONTROLLERS:
             self._disabled(element)
             children = [one for one in element.elements if one.enabled]
@@ -325,10 +335,13 @@ class _Walk:
         return self._inline(element, target, scope)
 
     def _inline(self, element: Element, target: Element, scope: Scope) -> Steps:
-        if id(target) in self._inlined or len(self._inlined) > _MOST_INLINED:
+        if (target.file, id(target)) in self._inlined:
             self._context.cannot(element, "it contains itself")
             return []
-        self._inlined.append(id(target))
+        if len(self._inlined) >= _DEEPEST_INLINED:
+            self._context.cannot(element, f"modules and included files are nested deeper than {_DEEPEST_INLINED}")
+            return []
+        self._inlined.append((target.file, id(target)))
         try:
             if target.kind in CONTROLLERS:
                 found = self._element(target, scope) or []
@@ -343,21 +356,24 @@ class _Walk:
         context = self._context
         name = element.text("IncludeController.includepath").strip()
         try:
-            if self._read_file is None:
-                raise ValueError("other files are not read here")
-            content = self._read_file(show_template(context.texts.template(name)))
+            target = self._included_file(show_template(context.texts.template(name)), element.line)
         except (ValueError, CannotRun) as error:
             context.cannot(element, f"{name}: {error}")
             return []
-        if len(self._inlined) > _MOST_INLINED:
-            context.cannot(element, "it contains itself")
-            return []
-        included = read_tree(content, name)
-        fragments = [one for one in included.elements if one.kind == "TestFragmentController"]
-        inside = [below for one in fragments for below in one.elements] if fragments else included.elements
-        target = Element("GenericController", "", included.name, "", True, element.line, {}, name)
-        target.elements = [one for one in inside if one.kind not in THREAD_GROUPS]
         return self._inline(element, target, scope)
+
+    def _included_file(self, name: str, line: int) -> Element:
+        """The elements of a file, which is read once. Raises ValueError."""
+        if name not in self._included:
+            if self._read_file is None:
+                raise ValueError("other files are not read here")
+            included = read_tree(self._read_file(name), name)
+            fragments = [one for one in included.elements if one.kind == "TestFragmentController"]
+            inside = [below for one in fragments for below in one.elements] if fragments else included.elements
+            target = Element("GenericController", "", included.name, "", True, line, {}, name)
+            target.elements = [one for one in inside if one.kind not in THREAD_GROUPS]
+            self._included[name] = target
+        return self._included[name]
 
     def _is_config(self, element: Element) -> bool:
         is_config = element.kind in _CONFIG or element.kind in SOURCES
@@ -411,7 +427,7 @@ def _enabled(element: Element) -> list[Element]:
     return found
 
 
-_MOST_INLINED = 10
+_DEEPEST_INLINED = 10
 _OTHER_SAMPLERS = frozenset({"TestAction", "DebugSampler"})
 _FINISHED_LAST = frozenset({
     "ConfigTestElement", "HeaderManager", "CookieManager", "CacheManager", "AuthManager", "SampleTimeout",

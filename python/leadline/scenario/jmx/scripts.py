@@ -7,7 +7,8 @@ else. Lines that only log are left out. Anything else raises CannotRun with the 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,6 +28,8 @@ from leadline.scenario.jmx.texts import CannotRun, Texts
 
 Steps = list[dict[str, Any]]
 MOST_CHARACTERS = 20_000
+LONGEST_VALUE = 5_000
+"""Parts of a local variable's value and characters of its texts: each use of the variable repeats them."""
 
 
 @dataclass(slots=True)
@@ -46,8 +49,9 @@ class Scripts:
 
     def expression(self, text: str, language: str) -> Expression:
         """The value of a script: of its last statement, or of those that return. Raises CannotRun."""
-        statements = _statements(text)
-        return self._returned(statements, language, {}) if statements else Literal("")
+        with _bounded(text):
+            statements = _statements(text)
+            return self._returned(statements, language, {}) if statements else Literal("")
 
     def _returned(self, statements: list[str], language: str, local: dict[str, Expression]) -> Expression:
         """The value of a block."""
@@ -64,6 +68,8 @@ class Scripts:
             if match is None:
                 raise CannotRun(f"the statement '{_short(statement)}' has no native form")
             local[match[1]] = self._value(statement[match.end() :], language, local)
+            if _length(local[match[1]]) > LONGEST_VALUE:
+                raise CannotRun(f"the value of {match[1]} is too long for an expression")
         return Literal("")
 
     def _chosen(
@@ -82,12 +88,11 @@ class Scripts:
 
     def body(self, text: str, language: str, parameters: str = "") -> Script:
         """The steps of a script. Raises CannotRun."""
-        if len(text) > MOST_CHARACTERS:
-            raise CannotRun(f"a script of {len(text)} characters has no native form")
         if language not in _LANGUAGES:
             raise CannotRun(f"scripts in {language or 'an unnamed language'} have no native form")
         script = Script()
-        self._block(text, language, {}, script, script.steps)
+        with _bounded(text):
+            self._block(text, language, {}, script, script.steps)
         return script
 
     def _block(self, text: str, language: str, local: dict[str, Expression], script: Script, steps: Steps) -> None:
@@ -252,6 +257,24 @@ def _added(tree: Expression, language: str) -> Expression:
     return Call(tree.function, arguments)
 
 
+@contextmanager
+def _bounded(text: str) -> Iterator[None]:
+    """Refuse a script that is too long, and in the block one that is nested too deeply. Raises CannotRun."""
+    if len(text) > MOST_CHARACTERS:
+        raise CannotRun(f"a script of {len(text)} characters has no native form")
+    try:
+        yield
+    except RecursionError:
+        raise CannotRun("a script that is nested so deeply has no native form") from None
+
+
+def _length(tree: Expression) -> int:
+    """The number of an expression's parts, and of the characters of its texts."""
+    if isinstance(tree, Call):
+        return 1 + sum(map(_length, tree.arguments))
+    return len(tree.value) if isinstance(tree, Literal) and isinstance(tree.value, str) else 1
+
+
 def _is_simple(tree: Expression) -> bool:
     return isinstance(tree, Literal | Variable) or _is_text(tree)
 
@@ -288,7 +311,7 @@ def _statements(text: str) -> list[str]:
             continue
         elif character in "\"'":
             quote, current = character, current + character
-        elif character in ";\n" and depth == 0 and not (character == "\n" and _goes_on(current, text[position:])):
+        elif character in ";\n" and depth == 0 and not (character == "\n" and _goes_on(current, text, position)):
             found.append(current.strip())
             current = ""
         else:
@@ -298,13 +321,14 @@ def _statements(text: str) -> list[str]:
     return [one for one in (*found, current.strip()) if one]
 
 
-def _goes_on(before: str, after: str) -> bool:
-    """Whether a statement continues in the next line."""
-    if not before.strip() or re.search(r"(&&|\|\||[-+*/=,?:<>(])\s*$", before):
+def _goes_on(current: str, text: str, position: int) -> bool:
+    """Whether a statement continues in the line after a position. Its cost grows with the text, not with its square."""
+    before = current.strip()
+    if not before or before.endswith(_OPEN_ENDS):
         return True
-    if re.match(r"\s*(else\b|\.|\?|:|&&|\|\||[{])", after):
-        return not (after.lstrip().startswith("{") and not re.match(r"\s*(if\b|else\b)|.*\belse\s*$", before, re.S))
-    return re.match(r"\s*(?:\}\s*)?(?:else\s+)?if\s*\(.*\)\s*$", before, re.S) is not None
+    if (after := _CONTINUED.match(text, position)) is not None:
+        return after[1] != "{" or _BEGINS_BRANCH.match(before) is not None or _ELSE.search(before[-5:]) is not None
+    return before.endswith(")") and _IF.match(before) is not None
 
 
 def _branch(statement: str) -> tuple[str, str, str | None] | None:
@@ -383,6 +407,11 @@ def _one(function: str) -> Callable[[tuple[Expression, ...]], Expression]:
     return lambda arguments: Call(function, arguments)
 
 
+_OPEN_ENDS = ("&&", "||", *"-+*/=,?:<>(")
+_CONTINUED = re.compile(r"\s*(else\b|\.|\?|:|&&|\|\||[{])")
+_BEGINS_BRANCH = re.compile(r"(?:if|else)\b")
+_ELSE = re.compile(r"\belse$")
+_IF = re.compile(r"(?:\}\s*)?(?:else\s+)?if\s*\(")
 _NUMBER = "local_number"
 """Begins the names of local variables that are no texts."""
 _LANGUAGES = frozenset(
