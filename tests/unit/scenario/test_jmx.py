@@ -143,6 +143,14 @@ def test_redirects_and_cookies() -> None:
             {"t": {"regex": 'id="(.+?)"', "groups": True}},
         ),
         (
+            element("RegexExtractor", RegexExtractor__refname="t", RegexExtractor__regex="(.+)", RegexExtractor__match_number="1", RegexExtractor__useHeaders="message"),
+            {"t": {"regex": "(.+)", "from": "message", "groups": True}},
+        ),
+        (
+            element("BoundaryExtractor", BoundaryExtractor__refname="t", BoundaryExtractor__lboundary="a", BoundaryExtractor__rboundary="b", BoundaryExtractor__match_number="1", BoundaryExtractor__useHeaders="message"),
+            {"t": {"between": ["a", "b"], "from": "message"}},
+        ),
+        (
             element("RegexExtractor", RegexExtractor__refname="t", RegexExtractor__regex="a(.)", RegexExtractor__useHeaders="true", RegexExtractor__default="none"),
             {"t": {"regex": "a(.)", "from": "headers", "match": "random", "default": "none", "groups": True}},
         ),
@@ -187,6 +195,7 @@ def test_the_bits_of_a_response_assertion(kind: int, native: dict[str, Any]) -> 
     [
         ("response_code", "status"),
         ("response_headers", "headers"),
+        ("response_message", "message"),
         ("sample_label", "url"),
     ],
 )
@@ -350,6 +359,79 @@ def test_data_sets_of_one_label_and_two_files_are_two_sources() -> None:
     assert [one["file"] for one in document["data"]] == ["a.csv", "b.csv"]
 
 
+def test_weighted_switch_without_chance_takes_turns_by_weight() -> None:
+    def switch(*weights: str, **values: Any) -> str:
+        rows = "".join(
+            f'<collectionProp name="{n}"><stringProp name="1">/{n}</stringProp><stringProp name="2">{weight}</stringProp></collectionProp>'
+            for n, weight in enumerate(weights)
+        )
+        return element(
+            "com.blazemeter.jmeter.control.WeightedSwitchController", "",
+            *(get(f"/{n}") for n in range(len(weights))),
+            inner=f'<collectionProp name="Weights">{rows}</collectionProp>', **values,
+        )  # fmt: skip
+
+    count, chosen = flow(switch("50", "0", "30", "20"))
+    assert count == {"count": "__turn_5", "most": 9, "per_user": True}
+    assert chosen["switch"] == "${split_part('0 1 2 0 1 0 2 0 1 0', ' ', __turn_5)}"
+    assert [steps[0]["get"] for steps in chosen["cases"].values()] == ["/0", "/2", "/3"]
+    (drawn,) = flow(switch("50", "30", isRandomChoice=True))
+    assert [part["weight"] for part in drawn["weighted"]] == [50, 30]
+    document, conversion = converted(group(switch("5001", "4000")))
+    assert "weighted" in document["groups"][0]["flow"][0]
+    assert any("the order that they need is too long" in item.why for item in conversion.items)
+
+
+def test_parallel_requests_begin_after_the_waits_that_all_have() -> None:
+    timer = element("ConstantTimer", ConstantTimer__delay="300")
+    controller = "com.blazemeter.jmeter.controller.ParallelSampler"
+    wait, together = flow(element(controller, "", timer, get("/a"), get("/b")))
+    assert (wait, [one.keys() & {"waits"} for one in together["parallel"]]) == ({"wait": "300ms"}, [set(), set()])
+    _, conversion = converted(group(element(controller, "", get("/a", timer), get("/b"))))
+    assert any("begin together" in item.why for item in conversion.items)
+
+
+@pytest.mark.parametrize("kind", ["JSR223Listener", "BeanShellListener", "BSFListener"])
+def test_listeners_that_are_scripts_run_after_each_request(kind: str) -> None:
+    listener = element(kind, "l", script="vars.put('code', prev.getResponseCode())", scriptLanguage="groovy")
+    first, second = flow(listener, get("/a"), get("/b"))
+    assert first["after"] == second["after"] == [{"set": {"code": "${last_status()}"}}]
+    with pytest.raises(PlanError, match="'l': "):
+        converted(group(element(kind, "l", script="new File('x')", scriptLanguage="groovy"), get("/a")))
+
+
+@pytest.mark.parametrize(
+    ("part", "words"),
+    [
+        (element("HTMLAssertion", "h"), "HTMLAssertion has no native form"),
+        (element("CompareAssertion", "c"), "CompareAssertion has no native form"),
+        (element("ConfigTestElement", gui="HttpDefaultsGui", HTTPSampler__proxyHost="p.test"), "through a proxy"),
+        (element("ConfigTestElement", gui="HttpDefaultsGui", HTTPSampler__ipSource="10.0.0.1"), "a source address"),
+        (variables(**{"my name": "x"}), "the variable's name 'my name' has no native form"),
+        (headers(A="${__unescape(${x})}"), "__unescape of a variable"),
+    ],
+)
+def test_parts_with_an_effect_and_no_native_form_stop_the_conversion(part: str, words: str) -> None:
+    with pytest.raises(PlanError, match=words):
+        converted(part, group(get("/a")))
+
+
+def test_cookie_manager_that_ignores_cookies_keeps_none() -> None:
+    document, _ = converted(element("CookieManager", CookieManager__policy="ignorecookies"), group(get("/a")))
+    assert document["http"]["cookies"] is False
+
+
+def test_bursts_beyond_a_number_become_a_ramp_and_are_listed() -> None:
+    values: dict[str, Any] = {"ThreadGroup__num_threads": "3000", "Start users count": "1", "Start users period": "2"}
+    stepping = element("kg.apc.jmeter.threads.SteppingThreadGroup", "g", get("/a"), **values)
+    document, conversion = converted(stepping)
+    assert {"to": 3000, "over": "3998s"} in document["groups"][0]["load"]["stages"]
+    assert [item.why for item in conversion.items if item.outcome == "changed"] == [
+        "its bursts are too many: the last 1999 users begin evenly over their time",
+        "its bursts are too many: the last 2001 users end evenly over their time",
+    ]
+
+
 def test_two_counters_of_one_variable_count_apart() -> None:
     counter = element("CounterConfig", CounterConfig__name="i", CounterConfig__start="1", CounterConfig__incr="1")
     loops = [element("LoopController", "", counter, get(path), LoopController__loops="2") for path in ("/a", "/b")]
@@ -398,6 +480,9 @@ def test_variables_are_global_and_functions_have_native_forms() -> None:
         ("${__intSum(1,${a})}", "${1 + a}"),
         ("${__digest(MD5,${a},,,)}", "${md5(a)}"),
         ("${__P(x)}", "${param('x', '1')}"),
+        ("${__unescape(a\\tb\\u0041)}", "a\tbA"),
+        ("${__char(65,0x42,103)}", "ABg"),
+        ("${__isPropDefined(x)}", "${param('x', '(not defined)') != '(not defined)'}"),
         ("a${b", "a$${b"),
         ("$${b}", "$${b}"),
         ("${b}\\,${c}", "${b},${c}"),
@@ -406,6 +491,12 @@ def test_variables_are_global_and_functions_have_native_forms() -> None:
 def test_functions(text: str, native: str) -> None:
     (step,) = flow(post("/a", inner=raw_body(text)))
     assert step["body"] == native
+
+
+def test_property_is_also_stored_in_the_variable_that_is_named() -> None:
+    (step,) = flow(get("/${__property(host,h,none)}/${h}"))
+    assert step["before"] == [{"set": {"h": "${param('host', 'none')}"}}]
+    assert step["get"] == "/${h}/${h}"
 
 
 def test_a_function_that_stores_its_value_is_a_step_before() -> None:

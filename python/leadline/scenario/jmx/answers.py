@@ -39,10 +39,8 @@ def _regex(context: Context, element: Element) -> dict[str, dict[str, Any]]:
     if template not in ("", "$1$"):
         one["template"] = template
     source = element.text("RegexExtractor.useHeaders", "false")
-    where = {
-        "true": "headers", "request_headers": "request_headers", "URL": "url", "code": "status",
-    }.get(source)  # fmt: skip
-    if source in ("unescaped", "as_document"):
+    where = _SEARCHED.get(source)
+    if source in _ALTERED:
         context.conversion.changed(element.what, element.line, "the body is searched as it is, not unescaped")
     if where is not None:
         one["from"] = where
@@ -54,7 +52,9 @@ def _boundary(context: Context, element: Element) -> dict[str, dict[str, Any]]:
     right = context.text(element, element.text("BoundaryExtractor.rboundary"))
     one: dict[str, Any] = {"between": [left, right]}
     source = element.text("BoundaryExtractor.useHeaders", "false")
-    where = {"true": "headers", "request_headers": "request_headers", "URL": "url", "code": "status"}.get(source)
+    where = _SEARCHED.get(source)
+    if source in _ALTERED:
+        context.conversion.changed(element.what, element.line, "the body is searched as it is, not unescaped")
     return _common(context, element, "BoundaryExtractor", "", one | ({"from": where} if where else {}))
 
 
@@ -170,9 +170,6 @@ def _response(context: Context, element: Element) -> list[dict[str, Any]]:
     where = _FIELDS.get(field)
     if field not in _FIELDS:
         context.cannot(element, f"the field {field} has no native form")
-    if where == "message":
-        context.cannot(element, "the agent does not keep the text of a status; check the code")
-        return []
     if where not in (None, "body"):
         one["from"] = where
     # In JMeter "contains" stands before "equals", and that before "substring".
@@ -272,6 +269,11 @@ _FIELDS = {
     "Assertion.sample_label": "url",
     "": "body",
 }
+_SEARCHED = {
+    "true": "headers", "request_headers": "request_headers", "URL": "url", "code": "status", "message": "message",
+}  # fmt: skip
+"""What an extractor searches by its `useHeaders`; the body otherwise."""
+_ALTERED = ("unescaped", "as_document")
 _NOT_RUN = frozenset({"XPathExtractor", "XPath2Extractor", "XPathAssertion", "XPath2Assertion"})
 _EXTRACTORS = {
     "RegexExtractor": _regex,

@@ -83,6 +83,7 @@ class Context:
         if "${" not in name:
             return name
         if set(re.findall(r"\$\{__(\w+)", name)) <= {"P", "property"}:
+            kept = len(self.texts.before)
             try:
                 native = show_template(self.texts.template(name))
                 Names(self.parameters, dict(self.constants)).text(template(native))
@@ -90,6 +91,8 @@ class Context:
                 pass  # it depends on the user
             else:
                 return native
+            finally:
+                del self.texts.before[kept:]  # the request's texts set the variables
         why = "its label is not computed for each user: results have it as written"
         self.conversion.changed(element.what, element.line, why)
         return name.replace("${", "$${")
@@ -172,6 +175,9 @@ class Context:
         except ValueError as error:
             self.conversion.cannot(element.what, element.line, f"{text}: {error}")
             return default
+        if not abs(value) <= _GREATEST:
+            self.cannot(element, f"{text[:40]} is too large")
+            return default
         if not isinstance(tree, Literal):
             self.conversion.changed(element.what, element.line, f"{text} is fixed at {value:g}")
         return value
@@ -204,6 +210,7 @@ def made(element: Element, **entries: Any) -> Made:
     return found
 
 
+_GREATEST = 1e12
 _WITHOUT_EFFECT = frozenset({
     "TestElement.name", "TestElement.enabled", "scriptLanguage", "cacheKey", "HTTPSampler.implementation",
     "HTTPSampler.monitor", "HTTPSampler.ipSource", "HTTPSampler.ipSourceType",

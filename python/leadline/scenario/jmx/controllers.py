@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from leadline.scenario.conversion import Made
@@ -221,23 +222,65 @@ def parallel(context: Context, element: Element, steps: Steps, children: list[St
             requests.append(step)
         else:
             context.cannot(element, "steps other than plain requests have no native form in parallel")
-    for request in requests:
-        request.pop("waits", None)
-    return [named(element, parallel=requests, connections=max(1, min(most, 256)))] if requests else []
+    waits = [request.pop("waits", None) for request in requests]
+    if any(one != waits[0] for one in waits):
+        why = (
+            "its requests begin together, after the waits of the first one: JMeter's wait one by one, at the same time"
+        )
+        context.conversion.changed(element.what, element.line, why)
+    if not requests:
+        return []
+    before = waits[0] if isinstance(waits[0], list) else [waits[0]] if waits[0] is not None else []
+    together = named(element, parallel=requests, connections=max(1, min(most, 256)))
+    return [*(pause(element, wait) for wait in before), together]
+
+
+def pause(element: Element, wait: Any) -> Made:
+    """A wait as a step."""
+    is_own = isinstance(wait, dict) and ("throughput" in wait or "meet" in wait)
+    return made(element, **wait) if is_own else made(element, wait=wait)
 
 
 def weighted(context: Context, element: Element, steps: Steps, children: list[Steps]) -> Steps:
-    """bzm's weighted switch: rows of a child's name and its weight."""
-    rows = [texts(tag) for tag in element.rows("weights")]
-    weights = {row[0]: row[1] for row in rows if len(row) >= 2}
-    parts = []
-    for child in children:
-        name = str(child[-1].get("name") or child[-1].get("transaction") or "") if child else ""
-        weight = context.static(element, weights.get(name, "1"), 1)
-        if weight > 0 and child:
+    """bzm's weighted switch: rows of a child's name and its weight. Each user goes through them in a fixed order."""
+    rows = [row for tag in element.rows("Weights") if len(row := texts(tag)) >= 2]
+    by_name = {row[0]: row[1] for row in rows}
+    parts: Steps = []
+    for index, child in enumerate(children):
+        name = str(child[-1].get("name") or child[-1].get("transaction") or "")
+        text = rows[index][1] if len(rows) == len(children) else by_name.get(name, "1")
+        if (weight := context.static(element, text, 1)) > 0:
             parts.append({"weight": weight, **({"name": name} if name else {}), "steps": child})
-    element.flag("isRandomChoice")
-    return [made(element, weighted=parts)] if parts else []
+    if not parts or element.flag("isRandomChoice"):
+        return [named(element, weighted=parts)] if parts else []
+    order = _order_by_weight([part["weight"] for part in parts])
+    if order is None:
+        why = "its children are chosen at random by their weights: the order that they need is too long"
+        context.conversion.changed(element.what, element.line, why)
+        return [named(element, weighted=parts)]
+    turn = f"__turn_{element.line}"
+    count = made(element, count=turn, most=len(order) - 1, per_user=True)
+    place = Call("split_part", (Literal(" ".join(map(str, order))), Literal(" "), Variable(turn)))
+    cases = {f"{index}": part["steps"] for index, part in enumerate(parts)}
+    return [count, named(element, switch=f"${{{show(place)}}}", cases=cases)]
+
+
+def _order_by_weight(weights: list[float]) -> list[int] | None:
+    """The plugin's order: always the child whose share so far is the furthest below its own. It repeats."""
+    if any(weight != int(weight) for weight in weights):
+        return None
+    divisor = math.gcd(*map(int, weights))
+    wholes = [int(weight) // divisor for weight in weights]
+    total = sum(wholes)
+    if total > _LONGEST_ORDER:
+        return None
+    counts, order = [0] * len(wholes), []
+    for done in range(total):
+        # Of the difference of two shares only the order matters: both are multiplied by total * done.
+        lacks = [whole * max(done, 1) - count * total for whole, count in zip(wholes, counts, strict=True)]
+        order.append(lacks.index(max(lacks)))
+        counts[order[-1]] += 1
+    return order
 
 
 def _index(context: Context, element: Element) -> dict[str, str]:
@@ -252,6 +295,7 @@ _BOOLEAN = frozenset({
     "same_text",
 })  # fmt: skip
 _MOST_NESTED = 20
+_LONGEST_ORDER = 1000
 _LOOPS = frozenset({"LoopController", "WhileController", "ForeachController", "RunTime"})
 CONTROLLERS = {
     "GenericController": sequence,

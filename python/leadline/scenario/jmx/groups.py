@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from leadline.scenario.jmx.context import Context
@@ -87,7 +88,9 @@ def _steps(context: Context, element: Element, unit: str) -> list[tuple[Any, str
     target = context.number(element, element.text("TargetLevel"), "1")
     ramp, hold = _length(context, element, "RampUp", unit), _length(context, element, "Hold", unit)
     count = int(context.static(element, element.text("Steps"), 1)) if element.has("Steps") else 1
-    if count <= 1:
+    if count > _MOST_STAGES:
+        context.conversion.changed(element.what, element.line, f"{count} steps are too many: they become a ramp")
+    if count <= 1 or count > _MOST_STAGES:
         return [(target, ramp), (target, hold)]
     # A staircase: each step begins at once and lasts its part of the ramp.
     level = context.static(element, element.text("TargetLevel"), 1)
@@ -160,12 +163,22 @@ def _stepping(context: Context, element: Element) -> dict[str, Any]:
         stages.append({"to": users, "over": f"{period_s:g}s"}) if users else None
         users = min(users + burst, total)
         stages.append({"to": users, "over": f"{ramp_s:g}s"})
+    if users < total:
+        why = f"its bursts are too many: the last {total - users} users begin evenly over their time"
+        context.conversion.changed(element.what, element.line, why)
+        rest_s = math.ceil((total - users) / burst) * (period_s + ramp_s)
+        users = total
+        stages.append({"to": users, "over": f"{rest_s:g}s"})
     stages.append({"to": total, "over": f"{hold_s:g}s"})
     while users > 0 and len(stages) < 2 * _MOST_STAGES:
         users = max(users - away, 0)
         stages.append({"to": users, "over": "0s"})
         if users:
             stages.append({"to": users, "over": f"{away_s:g}s"})
+    if users > 0:
+        why = f"its bursts are too many: the last {users} users end evenly over their time"
+        context.conversion.changed(element.what, element.line, why)
+        stages.append({"to": 0, "over": f"{math.ceil(users / away) * away_s:g}s"})
     return {"stages": stages, "grace": "0s"}
 
 

@@ -13,20 +13,21 @@ from typing import Any
 
 from leadline.errors import PlanError
 from leadline.plan.source import Node
-from leadline.scenario.conversion import Conversion, Made, hoist, ordered, tree
+from leadline.scenario.conversion import Conversion, hoist, ordered, tree
 from leadline.scenario.expressions import show_template
 from leadline.scenario.functions import template
 from leadline.scenario.jmx import answers, scripted
 from leadline.scenario.jmx.context import Context, Scope, made
-from leadline.scenario.jmx.controllers import CONTROLLERS, Steps, named
+from leadline.scenario.jmx.controllers import CONTROLLERS, Steps, named, pause
 from leadline.scenario.jmx.groups import THREAD_GROUPS, group
-from leadline.scenario.jmx.samplers import request
+from leadline.scenario.jmx.samplers import ignores_cookies, request
 from leadline.scenario.jmx.scripts import Scripts
 from leadline.scenario.jmx.sources import SOURCES, source_steps
 from leadline.scenario.jmx.texts import CannotRun, Texts, csv_variable
 from leadline.scenario.jmx.timers import TIMERS, waits
 from leadline.scenario.jmx.tree import Element, Tag, part, part_tag, read_tree
 from leadline.scenario.lower_expressions import Names
+from leadline.scenario.values import VARIABLE
 
 MOST_COPIED = 20_000
 """Elements that are read as a part of modules and included files."""
@@ -129,7 +130,10 @@ class _Walk:
             )
             for tag in rows:
                 name = part(tag, "Argument.name").strip()
-                if not name or re.fullmatch(r"[^\s${}()\[\]'\"\\,;=<>!?|&]{1,200}", name) is None:
+                if not name:
+                    continue
+                if VARIABLE.fullmatch(name) is None:
+                    self._context.cannot(element, f"the variable's name {name[:60]!r} has no native form")
                     continue
                 found[name] = _known(self._context.text(element, part(tag, "Argument.value")), before)
                 self._constant(name, found[name])
@@ -160,7 +164,7 @@ class _Walk:
         cache = inner.only("CacheManager")
         if cache is not None and self._clears_cache(cache, element):
             found["clear_cache"] = True
-        before = [] if cookies is None else self._cookies(cookies)
+        before = [] if cookies is None or ignores_cookies(cookies) else self._cookies(cookies)
         if before:
             found["before"] = before
         steps = [*(step for one in start for step in source_steps(context, one)), *self._children(children, scope)]
@@ -255,7 +259,7 @@ class _Walk:
         after: Steps = []
         for one in inner.of(*scripted.POST):
             after += self._processor(one)
-        for one in inner.of(*scripted.ASSERTIONS):
+        for one in inner.of(*scripted.ASSERTIONS, *scripted.LISTENERS):
             after += scripted.script_steps(context, one)
         return inner, before, after
 
@@ -293,7 +297,7 @@ class _Walk:
         """A sampler without a request: its processors and timers, and what it does."""
         context = self._context
         inner, before, after = self._within(element, scope)
-        pauses: Steps = [_pause(element, wait) for wait in waits(context, inner.of(*TIMERS))]
+        pauses: Steps = [pause(element, wait) for wait in waits(context, inner.of(*TIMERS))]
         if element.kind in scripted.SCRIPTED:
             own = scripted.script_steps(context, element)
         elif element.kind == "TestAction":
@@ -412,12 +416,6 @@ def _known(text: str, names: frozenset[str]) -> str:
     return re.sub(r"(?<!\$)\$\{([A-Za-z]\w*)\}", lambda match: match[0] if match[1] in names else f"${match[0]}", text)
 
 
-def _pause(element: Element, wait: Any) -> Made:
-    """A wait as a step."""
-    is_own = isinstance(wait, dict) and ("throughput" in wait or "meet" in wait)
-    return made(element, **wait) if is_own else made(element, wait=wait)
-
-
 def _enabled(element: Element) -> list[Element]:
     """All enabled elements below one, in the order of the file."""
     found = []
@@ -434,7 +432,7 @@ _FINISHED_LAST = frozenset({
 })  # fmt: skip
 _CONFIG = frozenset({
     *_FINISHED_LAST, *TIMERS, *answers.EXTRACTORS, *answers.ASSERTIONS, *scripted.PRE, *scripted.POST,
-    *scripted.ASSERTIONS,
+    *scripted.ASSERTIONS, *scripted.LISTENERS,
 })  # fmt: skip
 _WITHOUT_USE = {
     "TestFragmentController": "it is used where a module controller names it",
@@ -442,8 +440,6 @@ _WITHOUT_USE = {
     "KeystoreConfig": "client certificates are given to the command",
     "DebugPostProcessor": "it only shows variables",
     "DebugSampler": "it only shows variables",
-    "HTMLAssertion": "HTML is not validated",
-    "CompareAssertion": "answers are not compared",
     "ConfigTestElement": "it sets nothing for HTTP",
     "LoginConfig": "it sets nothing for HTTP",
     "JDBCDataSource": "a pool of database connections has no use without its requests",

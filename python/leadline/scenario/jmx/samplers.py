@@ -258,7 +258,8 @@ class _Settings:
         follows = self.flag("HTTPSampler.follow_redirects") or self.flag("HTTPSampler.auto_redirects")
         found["follow"] = follows
         found["keep_alive"] = self.flag("HTTPSampler.use_keepalive", True)
-        found["cookies"] = bool(self.scope.of("CookieManager"))
+        cookies = self.scope.only("CookieManager")
+        found["cookies"] = cookies is not None and not ignores_cookies(cookies)
         for name, key in (("response_timeout", "timeout"), ("connect_timeout", "connect_timeout")):
             text = self.text(f"HTTPSampler.{name}").strip()
             if text and text != "0":
@@ -272,9 +273,10 @@ class _Settings:
         self._basic(found)
         if self.flag("HTTPSampler.md5"):
             context.conversion.changed(element.what, element.line, "the body is not replaced with its MD5 sum")
-        for name in ("proxyHost", "ipSource"):
-            if self.text(f"HTTPSampler.{name}").strip():
-                context.conversion.changed(element.what, element.line, f"{name}: give it to the command instead")
+        if self.text("HTTPSampler.proxyHost").strip():
+            context.cannot(element, "requests through a proxy have no native form")
+        if self.text("HTTPSampler.ipSource").strip():
+            context.cannot(element, "a source address for each user has no native form")
         for name in ("proxyScheme", "proxyUser", "proxyPass"):
             element.text(f"HTTPSampler.{name}")
 
@@ -329,6 +331,11 @@ class _Settings:
                     "password": self.context.text(manager, password),
                 }
                 return
+
+
+def ignores_cookies(manager: Element) -> bool:
+    """Whether a cookie manager neither keeps nor sends cookies."""
+    return manager.text("CookieManager.policy").strip().lower() == "ignorecookies"
 
 
 def _single_slashes(path: str) -> str:

@@ -13,11 +13,14 @@ SCRIPTED = {
     "JSR223Sampler": "script", "JSR223PreProcessor": "script", "JSR223PostProcessor": "script",
     "JSR223Assertion": "script", "BSFSampler": "script", "BSFPreProcessor": "script", "BSFPostProcessor": "script",
     "BSFAssertion": "script", "BeanShellPreProcessor": "script", "BeanShellPostProcessor": "script",
+    "JSR223Listener": "script", "BSFListener": "script", "BeanShellListener": "script",
     "BeanShellSampler": "BeanShellSampler.query", "BeanShellAssertion": "BeanShellAssertion.query",
 }  # fmt: skip
 """Script elements, and the property that has the text."""
 PRE = ("JSR223PreProcessor", "BSFPreProcessor", "BeanShellPreProcessor", "UserParameters")
 POST = ("JSR223PostProcessor", "BSFPostProcessor", "BeanShellPostProcessor", "ResultAction")
+LISTENERS = ("JSR223Listener", "BSFListener", "BeanShellListener")
+"""Those of results, which may set variables."""
 ASSERTIONS = ("JSR223Assertion", "BSFAssertion", "BeanShellAssertion")
 
 

@@ -158,9 +158,11 @@ class Texts:
         """A property: a parameter of the scenario, or a shared variable that the plan sets."""
         name = self.literal(arguments, 0)
         given = self.argument(arguments, default_at, name if default is None else default)
+        value = Call("param", (Literal(name), given))
         if name in self.shared:
-            return Call("if", (Call("is_defined", (Variable(name),)), Variable(name), given))
-        return Call("param", (Literal(name), given))
+            value = Call("if", (Call("is_defined", (Variable(name),)), Variable(name), given))
+        # The variable stands between the name and the default.
+        return self._stored(arguments[1] if default_at == 2 and len(arguments) > 1 else "", value)
 
     def counter(self, arguments: list[str]) -> Expression:
         self._counters += 1
@@ -249,6 +251,31 @@ class Texts:
             value = Call("upper", (value,))
         return self._stored(arguments[4] if len(arguments) > 4 else "", value)
 
+    def unescaped(self, arguments: list[str]) -> str:
+        """A text whose escapes are those of Java's texts: `\\t` is a tab."""
+        value = self.argument(arguments, 0)
+        if not isinstance(value, Literal):
+            raise CannotRun("__unescape of a variable has no native form")
+        return _ESCAPE.sub(_of_escape, str(value.value if value.value is not None else ""))
+
+    def characters(self, arguments: list[str]) -> str:
+        """The characters with these numbers, as in 65 or 0x41."""
+        numbers = [self.literal(arguments, index) for index in range(len(arguments))]
+        if not all(re.fullmatch(r"\d{1,5}|(?:0x|0X|#)[0-9A-Fa-f]{1,4}", number) for number in numbers):
+            raise CannotRun(f"__char: {', '.join(numbers)[:60]} are not numbers of characters")
+        found = (int(one) if one.isdecimal() else int(one.lstrip("0xX#") or "0", 16) for one in numbers)
+        return "".join(chr(min(number, 0xFFFF)) for number in found)
+
+    def is_property(self, arguments: list[str]) -> Expression:
+        name = self.literal(arguments, 0)
+        if name in self.shared:
+            return Call("is_defined", (Variable(name),))
+        return Call("not_equal", (Call("param", (Literal(name), Literal(_NO_PROPERTY))), Literal(_NO_PROPERTY)))
+
+    def variable_evaluated(self, arguments: list[str]) -> Expression:
+        self.notes.append("__evalVar: the placeholders in a variable's value are not computed")
+        return Call("var", (self.argument(arguments, 0),))
+
     def logged(self, arguments: list[str]) -> Expression:
         self.notes.append("a message is not logged")
         return self.argument(arguments, 0)
@@ -286,6 +313,13 @@ def _unescaped(text: str) -> str:
     return re.sub(r"\\([,$\\])", r"\1", text)
 
 
+def _of_escape(match: re.Match[str]) -> str:
+    code, octal, letter = match.groups()
+    if code or octal:
+        return chr(int(code, 16) if code else int(octal, 8))
+    return {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}.get(letter, letter)
+
+
 def _iso_ms(text: str) -> int:
     """Milliseconds of an ISO 8601 duration: P1D, -PT2H, P1DT3H."""
     match = re.fullmatch(
@@ -321,6 +355,8 @@ def _is_defined(texts: Texts, arguments: list[str]) -> Expression:
 
 _LONGEST = 20_000
 _MOST_UNCLOSED = 64
+_NO_PROPERTY = "(not defined)"
+_ESCAPE = re.compile(r"\\(?:u+([0-9A-Fa-f]{4})|([0-3]?[0-7]{1,2})|(.))", re.S)
 _FUNCTION = re.compile(r"__([A-Za-z0-9]+)\s*(?:(\()|$)")
 _SCRIPTS = {
     "groovy": "groovy", "BeanShell": "beanshell", "javaScript": "javascript", "jexl": "jexl", "jexl2": "jexl",
@@ -348,7 +384,10 @@ _READERS: Mapping[str, Callable[[Texts, list[str]], str | Expression]] = {
     "urldecode": _simple("url_decode"),
     "escapeHtml": _simple("html_escape"),
     "unescapeHtml": _simple("html_unescape"),
-    "unescape": _simple("text"),
+    "unescape": Texts.unescaped,
+    "char": Texts.characters,
+    "isPropDefined": Texts.is_property,
+    "evalVar": Texts.variable_evaluated,
     "changeCase": Texts.changed_case,
     "uppercase": _stored_call("upper", 1),
     "lowercase": _stored_call("lower", 1),
