@@ -48,6 +48,7 @@ def read_har(
         givers = correlate([_exchange(entry) for entry in entries], conversion)
         for entry, indexes in zip(entries, givers, strict=True):
             entry.needs = {entries[index].number for index in indexes}
+    _codings(entries, conversion)
     titles = {page: _literal(title) for page, title in _titles(log).items()}
     flow = flow_of(entries, titles, conversion)
     document: dict[str, Any] = {"name": _name(file), "load": {"users": 1, "iterations": 1}, "flow": flow}
@@ -199,6 +200,27 @@ def _headers(entry: Entry, made: Made) -> None:
         made["headers"] = headers
 
 
+def _codings(entries: list[Entry], conversion: Conversion) -> None:
+    """Leave out the codings of which a request's values cannot be read."""
+    left_out: dict[str, int] = {}
+    for entry in entries:
+        headers = entry.made.get("headers", {})
+        name = next((name for name in headers if name.lower() == "accept-encoding"), None)
+        extractors = entry.made.get("extract", {}).values()
+        reads_body = any({"json", "css", "regex"} & one.keys() and "from" not in one for one in extractors)
+        if name is None or not reads_body:
+            continue
+        codings = [coding.strip() for coding in headers[name].split(",")]
+        read = [coding for coding in codings if coding.partition(";")[0].strip().lower() in _READ_CODINGS]
+        for coding in codings:
+            if coding not in read:
+                left_out[coding] = left_out.get(coding, 0) + 1
+        entry.made["headers"] = {**headers, name: ", ".join(read) or "identity"}
+    for coding, count in left_out.items():
+        whose = f"{count} request{'s' if count > 1 else ''} from whose answers values are taken"
+        conversion.changed(f"Accept-Encoding {coding}", None, f"{whose} ask for other codings: this one is not read")
+
+
 def _body(entry: Entry, made: Made, conversion: Conversion) -> None:
     data = _mapping(entry.request.get("postData"))
     text, params = data.get("text"), data.get("params")
@@ -347,9 +369,11 @@ def _name(file: str) -> str:
 
 _METHODS = frozenset({"GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS"})
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,256}")
+_READ_CODINGS = frozenset({"gzip", "x-gzip", "deflate", "identity"})
+"""Codings of bodies that extractors read."""
 _NOT_SENT = frozenset({
     "host", "content-length", "cookie", "connection", "proxy-connection", "keep-alive", "transfer-encoding", "te",
-    "upgrade", "accept-encoding", "if-none-match", "if-modified-since", "if-match", "if-unmodified-since", "if-range",
-    "expect", "content-transfer-encoding", "alt-used", "priority",
+    "upgrade", "if-none-match", "if-modified-since", "if-match", "if-unmodified-since", "if-range", "expect",
+    "content-transfer-encoding", "alt-used", "priority",
 })  # fmt: skip
 """Headers that belong to a connection, to the jar or to a cache, and would be wrong in another session."""

@@ -147,6 +147,27 @@ def test_cookies_validators_and_pseudo_headers_are_not_sent_again() -> None:
     assert "cookies" not in document["http"]
 
 
+def test_codings_are_the_recorded_ones_except_where_values_are_taken_from_the_body() -> None:
+    codings = header(Accept_Encoding="gzip, deflate, br;q=0.9, zstd")
+    document, conversion = converted(
+        har(
+            entry(
+                "http://a.test/token",
+                "00.000",
+                headers=codings,
+                response={"content": {"text": '{"t": "abcdef123456"}'}},
+            ),
+            entry("http://a.test/x?t=abcdef123456", "01.000", headers=codings),
+        )
+    )
+    first, second = (step for step in document["flow"] if "get" in step)
+    assert first["headers"] == {"Accept-Encoding": "gzip, deflate"}
+    assert second["headers"] == {"Accept-Encoding": "gzip, deflate, br;q=0.9, zstd"}
+    assert [item.what for item in conversion.items if item.what.startswith("Accept")] == [
+        "Accept-Encoding br;q=0.9", "Accept-Encoding zstd",
+    ]  # fmt: skip
+
+
 def test_a_redirect_is_followed_once() -> None:
     first = entry("http://a.test/old", "00.000", status=302, response={"redirectURL": "/new"})
     document, conversion = converted(
