@@ -6,8 +6,11 @@ import re
 from pathlib import Path
 
 import pytest
+from har_texts import entry, har
+from jmx_texts import element, get, group, plan
 from pydantic import ValidationError
 
+from jmx_elements import property_of
 from leadline.analysis.targets import parse_targets
 from leadline.errors import InputError, PlanError
 from leadline.kinds.http.parts import TlsTrust
@@ -53,6 +56,48 @@ def test_a_plans_file_is_read_beside_it() -> None:
     assert test.model_dump()["file"] == "s.yaml"
     load = scenario_workload(test, {"server": "10.0.0.1"}, "v4")
     assert load.model_dump()["plan"]["populations"][0]["flow"][0]["action"]["host"] == ["10.0.0.1"]
+
+
+def in_plan(files: dict[str, bytes], file: str, **keys: object) -> ScenarioTest:
+    """The test of a plan in /p/q, where `files` lie by their paths."""
+    external = ExternalReader(lambda path: files[str(path.resolve())], lambda name: "")
+    given = {"name": "s", "kind": "scenario", "file": PlanText.at(file, Path("/p/q")), **keys}
+    return validate_input(ScenarioTest, given, external)
+
+
+def test_a_plans_parameters_are_those_of_the_conversion() -> None:
+    stepping = element(
+        "kg.apc.jmeter.threads.SteppingThreadGroup", "g", get("/a"),
+        inner=property_of("ThreadGroup.num_threads", "${__P(n,1)}") + property_of("flighttime", "${__P(t,9)}"),
+    )  # fmt: skip
+    test = in_plan({"/p/q/s.jmx": plan(stepping)}, "s.jmx", params={"n": 3, "t": 4})
+    stages = test.checked().plan["populations"][0]["arrivals"]["stages"]
+    assert (test.duration_ms, max(stage["users"] for stage in stages)) == (4_000, 3)
+
+
+def test_a_plans_scripts_that_cannot_run_stop_it_or_are_left_out() -> None:
+    files = {"/p/q/s.jmx": plan(group(element("JSR223Sampler", "s", script="new Socket()"), get("/a")))}
+    with pytest.raises(ValidationError, match="the statement 'new Socket"):
+        in_plan(files, "s.jmx")
+    assert in_plan(files, "s.jmx", scripts="skip").checked().plan["populations"]
+
+
+def test_a_plans_recording_is_of_some_hosts_and_not_correlated() -> None:
+    urls = ("http://a.test/t", "http://b.test/x", "http://a.test/y?t=abcdef123456")
+    content = har(
+        *(entry(url, f"0{index}.000", response={"content": {"text": '{"t": "abcdef123456"}' if not index else ""}})
+          for index, url in enumerate(urls))
+    )  # fmt: skip
+    test = in_plan({"/p/q/s.har": content}, "s.har", only_host=["a.test"], correlate=False)
+    assert "b.test" not in str(test.checked().plan) and "abcdef123456" in str(test.checked().plan)
+    assert "abcdef123456" not in str(in_plan({"/p/q/s.har": content}, "s.har").checked().plan)
+
+
+def test_a_plans_scenario_reads_files_elsewhere_if_allowed() -> None:
+    files = {"/p/q/s.yaml": b"get: http://h.test/\ndata: [{file: ../rows.csv}]\n", "/p/rows.csv": b"a\n1\n"}
+    with pytest.raises(ValidationError, match=r"is outside of the scenario's folder"):
+        in_plan(files, "s.yaml")
+    assert in_plan(files, "s.yaml", any_file=True).checked().plan["feeders"][0]["rows"] == [["1"]]
 
 
 @pytest.mark.parametrize(

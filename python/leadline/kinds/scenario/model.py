@@ -52,8 +52,9 @@ class LoadedScenario:
         return lower(self.read.scenario, self.read.root, self.read_file, parameters)
 
 
-def _read_in_plan(text: str, info: ValidationInfo) -> LoadedScenario:
-    """The scenario at a path, read by the plan's reader; its own files lie in its folder or below."""
+def _read_in_plan(text: str, info: ValidationInfo, given: Mapping[str, Any]) -> LoadedScenario:
+    """The scenario at a path, read by the plan's reader as the test's keys say; its own files lie in its folder or
+    below."""
     from leadline.scenario.formats import FormatOptions, read_scenario
 
     external = (info.context or {}).get("external")
@@ -63,26 +64,41 @@ def _read_in_plan(text: str, info: ValidationInfo) -> LoadedScenario:
     path = folder / text
 
     def read_file(name: str) -> bytes:
-        if not (path.parent / name).resolve().is_relative_to(path.parent.resolve()):
-            raise ValueError(f"{name} is outside of the scenario's folder; move it there")
-        content: bytes = external.file(path.parent / name)
+        named = path.parent / name.replace("\\", "/")
+        if given.get("any_file") is not True and not named.resolve().is_relative_to(path.parent.resolve()):
+            raise ValueError(f"{name} is outside of the scenario's folder; move it there, or write any_file: true")
+        content: bytes = external.file(named)
         return content
 
+    options = FormatOptions(
+        parameters=_texts(given.get("params") or {}),
+        skips_scripts=given.get("scripts") == "skip",
+        only_hosts=_hosts(given.get("only_host")),
+        correlates=given.get("correlate") is not False,
+    )
     try:
-        read, conversion = read_scenario(external.file(path), str(path), FormatOptions(), read_file)
+        read, conversion = read_scenario(external.file(path), str(path), options, read_file)
     except PlanError as error:
         more = f" ({len(error.others)} more: `leadline convert {path}` names them)" if error.others else ""
         raise ValueError(f"{error}{more}") from None
     return LoadedScenario(str(text), read, read_file, conversion)
 
 
-def _texts(value: object) -> object:
+def _read_by_field(text: str, info: ValidationInfo) -> LoadedScenario:
+    return _read_in_plan(text, info, info.data)
+
+
+def _hosts(value: object) -> tuple[str, ...]:
+    return tuple(str(one) for one in value) if isinstance(value, list | tuple) else ()
+
+
+def _texts(value: Any) -> Any:
     return {key: str(one) for key, one in value.items()} if isinstance(value, dict) else value
 
 
 ScenarioFile = Annotated[
     InstanceOf[LoadedScenario],
-    from_text(LoadedScenario, _read_in_plan),
+    from_text(LoadedScenario, _read_by_field),
     PlainSerializer(lambda loaded: loaded.name, return_type=str),
     WithJsonSchema({"type": "string"}),
 ]
@@ -92,10 +108,19 @@ class ScenarioTest(BaseTest):
     """Virtual users that log in, think, fetch and post, by a scenario."""
 
     kind: Literal["scenario"] = "scenario"
-    file: ScenarioFile
-    """Path of the scenario: YAML, a .jmx or a .har file, relative to this file."""
+    # The file is read by the keys above it.
     params: Annotated[dict[str, str], BeforeValidator(_texts)] = Field(default={})
     """Values of its parameters. `server` and `port` are the run's server, unless given."""
+    scripts: Literal["stop", "skip"] = "stop"
+    """What a part that cannot run does: stop, or be left out."""
+    only_host: Items[str] = ()
+    """HAR: requests to these hosts alone."""
+    correlate: bool = True
+    """HAR: whether values that an answer gave are taken from the answer."""
+    any_file: bool = False
+    """Whether files outside of the scenario's folder are read too."""
+    file: ScenarioFile
+    """Path of the scenario: YAML, a .jmx or a .har file, relative to this file."""
     duration_ms: DurationMs = Field(default=LONGEST_MS, validation_alias="duration")
     """Longest time, warm-up included; default: the scenario's own."""
     timeout_ms: DurationMs = Field(default=60_000, validation_alias="timeout")
@@ -123,7 +148,7 @@ class ScenarioTest(BaseTest):
             file = given.get("file")
             if not isinstance(file, str | LoadedScenario):
                 return given
-            loaded = file if isinstance(file, LoadedScenario) else _read_in_plan(file, info)
+            loaded = file if isinstance(file, LoadedScenario) else _read_in_plan(file, info, given)
             length_ms = loaded.lowered({**_IN_A_PLAN, **(given.get("params") or {})}).longest_ms
         except (ValueError, PlanError):
             return given  # the field has the error

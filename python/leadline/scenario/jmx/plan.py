@@ -31,7 +31,7 @@ from leadline.scenario.values import VARIABLE
 
 MOST_COPIED = 20_000
 """Elements that are read as a part of modules and included files."""
-ADVICE = "change it, or leave out what cannot run with --scripts skip"
+ADVICE = "change it, or leave out what cannot run with --scripts skip (in a plan: scripts: skip)"
 
 
 def read_jmx(
