@@ -14,6 +14,8 @@ METRICS = {
     "http_req_failed": ("rate", "request_failed"),
     "http_reqs": ("counter", "requests"),
     "http_req_waiting": ("trend", "request_first_byte"),
+    "http_req_connecting": ("longest", "connect"),
+    "http_req_tls_handshaking": ("longest", "tls_full"),
     "iteration_duration": ("trend", "iteration_duration"),
     "iterations": ("counter", "iterations"),
     "dropped_iterations": ("counter", "iterations_dropped"),
@@ -27,6 +29,8 @@ METRICS = {
 """k6's metrics: what they are, and our name."""
 _STATISTICS = {
     "trend": ("avg", "min", "max", "med"),
+    # Of times that only requests with a new connection have, the longest alone is the same by request and connection.
+    "longest": ("max",),
     "rate": ("rate",),
     "counter": ("count", "rate"),
     "gauge": ("value",),
@@ -87,7 +91,7 @@ def _check_tags(metric: str, tags: dict[str, str]) -> None:
             raise ValueError(f"{metric} is of iterations, which have no {name}; use scenario:NAME, a group of users")
         if name == "check" and metric != "checks":
             raise ValueError(f"{metric} has no checks; use checks{{check:{value}}}")
-        if METRICS[metric][0] == "gauge":
+        if METRICS[metric][0] in ("gauge", "longest"):
             raise ValueError(f"{metric} has no tags; leave them out")
 
 

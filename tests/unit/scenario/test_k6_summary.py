@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from leadline.analysis.model import Metric, TargetResult, TestResult, Validity, Verdict
+from dataclasses import replace
+
+from leadline.analysis.model import Metric, Series, TargetResult, TestResult, Validity, Verdict
 from leadline.analysis.scenario_model import CheckFindings, LabelFindings, ScenarioFindings
 from leadline.kinds.scenario.k6_summary import k6_summary
 from leadline.kinds.scenario.targets import target_of
@@ -58,6 +60,41 @@ def test_thresholds_with_tags_are_metrics_of_their_own() -> None:
         "passes": 3, "fails": 1, "value": 0.75, "thresholds": {"rate>0.9": False}
     }  # fmt: skip
     assert summary["http_reqs{name:login}"] == {"count": 4.0, "thresholds": {"count>3": False}}
+
+
+def test_times_of_connections_are_0_for_requests_on_an_open_one() -> None:
+    metrics: dict[str, float] = {"requests": 20, "connections_opened": 2, "connect_mean_us": 3e3, "connect_max_us": 4e3}
+    summary = k6_summary(result(metrics))["metrics"]
+    assert summary["http_req_connecting"] == {"avg": 0.3, "max": 4.0, "min": 0, "med": 0}
+    assert "http_req_tls_handshaking" not in summary
+    tls = {"handshakes_full": 1, "tls_full_mean_us": 5e3, "tls_full_max_us": 5e3}
+    tls |= {"handshakes_resumed": 19, "tls_resumed_mean_us": 1e3, "tls_resumed_max_us": 2e3}
+    summary = k6_summary(result(metrics | tls))["metrics"]
+    assert summary["http_req_tls_handshaking"] == {"avg": 1.2, "max": 5.0}
+
+
+def test_phases_that_are_not_measured_are_left_out() -> None:
+    metrics = k6_summary(result({"requests": 20}))["metrics"]
+    phases = ("blocked", "connecting", "tls_handshaking", "sending", "receiving", "waiting")
+    assert not {f"http_req_{phase}" for phase in phases} & metrics.keys()
+    assert "vus" not in metrics
+
+
+def test_users_are_those_over_time() -> None:
+    line = Series("users", "", "users", (1.0, 2.0, 3.0), (1.0, 5.0, 2.0))
+    found = replace(result({"users_most": 6.0}), series=(line,))
+    metrics = k6_summary(found)["metrics"]
+    assert (metrics["vus"], metrics["vus_max"]) == (
+        {"value": 2.0, "min": 1.0, "max": 5.0}, {"value": 6.0, "min": 6.0, "max": 6.0}
+    )  # fmt: skip
+
+
+def test_transactions_are_groups() -> None:
+    shop = replace(label("shop", 4, 0), is_transaction=True)
+    inner = replace(label("log in", 4, 0), is_transaction=True, tags={"group": "::shop::log in"})
+    groups = k6_summary(result({}, shop, inner, label("a", 1, 0)))["root_group"]["groups"]
+    assert list(groups) == ["shop"]
+    assert groups["shop"]["groups"]["log in"]["path"] == "::shop::log in"
 
 
 def test_several_rules_of_a_metric_are_kept_beside_each_other() -> None:

@@ -107,6 +107,8 @@ def test_a_plans_scenario_reads_files_elsewhere_if_allowed() -> None:
         ("http_req_duration", "p(99.9) <= 1.5", "service_p999_us <= 1500"),
         ("http_req_duration", "avg<200", "service_mean_us < 200000"),
         ("http_req_waiting", "med<20", "first_byte_p50_us < 20000"),
+        ("http_req_connecting", "max<20", "connect_max_us < 20000"),
+        ("http_req_tls_handshaking", "max<20", "tls_full_max_us < 20000"),
         ("http_req_failed", "rate<0.01", "error_ratio < 0.01"),
         ("iterations", "count>=10", "iterations >= 10"),
         ("checks", "rate>0.9", "checks_ratio > 0.9"),
@@ -136,6 +138,7 @@ def test_thresholds_without_a_figure_are_named(metric: str, rule: str) -> None:
         ("http_req_duration{login}", "avg<1", "'login' is not a tag; write it as in http_req_duration{name:login}"),
         ("iterations{name:a}", "count>1", "iterations is of iterations, which have no name; use scenario:NAME"),
         ("http_reqs{check:a}", "count>1", "http_reqs has no checks; use checks{check:a}"),
+        ("http_req_connecting", "p(95)<1", "http_req_connecting has no p(95); use max"),
         ("vus_max{scenario:a}", "value>1", "vus_max has no tags"),
     ],
 )

@@ -18,6 +18,8 @@ _HISTOGRAMS = {
     "request_first_byte": "first_byte",
     "iteration_duration": "iteration",
     "transaction_duration": "transaction",
+    "connect": "connect",
+    "tls_full": "tls_full",
 }
 _PLAIN = {
     ("request_failed", "rate"): "error_ratio",
