@@ -46,6 +46,15 @@ def test_iterations_may_go_on_for_their_grace() -> None:
     assert kind_of(load).longest_ms(load) == 43_000
 
 
+def test_scenario_that_is_too_long_for_a_message_is_refused() -> None:
+    rows = "a\n" + ("x" * 1_000 + "\n") * 1_048
+    names = "".join(f"{{name: r{number}, file: r.csv}}, " for number in range(16))
+    read = read_native(f"get: http://h.test/\ndata: [{names}]\n", "a.yaml")
+    test = ScenarioTest(name="s", file=LoadedScenario("a.yaml", read, lambda name: rows.encode()))
+    with pytest.raises(InputError, match=r"16\.\d MiB with its data and files, .*; at most 15 MiB"):
+        scenario_workload(test, {}, None)
+
+
 def test_a_plans_file_is_read_beside_it() -> None:
     texts = {Path("/p/s.yaml"): b"get: http://${param('server')}/\nload: {users: 1, duration: 3s}\n"}
     external = ExternalReader(lambda path: texts[path], lambda name: "")

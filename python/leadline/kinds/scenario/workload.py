@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
+from leadline.agents.messages import LINE_LIMIT_BYTES
 from leadline.contract.models import (
     HttpRoute,
     HttpTimeouts,
@@ -14,9 +15,13 @@ from leadline.contract.models import (
     SocketOptions,
     TlsSpec,
 )
+from leadline.errors import InputError
 from leadline.kinds.http.parts import HttpTcp, TlsTrust
 from leadline.kinds.http.workload import identity_of
 from leadline.kinds.scenario.model import ScenarioTest
+
+LONGEST_PLAN_BYTES = LINE_LIMIT_BYTES - 2**20
+"""Length of a scenario's plan; the rest of the message has the other options and certificates."""
 
 
 def scenario_workload(
@@ -28,11 +33,17 @@ def scenario_workload(
     reports_so_far: bool = False,
 ) -> ScenarioWorkload:
     """The scenario as load; `known` are values of parameters that the test does not give. With `reports_so_far` its
-    figures are known each second, by which a threshold may end it."""
+    figures are known each second, by which a threshold may end it.
+
+    Raises:
+        InputError: the scenario with its data and files is too long for a message to an agent.
+    """
     lowered = test.file.lowered({**known, **test.params})
+    plan = ScenarioPlan.model_validate(lowered.plan)
+    _check_length(plan)
     tls = test.tls or TlsTrust()
     return ScenarioWorkload(
-        plan=ScenarioPlan.model_validate(lowered.plan),
+        plan=plan,
         seed=test.seed,
         threads=test.threads,
         cpus=[],
@@ -61,3 +72,13 @@ def scenario_workload(
         samples=None if test.single_requests == "none" else SamplesAll(with_urls=test.single_requests == "urls"),
         reports_so_far=reports_so_far,
     )
+
+
+def _check_length(plan: ScenarioPlan) -> None:
+    length = len(plan.model_dump_json().encode())
+    if length > LONGEST_PLAN_BYTES:
+        raise InputError(
+            f"the scenario has {length / 2**20:.1f} MiB with its data and files, and goes to an agent in one message; "
+            f"at most {LONGEST_PLAN_BYTES // 2**20} MiB",
+            hint="give fewer rows or smaller files",
+        )
