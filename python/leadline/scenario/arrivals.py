@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from statistics import NormalDist
 from typing import Any
 
 from leadline.plan.field_types import PlanModel
 from leadline.plan.rate import read_rate
+from leadline.scenario.due_times import MOST_DUE, even_due, random_due, stress_peak
 from leadline.scenario.load_models import (
     DueLoad,
     GatlingLoad,
     Injection,
     K6Load,
     Load,
-    RateTarget,
     ScheduleLoad,
     ScheduleRow,
     ThreadLoad,
@@ -29,7 +26,7 @@ DEFAULT_DURATION_MS = 10_000
 REQUEST_GRACE_MS = 60_000
 """Time that JMeter's running requests have at the end."""
 MOST_USERS = 1_000_000
-MOST_DUE = 1_000_000
+MOST_LEVELS = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +91,11 @@ class _Loads:
         return LoweredLoad(arrivals, end, delay_ms, arrivals["duration_ms"])
 
     def _open(self, load: Load, end: Lowered, delay_ms: int) -> LoweredLoad:
+        users = 10 if load.users is None else self._users(load.users)
+        most = None if load.most_users is None else self._users(load.most_users)
         if load.rate_stages:
-            stages = self._rate_stages(load.rate_stages)
-        elif has_stages(load.rate):
+            return self._spaced(self._rate_stages(load), (users, most), end, delay_ms)
+        if has_stages(load.rate):
             read = read_rate(load.rate)
             assert isinstance(read, tuple), "it has stages"
             stages = [_stage(stage.from_per_s, stage.to_per_s, stage.duration_ms) for stage in read]
@@ -104,19 +103,39 @@ class _Loads:
             rate = self._per_second(load.rate)
             length = DEFAULT_DURATION_MS if load.duration is None else self._ms(load.duration)
             stages = [_stage(rate, rate, length)]
-        users = 10 if load.users is None else self._users(load.users)
-        most = None if load.most_users is None else self._users(load.most_users)
         return self._open_load(stages, (load.spacing, "at_start"), (users, most), end, delay_ms)
 
-    def _rate_stages(self, given: Sequence[RateTarget]) -> list[Lowered]:
-        """Stages from each target to the next one; one that takes no time is a jump."""
-        found, rate = [], 0.0
-        for stage in given:
+    def _rate_stages(self, load: Load) -> list[tuple[Lowered, str]]:
+        """Stages from each target to the next one, each with its spacing; one that takes no time is a jump."""
+        found: list[tuple[Lowered, str]] = []
+        rate = 0.0
+        for stage in load.rate_stages:
             target = self._per_second(stage.to)
             if (length_ms := self._ms(stage.over)) > 0:
-                found.append(_stage(rate, target, length_ms))
+                found.append((_stage(rate, target, length_ms), stage.spacing or load.spacing))
             rate = target
         return found
+
+    def _spaced(
+        self, stages: list[tuple[Lowered, str]], users: tuple[int, int | None], end: Lowered, delay_ms: int
+    ) -> LoweredLoad:
+        """An open load whose stages have a spacing each: where they differ, its instants are computed here."""
+        spacings = {spacing for stage, spacing in stages if stage["from_per_s"] or stage["to_per_s"]}
+        if len(spacings) < 2:
+            spacing = spacings.pop() if spacings else "even"
+            return self._open_load([stage for stage, _ in stages], (spacing, "at_start"), users, end, delay_ms)
+        due: list[int] = []
+        start_us = 0
+        for index, (stage, spacing) in enumerate(stages):
+            length_us = stage["duration_ms"] * 1000
+            due += [start_us] * stage["at_once"]
+            own = random_due(stage, length_us, index) if spacing == "poisson" else even_due(stage, length_us)
+            due += [start_us + at for at in own]
+            start_us += length_us
+            if len(due) > MOST_DUE:
+                raise ValueError(f"more than {MOST_DUE} iterations are too many where stages differ in their spacing")
+        arrivals = {"model": "schedule", "due_us": due, "users_at_start": users[0], "users_most": users[1]}
+        return LoweredLoad(arrivals, end, delay_ms, start_us // 1000)
 
     def _per_second(self, rate: Any) -> float:
         text, seconds = rate_text(str(rate))
@@ -190,15 +209,34 @@ class _Loads:
     def _gatling(self, load: GatlingLoad) -> LoweredLoad:
         end = _iteration(self._ms(load.grace))
         steps = load.inject
-        if any(one.constant_concurrent_users is not None or one.ramp_concurrent_users is not None for one in steps):
+        if any(one.is_closed for one in steps):
             return self._gatling_closed(steps, end)
         if any(one.stress_peak_users is not None for one in steps):
             due = self._gatling_due(steps)
             arrivals = {"model": "schedule", "due_us": due, "users_at_start": 10, "users_most": None}
             return LoweredLoad(arrivals, end, 0, due[-1] // 1000 + 1 if due else 1)
-        spacing = "poisson" if any(one.randomized for one in steps) else "even"
-        stages = [self._gatling_stage(one) for one in steps]
-        return self._open_load(stages, (spacing, "at_start"), (10, None), end, 0)
+        stages = [
+            (stage, "poisson" if one.randomized else "even") for one in steps for stage in self._gatling_stages(one)
+        ]
+        return self._spaced(stages, (10, None), end, 0)
+
+    def _gatling_stages(self, step: Injection) -> list[Lowered]:
+        if step.increment_users_per_sec is None:
+            return [self._gatling_stage(step)]
+        length_ms, ramp_ms = self._positive_ms(step.each_level_lasting), self._ms(step.separated_by_ramps_lasting)
+        found: list[Lowered] = []
+        for level in self._levels(step, self._number(step.increment_users_per_sec), self._number(step.starting_from)):
+            if found and ramp_ms:
+                found.append(_stage(found[-1]["to_per_s"], level, ramp_ms))
+            found.append(_stage(level, level, length_ms))
+        return found
+
+    def _levels(self, step: Injection, increment: float, start: float) -> list[float]:
+        """The levels of stairs: the first one is where they start, or one increment if they start at 0."""
+        count = self._count(step.times)
+        if count > MOST_LEVELS:
+            raise ValueError(f"{count} levels are too many; at most {MOST_LEVELS}")
+        return [start + increment * (index if start > 0 else index + 1) for index in range(count)]
 
     def _gatling_stage(self, step: Injection) -> Lowered:
         if step.at_once_users is not None:
@@ -224,11 +262,12 @@ class _Loads:
                 due += [start_us + at for at in stress_peak(self._users(step.stress_peak_users), length_us)]
                 start_us += length_us
                 continue
-            stage = self._gatling_stage(step)
-            length_us = stage["duration_ms"] * 1000
-            due += [start_us] * stage["at_once"]
-            due += [start_us + at for at in _even(stage, length_us)]
-            start_us += length_us
+            for stage in self._gatling_stages(step):
+                length_us = stage["duration_ms"] * 1000
+                due += [start_us] * stage["at_once"]
+                own = random_due(stage, length_us, start_us) if step.randomized else even_due(stage, length_us)
+                due += [start_us + at for at in own]
+                start_us += length_us
             if len(due) > MOST_DUE:
                 raise ValueError(f"more than {MOST_DUE} users are too many for a profile with a stress peak")
         return due
@@ -241,12 +280,22 @@ class _Loads:
             elif step.constant_concurrent_users is not None:
                 users = self._users(step.constant_concurrent_users)
                 stages += [_users_stage(users, 0), _users_stage(users, self._positive_ms(step.during))]
+            elif step.increment_concurrent_users is not None:
+                stages += self._user_stairs(step)
             else:
                 stages.append(_users_stage(self._users(step.ramp_concurrent_users), 0))
                 stages.append(_users_stage(self._users(step.to), self._positive_ms(step.during)))
         total_ms = sum(stage["duration_ms"] for stage in stages)
         arrivals = self._user_arrivals(0, stages, total_ms)
         return LoweredLoad(arrivals, end, 0, total_ms)
+
+    def _user_stairs(self, step: Injection) -> list[Lowered]:
+        length_ms, ramp_ms = self._positive_ms(step.each_level_lasting), self._ms(step.separated_by_ramps_lasting)
+        increment, start = self._users(step.increment_concurrent_users), self._users(step.starting_from)
+        found: list[Lowered] = []
+        for level in self._levels(step, increment, start):
+            found += [_users_stage(int(level), ramp_ms if found else 0), _users_stage(int(level), length_ms)]
+        return found
 
     def _threads(self, load: ThreadLoad) -> LoweredLoad:
         users, ramp_ms = self._users(load.threads), self._ms(load.ramp)
@@ -319,29 +368,6 @@ class _Loads:
         if found != int(found) or not 0 <= found <= MOST_USERS:
             raise ValueError(f"{found:g} is not a number of users from 0 to {MOST_USERS}")
         return int(found)
-
-
-def stress_peak(users: int, length_us: int) -> list[int]:
-    """Gatling's smooth step: instants of users 1 to n by the inverse of the error function."""
-    if users > MOST_DUE:
-        raise ValueError(f"more than {MOST_DUE} users are too many for a stress peak")
-    if not users:
-        return []
-    steps = [NormalDist().inv_cdf(number / (users + 2)) for number in range(1, users + 1)]
-    first = abs(steps[0])
-    return [int(length_us / (2 * first) * (step + first)) for step in steps]
-
-
-def _even(stage: Lowered, length_us: int) -> list[int]:
-    """The instants at which the area below a linear rate reaches 0, 1, 2 ..."""
-    first, slope = stage["from_per_s"], (stage["to_per_s"] - stage["from_per_s"]) / max(length_us / 1e6, 1e-9)
-    total = (stage["from_per_s"] + stage["to_per_s"]) / 2 * length_us / 1e6
-    count = math.ceil(total - 1e-9)
-    if count > MOST_DUE:
-        raise ValueError(f"more than {MOST_DUE} users are too many for a profile with a stress peak")
-    if abs(slope) < 1e-12:
-        return [int(index / first * 1e6) for index in range(count)]
-    return [int((math.sqrt(max(0.0, first**2 + 2 * slope * index)) - first) / slope * 1e6) for index in range(count)]
 
 
 def _users_at(corners: list[tuple[int, int]], at_ms: int, side: int) -> float:

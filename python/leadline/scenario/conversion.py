@@ -82,6 +82,8 @@ class Made(dict[str, Any]):
         super().__init__(*args, **entries)
         self.line = line
         self.origin: str | None = None
+        self.is_one = False
+        """Whether its steps stand for one part of the original."""
 
 
 def tree(value: Any, file: str, line: int | None = 1) -> Node:

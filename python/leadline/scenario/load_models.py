@@ -33,6 +33,8 @@ class RateTarget(PlanModel):
     """Iterations per second at its end, as 100/s, 30/m or ${rate}/m."""
     over: Time
     """Its duration; 0: at once."""
+    spacing: Literal["even", "poisson"] | None = None
+    """How its iterations are spaced; default: as the load's."""
 
 
 class Load(PlanModel):
@@ -170,6 +172,18 @@ class Injection(PlanModel):
     """This many users at the same time (closed)."""
     ramp_concurrent_users: Number | None = None
     """Users at the same time at its start; `to` at its end (closed)."""
+    increment_users_per_sec: Number | None = None
+    """Stairs of users per second: added at each level."""
+    increment_concurrent_users: Number | None = None
+    """Stairs of users at the same time: added at each level (closed)."""
+    times: Number | None = None
+    """Stairs: number of levels."""
+    each_level_lasting: Time | None = None
+    """Stairs: duration of each level."""
+    separated_by_ramps_lasting: Time = 0
+    """Stairs: duration of the ramps between levels."""
+    starting_from: Number = 0
+    """Stairs: the first level; 0: the first level is one increment."""
     to: Number | None = None
     """The figure at its end."""
     during: Time | None = None
@@ -177,20 +191,31 @@ class Injection(PlanModel):
     randomized: bool = False
     """Whether users arrive at random instants."""
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether it is about users at the same time."""
+        closed = (self.constant_concurrent_users, self.ramp_concurrent_users, self.increment_concurrent_users)
+        return any(one is not None for one in closed)
+
     @rule
     def _is_one(self) -> Iterator[PydanticCustomError]:
         given = [key for key in INJECTIONS if getattr(self, key) is not None]
         if len(given) != 1:
             yield validation_error("a step has one kind of injection", hint=f"use one of {', '.join(INJECTIONS)}")
+        elif given[0] in STAIRS:
+            for key in ("times", "each_level_lasting"):
+                if getattr(self, key) is None:
+                    yield validation_error(f"{given[0]} needs '{key}'", at=(given[0],), hint=f"add {key}")
         elif given[0] not in ("at_once_users", "nothing_for") and self.during is None:
             yield validation_error(f"{given[0]} needs 'during'", at=(given[0],), hint="as in during: 10s")
         elif given[0].startswith("ramp_") and given[0] != "ramp_users" and self.to is None:
             yield validation_error(f"{given[0]} needs 'to'", at=(given[0],), hint="the figure at its end")
 
 
+STAIRS = ("increment_users_per_sec", "increment_concurrent_users")
 INJECTIONS = (
     "at_once_users", "ramp_users", "constant_users_per_sec", "ramp_users_per_sec", "stress_peak_users", "nothing_for",
-    "constant_concurrent_users", "ramp_concurrent_users",
+    "constant_concurrent_users", "ramp_concurrent_users", "increment_users_per_sec", "increment_concurrent_users",
 )  # fmt: skip
 
 
@@ -204,8 +229,7 @@ class GatlingLoad(PlanModel):
 
     @rule
     def _is_open_or_closed(self) -> Iterator[PydanticCustomError]:
-        closed = [one.constant_concurrent_users is not None or one.ramp_concurrent_users is not None
-                  for one in self.inject if one.nothing_for is None]  # fmt: skip
+        closed = [one.is_closed for one in self.inject if one.nothing_for is None]
         if any(closed) and not all(closed):
             yield validation_error("open and closed steps exclude each other", at=("inject",), hint="use two groups")
 

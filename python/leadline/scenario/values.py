@@ -10,11 +10,10 @@ from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
 from leadline.plan import units
 from leadline.plan.rate import read_rate
 from leadline.scenario import functions
-from leadline.scenario.expressions import Call, Expression, Literal, Template, joined
+from leadline.scenario.expressions import Call, Expression, Literal, joined
 
 _TAG_NAME = re.compile(r"^[A-Za-z_][\w.-]{0,99}$", re.ASCII)
 LONGEST_TIME = 300
-PARAMETER_PATTERN = r"^\$\{.*\}(us|µs|ms|s|m|min|h)?$"
 
 
 def duration(text: str | int | float) -> int | Expression:
@@ -160,11 +159,6 @@ def _checked_name(text: str) -> str:
     if VARIABLE.fullmatch(text) is None:
         raise ValueError(f"{text!r} is not a variable's name; use letters, digits, '_', '-' and '.', a letter first")
     return text
-
-
-def as_template(text: str) -> Template:
-    """The parts of a checked text."""
-    return functions.template(text)
 
 
 _TIME = re.compile(r"(\$\{.*\})\s*(us|µs|ms|s|min|m|h)?", re.S)

@@ -185,7 +185,7 @@ def test_a_redirect_has_the_time_and_the_values_of_its_last_answer() -> None:
         ({"mimeType": "", "text": ""}, {}),
     ],
 )  # fmt: skip
-def test_bodies(data: dict[str, Any], native: dict[str, Any]) -> None:
+def test_body_of_a_recorded_request_is_a_form_parts_or_text(data: dict[str, Any], native: dict[str, Any]) -> None:
     document, _ = converted(har(entry("http://a.test/", method="POST", request={"postData": data})))
     (step,) = document["flow"]
     expected = {"post": "/", "name": "POST /", **{key: value for key, value in native.items() if key != "type"}}

@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ from jmx_texts import arguments, converted, element, flow, get, group, headers, 
 from leadline.errors import PlanError
 from leadline.scenario.conversion import tree
 from leadline.scenario.jmx.plan import read_jmx
+from leadline.scenario.jmx.texts import FUNCTIONS
 from leadline.scenario.lowering import lower
 from leadline.scenario.native import checked
 
@@ -76,7 +79,7 @@ def test_every_timer_in_scope_is_before_every_request_and_they_add() -> None:
         (element("JSR223Timer", script="return 100 + 50", scriptLanguage="groovy"), "${100 + 50}ms"),
     ],
 )
-def test_timers(timer: str, wait: object) -> None:
+def test_timer_is_a_wait_before_the_request(timer: str, wait: object) -> None:
     document, _ = converted(group(get("/a", timer)))
     assert document["http"]["waits"] == wait
 
@@ -168,7 +171,7 @@ def test_redirects_and_cookies() -> None:
         ),
     ],
 )  # fmt: skip
-def test_extractors(extractor: str, native: object) -> None:
+def test_post_processor_is_an_extractor_of_its_request(extractor: str, native: object) -> None:
     assert flow(get("/a", extractor))[0]["extract"] == native
 
 
@@ -266,7 +269,7 @@ def test_controllers_around_their_children(controller: tuple[str, dict[str, Any]
         ("${__groovy(vars.get('a') == null)}", True, "!is_defined(a)"),
     ],
 )
-def test_conditions(condition: str, uses_expression: bool, native: str | None) -> None:
+def test_condition_of_an_if_controller_is_a_native_one(condition: str, uses_expression: bool, native: str | None) -> None:
     controller = element(
         "IfController", "c", get("/a"), IfController__condition=condition, IfController__useExpression=uses_expression
     )
@@ -488,7 +491,7 @@ def test_variables_are_global_and_functions_have_native_forms() -> None:
         ("${b}\\,${c}", "${b},${c}"),
     ],
 )
-def test_functions(text: str, native: str) -> None:
+def test_function_is_an_expression(text: str, native: str) -> None:
     (step,) = flow(post("/a", inner=raw_body(text)))
     assert step["body"] == native
 
@@ -517,6 +520,30 @@ def test_scripts_that_fit_become_steps_and_those_that_log_are_listed() -> None:
     assert [(item.outcome, item.why) for item in conversion.items if item.what == "JSR223PostProcessor 'l'"] == [
         ("dropped", "it only logs")
     ]
+
+
+def test_samplers_that_send_nothing_are_empty_transactions_of_their_label() -> None:
+    sets = element("JSR223Sampler", "sets", script="vars.put('a', '1')", scriptLanguage="groovy")
+    logs = element("BeanShellSampler", "logs", BeanShellSampler__query='log.info("x");')
+    ignored = element(
+        "JSR223Sampler", "i", script="vars.put('b', '1'); SampleResult.setIgnore()", scriptLanguage="groovy"
+    )
+    steps = flow(sets, logs, ignored, element("DebugSampler", "debug"))
+    assert steps == [
+        {"transaction": "sets", "steps": [{"set": {"a": "1"}}]},
+        {"transaction": "logs", "steps": []},
+        {"set": {"b": "1"}},
+        {"transaction": "debug", "steps": []},
+    ]
+    (turns,) = flow(element("InterleaveControl", "", element("GenericController", "", sets, get("/a")), get("/b")))
+    assert turns["interleave"][0]["interleave"][0]["transaction"] == "sets"
+
+
+def test_assertions_in_scope_of_a_script_are_listed() -> None:
+    asserts = element("ResponseAssertion", Asserion__test_strings=["a"], Assertion__test_type=2)
+    script = element("JSR223Sampler", "s", script="vars.put('a', '1')", scriptLanguage="groovy")
+    _, conversion = converted(group(asserts, script, get("/a")))
+    assert [item.what for item in conversion.items if "not applied" in item.why] == ["JSR223Sampler 's'"]
 
 
 def test_a_script_that_does_not_fit_stops_with_file_element_and_line() -> None:
@@ -584,6 +611,12 @@ def test_groups_of_setup_and_teardown() -> None:
             {"rate_stages": [{"to": "5/s", "over": "0s"}, {"to": "9/s", "over": "2s"}, {"to": "0/s", "over": "1s"}], "users": 1},
         ),
         (
+            element("OpenModelThreadGroup", "g", get("/a"), OpenModelThreadGroup__schedule="rate(${__P(r,10)}/s) random_arrivals(1 min) rate(20/sec)\n/* then */ even_arrivals(5 s) pause(2 s) // up\nRATE(60 per min) even_arrivals(500ms)"),
+            {"rate_stages": [{"to": "10/s", "over": "0s"}, {"to": "20/s", "over": "60000ms", "spacing": "poisson"}, {"to": "20/s", "over": "5000ms", "spacing": "even"},
+                             {"to": "0/s", "over": "0s"}, {"to": "0/s", "over": "2000ms"}, {"to": "60/m", "over": "0s"}, {"to": "60/m", "over": "500ms", "spacing": "even"}],
+             "users": 1},
+        ),
+        (
             element("kg.apc.jmeter.threads.UltimateThreadGroup", "g", get("/a"), inner='<collectionProp name="ultimatethreadgroupdata"><collectionProp name="1"><stringProp name="1">5</stringProp><stringProp name="2">0</stringProp><stringProp name="3">10</stringProp><stringProp name="4">20</stringProp><stringProp name="5">5</stringProp></collectionProp></collectionProp>'),
             {"schedule": [{"users": 5, "delay": "0s", "ramp": "10s", "hold": "20s", "ramp_down": "5s"}]},
         ),
@@ -596,6 +629,14 @@ def test_groups_of_setup_and_teardown() -> None:
 def test_groups_of_plugins(thread_group: str, load: object) -> None:
     document, _ = converted(thread_group)
     assert document["groups"][0]["load"] == load
+
+
+@pytest.mark.parametrize(
+    "schedule", ["rate(1/s)", "rate(1/s) arrivals(2 s)", "rate(1/x) even_arrivals(2 s)", "even_arrivals(2/s)", ""]
+)
+def test_schedule_of_an_open_model_that_cannot_be_read_stops(schedule: str) -> None:
+    with pytest.raises(PlanError, match="OpenModelThreadGroup 'g': "):
+        converted(element("OpenModelThreadGroup", "g", get("/a"), OpenModelThreadGroup__schedule=schedule))
 
 
 def test_a_module_is_inlined_in_the_scope_of_its_place() -> None:
@@ -647,6 +688,26 @@ def test_disabled_parts_and_listeners_are_listed() -> None:
         ("HTTPSamplerProxy 'off'", "dropped"),
         ("ResultCollector 'tree'", "dropped"),
     }
+
+
+def listed(beginning: str, end: str) -> list[str]:
+    """The names in a part of the documentation."""
+    text = (Path(__file__).parents[3] / "docs/scenarios.md").read_text(encoding="utf-8")
+    return re.findall(r"`([A-Za-z0-9_]+)`", text.partition(beginning)[2].partition(end)[0])
+
+
+def test_documentation_names_the_functions_that_are_read() -> None:
+    assert {name.removeprefix("__") for name in listed("- **Functions**", "Any other stops")} == FUNCTIONS
+    others = listed("Any other stops", "- **Refused**")
+    for name in others:
+        with pytest.raises(PlanError, match=f"the function {name} has no native form"):
+            converted(group(get(f"/${{{name}(a,b)}}")))
+
+
+@pytest.mark.parametrize("name", listed("- **Refused**", "Properties have"))
+def test_elements_that_the_documentation_says_are_refused_stop_the_conversion(name: str) -> None:
+    with pytest.raises(PlanError, match=f"{name}: "):
+        converted(group(get("/a", element(name))))
 
 
 def test_an_unknown_element_stops_the_conversion_by_name() -> None:

@@ -13,6 +13,7 @@ import pytest
 from leadline.contract.models import ScenarioPlan
 from leadline.errors import PlanError
 from leadline.plan.source import plain
+from leadline.scenario.due_times import random_due
 from leadline.scenario.lowering import LoweredScenario, lower
 from leadline.scenario.model import scenario_schema
 from leadline.scenario.native import read_native
@@ -87,7 +88,7 @@ def test_a_url_and_a_rate_are_a_scenario() -> None:
         ("get: http://[::1]:80/x", ["/x"]),
     ],
 )
-def test_urls(text: str, expected: Any) -> None:
+def test_url_is_split_into_server_and_path(text: str, expected: Any) -> None:
     request = action(text)
     assert expected is None or request["path"] == expected
 
@@ -162,7 +163,7 @@ def test_headers_of_the_nearest_level_win() -> None:
         ("cookie: a\n    value: b\n    domain: a.test", "set_cookie"),
     ],
 )
-def test_steps(text: str, kind: str) -> None:
+def test_step_is_an_action_of_its_kind(text: str, kind: str) -> None:
     assert action(text)["kind"] == kind
 
 
@@ -186,6 +187,15 @@ def test_waits_of_a_request_are_before_it_and_add() -> None:
         ("load: {rate_stages: [{to: 60/m, over: 0s}, {to: 4, over: 5s}], most_users: 5}",
          {"model": "open", "users_most": 5, "drop_while_growing": None,
           "stages": [{"from_per_s": 1, "to_per_s": 4, "duration_ms": 5000, "at_once": 0}]}),
+        ("load: {rate_stages: [{to: 4, over: 0s}, {to: 4, over: 1s, spacing: poisson}], users: 1}",
+         {"model": "open", "spacing": "poisson"}),
+        ("load: {inject: [{increment_users_per_sec: 5, times: 2, each_level_lasting: 10s, separated_by_ramps_lasting: 4s, starting_from: 10}]}",
+         {"stages": [{"from_per_s": 10, "to_per_s": 10, "duration_ms": 10_000, "at_once": 0},
+                     {"from_per_s": 10, "to_per_s": 15, "duration_ms": 4_000, "at_once": 0},
+                     {"from_per_s": 15, "to_per_s": 15, "duration_ms": 10_000, "at_once": 0}]}),
+        ("load: {inject: [{increment_concurrent_users: 5, times: 2, each_level_lasting: 10s, separated_by_ramps_lasting: 4s}]}",
+         {"stages": [{"users": 5, "duration_ms": 0}, {"users": 5, "duration_ms": 10_000},
+                     {"users": 10, "duration_ms": 4_000}, {"users": 10, "duration_ms": 10_000}]}),
         ("load: {executor: shared-iterations, vus: 3, iterations: 9}", {"model": "shared_iterations", "duration_ms": 600_000}),
         ("load: {executor: per-vu-iterations, vus: 3, iterations: 9}", {"model": "users", "iterations": 9}),
         ("load: {executor: constant-vus, vus: 3, duration: 5s}", {"model": "users", "duration_ms": 5000}),
@@ -200,9 +210,26 @@ def test_waits_of_a_request_are_before_it_and_add() -> None:
         ("load: {due: [0s, 100ms, 1s]}", {"model": "schedule", "due_us": [0, 100_000, 1_000_000]}),
     ],
 )  # fmt: skip
-def test_loads(load: str, model: dict[str, Any]) -> None:
+def test_load_of_any_form_is_a_model_of_arrivals(load: str, model: dict[str, Any]) -> None:
     arrivals = lowered(f"base: http://a.test\n{load}\nflow: [{{get: /x}}]\n").plan["populations"][0]["arrivals"]
     assert {key: arrivals.get(key) for key in model} == model
+
+
+def test_randomized_step_leaves_the_others_even() -> None:
+    steps = "{constant_users_per_sec: 10, during: 2s, randomized: true}, {constant_users_per_sec: 5, during: 1s}"
+    text = f"base: http://a.test\nload: {{inject: [{steps}]}}\nflow: [{{get: /x}}]\n"
+    arrivals = lowered(text).plan["populations"][0]["arrivals"]
+    drawn, even = arrivals["due_us"][:20], arrivals["due_us"][20:]
+    assert even == [2_000_000, 2_200_000, 2_400_000, 2_600_000, 2_800_000]
+    assert sorted(drawn) == drawn and drawn[-1] < 2_000_000 and drawn != [n * 100_000 for n in range(20)]
+    assert lowered(text).plan["populations"][0]["arrivals"] == arrivals
+
+
+def test_random_instants_are_as_dense_as_the_rate() -> None:
+    due = random_due({"from_per_s": 0.0, "to_per_s": 2000.0}, 10_000_000, 1)
+    assert len(due) == 10_000
+    # A quarter of the area is below half of a rate that rises from 0; the deviation of its count is 43.
+    assert abs(sum(at < 5_000_000 for at in due) - 2_500) < 300
 
 
 def test_only_gatlings_users_are_new_in_each_iteration() -> None:

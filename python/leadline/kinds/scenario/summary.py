@@ -48,21 +48,6 @@ def _iterations(group: GroupFindings) -> str:
     return f"{', '.join(parts)}; at most {group.users_most:,} users"
 
 
-def label_phases(result: TestResult) -> list[tuple[str, tuple[str, ...]]]:
-    """Each transaction and each request name, with count, mean, p50, p99 and maximum."""
-    labels = result.scenario.labels if result.scenario is not None else ()
-    return [
-        (
-            label.name,
-            (
-                f"{label.ended:,}",
-                *(_latency(label, name) for name in ("mean", "p50", "p99", "max")),
-            ),
-        )
-        for label in labels
-    ]
-
-
 def label_tables(result: TestResult) -> list[RenderableType]:
     """The tables of transactions and requests, of failures, checks and misses, and of slow requests."""
     found = result.scenario

@@ -182,6 +182,18 @@ class Context:
             self.conversion.changed(element.what, element.line, f"{text} is fixed at {value:g}")
         return value
 
+    def constant(self, element: Element, text: str) -> str | None:
+        """A text that must be known now: parameters have their values, which the conversion fixes."""
+        native = self.text(element, text)
+        try:
+            value = Names(self.parameters, dict(self.constants)).text(template(native))
+        except ValueError as error:
+            self.cannot(element, f"{text[:60]}: {error}")
+            return None
+        if value != text:
+            self.conversion.changed(element.what, element.line, f"{text[:60]} is fixed at {value[:60]}")
+        return value
+
     def finished(self, element: Element, *ignored: str) -> None:
         """Report an element as kept, and its properties that nothing asked for."""
         if id(element) in self.finished_elements:

@@ -153,7 +153,7 @@ def _choices(context: Context, element: Element, children: list[Steps]) -> Steps
 
 def _in_turn(context: Context, element: Element, step: dict[str, Any]) -> dict[str, Any]:
     inside = step.get("steps", [])
-    if len(inside) < 2 or "repeat" in step or "for_each" in step:
+    if len(inside) < 2 or (isinstance(step, Made) and step.is_one) or "repeat" in step or "for_each" in step:
         if {"repeat", "while", "during", "for_each", "then"} & step.keys():
             why = "a loop or a condition in it runs to its end when its turn comes"
             context.conversion.changed(element.what, element.line, why)

@@ -6,7 +6,8 @@ import math
 from typing import Any
 
 from leadline.scenario.jmx.context import Context
-from leadline.scenario.jmx.tree import Element, part, texts
+from leadline.scenario.jmx.open_model import rate_stages
+from leadline.scenario.jmx.tree import Element, inner_text, texts
 
 THREAD_GROUPS = (
     "ThreadGroup", "SetupThreadGroup", "PostThreadGroup", "ConcurrencyThreadGroup", "ArrivalsThreadGroup",
@@ -22,6 +23,8 @@ def group(context: Context, element: Element) -> dict[str, Any]:
     elif element.kind == "PostThreadGroup":
         found["phase"] = "teardown"
     found["load"] = _LOADS.get(element.kind, _threads)(context, element)
+    if element.kind == "OpenModelThreadGroup":
+        found["new_user"] = True
     action = element.text("ThreadGroup.on_sample_error", "continue")
     if action not in _ON_ERROR:
         context.conversion.changed(element.what, element.line, f"on_sample_error {action} is continue")
@@ -57,8 +60,8 @@ def _loops(context: Context, element: Element) -> Any:
     controller = element.tag("ThreadGroup.main_controller")
     if controller is None:
         return 1
-    text = part(controller, "LoopController.loops", "1").strip() or "1"
-    if part(controller, "LoopController.continue_forever").strip().lower() != "false" and text != "-1":
+    text = inner_text(controller, "LoopController.loops", "1").strip() or "1"
+    if inner_text(controller, "LoopController.continue_forever").strip().lower() != "false" and text != "-1":
         why = "it runs for ever, as in JMeter: LoopController.continue_forever is not false"
         context.conversion.changed(element.what, element.line, why)
         return "forever"
@@ -202,7 +205,15 @@ def _ultimate(context: Context, element: Element) -> dict[str, Any]:
 
 
 def _open_model(context: Context, element: Element) -> dict[str, Any]:
-    context.cannot(element, "the schedule of an open model thread group has no native form; use a load with a rate")
+    """Each arrival has a new thread; there is no limit of them."""
+    element.text("OpenModelThreadGroup.random_seed")
+    text = element.text("OpenModelThreadGroup.schedule")
+    with context.reported(element):
+        if (native := context.constant(element, text)) is not None:
+            try:
+                return {"rate_stages": rate_stages(native), "users": 1}
+            except ValueError as error:
+                context.cannot(element, str(error))
     return {"threads": 1}
 
 

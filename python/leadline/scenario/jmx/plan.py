@@ -25,7 +25,7 @@ from leadline.scenario.jmx.scripts import Scripts
 from leadline.scenario.jmx.sources import SOURCES, source_steps
 from leadline.scenario.jmx.texts import CannotRun, Texts, csv_variable
 from leadline.scenario.jmx.timers import TIMERS, waits
-from leadline.scenario.jmx.tree import Element, Tag, part, part_tag, read_tree
+from leadline.scenario.jmx.tree import Element, Tag, inner_tag, inner_text, read_tree
 from leadline.scenario.lower_expressions import Names
 from leadline.scenario.values import VARIABLE
 
@@ -126,16 +126,16 @@ class _Walk:
             rows = (
                 element.rows("Arguments.arguments")
                 if own is None
-                else getattr(part_tag(own, "Arguments.arguments"), "tags", [])
+                else getattr(inner_tag(own, "Arguments.arguments"), "tags", [])
             )
             for tag in rows:
-                name = part(tag, "Argument.name").strip()
+                name = inner_text(tag, "Argument.name").strip()
                 if not name:
                     continue
                 if VARIABLE.fullmatch(name) is None:
                     self._context.cannot(element, f"the variable's name {name[:60]!r} has no native form")
                     continue
-                found[name] = _known(self._context.text(element, part(tag, "Argument.value")), before)
+                found[name] = _known(self._context.text(element, inner_text(tag, "Argument.value")), before)
                 self._constant(name, found[name])
             if element is not self._plan:
                 self._context.finished(element)
@@ -193,7 +193,8 @@ class _Walk:
         found: Steps = []
         for tag in manager.rows("CookieManager.cookies"):
             values = {
-                key: self._context.text(manager, part(tag, f"Cookie.{key}")) for key in ("value", "domain", "path")
+                key: self._context.text(manager, inner_text(tag, f"Cookie.{key}"))
+                for key in ("value", "domain", "path")
             }
             name = tag.attributes.get("testname") or tag.attributes.get("name", "")
             if name and values["domain"]:
@@ -298,17 +299,30 @@ class _Walk:
         context = self._context
         inner, before, after = self._within(element, scope)
         pauses: Steps = [pause(element, wait) for wait in waits(context, inner.of(*TIMERS))]
-        if element.kind in scripted.SCRIPTED:
-            own = scripted.script_steps(context, element)
-        elif element.kind == "TestAction":
-            own = self._action(element)
-        else:
-            context.conversion.dropped(element.what, element.line, "it sends nothing; its timers are kept")
-            own = []
+        own = self._action(element) if element.kind == "TestAction" else self._sample(element, inner)
         steps = [*context.needed_before(), *before, *pauses, *own, *after]
         if len(steps) <= 1:
             return steps
-        return [named(element, steps=steps)]
+        found = named(element, steps=steps)
+        found.is_one = True
+        return [found]
+
+    def _sample(self, element: Element, scope: Scope) -> Steps:
+        """A sample that sends nothing: a transaction, so that its label is counted."""
+        context = self._context
+        if element.kind in scripted.SCRIPTED:
+            own = scripted.script_steps(context, element)
+        else:
+            context.conversion.changed(element.what, element.line, "its sample has no content")
+            own = []
+        if scripted.is_ignored(element):
+            return own
+        if scope.of(*answers.ASSERTIONS):
+            why = "the assertions in its scope are not applied to it: it has no answer"
+            context.conversion.changed(element.what, element.line, why)
+        found = made(element, transaction=context.label(element) or element.kind, steps=own)
+        found.is_one = True
+        return [found]
 
     def _action(self, element: Element) -> Steps:
         context = self._context

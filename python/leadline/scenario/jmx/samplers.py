@@ -11,7 +11,7 @@ from leadline.scenario.conversion import Made
 from leadline.scenario.expressions import Call, Literal, show
 from leadline.scenario.functions import template
 from leadline.scenario.jmx.context import Context, Scope, made
-from leadline.scenario.jmx.tree import Element, Tag, part, part_tag
+from leadline.scenario.jmx.tree import Element, Tag, inner_tag, inner_text, is_true
 from leadline.scenario.lower_expressions import Names
 
 _METHODS = frozenset({"GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS"})
@@ -58,8 +58,7 @@ class _Settings:
         return default
 
     def flag(self, name: str, default: bool = False) -> bool:
-        text = self.text(name).strip().lower()
-        return default if not text else text == "true"
+        return is_true(self.text(name), default)
 
     def native(self, name: str, default: str = "") -> str:
         return self.context.text(self.element, self.text(name, default).strip())
@@ -97,7 +96,7 @@ class _Settings:
         files = self._files()
         is_raw = self.flag("HTTPSampler.postBodyRaw") or bool(arguments and not any(name for name, _, _ in arguments))
         as_multipart = self.flag("HTTPSampler.DO_MULTIPART_POST")
-        if len(files) == 1 and not part(files[0], "File.paramname") and not arguments and not as_multipart:
+        if len(files) == 1 and not inner_text(files[0], "File.paramname") and not arguments and not as_multipart:
             self._file_body(found, files[0])
         elif (files or as_multipart) and method not in _WITH_QUERY:
             self._multipart(found, arguments, files)
@@ -120,7 +119,7 @@ class _Settings:
     def _body_type(self, found: Made, kind: str) -> None:
         """JMeter's type of a body that no header manager gives one."""
         given = [
-            part(tag, "Header.name")
+            inner_text(tag, "Header.name")
             for one in self.scope.of("HeaderManager")
             for tag in one.rows("HeaderManager.headers")
         ]
@@ -129,7 +128,7 @@ class _Settings:
 
     def _raw(self, value: str, tag: Tag) -> str:
         """A part of a raw body; one that is marked so is encoded as in a form."""
-        if part(tag, "HTTPArgument.always_encode").strip().lower() != "true":
+        if inner_text(tag, "HTTPArgument.always_encode").strip().lower() != "true":
             return self.context.text(self.element, value)
         return self._computed("url_encode", value, quote_plus)
 
@@ -146,7 +145,7 @@ class _Settings:
         """The fields of a form, which are always encoded: what is encoded already is decoded before."""
         rows = []
         for name, value, tag in arguments:
-            is_plain = part(tag, "HTTPArgument.always_encode").strip().lower() == "true" or not re.search(
+            is_plain = inner_text(tag, "HTTPArgument.always_encode").strip().lower() == "true" or not re.search(
                 r"[%+$]", value
             )
             shown = (
@@ -165,9 +164,13 @@ class _Settings:
         for name, value, tag in arguments:
             row: dict[str, Any] = {"name": self.context.text(self.element, name)}
             row["value"] = self.context.text(self.element, value)
-            if part(tag, "HTTPArgument.always_encode").strip().lower() != "true":
+            if inner_text(tag, "HTTPArgument.always_encode").strip().lower() != "true":
                 row["encode"] = False
-            if not value and part(tag, "HTTPArgument.use_equals") == "false" and part(tag, "Argument.metadata") != "=":
+            if (
+                not value
+                and inner_text(tag, "HTTPArgument.use_equals") == "false"
+                and inner_text(tag, "Argument.metadata") != "="
+            ):
                 row = {"value": row["name"], **({"encode": False} if "encode" in row else {})}
             rows.append(row)
         plain = all(set(row) == {"name", "value"} for row in rows)
@@ -181,15 +184,15 @@ class _Settings:
         for level in self.levels:
             for name in ("HTTPsampler.Arguments", "HTTPSampler.Arguments"):
                 tag = level.tag(name)
-                listed = None if tag is None else part_tag(tag, "Arguments.arguments")
+                listed = None if tag is None else inner_tag(tag, "Arguments.arguments")
                 for one in [] if listed is None else listed.tags:
-                    found.append((part(one, "Argument.name"), part(one, "Argument.value"), one))
+                    found.append((inner_text(one, "Argument.name"), inner_text(one, "Argument.value"), one))
         return found
 
     def _files(self) -> list[Tag]:
         tag = self.element.tag("HTTPsampler.Files") or self.element.tag("HTTPSampler.Files")
-        listed = None if tag is None else part_tag(tag, "HTTPFileArgs.files") or part_tag(tag, "Files.files")
-        found = [] if listed is None else [one for one in listed.tags if part(one, "File.path").strip()]
+        listed = None if tag is None else inner_tag(tag, "HTTPFileArgs.files") or inner_tag(tag, "Files.files")
+        found = [] if listed is None else [one for one in listed.tags if inner_text(one, "File.path").strip()]
         if self.element.has("HTTPSampler.FILE_NAME"):
             names = ("FILE_NAME", "FILE_FIELD", "MIMETYPE")
             path, field, kind = (self.element.text(f"HTTPSampler.{name}") for name in names)
@@ -202,13 +205,13 @@ class _Settings:
         path = self._path(file)
         if path:
             found["body_file"] = path
-        kind = part(file, "File.mimetype")
+        kind = inner_text(file, "File.mimetype")
         if kind:
             found["headers"] = {"Content-Type": self.context.text(self.element, kind)}
 
     def _path(self, file: Tag) -> str:
         """A file's path, which must be known before the test begins."""
-        text = part(file, "File.path")
+        text = inner_text(file, "File.path")
         tree = self.context.expression(self.element, text)
         if tree is not None:
             try:
@@ -221,14 +224,14 @@ class _Settings:
     def _multipart(self, found: Made, arguments: list[tuple[str, str, Tag]], files: list[Tag]) -> None:
         parts: list[dict[str, Any]] = []
         for name, value, tag in arguments:
-            kind = part(tag, "HTTPArgument.content_type") or "text/plain"
+            kind = inner_text(tag, "HTTPArgument.content_type") or "text/plain"
             one = {"name": self.context.text(self.element, name), "value": self.context.text(self.element, value)}
             parts.append({**one, "type": self.context.text(self.element, f"{kind}; charset=UTF-8")})
         for file in files:
-            one = {"name": self.context.text(self.element, part(file, "File.paramname"))}
+            one = {"name": self.context.text(self.element, inner_text(file, "File.paramname"))}
             one["file"] = self._path(file)
-            if part(file, "File.mimetype"):
-                one["type"] = self.context.text(self.element, part(file, "File.mimetype"))
+            if inner_text(file, "File.mimetype"):
+                one["type"] = self.context.text(self.element, inner_text(file, "File.mimetype"))
             if one["file"]:
                 parts.append(one)
         if parts:
@@ -239,9 +242,9 @@ class _Settings:
         headers: dict[str, tuple[str, str]] = {}
         for manager in reversed(self.scope.nearest_first("HeaderManager")):
             for tag in manager.rows("HeaderManager.headers"):
-                name = self.context.text(manager, part(tag, "Header.name").strip())
+                name = self.context.text(manager, inner_text(tag, "Header.name").strip())
                 if name and not name.startswith(":"):
-                    headers[name.lower()] = (name, self.context.text(manager, part(tag, "Header.value")))
+                    headers[name.lower()] = (name, self.context.text(manager, inner_text(tag, "Header.value")))
         own = {name: value for name, value in headers.values() if name.lower() not in ("content-length", "host")}
         dropped = [name for name, _ in headers.values() if name.lower() == "content-length"]
         if dropped:
@@ -318,14 +321,14 @@ class _Settings:
         manager = self.scope.only("AuthManager")
         if manager is not None:
             for tag in manager.rows("AuthManager.auth_list"):
-                prefix = self.context.text(manager, part(tag, "Authorization.url").strip())
-                mechanism = part(tag, "Authorization.mechanism").strip().upper()
+                prefix = self.context.text(manager, inner_text(tag, "Authorization.url").strip())
+                mechanism = inner_text(tag, "Authorization.mechanism").strip().upper()
                 if not self._begins_with(prefix):
                     continue
                 if mechanism not in ("", "BASIC", "BASIC_DIGEST"):
                     self.context.cannot(manager, f"authentication by {mechanism} has no native form")
                     continue
-                user, password = (part(tag, f"Authorization.{name}") for name in ("username", "password"))
+                user, password = (inner_text(tag, f"Authorization.{name}") for name in ("username", "password"))
                 found["basic"] = {
                     "user": self.context.text(manager, user),
                     "password": self.context.text(manager, password),

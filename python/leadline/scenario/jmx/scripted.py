@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from leadline.scenario.expressions import Call, Literal, show
@@ -47,6 +48,12 @@ def script_steps(context: Context, element: Element) -> list[dict[str, Any]]:
     context.finished(element)
     before = context.needed_before()
     return [*before, *(_with_line(element, step) for step in script.steps)]
+
+
+def is_ignored(element: Element) -> bool:
+    """Whether a script keeps its own sample out of the results."""
+    text = element.text(SCRIPTED[element.kind]) if element.kind in SCRIPTED else ""
+    return re.search(r"\bSampleResult\s*\.\s*setIgnore\s*\(", text) is not None
 
 
 def _with_line(element: Element, step: dict[str, Any]) -> dict[str, Any]:

@@ -403,3 +403,5 @@ _READERS: Mapping[str, Callable[[Texts, list[str]], str | Expression]] = {
     "if": Texts.chosen,
     "iterationNum": lambda texts, arguments: Call("add", (Call("iteration"), Literal(1))),
 }
+FUNCTIONS = frozenset(_READERS) | frozenset(_SCRIPTS)
+"""The names of the functions that are read, without their underscores."""

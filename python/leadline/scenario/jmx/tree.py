@@ -61,8 +61,7 @@ class Element:
 
     def flag(self, name: str, default: bool = False) -> bool:
         """A boolean property."""
-        text = self.text(name).strip().lower()
-        return default if not text else text == "true"
+        return is_true(self.text(name), default)
 
     def tag(self, name: str) -> Tag | None:
         """A property that is an object or a list."""
@@ -81,13 +80,19 @@ class Element:
                 yield name, _text(tag).strip()
 
 
-def part(tag: Tag, name: str, default: str = "") -> str:
+def is_true(text: str, default: bool) -> bool:
+    """A boolean property's value; the default for an empty text."""
+    word = text.strip().lower()
+    return default if not word else word == "true"
+
+
+def inner_text(tag: Tag, name: str, default: str = "") -> str:
     """The text of a property inside of an object."""
-    found = part_tag(tag, name)
+    found = inner_tag(tag, name)
     return default if found is None else _text(found)
 
 
-def part_tag(tag: Tag, name: str) -> Tag | None:
+def inner_tag(tag: Tag, name: str) -> Tag | None:
     """A property inside of an object."""
     return next((one for one in tag.tags if _name(one) == name), None)
 
