@@ -131,6 +131,26 @@ CASES: tuple[Case, ...] = (
         get("/a", asserts(8, "ok"), name="equals"),
     ),
     case(
+        "response-message",
+        get("/page", asserts(8, "OK", field_="Assertion.response_message"), name="ok"),
+        get("/page", asserts(8, "Fine", field_="Assertion.response_message"), name="not"),
+        get("/status/404", regex("m", "(N.*)", useHeaders="message"), name="taken"),
+        get("/m/${m}", name="sent"),
+    ),
+    whole(
+        "open-model",
+        element(
+            "OpenModelThreadGroup",
+            "open",
+            get("/a"),
+            gui="OpenModelThreadGroupGui",
+            OpenModelThreadGroup__schedule="rate(20/s) even_arrivals(500 ms) pause(100 ms) even_arrivals(250 ms)",
+            OpenModelThreadGroup__random_seed="1",
+            ThreadGroup__on_sample_error="continue",
+        ),
+        by_user=False,
+    ),
+    case(
         "assertion-fields",
         get("/page", asserts(8, "200", field_="Assertion.response_code"), name="code"),
         get("/page", asserts(2, "X-Token: h", field_="Assertion.response_headers"), name="headers"),

@@ -438,7 +438,15 @@ CASES: tuple[Case, ...] = (
         script("JSR223Sampler", "vars.put('a', 'one')\nint n = 2 + 3\nvars.put('n', n.toString())", name="sets"),
         get("/a/${a}/${n}"),
         element("DebugSampler", "debug", gui="TestBeanGUI", displayJMeterVariables=True),
-        counts="none",
+    ),
+    case(
+        "samplers-that-fail-or-hide",
+        script("JSR223Sampler", "vars.put('a', 'x')\nSampleResult.setIgnore()", name="hidden"),
+        transaction("around", script("JSR223Sampler", "log.info('x')", name="logs"), get("/a/${a}")),
+        script("JSR223Listener", "vars.put('seen', prev.getResponseCode())", name="listens"),
+        get("/seen/${seen}"),
+        get("/again/${seen}"),
+        loops="2",
     ),
     case(
         "assertion-in-scope",

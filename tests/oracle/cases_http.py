@@ -24,7 +24,7 @@ from oracle_elements import (
 from jmx_elements import element, group, headers, property_of, raw_body, variables
 
 
-def _cookies(*own: tuple[str, str, str], clears: bool = False, name: str = "cookies") -> str:
+def _cookies(*own: tuple[str, str, str], clears: bool = False, name: str = "cookies", policy: str = "standard") -> str:
     """A cookie manager with its own cookies: name, value, path."""
     items = "".join(
         f'<elementProp name="{name_}" elementType="Cookie" testname="{name_}">{property_of("Cookie.value", value)}{property_of("Cookie.domain", "127.0.0.1")}'
@@ -33,7 +33,9 @@ def _cookies(*own: tuple[str, str, str], clears: bool = False, name: str = "cook
         for name_, value, path in own
     )
     inner = f'<collectionProp name="CookieManager.cookies">{items}</collectionProp>'
-    return element("CookieManager", name, inner=inner, CookieManager__clearEachIteration=clears)
+    return element(
+        "CookieManager", name, inner=inner, CookieManager__clearEachIteration=clears, CookieManager__policy=policy
+    )
 
 
 def _auth(*rows: tuple[str, str, str]) -> str:
@@ -119,6 +121,9 @@ CASES: tuple[Case, ...] = (
         get("/deep/../up"),
         get("/q?already=%7Bx%7D"),
         get("//double"),
+    ),
+    case(
+        "cookies-ignored", _cookies(("own", "o1", "/"), policy="ignorecookies"), get("/cookies"), get("/a"), loops="2"
     ),
     case(
         "cookies",
@@ -266,6 +271,23 @@ CASES: tuple[Case, ...] = (
         files={"u.csv": "w\nx\ny\nz\n"},
         plan_values={"TestPlan__serialize_threadgroups": True},
     ),
+    whole(
+        "data-of-one-file-by-name",
+        group(rows_of("u.csv", "a"), get("/1/${a}"), name="one", loops="2"),
+        group(rows_of("u.csv", "a"), get("/2/${a}"), name="two", loops="2"),
+        group(rows_of("u.csv", "b", shareMode="night"), get("/3/${b}"), name="three", loops="2"),
+        group(rows_of("u.csv", "b", shareMode="night"), get("/4/${b}"), name="four", loops="2"),
+        group(rows_of("u.csv", "c", shareMode="shareMode.group"), get("/5/${c}"), name="five", loops="2"),
+        files={"u.csv": "v\nw\nx\ny\nz\n"},
+        plan_values={"TestPlan__serialize_threadgroups": True},
+    ),
+    case(
+        "counters-of-one-variable",
+        loop("2", counter("i", "1", "1"), get("/a/${i}")),
+        loop("2", counter("i", "1", "1"), get("/b/${i}")),
+        loop("2", counter("i", "1", "1", per_user=True), get("/c/${i}")),
+        loops="2",
+    ),
     case(
         "counters",
         counter("a", "5", "2", end="10"),
@@ -332,6 +354,12 @@ CASES: tuple[Case, ...] = (
         post("/t", inner=raw_body("/r/${__Random(5,5)}/${__RandomString(3,a)}")),
         post("/t", inner=raw_body("/unknown/${nope}/${}/$word/${ word }")),
         loops="2",
+    ),
+    case(
+        "functions-of-texts",
+        post("/t", inner=raw_body("/u/${__unescape(a\\tb\\u0041\\x)}/${__char(65,0x42,103)}")),
+        post("/t", inner=raw_body("/p/${__property(nothing,p,d)}/${p}")),
+        post("/t", inner=raw_body("/d/${__isPropDefined(port)}/${__isPropDefined(nothing)}")),
     ),
     case(
         "functions-of-chance",

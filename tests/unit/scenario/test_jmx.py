@@ -269,7 +269,9 @@ def test_controllers_around_their_children(controller: tuple[str, dict[str, Any]
         ("${__groovy(vars.get('a') == null)}", True, "!is_defined(a)"),
     ],
 )
-def test_condition_of_an_if_controller_is_a_native_one(condition: str, uses_expression: bool, native: str | None) -> None:
+def test_condition_of_an_if_controller_is_a_native_one(
+    condition: str, uses_expression: bool, native: str | None
+) -> None:
     controller = element(
         "IfController", "c", get("/a"), IfController__condition=condition, IfController__useExpression=uses_expression
     )
@@ -535,6 +537,8 @@ def test_samplers_that_send_nothing_are_empty_transactions_of_their_label() -> N
         {"set": {"b": "1"}},
         {"transaction": "debug", "steps": []},
     ]
+    sleeps = element("JSR223Sampler", "sleeps", script="sleep(50)", scriptLanguage="groovy")
+    assert flow(sleeps) == [{"transaction": "sleeps", "with_waits": True, "steps": [{"wait": "50ms"}]}]
     (turns,) = flow(element("InterleaveControl", "", element("GenericController", "", sets, get("/a")), get("/b")))
     assert turns["interleave"][0]["interleave"][0]["transaction"] == "sets"
 

@@ -320,7 +320,10 @@ class _Walk:
         if scope.of(*answers.ASSERTIONS):
             why = "the assertions in its scope are not applied to it: it has no answer"
             context.conversion.changed(element.what, element.line, why)
-        found = made(element, transaction=context.label(element) or element.kind, steps=own)
+        found = made(element, transaction=context.label(element) or element.kind)
+        if any("wait" in step for step in own):
+            found["with_waits"] = True
+        found["steps"] = own
         found.is_one = True
         return [found]
 
