@@ -19,6 +19,8 @@ HIDDEN = "***"
 """Shown in place of a secret that was given directly."""
 MOST_BYTES = 8 * 2**20
 """Maximum size of a file: a load's files go to an agent in one message, which is limited to 16 MiB in base64."""
+MOST_SCENARIO_BYTES = 64 * 2**20
+"""Maximum size of a scenario's file: HAR files hold whole answers, which are not sent."""
 
 
 class PlanText(str):
@@ -45,6 +47,8 @@ class ExternalReader:
 
     file: Callable[[Path], bytes]
     variable: Callable[[str], str]
+    scenario: Callable[[Path], bytes] | None = None
+    """Reads the file of a scenario, which is not sent as it is and may be longer; None: as `file`."""
 
 
 @dataclass(frozen=True, slots=True)

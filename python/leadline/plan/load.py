@@ -20,7 +20,7 @@ from pydantic import ValidationError
 from leadline.errors import PlanError
 from leadline.plan.baseline import with_baselines
 from leadline.plan.document import FRAME_KEYS, POINT_KEYS, PlanDocument, PlanFrame, PointSpec, follow_registries
-from leadline.plan.external_inputs import MOST_BYTES, ExternalReader, PlanText
+from leadline.plan.external_inputs import MOST_BYTES, MOST_SCENARIO_BYTES, ExternalReader, PlanText
 from leadline.plan.field_types import validate_input
 from leadline.plan.hosts import LabSpec
 from leadline.plan.ladder import CaseLadder, all_rungs, with_ladder_tests, with_plain_routes
@@ -55,7 +55,7 @@ def load_plan(path: Path, overrides: Sequence[str] = (), targets: Sequence[str] 
         root = root.with_entry("targets", Node(list(given), Mark("--target", None)))
         overrides = (*overrides, f"targets={json.dumps(list(targets))}")
     # Each file is read once, even if several cases name it: they share its content.
-    external = ExternalReader(cache(read_external_file), _variable)
+    external = ExternalReader(cache(read_external_file), _variable, cache(_read_scenario_file))
     root = with_ladder_tests(root)
     frame, specs, matrix = _checked(root, problems, external)
     judged = _targets(root, specs, problems)
@@ -134,7 +134,7 @@ def _refuse_scenario(root: Node, path: Path) -> None:
         raise PlanError(path, None, "this is a scenario, not a plan", hint=f"run it by `leadline scenario {path}`")
 
 
-def read_external_file(path: Path, *, may_be_pipe: bool = False) -> bytes:
+def read_external_file(path: Path, *, may_be_pipe: bool = False, most_bytes: int = MOST_BYTES) -> bytes:
     """The content of a file that a plan or a command line refers to; a command line's file may be a pipe, as in a
     shell's `<(...)`.
 
@@ -142,11 +142,15 @@ def read_external_file(path: Path, *, may_be_pipe: bool = False) -> bytes:
         ValueError: it cannot be read, or is too large to send to an agent.
     """
     try:
-        return read_bounded(path, MOST_BYTES) if may_be_pipe else read_regular(path, MOST_BYTES)
+        return read_bounded(path, most_bytes) if may_be_pipe else read_regular(path, most_bytes)
     except NotRegular as error:
         raise ValueError(f"{path} {error}") from None
     except OSError as error:
         raise ValueError(f"{path} cannot be read: {error.strerror or error}") from None
+
+
+def _read_scenario_file(path: Path) -> bytes:
+    return read_external_file(path, most_bytes=MOST_SCENARIO_BYTES)
 
 
 def _variable(name: str) -> str:

@@ -6,10 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from leadline.errors import PlanError
+from leadline.plan.external_inputs import MOST_SCENARIO_BYTES
 from leadline.plan.regular_files import NotRegular, read_regular
 
-MOST_BYTES = 64 * 2**20
-"""Size of a scenario's file at most: HAR files hold whole answers."""
 MOST_DATA_BYTES = 8 * 2**20
 """Size of a file that a scenario names."""
 
@@ -22,7 +21,7 @@ def read_scenario_file(path: Path) -> bytes:
     """
     hint = "give the path of a scenario: YAML, .jmx or .har"
     try:
-        return read_regular(path, MOST_BYTES)
+        return read_regular(path, MOST_SCENARIO_BYTES)
     except FileNotFoundError:
         raise PlanError(path, None, "there is no such file", hint=hint) from None
     except NotRegular as error:

@@ -20,6 +20,7 @@ from leadline.kinds.scenario.targets import targets_of
 from leadline.kinds.scenario.workload import scenario_workload
 from leadline.plan.external_inputs import ExternalReader, FileInput, PlanText
 from leadline.plan.field_types import validate_input
+from leadline.plan.load import load_plan
 from leadline.plan.targets import has_metric
 from leadline.scenario.native import read_native
 from leadline.scenario.thresholds import read_threshold
@@ -72,6 +73,17 @@ def in_plan(files: dict[str, bytes], file: str, **keys: object) -> ScenarioTest:
     external = ExternalReader(lambda path: files[str(path.resolve())], lambda name: "")
     given = {"name": "s", "kind": "scenario", "file": PlanText.at(file, Path("/p/q")), **keys}
     return validate_input(ScenarioTest, given, external)
+
+
+def test_a_plans_recording_may_be_as_long_as_the_commands(tmp_path: Path) -> None:
+    text = "x" * 9 * 2**20
+    content = har(entry("http://a.test/", response={"content": {"text": text}}))
+    (tmp_path / "long.har").write_bytes(content)
+    (tmp_path / "plan.yaml").write_text(
+        "name: p\nsut: {kind: route}\ntests: [{name: s, kind: scenario, file: long.har}]\n"
+    )
+    plan_ = load_plan(tmp_path / "plan.yaml")
+    assert plan_.cases[0].tests[0].name == "s"
 
 
 def test_a_plans_parameters_are_those_of_the_conversion() -> None:

@@ -77,7 +77,7 @@ def _read_in_plan(text: str, info: ValidationInfo, given: Mapping[str, Any]) -> 
         correlates=given.get("correlate") is not False,
     )
     try:
-        read, conversion = read_scenario(external.file(path), str(path), options, read_file)
+        read, conversion = read_scenario((external.scenario or external.file)(path), str(path), options, read_file)
     except PlanError as error:
         more = f" ({len(error.others)} more: `leadline convert {path}` names them)" if error.others else ""
         raise ValueError(f"{error}{more}") from None
