@@ -8,6 +8,8 @@ from typing import Any
 
 from jmx_texts import element, get, group, plan
 
+from jmx_elements import property_of
+
 
 def _jmx(*below: str) -> bytes:
     return plan(group(*below))
@@ -92,6 +94,21 @@ FILES: dict[str, Callable[[], bytes]] = {
         ),
         element("TestFragmentController", "level 9", get("/a")),
         group(_module("level 0")),
+    ),
+    "stairs.jmx": lambda: plan(
+        *(
+            element("ConcurrencyThreadGroup", f"g{steps}", get("/"), TargetLevel=level, RampUp="1e300", Steps=steps)
+            for steps, level in (("1000000000", "5"), ("1e999", "1e999"), ("-5", "5"), ("2000", "9" * 300))
+        ),
+        element(
+            "SteppingThreadGroup",
+            "s",
+            get("/"),
+            inner=property_of("ThreadGroup.num_threads", "1e999") + property_of("Start users count", "nan"),
+        ),
+    ),
+    "schedule.jmx": lambda: plan(
+        element("OpenModelThreadGroup", "g", get("/"), OpenModelThreadGroup__schedule="rate(1/s) /* " * 100_000)
     ),
     "indexes.jmx": lambda: _jmx(get("/" + "__jm__" * 100_000)),
     "script-terms.jmx": lambda: _jmx(

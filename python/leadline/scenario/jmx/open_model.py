@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+LONGEST = 20_000
+MOST_STEPS = 1000
 _PER_MS = {"ms": 1, "s": 1000, "sec": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "hour": 3_600_000,
            "d": 86_400_000, "day": 86_400_000}  # fmt: skip
 
@@ -14,6 +16,8 @@ def rate_stages(text: str) -> list[dict[str, Any]]:
 
     Arrivals have the rate before them; if a rate follows at once, they change to it linearly.
     """
+    if len(text) > LONGEST:
+        raise ValueError(f"{len(text)} characters are too many for a schedule")
     steps = list(_steps(re.sub(r"//[^\n]*|/\*.*?\*/", " ", text, flags=re.S)))
     stages: list[dict[str, Any]] = []
     rate, reached = "0", "0"
@@ -37,12 +41,15 @@ def rate_stages(text: str) -> list[dict[str, Any]]:
 
 def _steps(text: str) -> list[tuple[str, str]]:
     """Each step: a rate as `10/s`, or what arrives with its duration."""
-    found = []
+    found: list[tuple[str, str]] = []
     position = 0
-    while (rest := text[position:]).strip():
+    text = text.rstrip()
+    while position < len(text):
         match = _STEP.match(text, position)
         if match is None or (match[1].lower() == "rate") != (match[4] is not None or (match[3] is None)):
-            raise ValueError(f"'{' '.join(rest.split())[:40]}' is no step of a schedule")
+            raise ValueError(f"'{' '.join(text[position : position + 100].split())[:40]}' is no step of a schedule")
+        if len(found) == MOST_STEPS:
+            raise ValueError(f"more than {MOST_STEPS} steps are too many for a schedule")
         kind, number, unit = match[1].lower(), match[2], (match[3] or match[4] or "s").lower()
         if unit not in _PER_MS:
             raise ValueError(f"'{unit}' is no unit of time")
@@ -65,7 +72,7 @@ def _rate(text: str) -> str:
 
 
 _STEP = re.compile(
-    r"\s*(rate|random_arrivals|even_arrivals|pause)\s*\(\s*(\d+(?:\.\d+)?)\s*"
+    r"\s*(rate|random_arrivals|even_arrivals|pause)\s*\(\s*(\d{1,12}(?:\.\d{1,12})?)\s*"
     r"(?:([a-z]+)|(?:/|per\b)\s*([a-z]+))?\s*\)",
     re.IGNORECASE,
 )
