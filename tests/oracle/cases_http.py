@@ -362,6 +362,15 @@ CASES: tuple[Case, ...] = (
         post("/t", inner=raw_body("/d/${__isPropDefined(port)}/${__isPropDefined(nothing)}")),
     ),
     case(
+        "functions-of-lists",
+        variables(word="a||c|", one="x"),
+        post("/t", inner=raw_body("/s/${__split(${word},w,|)}/${w}/${w_n}/${w_1}${w_2}${w_3}${w_4}/${w_5}")),
+        post("/t", inner=raw_body("/s/${__split(${one},w)}/${w_n}/${w_1}/${w_2}"), name="named"),
+        post("/t", inner=raw_body("/n/${__samplerName()}"), name="own name"),
+        headers(X_Name="${__samplerName()}"),
+        get("/h/${__samplerName(n)}/${n}", name="twice"),
+    ),
+    case(
         "functions-of-chance",
         get("/a/${__Random(1,6)}"),
         get("/b/${__RandomString(4,xy)}"),

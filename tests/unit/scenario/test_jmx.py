@@ -504,6 +504,14 @@ def test_property_is_also_stored_in_the_variable_that_is_named() -> None:
     assert step["get"] == "/${h}/${h}"
 
 
+def test_name_of_the_sampler_is_known_in_its_scope_alone() -> None:
+    first, second = flow(headers(A="${__samplerName()}"), get("/a", name="one"), get("/b", name="two"))
+    assert (first["headers"], second["headers"]) == ({"A": "one"}, {"A": "two"})
+    values: dict[str, Any] = {"IfController__useExpression": True, "IfController__condition": "${__samplerName()}"}
+    with pytest.raises(PlanError, match="__samplerName has a value in samplers"):
+        converted(group(element("IfController", "", get("/a"), **values)))
+
+
 def test_a_function_that_stores_its_value_is_a_step_before() -> None:
     (step,) = flow(get("/${__Random(1,9,r)}/${r}"))
     assert step["before"] == [{"set": {"r": "${random(1, 9)}"}}]

@@ -248,6 +248,7 @@ class _Walk:
     def _within(self, element: Element, scope: Scope) -> tuple[Scope, Steps, Steps]:
         """A sampler's scope, the steps before it, and those after it."""
         context = self._context
+        context.texts.sampler = None if "${" in element.name else element.name
         self._disabled(element)
         own = [one for one in element.elements if one.enabled]
         for one in own:
@@ -292,6 +293,7 @@ class _Walk:
         if timers:
             found["waits"] = timers if len(timers) > 1 else timers[0]
         context.finished(element)
+        context.texts.sampler = None
         return [found]
 
     def _other_sampler(self, element: Element, scope: Scope) -> Steps:
@@ -300,6 +302,7 @@ class _Walk:
         inner, before, after = self._within(element, scope)
         pauses: Steps = [pause(element, wait) for wait in waits(context, inner.of(*TIMERS))]
         own = self._action(element) if element.kind == "TestAction" else self._sample(element, inner)
+        context.texts.sampler = None
         steps = [*context.needed_before(), *before, *pauses, *own, *after]
         if len(steps) <= 1:
             return steps

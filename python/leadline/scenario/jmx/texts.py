@@ -35,6 +35,8 @@ class Texts:
     """Steps that it needs when it has been used."""
     notes: list[str] = field(default_factory=list)
     """What differs from JMeter."""
+    sampler: str | None = None
+    """The name of the sampler that is read; None outside of one, or if it differs between users."""
     csv_columns: dict[str, int] = field(default_factory=dict)
     """Files of __CSVRead, and the largest column that is read."""
     _counters: int = 0
@@ -266,6 +268,20 @@ class Texts:
         found = (int(one) if one.isdecimal() else int(one.lstrip("0xX#") or "0", 16) for one in numbers)
         return "".join(chr(min(number, 0xFFFF)) for number in found)
 
+    def sampler_name(self, arguments: list[str]) -> Expression:
+        if self.sampler is None:
+            raise CannotRun("__samplerName has a value in samplers whose names are the same for all users")
+        return self._stored(arguments[0] if arguments else "", Literal(self.sampler))
+
+    def split(self, arguments: list[str]) -> Expression:
+        """The text, whose parts become variables with numbers; an empty part is `?`."""
+        name, separator = self.literal(arguments, 1), self.literal(arguments, 2, ",")
+        if not re.fullmatch(r"\w{1,100}", name):
+            raise CannotRun(f"__split: {name[:40]!r} has no native form as a variable's name")
+        self._stored(name, self.argument(arguments, 0))
+        self.before.append({"lua": _SPLIT.format(name=name, separator=_lua_text(separator))})
+        return Variable(name)
+
     def is_property(self, arguments: list[str]) -> Expression:
         name = self.literal(arguments, 0)
         if name in self.shared:
@@ -284,6 +300,24 @@ class Texts:
         """__if(actual, expected, then, else)."""
         actual, expected, then, otherwise = (self.argument(arguments, index) for index in range(4))
         return Call("if", (Call("same_text", (actual, expected)), then, otherwise))
+
+
+def _lua_text(text: str) -> str:
+    """A text as a body in Lua has it."""
+    return '"' + "".join(f"\\{byte:03}" if not chr(byte).isalnum() else chr(byte) for byte in text.encode()) + '"'
+
+
+_SPLIT = """\
+local at, count = 1, 0
+repeat
+  local first, last = vars.{name}:find({separator}, at, true)
+  local part = vars.{name}:sub(at, first and first - 1)
+  count = count + 1
+  vars["{name}_" .. count] = part == "" and "?" or part
+  at = last and last + 1
+until not at
+vars.{name}_n = count
+vars["{name}_" .. count + 1] = nil"""
 
 
 def csv_variable(file: str, column: int) -> str:
@@ -386,6 +420,8 @@ _READERS: Mapping[str, Callable[[Texts, list[str]], str | Expression]] = {
     "unescapeHtml": _simple("html_unescape"),
     "unescape": Texts.unescaped,
     "char": Texts.characters,
+    "split": Texts.split,
+    "samplerName": Texts.sampler_name,
     "isPropDefined": Texts.is_property,
     "evalVar": Texts.variable_evaluated,
     "changeCase": Texts.changed_case,
