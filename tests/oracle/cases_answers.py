@@ -138,6 +138,26 @@ CASES: tuple[Case, ...] = (
         get("/m/${m}", name="sent"),
     ),
     whole(
+        "arrivals",
+        element(
+            "com.blazemeter.jmeter.threads.arrivals.ArrivalsThreadGroup",
+            "arrivals",
+            get("/arrivals"),
+            gui="com.blazemeter.jmeter.threads.arrivals.ArrivalsThreadGroupGui",
+            inner='<elementProp name="ThreadGroup.main_controller" elementType="com.blazemeter.jmeter.control.VirtualUserController"/>',
+            TargetLevel="20",
+            RampUp="0",
+            Steps="1",
+            Hold="1",
+            LogFilename="",
+            Iterations="",
+            Unit="S",
+            ConcurrencyLimit="10",
+            ThreadGroup__on_sample_error="continue",
+        ),
+        by_user=False,
+    ),
+    whole(
         "open-model",
         element(
             "OpenModelThreadGroup",
