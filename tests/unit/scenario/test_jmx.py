@@ -619,6 +619,14 @@ def test_groups_of_setup_and_teardown() -> None:
             {"rate_stages": [{"to": "${param('n', '6')}/m", "over": "0m"}, {"to": "${param('n', '6')}/m", "over": "2m"}], "users": 1},
         ),
         (
+            element("com.blazemeter.jmeter.threads.arrivals.ArrivalsThreadGroup", "g", get("/a"), TargetLevel="5", RampUp="4", Hold="2", Unit="S", Steps="2"),
+            {"rate_stages": [{"to": "2.5/s", "over": "0s"}, {"to": "2.5/s", "over": "2.000s"}, {"to": "5/s", "over": "0s"}, {"to": "5/s", "over": "2.000s"}, {"to": "5/s", "over": "2s"}], "users": 1},
+        ),
+        (
+            element("com.blazemeter.jmeter.threads.concurrency.ConcurrencyThreadGroup", "g", get("/a"), TargetLevel="${__P(n,5)}", RampUp="4", Hold="2", Unit="S", Steps="1"),
+            {"stages": [{"to": "${param('n', '5')}", "over": "0s"}, {"to": "${param('n', '5')}", "over": "4s"}, {"to": "${param('n', '5')}", "over": "2s"}], "grace": "0s"},
+        ),
+        (
             element("com.blazemeter.jmeter.threads.arrivals.FreeFormArrivalsThreadGroup", "g", get("/a"), inner='<collectionProp name="Schedule"><collectionProp name="1"><stringProp name="1">5</stringProp><stringProp name="2">9</stringProp><stringProp name="3">2</stringProp></collectionProp><collectionProp name="2"><stringProp name="1">9</stringProp><stringProp name="2">0</stringProp><stringProp name="3">1</stringProp></collectionProp></collectionProp>', Unit="S"),
             {"rate_stages": [{"to": "5/s", "over": "0s"}, {"to": "9/s", "over": "2s"}, {"to": "0/s", "over": "1s"}], "users": 1},
         ),

@@ -86,29 +86,34 @@ def _length(context: Context, element: Element, name: str, unit: str) -> str:
     return seconds if unit == "s" else (seconds[:-1] + "m")
 
 
-def _steps(context: Context, element: Element, unit: str) -> list[tuple[Any, str]]:
-    """Targets, each with the time to reach it, for a ramp in a number of steps."""
+def _steps(context: Context, element: Element, unit: str, *, of_users: bool) -> list[tuple[Any, str]]:
+    """Targets, each with the time to reach it, for a ramp in a number of steps. Users are whole, a rate is not."""
     target = context.number(element, element.text("TargetLevel"), "1")
     ramp, hold = _length(context, element, "RampUp", unit), _length(context, element, "Hold", unit)
-    count = int(context.static(element, element.text("Steps"), 1)) if element.has("Steps") else 1
+    count = int(context.static(element, element.text("Steps"), 1)) if element.has("Steps") else 0
     if count > _MOST_STAGES:
         context.conversion.changed(element.what, element.line, f"{count} steps are too many: they become a ramp")
-    if count <= 1 or count > _MOST_STAGES:
+    if count <= 0 or count > _MOST_STAGES:
         return [(target, ramp), (target, hold)]
+    if count == 1:
+        return [(target, "0s"), (target, ramp), (target, hold)]
     # A staircase: each step begins at once and lasts its part of the ramp.
     level = context.static(element, element.text("TargetLevel"), 1)
     length_s = context.static(element, element.text("RampUp")) * (60 if unit == "m" else 1)
     found: list[tuple[Any, str]] = []
     for index in range(1, count + 1):
-        users = round(level * index / count)
-        found += [(users, "0s"), (users, f"{length_s / count:.3f}s")]
+        reached = level * index / count
+        shown = round(reached) if of_users else f"{reached:.9g}"
+        found += [(shown, "0s"), (shown, f"{length_s / count:.3f}s")]
     return [*found, (target, hold)]
 
 
 def _concurrency(context: Context, element: Element) -> dict[str, Any]:
     unit = _unit(element)
     element.text("Iterations")
-    found: dict[str, Any] = {"stages": [{"to": to, "over": over} for to, over in _steps(context, element, unit)]}
+    found: dict[str, Any] = {
+        "stages": [{"to": to, "over": over} for to, over in _steps(context, element, unit, of_users=True)]
+    }
     if element.text("Iterations").strip() not in ("", "0"):
         found["iterations"] = context.number(element, element.text("Iterations"))
     return found | {"grace": "0s"}
@@ -116,7 +121,7 @@ def _concurrency(context: Context, element: Element) -> dict[str, Any]:
 
 def _arrivals(context: Context, element: Element) -> dict[str, Any]:
     unit = _unit(element)
-    stages = [{"to": f"{to}/{unit}", "over": over} for to, over in _steps(context, element, unit)]
+    stages = [{"to": f"{to}/{unit}", "over": over} for to, over in _steps(context, element, unit, of_users=False)]
     return _open(context, element, stages)
 
 
