@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from leadline.report.measurement import SummarisedKind
     from leadline.report.page_tables import PageTable
     from leadline.sut.model import FleetAccess
+    from leadline.trial.live_metrics import KindFigures, LiveKind
     from leadline.trial.second_tools import RepeatedKind, ToolRun
     from leadline.trial.workloads import LoadKind, LoadWorkload, Server
 
@@ -57,8 +58,8 @@ if TYPE_CHECKING:
     def _in_answers(kind: Kind[BaseTest]) -> AnsweredKind:
         return kind
 
-    def _in_trials(kind: Kind[BaseTest]) -> tuple[LoadKind, RepeatedKind]:
-        return kind, kind
+    def _in_trials(kind: Kind[BaseTest]) -> tuple[LoadKind, RepeatedKind, LiveKind]:
+        return kind, kind, kind
 
     def _in_other_packages(
         kind: Kind[BaseTest],
@@ -193,6 +194,12 @@ class Kind(Generic[Test]):
     def advice(self, code: str) -> str | None:
         """What a user can do about a failure of this name; None if the message says it all."""
         return None
+
+    def live_figures(self) -> KindFigures:
+        """The figures of one load while it runs that only this kind has."""
+        from leadline.trial.live_metrics import KindFigures
+
+        return KindFigures()
 
     def calibration(self, workload: Any) -> HttpWorkload | None:
         """The load whose ceiling is measured against a null responder; None if the kind has no ceiling."""

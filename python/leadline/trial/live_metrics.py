@@ -6,16 +6,15 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Sequence
+from typing import Protocol
 
 from leadline.agents import Event
 from leadline.analysis.durations import Sample
 from leadline.analysis.histograms import DamagedHistogram, Histogram, decode, merge
 from leadline.analysis.metrics import CENSORED
-from leadline.contract.models import FlowProgress, HttpCounts, Progress, Standing, TunnelCounts
+from leadline.contract.models import FlowProgress, Progress, Standing
 from leadline.trial.event_log import EventLog
-from leadline.trial.live_labels import LiveLabels
-from leadline.trial.notifications import LiveFigures, Waiting
+from leadline.trial.notifications import LiveFigures
 
 _PERIOD_S = 0.5
 _SHOWN = ("latency", f"latency{CENSORED}", "late")
@@ -27,10 +26,30 @@ _MOST_HOSTS_READ = 4
 _SHORTEST_ACCOUNT_S = 0.1
 
 
+class KindFigures:
+    """The live figures that only loads of one kind have. This is a kind without any; others override it."""
+
+    def take(self, host: str, event: Progress) -> None:
+        """Process a host's progress event."""
+
+    def added_to(self, figures: LiveFigures, left_s: float) -> LiveFigures:
+        """The figures with those of the kind; `left_s` is the time until the load ends at the latest."""
+        return figures
+
+
+class LiveKind(Protocol):
+    """The attributes of a kind of test that this module uses."""
+
+    def live_figures(self) -> KindFigures:
+        """New figures for one load."""
+
+
 class LiveMetrics:
     """The live figures of all clients of one load."""
 
-    def __init__(self, label: str, start_at_ns: int, hosts: int, event_log: EventLog, longest_s: float) -> None:
+    def __init__(
+        self, label: str, kind: LiveKind, start_at_ns: int, hosts: int, event_log: EventLog, longest_s: float
+    ) -> None:
         self._label = label
         self._start_at_ns = start_at_ns
         self._reads_histograms = hosts <= _MOST_HOSTS_READ
@@ -41,7 +60,7 @@ class LiveMetrics:
         self._recent: dict[tuple[str, str], deque[tuple[int, Histogram]]] = {}
         self._standings: dict[str, Standing] = {}
         self._threads = BusyThreads()
-        self._labels = LiveLabels()
+        self._of_kind = kind.live_figures()
         self._sent_s = 0.0
         self._before: tuple[int, int] = (0, 0)
 
@@ -53,7 +72,7 @@ class LiveMetrics:
             self._latest[host, event.task, flow.flow, event.side] = flow
         if self._reads_histograms:
             self._read(host, event)
-        self._labels.take(host, event)
+        self._of_kind.take(host, event)
         if event.standing is not None:
             self._standings[host] = event.standing
             self._threads.take(host, event.standing)
@@ -95,32 +114,23 @@ class LiveMetrics:
         latency = Sample(completed, ages)
         p50, p99 = latency.percentile(50.0), latency.percentile(99.0)
         standings = list(self._standings.values())
-        counts = [now.counts for now in standings if isinstance(now.counts, HttpCounts)]
-        connections = [count.connections for count in counts if count.connections is not None]
-        fleets = [now.counts for now in standings if isinstance(now.counts, TunnelCounts)]
-        self._event_log.notify(
-            LiveFigures(
-                label=self._label,
-                elapsed_s=elapsed_s,
-                bits_per_s=bits,
-                units_per_s=units if totals[1] else None,
-                latency_p50_us=p50.value_us,
-                latency_p50_censored=p50.is_bound,
-                latency_p99_us=p99.value_us,
-                latency_p99_censored=p99.is_bound,
-                late_p99_us=late.percentile_us(99.0),
-                errors=sum(sum(now.errors.values()) for now in standings) if standings else None,
-                retransmits=sum(retransmits) if (retransmits := self._known("retransmits")) else None,
-                rtt_us=sum(times_us) / len(times_us) if (times_us := self._known("rtt_us")) else None,
-                lost_ratio=self._lost_ratio(),
-                connections=sum(connections) if connections else None,
-                busiest_thread=self._threads.busiest(),
-                clients=_clients(fleets),
-                waiting=self._waiting(fleets, elapsed_s),
-                users=self._labels.users,
-                labels=tuple(self._labels.rows()),
-            )
+        figures = LiveFigures(
+            label=self._label,
+            elapsed_s=elapsed_s,
+            bits_per_s=bits,
+            units_per_s=units if totals[1] else None,
+            latency_p50_us=p50.value_us,
+            latency_p50_censored=p50.is_bound,
+            latency_p99_us=p99.value_us,
+            latency_p99_censored=p99.is_bound,
+            late_p99_us=late.percentile_us(99.0),
+            errors=sum(sum(now.errors.values()) for now in standings) if standings else None,
+            retransmits=sum(retransmits) if (retransmits := self._known("retransmits")) else None,
+            rtt_us=sum(times_us) / len(times_us) if (times_us := self._known("rtt_us")) else None,
+            lost_ratio=self._lost_ratio(),
+            busiest_thread=self._threads.busiest(),
         )
+        self._event_log.notify(self._of_kind.added_to(figures, max(0.0, self._longest_s - elapsed_s)))
 
     def _known(self, name: str) -> list[int]:
         """The values of a counter, from the flows' sides that report it."""
@@ -132,25 +142,6 @@ class LiveMetrics:
         missing = sum(row.missing_units or 0 for row in rows)
         due = missing + sum(row.received_units or 0 for row in rows)
         return missing / due if due else None
-
-    def _waiting(self, fleets: Sequence[TunnelCounts], elapsed_s: float) -> Waiting | None:
-        unanswered = sum(fleet.unanswered or 0 for fleet in fleets)
-        trying, resting = sum(fleet.connecting or 0 for fleet in fleets), sum(fleet.resting or 0 for fleet in fleets)
-        if trying + resting == 0:
-            return None
-        return Waiting(unanswered, trying - unanswered, resting, max(0.0, self._longest_s - elapsed_s))
-
-
-def _clients(fleets: Sequence[TunnelCounts]) -> dict[str, int] | None:
-    """Number of clients by state; None if no fleet is running."""
-    if not fleets:
-        return None
-    return {
-        "configured": sum(fleet.configured for fleet in fleets),
-        "connecting": sum(fleet.connecting or 0 for fleet in fleets),
-        "partial": sum(fleet.partial for fleet in fleets),
-        "failed": sum(fleet.failed for fleet in fleets),
-    }
 
 
 class BusyThreads:

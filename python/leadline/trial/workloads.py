@@ -21,6 +21,7 @@ from leadline.contract.models import (
 )
 from leadline.plan import BaseTest
 from leadline.registry import KINDS
+from leadline.trial.live_metrics import LiveKind
 
 if TYPE_CHECKING:
     from leadline.sut.model import FleetAccess
@@ -126,7 +127,7 @@ def ip_version(ip: int) -> Literal["v4", "v6"]:
     return "v6" if ip == 6 else "v4"
 
 
-class LoadKind(Protocol):
+class LoadKind(LiveKind, Protocol):
     """The attributes of a kind of test that this package uses."""
 
     def workload(self, test: Any, server: Server) -> LoadWorkload:

@@ -23,6 +23,7 @@ from leadline.contract.models import (
     ThreadReport,
     TunnelCounts,
 )
+from leadline.registry import KINDS
 from leadline.trial import Interrupt, LiveFigures, Notification, TargetOpen, TargetWatch
 from leadline.trial.event_log import EntryList, EventLog
 from leadline.trial.live_metrics import BusyThreads, LiveMetrics
@@ -65,10 +66,15 @@ def progress(t_ns: int, answered: int, *reports: HistogramReport, stands: Standi
     )
 
 
-def live_figures(*events: Progress, hosts: int = 1) -> LiveFigures:
+def live_metrics(kind: str, hosts: int, shown: list[Notification]) -> LiveMetrics:
+    began_ns, event_log = time.monotonic_ns() - 3600 * S, EventLog(EntryList([]), (shown.append,))
+    return LiveMetrics(LABEL, KINDS.get(kind), began_ns, hosts, event_log, 3700.0)
+
+
+def live_figures(*events: Progress, hosts: int = 1, kind: str = "http") -> LiveFigures:
     """The figures after the last of these events, half a second after a start in the past."""
     shown: list[Notification] = []
-    live = LiveMetrics(LABEL, time.monotonic_ns() - 3600 * S, hosts, EventLog(EntryList([]), (shown.append,)), 3700.0)
+    live = live_metrics(kind, hosts, shown)
     for event in events:
         live._sent_s = 0.0
         live.on_event("here", event)
@@ -105,7 +111,7 @@ def test_latencies_of_a_server_that_stands_still_go_away() -> None:
 
 def test_each_hosts_latencies_are_recent_by_its_own_clock() -> None:
     shown: list[Notification] = []
-    live = LiveMetrics(LABEL, time.monotonic_ns() - 3600 * S, 2, EventLog(EntryList([]), (shown.append,)), 3700.0)
+    live = live_metrics("http", 2, shown)
     live.on_event("here", progress(BEGAN_NS, 100, histogram("latency", [1_000_000])))
     live._sent_s = 0.0
     live.on_event("there", progress(BEGAN_NS + 900 * S, 100, histogram("latency", [3_000_000])))
@@ -143,21 +149,24 @@ def test_a_fleets_clients_are_as_of_now() -> None:
     shown = live_figures(
         progress(BEGAN_NS + 1 * S, 0, stands=standing(0.1, 1.0, configured=3, connecting=7, failed=0)),
         progress(BEGAN_NS + 2 * S, 0, stands=standing(0.2, 2.0, configured=9, connecting=0, failed=1)),
+        kind="tunnel",
     )
     assert shown.clients == {"configured": 9, "connecting": 0, "partial": 0, "failed": 1}
-    assert live_figures(progress(BEGAN_NS, 0, stands=standing(0.1, 1.0))).clients is None
+    assert live_figures(progress(BEGAN_NS, 0, stands=standing(0.1, 1.0)), kind="tunnel").clients is None
 
 
 def test_waiting_clients_are_counted_by_state_with_a_time_limit() -> None:
     shown = live_figures(
-        progress(BEGAN_NS, 0, stands=standing(0.1, 1.0, configured=3, connecting=7, unanswered=5, failed=2, resting=1))
+        progress(BEGAN_NS, 0, stands=standing(0.1, 1.0, configured=3, connecting=7, unanswered=5, failed=2, resting=1)),
+        kind="tunnel",
     )
     assert shown.waiting is not None
     assert shown.clients == {"configured": 3, "connecting": 7, "partial": 0, "failed": 2}
     assert (shown.waiting.unanswered, shown.waiting.others, shown.waiting.resting) == (5, 2, 1)
     # Of the 3700 s that it may take, an hour has gone.
     assert 90 < shown.waiting.most_s <= 100
-    over = live_figures(progress(BEGAN_NS, 0, stands=standing(0.1, 1.0, configured=9, connecting=0, failed=1)))
+    done = standing(0.1, 1.0, configured=9, connecting=0, failed=1)
+    over = live_figures(progress(BEGAN_NS, 0, stands=done), kind="tunnel")
     assert over.waiting is None
 
 

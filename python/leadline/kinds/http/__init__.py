@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from leadline.plan.ladder import Packets
     from leadline.report import HttpRequested
     from leadline.report.figures import FigureTable
+    from leadline.trial.live_metrics import KindFigures
     from leadline.trial.second_tools import ToolRun
     from leadline.trial.workloads import Server
 
@@ -149,6 +150,12 @@ class Http(Kind[HttpTest]):
         from leadline.kinds.http.second_tool import http_run
 
         return http_run(test, server)
+
+    def live_figures(self) -> KindFigures:
+        """Open connections."""
+        from leadline.kinds.live_connections import LiveConnections
+
+        return LiveConnections()
 
     def calibration(self, workload: HttpWorkload) -> HttpWorkload:
         """The load's requests: a null responder answers them."""

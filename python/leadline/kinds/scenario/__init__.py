@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from leadline.contract.models import ScenarioWorkload
     from leadline.report.figures import FigureTable
     from leadline.report.page_tables import PageTable
+    from leadline.trial.live_metrics import KindFigures
     from leadline.trial.workloads import Server
 
 _ITERATION = ("min", "mean", "p50", "p90", "p95", "p99", "max")
@@ -101,6 +102,12 @@ class ScenarioKind(Kind[ScenarioTest]):
         for population in workload.plan.populations:
             graces_ms[population.phase] = max(population.end.grace_ms, graces_ms.get(population.phase, 0))
         return workload.duration_ms + sum(graces_ms.values())
+
+    def live_figures(self) -> KindFigures:
+        """Users, transactions and requests, and open connections."""
+        from leadline.kinds.scenario.live import LiveLabels
+
+        return LiveLabels()
 
     def check(self, test: ScenarioTest) -> None:
         """Compile the scenario."""

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from leadline.contract.models import TunnelWorkload
     from leadline.report.figures import FigureTable
     from leadline.sut.model import FleetAccess
+    from leadline.trial.live_metrics import KindFigures
     from leadline.trial.workloads import Server
 
 _STEPS = ("connect", "answer", "tls", "keys", "push", "first_data", "reconnect", "recovered", "renegotiate")
@@ -139,6 +140,12 @@ class Tunnel(Kind[TunnelTest]):
     def longest_ms(self, workload: TunnelWorkload) -> int:
         """The maximum length: the stay begins once the settled clients are connected."""
         return workload.duration_ms + workload.settling_ms
+
+    def live_figures(self) -> KindFigures:
+        """Clients by state, and those that the fleet waits for."""
+        from leadline.kinds.tunnel.live import LiveClients
+
+        return LiveClients()
 
     def read_spec(self, test: Mapping[str, Any], common: TestSpec) -> TestSpec:
         """The traffic's rate: a plan has one key, a workload has packets or requests."""

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from leadline.analysis.histograms import DamagedHistogram, decode
 from leadline.contract.models import LabelProgress, Progress
-from leadline.trial.notifications import LiveLabel
+from leadline.kinds.live_connections import LiveConnections
+from leadline.trial.notifications import LiveFigures, LiveLabel
 
 _MOST_LABELS = 40
 """Reading a histogram takes about 0.3 ms: with more names only counts are live."""
 
 
-class LiveLabels:
-    """Counts so far, and the rate and latency of each name's last interval."""
+class LiveLabels(LiveConnections):
+    """Users and connections that exist, and of each name the counts so far, and the rate and latency of its last
+    interval."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._counts: dict[tuple[str, str], list[int]] = {}
         self._last: dict[tuple[str, str, str], tuple[int, LabelProgress, float]] = {}
         self._reported_ns: dict[str, int] = {}
@@ -23,6 +27,7 @@ class LiveLabels:
 
     def take(self, host: str, event: Progress) -> None:
         """Add a host's interval."""
+        super().take(host, event)
         if event.scenario is None:
             return
         self._users[host] = sum(row.users for row in event.scenario.populations)
@@ -35,12 +40,12 @@ class LiveLabels:
             counts[1] += row.failed
             self._last[host, row.kind, row.name] = (event.t_ns, row, length_s)
 
-    @property
-    def users(self) -> int | None:
-        """Users that exist; None for other loads."""
-        return sum(self._users.values()) if self._users else None
+    def added_to(self, figures: LiveFigures, left_s: float) -> LiveFigures:
+        """The figures with users, transactions and requests."""
+        users = sum(self._users.values()) if self._users else None
+        return replace(super().added_to(figures, left_s), users=users, labels=tuple(self._rows()))
 
-    def rows(self) -> Sequence[LiveLabel]:
+    def _rows(self) -> Sequence[LiveLabel]:
         """Transactions, then requests, each in the order in which they first ended."""
         found = []
         for (kind, name), (ended, failed) in sorted(self._counts.items(), key=lambda item: item[0][0] == "request"):
