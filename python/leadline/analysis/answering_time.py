@@ -112,7 +112,7 @@ def _hardly_waited(evidence: Evidence, first_us: float) -> bool:
 
 def _in_tunnels(data: TestData) -> bool:
     """Whether a fleet carried the load, whose clients share their hosts' connections."""
-    return any(found.outcome.get("tunnel") for found in data.load_outcomes())
+    return bool(data.fleet_reports())
 
 
 def _quiet(evidence: Evidence, window: Window, first_us: float) -> bool:

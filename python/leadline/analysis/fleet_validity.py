@@ -91,15 +91,13 @@ def gaps(data: TestData) -> Iterator[tuple[Verdict, Reason]]:
 
 def _vanished(data: TestData) -> Iterator[tuple[Verdict, Reason]]:
     """Traffic of which no packet arrived, or of which most packets were too long for a path."""
-    outcomes = [found.outcome for found in data.load_outcomes() if found.outcome.get("tunnel")]
-    flows = [flow for outcome in outcomes for flow in outcome["flows"]]
+    flows = [flow for found in data.load_outcomes() if found.fleet for flow in found.outcome["flows"]]
     sent = sum(flow.get("sent_units") or 0 for flow in flows)
     if not sent or any(flow.get("received_units") is None for flow in flows):
         return
     received = sum(flow["received_units"] or 0 for flow in flows)
     mean_bytes = sum(flow.get("sent_bytes") or 0 for flow in flows) / sent
-    reports = (report for outcome in outcomes if (report := outcome.get("tunnel")))
-    found_sizes = (report.get("packet_sizes") for report in reports)
+    found_sizes = (report.get("packet_sizes") for report in data.fleet_reports())
     sizes = next((sizes for sizes in found_sizes if sizes and sizes["answered_bytes"] < mean_bytes), None)
     if sizes is not None:
         text = (

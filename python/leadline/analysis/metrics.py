@@ -15,7 +15,7 @@ from leadline.analysis.flows import Flow
 from leadline.analysis.histograms import EMPTY, DamagedHistogram, Histogram, decode, merge
 from leadline.analysis.model import Ceiling, ClientStatistics, Generator, Metric, Window
 from leadline.analysis.scope import WHOLE
-from leadline.analysis.test_data import TestData
+from leadline.analysis.test_data import OutcomeOf, TestData
 from leadline.analysis.test_spec import TestSpec
 from leadline.analysis.window import rate_columns, rate_per_s
 from leadline.contract import records
@@ -74,7 +74,7 @@ def merged_histograms(data: TestData) -> Histograms:
     for found in data.load_outcomes():
         finished.add(found.host)
         for report in found.outcome["histograms"]:
-            name = _carried(report["metric"]) if _is_carrier(data, found.outcome) else report["metric"]
+            name = _carried(report["metric"]) if _is_carrier(data, found) else report["metric"]
             if name is not None:
                 encoded.setdefault(name, []).append(report)
     for part in data.interval_histograms:
@@ -113,9 +113,9 @@ def percentile_named(name: str, histograms: Histograms) -> Metric | None:
     return metric if asked.unit == "us" else replace(metric, value=in_ms, unit=asked.unit)
 
 
-def _is_carrier(data: TestData, outcome: records.Outcome) -> bool:
+def _is_carrier(data: TestData, found: OutcomeOf) -> bool:
     """Whether a fleet carried a test of another kind in its tunnels."""
-    return not data.spec.connects_clients and outcome.get("tunnel") is not None
+    return not data.spec.connects_clients and found.fleet is not None
 
 
 def _carried(metric: str) -> str | None:
@@ -195,8 +195,7 @@ def generator_cost(
     cpu_s = sum(thread["user_s"] + thread["system_s"] for thread in threads) if threads else None
     shares = [busy_s(thread) / thread["wall_s"] for thread in threads if thread["wall_s"] > 0]
     spun_s = sum(thread.get("spun_s") or 0.0 for thread in threads)
-    fleets = (found.outcome.get("tunnel") for found in data.load_outcomes())
-    clients = sum(row["state"] == "configured" for fleet in fleets if fleet for row in fleet["clients"])
+    clients = sum(row["state"] == "configured" for fleet in data.fleet_reports() for row in fleet["clients"])
     kind: CostKind = KINDS.find(data.spec.kind)
     units = kind.operations(data.spec, flows, clients)
     return Generator(

@@ -122,8 +122,7 @@ def _use(data: TestData, found: OutcomeOf, window: Window) -> _Use | None:
 
 def _span(found: OutcomeOf, window: Window) -> tuple[int, int] | None:
     """The part of the window in which the main groups ran; None if they did not."""
-    report = found.outcome.get("scenario")
-    main = [row for row in (report["populations"] if report is not None else ()) if row["is_main"]]
+    main = [row for row in (found.scenario["populations"] if found.scenario is not None else ()) if row["is_main"]]
     starts = [start - found.offset_ns for row in main if (start := row.get("start_ns")) is not None]
     ends = [end - found.offset_ns for row in main if (end := row.get("end_ns")) is not None]
     if not starts or not ends:
@@ -188,7 +187,7 @@ def _mean_users(points: Sequence[ScenarioPoint]) -> float:
 
 def _users_mostly_wait(data: TestData, used: Sequence[_Use], histograms: Histograms) -> bool:
     """Whether the load is a number of users, and not a rate, and most of their time is waits of their own."""
-    reports = [report for found in data.load_outcomes() if (report := found.outcome.get("scenario")) is not None]
+    reports = [report for found in data.load_outcomes() if (report := found.scenario) is not None]
     main = [row for report in reports for row in report["populations"] if row["is_main"]]
     # Only where iterations have times at which they are due they can be late.
     if any(one["metric"] == "start_late" for row in main for one in row["histograms"]):

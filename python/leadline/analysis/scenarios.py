@@ -54,11 +54,6 @@ def findings(data: TestData) -> ScenarioFindings | None:
     )
 
 
-def main_groups(found: ScenarioFindings | None) -> Sequence[GroupFindings]:
-    """The groups; empty without a scenario."""
-    return () if found is None else found.groups
-
-
 def iteration_sample(data: TestData, metric: str) -> Sample:
     """The durations of all groups' iterations, of one of their distributions."""
     rows = [row for report in data.scenario_reports() for row in report["populations"] if row["is_main"]]

@@ -15,7 +15,6 @@ from leadline.analysis import (
     metrics,
     percentile_precision,
     repeat_causes,
-    scenarios,
     tunnels,
     validity,
     wake_ups,
@@ -39,6 +38,7 @@ from leadline.analysis.model import (
     Window,
 )
 from leadline.analysis.rate_parts import rate_parts
+from leadline.analysis.scenario_model import ScenarioFindings
 from leadline.analysis.test_data import TestData
 from leadline.analysis.time_marks import time_marks
 from leadline.plan.targets import has_metric
@@ -81,6 +81,9 @@ class FiguresKind(Protocol):
     def ceiling(self, data: TestData, steady: Window | None, histograms: metrics.Histograms) -> Ceiling | None:
         """The generator's maximum rate for this load; None if it is unknown."""
 
+    def scenario_findings(self, data: TestData) -> ScenarioFindings | None:
+        """The groups of users, requests and transactions of a scenario; None for other kinds."""
+
 
 def analyse_test(data: TestData) -> TestResult:
     """Figures, verdict, intervals, tables and curves of one test. Works with partial data of an interrupted test."""
@@ -97,7 +100,7 @@ def analyse_repeat(data: TestData) -> tuple[TestResult, metrics.Histograms]:
     decoded = decoded_parts(data)
     intervals = _with_latency(data, steady, window.intervals(flows, steady, data.spec), decoded)
     evidence = validity.Evidence(data, flows, steady, merged, kind.ceiling(data, steady, merged))
-    clients = metrics.client_statistics(flows, steady, _through_a_fleet(data))
+    clients = metrics.client_statistics(flows, steady, bool(data.fleet_reports()))
     figures = _figures(data, flows, steady, merged)
     crossed = gateways.statistics_of(data, steady, gateways.Traffic.of(clients, figures))
     of_gateways = gateway_intervals.with_bounds(gateways.figures(crossed), crossed, data, flows, steady)
@@ -135,7 +138,7 @@ def analyse_repeat(data: TestData) -> tuple[TestResult, metrics.Histograms]:
         flow_spans=spans_of(flows, steady),
         time_marks=time_marks(data, steady, intervals, counts_operations=data.spec.counts_units),
         wake_ups=wake_ups.wake_ups(data),
-        scenario=scenarios.findings(data),
+        scenario=kind.scenario_findings(data),
         circumstances=repeat_causes.circumstances(data, steady),
         rate_parts=rate_parts(data.spec, flows, steady),
     )
@@ -165,10 +168,6 @@ def _figures(
     found = kind.figures(data, flows, steady, merged)
     asked = [name for name in (*data.spec.asked, *data.asked) if name not in found and has_metric(data.spec.kind, name)]
     return {**found, **metrics.asked_percentiles(asked, merged)}
-
-
-def _through_a_fleet(data: TestData) -> bool:
-    return any(found.outcome.get("tunnel") for found in data.load_outcomes())
 
 
 def _generator(kind: FiguresKind, evidence: validity.Evidence) -> Generator | None:

@@ -248,6 +248,17 @@ class OutcomeOf:
     offset_ns: int
     outcome: records.Outcome
 
+    @property
+    def fleet(self) -> records.TunnelReport | None:
+        """The report of the fleet that ran the test; None if the test ran without a fleet. A fleet runs tests of other
+        kinds too, in its tunnels."""
+        return self.outcome.get("tunnel")
+
+    @property
+    def scenario(self) -> records.ScenarioReport | None:
+        """The report of a scenario; None for other tests."""
+        return self.outcome.get("scenario")
+
 
 @dataclass(slots=True)
 class TestData:
@@ -347,11 +358,15 @@ class TestData:
         """Outcomes of the tasks that generated load, without the server's."""
         return [found for found in self.outcomes if not self.hosts or found.host in self.hosts]
 
+    def fleet_reports(self) -> list[records.TunnelReport]:
+        """The report of each fleet that ran the test."""
+        return [report for found in self.load_outcomes() if (report := found.fleet)]
+
     def scenario_reports(self) -> list[records.ScenarioReport]:
         """A scenario's figures of each task: at its end, or so far."""
         ended = self.load_outcomes()
         finished = {(found.host, found.task) for found in ended}
-        reports = [report for found in ended if (report := found.outcome.get("scenario")) is not None]
+        reports = [report for found in ended if (report := found.scenario) is not None]
         running = [
             report
             for (host, task), report in self.scenarios_so_far.items()

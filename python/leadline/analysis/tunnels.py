@@ -66,7 +66,7 @@ def tunnel_figures(
     states = _states(data, rows)
     clients = sum(states.values()) if states is not None else None
     bad = None if states is None else states["failed"] + states["partial"]
-    memory = [memory for report in _reports(data) if (memory := report.get("memory_bytes")) is not None]
+    memory = [memory for report in data.fleet_reports() if (memory := report.get("memory_bytes")) is not None]
     memory_bytes = float(sum(memory)) if memory else None
     return {
         "clients": Metric(clients, "count"),
@@ -102,7 +102,7 @@ def findings(data: TestData) -> FleetFindings | None:
     rows = list(client_rows(data))
     if not rows:
         return None
-    ignored = dict.fromkeys(line for report in _reports(data) for line in report.get("ignored_options") or ())
+    ignored = dict.fromkeys(line for report in data.fleet_reports() for line in report.get("ignored_options") or ())
     return FleetFindings(
         failed=_misfortunes(rows, "failed"),
         partial=_misfortunes(rows, "partial"),
@@ -123,8 +123,7 @@ def distributions(histograms: Histograms) -> tuple[Distribution, ...]:
 def client_rows(data: TestData) -> Iterator[records.TunnelClientReport]:
     """One row per client, `due_ns` and `first_due_ns` on the controller's clock."""
     for found in data.load_outcomes():
-        report = found.outcome.get("tunnel")
-        for row in report["clients"] if report else ():
+        for row in found.fleet["clients"] if found.fleet else ():
             due_ns, first_due_ns = row["due_ns"] - found.offset_ns, row["first_due_ns"] - found.offset_ns
             yield {**row, "due_ns": due_ns, "first_due_ns": first_due_ns}
 
@@ -202,10 +201,6 @@ def _states(data: TestData, rows: Sequence[records.TunnelClientReport]) -> Count
     if all(count is None for count in standing.values()):
         return None
     return Counter({name: count for name, count in standing.items() if count})
-
-
-def _reports(data: TestData) -> list[records.TunnelReport]:
-    return [report for found in data.load_outcomes() if (report := found.outcome.get("tunnel"))]
 
 
 def _misfortunes(rows: Iterable[records.TunnelClientReport], state: str) -> tuple[Misfortune, ...]:

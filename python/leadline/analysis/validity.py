@@ -40,7 +40,6 @@ LATE_FLOOR_US = 1000.0
 LATE_SHARE_OF_GAP = 0.1
 
 # Share of sends that the host's own socket refused. Below one percent, a queue is full only now and then.
-PUSHBACK_SHARE = 0.01
 
 # From this share on, a rate is near the generator's ceiling, which was measured in one second and varies
 # by some percent.

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 MISSED, UNDECIDED = 3, 4
 
-_FOR_PLOTS = ("series", "percentiles", "distributions")
-
 
 def print_error(message: str, code: int) -> int:
     """Print an error as one line on stderr; returns the exit code."""

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from leadline.analysis.repeats import PrimaryKind
     from leadline.analysis.running_intervals import IntervalGrowth, IntervalKind
     from leadline.analysis.scaling import ScalingKind
+    from leadline.analysis.scenario_model import ScenarioFindings
     from leadline.analysis.search_findings import Trial
     from leadline.analysis.test_analysis import FiguresKind
     from leadline.analysis.test_data import TestData
@@ -267,6 +268,10 @@ class Kind(Generic[Test]):
     def ceiling(self, data: TestData, steady: Window | None, histograms: Histograms) -> Ceiling | None:
         """The generator's maximum rate for this load, if it was measured before."""
         return data.ceiling
+
+    def scenario_findings(self, data: TestData) -> ScenarioFindings | None:
+        """The groups of users, requests and transactions of a scenario; None for other kinds."""
+        return None
 
     def rules(self) -> Rules:
         """The rules by which its tests are judged."""

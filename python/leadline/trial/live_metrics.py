@@ -48,7 +48,7 @@ class LiveMetrics:
     """The live figures of all clients of one load."""
 
     def __init__(
-        self, label: str, kind: LiveKind, start_at_ns: int, hosts: int, event_log: EventLog, longest_s: float
+        self, label: str, kind: LiveKind, start_at_ns: int, *, hosts: int, event_log: EventLog, longest_s: float
     ) -> None:
         self._label = label
         self._start_at_ns = start_at_ns

@@ -101,7 +101,8 @@ async def _run(
             load.starts_ms.get(host, 0) + kind_of(work).longest_ms(work) for host, work in load.workloads.items()
         )
         longest_s = max(lengths_ms) / 1000
-        live = LiveMetrics(load.label, kind_of(load.workloads[first]), start_at_ns, len(ready), event_log, longest_s)
+        kind = kind_of(load.workloads[first])
+        live = LiveMetrics(load.label, kind, start_at_ns, hosts=len(ready), event_log=event_log, longest_s=longest_s)
         stack.callback(event_log.listen(live.on_event))
         if load.watch is not None:
             offsets_ns = {host: clocks[host].offset_ns for host in ready}

@@ -68,7 +68,7 @@ def progress(t_ns: int, answered: int, *reports: HistogramReport, stands: Standi
 
 def live_metrics(kind: str, hosts: int, shown: list[Notification]) -> LiveMetrics:
     began_ns, event_log = time.monotonic_ns() - 3600 * S, EventLog(EntryList([]), (shown.append,))
-    return LiveMetrics(LABEL, KINDS.get(kind), began_ns, hosts, event_log, 3700.0)
+    return LiveMetrics(LABEL, KINDS.get(kind), began_ns, hosts=hosts, event_log=event_log, longest_s=3700.0)
 
 
 def live_figures(*events: Progress, hosts: int = 1, kind: str = "http") -> LiveFigures:

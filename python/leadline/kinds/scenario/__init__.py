@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from leadline.analysis.metrics import Histograms
     from leadline.analysis.model import Ceiling, Distribution, Metric, Series, TestResult, Window
     from leadline.analysis.running_intervals import IntervalGrowth
+    from leadline.analysis.scenario_model import ScenarioFindings
     from leadline.analysis.test_data import TestData
     from leadline.analysis.test_spec import TestSpec
     from leadline.analysis.validity import Rules
@@ -166,6 +167,12 @@ class ScenarioKind(Kind[ScenarioTest]):
         from leadline.analysis.own_ceiling import ceiling_of_run
 
         return ceiling_of_run(data, steady, histograms)
+
+    def scenario_findings(self, data: TestData) -> ScenarioFindings | None:
+        """From the reports of all agents."""
+        from leadline.analysis.scenarios import findings
+
+        return findings(data)
 
     def rules(self) -> Rules:
         """As for HTTP load; why its own ceiling is unknown."""
