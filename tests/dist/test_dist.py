@@ -6,6 +6,7 @@ The agent is built by the tests' profile here; everything else is as in a releas
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -16,6 +17,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from report_page import packed_cases
 
 ROOT = Path(__file__).resolve().parents[2]
 NAMESPACE = ["unshare", "--net"] if os.geteuid() == 0 else ["unshare", "--user", "--map-root-user", "--net"]
@@ -25,7 +27,7 @@ ip link set lo up
 leadline serve & server=$!
 trap 'kill $server' EXIT
 until (: > /dev/tcp/127.0.0.1/8080) 2>/dev/null; do sleep 0.02; done
-leadline http http://127.0.0.1:8080/ -n 200 -c 2 --no-calibrate --json
+leadline http http://127.0.0.1:8080/ -n 200 -c 2 --no-calibrate --json >figures.json
 """
 
 
@@ -54,13 +56,13 @@ def installed(dist: Path, tmp_path_factory: pytest.TempPathFactory) -> Mapping[s
     bare = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": str(folder), "COLUMNS": "80"}
     assert shutil.which("cargo", path=bare["PATH"]) is None
     uv = str(ROOT / "scripts" / "uv")
-    # Packages come from the cache that the build filled, at the versions of the lock file.
+    # The wheel's own dependencies, and no others. The lock file only states their versions, which the build's cache has.
     made = {key: value for key, value in os.environ.items() if not key.startswith("CARGO")}
     run([uv, "venv", "--quiet", "--python", sys.executable, str(folder / "venv")], folder, made)
     (wheel,) = dist.glob("*.whl")
-    install = [uv, "pip", "install", "--quiet", "--python", str(folder / "venv/bin/python")]
-    run([*install, "--require-hashes", "-r", str(ROOT / "requirements.lock")], folder, made)
-    run([*install, "--no-deps", str(wheel)], folder, made)
+    versions = ["--constraint", str(ROOT / "requirements.lock")]
+    python = ["--python", str(folder / "venv/bin/python")]
+    run([uv, "pip", "install", "--quiet", *python, *versions, str(wheel)], folder, made)
     return {**bare, "PATH": f"{folder / 'venv/bin'}:{bare['PATH']}"}
 
 
@@ -108,8 +110,10 @@ def test_installed_command_prints_the_commit_and_checks_the_host(installed: Mapp
 
 @pytest.mark.lab
 def test_installed_command_loads_its_own_server(installed: Mapping[str, str], tmp_path: Path) -> None:
-    done = run([*NAMESPACE, "bash", "-c", QUICK], tmp_path, installed)
-    assert '"requests":' in done.stdout
+    run([*NAMESPACE, "bash", "-c", QUICK], tmp_path, installed)
+    document = json.loads((tmp_path / "figures.json").read_text())
+    assert document["metrics"]["requests"]["value"] == 200
+    assert document["errors"] == {}
 
 
 @pytest.mark.lab
@@ -119,4 +123,10 @@ def test_installed_command_runs_the_demo_plan(installed: Mapping[str, str], tmp_
     short = [part for test in tests for part in ("--set", f"tests.{test}.duration=3s")]
     run(["leadline", "run", str(plan), "--only", "sut=route", "--set", "repeat=1", *short], tmp_path, installed)
     (page,) = tmp_path.glob("runs/*/report.html")
-    assert "route" in page.read_text(encoding="utf-8")
+    (case,) = packed_cases(page.read_text(encoding="utf-8"))
+    measured = {"tcp-up", "tcp-down", "udp", "rr", "http-closed", "http-open"}
+    assert measured == {name for name in measured if f'"{name}"' in case}
+    (trial,) = json.loads(page.with_name("findings.json").read_text())["run"]["trials"]
+    assert (trial["sut"], trial["status"]) == ("route", "done")
+    assert {test["test"] for test in trial["tests"] if test["status"] == "done"} == measured
+    assert all(flow > 0 for test in trial["tests"] for flow in [test["clients"]["transfer_bytes"]])

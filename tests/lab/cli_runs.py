@@ -15,8 +15,6 @@ import subprocess
 import sys
 import threading
 import urllib.request
-import zlib
-from base64 import b64decode
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -38,12 +36,6 @@ quick_command = LEADLINE
 """What does the same without its start, where the tests' session has it: for commands whose process no test reads."""
 SYSTEM_FOLDERS = "/usr/local/sbin:/usr/sbin:/sbin"
 OPENVPN = shutil.which("openvpn", path=f"{os.environ['PATH']}:{SYSTEM_FOLDERS}")
-
-
-def packed_cases(page: str) -> list[str]:
-    """What a report's page packs and draws when a case is opened: the JSON of each case."""
-    packed = re.findall(r'<script type="application/octet-stream">([^<]+)', page)
-    return [zlib.decompress(b64decode(case)).decode() for case in packed]
 
 
 @functools.cache

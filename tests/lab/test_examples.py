@@ -15,6 +15,8 @@ import cli_runs as cli
 import polars as pl
 import pytest
 
+from report_page import packed_cases
+
 pytestmark = [
     pytest.mark.lab,
     pytest.mark.apart,
@@ -159,7 +161,7 @@ def test_storms_of_a_fleet_answer_the_connection_tests_questions(tmp_path: Path)
     assert scaling >= {"connect_p50_ms", *(("server_cpu_s", "server_memory_bytes") if all(costs) else ())}
     assert "Scaling of at-once" in run.out and "VPN clients" in run.out
     page = (run.folder / "report.html").read_text()
-    cases = cli.packed_cases(page)
+    cases = packed_cases(page)
     assert 'id="scaling"' in page and all("pushed options" in case for case in cases)
     assert len(cases) == 2
     rows = pl.read_parquet(run.folder / "clients.parquet")

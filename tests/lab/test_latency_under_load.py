@@ -9,6 +9,8 @@ from typing import Any
 import cli_runs as cli
 import pytest
 
+from report_page import packed_cases
+
 pytestmark = [
     pytest.mark.lab,
     # A sender that waits for its CPU fills no queue.
@@ -43,6 +45,6 @@ def test_deep_queue_of_the_example_is_bufferbloat_and_a_shallow_one_is_not(tmp_p
 
 def case_plots(page: str) -> list[dict[str, Any]]:
     """The plots over time of the first case's test."""
-    [case, *_] = (json.loads(text) for text in cli.packed_cases(page))
+    [case, *_] = (json.loads(text) for text in packed_cases(page))
     plots: list[dict[str, Any]] = case["trials"][0][0]["plots"]
     return plots

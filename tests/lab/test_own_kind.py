@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from report_page import packed_cases
 from waiting import WITHIN_S
 
 PROGRAM = [sys.executable, str(Path(__file__).resolve().parent / "own_kind.py")]
@@ -78,7 +79,10 @@ def test_tables_and_page_show_the_kinds_figures(plan: Path, measured: subprocess
     [folder] = (plan.parent / "runs").iterdir()
     shown = leadline("report", folder)
     assert shown.returncode == 0, shown.stderr
-    assert "pulses that came back" in shown.stdout + (folder / "report.html").read_text()
+    assert "beat" in shown.stdout and "p50" in shown.stdout
+    page = (folder / "report.html").read_text()
+    assert "<h3>beat <small>pulses that came back</small></h3>" in page
+    assert [" pulses</small>" in case for case in packed_cases(page)] == [True, True]
     rows = leadline("results", folder, "--json")
     assert '"pulses_per_s"' in rows.stdout
 

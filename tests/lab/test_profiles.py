@@ -12,6 +12,7 @@ import cli_runs as cli
 import pytest
 
 from in_process import leadline
+from report_page import packed_cases
 
 pytestmark = pytest.mark.skipif(not cli.LEADLINE.exists(), reason="the leadline command is not installed")
 
@@ -68,7 +69,7 @@ tests:
     picture = run.folder / "profiles" / "c01-1-load-gateway.svg"
     drawn = frames(picture.read_text(encoding="utf-8"))
     assert drawn["all"] > 10
-    (case,) = cli.packed_cases((run.folder / "report.html").read_text(encoding="utf-8"))
+    (case,) = packed_cases((run.folder / "report.html").read_text(encoding="utf-8"))
     assert 'href="profiles/c01-1-load-gateway.svg"' in str(json.loads(case))
     # Drawn again from the journal alone.
     before = picture.read_bytes()

@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import cli_runs as cli
 import pytest
 from real_runs import (
     ADDRESSES,
@@ -34,6 +33,8 @@ from real_runs import (
     unprivileged_sandbox,
     write_plan,
 )
+
+from report_page import packed_cases
 
 pytestmark = [pytest.mark.lab, pytest.mark.apart, pytest.mark.takes(10)]
 
@@ -312,5 +313,5 @@ def test_private_keys_are_readable_by_their_owner_alone(quick_sandbox: CliSandbo
     kept = ("journal.ndjson", "run.json", "findings.json", "report.html")
     for path in (*(folder / name for name in kept), *folder.glob("logs/*")):
         assert not any(key in path.read_text() for key in keys), path
-    cases = cli.packed_cases((folder / "report.html").read_text())
+    cases = packed_cases((folder / "report.html").read_text())
     assert cases and not any(key in case for case in cases for key in keys)

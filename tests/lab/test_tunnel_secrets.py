@@ -8,11 +8,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import cli_runs as cli
 import openvpn_servers as servers
 import pytest
 from openvpn_keys import WRAPS, Keys
 from openvpn_servers import Fleet, Inside, Setting
+
+from report_page import packed_cases
 
 pytestmark = pytest.mark.lab
 
@@ -106,7 +107,7 @@ def contents(folder: Path) -> list[bytes]:
     pages = [path.read_text() for path in files if path.suffix == ".html"]
     return [
         *(path.read_bytes() for path in files),
-        *(case.encode() for page in pages for case in cli.packed_cases(page)),
+        *(case.encode() for page in pages for case in packed_cases(page)),
     ]
 
 
