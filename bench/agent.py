@@ -168,7 +168,7 @@ def _agent(
         raise
     finally:
         process.stdin.close()
-        # What it still says is read, lest it wait for a reader.
+        # The rest of its output is read: a process that nothing reads from would wait.
         process.stdout.read()
         process.stdout.close()
 

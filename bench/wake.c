@@ -1,5 +1,5 @@
 // A schedule and nothing else: wakes for each due instant, is busy for as long as a send and an answer take, and counts
-// the instants that it comes to too late. What it is late by is the machine's doing. Has exact timers, as the fleet's
+// the instants that it comes to too late. The machine causes its lateness. Has exact timers, as the fleet's
 // threads have.
 // wake RATE_PER_S SECONDS BUSY_NS LATE_NS
 #define _GNU_SOURCE

@@ -58,7 +58,7 @@ def script(lines: list[str]) -> str:
     """The lines as one script that stops at the first failure and ends what it put into the background."""
     parts = ["set -euo pipefail", "ip link set lo up", "trap 'kill $(jobs -p) 2>/dev/null || true' EXIT"]
     for line in lines:
-        # On a machine that others use too, a target may be missed (exit code 3), or not be decided (4), by their doing.
+        # On a machine that others use too, a target may be missed (exit code 3) or undecided (4) because of them.
         parts.append(f"{line} || [[ $? = [34] ]]" if re.search("--target|--find-rate", line) else line)
         if line.endswith("&"):
             parts.append(listening(line))

@@ -1,10 +1,10 @@
 """An HTTP server for tests that behaves as each request asks, and writes down what it did:
 `counting_server.py FILE`.
 
-Prints its port; at SIGTERM it reads what was sent to it, until everybody has hung up, writes its account to FILE and
-ends. A path names the behaviour: `/ok`, `/ok/50` after 50 ms, `/reset`, `/hang` and others. With `--stall` it
-stops for a second, two seconds after its first request and every five seconds from then on; with `--keep` every path is
-answered, and requests are kept. Only whole ones count.
+Prints its port; at SIGTERM it reads what was sent to it, until every client has closed its connection, writes its
+account to FILE and ends. A path names the behaviour: `/ok`, `/ok/50` after 50 ms, `/reset`, `/hang` and others. With
+`--stall` it stops for a second, two seconds after its first request and every five seconds from then on; with `--keep`
+every path is answered, and requests are kept. Only whole ones count.
 """
 
 from __future__ import annotations
@@ -186,13 +186,13 @@ class Connection(asyncio.Protocol):
             line = b" ".join(found.group(1, 2, 3)).decode()
             self.account.kept.append([self.number, line, fields, body.decode()])
         if delay_ms.isdecimal():
-            asyncio.get_running_loop().call_at(now_s + int(delay_ms) / 1e3, self.say, kind, now_s)
+            asyncio.get_running_loop().call_at(now_s + int(delay_ms) / 1e3, self.respond, kind, now_s)
         elif kind in SAYS or self.server.keeps:
-            self.say(kind, now_s)
+            self.respond(kind, now_s)
         else:
             self.misbehave(kind)
 
-    def say(self, kind: str, read_s: float) -> None:
+    def respond(self, kind: str, read_s: float) -> None:
         if self.server.stalls:
             self.account.times_s.append((read_s, time.monotonic()))
             self.account.carried_by.append(self.number)

@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from jailed import enter, say
+from jailed import enter, print_json
 
 from leadline.errors import LabError
 from leadline.lab import topology
@@ -31,19 +31,19 @@ async def main() -> None:
 
     forwarding = Path("/proc/sys/net/ipv4/ip_forward")
     await gateway.set_sysctl("net/ipv4/ip_forward", 1)
-    say(forwarding=[(await host.read_file(forwarding)).strip() for host in (gateway, client)])
+    print_json(forwarding=[(await host.read_file(forwarding)).strip() for host in (gateway, client)])
     for name in ("kernel/hostname", "net/../kernel/hostname", "net/ipv4/no_such_setting"):
         try:
             await gateway.set_sysctl(name, "x")
         except LabError as error:
-            say(refused=str(error))
+            print_json(refused=str(error))
     await client.add_route("10.82.0.0/24", via="10.81.0.1")
-    say(routes=await routes())
+    print_json(routes=await routes())
     await client.remove_route("10.82.0.0/24")
     await client.remove_route("10.82.0.0/24")
-    say(routes=await routes())
+    print_json(routes=await routes())
     counters = [(await host.read_file(Path("/proc/net/dev"))) for host in (gateway, client)]
-    say(interfaces=[sorted(line.split(":")[0].strip() for line in text.splitlines()[2:]) for text in counters])
+    print_json(interfaces=[sorted(line.split(":")[0].strip() for line in text.splitlines()[2:]) for text in counters])
 
 
 if __name__ == "__main__":

@@ -21,8 +21,8 @@ WITHIN_S = 60.0
 PORT = 7
 
 
-def say(**what: Any) -> None:
-    """Print one line of JSON, not through a buffer: a signal handler may say something while the program does."""
+def print_json(**what: Any) -> None:
+    """Print one line of JSON, not through a buffer: a signal handler may print something while the program does."""
     os.write(1, json.dumps(what, default=str).encode() + b"\n")
 
 

@@ -17,7 +17,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from jailed import PORT, enter, say, udp
+from jailed import PORT, enter, print_json, udp
 from pyroute2 import IPRoute
 
 from leadline.errors import LeadlineError
@@ -57,17 +57,17 @@ def remote_access() -> None:
     """What reaches the server before there are routes, before the gateway forwards, and after."""
     enter()
     lab = Lab.build(topology.remote_access(2, LinkSpec()), "c01/1")
-    say(bare=[reach(lab, "client1", address, within_s=0.3) for address in (SERVER, SERVER_V6)])
+    print_json(bare=[reach(lab, "client1", address, within_s=0.3) for address in (SERVER, SERVER_V6)])
     for client in ("client1", "client2"):
         lab.add_route(client, "10.82.0.0/24", via="10.81.0.1")
         lab.add_route(client, "fd82::/64", via="fd81::1")
-    say(unforwarded=[reach(lab, "client1", address, within_s=0.3) for address in (SERVER, SERVER_V6)])
+    print_json(unforwarded=[reach(lab, "client1", address, within_s=0.3) for address in (SERVER, SERVER_V6)])
     forward(lab, "gateway")
     reached = [
         reach(lab, client, address, within_s=60) for client in ("client1", "client2") for address in (SERVER, SERVER_V6)
     ]
-    say(routed=reached)
-    say(reported=lab.hosts["client2"].addresses, gateway=lab.hosts["gateway"].addresses)
+    print_json(routed=reached)
+    print_json(reported=lab.hosts["client2"].addresses, gateway=lab.hosts["gateway"].addresses)
 
 
 def reach(lab: Lab, client: str, address: str, within_s: float) -> list[str] | str:
@@ -114,7 +114,7 @@ def site_to_site() -> None:
         _, back = server.recvfrom(100)
         server.sendto(b"back", back)
         seen.append([back[0], client.recvfrom(100)[0].decode()])
-    say(seen=seen)
+    print_json(seen=seen)
 
 
 def links_of_a_host() -> None:
@@ -122,7 +122,7 @@ def links_of_a_host() -> None:
     enter()
     lab = Lab.build(topology.site_to_site(LinkSpec()), "c01/1")
     listed = subprocess.check_output([*lab.launch_prefix("gateway-b"), "cat", "/proc/net/dev"], text=True)
-    say(links=sorted(line.split(":")[0].strip() for line in listed.splitlines()[2:]))
+    print_json(links=sorted(line.split(":")[0].strip() for line in listed.splitlines()[2:]))
 
 
 def udp_loss_each_way(bundle: int) -> None:
@@ -130,10 +130,10 @@ def udp_loss_each_way(bundle: int) -> None:
     lab = routed(drop_udp_every=100)
     on_one_cpu()
     server, client = udp(lab, "server", SERVER), udp(lab, "client1", "10.81.1.1")
-    say(up=lost(client, server, (SERVER, PORT), bundle))
+    print_json(up=lost(client, server, (SERVER, PORT), bundle))
     client.setblocking(True)
     client.settimeout(60)
-    say(down=lost(server, client, ("10.81.1.1", PORT), bundle))
+    print_json(down=lost(server, client, ("10.81.1.1", PORT), bundle))
 
 
 def loss_of_any_packet() -> None:
@@ -141,7 +141,7 @@ def loss_of_any_packet() -> None:
     lab = routed(drop_every=100, mtu=1200)
     on_one_cpu()
     server, client = udp(lab, "server", SERVER), udp(lab, "client1", "10.81.1.1")
-    say(up=lost(client, server, (SERVER, PORT), 1), versions=list(lab.hosts["client1"].addresses["wan"]))
+    print_json(up=lost(client, server, (SERVER, PORT), 1), versions=list(lab.hosts["client1"].addresses["wan"]))
 
 
 def lost(sender: socket.socket, receiver: socket.socket, address: tuple[str, int], bundle: int) -> dict[str, Any]:
@@ -190,7 +190,7 @@ def random_loss() -> None:
             break
         except TimeoutError:
             continue
-    say(arrived=arrived)
+    print_json(arrived=arrived)
 
 
 def rates_and_mtus() -> None:
@@ -198,7 +198,7 @@ def rates_and_mtus() -> None:
     enter()
     Lab.build(topology.remote_access(2, LinkSpec(rate_bps=100_000_000, mtu=1400)), "c01/1")
     inside = jail.current()
-    say(**{path.name: ports(path) for path in inside.namespaces.iterdir()})
+    print_json(**{path.name: ports(path) for path in inside.namespaces.iterdir()})
 
 
 def ports(namespace: Path) -> dict[str, list[int | None]]:
@@ -220,7 +220,7 @@ def delay() -> None:
     try:
         lab = Lab.build(topology.remote_access(1, LinkSpec(delay_ms=30)), "c01/1")
     except LeadlineError as error:
-        say(error=str(error), status=error.exit_code, left=left_in(inside))
+        print_json(error=str(error), status=error.exit_code, left=left_in(inside))
         Lab.build(topology.remote_access(1, LinkSpec()), "c01/2").close()
         return
     gateway, client = udp(lab, "gateway", "10.81.0.1"), udp(lab, "client1")
@@ -231,7 +231,7 @@ def delay() -> None:
         gateway.sendto(b"back", gateway.recvfrom(100)[1])
         client.recv(100)
         took_s = time.monotonic() - begin_s
-    say(took_s=took_s)
+    print_json(took_s=took_s)
 
 
 def left_in(inside: jail.Jail) -> list[str]:
@@ -259,7 +259,7 @@ def closing() -> None:
         forward(lab, "gateway")
     except LeadlineError as error:
         refusal = str(error)
-    say(ended=[with_group.wait(), without.wait()], left=left_in(inside), refusal=refusal, hosts=lab.hosts)
+    print_json(ended=[with_group.wait(), without.wait()], left=left_in(inside), refusal=refusal, hosts=lab.hosts)
 
 
 def second_lab() -> None:
@@ -272,7 +272,7 @@ def second_lab() -> None:
         said = str(error)
     server, client = udp(lab, "server", SERVER), udp(lab, "client1")
     client.sendto(b"there", (SERVER, PORT))
-    say(error=said, got=server.recv(100).decode())
+    print_json(error=said, got=server.recv(100).decode())
 
 
 def labs_in_an_event_loop() -> None:
@@ -286,7 +286,7 @@ def labs_in_an_event_loop() -> None:
             lab.close()
 
     asyncio.run(trials())
-    say(done=True)
+    print_json(done=True)
 
 
 def impossible_routes() -> None:
@@ -302,7 +302,7 @@ def impossible_routes() -> None:
         try:
             lab.add_route("client1", destination, **way)
         except LeadlineError as error:
-            say(error=str(error))
+            print_json(error=str(error))
 
 
 def cpu_account() -> None:
@@ -310,14 +310,14 @@ def cpu_account() -> None:
     lab = routed()
     group = lab.hosts["client1"].cgroup
     if group is None:
-        say(reason=lab.cgroup_reason, groups=[host.cgroup for host in lab.hosts.values()])
+        print_json(reason=lab.cgroup_reason, groups=[host.cgroup for host in lab.hosts.values()])
         return
     # What the process used before it joined the group is not in the group's account.
     spin = "import time\nbegin_s = time.process_time()\nwhile time.process_time() - begin_s < 0.2: pass"
     join = ["sh", "-c", f'echo $$ > {group}/cgroup.procs; exec "$@"', "sh"]
     subprocess.run([*lab.launch_prefix("client1"), *join, sys.executable, "-c", spin], check=True)
     stat = dict(line.split() for line in (group / "cpu.stat").read_text().splitlines())
-    say(usage_us=int(stat["usage_usec"]))
+    print_json(usage_us=int(stat["usage_usec"]))
 
 
 def hundred_clients() -> None:
@@ -325,4 +325,4 @@ def hundred_clients() -> None:
     enter()
     begin_s = time.monotonic()
     lab = Lab.build(topology.remote_access(100, LinkSpec(rate_bps=1_000_000_000, loss=0.01)), "c01/1")
-    say(hosts=len(lab.hosts), last=lab.hosts["client100"].addresses["wan"], took_s=time.monotonic() - begin_s)
+    print_json(hosts=len(lab.hosts), last=lab.hosts["client100"].addresses["wan"], took_s=time.monotonic() - begin_s)

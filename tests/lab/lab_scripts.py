@@ -36,7 +36,7 @@ DROP = ("setpriv", f"--reuid={UNPRIVILEGED_UID}", f"--regid={UNPRIVILEGED_UID}",
 # What a program begins with that is given as a text.
 PROLOGUE = """
 import json, os, signal, socket, subprocess, sys, time
-from jailed import enter, say, udp, wait
+from jailed import enter, print_json, udp, wait
 from leadline.errors import LeadlineError
 from leadline.lab import jail, kernel, topology
 from leadline.lab.hosts import Lab
@@ -219,7 +219,7 @@ _obstacles: dict[str, str | None] = {}
 def _obstacle(user: JailUser) -> str | None:
     """Why this user can make no jail here; asked once for each."""
     if user.name not in _obstacles:
-        [said] = user.run("tried = jail.available(); say(possible=tried.possible, reason=tried.reason)")
+        [said] = user.run("tried = jail.available(); print_json(possible=tried.possible, reason=tried.reason)")
         assert user.left_behind() == []
         _obstacles[user.name] = None if said["possible"] else said["reason"]
     return _obstacles[user.name]

@@ -87,7 +87,7 @@ def inside(folder: Path) -> Iterator[Inside]:
     with jail_user(name) as user:
         program = user.start(
             "made = enter(); subprocess.run(['ip', 'link', 'set', 'lo', 'up'], check=True);"
-            "say(rootless=made.rootless); wait()"
+            "print_json(rootless=made.rootless); wait()"
         )
         said = program.next_message()
         try:

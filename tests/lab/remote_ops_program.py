@@ -7,7 +7,7 @@ import stat
 import sys
 from pathlib import Path
 
-from jailed import enter, say
+from jailed import enter, print_json
 
 from leadline.agents import Agent, Launch, agent_binary
 from leadline.agents.host_ops import HostProcess
@@ -46,12 +46,12 @@ async def main(folder: Path) -> None:
             HostProcess("waiter", ("sh", "-c", "echo up; sleep 60"), folder / "logs" / "waiter.log", ("up",))
         )
         await host.output("waiter", "up", 10.0)
-        say(log=await host.last_lines(folder / "logs" / "waiter.log", 3))
+        print_json(log=await host.last_lines(folder / "logs" / "waiter.log", 3))
         await host.stop("waiter")
         await host.exited("waiter", 10.0)
         await host.close()
         routes = (await host.run("ip", "route", "show", "10.99.0.0/24")).output
-        say(closed=[(await host.read_file(FORWARDING)).strip(), there(folder), routes])
+        print_json(closed=[(await host.read_file(FORWARDING)).strip(), there(folder), routes])
     finally:
         await agent.close()
         lab.close()
@@ -60,33 +60,33 @@ async def main(folder: Path) -> None:
 async def files(host: RemoteOps, folder: Path) -> None:
     content = bytes(range(256)) * 1000
     file = await host.write_file(folder / "keys" / "key", content)
-    say(written=[file.read_bytes() == content, mode(file)])
+    print_json(written=[file.read_bytes() == content, mode(file)])
     await host.write_file(file, "x" * 9000 + "\nsecond", mode=0o640)
-    say(replaced=[await host.read_file(file) == "x" * 9000 + "\nsecond", mode(file)])
-    say(folder=mode(folder), lines=await host.last_lines(file, 1))
+    print_json(replaced=[await host.read_file(file) == "x" * 9000 + "\nsecond", mode(file)])
+    print_json(folder=mode(folder), lines=await host.last_lines(file, 1))
     await refused(host.read_file(folder / "absent"))
-    say(absent=await host.last_lines(folder / "absent", 1))
+    print_json(absent=await host.last_lines(folder / "absent", 1))
 
 
 async def commands(host: RemoteOps) -> None:
     done = await host.run("sh", "-c", "echo out; exit 3")
-    say(status=done.status, output=done.output)
-    say(killed=(await host.run("sh", "-c", "kill -9 $$")).status)
-    say(found=[await host.find_program(name) is not None for name in ("ip", "cd", "no-such-program", "/bin/sh")])
+    print_json(status=done.status, output=done.output)
+    print_json(killed=(await host.run("sh", "-c", "kill -9 $$")).status)
+    print_json(found=[await host.find_program(name) is not None for name in ("ip", "cd", "no-such-program", "/bin/sh")])
     await refused(host.run("no-such-program"))
     await refused(host.run("sleep", "60", within_s=0.2))
-    say(agent=await host.agent_program() == str(agent_binary()))
+    print_json(agent=await host.agent_program() == str(agent_binary()))
 
 
 async def network(host: RemoteOps) -> None:
     await host.set_sysctl("net/ipv4/ip_forward", 1)
-    say(forwarding=[(await host.read_file(FORWARDING)).strip(), here()])
+    print_json(forwarding=[(await host.read_file(FORWARDING)).strip(), here()])
     for name in ("kernel/hostname", "net/../kernel/hostname", "net/ipv4/no_such_setting"):
         await refused(host.set_sysctl(name, "x"))
     await host.run("ip", "route", "add", "10.99.0.0/24", "via", "10.81.0.2")
     await host.add_route("10.99.0.0/24", dev="lan")
     await host.add_route("10.98.0.0/24", via="10.81.0.2")
-    say(routes=(await host.run("ip", "route", "show", "root", "10.96.0.0/14")).output.splitlines())
+    print_json(routes=(await host.run("ip", "route", "show", "root", "10.96.0.0/14")).output.splitlines())
     await host.remove_route("10.98.0.0/24")
     await host.remove_route("10.98.0.0/24")
     await refused(host.add_route("10.97.0.0/24", via="192.0.2.1"))
@@ -97,7 +97,7 @@ async def refused(operation: object) -> None:
     try:
         await operation  # type: ignore[misc]
     except LeadlineError as error:
-        say(refused=type(error).__name__, message=str(error))
+        print_json(refused=type(error).__name__, message=str(error))
 
 
 if __name__ == "__main__":

@@ -47,7 +47,7 @@ class Talk:
         message: dict[str, Any] = json.loads(self.receive(length))
         return message
 
-    def say(self, message: object) -> None:
+    def send(self, message: object) -> None:
         """Send a message with its length."""
         self.control.sendall(frame(message))
 
@@ -97,12 +97,12 @@ def leadline_tcp(talk: Talk, report: dict[str, Any] | None = None) -> Iterator[s
     flow = talk.flows[0]
     exactly(flow, 1000)
     drained = Drained(flow)
-    talk.say(progress(1000))
+    talk.send(progress(1000))
     yield "running"
     assert talk.frame()["say"] == "end"
     yield "ended"
     drained.join()
-    talk.say(report or report_of({"received_bytes": drained.length}))
+    talk.send(report or report_of({"received_bytes": drained.length}))
     yield "reported"
 
 
@@ -112,11 +112,11 @@ def leadline_down(talk: Talk, sent_bytes: int = 100_000, claimed_bytes: int | No
     talk.accept_flow(HEADER_BYTES)
     yield from _begun(talk)
     talk.flows[0].sendall(b"x" * sent_bytes)
-    talk.say(progress(0, sent_bytes))
+    talk.send(progress(0, sent_bytes))
     yield "running"
     talk.flows[0].shutdown(socket.SHUT_WR)
     yield "ended"
-    talk.say(report_of({"sent_bytes": sent_bytes if claimed_bytes is None else claimed_bytes}))
+    talk.send(report_of({"sent_bytes": sent_bytes if claimed_bytes is None else claimed_bytes}))
     yield "reported"
 
 
@@ -129,11 +129,11 @@ def leadline_udp(talk: Talk, more: int = 0) -> Iterator[str]:
     talk.datagrams.send(hello[:4] + b"\x03" + hello[5:])
     yield from _begun(talk)
     talk.datagrams.recv(2048)
-    talk.say(progress(0))
+    talk.send(progress(0))
     yield "running"
     (sent,) = talk.frame()["sent_units"]
     yield "ended"
-    talk.say(report_of({"received_units": sent + more}))
+    talk.send(report_of({"received_units": sent + more}))
     yield "reported"
 
 
@@ -151,17 +151,17 @@ def _granted(talk: Talk) -> Iterator[str]:
     assert talk.receive(len(MAGIC)) == MAGIC
     assert talk.frame()["say"] == "open"
     yield "asked"
-    talk.say({"say": "accepted", "token": TOKEN})
+    talk.send({"say": "accepted", "token": TOKEN})
     yield "granted"
     for _ in range(16):
         query, now_ns = talk.frame(), time.monotonic_ns()
-        talk.say({"say": "clock", "id": query["id"], "received_ns": now_ns, "sent_ns": now_ns})
+        talk.send({"say": "clock", "id": query["id"], "received_ns": now_ns, "sent_ns": now_ns})
     yield "compared"
 
 
 def _begun(talk: Talk) -> Iterator[str]:
     yield "arrived"
-    talk.say({"say": "ready"})
+    talk.send({"say": "ready"})
     assert talk.frame()["say"] == "begin"
     yield "begun"
 
@@ -199,7 +199,7 @@ def iperf3_tcp(talk: Talk, results: dict[str, Any] | None = None) -> Iterator[st
     talk.control.sendall(b"\x0d")
     theirs = talk.frame()
     yield "told"
-    talk.say(results or results_of(theirs["streams"][0]["bytes"]))
+    talk.send(results or results_of(theirs["streams"][0]["bytes"]))
     yield "reported"
     talk.control.sendall(b"\x0e")
     assert talk.receive(1) == b"\x10"

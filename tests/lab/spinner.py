@@ -91,8 +91,8 @@ def start_watching(found: mmap.mmap) -> int:
     os._exit(0)
 
 
-def say(cpu: int, watched: mmap.mmap) -> None:
-    """One line of what was used so far."""
+def print_times(cpu: int, watched: mmap.mmap) -> None:
+    """Print what was used so far as a line of JSON."""
     watched_ns, interrupts_ns = WATCHED.unpack_from(watched)
     line = {
         "t_ns": time.monotonic_ns(),
@@ -141,7 +141,7 @@ def main(cpu: int, share: float, kind: str) -> None:
         time.sleep(max(0, begin_ns - time.monotonic_ns()) / 1e9)
         # In the burst, so that this hides, too.
         if ticks % TICKS_PER_LINE == 0:
-            say(cpu, watched)
+            print_times(cpu, watched)
         while time.monotonic_ns() < begin_ns + share * tick_ns:
             work()
         ticks += 1

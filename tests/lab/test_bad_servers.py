@@ -119,13 +119,13 @@ def against(script: Script, command: str, stage: str | None, act: Act, *options:
 
 
 @pytest.fixture(scope="module")
-def quick(quick_command: Path) -> None:
+def started_command(quick_command: Path) -> None:
     """Commands run without their start."""
     cli.quick_command = quick_command
 
 
 @pytest.fixture(scope="module")
-def ends(quick: None) -> dict[str, Ended | BaseException]:
+def ends(started_command: None) -> dict[str, Ended | BaseException]:
     """How the client of each case ended; several run at once."""
 
     def run(case: Case) -> Ended | BaseException:
@@ -177,13 +177,15 @@ def lying(**row: Any) -> Script:
         ),
     ],
 )
-def test_report_that_cannot_be_true_is_an_error(quick: None, command: str, script: Script, claim: str) -> None:
+def test_report_that_cannot_be_true_is_an_error(
+    started_command: None, command: str, script: Script, claim: str
+) -> None:
     ended = against(script, command, None, servers.fall_silent)
     assert claim in ended.line and ended.address in ended.line
     assert "throughput" in ended.out
 
 
-def test_number_that_cannot_be_is_an_error(quick: None) -> None:
+def test_number_that_cannot_be_is_an_error(started_command: None) -> None:
     """Sums of such numbers are not finite."""
     report = servers.report_of({"received_bytes": 1, "jitter_us": 1e308})
     ended = against(partial(servers.leadline_tcp, report=report), "tcp", None, servers.fall_silent)
@@ -191,7 +193,9 @@ def test_number_that_cannot_be_is_an_error(quick: None) -> None:
 
 
 @pytest.mark.parametrize("options", [("--json",), ("--out",)])
-def test_wild_numbers_of_a_server_break_no_document(quick: None, tmp_path: Path, options: tuple[str, ...]) -> None:
+def test_wild_numbers_of_a_server_break_no_document(
+    started_command: None, tmp_path: Path, options: tuple[str, ...]
+) -> None:
     load = {"threads": [WILD_THREAD], "pushback": MOST, "late_p99_us": HUGE, "engine": "x\x1b[0m"}
     report = servers.report_of({"received_bytes": 1, **WILD_ROW}, EVIL_ERRORS, **load)
     folder = (tmp_path,) if options == ("--out",) else ()
@@ -204,7 +208,7 @@ def test_wild_numbers_of_a_server_break_no_document(quick: None, tmp_path: Path,
         assert document["errors"] == {"peer_broken  [31mname": MOST}
 
 
-def test_failed_measurement_leaves_a_run_that_results_takes(quick: None, tmp_path: Path) -> None:
+def test_failed_measurement_leaves_a_run_that_results_takes(started_command: None, tmp_path: Path) -> None:
     ended = against(servers.leadline_tcp, "tcp", "ended", servers.close, "--out", tmp_path)
     assert f"samples and report in {tmp_path}" in ended.err
     (folder,) = tmp_path.iterdir()
@@ -213,7 +217,7 @@ def test_failed_measurement_leaves_a_run_that_results_takes(quick: None, tmp_pat
     assert rows["throughput_bps"]["validity"] == "incomplete"
 
 
-def test_document_of_iperf3_has_the_error(quick: None) -> None:
+def test_document_of_iperf3_has_the_error(started_command: None) -> None:
     ended = against(servers.iperf3_tcp, "tcp --peer iperf3", "told", servers.close, "--format", "iperf3-json")
     document = json.loads(ended.out)
     assert ended.address in document["error"] and document["error"] in ended.line

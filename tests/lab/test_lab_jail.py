@@ -22,7 +22,7 @@ worker = subprocess.Popen([*lab.launch_prefix("server"), *sleep], stdout=subproc
 assert worker.stdout.readline() == b"at work\\n"
 if lab.hosts["server"].cgroup:
     (lab.hosts["server"].cgroup / "cgroup.procs").write_text(str(worker.pid))
-say(pid=os.getpid(), cgroup=inside.cgroup, reason=inside.cgroup_reason)
+print_json(pid=os.getpid(), cgroup=inside.cgroup, reason=inside.cgroup_reason)
 """
 
 
@@ -44,7 +44,7 @@ def test_inside_is_pid_1_of_its_own_session_and_sees_only_itself(who: JailUser) 
 inside = enter()
 pids = sorted(int(name) for name in os.listdir("/proc") if name.isdigit())
 links = [line.split(":")[0].strip() for line in open("/proc/net/dev").readlines()[2:]]
-say(pid=os.getpid(), uid=os.getuid(), session=os.getsid(0), pids=pids, links=links, rootless=inside.rootless)
+print_json(pid=os.getpid(), uid=os.getuid(), session=os.getsid(0), pids=pids, links=links, rootless=inside.rootless)
 """)
     assert said == {
         "pid": 1,
@@ -94,9 +94,9 @@ def test_a_ctrl_c_arrives_once(who: JailUser) -> None:
         """
 enter()
 seen = []
-signal.signal(signal.SIGINT, lambda *_: (seen.append(1), say(so_far=len(seen))))
-signal.signal(signal.SIGTERM, lambda *_: (say(seen=len(seen)), sys.exit(5)))
-say(ready=True)
+signal.signal(signal.SIGINT, lambda *_: (seen.append(1), print_json(so_far=len(seen))))
+signal.signal(signal.SIGTERM, lambda *_: (print_json(seen=len(seen)), sys.exit(5)))
+print_json(ready=True)
 wait()
 """,
         start_new_session=True,
@@ -112,7 +112,7 @@ wait()
 
 def test_a_hangup_that_was_ignored_before_stays_ignored(anyone: JailUser) -> None:
     program = anyone.start(
-        "enter(); say(ready=True); wait()",
+        "enter(); print_json(ready=True); wait()",
         wrap=["sh", "-c", 'trap "" HUP; exec "$@"', "sh"],
     )
     program.next_message()
@@ -172,7 +172,7 @@ def test_a_jail_inside_a_jail(anyone: JailUser) -> None:
     outer = anyone.start(f"""
 enter()
 subprocess.run([sys.executable, "-c", {nested!r}], check=True)
-say(ended=True)
+print_json(ended=True)
 wait()
 """)
     assert [outer.next_message(), outer.next_message()] == [{"pid": 1}, {"ended": True}]
@@ -185,7 +185,7 @@ wait()
 def test_no_root_and_no_user_namespaces(anyone: JailUser) -> None:
     forbid = 'echo 0 > /proc/sys/user/max_user_namespaces; exec "$@"'
     wrap = ["unshare", "-Ur", "sh", "-c", forbid, "sh", "setpriv", "--bounding-set=-all", "--inh-caps=-all"]
-    out, err, code = anyone.start("enter(); say(never=True)", wrap=wrap).finish()
+    out, err, code = anyone.start("enter(); print_json(never=True)", wrap=wrap).finish()
     assert (out, code) == ("", 2)
     assert err == (
         "hosts cannot be created on this machine: root here lacks CAP_SYS_ADMIN or CAP_NET_ADMIN, and "
@@ -222,7 +222,7 @@ threading.Thread(target=done.wait).start()
 try:
     jail.enter("late")
 except LeadlineError as error:
-    say(error=str(error))
+    print_json(error=str(error))
 done.set()
 """)
     assert said == {"error": "a jail can't be entered once threads run"}
@@ -232,9 +232,9 @@ def test_a_user_may_use_a_group_that_was_delegated(anyone: JailUser) -> None:
     """Rootless with cgroups, as in a systemd user session: the group that the run is in belongs to the user."""
     if os.geteuid() != 0:
         pytest.skip("only root can delegate a group")
-    place = anyone.run("from leadline.lab import cgroups; found = cgroups.find_parent(); say(path=found.path)")[0][
-        "path"
-    ]
+    place = anyone.run("from leadline.lab import cgroups; found = cgroups.find_parent(); print_json(path=found.path)")[
+        0
+    ]["path"]
     if place is None:
         pytest.skip("no writable cgroup v2 here")
     delegated = Path(place) / f"test-delegated-{os.getpid()}"

@@ -155,10 +155,10 @@ class Terminal:
         os.close(theirs)
 
     def type(self, key: bytes) -> None:
-        """Press a key; what it means is the terminal's to decide."""
+        """Press a key; the terminal decides what it means."""
         os.write(self._ours, key)
 
-    def look(self) -> bytes:
+    def read_screen(self) -> bytes:
         """Everything that has been shown by now."""
         while select.select([self._ours], [], [], 0)[0]:
             try:
@@ -172,16 +172,16 @@ class Terminal:
         deadline = time.monotonic() + WITHIN_S
         while self.run.process.poll() is None:
             assert time.monotonic() < deadline
-            self.look()
+            self.read_screen()
             select.select([self._ours], [], [], 0.05)
-        self.look()
+        self.read_screen()
         os.close(self._ours)
         return self.run.process.returncode
 
 
 def test_ctrl_c_on_a_terminal_ends_the_run_in_order(sandbox: CliSandbox) -> None:
     terminal = Terminal(sandbox, write_plan(sandbox.folder, [ROUTE], [SHORT, LONG]))
-    terminal.run.until(lambda: terminal.look() and any(map(progress_of("long"), terminal.run.journal())))
+    terminal.run.until(lambda: terminal.read_screen() and any(map(progress_of("long"), terminal.run.journal())))
     terminal.type(b"\x03")
     assert terminal.end() == 130
     shown = terminal.shown.decode()
@@ -196,7 +196,7 @@ def test_second_ctrl_c_on_a_terminal_ends_the_run_at_once(sandbox: CliSandbox) -
     terminal = Terminal(sandbox, write_plan(sandbox.folder, [ROUTE], [SHORT, LONG]))
     hold_up(terminal.run)
     terminal.type(b"\x03")
-    terminal.run.until(lambda: b"stopping after cleanup" in terminal.look())
+    terminal.run.until(lambda: b"stopping after cleanup" in terminal.read_screen())
     terminal.type(b"\x03")
     assert terminal.end() == 130
     shown = terminal.shown.decode()

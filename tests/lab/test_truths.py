@@ -262,7 +262,7 @@ RATE_PER_S = 400
 
 
 class Stalling(socketserver.StreamRequestHandler):
-    """Answers requests at once, but one, for which everybody waits; writes down when each came and was answered."""
+    """Answers requests at once, but one, which every client waits for; writes down when each came and was answered."""
 
     def handle(self) -> None:
         owner = self.server

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{mpsc, Mutex, PoisonError};
 
-use leadline_stats::{Histogram, Place};
+use leadline_stats::{Bucket, Histogram};
 use leadline_sys::tcp::TcpInfo;
 use leadline_sys::usage::{ThreadAccount, ThreadUsage};
 use leadline_wire::{FlowProgress, HistogramReport, ThreadReport};
@@ -243,19 +243,19 @@ impl Recorder {
     /// Records one duration of a metric for an operation that was due at `due_ns`.
     #[inline]
     pub fn record(&mut self, metric: usize, due_ns: u64, value_ns: u64) {
-        self.record_at(metric, due_ns, Histogram::place(value_ns));
+        self.record_at(metric, due_ns, Histogram::bucket(value_ns));
     }
 
     /// As [`Recorder::record`], for a duration without a due time: it never counts as warm-up.
     pub fn record_measured(&mut self, metric: usize, value_ns: u64) {
-        self.measured[metric].record_at(Histogram::place(value_ns));
+        self.measured[metric].record_at(Histogram::bucket(value_ns));
     }
 
     /// Like [`Recorder::record`], for a duration whose bucket is known.
     #[inline]
-    pub fn record_at(&mut self, metric: usize, due_ns: u64, place: Place) {
+    pub fn record_at(&mut self, metric: usize, due_ns: u64, bucket: Bucket) {
         let set = if due_ns < self.warm_until_ns { &mut self.warmup } else { &mut self.measured };
-        set[metric].record_at(place);
+        set[metric].record_at(bucket);
     }
 
     /// Whether `roll` would hand histograms over now, which takes longer than an operation may be late.

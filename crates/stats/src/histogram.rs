@@ -16,9 +16,9 @@ pub struct Histogram {
     overflow: u64,
 }
 
-/// The bucket of a value; see [`Histogram::place`].
+/// The bucket of a value; see [`Histogram::bucket`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place(u32);
+pub struct Bucket(u32);
 
 /// The longest duration that has a bucket, ns: an hour.
 const HIGHEST_NS: u64 = 3_600_000_000_000;
@@ -45,25 +45,25 @@ impl Histogram {
     /// result.
     #[inline]
     #[must_use]
-    pub fn place(value_ns: u64) -> Place {
+    pub fn bucket(value_ns: u64) -> Bucket {
         let doublings = (u64::BITS - DIGIT_BITS) - (value_ns | (2 * BLOCK as u64 - 1)).leading_zeros();
         // The upper half of the digits within a doubling; below 2^11 it is the value itself.
-        Place(doublings * BLOCK as u32 + (value_ns >> doublings) as u32)
+        Bucket(doublings * BLOCK as u32 + (value_ns >> doublings) as u32)
     }
 
     /// Counts one duration, ns.
     #[inline]
     pub fn record(&mut self, value_ns: u64) {
-        self.record_at(Self::place(value_ns));
+        self.record_at(Self::bucket(value_ns));
     }
 
     /// Counts one duration whose bucket is known.
     #[inline]
-    pub fn record_at(&mut self, Place(place): Place) {
-        match self.counts.get_mut(place as usize) {
+    pub fn record_at(&mut self, Bucket(index): Bucket) {
+        match self.counts.get_mut(index as usize) {
             Some(count) => {
                 *count += 1;
-                self.touched |= 1 << (place as usize / BLOCK);
+                self.touched |= 1 << (index as usize / BLOCK);
             }
             None => self.overflow += 1,
         }
@@ -204,12 +204,12 @@ mod tests {
     fn every_place_is_its_values() {
         for index in 0..BLOCKS * BLOCK {
             for value in [lowest_at(index), highest_at(index)] {
-                assert_eq!(Histogram::place(value), Place(index as u32), "{value}");
+                assert_eq!(Histogram::bucket(value), Bucket(index as u32), "{value}");
             }
         }
         let beyond = highest_at(BLOCKS * BLOCK - 1) + 1;
-        assert_eq!(Histogram::place(beyond), Place((BLOCKS * BLOCK) as u32));
-        assert!(beyond > HIGHEST_NS && Histogram::place(u64::MAX).0 as usize > BLOCKS * BLOCK);
+        assert_eq!(Histogram::bucket(beyond), Bucket((BLOCKS * BLOCK) as u32));
+        assert!(beyond > HIGHEST_NS && Histogram::bucket(u64::MAX).0 as usize > BLOCKS * BLOCK);
     }
 
     #[test]

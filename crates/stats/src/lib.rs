@@ -8,7 +8,7 @@ mod lengths;
 mod loss_bursts;
 mod sequence;
 
-pub use histogram::{Histogram, Place};
+pub use histogram::{Bucket, Histogram};
 pub use jitter::Jitter;
 pub use lengths::Lengths;
 pub use sequence::{Arrival, SequenceTracker};

@@ -16,7 +16,7 @@ from leadline.analysis.test_data import TestData
 from leadline.plan.gateway_metrics import GATEWAYS
 
 FULL = 0.95
-"""Of the time of all CPUs of a host, from where on they count as having had no more."""
+"""Of the time of all CPUs of a host, from where on they count as having had no time left."""
 
 
 def limits(data: TestData, window: Window) -> Iterator[Limit]:
@@ -30,7 +30,7 @@ def limits(data: TestData, window: Window) -> Iterator[Limit]:
         if busy is not None and busy >= FULL:
             what = f"the {'only CPU' if len(cpus) == 1 else f'{len(cpus)} CPUs'} of {' and '.join(sorted(hosts))}"
             was, it, ends = ("was", "it", "is") if len(cpus) == 1 else ("were", "they", "are")
-            text = f"{what} {was} {quantities.rounded_share(busy)} busy: {it} had no more"
+            text = f"{what} {was} {quantities.rounded_share(busy)} busy: {it} had no time left"
             by = LimitedBy.GATEWAY if _are_gateways(hosts) else LimitedBy.ENDS_CPUS
             yield Limit(by, text, f"{what} {ends} the limit at {quantities.rounded_share(busy)}")
 

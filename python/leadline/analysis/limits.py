@@ -214,14 +214,14 @@ def _full_processes(data: TestData, host: str, window: Window) -> Iterator[tuple
             what = (
                 "its single thread" if process.threads == 1 else "its only CPU" if usable == 1 else f"its {usable} CPUs"
             )
-            yield process, busy, f"{used}: {what} had no more", what
+            yield process, busy, f"{used}: {what} had no time left", what
         elif usable and busy >= PROCESS_FULL * usable * (1 - stolen):
             taken = quantities.rounded_share(stolen)
-            yield process, busy, f"{used}, and a hypervisor took {taken} of each: it had no more", ""
+            yield process, busy, f"{used}, and a hypervisor took {taken} of each: it had no time left", ""
         # An agent's threads are judged by what they report of their load.
         elif process.name != AGENT and (thread := _busiest_thread(samples, process.pid)) >= PROCESS_FULL:
             text = f"the busiest of {process.threads} threads of {process.name} on {host} used "
-            yield process, thread, f"{text}{quantities.rounded_share(thread)} of a CPU: it had no more", _BUSIEST
+            yield process, thread, f"{text}{quantities.rounded_share(thread)} of a CPU: it had no time left", _BUSIEST
 
 
 def _busiest_thread(samples: Sequence[HostSample], pid: int) -> float:

@@ -46,8 +46,8 @@ async def calibrated(load: LoadWorkload, enabled: bool, interrupt: Interrupt, pr
         if not progress.quiet and not sys.stderr.isatty():
             print_note(_DOING)
 
-    def say(text: str) -> None:
+    def warn(text: str) -> None:
         if not progress.quiet:
             progress.note(f"leadline: {text}")
 
-    return await ceiling_for(measured, interrupt, began, say)
+    return await ceiling_for(measured, interrupt, began, warn)

@@ -64,8 +64,8 @@ def change_points(
     only that runs of one level could have come in any order.
 
     Measured over 60 runs with 2 % noise and a shift of 5 % at the 30th: found within two runs of its place in 98 %,
-    no other change point in 96 %, none in 99 % of histories without a shift. Told in the night itself, with nothing
-    but the runs up to then, the shift is significant two runs later in 31 %, three in 63 %, five in 90 % (at a
+    no other change point in 96 %, none in 99 % of histories without a shift. Judged after each run, with
+    nothing but the runs up to then, the shift is significant two runs later in 31 %, three in 63 %, five in 90 % (at a
     significance of 0.05: 55, 81 and 94 %): a shift of 2.5 deviations cannot be certain earlier at that rate of false
     alarms. Neighbours that resemble each other with a correlation of 0.5 give false alarms in 26 % of histories.
 

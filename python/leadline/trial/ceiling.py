@@ -55,15 +55,15 @@ _MORE_THAN_REQUESTS = (
 
 
 async def ceiling_for(
-    load: HttpWorkload, interrupt: Interrupt, began: Callable[[], None], say: Callable[[str], None]
+    load: HttpWorkload, interrupt: Interrupt, began: Callable[[], None], warn: Callable[[str], None]
 ) -> Ceiling | None:
     """The ceiling of a generator here for such a load, from the cache or measured now; None if it cannot be measured.
 
-    `began` is called if it must be measured, which takes one to two seconds; `say` is called with errors.
+    `began` is called if it must be measured, which takes one to two seconds; `warn` is called with errors.
     """
     if not _can_be_calibrated(load):
         return None
-    cache = CeilingCache.here(say)
+    cache = CeilingCache.here(warn)
     key = key_of(host_fingerprint(), shape_of(load))
     known = cache.find(key)
     if known is not None or interrupt.asked.is_set():
@@ -74,7 +74,7 @@ async def ceiling_for(
     try:
         result = await calibrate(load, interrupt)
     except LeadlineError as error:
-        say(f"the generator's own ceiling is unknown: {error}")
+        warn(f"the generator's own ceiling is unknown: {error}")
         return None
     if result is None or interrupt.asked.is_set():
         return None

@@ -30,19 +30,19 @@ class CeilingCache:
     """The file, and a callback for warnings. Without a path nothing is found or stored."""
 
     path: Path | None
-    say: Callable[[str], None]
+    warn: Callable[[str], None]
     now_s: Callable[[], float] = time.time
 
     @classmethod
-    def here(cls, say: Callable[[str], None]) -> CeilingCache:
+    def here(cls, warn: Callable[[str], None]) -> CeilingCache:
         """The user's own cache, by the XDG base directory specification, which ignores relative paths."""
         named = os.environ.get("XDG_CACHE_HOME", "")
         if Path(named).is_absolute():
-            return cls(Path(named) / "leadline" / "ceilings.json", say)
+            return cls(Path(named) / "leadline" / "ceilings.json", warn)
         try:
-            return cls(Path.home() / ".cache" / "leadline" / "ceilings.json", say)
+            return cls(Path.home() / ".cache" / "leadline" / "ceilings.json", warn)
         except RuntimeError:  # no home directory
-            return cls(None, say)
+            return cls(None, warn)
 
     def find(self, key: str) -> Ceiling | None:
         """The ceiling under a key, unless it is too old."""
@@ -61,7 +61,7 @@ class CeilingCache:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             replace(self.path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
         except (OSError, DatasetError) as error:
-            self.say(f"the generator's ceiling is not stored: {error}")
+            self.warn(f"the generator's ceiling is not stored: {error}")
 
     def _rows(self) -> dict[str, dict[str, Any]]:
         """Every entry that is valid and not too old."""
@@ -73,7 +73,7 @@ class CeilingCache:
         except FileNotFoundError:
             return {}
         except OSError as error:
-            self.say(f"the ceilings kept in {self.path} cannot be read ({error.strerror}) and are ignored")
+            self.warn(f"the ceilings kept in {self.path} cannot be read ({error.strerror}) and are ignored")
             return {}
         try:
             # An integer of any length becomes a float, possibly an infinite one.
@@ -82,7 +82,7 @@ class CeilingCache:
             document = None
         rows = document.get("ceilings") if isinstance(document, dict) and document.get("schema") == SCHEMA else None
         if not isinstance(rows, dict):
-            self.say(f"the ceilings kept in {self.path} are damaged or of another version, and ignored")
+            self.warn(f"the ceilings kept in {self.path} are damaged or of another version, and ignored")
             return {}
         return {key: row for key, row in rows.items() if self._is_sound(row)}
 

@@ -14,7 +14,7 @@ HELLO = json.loads((Path(__file__).parents[3] / "contract" / "golden" / "events.
 LOCK = threading.Lock()
 
 
-def say(kind: str, **fields: object) -> None:
+def send(kind: str, **fields: object) -> None:
     with LOCK:
         sys.stdout.write(json.dumps({"type": kind, **fields}) + "\n")
         sys.stdout.flush()
@@ -22,7 +22,7 @@ def say(kind: str, **fields: object) -> None:
 
 def beat() -> None:
     while True:
-        say("heartbeat", t_ns=time.monotonic_ns())
+        send("heartbeat", t_ns=time.monotonic_ns())
         time.sleep(0.02)
 
 
@@ -31,25 +31,25 @@ def obey(command: dict[str, object]) -> None:
     named = {key: command.get(key) for key in ("trial", "task")}
     match command["type"]:
         case "clock":
-            say("clock", id=command["id"], received_ns=now + 5_000, sent_ns=now + 6_000)
+            send("clock", id=command["id"], received_ns=now + 5_000, sent_ns=now + 6_000)
         case "wake_up":
-            say("wake_up", id=command["id"], t_ns=now, found=None)
+            send("wake_up", id=command["id"], t_ns=now, found=None)
         case "inspect":
             view = {"interfaces": [], "routes": [{"destination": "10.82.0.0/24", "gateway": None, "interface": "wan"}]}
-            say("network", id=command["id"], t_ns=now, view=view)
+            send("network", id=command["id"], t_ns=now, view=view)
         case "prepare" if command["task"] == "taken":
             error = {"blame": "system", "code": "address_in_use", "message": "port 5201 is taken"}
-            say("failed", **named, t_ns=now, error=error)
+            send("failed", **named, t_ns=now, error=error)
         case "prepare" if command["task"] == "slow":
             pass
         case "prepare":
-            say("prepared", **named, t_ns=now, pid=7, port=5201, http_port=None)
+            send("prepared", **named, t_ns=now, pid=7, port=5201, http_port=None)
             if command["task"] == "daemon":
-                say("output", **named, t_ns=now + 1, line="one: up")
-                say("output", **named, t_ns=now + 2, line="two: Completed")
+                send("output", **named, t_ns=now + 1, line="one: up")
+                send("output", **named, t_ns=now + 2, line="two: Completed")
             if command["task"] == "crash":
-                say("output", **named, t_ns=now + 1, line="FATAL no such cipher")
-                say("exited", **named, t_ns=now + 2, code=1, signal=None, expected=False)
+                send("output", **named, t_ns=now + 1, line="FATAL no such cipher")
+                send("exited", **named, t_ns=now + 2, code=1, signal=None, expected=False)
         case "start":
             load = {"side": "local", "wall_s": 1.0, "threads": [], "pushback": 0, "socket_drops": None}
             outcome: dict[str, Any] = {
@@ -61,11 +61,11 @@ def obey(command: dict[str, object]) -> None:
                 "receiver": None,
                 "counts": {},
             }
-            say("finished", trial=command["trial"], task="load", t_ns=now, outcome=outcome)
+            send("finished", trial=command["trial"], task="load", t_ns=now, outcome=outcome)
         case "stop":
-            say("exited", **named, t_ns=now, code=None, signal=15, expected=True)
+            send("exited", **named, t_ns=now, code=None, signal=15, expected=True)
         case "shutdown":
-            say("exited", trial="t", task="daemon", t_ns=now, code=0, signal=None, expected=True)
+            send("exited", trial="t", task="daemon", t_ns=now, code=0, signal=None, expected=True)
             os._exit(0)
         case _:
             pass
@@ -102,10 +102,10 @@ def answer(line: str) -> None:
                 "code": "bad_command",
                 "message": "not a command: unknown field `iperf3_options`",
             }
-            say("failed", trial=None, task=None, t_ns=1, error=error)
+            send("failed", trial=None, task=None, t_ns=1, error=error)
         case "complaining":
             error = {"blame": "input", "code": "unknown_trial", "message": "no t"}
-            say("failed", trial="t", task=None, t_ns=1, error=error)
+            send("failed", trial="t", task=None, t_ns=1, error=error)
         case "stubborn":
             pass
         case _:
@@ -115,7 +115,7 @@ def answer(line: str) -> None:
 def main() -> None:
     before_hello()
     greeting = {key: value for key, value in HELLO.items() if key != "type"}
-    say("hello", **greeting | {"protocol": 9 if PART == "newer" else 1})
+    send("hello", **greeting | {"protocol": 9 if PART == "newer" else 1})
     if PART in ("obedient", "stubborn"):
         threading.Thread(target=beat, daemon=True).start()
     for line in sys.stdin:

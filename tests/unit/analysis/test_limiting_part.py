@@ -55,7 +55,7 @@ def test_generator_and_answering_side_are_named_by_their_reasons() -> None:
 def test_gateway_that_may_use_some_cpus_alone_is_full_when_they_are() -> None:
     data = with_gateway(steady_test(), busy=0.99, threads=4)
     assert limit(data)[0] is LimitedBy.UNKNOWN
-    for cpus, words in (([1], "its only CPU had no more"), ([1, 3], "its 2 CPUs had no more")):
+    for cpus, words in (([1], "its only CPU had no time left"), ([1, 3], "its 2 CPUs had no time left")):
         data = with_gateway(steady_test(), busy=0.99 * len(cpus), threads=4)
         data.facts["gateway"] = {**facts(), "cpus": 8, "own_cpus": cpus}
         by, evidence = limit(data)
@@ -69,7 +69,7 @@ def test_gateway_whose_busiest_thread_is_full_is_the_limit() -> None:
     data.facts["gateway"] = own
     assert limit(data) == (
         LimitedBy.GATEWAY,
-        "the busiest of 4 threads of openvpn on gateway used 97 % of a CPU: it had no more",
+        "the busiest of 4 threads of openvpn on gateway used 97 % of a CPU: it had no time left",
     )
     found = analyse_test(data).limit
     assert found is not None and found.clause == "its busiest thread is the limit at 97.0 % of a core"
@@ -255,10 +255,10 @@ FIVE_CPUS = {"client1": [0, 1], "server": [2], "gateway": [3, 4]}
             TWO_CPUS,
             (0.99, 0.7),
             LimitedBy.ENDS_CPUS,
-            "the only CPU of client1 and server was 99 % busy: it had no more",
+            "the only CPU of client1 and server was 99 % busy: it had no time left",
         ),
-        (TWO_CPUS, (0.7, 0.96), LimitedBy.GATEWAY, "the only CPU of gateway was 96 % busy: it had no more"),
-        (TWO_CPUS, (0.97, 0.97), LimitedBy.GATEWAY, "the only CPU of gateway was 97 % busy: it had no more"),
+        (TWO_CPUS, (0.7, 0.96), LimitedBy.GATEWAY, "the only CPU of gateway was 96 % busy: it had no time left"),
+        (TWO_CPUS, (0.97, 0.97), LimitedBy.GATEWAY, "the only CPU of gateway was 97 % busy: it had no time left"),
         (TWO_CPUS, (0.9, 0.9), LimitedBy.UNKNOWN, ""),
         (FIVE_CPUS, (1.0, 0.98, 0.3, 0.5, 0.5), LimitedBy.ENDS_CPUS, "the 2 CPUs of client1 were 99 % busy"),
         (FIVE_CPUS, (1.0, 0.5, 0.3, 1.0, 0.5), LimitedBy.UNKNOWN, ""),
@@ -314,7 +314,7 @@ def test_a_process_whose_cpu_a_hypervisor_took() -> None:
         data.samples["gateway"][number] = sample._replace(cpu_s=cpu_s, cpus=2)
     found, text = limit(data)
     assert found is LimitedBy.GATEWAY
-    assert text == "openvpn on gateway used 72 % of a CPU, and a hypervisor took 25 % of each: it had no more"
+    assert text == "openvpn on gateway used 72 % of a CPU, and a hypervisor took 25 % of each: it had no time left"
 
 
 @pytest.mark.parametrize(("busy", "by"), [(0.197, LimitedBy.GATEWAY), (0.15, LimitedBy.UNKNOWN)])

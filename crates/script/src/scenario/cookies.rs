@@ -28,7 +28,7 @@ pub struct Jar(Vec<Cookie>);
 
 /// Where a request goes, as far as cookies depend on it.
 #[derive(Clone, Copy, Debug)]
-pub struct Place<'u> {
+pub struct Destination<'u> {
     /// The host, in lower case.
     pub host: &'u str,
     /// Path and query.
@@ -39,7 +39,7 @@ pub struct Place<'u> {
     pub now_s: i64,
 }
 
-impl Place<'_> {
+impl Destination<'_> {
     fn path(&self) -> &str {
         self.target.split('?').next().unwrap_or("/")
     }
@@ -66,7 +66,7 @@ impl Jar {
     }
 
     /// Keeps the cookie of a Set-Cookie field; one that is malformed or of a foreign domain is ignored.
-    pub fn receive(&mut self, field: &str, place: &Place<'_>) {
+    pub fn receive(&mut self, field: &str, destination: &Destination<'_>) {
         let mut parts = field.split(';');
         let Some((name, value)) = parts.next().and_then(|pair| pair.split_once('=')) else { return };
         let (name, value) = (name.trim(), value.trim());
@@ -76,8 +76,8 @@ impl Jar {
         let mut cookie = Cookie {
             name: name.into(),
             value: value.into(),
-            domain: place.host.into(),
-            path: place.default_path().into(),
+            domain: destination.host.into(),
+            path: destination.default_path().into(),
             host_only: true,
             secure: false,
             expires_s: None,
@@ -89,7 +89,7 @@ impl Jar {
             match key.trim().to_ascii_lowercase().as_str() {
                 "domain" if !value.is_empty() => {
                     let domain = value.trim_start_matches('.').to_ascii_lowercase();
-                    if !is_in_domain(place.host, &domain) {
+                    if !is_in_domain(destination.host, &domain) {
                         return;
                     }
                     (cookie.domain, cookie.host_only) = (domain.into(), false);
@@ -102,9 +102,9 @@ impl Jar {
             }
         }
         if let Some(age) = max_age {
-            cookie.expires_s = Some(place.now_s.saturating_add(age.max(0)).saturating_sub(i64::from(age <= 0)));
+            cookie.expires_s = Some(destination.now_s.saturating_add(age.max(0)).saturating_sub(i64::from(age <= 0)));
         }
-        self.keep(cookie, place.now_s);
+        self.keep(cookie, destination.now_s);
     }
 
     /// Sets a cookie of a domain and its subdomains; an empty value removes it.
@@ -129,8 +129,8 @@ impl Jar {
             |other: &Cookie| (&other.name, &other.domain, &other.path) == (&cookie.name, &cookie.domain, &cookie.path);
         let is_expired = cookie.expires_s.is_some_and(|at_s| at_s < now_s);
         match self.0.iter().position(is_same) {
-            Some(place) if is_expired => drop(self.0.remove(place)),
-            Some(place) => self.0[place] = cookie,
+            Some(index) if is_expired => drop(self.0.remove(index)),
+            Some(index) => self.0[index] = cookie,
             None if is_expired => {}
             None => {
                 if self.0.len() >= MOST_COOKIES {
@@ -143,8 +143,8 @@ impl Jar {
 
     /// Appends the value of the Cookie field of a request: longer paths first (RFC 6265, 5.4). Appends nothing if no
     /// cookie belongs to it.
-    pub fn send(&self, place: &Place<'_>, out: &mut String) {
-        let mut sent: Vec<&Cookie> = self.0.iter().filter(|cookie| cookie.belongs_to(place)).collect();
+    pub fn send(&self, destination: &Destination<'_>, out: &mut String) {
+        let mut sent: Vec<&Cookie> = self.0.iter().filter(|cookie| cookie.belongs_to(destination)).collect();
         sent.sort_by_key(|cookie| std::cmp::Reverse(cookie.path.len()));
         for (number, cookie) in sent.into_iter().enumerate() {
             let separator = if number > 0 { "; " } else { "" };
@@ -167,13 +167,20 @@ impl Jar {
 }
 
 impl Cookie {
-    fn belongs_to(&self, place: &Place<'_>) -> bool {
-        let path = place.path();
-        let is_host = if self.host_only { *place.host == *self.domain } else { is_in_domain(place.host, &self.domain) };
+    fn belongs_to(&self, destination: &Destination<'_>) -> bool {
+        let path = destination.path();
+        let is_host = if self.host_only {
+            *destination.host == *self.domain
+        } else {
+            is_in_domain(destination.host, &self.domain)
+        };
         let is_path = path
             .strip_prefix(&*self.path)
             .is_some_and(|rest| rest.is_empty() || self.path.ends_with('/') || rest.starts_with('/'));
-        is_host && is_path && (place.is_https || !self.secure) && self.expires_s.is_none_or(|at_s| at_s >= place.now_s)
+        is_host
+            && is_path
+            && (destination.is_https || !self.secure)
+            && self.expires_s.is_none_or(|at_s| at_s >= destination.now_s)
     }
 }
 
@@ -194,8 +201,8 @@ pub fn http_date(text: &str) -> Option<i64> {
         if token.contains(':') {
             let mut parts = token.split(':').map(|part| part.parse::<i64>().ok());
             time = Some((parts.next()??, parts.next()??, parts.next().flatten().unwrap_or(0)));
-        } else if let Some(place) = MONTHS.iter().position(|name| lower.starts_with(name)) {
-            month = Some(place as i64 + 1);
+        } else if let Some(index) = MONTHS.iter().position(|name| lower.starts_with(name)) {
+            month = Some(index as i64 + 1);
         } else if let Ok(number) = token.parse::<i64>() {
             match (day, token.len()) {
                 (None, 1 | 2) => day = Some(number),
@@ -212,15 +219,15 @@ pub fn http_date(text: &str) -> Option<i64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{http_date, Jar, Place};
+    use super::{http_date, Destination, Jar};
 
-    const fn at<'u>(host: &'u str, target: &'u str) -> Place<'u> {
-        Place { host, target, is_https: false, now_s: 1_000 }
+    const fn at<'u>(host: &'u str, target: &'u str) -> Destination<'u> {
+        Destination { host, target, is_https: false, now_s: 1_000 }
     }
 
-    fn sent(jar: &Jar, place: Place<'_>) -> String {
+    fn sent(jar: &Jar, destination: Destination<'_>) -> String {
         let mut out = String::new();
-        jar.send(&place, &mut out);
+        jar.send(&destination, &mut out);
         out
     }
 
@@ -236,7 +243,7 @@ mod tests {
         assert_eq!(sent(&jar, at("shop.test", "/cartoon")), "b=2");
         assert_eq!(sent(&jar, at("test.org", "/")), "c=3");
         assert_eq!(sent(&jar, at("xtest.org", "/")), "");
-        assert_eq!(sent(&jar, Place { is_https: true, ..at("shop.test", "/") }), "b=2; e=5");
+        assert_eq!(sent(&jar, Destination { is_https: true, ..at("shop.test", "/") }), "b=2; e=5");
         assert_eq!(jar.value("b"), Some("2"));
     }
 
@@ -249,7 +256,7 @@ mod tests {
         jar.receive("c=1", &home);
         jar.receive("c=2", &home);
         assert_eq!(sent(&jar, home), "a=1; b=1; c=2");
-        assert_eq!(sent(&jar, Place { now_s: 1_100, ..home }), "b=1; c=2");
+        assert_eq!(sent(&jar, Destination { now_s: 1_100, ..home }), "b=1; c=2");
         jar.receive("c=; Max-Age=0", &home);
         jar.receive("b=; Expires=Thu, 01-Jan-70 00:00:01 GMT", &home);
         assert_eq!(sent(&jar, home), "a=1");

@@ -70,7 +70,7 @@ fn make(context: &mut Context<'_>, request: &Request, redirect: Option<Redirect>
     if request.cookies && !context.user.jar.is_empty() {
         let now_s = context.tools.epoch_ms(context.now_ns).div_euclid(1000);
         let mut cookies = String::new();
-        context.user.jar.send(&url.place(now_s), &mut cookies);
+        context.user.jar.send(&url.destination(now_s), &mut cookies);
         if !cookies.is_empty() {
             head.push_str(&format!("Cookie: {cookies}\r\n"));
         }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::cookies::Place;
+use super::cookies::Destination;
 use super::encoding::append_target;
 
 /// The URL of a request.
@@ -64,9 +64,9 @@ impl Url {
         own.join(&encoded).ok().map(Self::of)
     }
 
-    /// What cookies depend on.
+    /// The destination of a request to this URL, as cookies depend on it.
     #[must_use]
-    pub fn place(&self, now_s: i64) -> Place<'_> {
-        Place { host: &self.host, target: &self.target, is_https: self.is_https, now_s }
+    pub fn destination(&self, now_s: i64) -> Destination<'_> {
+        Destination { host: &self.host, target: &self.target, is_https: self.is_https, now_s }
     }
 }

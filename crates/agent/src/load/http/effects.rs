@@ -151,7 +151,7 @@ impl<B: IoBackend> Effects for WorkerEffects<B> {
 
     #[inline]
     fn record_late(&mut self, due_ns: u64, late_ns: u64) {
-        let bucket = Histogram::place(late_ns);
+        let bucket = Histogram::bucket(late_ns);
         self.recorder.record_at(Metric::Late as usize, due_ns, bucket);
         if let Some(all) = &mut self.late {
             all.record_at(bucket);
@@ -160,18 +160,18 @@ impl<B: IoBackend> Effects for WorkerEffects<B> {
 
     #[inline]
     fn record_response(&mut self, timing: &Timing) {
-        let service = Histogram::place(timing.done_ns.saturating_sub(timing.sent_ns));
+        let service = Histogram::bucket(timing.done_ns.saturating_sub(timing.sent_ns));
         let transfer_ns = timing.done_ns - timing.first_ns;
         // Most responses come in one piece.
         let first_byte = match transfer_ns {
             0 => service,
-            _ => Histogram::place(timing.first_ns.saturating_sub(timing.sent_ns)),
+            _ => Histogram::bucket(timing.first_ns.saturating_sub(timing.sent_ns)),
         };
         let mut record = |metric, bucket| self.recorder.record_at(metric as usize, timing.due_ns, bucket);
-        record(Metric::Latency, Histogram::place(timing.done_ns.saturating_sub(timing.due_ns)));
+        record(Metric::Latency, Histogram::bucket(timing.done_ns.saturating_sub(timing.due_ns)));
         record(Metric::Service, service);
         record(Metric::FirstByte, first_byte);
-        record(Metric::Transfer, Histogram::place(transfer_ns));
+        record(Metric::Transfer, Histogram::bucket(transfer_ns));
     }
 }
 

@@ -170,7 +170,7 @@ impl Machine {
             let url = lane.url.clone();
             let fields = end.head.lines().filter_map(|line| line.split_once(": "));
             for (_, value) in fields.filter(|(name, _)| name.eq_ignore_ascii_case("set-cookie")) {
-                user.jar.receive(value, &url.place(now_s));
+                user.jar.receive(value, &url.destination(now_s));
             }
         }
         if self.follow(slot, &mut user, place, request, end, now_ns) {

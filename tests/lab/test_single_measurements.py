@@ -1,4 +1,4 @@
-"""The quick commands against `leadline serve` on loopback, by command line alone: documents, counts, folders, codes."""
+"""The commands of one measurement against `leadline serve` on loopback: documents, counts, folders, exit codes."""
 
 from __future__ import annotations
 
