@@ -20,6 +20,9 @@ PEERS := iperf3 apache2-utils nghttp2-client
 # Python keeps what it has compiled: the tests start `leadline` hundreds of times.
 unexport PYTHONDONTWRITEBYTECODE
 
+PYTHON_CODE := python tests bench scripts contract setup.py
+# Modules of one name, so each is checked by itself.
+MYPY = $(PYTHON) -m mypy && find tests -mindepth 2 -name conftest.py -print0 | xargs -0 -n 1 $(PYTHON) -m mypy --no-error-summary
 FUZZ_SECONDS := 30
 DIST := dist
 
@@ -58,10 +61,10 @@ check: $(VENV)/.installed ## in a minute: linters, types, tests of the Rust libr
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target check-python check-style check-rust
 
 check-style:
-	$(VENV)/bin/ruff format --check --quiet python tests bench setup.py
-	$(VENV)/bin/ruff check --quiet python tests bench setup.py
+	$(VENV)/bin/ruff format --check --quiet $(PYTHON_CODE)
+	$(VENV)/bin/ruff check --quiet $(PYTHON_CODE)
 	cargo fmt --all --check
-	$(PYTHON) -m mypy
+	$(MYPY)
 
 # Of the whole workspace, so that dependencies have the same features, and are compiled once, for `make test` too.
 check-rust:
@@ -111,15 +114,15 @@ dist: $(VENV)/.installed ## what users install: a wheel, an sdist and the agent 
 	$(STATIC) scripts/dist $(PYTHON) $(DIST)
 
 lint: $(VENV)/.installed ## ruff, mypy --strict, clippy and rustfmt, warnings as errors
-	$(VENV)/bin/ruff format --check python tests bench setup.py
-	$(VENV)/bin/ruff check python tests bench setup.py
-	$(PYTHON) -m mypy
+	$(VENV)/bin/ruff format --check $(PYTHON_CODE)
+	$(VENV)/bin/ruff check $(PYTHON_CODE)
+	$(MYPY)
 	cargo fmt --all --check
 	$(STATIC) cargo clippy --profile checked --quiet --workspace --all-targets -- -D warnings
 
 format: build ## format all code
-	$(VENV)/bin/ruff format python tests bench setup.py
-	$(VENV)/bin/ruff check --fix python tests bench setup.py
+	$(VENV)/bin/ruff format $(PYTHON_CODE)
+	$(VENV)/bin/ruff check --fix $(PYTHON_CODE)
 	cargo fmt --all
 
 bench: build ## side by side with peers; writes docs/benchmarks.md. ONLY="rr http" runs some rows, AGAINST=AGENT an older agent

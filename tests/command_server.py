@@ -30,6 +30,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn
 
+from stand_in import NAMESPACES
+
 REAL = Path(sys.executable).with_name("leadline")
 # What commands import when they run, beside their own modules.
 LIBRARIES = (
@@ -41,65 +43,11 @@ LIBRARIES = (
     "scipy.special",
     "xml.parsers.expat",
 )
+STAND_IN = Path(__file__).with_name("stand_in.py")
 EXAMPLE = Path(__file__).resolve().parents[1] / "examples" / "gateway.yaml"
-NAMESPACES = ("net", "pid", "mnt")
 OWN_TASK = str(os.getpid())
 # What polars starts when it is imported: waits for files that it has put out of memory, of which commands have none.
 IDLE_THREADS = {"polars-ooc-clea"}
-
-# Starts in 10 ms, for it imports next to nothing.
-STAND_IN = """#!{python} -IS
-import _socket, posix, sys
-import signal
-SERVER, REAL = {server!r}, {real!r}
-SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2]
-IGNORED = [number for number in SIGNALS if signal.getsignal(number) is signal.SIG_IGN]
-
-def real():
-    argv = [sys.executable if sys.argv[1:] and sys.argv[1].endswith(".py") else REAL, *sys.argv[1:]]
-    posix.execv(argv[0], argv)
-
-def mask():
-    found = posix.umask(0o077)
-    posix.umask(found)
-    return found
-
-def main():
-    server = _socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
-    try:
-        server.connect(SERVER)
-    except OSError:
-        real()
-    def forward(number, frame):
-        server.send(bytes([number]))
-    for number in SIGNALS:
-        if number not in IGNORED:
-            signal.signal(number, forward)
-    files = [0, 1, 2, *(posix.open("/proc/self/ns/" + name, posix.O_RDONLY) for name in {namespaces!r})]
-    own = [posix.getuid(), mask(), posix.sched_getaffinity(0) == posix.sched_getaffinity(1)]
-    own += [open("/proc/self/" + name).read() for name in ("cgroup", "limits")]
-    own += [posix.readlink("/proc/self/ns/" + name) for name in ("user", "uts", "ipc")]
-    own += [any(map(posix.isatty, range(3)))]
-    call_text = repr((sys.argv[1:], posix.getcwd(), posix.environ, [int(number) for number in IGNORED], own))
-    paper = posix.memfd_create("command")
-    posix.write(paper, call_text.encode("ascii", "backslashreplace"))
-    packed = b"".join(number.to_bytes(4, sys.byteorder) for number in [*files, paper])
-    server.sendmsg([b"r"], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, packed)])
-    answer = server.recv(16)
-    if answer == b"real":
-        for number in SIGNALS:
-            if number not in IGNORED:
-                signal.signal(number, signal.SIG_DFL)
-        real()
-    code = int(answer or b"70")
-    if code < 0:
-        if code != -signal.SIGKILL:
-            signal.signal(-code, signal.SIG_DFL)
-        posix.kill(posix.getpid(), -code)
-    posix._exit(code)
-
-main()
-"""
 
 
 @contextmanager
@@ -108,8 +56,9 @@ def command_server(folder: Path) -> Iterator[Path]:
     listener = folder / "server"
     stand_in = folder / "bin" / "leadline"
     stand_in.parent.mkdir(parents=True)
-    text = STAND_IN.format(python=sys.executable, server=str(listener), real=str(REAL), namespaces=NAMESPACES)
-    stand_in.write_text(text, encoding="utf-8")
+    given = f"SERVER, REAL = {str(listener)!r}, {str(REAL)!r}"
+    text = STAND_IN.read_text(encoding="utf-8").replace('SERVER, REAL = "", ""', given)
+    stand_in.write_text(f"#!{sys.executable} -IS\n{text}", encoding="utf-8")
     stand_in.chmod(0o755)
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as made:
         made.bind(str(listener))

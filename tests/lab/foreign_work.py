@@ -14,6 +14,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+_SPIN_LOOP = str(Path(__file__).with_name("spin_loop.py"))
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _USER, _NICE, _SYSTEM, _STEAL = 0, 1, 2, 7
 
@@ -53,8 +54,7 @@ def spinners() -> Iterator[None]:
     """A spin loop on every CPU, outside of each control group that a lab makes."""
     with ExitStack() as stack:
         for cpu in sorted(os.sched_getaffinity(0)):
-            command = f"import os; os.sched_setaffinity(0, [{cpu}]); print(flush=True)\nwhile True: pass"
-            process = subprocess.Popen([sys.executable, "-c", command], stdout=subprocess.PIPE)
+            process = subprocess.Popen([sys.executable, _SPIN_LOOP, str(cpu)], stdout=subprocess.PIPE)
             stack.callback(process.wait)
             stack.callback(process.kill)
             assert process.stdout is not None

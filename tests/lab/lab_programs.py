@@ -25,6 +25,8 @@ from leadline.lab import jail, kernel, topology
 from leadline.lab.hosts import Lab
 from leadline.lab.topology import LinkSpec
 
+_WORKERS: list[subprocess.Popen[bytes]] = []
+"""Processes that go on until their jail ends."""
 SERVER, SERVER_V6 = "10.82.0.2", "fd82::2"
 UDP_SEGMENT = 103
 """The socket option by which the kernel cuts what is sent into datagrams (udp(7))."""
@@ -51,6 +53,24 @@ def forward(lab: Lab, host: str) -> None:
 def on_one_cpu() -> None:
     """Packets of one sender cannot overtake each other."""
     os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])
+
+
+def busy() -> None:
+    """Build a lab with a process at work on the server, and print this process's facts.
+
+    The worker is heard first: while a process becomes another program, and this one does so twice, it has no arguments
+    by which it could be found.
+    """
+    inside = enter()
+    lab = Lab.build(topology.remote_access(1, LinkSpec()), "c01/1")
+    sleep = [sys.executable, str(Path(__file__).with_name("sleeper.py")), sys.argv[1]]
+    worker = subprocess.Popen([*lab.launch_prefix("server"), *sleep], stdout=subprocess.PIPE)
+    _WORKERS.append(worker)
+    assert worker.stdout is not None
+    assert worker.stdout.readline() == b"at work\n"
+    if (group := lab.hosts["server"].cgroup) is not None:
+        (group / "cgroup.procs").write_text(str(worker.pid))
+    print_json(pid=os.getpid(), cgroup=inside.cgroup, reason=inside.cgroup_reason)
 
 
 def remote_access() -> None:
@@ -313,9 +333,9 @@ def cpu_account() -> None:
         print_json(reason=lab.cgroup_reason, groups=[host.cgroup for host in lab.hosts.values()])
         return
     # What the process used before it joined the group is not in the group's account.
-    spin = "import time\nbegin_s = time.process_time()\nwhile time.process_time() - begin_s < 0.2: pass"
+    spin = [sys.executable, str(Path(__file__).with_name("spin_loop.py")), "--for", "0.2"]
     join = ["sh", "-c", f'echo $$ > {group}/cgroup.procs; exec "$@"', "sh"]
-    subprocess.run([*lab.launch_prefix("client1"), *join, sys.executable, "-c", spin], check=True)
+    subprocess.run([*lab.launch_prefix("client1"), *join, *spin], check=True)
     stat = dict(line.split() for line in (group / "cpu.stat").read_text().splitlines())
     print_json(usage_us=int(stat["usage_usec"]))
 

@@ -42,8 +42,8 @@ from leadline.lab import jail, kernel, topology
 from leadline.lab.hosts import Lab
 from leadline.lab.topology import LinkSpec
 """
-PROGRAMS = ("jailed.py", "lab_programs.py")
-"""Modules of this folder that programs are made of."""
+PROGRAMS = ("jailed.py", "lab_programs.py", "sleeper.py", "spin_loop.py")
+"""Files of this folder that programs are made of."""
 
 
 @dataclass(slots=True)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import signal
 import stat
@@ -163,26 +164,12 @@ def test_after_a_killed_agent_the_other_trials_go_on(sandbox: CliSandbox) -> Non
     assert figures(folder)["c02/1", "long", "received_bytes"] > 0
 
 
-# An agent that, on the server, already has a socket on the port that it must serve: in the first trial only.
-PORT_HOLDER = """#!{python}
-import os, pathlib, socket, sys
-holder = socket.socket()
-try:
-    holder.bind(("{server}", 5201))
-    pathlib.Path({once!r}).touch(exist_ok=False)
-    holder.listen()
-    holder.set_inheritable(True)
-except OSError:
-    holder.close()
-os.execv({agent!r}, [{agent!r}, *sys.argv[1:]])
-"""
-
-
 def test_a_port_that_is_taken(sandbox: CliSandbox) -> None:
     agent = str(Path(sys.executable).with_name("leadline-agent"))
-    once = str(sandbox.folder / "once")
+    holder = [sys.executable, str(Path(__file__).with_name("port_holder.py"))]
+    holder += [agent, ADDRESSES["server"], str(sandbox.folder / "once")]
     script = sandbox.folder / "agent"
-    script.write_text(PORT_HOLDER.format(python=sys.executable, server=ADDRESSES["server"], once=once, agent=agent))
+    script.write_text(f'#!/bin/sh\nexec {shlex.join(holder)} "$@"\n')
     script.chmod(0o755)
     sandbox.environment["LEADLINE_AGENT"] = str(script)
     ended = sandbox.run(write_plan(sandbox.folder, [ROUTE], [SHORT], repeat=2)).finish()

@@ -26,17 +26,7 @@ OF_RUNS = (
 ROOT = Path(__file__).resolve().parents[3]
 EXAMPLE = ROOT / "examples" / "gateway.yaml"
 
-# Command lines one after another, in one process: what one imports, all of them have imported.
-_PROGRAM = """
-import json, sys
-from leadline.cli import app
-found = dict()
-for line in {lines!r}:
-    sys.argv = ["leadline", *line.split()]
-    status = app._status()
-    found[line] = [status, sorted(set(sys.modules) & set({heavy!r}))]
-print(json.dumps([found, sorted(sys.modules)]), file=sys.stderr)
-"""
+PROGRAM = str(ROOT / "tests" / "unit" / "imported_modules.py")
 COMMAND_LINES = {
     "--help": 0,
     "--version": 0,
@@ -51,31 +41,22 @@ COMMAND_LINES = {
 }
 
 
-def outcome_of(program: str) -> tuple[Any, set[str]]:
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+def outcome_of(use: str, *arguments: str) -> tuple[Any, set[str]]:
+    done = subprocess.run([sys.executable, PROGRAM, use, *arguments], capture_output=True, text=True, check=True)
     found, modules = json.loads(done.stderr.splitlines()[-1])
     return found, set(modules)
 
 
 @pytest.mark.processes
 def test_help_and_refusals_import_nothing_heavy() -> None:
-    found, modules = outcome_of(_PROGRAM.format(lines=list(COMMAND_LINES), heavy=LIBRARIES))
+    found, modules = outcome_of("commands", json.dumps(list(COMMAND_LINES)), json.dumps(LIBRARIES))
     assert found == {line: [status, []] for line, status in COMMAND_LINES.items()}
     assert "leadline.cli.app" in modules
 
 
 @pytest.mark.processes
 def test_version_is_printed_without_the_commands() -> None:
-    program = """
-import json, sys
-from leadline.cli import main
-sys.argv = ["leadline", "--version"]
-try:
-    main()
-except SystemExit as end:
-    print(json.dumps([end.code, sorted(sys.modules)]), file=sys.stderr)
-"""
-    status, modules = outcome_of(program)
+    status, modules = outcome_of("version")
     assert status == 0
     assert "leadline.cli.version" in modules
     assert modules & {"leadline.cli.app", "pydantic", "typer"} == set()
@@ -83,24 +64,14 @@ except SystemExit as end:
 
 @pytest.mark.processes
 def test_one_measurement_imports_what_measures_it_alone() -> None:
-    program = (
-        "import json, sys\nimport leadline.cli.run_single\nprint(json.dumps([0, sorted(sys.modules)]), file=sys.stderr)"
-    )
-    _, modules = outcome_of(program)
+    _, modules = outcome_of("measurement")
     assert "leadline.trial.single" in modules
     assert modules & set(OF_RUNS) == set()
 
 
 @pytest.mark.processes
 def test_a_plan_is_read_without_what_acts_on_hosts() -> None:
-    program = f"""
-import json, sys
-from pathlib import Path
-from leadline.plan import describe, load_plan
-cases = describe(load_plan(Path({str(EXAMPLE)!r}))).cases
-print(json.dumps([len(cases), sorted(sys.modules)]), file=sys.stderr)
-"""
-    cases, modules = outcome_of(program)
+    cases, modules = outcome_of("cases", str(EXAMPLE))
     assert cases == 3
     assert {"leadline.sut.route", "leadline.sut.wireguard", "leadline.sut.openvpn"} <= modules
     assert modules & {*OF_RUNS, "leadline.agents", "leadline.contract.models"} == {
@@ -113,14 +84,8 @@ PACKAGES = ("leadline.dataset", "leadline.plan", "leadline.report", "leadline.tr
 
 @pytest.mark.processes
 def test_every_name_of_a_package_is_there_when_it_is_asked_for() -> None:
-    program = f"""
-import importlib, json, sys
-packages = [importlib.import_module(name) for name in {PACKAGES!r}]
-asked = [(package, name) for package in packages for name in package.__all__]
-missing = [f"{{package.__name__}}.{{name}}" for package, name in asked if not hasattr(package, name)]
-print(json.dumps([missing, []]), file=sys.stderr)
-"""
-    assert outcome_of(program) == ([], set())
+    missing, _ = outcome_of("missing_names", *PACKAGES)
+    assert missing == []
     for package in PACKAGES:
         with pytest.raises(AttributeError, match="no_such_name"):
             vars(importlib.import_module(package))["__getattr__"]("no_such_name")

@@ -141,15 +141,12 @@ def test_tables_that_fail_leave_the_findings_and_the_page(folder: RunFolder, mon
 
 @pytest.mark.processes
 def test_a_report_imports_neither_lab_nor_systems_under_test(folder: RunFolder) -> None:
-    program = f"""
-import sys
-from leadline.cli import app
-sys.argv = ["leadline", "report", {str(folder.path)!r}]
-status = app._status()
-roots = ("leadline.lab", "leadline.sut", "leadline.trial.campaign", "pyroute2", "cryptography")
-found = [name for name in sys.modules if name.startswith(roots)]
-print(status, found, file=sys.stderr)
-"""
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stderr.splitlines()[-1] == "0 []"
+    program = str(Path(__file__).resolve().parents[1] / "imported_modules.py")
+    line = f"report {folder.path}"
+    argv = [sys.executable, program, "commands", json.dumps([line]), "[]"]
+    done = subprocess.run(argv, capture_output=True, text=True, check=True)
+    found, modules = json.loads(done.stderr.splitlines()[-1])
+    assert found == {line: [0, []]}
+    roots = ("leadline.lab", "leadline.sut", "leadline.trial.campaign", "pyroute2", "cryptography")
+    assert [name for name in modules if name.startswith(roots)] == []
     assert folder.findings_path.exists()
