@@ -73,7 +73,7 @@ class TcpTest(TcpOptions, SpreadTest):
         yield from iperf3_errors(self, self.direction)
 
     def fleet_conflicts(self, clients: int) -> Iterator[Conflict]:
-        """In a fleet, all clients take part with one flow each, and TCP sets its own pace."""
+        """Find conflicts with a fleet: all clients take part with one flow each, at TCP's own pace."""
         yield from carried_conflicts(self, self.flows)
         yield from spread_conflicts(self)
         yield from fleet_conflicts(self)

@@ -173,7 +173,7 @@ class UdpTest(SpreadTest):
             )
 
     def fleet_conflicts(self, clients: int) -> Iterator[Conflict]:
-        """In a fleet, all clients take part with one flow each, for the test's whole duration."""
+        """Find conflicts with a fleet: all clients take part with one flow each, for the test's whole duration."""
         yield from carried_conflicts(self, self.flows)
         yield from spread_conflicts(self)
         yield from fleet_conflicts(self)
@@ -381,7 +381,7 @@ class Udp(Kind[UdpTest]):
     def judge_rate(
         self, conditions: Conditions, test: UdpTest, result: TestResult, rate_per_s: float, duration_s: float
     ) -> Trial:
-        """By the datagrams that arrived; the warm-up's count too."""
+        """Judge by the datagrams that arrived, those of the warm-up too."""
         from leadline.analysis.capacity import judge_packets
 
         whole_s = duration_s + test.warmup_ms / 1000

@@ -38,7 +38,7 @@ class UdpSearchTarget:
         return load
 
     def with_ceiling(self, ceiling: Ceiling | None) -> UdpSearchTarget:
-        """The same search: the generator of datagrams has no ceiling."""
+        """Return this search: the generator of datagrams has no ceiling."""
         return self
 
     def limits(self, reached_per_s: float) -> Limits:

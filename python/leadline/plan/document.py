@@ -143,7 +143,7 @@ class PointSpec(PlanModel):
 
     @rule
     def _the_system_fits_the_hosts(self) -> Iterator[PydanticCustomError]:
-        """On given hosts the system must be `given`: any other kind would not be brought up there."""
+        """Require the system `given` on given hosts: no other kind would be brought up there."""
         kind, is_given = self.sut.kind, system_of(self.sut).on_given_hosts
         if self.hosts is not None and self.lab is None and not is_given:
             yield validation_error(

@@ -55,8 +55,8 @@ class PlanModel(BaseModel):
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        """With the attributes' docstrings as descriptions. Only a schema needs them, and reading them from the source
-        takes a quarter of a short command's time."""
+        """The JSON Schema, with the attributes' docstrings as descriptions. Only a schema needs them, and reading
+        them from the source takes a quarter of a short command's time."""
         schema = handler(core_schema)
         properties = handler.resolve_ref_schema(schema).get("properties", {})
         for name, text in _attribute_docstrings(cls).items():

@@ -28,7 +28,7 @@ class PlanKind(Protocol):
 
     @property
     def tagged(self) -> tuple[str, ...]:
-        """Those that can be of a part of the test, by tags."""
+        """The metrics that can be of a part of the test, by tags."""
 
 
 def plan_kinds() -> list[PlanKind]:
@@ -45,7 +45,7 @@ def metrics_of(kind: str) -> tuple[str, ...]:
 
 
 def tagged_metrics_of(kind: str) -> tuple[str, ...]:
-    """Those that can be of a part of the test, by tags; empty for an unknown kind."""
+    """The metrics that can be of a part of the test, by tags; empty for an unknown kind."""
     if kind not in KINDS:
         return ()
     found: PlanKind = KINDS.get(kind)

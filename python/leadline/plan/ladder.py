@@ -306,7 +306,7 @@ def _why_alone(root: Node, point: Point) -> str | None:
 
 
 def _through_route(root: Node, point: Point) -> Point:
-    """The same point with a plain route as its system; parameters of the system alone are left out."""
+    """Return the point with a plain route as its system; parameters of the system alone are left out."""
     kept = {name: value for name, value in point.items() if name != "sut" and not name.startswith("sut.")}
     used = _names_in(node for key, node in root.mapping.items() if key in ("tests", "lab"))
     paths = ("clients", "topology", "lab.", "tests.")

@@ -280,7 +280,7 @@ def _axes_of_given_systems(root: Node) -> Iterator[PlanError]:
 
 
 def _differing_given_systems(root: Node, specs: Sequence[PointSpec]) -> Iterator[PlanError]:
-    """The same for placeholders in `sut`."""
+    """An error for systems that differ between cases on given hosts, by placeholders in `sut`."""
     if any(spec.hosts is not None for spec in specs) and any(spec.sut != specs[0].sut for spec in specs):
         yield root.at(("sut",)).mark.error(
             "sut: it cannot differ between cases: given hosts are measured as they are",

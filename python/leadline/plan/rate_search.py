@@ -60,7 +60,7 @@ def search_conflicts(test: BaseTest, search: RateSearch | None, rate: object, nu
 def search_errors(
     test: BaseTest, search: RateSearch | None, rate: object, number: int | None
 ) -> Iterator[PydanticCustomError]:
-    """The same as errors of a model."""
+    """Yield the conflicts of a search as errors of a model."""
     for key, text, hint in search_conflicts(test, search, rate, number):
         yield validation_error(text, at=(key,), hint=hint)
 

@@ -63,7 +63,7 @@ class HistoryPlot:
 
 
 def by_interest(histories: Iterable[History]) -> list[History]:
-    """Those with a new regression first, then those with other shifts, then the steady ones."""
+    """Sort histories: those with a new regression first, then those with other shifts, then the steady ones."""
     return sorted(histories, key=_interest)
 
 

@@ -74,7 +74,7 @@ def figures_table(analysis: RunAnalysis) -> RenderableType:
 
 
 def table_notes(analysis: RunAnalysis) -> RenderableType | None:
-    """Of which results the usual averages would be wrong; None if of none."""
+    """Name the results whose usual averages would be wrong; None if there are none."""
     noted = [
         (f"{summary.case} {summary.test}", note)
         for summary in analysis.summaries

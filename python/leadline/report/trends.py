@@ -60,7 +60,7 @@ def shown_shifts(trend: Trend) -> list[tuple[History, Change]]:
 
 
 def share_of(change: Change) -> str:
-    """By how much the level shifted: `-5.1 %`."""
+    """The shift of the level as text: `-5.1 %`."""
     return "from 0" if change.ratio is None else quantities.rounded_share(change.ratio - 1, 1, signed=True)
 
 

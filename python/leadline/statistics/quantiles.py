@@ -60,8 +60,8 @@ def quantile_of_buckets(
     independent: float | None = None,
     confidence: float = CONFIDENCE,
 ) -> Estimate:
-    """The same from a histogram: occupied buckets in ascending order, with the lowest and the highest value of each and
-    the number of values in it.
+    """The quantile of a histogram: occupied buckets in ascending order, with the lowest and the highest value of each
+    and the number of values in it.
 
     A quantile is its bucket's highest value, as HdrHistogram has it. The lower bound is the lowest value of its bucket,
     the upper bound the highest one: what a bucket hides only widens the interval.

@@ -135,7 +135,7 @@ async def calibrate(load: HttpWorkload, interrupt: Interrupt) -> TestResult | No
 
 
 def aimed_at(load: HttpWorkload, port: int, secure: bool) -> HttpWorkload:
-    """The same load as a closed loop on the null responder: the same bytes, threads and connections, another
+    """Return the load as a closed loop on the null responder: the same bytes, threads and connections, another
     address."""
     tls = load.tls
     if tls is not None:

@@ -51,7 +51,7 @@ class SearchTarget(Protocol):
         """Its load, without a rate."""
 
     def with_ceiling(self, ceiling: Ceiling | None) -> SearchTarget:
-        """The same target with this ceiling of the generator; None if it is unknown."""
+        """Return the target with this ceiling of the generator; None if it is unknown."""
 
     @property
     def reference(self) -> str:

@@ -34,7 +34,7 @@ def draw_flame_graph(folder: RunFolder, entry: Entry) -> None:
 
 
 def drawn_flame_graphs(folder: RunFolder, analysis: RunAnalysis) -> dict[str, list[tuple[str, str]]]:
-    """By test, as in "c01/1/tcp-up": each host with a picture, and the picture's path in the folder."""
+    """The pictures by test, as in "c01/1/tcp-up": each host with one, and its path in the folder."""
     if not folder.profiles_path.is_dir():
         return {}
     tests = [f"{trial.trial}/{test.test}" for trial in analysis.trials for test in trial.tests]

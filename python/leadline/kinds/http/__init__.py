@@ -133,7 +133,7 @@ class Http(Kind[HttpTest]):
     def judge_rate(
         self, conditions: Conditions, test: HttpTest, result: TestResult, rate_per_s: float, duration_s: float
     ) -> Trial:
-        """By the requests that were answered."""
+        """Judge by the requests that were answered."""
         from leadline.analysis.capacity import judge_trial
 
         clients = max(1, round(result.clients.clients)) if result.clients is not None else 1

@@ -281,7 +281,7 @@ def _proxy(value: str, info: ValidationInfo) -> Secret:
 
 
 def checked_proxy(proxy: Secret) -> Secret:
-    """The same proxy, checked to be a proxy's URL."""
+    """Return the proxy, checked to be a proxy's URL."""
     try:
         parts = urlsplit(proxy.value)
         right = parts.scheme == "http" and parts.hostname and parts.port and parts.path in ("", "/")

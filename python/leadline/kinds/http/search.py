@@ -39,7 +39,7 @@ class HttpSearchTarget:
             raise InputError("--number and --find-rate exclude each other", hint="-d is the length of a trial")
 
     def with_ceiling(self, ceiling: Ceiling | None) -> HttpSearchTarget:
-        """The same search, whose trials are judged by this ceiling."""
+        """Return a search whose trials are judged by this ceiling."""
         return replace(self, ceiling=ceiling)
 
     def limits(self, reached_per_s: float) -> Limits:

@@ -27,7 +27,7 @@ _LATENCIES = ("latency", f"latency{CENSORED}")
 
 
 def whole_window(flows: Sequence[Flow]) -> Window | None:
-    """From the first flow's start to the last one's end; None if none began."""
+    """The time from the first flow's start to the last one's end; None if none began."""
     begun = [(flow.start_ns, flow.end_ns) for flow in flows if flow.start_ns is not None and flow.end_ns is not None]
     if not begun:
         return None

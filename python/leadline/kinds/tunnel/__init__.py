@@ -272,7 +272,7 @@ class Tunnel(Kind[TunnelTest]):
         return [(title, (*cells[:3], *cells[4:])) for title, cells in step_rows(result)]
 
     def client_rows(self, result: TestResult) -> list[tuple[str, str]]:
-        """The same rows as on the terminal."""
+        """The rows that the terminal shows."""
         return [*self.figure_rows(result), *(self.failure_rows(result) if result.errors else [])]
 
 

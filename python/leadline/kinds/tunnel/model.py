@@ -267,7 +267,7 @@ class TunnelTest(BaseTest):
         yield from conflicts(self.with_fleet(clients))
 
     def counted(self, clients: int) -> TunnelTest:
-        """The same test with this number of clients."""
+        """Return the test with this number of clients."""
         return self.model_copy(update={"number": clients})
 
     @property

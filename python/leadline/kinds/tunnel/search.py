@@ -70,7 +70,7 @@ class FleetSearchTarget:
             )
 
     def with_ceiling(self, ceiling: Ceiling | None) -> FleetSearchTarget:
-        """The same search: the ceiling of a fleet's generator is not measured."""
+        """Return this search: the ceiling of a fleet's generator is not measured."""
         return self
 
     def limits(self, reached_per_s: float) -> Limits:
