@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from leadline.analysis import stability
+from leadline.analysis import stability, wake_ups
 from leadline.analysis.flows import Flow
 from leadline.analysis.metrics import Histograms, delivered_share
 from leadline.analysis.model import Ceiling, Metric, Reason, Validity, Verdict, Window
@@ -128,6 +128,10 @@ class JudgedKind(Protocol):
     def decisive(self) -> tuple[str, ...]:
         """The figures, beside the primary one, whose verdicts determine the verdict of a test."""
 
+    @property
+    def woken(self) -> tuple[str, ...]:
+        """The sides that wake up once per operation."""
+
     def rules(self) -> Rules:
         """The rules of its tests."""
 
@@ -150,7 +154,15 @@ def assess(
         primary=kind.primary,
         decisive=kind.decisive,
         delivered=delivered_share(evidence.data, evidence.flows),
+        cpus_sleep=_waits_asleep(evidence, figures, kind.woken),
     )
+
+
+def _waits_asleep(evidence: Evidence, figures: Mapping[str, Metric], woken: Sequence[str]) -> bool:
+    """Whether the test waits for answers, with CPUs that may sleep until they come."""
+    waits = any(name.startswith("latency_") and metric.value is not None for name, metric in figures.items())
+    latency_us = evidence.histograms.sample("latency").percentile(50).value_us
+    return (waits or evidence.data.spec.counts_units) and wake_ups.may_sleep(evidence.data, woken, latency_us)
 
 
 def combine(findings: Iterable[Finding], notes: Iterable[Reason] = ()) -> Validity:

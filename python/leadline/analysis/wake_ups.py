@@ -19,6 +19,8 @@ from leadline.quantities import microseconds, rounded_share
 CODE = "idle-wake-up"
 NOTABLE_SHARE = 0.2
 """Of a latency: from this share on, the note tells of the wake-ups."""
+NEGLIGIBLE_SHARE = 0.01
+"""Of a latency: up to this share of it, CPUs that stay awake do not make it shorter."""
 CLIENT, SERVER = "client", "server"
 """The two sides, as `Kind.woken` names them."""
 
@@ -58,6 +60,21 @@ def notes(data: TestData, woken: tuple[str, ...], name: str, latency_us: float |
     else:
         share = f"{rounded_share(total_us / latency_us)} of {latency}"
         yield Reason(CODE, f"{text}, if idle each time, are {share}; on busy hosts, which do not sleep, it is shorter")
+
+
+def may_sleep(data: TestData, woken: Sequence[str], latency_us: float | None) -> bool:
+    """Whether CPUs may sleep between the operations of a test for so long that waking them up matters.
+
+    They do not where the lab kept them awake, nor where the wake-ups of all `woken` sides are a negligible share of the
+    latency: slow ones (p99), since other work before the test may have kept the CPUs awake then, too.
+    """
+    if data.facts and all((facts.get("idle_poll") or {}).get("held") for facts in data.facts.values()):
+        return False
+    found = wake_ups(data)
+    hosts = [host for side in woken for host in _hosts(data, side)]
+    if not hosts or not latency_us or not all(host in found for host in hosts):
+        return True
+    return sum(found[host].thread_p99_us for host in hosts) > NEGLIGIBLE_SHARE * latency_us
 
 
 def times_us(data: TestData, woken: Sequence[str]) -> list[float]:

@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from made_journals import BOOT, EPOCH_NS, S, facts, load, observation, process, steady_test, thread
+from made_journals import BOOT, EPOCH_NS, S, facts, histogram, load, observation, process, steady_test, thread
 
 from leadline.analysis import TestData, analyse_test
-from leadline.analysis.model import Bound, Verdict
+from leadline.analysis.model import Bound, Metric, Verdict
 from leadline.analysis.test_data import InterfaceUse
+from leadline.analysis.wake_up_times import WakeUp
 from leadline.plan.gateway_metrics import of_gateway
 
 CPUS = 2
@@ -223,6 +224,35 @@ def test_other_work_on_a_given_host_is_named_with_its_figures(kind: str) -> None
     assert "used 50 % of one CPU, of the 2 CPUs that client1 is on" in reason.text
     assert "busy 150 %: agents and responder 70 %, soft interrupts 20 %, Leadline's controller 10 %" in reason.text
     assert reason.text.endswith("; a load thread waited for a CPU 31 % of the time")
+
+
+def answered(**facts_of_host: Any) -> dict[str, Metric]:
+    """The figures of request-response of 38 us beside other work."""
+    data = on_given_host("rr", foreign=0.5)
+    data.facts = {name: facts(**facts_of_host) for name in ("client1", "server")}
+    data.outcomes[0].outcome["histograms"] = [histogram("latency", [38_000] * 10_000)]
+    return analyse_test(data).metrics
+
+
+def test_closed_loop_beside_other_work_is_bounded_on_no_side() -> None:
+    """CPUs that others keep awake answer sooner: the same path may take longer on an idle machine."""
+    metrics = answered()
+    p50, rate = metrics["latency_p50_us"], metrics["transactions_per_s"]
+    assert [one.verdict for one in (p50, rate)] == [Verdict.DISTURBED] * 2
+    assert [one.bound for one in (p50, rate)] == [Bound.NONE] * 2
+
+
+@pytest.mark.parametrize(
+    "awake",
+    [
+        {"idle_poll": {"held": True, "reason": None}},
+        {"wake_up": dict(zip(WakeUp.__dataclass_fields__, (100, 0.1, 0.1, 0.1, 0.15), strict=True))},
+    ],
+)
+def test_closed_loop_whose_cpus_hardly_sleep_is_bounded_beside_other_work(awake: dict[str, Any]) -> None:
+    metrics = answered(**awake)
+    assert metrics["latency_p50_us"].bound is Bound.MOST
+    assert metrics["transactions_per_s"].bound is Bound.LEAST
 
 
 def test_two_ends_on_one_machine_do_not_accuse_each_other() -> None:
