@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from leadline.analysis.durations import BEYOND_NS
+from leadline.analysis.durations import BEYOND_NS, Sample
 from leadline.analysis.flows import Curve, Flow
 from leadline.analysis.histograms import NS_PER_US, DamagedHistogram, Histogram, decode, merge
 from leadline.analysis.metrics import Histograms
@@ -24,7 +24,14 @@ from leadline.analysis.test_spec import TestSpec
 from leadline.analysis.tunnels import LATER, STEPS
 from leadline.analysis.window import interval_rates, named_rates
 from leadline.plan.percentiles import histogram_of
-from leadline.statistics import Estimate, independent_count, mean_of_series, quantile_of_buckets, share_of_counts
+from leadline.statistics import (
+    Estimate,
+    independent_count,
+    mean_of_series,
+    quantile_of_buckets,
+    share_of_counts,
+    share_of_total,
+)
 from leadline.statistics.estimate import Values
 from leadline.statistics.quantiles import LEAST_PARTS
 
@@ -38,7 +45,8 @@ _ONLY_TOTALS = "only totals are known, no intervals of time"
 _BY_PLAN = "the rate changes by plan"
 _MEANS = ("_mean_us", "_mean_ms")
 _LOST_RATIO = "lost_ratio"
-_NONE_LOST = "none was lost, so how much losses depend on each other is not known"
+_ERROR_RATIO = "error_ratio"
+_UNKNOWN_TOTAL = "of how many operations it is the share is not known"
 _LOST_AT_THE_END = "the datagrams that were lost in its intervals are not those of the whole test"
 _NO_SECONDS = "its values are known of the whole test only, not of its seconds: repeats give an interval"
 _TAIL = 0.025
@@ -101,7 +109,7 @@ def with_intervals(
     parts = parts_of(decoded)
     found = {}
     for name, metric in metrics.items():
-        if metric.value is None:
+        if metric.value is None or metric.low is not None:
             found[name] = metric
         elif name in rates:
             found[name] = _bounded_rate(metric, *rates[name], data.spec, window)
@@ -111,8 +119,12 @@ def with_intervals(
             bounds = _percentile(asked.histogram, asked.percentile / 100, histograms, parts, of_clients)
             found[name] = _bounded(metric, bounds, unit_ns)
         elif name == _LOST_RATIO:
-            found[name] = _bounded_loss(metric, data, window)
-        elif metric.low is not None or metric.unbounded is not None:
+            found[name] = (
+                _bounded_loss(metric, data, window) if metric.value else _of_total(metric, metrics.get("sent"))
+            )
+        elif name == _ERROR_RATIO:
+            found[name] = _of_total(metric, metrics.get("requests_due"))
+        elif metric.unbounded is not None:
             found[name] = metric
         elif name.endswith(_MEANS):
             bounds = _mean(name.removesuffix(name[-len(_MEANS[0]) :]), histograms, parts)
@@ -120,6 +132,16 @@ def with_intervals(
         else:
             found[name] = replace(metric, unbounded=_NO_SERIES)
     return found
+
+
+def with_range(metric: Metric, sample: Sample, share: float) -> Metric:
+    """A percentile in us with the shortest and the longest time as its interval, where there are enough values: bounds
+    that hold although how much the values depend on each other is not known."""
+    if metric.value is None:
+        return metric
+    extremes = sample.extremes
+    found = None if extremes is None else _whole_range(extremes, sample.completed, share)
+    return _bounded(metric, found or (_NOT_ENDED if extremes is None else _FEW_PARTS), NS_PER_US)
 
 
 def rate_estimate(curves: Sequence[Curve], window: Window | None, interval_ns: int) -> Estimate | None:
@@ -146,8 +168,8 @@ def _bounded_rate(
 
 def _bounded_loss(metric: Metric, data: TestData, window: Window | None) -> Metric:
     """The share of lost datagrams with its interval, from the receiving side's counts over the whole test."""
-    if not metric.value:
-        return replace(metric, unbounded=_NONE_LOST)
+    if metric.value is None:
+        return metric
     series = [points for points in data.progress.values() if len(points) > 1 and points[-1].missing_units is not None]
     if window is None or window.last_end_ns <= window.first_start_ns or not series:
         return replace(metric, unbounded=_ONLY_TOTALS)
@@ -166,6 +188,22 @@ def _bounded_loss(metric: Metric, data: TestData, window: Window | None) -> Metr
     # The whole test's share also has what was lost after the last reading.
     factor = metric.value / estimate.value
     return replace(metric, low=estimate.low * factor, high=min(1.0, estimate.high * factor))
+
+
+def share_metric(found: float, total: float) -> Metric:
+    """The share of what was `found` in the operations of a test, with its interval; unknown without any operation."""
+    if not total:
+        return Metric(None, "ratio")
+    estimate = share_of_total(min(found, total), total)
+    return Metric(estimate.value, "ratio", estimate.low, estimate.high)
+
+
+def _of_total(share: Metric, total: Metric | None) -> Metric:
+    """A share of a test's operations with its interval, as if they were independent of each other."""
+    if share.value is None or total is None or not total.value:
+        return replace(share, unbounded=_UNKNOWN_TOTAL)
+    estimate = share_of_total(min(1.0, share.value) * total.value, total.value)
+    return replace(share, low=estimate.low, high=estimate.high)
 
 
 def _read_at(edges: Values, points: Sequence[Point], counter: str) -> Values:

@@ -21,12 +21,17 @@ from leadline.analysis.model import Bound, Limit, Metric, Reason, Summary, TestR
 from leadline.analysis.scope import PERCENTILE_UNCERTAIN, Family, Judged, family_of
 from leadline.analysis.searches import SEARCHED
 from leadline.analysis.validity import worst
+from leadline.plan.tags import split_figure
 from leadline.quantities import counted
 from leadline.registry import KINDS
-from leadline.statistics import mean_of_repeats
+from leadline.statistics import mean_of_repeats, share_of_total, total_of_none
 from leadline.statistics.estimate import CONFIDENCE
 
 WITHIN_TEST = "interval-within-test"
+_SHARE = "ratio"
+_NO_SHARES = frozenset({"buffer_delay_ratio", "transfer_time_ratio"})
+"""Ratios that may be above 1."""
+_INCREASES = ("increase_", "latency_increase_")
 _OF_PARTS = frozenset({PERCENTILE_UNCERTAIN, stability.INTERVALS_DISAGREE, stability.PRECISION_UNKNOWN})
 """Doubts about how well a test knows a figure from its own parts."""
 LEAST_REPEATS = 2
@@ -84,6 +89,7 @@ def summarise(
         name: _between(metrics[name], [result.metrics[name] for result in done if name in result.metrics])
         for name in SEARCHED & names.keys()
     }
+    metrics = {name: _possible(name, mean) for name, mean in metrics.items()}
     measured: PrimaryKind = KINDS.find(kind)
     judged = _judged(metrics, done, limit, measured, named)
     if failed:
@@ -138,7 +144,32 @@ def mean_with_interval(metrics: Iterable[Metric | None], confidence: float = CON
         # A mean with a lower bound in it is a lower bound; the spread of the repeats is then unknown.
         least = Metric(mean.value, unit, censored=True, unbounded="some repeats are lower bounds")
         return _with_reasons(least, known)
-    return _with_reasons(Metric(mean.value, unit, mean.low, mean.high, unbounded=mean.reason), known)
+    bounded = Metric(mean.value, unit, mean.low, mean.high, unbounded=mean.reason)
+    return _with_reasons(_of_all_operations(bounded, known, confidence), known)
+
+
+def _possible(name: str, mean: Metric) -> Metric:
+    """The figure with the part of its interval that it can have: nothing but an increase is below 0, no share above
+    1."""
+    low, high = mean.low, mean.high
+    if low is not None and not split_figure(name)[0].startswith(_INCREASES):
+        low = max(0.0, low)
+    if high is not None and mean.unit == _SHARE and name not in _NO_SHARES:
+        high = min(1.0, high)
+    return replace(mean, low=low, high=high)
+
+
+def _of_all_operations(mean: Metric, repeats: Sequence[Metric], confidence: float) -> Metric:
+    """The mean with the interval of all repeats' operations together, where it is the share of none of them, or of
+    all: repeats that are all alike have a t-interval without width, which says nothing of what is rare."""
+    if mean.unit != _SHARE or mean.value not in (0, 1):
+        return mean
+    beyond = [one.high if mean.value == 0 else one.low and 1 - one.low for one in repeats]
+    totals = [total_of_none(one) for one in beyond if one is not None and 0 < one < 1]
+    if not totals:
+        return mean
+    together = share_of_total(mean.value * sum(totals), sum(totals), confidence)
+    return replace(mean, low=together.low, high=together.high)
 
 
 def _no_narrower_than_parts(

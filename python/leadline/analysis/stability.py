@@ -173,7 +173,7 @@ def between_repeats(figure: Metric, values: Sequence[float], limit: float, name:
     mean = figure.value or 0.0
     if len(values) < 2 or mean <= 0 or figure.low is None or figure.high is None:
         return None
-    half = (figure.high - figure.low) / 2 / mean
+    half = max(figure.high - mean, mean - figure.low) / mean  # one of the sides may end at 0
     if len(values) == 2:
         spread, what = abs(values[1] - values[0]) / mean, f"the two repeats' {name} differ by "
     else:

@@ -1,11 +1,11 @@
 """Judges a plan's targets: met, missed, or undecided if the result allows neither.
 
-The 95 % interval of a figure decides: a target is met or missed where all of it lies on one side. A figure that is
-not valid decides only where its bound is certain (`Metric.bound`): a generator at its limit bounds a rate from below,
-so one that is above a `>` target already is met for sure, one that is above a `<` target is missed for sure;
-everything else stays open. So it is with a figure that is a lower bound itself, as operations were outstanding at the
-end (`Metric.censored`). A figure without a sample decides nothing, so its target is not met; nor is that of a mean over
-repeats of which one has no sample.
+The 95 % interval of a figure decides: a target is met or missed where all of it lies on one side. A figure without
+one decides nothing, unless it is an exact count. A figure that is not valid decides only where its bound is certain
+(`Metric.bound`): a generator at its limit bounds a rate from below, so one whose interval is above a `>` target is met
+for sure, one that is above a `<` target is missed for sure; everything else stays open. So it is with a figure that is
+a lower bound itself, as operations were outstanding at the end (`Metric.censored`). A figure without a sample decides
+nothing, so its target is not met; nor is that of a mean over repeats of which one has no sample.
 """
 
 from __future__ import annotations
@@ -37,6 +37,9 @@ _IMPRECISE = frozenset(
 # Counts are of the whole test.
 _GROWING_UNITS = frozenset({"count", "bytes"})
 _RATES = ("_bps", "_per_s")
+_SHARE = "ratio"
+_EXTREMES = ("_min_us", "_max_us", "_min_ms", "_max_ms")
+_SHARES_OF_FLEETS = frozenset({"failed_ratio", "unconfigured_ratio"})
 _WORST_FIRST = (MISSED, UNDECIDED, MET)
 
 
@@ -160,34 +163,55 @@ def _judge_one(target: Target, case: str, metric: Metric | None, gap: int) -> Ta
 
 def _decided(target: Target, metric: Metric, value: float) -> tuple[str, str]:
     """The outcome and why, of a figure that is known."""
-    outcome = MET if target.met_by(value) else MISSED
-    words = _compared(value, target, metric.unit, outcome == MET)
+    low, high = (value, value) if _is_exact(target, metric) else (metric.low, metric.high)
     if metric.is_least:
-        least = f"known only to be at least {_figure(value, metric.unit)}"
-        return (outcome, f"at least {words}") if _is_certain(target, value, None) else (UNDECIDED, least)
-    is_uncertain = PERCENTILE_UNCERTAIN in metric.reasons
-    most = metric.high if is_uncertain else value
-    if metric.bound is Bound.MOST and most is not None and _is_certain(target, None, most):
-        return outcome, f"at most {words}"
-    has_interval = metric.low is not None or metric.high is not None
-    if _IMPRECISE.issuperset(metric.reasons) and (has_interval or not _is_too_short(metric)):
-        return _by_interval(target, metric, outcome, words)
+        low = value if low is None and metric.censored else low
+        is_certain = low is not None and _is_certain(target, low, None)
+        return _beyond(target, metric.unit, "at least", value if low is None else low, is_certain)
+    if metric.bound is Bound.MOST:
+        is_certain = high is not None and _is_certain(target, None, high)
+        return _beyond(target, metric.unit, "at most", value if high is None else high, is_certain)
+    if _IMPRECISE.issuperset(metric.reasons) and (low is not None or high is not None or not metric.reasons):
+        return _by_interval(target, metric, value, low, high)
     return UNDECIDED, f"the figure is {metric.verdict.value} ({', '.join(metric.reasons)})"
 
 
-def _by_interval(target: Target, metric: Metric, outcome: str, words: str) -> tuple[str, str]:
-    """What the whole 95 % interval says; the value itself where there is no interval."""
-    is_open = metric.low is None or metric.high is None
-    if (is_open and not _is_too_short(metric)) or _is_certain(target, metric.low, metric.high):
+def _beyond(target: Target, unit: str, words: str, end: float, is_certain: bool) -> tuple[str, str]:
+    """The outcome of a figure of which one end alone is known."""
+    if not is_certain:
+        return UNDECIDED, f"known only to be {words} {_figure(end, unit)}"
+    outcome = MET if target.met_by(end) else MISSED
+    return outcome, f"{words} {_compared(end, target, unit, outcome == MET)}"
+
+
+def _by_interval(
+    target: Target, metric: Metric, value: float, low: float | None, high: float | None
+) -> tuple[str, str]:
+    """What the whole 95 % interval says: a side that is not bounded may be as far away as it likes."""
+    outcome = MET if target.met_by(value) else MISSED
+    words = _compared(value, target, metric.unit, outcome == MET)
+    if _is_certain(target, low, high):
         return outcome, words
-    low, high = (None if bound is None else _figure(bound, metric.unit) for bound in (metric.low, metric.high))
-    wide = f"{low} to {high}" if low and high else f"({low} or more)" if low else f"({high} or less)"
+    if low is None and high is None:
+        return UNDECIDED, f"{words}, but it has no interval: {metric.unbounded or 'its precision is not known'}"
+    least, most = (None if bound is None else _figure(bound, metric.unit) for bound in (low, high))
+    wide = f"{least} to {most}" if least and most else f"({least} or more)" if least else f"({most} or less)"
     return UNDECIDED, f"{words}, but the 95 % interval {wide} leaves it open"
 
 
-def _is_too_short(metric: Metric) -> bool:
-    """Whether its test is too short to tell how precise it is: then its value decides nothing."""
-    return not {stability.PRECISION_UNKNOWN, PERCENTILE_UNCERTAIN}.isdisjoint(metric.reasons)
+def _is_exact(target: Target, metric: Metric) -> bool:
+    """Whether the value alone decides: what one test counted, the extremes of all its values, and shares of a fleet
+    whose clients all tried. An equation is one with the count itself."""
+    if metric.low is not None or metric.high is not None:
+        return target.op == "==" and metric.value == metric.low == 0 and metric.unit == _SHARE
+    if of_gateway(target.metric):
+        return False
+    return (
+        metric.unit in _GROWING_UNITS
+        or target.figure.endswith(_EXTREMES)
+        or target.figure in _SHARES_OF_FLEETS
+        or (target.op == "==" and metric.unit == _SHARE)
+    )
 
 
 def _is_certain(target: Target, low: float | None, high: float | None) -> bool:

@@ -20,7 +20,7 @@ from leadline.statistics.means import (
 from leadline.statistics.quantiles import independent_count, quantile_of_buckets, quantile_of_values
 from leadline.statistics.ratios import Comparison, compare, ratio_of_estimates, ratio_of_means
 from leadline.statistics.scalability import Scalability, scalability
-from leadline.statistics.shares import share_of_counts
+from leadline.statistics.shares import share_of_counts, share_of_total, total_of_none
 from leadline.statistics.stopping import stopping_confidence
 from leadline.statistics.truncation import Truncation, warm_up_end
 
@@ -51,7 +51,9 @@ __all__ = [
     "ratio_of_means",
     "scalability",
     "share_of_counts",
+    "share_of_total",
     "stopping_confidence",
     "t_quantile",
+    "total_of_none",
     "warm_up_end",
 ]

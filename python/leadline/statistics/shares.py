@@ -1,10 +1,13 @@
-"""The interval of a share of counts: lost datagrams of those that were due, over the parts of one test.
+"""The interval of a share of counts: lost datagrams of those that were due, over the parts of one test; failed requests
+of all.
 
 Losses come in bursts: a part of the test with one loss has more of them. The counts are therefore worth fewer
 independent datagrams than they are, as the parts show by how much they differ (`quantiles.independent_count`).
 """
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -53,6 +56,34 @@ def share_of_counts(found: ArrayLike, totals: ArrayLike, confidence: float = CON
         return unbounded(share, 1, "all counts are alike: they do not show how much they depend on each other")
     low, high = _jeffreys(share, worth, confidence)
     return Estimate(share, low, high, worth)
+
+
+def share_of_total(found: float, total: float, confidence: float = CONFIDENCE) -> Estimate:
+    """The share of what was `found` in a `total` of independent operations, with its exact interval: half of what is
+    left of `confidence` lies beyond each bound. None of n is at most 1 - tail ** (1 / n), and all of n at least the
+    rest of that. The interval contains the truth at least as often as it says.
+
+    Source: C. J. Clopper, E. S. Pearson, The use of confidence or fiducial limits illustrated in the case of the
+    binomial, Biometrika 26 (1934).
+
+    Raises:
+        ValueError: no operation at all, or more found than there were.
+    """
+    if total <= 0 or not 0 <= found <= total:
+        raise ValueError(f"{found} of {total} is no share")
+    tail = (1 - confidence) / 2
+    if found in (0, total):
+        beyond = -math.expm1(math.log(tail) / total)
+        return Estimate(0.0, 0.0, beyond, total) if found == 0 else Estimate(1.0, 1.0 - beyond, 1.0, total)
+    from scipy.special import betaincinv
+
+    low = float(betaincinv(found, total - found + 1, tail))
+    return Estimate(found / total, low, float(betaincinv(found + 1, total - found, 1 - tail)), total)
+
+
+def total_of_none(most: float, confidence: float = CONFIDENCE) -> float:
+    """Of how many operations none was found, where `share_of_total` says that the share is at most this."""
+    return math.log((1 - confidence) / 2) / math.log1p(-most)
 
 
 def _jeffreys(share: float, worth: float, confidence: float) -> tuple[float, float]:

@@ -280,10 +280,16 @@ def test_losses_in_bursts_leave_their_share_less_certain() -> None:
     assert bursts.high - bursts.low > 5 * (even.high - even.low)
 
 
+def test_no_loss_is_bounded_by_how_many_were_sent() -> None:
+    found = analyse_test(losing([0] * 60)).metrics
+    sent, ratio = found["sent"].value or 0, found["lost_ratio"]
+    assert sent > 0 and (ratio.value, ratio.low, ratio.unbounded) == (0, 0, None)
+    assert ratio.high == pytest.approx(1 - 0.025 ** (1 / sent))
+
+
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
-        (losing([0] * 60), "none was lost"),
         (losing([0] * 60, at_the_end=3), "the datagrams that were lost in its intervals"),
         (losing([1] * 8), "8 intervals are too few: 10 are needed"),
         (steady_test("udp"), "only totals are known"),

@@ -50,6 +50,18 @@ def test_increase_is_the_largest_of_the_loads() -> None:
     assert sentence(result).startswith("yes: load adds 30")
 
 
+def test_increase_lies_between_what_the_extremes_of_both_phases_leave() -> None:
+    metrics = analysed({"idle": 1000, "up": 31_000, "down": 5000, "both": 21_000}).metrics
+    for name, low, high in (
+        ("latency_increase_us", 30_000, 30_000),
+        ("latency_up_p50_us", 31_000, 31_000),
+    ):
+        assert metrics[name].low == pytest.approx(low, rel=0.01)
+        assert metrics[name].high == pytest.approx(high, rel=0.01)
+    p99 = metrics["increase_up_p99_us"]
+    assert p99.low is None and "too few values lie beyond" in (p99.unbounded or "")
+
+
 def test_missing_phase_is_unknown_and_a_small_increase_is_none() -> None:
     result = analysed({"idle": 20_000, "up": 21_000})
     assert result.metrics["latency_both_p50_us"].value is None

@@ -116,7 +116,10 @@ def result(value: float | None, verdict: Verdict = Verdict.VALID, test: str = "b
     metric = "throughput_bps" if kind == "tcp" else "latency_p99_us"
     code = _CODES.get(verdict)
     against = [] if code is None else [(verdict, Reason(code, "y"))]
-    judged = judge_figures({metric: Metric(value, "")}, against, (), primary=metric, decisive=(), delivered=None)
+    # Of repeats that agree: the interval is the value itself.
+    judged = judge_figures(
+        {metric: Metric(value, "", value, value)}, against, (), primary=metric, decisive=(), delivered=None
+    )
     return Summary("c01", test, kind, {}, 1, 0, judged.metrics, judged.validity)
 
 
@@ -191,6 +194,97 @@ def test_the_whole_interval_decides(target: str, low: float, high: float, outcom
     assert judge(parsed, "c01", [found]).outcome == outcome
 
 
+@pytest.mark.parametrize(
+    ("target", "ends", "bound", "outcome"),
+    [
+        # A generator at its limit: the rate is at least the interval's low end.
+        ("throughput_bps > 195mbit", (1.8e8, 2.2e8), Bound.LEAST, "undecided"),
+        ("throughput_bps > 175mbit", (1.8e8, 2.2e8), Bound.LEAST, "met"),
+        ("throughput_bps < 195mbit", (1.8e8, 2.2e8), Bound.LEAST, "undecided"),
+        ("throughput_bps < 175mbit", (1.8e8, 2.2e8), Bound.LEAST, "missed"),
+        ("throughput_bps > 195mbit", (None, None), Bound.LEAST, "undecided"),
+        ("throughput_bps < 205mbit", (1.8e8, 2.2e8), Bound.MOST, "undecided"),
+        ("throughput_bps < 225mbit", (1.8e8, 2.2e8), Bound.MOST, "met"),
+        ("throughput_bps > 225mbit", (1.8e8, 2.2e8), Bound.MOST, "missed"),
+        ("throughput_bps < 225mbit", (1.8e8, None), Bound.MOST, "undecided"),
+    ],
+)
+def test_bound_holds_for_the_end_of_the_interval(
+    target: str, ends: tuple[float | None, float | None], bound: Bound, outcome: str
+) -> None:
+    (parsed,) = parse_targets([f"bulk.{target}"], KINDS)
+    metric = Metric(2e8, "bit/s", *ends).doubted(LIMITED, "thread-saturated", bound)
+    judged = judge(parsed, "c01", [replace(result(2e8), metrics={"throughput_bps": metric})])
+    assert judged.outcome == outcome
+    assert judged.reason.startswith("known only to be at " if outcome == "undecided" else "at ")
+
+
+@pytest.mark.parametrize(
+    ("kind", "target", "metric", "outcome"),
+    [
+        ("tcp", "throughput_bps > 100mbit", Metric(2e8, "bit/s", unbounded="too short"), "undecided"),
+        ("tcp", "throughput_bps > 100mbit", Metric(2e8, "bit/s", low=1.5e8, unbounded="no end"), "met"),
+        ("tcp", "throughput_bps < 300mbit", Metric(2e8, "bit/s", low=1.5e8, unbounded="no end"), "undecided"),
+        ("rr", "latency_p99_us < 1ms", Metric(10.0, "us", unbounded="too few"), "undecided"),
+        # What a test counted, its extremes, and a fleet whose clients all tried are no estimates.
+        ("tcp", "retransmits < 10", Metric(3.0, "count", unbounded="of the whole"), "met"),
+        ("tcp", "retransmits < 10", Metric(30.0, "count", unbounded="of the whole"), "missed"),
+        ("rr", "latency_max_us < 1ms", Metric(10.0, "us", unbounded="of the whole"), "met"),
+        ("tunnel", "failed_ratio < 10%", Metric(0.02, "ratio", unbounded="of the whole"), "met"),
+        ("udp", "lost_ratio == 0", Metric(0.0, "ratio", 0.0, 0.01), "met"),
+        ("tcp", "gateway_memory_bytes < 1GiB", Metric(1e6, "bytes", unbounded="too short"), "undecided"),
+    ],
+)
+def test_figure_without_an_interval_decides_nothing_unless_it_is_exact(
+    kind: str, target: str, metric: Metric, outcome: str
+) -> None:
+    (parsed,) = parse_targets([target], {"t": kind})
+    found = replace(result(0.0), test="t", kind=kind, metrics={parsed.metric: metric})
+    judged = judge(parsed, "c01", [found])
+    assert judged.outcome == outcome
+    if outcome == "undecided" and metric.low is None:
+        assert judged.reason.endswith(f"but it has no interval: {metric.unbounded}")
+
+
+def lossless(sent: int, times: int) -> Summary:
+    """Repeats that each lost none of this many datagrams."""
+    done = []
+    for _ in range(times):
+        data = steady_test("udp", 1e6)
+        data.outcomes[0].outcome["flows"][0] |= {"sent_units": sent, "received_units": sent, "lost": 0}
+        done.append(analyse_test(data))
+    return summarise(done, planned=times, limit=0.1, case="c01", test="t", kind="udp", parameters={})
+
+
+@pytest.mark.parametrize(
+    ("sent", "times", "outcome"), [(500, 1, "undecided"), (500, 4, "undecided"), (500, 8, "met"), (4000, 1, "met")]
+)
+def test_none_lost_of_few_is_no_certainty(sent: int, times: int, outcome: str) -> None:
+    """Of 3,688 datagrams and more, of which none was lost, the true share is below 0.1 % with 97.5 %."""
+    (parsed,) = parse_targets(["lost_ratio < 0.001"], {"t": "udp"})
+    found = lossless(sent, times)
+    ratio = found.metrics["lost_ratio"]
+    assert (ratio.value, ratio.low) == (0, 0)
+    assert ratio.high == pytest.approx(1 - 0.025 ** (1 / sent / times))
+    assert judge(parsed, "c01", [found]).outcome == outcome
+    (equal,) = parse_targets(["lost_ratio == 0"], {"t": "udp"})
+    assert judge(equal, "c01", [found]).outcome == "met"
+
+
+def test_interval_over_repeats_ends_where_its_figure_does() -> None:
+    def over(name: str, unit: str, *values: float) -> Metric:
+        done = [
+            replace(one, metrics={name: Metric(value, unit)}) for one, value in zip(repeats(1, 1), values, strict=True)
+        ]
+        return summary(done).metrics[name]
+
+    assert over("lost_ratio", "ratio", 0.0, 0.1).low == 0
+    assert over("checks_ratio", "ratio", 0.9, 1.0).high == 1
+    assert over("latency_mean_us", "us", 1.0, 9.0).low == 0
+    assert (over("buffer_delay_ratio", "ratio", 0.5, 1.0).high or 0) > 1
+    assert (over("latency_increase_us", "us", 1.0, 9.0).low or 0) < 0
+
+
 def test_repeats_that_disagree_decide_a_target_by_their_interval() -> None:
     apart = summary(repeats(1e6, 1.3e6, 1.6e6))
     assert apart.metrics["throughput_bps"].verdict is Verdict.UNSTABLE
@@ -220,11 +314,11 @@ def test_messages_have_the_unit_of_the_metric() -> None:
     result = analyse_test(steady_test("tcp", 1e6))
     metrics = {
         "throughput_bps": Metric(8e6, "bit/s", 7e6, 9e6),
-        "latency_p99_us": Metric(7123.4, "us"),
-        "lost_ratio": Metric(0.0021, "ratio"),
-        "gateway_cpu_percent": Metric(97.0, "percent"),
+        "latency_p99_us": Metric(7123.4, "us", 7000.0, 7200.0),
+        "lost_ratio": Metric(0.0021, "ratio", 0.002, 0.0022),
+        "gateway_cpu_percent": Metric(97.0, "percent", 96.0, 98.0),
         "retransmits": Metric(3.0, "count"),
-        "gateway_memory_bytes": Metric(9e9, "bytes"),
+        "gateway_memory_bytes": Metric(9e9, "bytes", 8e9, 9.5e9),
     }
     made = replace(result, kind="udp", metrics=metrics)
     said = {
@@ -244,7 +338,7 @@ def test_messages_have_the_unit_of_the_metric() -> None:
 def test_target_on_a_gateway_that_a_case_does_not_have_is_answered_by_one_line() -> None:
     """A site-to-site case has gateways a and b; a remote-access case has one, called gateway."""
     remote = replace(summary(repeats(1e6)), case="c01", metrics={"gateway_cpu_percent": Metric(50.0, "percent")})
-    ends = {f"gateway_{end}_cpu_percent": Metric(50.0, "percent") for end in "ab"}
+    ends = {f"gateway_{end}_cpu_percent": Metric(50.0, "percent", 49.0, 51.0) for end in "ab"}
     both = replace(remote, case="c02", metrics=ends)
     targets = parse_targets(["gateway_a_cpu_percent < 90"], {"t": "tcp"})
     (alone,) = judge_summaries(targets, [remote])

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from leadline.statistics import Estimate, share_of_counts
+from leadline.statistics import Estimate, share_of_counts, share_of_total, total_of_none
 from synthetic import ar1, assert_share, contains
 
 PER_PART = 100
@@ -60,3 +62,28 @@ def test_counts_that_show_no_dependence_have_no_interval() -> None:
 def test_counts_without_sense_are_refused(found: list[int], totals: list[int]) -> None:
     with pytest.raises(ValueError, match=r"needed|needs|counted"):
         share_of_counts(found, totals)
+
+
+def test_none_of_some_is_bounded_by_their_number() -> None:
+    none, every = share_of_total(0, 500), share_of_total(500, 500)
+    assert [none.value, none.low, none.high] == pytest.approx([0, 0, 1 - 0.025 ** (1 / 500)])
+    assert [every.value, every.low, every.high] == pytest.approx([1, 0.025 ** (1 / 500), 1])
+    assert total_of_none(none.high or 0) == pytest.approx(500)
+    # Clopper and Pearson's own example, 95 %: 3 of 10.
+    some = share_of_total(3, 10)
+    assert [some.low, some.high] == pytest.approx([0.0667, 0.6525], abs=1e-4)
+
+
+@pytest.mark.parametrize("total", [20, 500])
+@pytest.mark.parametrize("share", [0.001, 0.01, 0.3])
+def test_exact_interval_contains_the_truth_at_least_as_often_as_it_says(share: float, total: int) -> None:
+    """By the chance of each count that there may be."""
+    found = [share_of_total(count, total) for count in range(total + 1)]
+    chances = [math.comb(total, count) * share**count * (1 - share) ** (total - count) for count in range(total + 1)]
+    assert sum(chances[count] for count, one in enumerate(found) if contains(one.low, one.high, share)) >= 0.95
+
+
+@pytest.mark.parametrize(("found", "total"), [(0, 0), (2, 1), (-1, 5)])
+def test_share_of_a_total_without_sense_is_refused(found: int, total: int) -> None:
+    with pytest.raises(ValueError, match="is no share"):
+        share_of_total(found, total)

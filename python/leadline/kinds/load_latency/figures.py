@@ -11,6 +11,7 @@ from leadline import quantities
 from leadline.analysis.durations import Sample
 from leadline.analysis.flows import Flow
 from leadline.analysis.histograms import DamagedHistogram, Histogram, decode, merge
+from leadline.analysis.intervals import with_range
 from leadline.analysis.metrics import CENSORED, Histograms, microseconds
 from leadline.analysis.model import Metric, Series, TestResult, Window
 from leadline.analysis.test_data import TestData
@@ -89,13 +90,21 @@ def class_latencies(
 
 
 def _percentiles(sample: Sample, names: Iterable[str]) -> dict[str, Metric]:
-    return {name: microseconds(sample.percentile(percentile_of(name))) for name in names}
+    return {
+        name: with_range(microseconds(sample.percentile(percentile)), sample, percentile / 100)
+        for name in names
+        for percentile in [percentile_of(name)]
+    }
 
 
 def _increase(loaded: Metric, idle: Metric) -> Metric:
     if loaded.value is None or idle.value is None:
         return Metric(None, "us")
-    return Metric(loaded.value - idle.value, "us", censored=loaded.censored)
+    bounds: tuple[float | None, float | None] = None, None
+    if loaded.low is not None and loaded.high is not None and idle.low is not None and idle.high is not None:
+        bounds = loaded.low - idle.high, loaded.high - idle.low
+    unbounded = None if bounds[0] is not None else loaded.unbounded or idle.unbounded
+    return Metric(loaded.value - idle.value, "us", *bounds, censored=loaded.censored, unbounded=unbounded)
 
 
 def throughput(data: TestData, flows: Sequence[Flow], phase: str, direction: str) -> Metric:

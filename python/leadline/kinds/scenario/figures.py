@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from leadline.analysis.histograms import Histogram
+from leadline.analysis.intervals import share_metric
 from leadline.analysis.metrics import CENSORED, Histograms, counter, times
 from leadline.analysis.model import Metric
 from leadline.analysis.scenarios import check_counts, findings, iteration_sample, merged_sample, transaction_sample
@@ -35,7 +36,7 @@ def scenario_figures(data: TestData) -> dict[str, Metric]:
         "iterations_dropped": Metric(total("dropped"), "count"),
         "iterations_failed": Metric(total("failed"), "count"),
         "users_most": Metric(total("users_most"), "count"),
-        "checks_ratio": Metric(passed / (passed + failed) if passed + failed else None, "ratio"),
+        "checks_ratio": share_metric(passed, passed + failed),
         **times("iteration", iteration_sample(data, "iteration"), _ITERATION),
         **times("transaction", transaction_sample(data), _ITERATION),
         **times("start_late", iteration_sample(data, "start_late"), ("p50", "p99", "max")),

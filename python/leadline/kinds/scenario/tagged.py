@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
+from leadline.analysis.intervals import share_metric
 from leadline.analysis.metrics import times
 from leadline.analysis.model import Metric
 from leadline.analysis.scenarios import merged_sample
@@ -57,13 +58,17 @@ def _of_labels(
     length_s = max((_length_s(population) for _, population in labels), default=0.0)
     checks = [one for row in rows for one in row["checks"] if tags.get("check") in (None, one["name"])]
     passed = sum(one["passed"] for one in checks)
+    shares = {
+        "error_ratio": (failed, ended),
+        "checks_ratio": (passed, passed + sum(one["failed"] for one in checks)),
+    }
+    if figure in shares:
+        return {figure: share_metric(*shares[figure])}
     counted = {
-        "error_ratio": (_share(failed, ended), "ratio"),
         "requests": (ended, "count"),
         "requests_per_s": (_share(ended, length_s), "1/s"),
         "bytes_sent": (sum(row["sent_bytes"] for row in rows), "bytes"),
         "bytes_received": (sum(row["received_bytes"] for row in rows), "bytes"),
-        "checks_ratio": (_share(passed, passed + sum(one["failed"] for one in checks)), "ratio"),
     }
     if figure not in counted:
         return _times(figure, [one for row in rows for one in row["histograms"]])
