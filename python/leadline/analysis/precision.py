@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from pydantic import ValidationError
 
 from leadline.analysis.model import TestResult, Verdict
 from leadline.analysis.rate_parts import mean_of_results
+from leadline.analysis.repeats import SHARE, mean_with_interval
+from leadline.analysis.targets import settles
 from leadline.plan.field_types import validate_input
 from leadline.plan.repeats import RepeatUntil
+from leadline.plan.targets import Target
 from leadline.registry import KINDS
-from leadline.statistics import stopping_confidence
+from leadline.statistics import Estimate, stopping_confidence
 from leadline.statistics.estimate import CONFIDENCE
 
 _NO_REPEAT = frozenset({Verdict.DISTURBED, Verdict.INCOMPLETE})
@@ -38,17 +42,20 @@ def is_precise(
     most: int,
     until: float,
     named: Mapping[str, Sequence[str]],
+    targets: Sequence[Target] = (),
     confidence: float = CONFIDENCE,
 ) -> bool:
     """Whether each test of a case has `least` repeats that count, and half of the interval of its leading figure, and
-    of those that targets have `named` (by test), is at most `until` of the mean. `most` repeats end it anyway.
+    of those that targets have `named` (by test), is at most `until` of the mean. Of another figure than the leading one
+    it is enough that its interval decides the `targets` on it. `most` repeats end it anyway.
     """
     confidence = stopping_confidence(confidence, least, most)
     by_test: dict[str, list[TestResult]] = {}
     for result in results:
         by_test.setdefault(result.test, []).append(result)
     return bool(by_test) and all(
-        _is_precise(repeats, least, until, named.get(test, ()), confidence) for test, repeats in by_test.items()
+        _is_precise(repeats, _Goal(least, until, confidence), named.get(test, ()), targets)
+        for test, repeats in by_test.items()
     )
 
 
@@ -57,13 +64,21 @@ def half_widths(results: Sequence[TestResult], named: Iterable[str], confidence:
     None where there is no interval yet; figures that no repeat tells are left out. `confidence` is that of one look
     (`stopping_confidence`).
     """
+    return {name: mean.half_width_ratio for name, mean in _means(results, named, confidence).items()}
+
+
+def _means(results: Sequence[TestResult], named: Iterable[str], confidence: float) -> dict[str, Estimate]:
     counted = [result for result in results if counts_as_repeat(result)]
-    found: dict[str, float | None] = {}
+    found: dict[str, Estimate] = {}
     kind: PreciseKind | None = KINDS.find(counted[0].kind) if counted else None
     for name in dict.fromkeys((kind.primary, *named)) if kind is not None else ():
         mean = mean_of_results(counted, name, confidence)
-        if mean is not None:  # else no further repeat would tell it either
-            found[name] = mean.half_width_ratio
+        if mean is None:  # no further repeat would tell it either
+            continue
+        whole = mean_with_interval([result.metrics.get(name) for result in counted], confidence)
+        if whole.unit == SHARE and mean.value in (0, 1):
+            mean = replace(mean, low=whole.low, high=whole.high)  # by how many operations there were
+        found[name] = mean
     return found
 
 
@@ -76,9 +91,20 @@ def confidence_of_plan(plan: Mapping[str, Any]) -> float:
     return stopping_confidence(CONFIDENCE, until.min, until.max)
 
 
-def _is_precise(
-    results: Sequence[TestResult], least: int, until: float, named: Iterable[str], confidence: float
-) -> bool:
-    if sum(counts_as_repeat(result) for result in results) < least:
+@dataclass(frozen=True, slots=True)
+class _Goal:
+    least: int
+    until: float
+    confidence: float
+
+
+def _is_precise(results: Sequence[TestResult], goal: _Goal, named: Iterable[str], targets: Sequence[Target]) -> bool:
+    if sum(counts_as_repeat(result) for result in results) < goal.least:
         return False
-    return all(half is not None and half <= until for half in half_widths(results, named, confidence).values())
+    kind: PreciseKind = KINDS.find(results[0].kind)
+    for name, mean in _means(results, named, goal.confidence).items():
+        half = mean.half_width_ratio
+        is_narrow = half is not None and half <= goal.until
+        if not is_narrow and (name == kind.primary or not settles(targets, results[0].test, name, mean.low, mean.high)):
+            return False
+    return True

@@ -20,15 +20,18 @@ from leadline.analysis.metrics import Histograms, of_all_repeats, percentile_nam
 from leadline.analysis.model import Bound, Limit, Metric, Reason, Summary, TestResult, Validity, Verdict
 from leadline.analysis.scope import PERCENTILE_UNCERTAIN, Family, Judged, family_of
 from leadline.analysis.searches import SEARCHED
+from leadline.analysis.targets import settles
 from leadline.analysis.validity import worst
 from leadline.plan.tags import split_figure
+from leadline.plan.targets import Target
 from leadline.quantities import counted
 from leadline.registry import KINDS
 from leadline.statistics import mean_of_repeats, share_of_total, total_of_none
 from leadline.statistics.estimate import CONFIDENCE
 
 WITHIN_TEST = "interval-within-test"
-_SHARE = "ratio"
+SHARE = "ratio"
+_LIMITED = frozenset({Verdict.GENERATOR_LIMITED, Verdict.RECEIVER_LIMITED})
 _NO_SHARES = frozenset({"buffer_delay_ratio", "transfer_time_ratio"})
 """Ratios that may be above 1."""
 _INCREASES = ("increase_", "latency_increase_")
@@ -60,24 +63,26 @@ def summarise(
     kind: str,
     parameters: Mapping[str, Any],
     named: Collection[str] = (),
+    targets: Sequence[Target] = (),
     confidence: float = CONFIDENCE,
     histograms: Mapping[tuple[str, int, str], Histograms] = MappingProxyType({}),
 ) -> Summary:
     """One test of one case over its repeats. Repeats that failed or were interrupted are counted, but not averaged;
-    nor are disturbed ones, where two others are left.
+    nor are disturbed ones, where two others are left, and incomplete ones, if they are the fewer.
     Only if none completed, an interrupted one is shown.
 
     `planned` is how many trials of the case began; `limit` is the plan's `limits.stability.spread`, which holds for the
-    primary figure and those that targets have `named`. `histograms` are those of each repeat, by case, repeat and test.
+    primary figure and those that targets have `named`, unless their interval decides the `targets` on them.
+    `histograms` are those of each repeat, by case, repeat and test.
     """
     done = [result for result in results if result.status == "done"]
     failed = max(planned, len(results)) - len(done)
     # If no repeat completed, the figures of an interrupted one are shown as incomplete.
     done = done or [result for result in results if result.status == "interrupted" and result.window is not None][:1]
-    undisturbed = [result for result in done if result.validity.verdict is not Verdict.DISTURBED]
-    left_out = len(done) - len(undisturbed) if len(undisturbed) >= LEAST_REPEATS else 0
-    done = undisturbed if left_out else done
+    done, left_out = _comparable(done)
+    told: tuple[Reason, ...] = ()
     if len(done) > LEAST_REPEATS:
+        told = _of_few_repeats(done)
         answered = _answered_by_repeats(done)
         done = [_judged_by_repeats(result, answered) for result in done]
     names = dict.fromkeys(name for result in done for name in result.metrics)
@@ -91,14 +96,19 @@ def summarise(
     }
     metrics = {name: _possible(name, mean) for name, mean in metrics.items()}
     measured: PrimaryKind = KINDS.find(kind)
-    judged = _judged(metrics, done, limit, measured, named)
+    settled = {
+        name
+        for name in named
+        if name != measured.primary and name in metrics
+        if settles(targets, test, name, metrics[name].low, metrics[name].high)
+    }
+    judged = _judged(metrics, done, limit, measured, [name for name in named if name not in settled])
     if failed:
         judged = _without_some(judged, failed, done)
     if len(done) == 1 and any(metric.low is not None for metric in metrics.values()):
         text = "one repeat: its intervals are those of the test, and do not contain what differs between starts"
         judged = _with_note(judged, Reason(WITHIN_TEST, text))
-    if left_out:
-        note = Reason("repeats-disturbed", f"{left_out} of {left_out + len(done)} repeats were disturbed: left out")
+    for note in (*reversed(told), *left_out):
         judged = _with_note(judged, note)
     unknown = {
         name: sum((found := result.metrics.get(name)) is None or found.value is None for result in done)
@@ -116,6 +126,40 @@ def summarise(
         limit=_limit_of_most(done),
         gaps={name: number for name, number in unknown.items() if 0 < number < len(done)},
     )
+
+
+def _comparable(done: list[TestResult]) -> tuple[list[TestResult], list[Reason]]:
+    """The repeats whose figures are of the same load on quiet machines, and a note on those that are left out.
+
+    Disturbed ones say nothing of the system. Incomplete ones had another load than the others; if they are half of the
+    repeats, though, the others are the exception, and all are kept.
+    """
+    notes, planned = list[Reason](), len(done)
+    undisturbed = [result for result in done if result.validity.verdict is not Verdict.DISTURBED]
+    if LEAST_REPEATS <= len(undisturbed) < planned:
+        text = f"{planned - len(undisturbed)} of {planned} repeats were disturbed: left out"
+        notes.append(Reason("repeats-disturbed", text))
+        done = undisturbed
+    complete = [result for result in done if result.validity.verdict is not Verdict.INCOMPLETE]
+    some = len(done) - len(complete)
+    if some and len(complete) >= LEAST_REPEATS and 2 * some < len(done):
+        first = next(result for result in done if result.validity.verdict is Verdict.INCOMPLETE)
+        why = next((f" ({reason.text})" for reason in first.validity.reasons), "")
+        notes.append(Reason("repeats-incomplete", f"{some} of {planned} repeats were incomplete: left out{why}"))
+        done = complete
+    return done, notes
+
+
+def _of_few_repeats(done: Sequence[TestResult]) -> tuple[Reason, ...]:
+    """Notes on limits of the sender or the receiver that fewer than half of the repeats had."""
+    if not _limited_in_few(done):
+        return ()
+    limited = [[reason for reason in one.validity.reasons if reason.verdict in _LIMITED] for one in done]
+    return tuple(replace(reason, verdict=None, metrics=()) for reason in _merged(limited))
+
+
+def _limited_in_few(done: Sequence[TestResult]) -> bool:
+    return 0 < 2 * sum(any(reason.verdict in _LIMITED for reason in one.validity.reasons) for one in done) < len(done)
 
 
 def judged_together(results: Sequence[TestResult]) -> list[TestResult]:
@@ -154,7 +198,7 @@ def _possible(name: str, mean: Metric) -> Metric:
     low, high = mean.low, mean.high
     if low is not None and not split_figure(name)[0].startswith(_INCREASES):
         low = max(0.0, low)
-    if high is not None and mean.unit == _SHARE and name not in _NO_SHARES:
+    if high is not None and mean.unit == SHARE and name not in _NO_SHARES:
         high = min(1.0, high)
     return replace(mean, low=low, high=high)
 
@@ -162,7 +206,7 @@ def _possible(name: str, mean: Metric) -> Metric:
 def _of_all_operations(mean: Metric, repeats: Sequence[Metric], confidence: float) -> Metric:
     """The mean with the interval of all repeats' operations together, where it is the share of none of them, or of
     all: repeats that are all alike have a t-interval without width, which says nothing of what is rare."""
-    if mean.unit != _SHARE or mean.value not in (0, 1):
+    if mean.unit != SHARE or mean.value not in (0, 1):
         return mean
     beyond = [one.high if mean.value == 0 else one.low and 1 - one.low for one in repeats]
     totals = [total_of_none(one) for one in beyond if one is not None and 0 < one < 1]
@@ -205,9 +249,14 @@ def _merged_percentiles(
 
 def _answered_by_repeats(done: Sequence[TestResult]) -> frozenset[str]:
     """Doubts about single repeats that the interval over the repeats answers: how far parts of a test differ is in how
-    far repeats do. A rate that moves to another level in half of them or more has no one mean."""
+    far repeats do. A rate that moves to another level in half of them or more has no one mean. A sender or a receiver
+    that was the limit in fewer than half of them was so by chance: to leave those repeats out would choose among them,
+    and what they are lower by is in how far repeats differ."""
     moved = sum(any(one.code == stability.CHANGE_POINT for one in result.validity.reasons) for result in done)
-    return _OF_PARTS | ({stability.CHANGE_POINT} if 2 * moved < len(done) else frozenset())
+    answered = _OF_PARTS | ({stability.CHANGE_POINT} if 2 * moved < len(done) else frozenset())
+    if not _limited_in_few(done):
+        return answered
+    return answered | {one.code for each in done for one in each.validity.reasons if one.verdict in _LIMITED}
 
 
 def _judged_by_repeats(result: TestResult, answered: frozenset[str]) -> TestResult:

@@ -42,7 +42,7 @@ from leadline.dataset import HostClocks, JournalReader, reads_strictly
 from leadline.errors import PlanError
 from leadline.plan.field_types import validate_input
 from leadline.plan.limits import Limits
-from leadline.plan.targets import named_metrics
+from leadline.plan.targets import Target, named_metrics
 
 Record = Mapping[str, Any]
 
@@ -246,13 +246,14 @@ class _Reading:
         plan = self._manifest.get("plan") or {}
         damage = replace(self._damage, lines=self._taken + self._damage.garbled + self._damage.torn)
         limit = _stability_spread(plan)
-        summaries = tuple(self._summary(case, test, kind, limit) for case, test, kind in self._tests())
         try:
             kinds = {test: kind for _, test, kind in self._tests()}
-            targets = judge_summaries(parse_targets(plan.get("targets") or (), kinds), summaries)
+            asked = parse_targets(plan.get("targets") or (), kinds)
         except PlanError:
             # The plan was checked before the run. Its tests may all be missing here because none began.
-            targets = findings.undecided(plan.get("targets") or ())
+            asked = None
+        summaries = tuple(self._summary(case, test, kind, limit, asked or ()) for case, test, kind in self._tests())
+        targets = findings.undecided(plan.get("targets") or ()) if asked is None else judge_summaries(asked, summaries)
         given = self._manifest.get("hosts")
         hosts = {**(given if isinstance(given, Mapping) else {}), **self._facts}
         observer = self._lives.observer_shares()
@@ -434,7 +435,7 @@ class _Reading:
             (case, test, kind) for (case, test), kind in sorted(found.items(), key=lambda item: _natural(item[0][0]))
         ]
 
-    def _summary(self, case: str, test: str, kind: str, limit: float) -> Summary:
+    def _summary(self, case: str, test: str, kind: str, limit: float, targets: Sequence[Target]) -> Summary:
         trials = [trial for trial in self._trials if trial.case == case and trial.status != "skipped"]
         results = [result for trial in trials for result in trial.tests if result.test == test]
         parameters = results[0].parameters if results else self._cases.get(case, {}).get("parameters") or {}
@@ -447,6 +448,7 @@ class _Reading:
             kind=kind,
             parameters=parameters,
             named=self._named(test),
+            targets=targets,
             confidence=confidence_of_plan(self._manifest.get("plan") or {}),
             histograms=self._histograms,
         )

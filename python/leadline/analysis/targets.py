@@ -79,6 +79,12 @@ def judge(target: Target, case: str, results: Iterable[Summary | TestResult]) ->
     return min(outcomes, key=lambda outcome: _WORST_FIRST.index(outcome.outcome))
 
 
+def settles(targets: Iterable[Target], test: str, metric: str, low: float | None, high: float | None) -> bool:
+    """Whether each of the targets on a figure of a test, one or more, is decided by an interval."""
+    of_figure = [one for one in targets if one.metric == metric and one.test in (None, test)]
+    return bool(of_figure) and all(_is_certain(one, low, high) for one in of_figure)
+
+
 def missed_so_far(
     target: Target, test: str, metrics: Mapping[str, Metric], generator_limited: bool, steady: bool = True
 ) -> TargetResult | None:

@@ -39,6 +39,7 @@ from leadline.dataset import Journal, RunFolder
 from leadline.plan import BaseTest
 from leadline.plan.limits import Limits
 from leadline.plan.repeats import PrecisionGoal
+from leadline.plan.targets import Target
 from leadline.report import repeated_measurement, test_headline
 from leadline.statistics import stopping_confidence
 from leadline.trial import IntervalEnded, Single
@@ -55,7 +56,7 @@ def run(test: BaseTest, workload: LoadWorkload, output: OutputOptions, goal: Pre
     single = Single(test, workload, ["leadline", *sys.argv[1:]], server_pid=output.server_pid, asked=asked)
     single = replace(single, interval_ms=output.interval_ms, second_tool=output.second_tool)
     shown = _Shown(goal, output.json)
-    repeats, folder = asyncio.run(_measured(single, output, goal, shown))
+    repeats, folder = asyncio.run(_measured(single, output, goal, shown, targets))
     summary = summarise(
         repeats.results,
         planned=len(repeats.results) + (repeats.error is not None),
@@ -66,6 +67,7 @@ def run(test: BaseTest, workload: LoadWorkload, output: OutputOptions, goal: Pre
         kind=test.kind,
         parameters={},
         named=asked,
+        targets=targets,
         confidence=stopping_confidence(goal.confidence, goal.least, goal.most),
     )
     judged = [judge(target, _CASE, [summary]) for target in targets]
@@ -146,7 +148,7 @@ class _Shown:
 
 
 async def _measured(
-    single: Single, output: OutputOptions, goal: PrecisionGoal, shown: _Shown
+    single: Single, output: OutputOptions, goal: PrecisionGoal, shown: _Shown, targets: Sequence[Target]
 ) -> tuple[Repeats, RunFolder | None]:
     with watched(output.json) as (progress, interrupt):
         shown.progress = progress
@@ -156,16 +158,13 @@ async def _measured(
             partial(show_interval, progress, output.json, shown.ended_intervals),
         )
         single = replace(single, ceiling=await calibrated(single.workload, output.calibrate, interrupt, progress))
+        measuring = partial(measure_repeats, observers=observers, targets=targets, on_repeat=shown.repeat)
         if output.out is None:
-            return await measure_repeats(
-                single, goal, None, interrupt, observers=observers, on_repeat=shown.repeat
-            ), None
+            return await measuring(single, goal, None, interrupt), None
         folder = RunFolder.begin(output.out, single.test.name, single.manifest)
         single = replace(single, logs=folder.logs_path)
         with Journal(folder.journal_path) as journal:
-            repeats = await measure_repeats(
-                single, goal, journal, interrupt, observers=observers, on_repeat=shown.repeat
-            )
+            repeats = await measuring(single, goal, journal, interrupt)
     finish_folder(folder)
     return repeats, folder
 

@@ -147,6 +147,7 @@ class Rounds:
                 most=until.max,
                 until=until.until,
                 named=self._named(case),
+                targets=self._plan.targets,
             )
         ]
         return one_round(missing, max(self._trials.values(), default=0) + 1, self._plan.seed) if missing else []

@@ -14,6 +14,7 @@ from leadline.analysis.precision import half_widths, is_precise
 from leadline.dataset import Entry
 from leadline.errors import LeadlineError
 from leadline.plan.repeats import PrecisionGoal
+from leadline.plan.targets import Target
 from leadline.statistics import stopping_confidence
 from leadline.trial.event_log import EntryList, EventLog, EventSink
 from leadline.trial.interrupt import Interrupt
@@ -43,6 +44,7 @@ async def measure_repeats(
     interrupt: Interrupt,
     *,
     observers: tuple[Observer, ...] = (),
+    targets: Sequence[Target] = (),
     on_repeat: Callable[[Sequence[TestResult], dict[str, float | None]], None] = lambda *_: None,
 ) -> Repeats:
     """Repeat the measurement; `on_repeat` is called after each with all results and how well they are known.
@@ -68,6 +70,7 @@ async def measure_repeats(
             most=goal.most,
             until=goal.width,
             named={single.test.name: list(single.asked)},
+            targets=targets,
             confidence=goal.confidence,
         )
         widths = half_widths(results, single.asked, stopping_confidence(goal.confidence, goal.least, goal.most))

@@ -25,6 +25,7 @@ from synthetic import ar1, assert_share, contains
 
 SETS, REPEATS, PARTS = 1000, 5, 100
 NAME = "throughput_bps"
+SATURATED = "thread-saturated"
 MOST_FALSE = 0.07
 """Of all cases. Of two levels that are equally likely, five repeats have one alone in a sixteenth."""
 MOST_FALSE_WITH_PARTS = 0.05
@@ -109,8 +110,10 @@ def case_of(repeats: NDArray[np.float64], doubted: int, code: str) -> tuple[bool
     for number, (value, row) in enumerate(zip(repeats.mean(axis=1).tolist(), repeats, strict=True)):
         metric, reasons = Metric(value, "bit/s"), tuple[Reason, ...]()
         if number < doubted:
-            metric = metric.doubted(Verdict.UNSTABLE, code, Bound.NONE)
-            reasons = (Reason(code, "uneven", Verdict.UNSTABLE),)
+            limited = code == SATURATED
+            verdict, bound = (Verdict.GENERATOR_LIMITED, Bound.LEAST) if limited else (Verdict.UNSTABLE, Bound.NONE)
+            metric = metric.doubted(verdict, code, bound)
+            reasons = (Reason(code, "uneven", verdict),)
         validity = replace(TEMPLATE.validity, verdict=metric.verdict, reasons=reasons)
         parts = {NAME: tuple(batch_means(row, len(row) // rate_parts.PARTS).tolist())}
         results.append(replace(TEMPLATE, metrics={NAME: metric}, validity=validity, rate_parts=parts))
@@ -140,6 +143,32 @@ def test_valid_is_said_of_few_cases_whose_interval_misses_the_truth(
     assert sum(valid for valid, _ in found) >= 0.3 * SETS, "the milder rule is what is measured"
     false = [valid and not contains(figure.low, figure.high, truth) for valid, figure in found]
     assert_share(false, 0.0, most)
+
+
+@pytest.mark.parametrize("quantile", [0.674, 1.282])
+def test_ceiling_that_few_repeats_reach_leaves_the_interval_true(quantile: float) -> None:
+    """The generator takes no more than what one repeat in four, or in ten, would exceed. A case in which it was the
+    limit of fewer than half of the repeats is valid, with all of them in its mean."""
+    rates = levels(np.random.default_rng(5))
+    ceiling = 1 + 0.02 * quantile
+    over = np.maximum(rates.mean(axis=2, keepdims=True) - ceiling, 0)
+    found = []
+    for case, above in zip(rates - over, over[:, :, 0], strict=True):
+        order = np.argsort(-above)
+        found.append(case_of(case[order], int((above > 0).sum()), SATURATED))
+    assert sum(valid for valid, _ in found) >= 0.8 * SETS
+    false = [valid and not contains(figure.low, figure.high, 1.0) for valid, figure in found]
+    assert sum(false) <= MOST_FALSE * SETS
+
+
+def test_starved_generator_in_one_repeat_leaves_the_interval_true() -> None:
+    """One of five repeats is 5 % lower, since the generator waited for a CPU."""
+    rates = levels(np.random.default_rng(6))
+    rates[:, 0] -= 0.05
+    found = [case_of(case, 1, SATURATED) for case in rates]
+    assert sum(valid for valid, _ in found) >= 0.8 * SETS
+    false = [valid and not contains(figure.low, figure.high, 1.0) for valid, figure in found]
+    assert sum(false) <= MOST_FALSE_WITH_PARTS * SETS
 
 
 def test_parts_of_undisturbed_repeats_raise_no_alarm_and_widen_hardly_any_interval() -> None:

@@ -15,6 +15,7 @@ from leadline.analysis.repeats import mean_with_interval, summarise
 from leadline.analysis.scope import judge_figures
 from leadline.analysis.targets import judge_summaries, missed_so_far
 from leadline.errors import PlanError
+from leadline.plan.targets import Target
 
 KINDS = {"bulk": "tcp", "call": "rr"}
 
@@ -67,6 +68,68 @@ def test_disturbed_repeats_are_left_out_where_two_others_are_left() -> None:
     assert [note.text for note in found.validity.notes] == ["1 of 3 repeats were disturbed: left out"]
     alone = summary([*good[:1], *bad])
     assert (alone.repeats, alone.validity.verdict) == (2, Verdict.DISTURBED)
+
+
+def test_incomplete_repeats_are_left_out_where_they_are_the_fewer() -> None:
+    reason = Reason("clients-missing", "3 of 4 clients connected", Verdict.INCOMPLETE)
+    bad = [replace(one, validity=Validity(Verdict.INCOMPLETE, (reason,))) for one in repeats(0.5e6, 0.6e6)]
+    found = summary([*repeats(1e6, 1e6), *bad[:1]])
+    assert (found.repeats, found.validity.verdict) == (2, Verdict.VALID)
+    assert found.metrics["throughput_bps"].value == pytest.approx(8e6)
+    assert [note.text for note in found.validity.notes] == [
+        "1 of 3 repeats were incomplete: left out (3 of 4 clients connected)"
+    ]
+    # Half of the repeats are no exception, and one that is left tells nothing of repeats.
+    assert summary([*repeats(1e6, 1e6), *bad]).validity.verdict is Verdict.INCOMPLETE
+    assert summary([*repeats(1e6), *bad[:1]]).validity.verdict is Verdict.INCOMPLETE
+
+
+@pytest.mark.parametrize("verdict", [Verdict.GENERATOR_LIMITED, Verdict.RECEIVER_LIMITED])
+@pytest.mark.parametrize(
+    ("limited", "of", "expected"), [(1, 3, "valid"), (2, 5, "valid"), (2, 4, None), (2, 3, None), (1, 2, None)]
+)
+def test_limit_of_few_repeats_is_a_note(verdict: Verdict, limited: int, of: int, expected: str | None) -> None:
+    done = repeats(*[1e6 * (1 + 0.001 * number) for number in range(of)])
+    reason = Reason("thread-saturated", "a thread was busy", verdict)
+    for number, one in enumerate(done[:limited]):
+        metrics = {name: metric.doubted(verdict, reason.code, Bound.LEAST) for name, metric in one.metrics.items()}
+        done[number] = replace(one, metrics=metrics, validity=Validity(verdict, (reason,)))
+    found = summary(done)
+    assert found.repeats == of
+    assert found.validity.verdict.value == (expected or verdict.value)
+    told = found.validity.notes if expected else found.validity.reasons
+    assert [(one.code, one.text) for one in told] == [
+        ("thread-saturated", f"a thread was busy (in {limited} of {of} repeats)")
+    ]
+    assert (found.metrics["throughput_bps"].bound is None) == bool(expected)
+
+
+def test_rare_losses_that_meet_their_target_are_not_unstable() -> None:
+    targets = parse_targets(["lost_ratio < 0.001"], {"t": "udp"})
+    done = []
+    for lost in (1, 0, 2, 0, 1):
+        data = steady_test("udp", 1e6)
+        data.outcomes[0].outcome["flows"][0] |= {"sent_units": 100_000, "received_units": 100_000 - lost, "lost": lost}
+        done.append(analyse_test(data))
+
+    def over(asked: Sequence[Target]) -> Summary:
+        return summarise(
+            done,
+            planned=5,
+            limit=0.1,
+            case="c01",
+            test="t",
+            kind="udp",
+            parameters={},
+            named=["lost_ratio"],
+            targets=asked,
+        )
+
+    assert over(()).validity.verdict is Verdict.UNSTABLE
+    assert over(targets).validity.verdict is Verdict.VALID
+    assert judge(targets[0], "c01", [over(targets)]).outcome == "met"
+    strict = parse_targets(["lost_ratio < 0.00001"], {"t": "udp"})
+    assert over(strict).validity.verdict is Verdict.UNSTABLE
 
 
 def test_reasons_stay_in_the_order_of_their_verdicts() -> None:

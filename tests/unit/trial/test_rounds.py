@@ -68,8 +68,13 @@ def test_only_the_case_whose_figure_spreads_is_repeated(plan: Plan) -> None:
 
 
 def test_a_figure_that_a_target_names_has_to_be_known_too(plan: Plan) -> None:
-    tests = [[result("load", 1e6), result("ask", 1e4, p99_us)] for p99_us in (100.0, 200.0, 300.0)]
+    tests = [[result("load", 1e6), result("ask", 1e4, p99_us)] for p99_us in (600.0, 900.0, 1200.0)]
     assert further(plan, [{"c01": steady(), "c02": one} for one in tests]) == ["c02/4"]
+
+
+def test_figure_that_decides_its_target_is_known_well_enough(plan: Plan) -> None:
+    tests = [[result("load", 1e6), result("ask", 1e4, p99_us)] for p99_us in (10.0, 11.0, 14.0)]
+    assert further(plan, [{"c01": steady(), "c02": one} for one in tests]) == []
 
 
 def test_disturbed_trials_are_made_up_for(plan: Plan) -> None:
