@@ -94,8 +94,6 @@ pub fn results(flows: &[TestFlow], account: &Account, context: &ResultsContext<'
         cpu_util_system: 100.0 * system / wall_s,
         sender_has_retransmits: if sends { i64::from(is_tcp) } else { -1 },
         congestion_used: context.congestion.clone(),
-        server_output_text: None,
-        server_output_json: None,
         streams: streams.map(|(place, (row, flow))| stream_result(place, row, flow, context)).collect(),
     }
 }

@@ -13,7 +13,7 @@ use leadline_sys::clock::monotonic_ns;
 use leadline_sys::net;
 use leadline_sys::tcp::OpeningOptions;
 use leadline_transport::iperf3::{
-    stream_id, Iperf3Client, Iperf3ClientEvent, Iperf3Parameters, Iperf3Protocol, Iperf3Results,
+    stream_id, Iperf3Client, Iperf3ClientEvent, Iperf3Parameters, Iperf3Protocol, Iperf3Results, Iperf3ServerOutput,
 };
 use leadline_transport::{DatagramFormat, DatagramSizes, SideReport};
 use leadline_wire::{
@@ -437,10 +437,10 @@ impl Running {
         let context = ResultsContext { asked, length_s, omitted: None, theirs: None, congestion };
         let own = results(&self.flows, &local, &context);
         self.ready.control.send(&own.encode())?;
-        let theirs = self.receive_results()?;
+        let (theirs, output) = self.receive_results()?;
         // iperf3 3.12 goes on sending it to the clients after one that asked.
         if self.ready.asked.get_server_output {
-            send_server_output(&theirs, task);
+            send_server_output(&output, task);
         }
         let peer_rows = self.peer_rows(&local, &theirs);
         let server = self.ready.control.server;
@@ -475,13 +475,13 @@ impl Running {
         })
     }
 
-    fn receive_results(&mut self) -> Result<Iperf3Results, ErrorReport> {
+    fn receive_results(&mut self) -> Result<(Iperf3Results, Iperf3ServerOutput), ErrorReport> {
         let server = self.ready.control.server;
         let deadline = Instant::now() + patience(RESULTS_TIMEOUT);
         let mut results = None;
         loop {
             match self.ready.control.receive(deadline)? {
-                Some(Iperf3ClientEvent::Results(theirs)) => results = Some(*theirs),
+                Some(Iperf3ClientEvent::Results(theirs, output)) => results = Some((*theirs, *output)),
                 Some(Iperf3ClientEvent::Display) => {
                     // The server needs this to serve the next client at once.
                     self.ready.control.send(&Iperf3Client::done())?;
@@ -542,9 +542,9 @@ struct Ending {
 }
 
 /// Sends what the server printed, line by line; a document in lines of its own.
-fn send_server_output(theirs: &Iperf3Results, task: &Task) {
-    let document = theirs.server_output_json.as_ref().and_then(|found| serde_json::to_string_pretty(found).ok());
-    let Some(text) = document.or_else(|| theirs.server_output_text.clone()) else { return };
+fn send_server_output(output: &Iperf3ServerOutput, task: &Task) {
+    let document = output.document.as_ref().and_then(|found| serde_json::to_string_pretty(found).ok());
+    let Some(text) = document.or_else(|| output.text.clone()) else { return };
     for line in text.lines() {
         // A control character of the server would be the terminal's.
         let shown: String = line.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect();

@@ -12,7 +12,7 @@ use leadline_sys::clock::{monotonic_ns, unix_s};
 use leadline_sys::net;
 use leadline_transport::iperf3::{
     stream_id, ErrorNumber, Iperf3Error, Iperf3Parameters, Iperf3Protocol, Iperf3Results, Iperf3Server,
-    Iperf3ServerEvent,
+    Iperf3ServerEvent, Iperf3ServerOutput,
 };
 use leadline_transport::{
     DatagramFormat, DatagramOptions, DatagramSizes, Open, Refusal, SideReport, Work, HEADER_BYTES,
@@ -242,12 +242,13 @@ impl Test<'_> {
             theirs: Some(&ending.of_client),
             congestion,
         };
-        let mut results = results(&flows, &account, &context);
-        results.server_output_text = self.asked.get_server_output.then(|| {
+        let results = results(&flows, &account, &context);
+        let text = self.asked.get_server_output.then(|| {
             let version = env!("CARGO_PKG_VERSION");
             format!("leadline-agent {version}: {sent} bytes sent, {received} bytes received in {length_s:.2} s\n")
         });
-        self.control.write_all(&Iperf3Server::results(&results))?;
+        let output = Iperf3ServerOutput { text, document: None };
+        self.control.write_all(&Iperf3Server::results(&results, &output))?;
         let deadline = Instant::now() + STEP_TIMEOUT;
         // A client that closes without its last word has its figures.
         while let Ok(input) = self.input_until(deadline, ErrorNumber::Silence) {

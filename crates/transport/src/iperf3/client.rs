@@ -1,8 +1,8 @@
 //! The client's end of one test's control connection. It receives bytes and returns events; for each event that needs an
 //! answer there is a method that returns the bytes to send.
 
-use super::message::{Inbox, Iperf3Error, RESULTS_BYTES};
-use super::results::Iperf3Results;
+use super::message::{Inbox, Iperf3Error, SERVER_RESULTS_BYTES};
+use super::results::{Iperf3Results, Iperf3ServerOutput};
 use super::state::State;
 
 /// One test on the client; its cookie has been sent.
@@ -48,8 +48,8 @@ pub enum Iperf3ClientEvent {
     Running,
     /// Send this end's results.
     SendResults,
-    /// The server's figures.
-    Results(Box<Iperf3Results>),
+    /// The server's figures, and what it printed.
+    Results(Box<Iperf3Results>, Box<Iperf3ServerOutput>),
     /// Both have the figures: send `done` and close.
     Display,
     /// The server does not serve this client, most often because it is busy.
@@ -83,9 +83,11 @@ impl Iperf3Client {
             Stage::Error => self.numbers(),
             Stage::Results if self.inbox.gives_up() => self.state(),
             Stage::Results => {
-                let Some(results) = self.inbox.message::<Iperf3Results>(RESULTS_BYTES)? else { return Ok(None) };
+                let Some(text) = self.inbox.text(SERVER_RESULTS_BYTES)? else { return Ok(None) };
+                let output = serde_json::from_slice(text)?;
+                let Some(results) = self.inbox.message(SERVER_RESULTS_BYTES)? else { return Ok(None) };
                 self.stage = Stage::Display;
-                Ok(Some(Iperf3ClientEvent::Results(Box::new(results))))
+                Ok(Some(Iperf3ClientEvent::Results(Box::new(results), Box::new(output))))
             }
             _ => self.state(),
         }
@@ -147,6 +149,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::super::errors::ErrorNumber;
+    use super::super::message::CLIENT_RESULTS_BYTES;
     use super::super::parameters::Iperf3Parameters;
     use super::super::results::Iperf3StreamResult;
     use super::super::server::{Iperf3Server, Iperf3ServerEvent};
@@ -155,6 +158,10 @@ mod tests {
     fn results(bytes: i64) -> Iperf3Results {
         let stream = Iperf3StreamResult { id: 1, bytes, ..Default::default() };
         Iperf3Results { streams: vec![stream], ..Default::default() }
+    }
+
+    fn output() -> Iperf3ServerOutput {
+        Iperf3ServerOutput { text: Some("two\nlines\n".to_owned()), document: None }
     }
 
     /// What a client does at each event.
@@ -173,7 +180,7 @@ mod tests {
         match event {
             Iperf3ServerEvent::Parameters(_) => [Iperf3Server::create_streams(), Iperf3Server::start()].concat(),
             Iperf3ServerEvent::Ended => Iperf3Server::ask_results(),
-            Iperf3ServerEvent::Results(_) => Iperf3Server::results(&results(4)),
+            Iperf3ServerEvent::Results(_) => Iperf3Server::results(&results(4), &output()),
             Iperf3ServerEvent::Done | Iperf3ServerEvent::Terminated => Vec::new(),
         }
     }
@@ -208,8 +215,8 @@ mod tests {
         for cut in [1, 2, 7, 4096] {
             let (of_client, of_server) = talk(cut);
             use Iperf3ClientEvent::{CreateStreams, Display, Results, Running, SendParameters, SendResults, Start};
-            let wanted =
-                [SendParameters, CreateStreams, Start, Running, SendResults, Results(Box::new(results(4))), Display];
+            let last = Results(Box::new(results(4)), Box::new(output()));
+            let wanted = [SendParameters, CreateStreams, Start, Running, SendResults, last, Display];
             assert_eq!(of_client, wanted, "pieces of {cut}");
             assert!(matches!(
                 &of_server[..],
@@ -261,6 +268,46 @@ mod tests {
         let (mut server, _) = Iperf3Server::new();
         server.receive(&8193u32.to_be_bytes());
         assert!(matches!(server.next_event(), Err(Iperf3Error::TooLong { length: 8193, limit: 8192 })));
+    }
+
+    /// A server that waits for its client's results.
+    fn awaiting_results() -> Iperf3Server {
+        let (mut server, _) = Iperf3Server::new();
+        let asked = Iperf3Parameters { tcp: true, ..Iperf3Parameters::default() };
+        server.receive(&[asked.encode(), Iperf3Client::end()].concat());
+        while server.next_event().unwrap().is_some() {}
+        server
+    }
+
+    #[test]
+    fn server_takes_rows_of_all_flows_and_no_longer_results() {
+        let row = |id| Iperf3StreamResult {
+            id,
+            bytes: i64::MIN,
+            retransmits: i64::MIN,
+            jitter: f64::MIN_POSITIVE,
+            errors: i64::MIN,
+            omitted_errors: Some(i64::MIN),
+            packets: i64::MIN,
+            omitted_packets: Some(i64::MIN),
+            start_time: f64::MIN_POSITIVE,
+            end_time: f64::MIN_POSITIVE,
+        };
+        let longest = Iperf3Results { streams: (0..256).map(row).collect(), ..Default::default() };
+        let mut server = awaiting_results();
+        server.receive(&longest.encode());
+        assert!(matches!(server.next_event(), Ok(Some(Iperf3ServerEvent::Results(all))) if *all == longest));
+        let mut server = awaiting_results();
+        server.receive(&(CLIENT_RESULTS_BYTES as u32 + 1).to_be_bytes());
+        assert!(matches!(server.next_event(), Err(Iperf3Error::TooLong { .. })));
+    }
+
+    #[test]
+    fn server_skips_an_output_in_its_clients_results() {
+        let document = serde_json::json!([{"": 0}, {"": 0}]);
+        let mut server = awaiting_results();
+        server.receive(&results(5).encode_with(&Iperf3ServerOutput { document: Some(document), text: None }));
+        assert_eq!(server.next_event().unwrap(), Some(Iperf3ServerEvent::Results(Box::new(results(5)))));
     }
 
     proptest! {

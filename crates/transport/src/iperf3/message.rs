@@ -8,8 +8,11 @@ use super::state::State;
 /// Maximum length of the parameters, bytes: what iperf3 3.18 and newer accept.
 pub const PARAMETERS_BYTES: usize = 8192;
 
-/// Maximum length of results, bytes: 128 flows, and a server's output as text.
-pub const RESULTS_BYTES: usize = 1 << 20;
+/// Maximum length of a client's results, bytes: rows of 128 flows in each direction, each with its longest numbers.
+pub const CLIENT_RESULTS_BYTES: usize = 96 << 10;
+
+/// Maximum length of a server's results, bytes: the same rows, and the server's output.
+pub const SERVER_RESULTS_BYTES: usize = 1 << 20;
 
 /// Why a control connection is unusable.
 #[derive(Debug, thiserror::Error)]
@@ -83,15 +86,20 @@ impl Inbox {
 
     /// Removes and returns the next message, if it is complete.
     pub fn message<M: DeserializeOwned>(&mut self, limit: usize) -> Result<Option<M>, Iperf3Error> {
+        let Some(text) = self.text(limit)? else { return Ok(None) };
+        let (message, read) = (serde_json::from_slice(text)?, 4 + text.len());
+        self.0.drain(..read);
+        Ok(Some(message))
+    }
+
+    /// Returns the text of the next message, if it is complete.
+    pub fn text(&self, limit: usize) -> Result<Option<&[u8]>, Iperf3Error> {
         let Some(prefix) = self.0.first_chunk::<4>() else { return Ok(None) };
         let length = u32::from_be_bytes(*prefix) as usize;
         if length > limit {
             return Err(Iperf3Error::TooLong { length, limit });
         }
-        let Some(text) = self.0.get(4..4 + length) else { return Ok(None) };
-        let message = serde_json::from_slice(text)?;
-        self.0.drain(..4 + length);
-        Ok(Some(message))
+        Ok(self.0.get(4..4 + length))
     }
 }
 

@@ -19,14 +19,29 @@ pub struct Iperf3Results {
     /// The congestion control of the flows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub congestion_used: Option<String>,
-    /// What the server printed, if the client asked for it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub server_output_text: Option<String>,
-    /// The same as a document.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub server_output_json: Option<serde_json::Value>,
     /// One row per flow.
     pub streams: Vec<Iperf3StreamResult>,
+}
+
+/// What a server printed. Only a server sends it, beside its figures: a server that parsed it would give each client
+/// a way to occupy its memory.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Iperf3ServerOutput {
+    /// The output as text, if the client asked for it.
+    #[serde(default, rename = "server_output_text", skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+    /// The same as a document.
+    #[serde(default, rename = "server_output_json", skip_serializing_if = "Option::is_none")]
+    pub document: Option<serde_json::Value>,
+}
+
+/// A server's figures with its output, as they are sent.
+#[derive(Serialize)]
+struct ServerMessage<'a> {
+    #[serde(flatten)]
+    results: &'a Iperf3Results,
+    #[serde(flatten)]
+    output: &'a Iperf3ServerOutput,
 }
 
 /// One flow, as one end saw it.
@@ -67,6 +82,11 @@ impl Iperf3Results {
     /// The message that carries them.
     pub fn encode(&self) -> Vec<u8> {
         encode(self)
+    }
+
+    /// The message that carries a server's figures and its output.
+    pub fn encode_with(&self, output: &Iperf3ServerOutput) -> Vec<u8> {
+        encode(&ServerMessage { results: self, output })
     }
 
     /// The row of a flow.

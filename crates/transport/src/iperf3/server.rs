@@ -2,9 +2,9 @@
 //! answer there is a method that returns the bytes to send.
 
 use super::errors::ErrorNumber;
-use super::message::{Inbox, Iperf3Error, PARAMETERS_BYTES, RESULTS_BYTES};
+use super::message::{Inbox, Iperf3Error, CLIENT_RESULTS_BYTES, PARAMETERS_BYTES};
 use super::parameters::Iperf3Parameters;
-use super::results::Iperf3Results;
+use super::results::{Iperf3Results, Iperf3ServerOutput};
 use super::state::State;
 
 /// One test on the server; its cookie has been read.
@@ -72,7 +72,7 @@ impl Iperf3Server {
                 self.state(State::ClientTerminate, Iperf3ServerEvent::Terminated, Stage::Over)
             }
             Stage::Results => {
-                let Some(results) = self.inbox.message::<Iperf3Results>(RESULTS_BYTES)? else { return Ok(None) };
+                let Some(results) = self.inbox.message::<Iperf3Results>(CLIENT_RESULTS_BYTES)? else { return Ok(None) };
                 self.stage = Stage::Display;
                 Ok(Some(Iperf3ServerEvent::Results(Box::new(results))))
             }
@@ -118,9 +118,9 @@ impl Iperf3Server {
         vec![State::Results.byte()]
     }
 
-    /// The bytes with this end's figures, after which the client shows both.
-    pub fn results(results: &Iperf3Results) -> Vec<u8> {
-        let mut bytes = results.encode();
+    /// The bytes with this end's figures and output, after which the client shows both.
+    pub fn results(results: &Iperf3Results, output: &Iperf3ServerOutput) -> Vec<u8> {
+        let mut bytes = results.encode_with(output);
         bytes.push(State::Display.byte());
         bytes
     }
