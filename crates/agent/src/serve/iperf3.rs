@@ -11,7 +11,7 @@ use leadline_pace::Pace;
 use leadline_sys::clock::{monotonic_ns, unix_s};
 use leadline_sys::net;
 use leadline_transport::iperf3::{
-    stream_id, ErrorNumber, Iperf3Error, Iperf3Parameters, Iperf3Protocol, Iperf3Results, Iperf3Server,
+    stream_id, Cookie, ErrorNumber, Iperf3Error, Iperf3Parameters, Iperf3Protocol, Iperf3Results, Iperf3Server,
     Iperf3ServerEvent, Iperf3ServerOutput,
 };
 use leadline_transport::{
@@ -142,6 +142,7 @@ fn packets_per_s(asked: &Iperf3Parameters) -> Option<f64> {
 
 struct Test<'a> {
     control: TcpStream,
+    cookie: Cookie,
     client: SocketAddr,
     asked: Iperf3Parameters,
     open: Open,
@@ -182,7 +183,7 @@ pub fn run(
     std::thread::Builder::new().name("iperf3-reader".into()).spawn(move || forward_events(reader, machine, &inbox))?;
     info!(%client, work = ?open.work, flows = open.flows, direction = ?open.direction, "iperf3 test opened");
     let mut answering = control.try_clone()?;
-    let test = Test { control, client, asked, open, inputs, waker, signal: Arc::default(), server };
+    let test = Test { control, cookie, client, asked, open, inputs, waker, signal: Arc::default(), server };
     let result = test.serve(shared);
     let failure = result.as_ref().err().map(|failure| failure.error.to_string());
     if let Some(message) = result.as_ref().err().and_then(Failure::message) {
@@ -266,7 +267,8 @@ impl Test<'_> {
             Iperf3Protocol::Tcp => None,
             Iperf3Protocol::Udp => {
                 let deadline = Instant::now() + STEP_TIMEOUT;
-                let turn = shared.iperf3.await_datagrams(self.client.ip(), &self.waker, deadline, self.server);
+                let turn =
+                    shared.iperf3.await_datagrams(self.client.ip(), self.cookie, &self.waker, deadline, self.server);
                 Some(turn.map_err(|error| Failure::new(ErrorNumber::AcceptFlow, error))?)
             }
         };

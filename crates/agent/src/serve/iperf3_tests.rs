@@ -1,9 +1,9 @@
 //! The tests of iperf3 clients that are under way: by cookie for TCP flows, and by address for UDP flows, whose hello names
 //! no test. Several clients are served at once: those at one address open their UDP flows one after the other.
 
-use std::collections::HashMap;
+use std::collections::hash_map::{Entry, HashMap};
 use std::io;
-use std::net::{IpAddr, TcpStream, UdpSocket};
+use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
 use std::sync::mpsc::SyncSender;
 use std::sync::{Condvar, Mutex};
 use std::time::{Duration, Instant};
@@ -30,11 +30,20 @@ pub enum Iperf3Input {
     Closed(Option<Iperf3Error>),
 }
 
+/// A test that awaits its UDP flows.
+#[derive(Debug)]
+struct Awaiting {
+    cookie: Cookie,
+    inbox: SyncSender<Iperf3Input>,
+}
+
 /// The tests under way.
 #[derive(Debug, Default)]
 pub struct Iperf3Tests {
     by_cookie: Mutex<HashMap<Cookie, SyncSender<Iperf3Input>>>,
-    awaiting_datagrams: Mutex<HashMap<IpAddr, SyncSender<Iperf3Input>>>,
+    awaiting_datagrams: Mutex<HashMap<IpAddr, Awaiting>>,
+    /// The tests of the UDP flows that are open, by the client's end of the flow.
+    open_datagrams: Mutex<HashMap<SocketAddr, Cookie>>,
     turn_over: Condvar,
 }
 
@@ -61,15 +70,25 @@ impl Iperf3Tests {
         let _ = inbox.map(|inbox| inbox.try_send(Iperf3Input::Stream(stream)));
     }
 
-    /// The test whose UDP flows are awaited from an address.
-    pub fn awaiting(&self, address: IpAddr) -> Option<SyncSender<Iperf3Input>> {
-        lock(&self.awaiting_datagrams).get(&address.to_canonical()).cloned()
+    /// Makes a client's end of a UDP flow the flow of the test that is awaited from its address, until this test ends;
+    /// `None` if no test is awaited, or if this end has an open flow already.
+    pub fn claim(&self, client: SocketAddr) -> Option<SyncSender<Iperf3Input>> {
+        let awaiting = lock(&self.awaiting_datagrams);
+        let Awaiting { cookie, inbox } = awaiting.get(&client.ip().to_canonical())?;
+        match lock(&self.open_datagrams).entry(client) {
+            Entry::Occupied(_) => None,
+            Entry::Vacant(place) => {
+                place.insert(*cookie);
+                Some(inbox.clone())
+            }
+        }
     }
 
     /// Waits until no other test awaits UDP flows from this address, and awaits them until the result is dropped.
     pub fn await_datagrams(
         &self,
         address: IpAddr,
+        cookie: Cookie,
         inbox: &SyncSender<Iperf3Input>,
         deadline: Instant,
         server: &ControlSignal,
@@ -86,7 +105,7 @@ impl Iperf3Tests {
             let waited = self.turn_over.wait_timeout(awaiting, POLL_INTERVAL);
             awaiting = waited.unwrap_or_else(std::sync::PoisonError::into_inner).0;
         }
-        awaiting.insert(address, inbox.clone());
+        awaiting.insert(address, Awaiting { cookie, inbox: inbox.clone() });
         Ok(Turn { tests: self, address })
     }
 }
@@ -99,6 +118,7 @@ pub struct Registered<'a> {
 
 impl Drop for Registered<'_> {
     fn drop(&mut self) {
+        lock(&self.tests.open_datagrams).retain(|_, cookie| *cookie != self.cookie);
         lock(&self.tests.by_cookie).remove(&self.cookie);
     }
 }
@@ -142,17 +162,35 @@ mod tests {
         let tests = Iperf3Tests::default();
         let (inbox, _input) = mpsc::sync_channel(1);
         let (server, past) = (ControlSignal::default(), Instant::now());
-        let [one, other] = ["192.0.2.1", "192.0.2.2"].map(|text| text.parse().unwrap());
-        let turn = tests.await_datagrams(one, &inbox, past, &server).unwrap();
-        assert!(tests.awaiting(one).is_some() && tests.awaiting(other).is_none());
-        assert!(tests.await_datagrams(one, &inbox, past, &server).is_err(), "its deadline is over");
-        assert!(tests.await_datagrams(other, &inbox, past, &server).is_ok());
+        let ends = ["192.0.2.1:1", "192.0.2.2:1"].map(|text| text.parse::<SocketAddr>().unwrap());
+        let [one, other] = ends.map(|end| end.ip());
+        let turn = tests.await_datagrams(one, cookie(1), &inbox, past, &server).unwrap();
+        assert!(tests.claim(ends[0]).is_some() && tests.claim(ends[1]).is_none());
+        assert!(tests.await_datagrams(one, cookie(2), &inbox, past, &server).is_err(), "its deadline is over");
+        assert!(tests.await_datagrams(other, cookie(2), &inbox, past, &server).is_ok());
         std::thread::scope(|scope| {
-            let waiting =
-                scope.spawn(|| tests.await_datagrams(one, &inbox, past + POLL_INTERVAL * 1000, &server).is_ok());
+            let (tests, inbox, server, later) = (&tests, &inbox, &server, past + POLL_INTERVAL * 1000);
+            let waiting = scope.spawn(move || tests.await_datagrams(one, cookie(3), inbox, later, server).is_ok());
             drop(turn);
             assert!(waiting.join().unwrap());
         });
-        assert!(tests.awaiting(one).is_none());
+        assert!(tests.claim("192.0.2.1:2".parse().unwrap()).is_none());
+    }
+
+    #[test]
+    fn duplicated_hello_opens_no_second_flow_until_its_test_has_ended() {
+        let tests = Iperf3Tests::default();
+        let (inbox, _input) = mpsc::sync_channel(1);
+        let (server, past) = (ControlSignal::default(), Instant::now());
+        let ends = ["192.0.2.1:1", "192.0.2.1:2"].map(|text| text.parse::<SocketAddr>().unwrap());
+        let registered = tests.register(cookie(1), inbox.clone()).unwrap();
+        let turn = tests.await_datagrams(ends[0].ip(), cookie(1), &inbox, past, &server).unwrap();
+        assert!(tests.claim(ends[0]).is_some() && tests.claim(ends[0]).is_none());
+        assert!(tests.claim(ends[1]).is_some(), "another port is another flow");
+        drop(turn);
+        let _next = tests.await_datagrams(ends[0].ip(), cookie(2), &inbox, past, &server).unwrap();
+        assert!(tests.claim(ends[0]).is_none(), "a late duplicate does not join the next test");
+        drop(registered);
+        assert!(tests.claim(ends[0]).is_some());
     }
 }

@@ -3,6 +3,7 @@
 //! session gets its own threads. A data flow goes to the session with its token, and a UDP flow only after its client
 //! has proven its address.
 
+use std::collections::VecDeque;
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::Arc;
@@ -212,51 +213,129 @@ impl SessionListener {
     }
 }
 
+/// A datagram of a client that has no socket of its own yet.
+struct Datagram {
+    bytes: [u8; HEADER_BYTES],
+    length: usize,
+    client: SocketAddr,
+}
+
+impl Datagram {
+    /// Reads the next one.
+    fn receive(socket: &UdpSocket) -> io::Result<Self> {
+        let mut bytes = [0; HEADER_BYTES];
+        let (length, client) = socket.recv_from(&mut bytes)?;
+        Ok(Self { bytes, length, client })
+    }
+}
+
+/// Opens the UDP flows that clients ask for, each with its own socket.
+fn accept_datagrams(listener: &UdpSocket, shared: &ServerShared) {
+    let mut waiting = VecDeque::new();
+    for _ in 0..PER_ROUND {
+        match Datagram::receive(listener) {
+            Ok(datagram) => waiting.push_back(datagram),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+            // The error belongs to an earlier response, not to the next packet.
+            Err(_) => continue,
+        }
+        while let Some(datagram) = waiting.pop_front() {
+            if is_hello(&datagram.bytes[..datagram.length]) {
+                accept_iperf3_flow(listener, datagram.client, shared, &mut waiting);
+            } else {
+                accept_flow(listener, &datagram, shared, &mut waiting);
+            }
+        }
+    }
+}
+
 /// Opens a UDP flow of an iperf3 test. A client at this address has asked for it on its control connection, and the
-/// answer is as short as the question.
-fn accept_iperf3_flow(listener: &UdpSocket, client: SocketAddr, shared: &ServerShared) {
-    let Some(test) = shared.iperf3.awaiting(client.ip()) else { return };
-    if let Ok(socket) = listener.local_addr().and_then(|local| net::udp_socket(local, Some(client), true)) {
+/// answer is as short as the question. A second hello of an open flow is a duplicate.
+fn accept_iperf3_flow(
+    listener: &UdpSocket,
+    client: SocketAddr,
+    shared: &ServerShared,
+    waiting: &mut VecDeque<Datagram>,
+) {
+    let Some(test) = shared.iperf3.claim(client) else { return };
+    if let Ok(socket) = flow_socket(listener, client, waiting) {
         let answered = socket.send(&HELLO_ANSWER).is_ok();
         // If the test's inbox is full, the client did not announce the flow.
         let _ = answered.then(|| test.try_send(Iperf3Input::Datagram(socket)));
     }
 }
 
-/// Passes UDP flows to their session, each with its own socket. A source address is easily forged. A datagram from an
-/// unproven address is not answered at all; from a proven address, only a sender that returns a nonce gets more than
-/// this nonce, in a packet no longer than its own.
-fn accept_datagrams(listener: &UdpSocket, shared: &ServerShared) {
-    let mut packet = [0; HEADER_BYTES];
+/// Opens a UDP flow of a session. A source address is easily forged. A datagram from an unproven address is not answered
+/// at all; from a proven address, only a sender that returns a nonce gets more than this nonce, in a packet no longer
+/// than its own.
+fn accept_flow(listener: &UdpSocket, datagram: &Datagram, shared: &ServerShared, waiting: &mut VecDeque<Datagram>) {
+    let parsed = Header::parse(&datagram.bytes[..datagram.length]);
+    let Ok(hello @ Header { kind: HeaderKind::Hello, .. }) = parsed else { return };
+    let client = datagram.client;
+    let session = lock(&shared.sessions)
+        .get(&hello.token)
+        .filter(|entry| entry.addresses.contains(&client.ip()))
+        .map(|entry| entry.inbox.clone());
+    let Some(session) = session else { return };
+    if let HelloAnswer::Challenge(challenge) = shared.check.handle_hello(&hello, client) {
+        let mut packet = [0; HEADER_BYTES];
+        challenge.write(&mut packet);
+        // A response that cannot be sent counts like a lost one: the client asks again.
+        let _ = listener.send_to(&packet, client);
+        return;
+    }
+    if let Ok(socket) = flow_socket(listener, client, waiting) {
+        answer_hello(&socket, hello);
+        // A session that has just ended needs no flows, and if its inbox is full, the client did not announce the
+        // flow.
+        let _ = session.try_send(SessionInput::Datagram(hello.flow, socket));
+    }
+}
+
+/// Creates the socket of a client's flow. What other clients sent to it before it was connected joins `waiting`.
+fn flow_socket(listener: &UdpSocket, client: SocketAddr, waiting: &mut VecDeque<Datagram>) -> io::Result<UdpSocket> {
+    let socket = net::udp_socket(listener.local_addr()?, None, true)?;
+    connect_flow(&socket, client, waiting)?;
+    Ok(socket)
+}
+
+/// Connects a socket to a flow's client. Between its creation and this, it shares the port's datagrams with the listener:
+/// those of other clients join `waiting`, since iperf3 does not repeat its hello. The client itself sends nothing but
+/// duplicates before it has an answer.
+fn connect_flow(socket: &UdpSocket, client: SocketAddr, waiting: &mut VecDeque<Datagram>) -> io::Result<()> {
+    socket.connect(client)?;
+    socket.set_nonblocking(true)?;
     for _ in 0..PER_ROUND {
-        let (read, client) = match listener.recv_from(&mut packet) {
-            Ok(received) => received,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-            // The error belongs to an earlier response, not to the next packet.
-            Err(_) => continue,
-        };
-        if is_hello(&packet[..read]) {
-            accept_iperf3_flow(listener, client, shared);
-            continue;
+        match Datagram::receive(socket) {
+            Ok(datagram) if datagram.client != client => waiting.push_back(datagram),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+            _ => {}
         }
-        let Ok(hello @ Header { kind: HeaderKind::Hello, .. }) = Header::parse(&packet[..read]) else { continue };
-        let session = lock(&shared.sessions)
-            .get(&hello.token)
-            .filter(|entry| entry.addresses.contains(&client.ip()))
-            .map(|entry| entry.inbox.clone());
-        let Some(session) = session else { continue };
-        if let HelloAnswer::Challenge(challenge) = shared.check.handle_hello(&hello, client) {
-            challenge.write(&mut packet);
-            // A response that cannot be sent counts like a lost one: the client asks again.
-            let _ = listener.send_to(&packet, client);
-            continue;
-        }
-        let socket = listener.local_addr().and_then(|local| net::udp_socket(local, Some(client), true));
-        if let Ok(socket) = socket {
-            answer_hello(&socket, hello);
-            // A session that has just ended needs no flows, and if its inbox is full, the client did not announce the
-            // flow.
-            let _ = session.try_send(SessionInput::Datagram(hello.flow, socket));
-        }
+    }
+    socket.set_nonblocking(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hello_that_another_clients_new_socket_received_is_kept() {
+        let listener = net::udp_socket("127.0.0.1:0".parse().unwrap(), None, true).unwrap();
+        let at = listener.local_addr().unwrap();
+        let [one, other] = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
+        // The newest socket of a port gets what no other one is connected for.
+        let socket = net::udp_socket(at, None, true).unwrap();
+        other.send_to(b"9876", at).unwrap();
+        one.send_to(b"9876", at).unwrap();
+        let mut waiting = VecDeque::new();
+        connect_flow(&socket, one.local_addr().unwrap(), &mut waiting).unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let kept: Vec<_> = waiting.iter().map(|datagram| (datagram.client, datagram.length)).collect();
+        assert_eq!(kept, [(other.local_addr().unwrap(), 4)]);
+        assert!(Datagram::receive(&listener).is_err(), "the new socket got it");
+        // From now on, the listener receives the others' datagrams.
+        other.send_to(b"9876", at).unwrap();
+        assert_eq!(Datagram::receive(&listener).unwrap().client, other.local_addr().unwrap());
     }
 }
