@@ -114,6 +114,8 @@ fn opened(credentials: Option<Credentials>) -> ClientSession {
 /// Datagrams, each after a byte with its length.
 pub fn datagram(data: &[u8]) {
     let mut receiver = DatagramReceiver::new(DatagramFormat::Session(7), 1, HEADER_BYTES + 8);
+    let others = [DatagramFormat::Short(7), iperf3_format(true), iperf3_format(false)];
+    let mut others = others.map(|format| (DatagramReceiver::new(format, 1, HEADER_BYTES + 8), 0));
     let check = AddressCheck::new(b"a secret").expect("the secret is valid");
     let client = std::net::SocketAddr::from(([192, 0, 2, 1], 1000));
     let (mut rest, mut now_ns, mut handed_in) = (data, 0u64, 0u64);
@@ -123,6 +125,9 @@ pub fn datagram(data: &[u8]) {
         now_ns += u64::from(length);
         let was_new = receiver.handle(now_ns, datagram);
         handed_in += u64::from(was_new);
+        for (other, handed_in) in &mut others {
+            *handed_in += u64::from(other.handle(now_ns, datagram));
+        }
         if let Ok(header) = Header::parse(datagram) {
             let mut again = [0; HEADER_BYTES];
             header.write(&mut again);
@@ -135,7 +140,14 @@ pub fn datagram(data: &[u8]) {
             assert!(!was_new);
         }
     }
-    assert_eq!(receiver.bytes(), handed_in * (HEADER_BYTES as u64 + 8));
+    for (receiver, handed_in) in std::iter::once((receiver, handed_in)).chain(others) {
+        assert_eq!(receiver.bytes(), handed_in * (HEADER_BYTES as u64 + 8));
+        receiver.report(None);
+    }
+}
+
+fn iperf3_format(wide: bool) -> DatagramFormat {
+    DatagramFormat::Iperf3 { wide }
 }
 
 /// iperf3's control connection, as read by a server and by a client, and what its flows begin with: the first byte selects

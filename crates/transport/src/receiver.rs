@@ -105,7 +105,8 @@ impl DatagramReceiver {
                 }
                 None => return self.stray(),
             },
-            DatagramFormat::Iperf3 { wide } => match DatagramHeader::parse(wide, datagram, self.next + 1) {
+            DatagramFormat::Iperf3 { wide } => match DatagramHeader::parse(wide, datagram, self.next.saturating_add(1))
+            {
                 Some(DatagramHeader { sent_ns, number }) if number > 0 => (number - 1, sent_ns),
                 _ => return self.stray(),
             },
@@ -212,17 +213,43 @@ mod tests {
         assert_eq!(receiver.jitter_us(), Some(0.0));
     }
 
+    fn formats() -> [DatagramFormat; 4] {
+        let iperf3 = |wide| DatagramFormat::Iperf3 { wide };
+        [DatagramFormat::Session(9), DatagramFormat::Short(9), iperf3(true), iperf3(false)]
+    }
+
+    #[test]
+    fn highest_number_of_each_format_is_followed_by_others() {
+        for format in formats() {
+            let mut receiver = DatagramReceiver::new(format, 3, HEADER_BYTES + 10);
+            for sequence in [0, u64::MAX - 1, u64::MAX - 1, 1, u64::MAX - 2] {
+                let mut bytes = [0; HEADER_BYTES + 10];
+                format.write(3, sequence, 0, &mut bytes);
+                receiver.handle(1, &bytes);
+            }
+            assert_eq!(receiver.strays(), 0, "{format:?}");
+            assert_eq!(receiver.tracker().duplicates(), 1, "{format:?}");
+        }
+    }
+
     proptest::proptest! {
         #[test]
         fn hostile_numbers_and_times_never_panic(
             packets in proptest::collection::vec(proptest::arbitrary::any::<(u64, u64, u64)>(), 0..60),
             garbage in proptest::collection::vec(proptest::arbitrary::any::<u8>(), 0..80),
         ) {
-            let mut receiver = DatagramReceiver::new(DatagramFormat::Session(9), 3, HEADER_BYTES + 10);
-            for (now_ns, sequence, sent_ns) in packets {
-                receiver.handle(now_ns, &datagram(9, sequence, sent_ns));
+            for format in formats() {
+                let mut receiver = DatagramReceiver::new(format, 3, HEADER_BYTES + 10);
+                for (now_ns, sequence, sent_ns) in &packets {
+                    let mut bytes = [0; HEADER_BYTES + 10];
+                    format.write(3, sequence.min(&(u64::MAX - 1)).to_owned(), *sent_ns, &mut bytes);
+                    receiver.handle(*now_ns, &bytes);
+                }
+                let was_new = receiver.handle(0, &garbage);
+                let is_read = !matches!(format, DatagramFormat::Session(_)) && garbage.len() == HEADER_BYTES + 10;
+                proptest::prop_assert!(is_read || !was_new, "{:?}", format);
+                receiver.report(Some(0));
             }
-            proptest::prop_assert!(!receiver.handle(0, &garbage));
         }
     }
 
