@@ -131,7 +131,7 @@ impl PersistentFlow {
             state.count_error("timeout");
             // TCP answers in order: without this response the next one cannot arrive either.
             if matches!(self.socket, FlowSocket::Tcp(_)) {
-                self.give_up_rest(now, state, Some("timeout"));
+                self.give_up_rest(now, state, "timeout");
                 self.machine.fail();
                 self.close(now);
             }
@@ -302,14 +302,15 @@ impl PersistentFlow {
         if self.machine.outstanding() == 0 {
             state.count_error(name);
         }
-        self.give_up_rest(now, state, Some(name));
+        self.give_up_rest(now, state, name);
         self.machine.fail();
         self.close(now);
     }
 
-    fn give_up_rest(&mut self, now: u64, state: &mut ThreadState, name: Option<&str>) {
-        while self.machine.give_up_oldest(now).is_some() {
-            name.into_iter().for_each(|name| state.count_error(name));
+    fn give_up_rest(&mut self, now: u64, state: &mut ThreadState, name: &str) {
+        while let Some(transaction) = self.machine.give_up_oldest(now) {
+            state.given_up(transaction, now);
+            state.count_error(name);
         }
     }
 

@@ -223,15 +223,29 @@ fn several_requests_are_outstanding_at_once() {
 }
 
 #[test]
+fn timeout_of_a_connection_leaves_the_age_of_each_outstanding_transaction() {
+    let (socket, peer) = scripted(|mut far| {
+        far.read_exact(&mut [0; 4 * 64]).unwrap();
+        let _ = far.read_to_end(&mut Vec::new());
+    });
+    let spec = RrSpec { outstanding: 4, ..spec(20) };
+    let (_, report, histograms) = run_flow(FlowPath::Persistent(socket), &spec, Some(100), LONG_NS);
+    peer.join().unwrap();
+    assert_eq!(report.errors, one_error("timeout", 4));
+    assert_eq!((histograms[LATENCY].count(), histograms[LATENCY_CENSORED].count()), (0, 4));
+}
+
+#[test]
 fn reset_fails_each_outstanding_transaction() {
     let (socket, peer) = scripted(|mut far| {
         far.read_exact(&mut [0; 4 * 64]).unwrap();
         leadline_sys::net::reset(&far).unwrap();
     });
     let spec = RrSpec { outstanding: 4, ..spec(60_000) };
-    let (span, report, _) = run_flow(FlowPath::Persistent(socket), &spec, None, LONG_NS);
+    let (span, report, histograms) = run_flow(FlowPath::Persistent(socket), &spec, None, LONG_NS);
     peer.join().unwrap();
     assert_eq!(report.errors, one_error("connection_reset", 4));
+    assert_eq!(histograms[LATENCY_CENSORED].count(), 4);
     assert!(report.flows[0].end_ns.unwrap() < span.end_ns);
 }
 
