@@ -83,17 +83,19 @@ pub struct Unsent {
 /// The outcomes of this many latest transactions distinguish late responses from repeated ones.
 const REMEMBERED: u64 = 4096;
 
+/// A transaction that is outstanding, or was settled while an older one is outstanding.
 #[derive(Clone, Copy, Debug)]
-enum Slot {
-    Outstanding { due_ns: u64, sent_ns: u64 },
-    Settled,
+struct Slot {
+    transaction: Transaction,
+    is_settled: bool,
 }
 
 /// The client side of the flow. Takes times and sequence numbers and returns results; the driver frames the bytes.
 #[derive(Clone, Debug)]
 pub struct Requester {
     limits: RequesterLimits,
-    /// The transactions from the oldest outstanding one on.
+    /// The transactions from the oldest outstanding one on, in the order of their numbers. Settled ones are removed once
+    /// there is no older one, or once they occupy too much room: an answer that never comes must not occupy more and more.
     slots: VecDeque<Slot>,
     /// The number of the next transaction.
     next: u64,
@@ -113,9 +115,10 @@ pub struct Requester {
 impl Requester {
     /// Creates a flow.
     pub fn new(limits: RequesterLimits) -> Self {
+        let limits = RequesterLimits { outstanding: limits.outstanding.max(1), ..limits };
         Self {
-            limits: RequesterLimits { outstanding: limits.outstanding.max(1), ..limits },
-            slots: VecDeque::with_capacity(limits.outstanding.clamp(1, 4096) as usize),
+            limits,
+            slots: VecDeque::with_capacity(most_slots(&limits).min(4096)),
             next: 0,
             outstanding: 0,
             free_since_ns: 0,
@@ -159,17 +162,19 @@ impl Requester {
 
     /// When the oldest outstanding transaction times out, ns.
     pub fn timeout_ns(&self) -> Option<u64> {
-        match self.slots.front() {
-            Some(Slot::Outstanding { sent_ns, .. }) => Some(sent_ns.saturating_add(self.limits.timeout_ns)),
-            _ => None,
-        }
+        let oldest = self.slots.front()?.transaction;
+        Some(oldest.sent_ns.saturating_add(self.limits.timeout_ns))
     }
 
     /// Records that the next request was handed to the kernel. Returns how late that was, ns; the wait for the peer
     /// does not count.
     #[inline]
     pub fn handle_sent(&mut self, due_ns: u64, now_ns: u64) -> u64 {
-        self.slots.push_back(Slot::Outstanding { due_ns, sent_ns: now_ns });
+        if self.slots.len() >= most_slots(&self.limits) {
+            self.slots.retain(|slot| !slot.is_settled);
+        }
+        let transaction = Transaction { sequence: self.next, due_ns, sent_ns: now_ns };
+        self.slots.push_back(Slot { transaction, is_settled: false });
         self.next += 1;
         self.outstanding += 1;
         self.due_while_busy += u64::from(due_ns < self.free_since_ns);
@@ -257,23 +262,35 @@ impl Requester {
 
     /// The number of the oldest outstanding transaction, or of the next one.
     fn oldest(&self) -> u64 {
-        self.next - self.slots.len() as u64
+        self.slots.front().map_or(self.next, |slot| slot.transaction.sequence)
     }
 
     #[inline]
     fn settle(&mut self, sequence: u64, now_ns: u64) -> Option<Transaction> {
-        let place = usize::try_from(sequence.checked_sub(self.oldest())?).ok()?;
-        let slot = self.slots.get_mut(place)?;
-        let Slot::Outstanding { due_ns, sent_ns } = *slot else { return None };
-        *slot = Slot::Settled;
-        while let Some(Slot::Settled) = self.slots.front() {
+        let place = self.place(sequence)?;
+        let slot = self.slots.get_mut(place).filter(|slot| !slot.is_settled)?;
+        slot.is_settled = true;
+        let transaction = slot.transaction;
+        while self.slots.front().is_some_and(|slot| slot.is_settled) {
             self.slots.pop_front();
         }
         if self.outstanding >= self.limits.outstanding {
             self.free_since_ns = now_ns;
         }
         self.outstanding -= 1;
-        Some(Transaction { sequence, due_ns, sent_ns })
+        Some(transaction)
+    }
+
+    /// Where this number is in `slots`.
+    #[inline]
+    fn place(&self, sequence: u64) -> Option<usize> {
+        let number = |slot: &Slot| slot.transaction.sequence;
+        let ahead = usize::try_from(sequence.checked_sub(self.oldest())?).ok()?;
+        // Without a gap, the number tells the place.
+        if self.slots.get(ahead).is_some_and(|slot| number(slot) == sequence) {
+            return Some(ahead);
+        }
+        self.slots.binary_search_by_key(&sequence, number).ok()
     }
 
     fn was_given_up(&self, sequence: u64) -> bool {
@@ -327,6 +344,11 @@ impl Requester {
     pub fn unsent(&self) -> Unsent {
         self.unsent.unwrap_or_default()
     }
+}
+
+/// How many slots a flow has before it removes settled ones: twice the outstanding ones, so that a removal frees half.
+fn most_slots(limits: &RequesterLimits) -> usize {
+    2 * limits.outstanding.max(32) as usize
 }
 
 #[cfg(test)]
@@ -451,6 +473,22 @@ mod tests {
         flow.handle_response(2, None);
         flow.handle_response(2, None);
         assert_eq!(flow.poll(3), Step::Done);
+    }
+
+    #[test]
+    fn lost_datagram_does_not_occupy_more_and_more_memory() {
+        let mut flow = Requester::new(RequesterLimits { outstanding: 3, timeout_ns: u64::MAX, ..LIMITS });
+        assert_eq!((request(&mut flow, 0), request(&mut flow, 0)), (0, 1));
+        for number in 2..100_000 {
+            assert_eq!(request(&mut flow, number), number);
+            let answered = Transaction { sequence: number, due_ns: number, sent_ns: number };
+            assert_eq!(flow.handle_response(number, Some(number)), Answer::Timely(answered));
+            assert!(flow.slots.len() <= most_slots(&flow.limits));
+        }
+        assert_eq!(flow.handle_response(200_000, Some(99_999)), Answer::Duplicate);
+        assert!(matches!(flow.handle_response(200_000, Some(1)), Answer::Timely(Transaction { sequence: 1, .. })));
+        assert!(matches!(flow.handle_response(200_000, None), Answer::Timely(Transaction { sequence: 0, .. })));
+        assert_eq!((flow.outstanding(), flow.completed()), (0, 100_000));
     }
 
     proptest! {
