@@ -18,6 +18,8 @@ use crate::metering::{FlowCounters, ThreadMeter};
 
 /// Datagrams that one flow answers before the next flow's turn.
 const DATAGRAMS_PER_TURN: usize = 64;
+/// Bytes that one flow sends before the next flow's turn.
+const BYTES_PER_TURN: usize = 1 << 20;
 
 /// A flow's socket.
 pub enum AnswerSocket {
@@ -213,17 +215,25 @@ fn read_requests(mut stream: &TcpStream, block: &mut [u8], partial: usize, size:
     }
 }
 
-/// Writes outstanding bytes while the socket has room; returns the rest.
+/// Writes outstanding bytes while the socket has room, up to a turn's; returns the rest. Between turns the signal stops the
+/// worker, and the session checks its rate.
 fn write_owed(mut stream: &TcpStream, response: &[u8], mut owed: usize) -> io::Result<usize> {
-    while owed > 0 {
-        match stream.write(&response[..response.len().min(owed)]) {
-            Ok(count) => owed -= count,
+    let least_owed = owed.saturating_sub(BYTES_PER_TURN);
+    while owed > least_owed {
+        let piece = &response[..response.len().min(owed - least_owed)];
+        match stream.write(piece) {
+            Ok(count) => {
+                owed -= count;
+                if count < piece.len() {
+                    return Ok(owed);
+                }
+            }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(owed),
             Err(error) => return Err(error),
         }
     }
-    Ok(0)
+    Ok(owed)
 }
 
 /// Answers one datagram; returns the number of requests answered, or `None` if there is no datagram.
@@ -253,4 +263,26 @@ fn answer_datagram(
         _ => {}
     }
     Ok(Some(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn connection_that_always_has_room_waits_for_its_next_turn() {
+        const OWED: usize = 1 << 30;
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let mut far = listener.accept().unwrap().0;
+        let reader = std::thread::spawn(move || io::copy(&mut far, &mut io::sink()).unwrap());
+        // A blocking socket has room whenever it returns.
+        let owed = write_owed(&near, &[0; 4096], OWED).unwrap();
+        assert_eq!(owed, OWED - BYTES_PER_TURN);
+        assert_eq!(write_owed(&near, &[0; 4096], 5000).unwrap(), 0);
+        drop(near);
+        assert_eq!(reader.join().unwrap(), BYTES_PER_TURN as u64 + 5000);
+    }
 }
