@@ -206,8 +206,36 @@ def iperf3_tcp(talk: Talk, results: dict[str, Any] | None = None) -> Iterator[st
     drained.join()
 
 
+def iperf3_udp(talk: Talk, more_datagrams: int = 0, **more: Any) -> Iterator[str]:
+    """`iperf3 -s` for one UDP flow from the client; it claims some datagrams more than were sent."""
+    talk.receive(COOKIE_BYTES)
+    yield "asked"
+    talk.control.sendall(b"\x09")
+    length = talk.frame()["len"]
+    yield "agreed"
+    talk.control.sendall(b"\x0a")
+    hello, client = talk.datagrams.recvfrom(2048)
+    assert hello == b"9876"
+    talk.datagrams.connect(client)
+    yield "greeted"
+    talk.datagrams.send(b"6789")
+    talk.control.sendall(b"\x01\x02")
+    talk.datagrams.recv(2048)
+    yield "running"
+    assert talk.receive(1) == b"\x04"
+    yield "ended"
+    talk.control.sendall(b"\x0d")
+    theirs = talk.frame()["streams"][0]
+    yield "told"
+    packets = theirs["packets"]
+    talk.say(results_of((packets + more_datagrams) * length, **{"packets": packets, **more}))
+    yield "reported"
+    talk.control.sendall(b"\x0e")
+    assert talk.receive(1) == b"\x10"
+
+
 def results_of(count: int, **more: Any) -> dict[str, Any]:
-    """iperf3's figures of one TCP flow."""
+    """iperf3's figures of one flow."""
     stream = {"id": 1, "bytes": count, "retransmits": -1, "jitter": 0, "errors": 0, "packets": 0, **more}
     cpu = dict.fromkeys(("cpu_util_total", "cpu_util_user", "cpu_util_system"), 0)
     return {**cpu, "sender_has_retransmits": -1, "streams": [stream]}

@@ -89,6 +89,8 @@ CASES = [
     *cases("rr", servers.leadline_rr, "running", "closes", "resets-control"),
     *cases("tcp --peer iperf3", servers.iperf3_tcp, "asked agreed arrived prepared ended told reported", "silent"),
     *cases("tcp --peer iperf3", servers.iperf3_tcp, "asked running told", *OF_IPERF3[1:]),
+    *cases("udp --rate 1mbit --peer iperf3", servers.iperf3_udp, "asked agreed greeted ended told reported", "silent"),
+    *cases("udp --rate 1mbit --peer iperf3", servers.iperf3_udp, "asked running told", *OF_IPERF3[1:]),
 ]
 
 
@@ -175,6 +177,13 @@ def lying(**row: Any) -> Script:
             partial(servers.iperf3_tcp, results=servers.results_of(2**62)),
             "claims to have received",
         ),
+        (
+            "udp --rate 1mbit --peer iperf3",
+            partial(servers.iperf3_udp, more_datagrams=10_000),
+            "claims to have received",
+        ),
+        ("udp --rate 1mbit --peer iperf3", partial(servers.iperf3_udp, jitter=-0.5), "claims a jitter of -5e5 µs"),
+        ("udp --rate 1mbit --peer iperf3", partial(servers.iperf3_udp, jitter=1e300), "claims a figure of 1e306"),
     ],
 )
 def test_report_that_cannot_be_true_is_an_error(

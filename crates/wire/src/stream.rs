@@ -131,4 +131,7 @@ pub struct TcpReport {
     pub zerocopy_sends: Option<u64>,
     /// Those that the kernel copied after all.
     pub zerocopy_copied: Option<u64>,
+    /// Sends that went by sendfile instead, because the kernel had no room for another completion.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub zerocopy_fallbacks: Option<u64>,
 }

@@ -122,7 +122,12 @@ def interface_bps(data: TestData, flows: Sequence[Flow]) -> float | None:
 def _zerocopy(sending: Sequence[records.TcpReport]) -> dict[str, Metric]:
     sends = _sum(one.get("zerocopy_sends") for one in sending)
     copied = _sum(one.get("zerocopy_copied") for one in sending) or 0.0
-    return {"zerocopy_copied_ratio": Metric(copied / sends if sends else None, "ratio")}
+    fallbacks = _sum(one.get("zerocopy_fallbacks") for one in sending)
+    tried = (sends or 0.0) + (fallbacks or 0.0)
+    return {
+        "zerocopy_copied_ratio": Metric(copied / sends if sends else None, "ratio"),
+        "zerocopy_fallback_ratio": Metric(fallbacks / tried if fallbacks is not None and tried else None, "ratio"),
+    }
 
 
 def _known(values: Iterable[float | None]) -> list[float]:

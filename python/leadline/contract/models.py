@@ -2829,6 +2829,10 @@ class TcpReport(BaseModel):
     """
     Those that the kernel copied after all.
     """
+    zerocopy_fallbacks: Annotated[int | None, Field(ge=0)] = None
+    """
+    Sends that went by sendfile instead, because the kernel had no room for another completion.
+    """
     zerocopy_sends: Annotated[int | None, Field(ge=0)] = None
     """
     Sends by MSG_ZEROCOPY that are complete.

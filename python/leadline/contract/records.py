@@ -1641,6 +1641,10 @@ class TcpReport(TypedDict):
     """
     Those that the kernel copied after all.
     """
+    zerocopy_fallbacks: NotRequired[int | None]
+    """
+    Sends that went by sendfile instead, because the kernel had no room for another completion.
+    """
     zerocopy_sends: NotRequired[int | None]
     """
     Sends by MSG_ZEROCOPY that are complete.

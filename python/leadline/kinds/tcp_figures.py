@@ -30,6 +30,7 @@ METRICS = (
     neither("congestion_limited_ratio", "share of the senders' time in which the congestion window was the limit"),
     neither("sender_idle_ratio", "share of the senders' time without data to send"),
     lower("zerocopy_copied_ratio", "share of the sends by MSG_ZEROCOPY that the kernel copied after all"),
+    lower("zerocopy_fallback_ratio", "share of the sends that went by sendfile, as MSG_ZEROCOPY had no room for another"),
     higher("tcp_efficiency_ratio", "bytes that were not retransmitted by bytes sent (RFC 6349)"),
     lower("buffer_delay_ratio", "growth of the mean round-trip time over that of the idle path (RFC 6349)"),
     lower("transfer_time_ratio", "time of the transfer by that at the line's rate (RFC 6349)"),
@@ -99,7 +100,13 @@ def figure_rows(result: TestResult) -> list[tuple[str, str]]:
                 ("data {}", "sender_idle_ratio", "ratio"),
             ),
         ),
-        ("zero copy", said(("the kernel copied {} of the sends after all", "zerocopy_copied_ratio", "ratio"))),
+        (
+            "zero copy",
+            said(
+                ("the kernel copied {} of the sends after all", "zerocopy_copied_ratio", "ratio"),
+                ("{} went by sendfile instead", "zerocopy_fallback_ratio", "ratio"),
+            ),
+        ),
         (
             "RFC 6349",
             said(

@@ -66,6 +66,15 @@ def test_rfc_6349_compares_with_the_idle_path_and_the_line() -> None:
     assert values(with_kernel())["line_use_ratio"] is None
 
 
+def test_sends_that_went_another_way_are_a_share_of_all() -> None:
+    found = values(with_kernel({"zerocopy_sends": 60, "zerocopy_copied": 30, "zerocopy_fallbacks": 20}))
+    assert found["zerocopy_copied_ratio"] == pytest.approx(0.5)
+    assert found["zerocopy_fallback_ratio"] == pytest.approx(0.25)
+    found = values(with_kernel({"zerocopy_fallbacks": 20}))
+    assert (found["zerocopy_copied_ratio"], found["zerocopy_fallback_ratio"]) == (None, 1.0)
+    assert values(with_kernel())["zerocopy_fallback_ratio"] is None
+
+
 def test_service_demand_is_known_of_threads_and_of_the_machine() -> None:
     busy = {**thread(0.2), "user_s": 0.5, "system_s": 1.5}
     data = with_kernel(generator=load(busy, machine=MACHINE), receiver=load(side="peer"))

@@ -525,6 +525,7 @@ impl Connection {
         // What is still under way has no completion yet.
         let _ = sends.collect(&self.flow.socket);
         (report.zerocopy_sends, report.zerocopy_copied) = sends.counts().unzip();
+        report.zerocopy_fallbacks = sends.fallbacks();
         Some(Box::new(report))
     }
 

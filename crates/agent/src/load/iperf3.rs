@@ -22,7 +22,7 @@ use leadline_wire::{
 };
 
 use super::iperf3_control::Control;
-use super::peer_claims::{contradiction, Counted};
+use super::peer_claims::{contradiction, impossible_jitter, wild_figure, Counted};
 use super::session_runner::{flow_reports, span, PlannedFlow};
 use crate::atomic_option::AtomicOption;
 use crate::events::{peer_error, system_error};
@@ -444,11 +444,8 @@ impl Running {
         }
         let peer_rows = self.peer_rows(&local, &theirs);
         let server = self.ready.control.server;
-        // A server's own count of what it sent may lack a block that was under way; datagrams may have been doubled.
-        let counted =
-            if self.ready.asked.protocol() == Iperf3Protocol::Tcp { Counted::Bytes } else { Counted::Nothing };
-        let upward = planned.iter().filter(|flow| flow.direction == Direction::Up).map(PlannedFlow::own_count);
-        if let Some(claim) = contradiction(upward, &peer_rows, counted) {
+        let receiver = receiver(&theirs, length_s);
+        if let Some(claim) = self.impossible_claim(planned, &peer_rows, receiver.as_ref()) {
             return Err(peer_error("impossible_report", format!("iperf3 at {server} claims {claim}")));
         }
         let is_udp = self.ready.asked.protocol() == Iperf3Protocol::Udp;
@@ -467,12 +464,28 @@ impl Running {
             errors: local.errors,
             error_examples: BTreeMap::new(),
             generator: local.load,
-            receiver: receiver(&theirs, length_s),
+            receiver,
             counts: Counts::Flows(counts),
             tunnel: None,
             crypto: None,
             scenario: None,
         })
+    }
+
+    /// Returns what cannot be true of the server's figures, in words. Its own count of what it sent may lack a block that
+    /// was under way.
+    fn impossible_claim(
+        &self,
+        planned: &[PlannedFlow],
+        rows: &[SideReport],
+        load: Option<&LoadReport>,
+    ) -> Option<String> {
+        let is_tcp = self.ready.asked.protocol() == Iperf3Protocol::Tcp;
+        let counted = if is_tcp { Counted::Bytes } else { Counted::DoubledDatagrams };
+        let upward = planned.iter().filter(|flow| flow.direction == Direction::Up).map(PlannedFlow::own_count);
+        contradiction(upward, rows, counted)
+            .or_else(|| impossible_jitter(rows))
+            .or_else(|| load.and_then(|load| wild_figure(rows, load)))
     }
 
     fn receive_results(&mut self) -> Result<(Iperf3Results, Iperf3ServerOutput), ErrorReport> {

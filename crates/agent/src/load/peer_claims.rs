@@ -27,6 +27,8 @@ pub enum Counted {
     Bytes,
     /// Datagrams with numbers.
     Datagrams,
+    /// Datagrams without numbers, each of which may have been doubled on its way.
+    DoubledDatagrams,
     /// Nothing: a transaction may fail between the two counts.
     Nothing,
 }
@@ -51,7 +53,7 @@ pub fn contradiction<'f>(
 ) -> Option<String> {
     let unit = match counted {
         Counted::Bytes => "bytes",
-        Counted::Datagrams => "datagrams",
+        Counted::Datagrams | Counted::DoubledDatagrams => "datagrams",
         Counted::Nothing => return None,
     };
     let rows: BTreeMap<u32, &SideReport> = rows.iter().map(|row| (row.flow, row)).collect();
@@ -65,10 +67,17 @@ pub fn contradiction<'f>(
         } else {
             let arrived = if bytes { Some(row.received_bytes) } else { row.received_units }?;
             let sent = if bytes { own.sent_bytes() } else { own.sent_units() };
-            (arrived > sent)
+            let most = if counted == Counted::DoubledDatagrams { sent.saturating_mul(2) } else { sent };
+            (arrived > most)
                 .then(|| format!("to have received {arrived} {unit} of flow {id}, of which {sent} were sent"))
         }
     })
+}
+
+/// Returns a jitter of the server's rows that cannot be one, in words.
+pub fn impossible_jitter(rows: &[SideReport]) -> Option<String> {
+    let wrong = rows.iter().filter_map(|row| row.jitter_us).find(|us| *us < 0.0 || !us.is_finite())?;
+    Some(format!("a jitter of {wrong:e} µs"))
 }
 
 /// The largest figure that a report may have: of ns, more than a hundred years. Sums of larger ones may not be finite.
@@ -157,10 +166,20 @@ mod tests {
         assert!(found(&[row(1, 499, 5)], Counted::Bytes).unwrap().contains("499 bytes of flow 1, of which 500"));
         assert!(found(&[row(0, 0, 11)], Counted::Datagrams).unwrap().contains("11 datagrams of flow 0"));
         assert!(found(&[row(1, 500, 4)], Counted::Datagrams).unwrap().contains("4 datagrams of flow 1"));
+        assert_eq!(found(&[row(0, 0, 20)], Counted::DoubledDatagrams), None);
+        assert!(found(&[row(0, 0, 21)], Counted::DoubledDatagrams).unwrap().contains("21 datagrams of flow 0"));
         assert_eq!(found(&[row(0, 9999, 99), row(7, 9999, 99)], Counted::Nothing), None);
         // An unknown count is none.
         let unknown = SideReport { flow: 1, ..SideReport::default() };
         assert_eq!(found(&[unknown], Counted::Datagrams), None);
+    }
+
+    #[test]
+    fn jitter_that_cannot_be_is_named() {
+        let row = |us| SideReport { jitter_us: Some(us), ..SideReport::default() };
+        assert_eq!(impossible_jitter(&[SideReport::default(), row(0.0)]), None);
+        assert_eq!(impossible_jitter(&[row(1.0), row(-5.0)]).as_deref(), Some("a jitter of -5e0 µs"));
+        assert!(impossible_jitter(&[row(f64::INFINITY)]).is_some());
     }
 
     #[test]

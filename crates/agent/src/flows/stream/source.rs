@@ -60,11 +60,8 @@ impl Source {
             Self::Memory(bytes) => socket.write(&bytes[from..from + count]),
             Self::Shared(bytes, SendMethod::Zerocopy) => {
                 sends.collect(socket)?;
-                match bytes.send_zerocopy(socket, from, count) {
-                    // There is no room for another completion until the kernel has sent some.
-                    Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => bytes.send_file(socket, from, count),
-                    result => result,
-                }
+                let sent = bytes.send_zerocopy(socket, from, count);
+                sends.or_fall_back(sent, || bytes.send_file(socket, from, count))
             }
             Self::Shared(bytes, _) => bytes.send_file(socket, from, count),
         }
@@ -73,20 +70,47 @@ impl Source {
 
 /// What became of a flow's sends by MSG_ZEROCOPY.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Sends(ZerocopyCompletions);
+pub struct Sends {
+    completions: ZerocopyCompletions,
+    /// Sends that went by sendfile instead.
+    fallbacks: u64,
+}
 
 impl Sends {
     /// Reads the completions so far.
     pub fn collect(&mut self, socket: &TcpStream) -> io::Result<()> {
         let found = tcp::zerocopy_completions(socket)?;
-        self.0.sends += found.sends;
-        self.0.copied += found.copied;
+        self.completions.sends += found.sends;
+        self.completions.copied += found.copied;
         Ok(())
+    }
+
+    /// Returns what became of a send, after another way if there was no room for another completion: there is none until
+    /// the kernel has sent some.
+    fn or_fall_back(
+        &mut self,
+        sent: io::Result<usize>,
+        other_way: impl FnOnce() -> io::Result<usize>,
+    ) -> io::Result<usize> {
+        match sent {
+            Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => {
+                let sent = other_way()?;
+                self.fallbacks += 1;
+                Ok(sent)
+            }
+            result => result,
+        }
     }
 
     /// Returns complete sends, and those that the kernel copied after all; `None` without any.
     pub fn counts(&self) -> Option<(u64, u64)> {
-        (self.0.sends > 0).then_some((self.0.sends, self.0.copied))
+        (self.completions.sends > 0).then_some((self.completions.sends, self.completions.copied))
+    }
+
+    /// Returns the sends that went by sendfile because the kernel had no room for another completion; `None` without any
+    /// send by MSG_ZEROCOPY or instead of it.
+    pub fn fallbacks(&self) -> Option<u64> {
+        (self.completions.sends + self.fallbacks > 0).then_some(self.fallbacks)
     }
 }
 
@@ -128,7 +152,20 @@ mod tests {
             }
             // Loopback copies.
             assert_eq!(sends.counts(), (method == SendMethod::Zerocopy).then_some((3, 3)));
+            assert_eq!(sends.fallbacks(), (method == SendMethod::Zerocopy).then_some(0));
         }
+    }
+
+    #[test]
+    fn sends_without_room_for_a_completion_are_counted() {
+        let mut sends = Sends::default();
+        let refused = |number| Err(io::Error::from_raw_os_error(number));
+        assert_eq!(sends.or_fall_back(Ok(5), || Ok(9)).unwrap(), 5);
+        assert_eq!(sends.fallbacks(), None);
+        assert_eq!(sends.or_fall_back(refused(libc::ENOBUFS), || Ok(9)).unwrap(), 9);
+        assert!(sends.or_fall_back(refused(libc::ENOBUFS), || refused(libc::EAGAIN)).is_err());
+        assert!(sends.or_fall_back(refused(libc::EPIPE), || Ok(9)).is_err());
+        assert_eq!((sends.counts(), sends.fallbacks()), (None, Some(1)));
     }
 
     #[test]
