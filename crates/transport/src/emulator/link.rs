@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use leadline_wire::{FrameCounts, LinkCounts, LinkEffects};
 
 use super::frame::{flow_of, write_frame, Arrival, Flow};
+use super::jitter::Jitter;
 use super::loss::Loss;
 use super::random::Random;
 
@@ -27,7 +28,7 @@ pub struct Link {
     reorder: Random,
     duplicate: Random,
     corrupt: Random,
-    jitter: Random,
+    jitter: Jitter,
     rate: Option<Serialiser>,
     /// Frames that leave, in order of their times, which never decrease.
     line: VecDeque<ScheduledFrame>,
@@ -64,7 +65,7 @@ impl Link {
             reorder: Random::of(seed, 1),
             duplicate: Random::of(seed, 2),
             corrupt: Random::of(seed, 3),
-            jitter: Random::of(seed, 4),
+            jitter: Jitter::new(effects.jitter_us.saturating_mul(1000), Random::of(seed, 4)),
             rate: effects.rate_bps.filter(|rate| *rate > 0).map(Serialiser::new),
             line: VecDeque::new(),
             last_due_ns: 0,
@@ -176,21 +177,12 @@ impl Link {
             bytes[UNCORRUPTED_BYTES + (bit / 8) as usize] ^= 1 << (bit % 8);
             self.count(flow.is_udp, |counts| counts.corrupted += 1);
         }
-        let due_ns = sent_ns.saturating_add(self.delay_ns()).max(self.last_due_ns);
+        let delay_ns = self.jitter.vary(sent_ns, self.effects.delay_us.saturating_mul(1000));
+        let due_ns = sent_ns.saturating_add(delay_ns).max(self.last_due_ns);
         self.last_due_ns = due_ns;
         self.held_bytes += length;
         self.line.push_back(ScheduledFrame { due_ns, bytes, is_udp: flow.is_udp });
         true
-    }
-
-    fn delay_ns(&mut self) -> u64 {
-        let delay_ns = self.effects.delay_us.saturating_mul(1000);
-        let jitter_ns = self.effects.jitter_us.saturating_mul(1000);
-        if jitter_ns == 0 {
-            return delay_ns;
-        }
-        let spread_ns = self.jitter.below(jitter_ns.saturating_mul(2).saturating_add(1));
-        delay_ns.saturating_add(spread_ns).saturating_sub(jitter_ns)
     }
 
     /// Lets the frames go that waited for a later one of this flow, which has just passed.

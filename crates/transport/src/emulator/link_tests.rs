@@ -49,8 +49,25 @@ fn jitter_keeps_the_order_and_its_bounds() {
     let delays: Vec<u64> = left.iter().map(|(number, due_ns)| due_ns - u64::from(*number) * 3 * MS).collect();
     assert!(delays.iter().all(|delay_ns| (3 * MS..=7 * MS).contains(delay_ns)));
     let mean_ns = delays.iter().sum::<u64>() / delays.len() as u64;
-    assert!((5 * MS..5 * MS + MS / 5).contains(&mean_ns), "{mean_ns}");
+    assert!((5 * MS - MS / 20..5 * MS + MS / 20).contains(&mean_ns), "{mean_ns}");
     assert!(*delays.iter().min().unwrap() < 3 * MS + MS / 10);
+}
+
+#[test]
+fn jitter_of_dense_traffic_keeps_its_mean_and_its_spread() {
+    const GAP_NS: u64 = 10_000;
+    let effects = LinkEffects { delay_us: 5000, jitter_us: 2000, ..LinkEffects::default() };
+    let (left, _) = run(effects, 3, 2_000_000, GAP_NS, 60);
+    assert!(left.windows(2).all(|pair| pair[0].0 < pair[1].0 && pair[0].1 <= pair[1].1));
+    let delays: Vec<u64> = left.iter().map(|(number, due_ns)| due_ns - u64::from(*number) * GAP_NS).collect();
+    assert!(delays.iter().all(|delay_ns| (3 * MS..=7 * MS).contains(delay_ns)));
+    let mean_ns = delays.iter().sum::<u64>() / delays.len() as u64;
+    assert!((4_850_000..5_150_000).contains(&mean_ns), "{mean_ns}");
+    for quarter in 0..4 {
+        let bounds = 3 * MS + quarter * MS..3 * MS + (quarter + 1) * MS;
+        let share = delays.iter().filter(|delay_ns| bounds.contains(delay_ns)).count() as f64 / delays.len() as f64;
+        assert!((0.22..0.28).contains(&share), "{share} of the delays are in {bounds:?}");
+    }
 }
 
 #[test]

@@ -6,6 +6,7 @@
 //! `frame` what it reads of a frame.
 
 mod frame;
+mod jitter;
 mod link;
 mod loss;
 mod random;
