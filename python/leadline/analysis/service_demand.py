@@ -11,33 +11,35 @@ from collections.abc import Sequence
 from typing import Literal
 
 from leadline.analysis.flows import Flow
-from leadline.analysis.metrics import sum_of_flows
+from leadline.analysis.metrics import received_units, sum_of_flows
 from leadline.analysis.model import Metric
 from leadline.analysis.test_data import TestData
 from leadline.contract import records
 from leadline.plan.service_demand_metrics import Unit
 
-_SIDES: tuple[tuple[str, Literal["generator", "receiver"]], ...] = (("client", "generator"), ("server", "receiver"))
+Side = Literal["client", "server"]
+_SIDES: tuple[tuple[Side, Literal["generator", "receiver"]], ...] = (("client", "generator"), ("server", "receiver"))
 
 
 def service_demand(data: TestData, flows: Sequence[Flow], unit: Unit) -> dict[str, Metric]:
     """The figures of both ends."""
-    moved = _moved(flows, unit)
     found = {}
     for side, account in _SIDES:
         rows = [outcome.outcome.get(account) for outcome in data.load_outcomes()]
         loads: list[records.LoadReport] = [row for row in rows if row is not None]
-        found[f"{side}_cpu_ns_per_{unit}"] = Metric(_of_threads(loads, moved), "ns")
+        found[f"{side}_cpu_ns_per_{unit}"] = Metric(_of_threads(loads, _moved(flows, unit, side)), "ns")
         found[f"{side}_machine_cpu_ns_per_{unit}"] = Metric(_of_machines(loads, unit), "ns")
     return found
 
 
-def _moved(flows: Sequence[Flow], unit: Unit) -> float | None:
-    """What went through each end, in either direction; a transaction is counted at its answer."""
+def _moved(flows: Sequence[Flow], unit: Unit, side: Side) -> float | None:
+    """What went through an end, in either direction: of packets, those that it sent or received itself. A transaction
+    is counted at its answer."""
     if unit == "byte":
         return sum_of_flows(flows, lambda flow: flow.delivered_bytes.total if flow.delivered_bytes else None)
     if unit == "packet":
-        return sum_of_flows(flows, lambda flow: flow.sent_units)
+        sends = "up" if side == "client" else "down"
+        return sum_of_flows(flows, lambda flow: flow.sent_units if flow.direction == sends else received_units(flow))
     return sum_of_flows(flows, lambda flow: flow.delivered_units.total if flow.delivered_units else None)
 
 
@@ -59,5 +61,6 @@ def _of_machines(loads: Sequence[records.LoadReport], unit: Unit) -> float | Non
     elif unit == "packet":
         moved = use["sent_units"] + use["received_units"]
     else:
-        moved = max(use["sent_units"], use["received_units"])
+        # Of requests and answers, the fewer are complete transactions.
+        moved = min(use["sent_units"], use["received_units"])
     return 1e9 * use["busy_s"] / moved if moved else None

@@ -80,8 +80,18 @@ def time_shares(flows: Sequence[Flow]) -> TimeShares | None:
     return TimeShares(receiver, buffer, max(0.0, busy - receiver - buffer), max(0.0, 1.0 - busy))
 
 
-def rfc_6349(flows: Sequence[Flow], goodput_bps: float | None, achievable_bps: float | None) -> dict[str, Metric]:
-    """RFC 6349's figures. `achievable_bps` is the payload that the line's rate leaves room for; None if unknown.
+def line_use(goodput_bps: float | None, achievable_bps: float | None) -> dict[str, Metric]:
+    """RFC 6349's transfer-time ratio, and its inverse. `achievable_bps` is the payload that the line's rate leaves room
+    for; None if unknown."""
+    known = bool(goodput_bps and achievable_bps)
+    return {
+        "transfer_time_ratio": Metric(achievable_bps / goodput_bps if known else None, "ratio"),  # type: ignore[operator]
+        "line_use_ratio": Metric(goodput_bps / achievable_bps if known else None, "ratio"),  # type: ignore[operator]
+    }
+
+
+def rfc_6349(flows: Sequence[Flow]) -> dict[str, Metric]:
+    """RFC 6349's figures that need no rate of the line.
 
     The buffer delay compares the mean round-trip time with that of the idle path before the test (4.1.2 there).
     """
@@ -95,12 +105,9 @@ def rfc_6349(flows: Sequence[Flow], goodput_bps: float | None, achievable_bps: f
         for one in sending
         if (idle_us := one.get("rtt_idle_us")) and (mean_us := one.get("rtt_mean_us")) is not None
     ]
-    known = bool(goodput_bps and achievable_bps)
     return {
         "tcp_efficiency_ratio": Metric((sent - again) / sent if sent and again is not None else None, "ratio"),
         "buffer_delay_ratio": Metric(max(0.0, sum(delays) / len(delays)) if delays else None, "ratio"),
-        "transfer_time_ratio": Metric(achievable_bps / goodput_bps if known else None, "ratio"),  # type: ignore[operator]
-        "line_use_ratio": Metric(goodput_bps / achievable_bps if known else None, "ratio"),  # type: ignore[operator]
     }
 
 

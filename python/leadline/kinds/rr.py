@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from leadline.kinds.kind import Kind
+from leadline.kinds.service_demand_rows import with_demand_line
 from leadline.plan import options as o
 from leadline.plan.dscp import Dscp
 from leadline.plan.field_types import (
@@ -29,6 +30,7 @@ from leadline.plan.ladder import Chain, Rung
 from leadline.plan.metric_specs import higher, lower, times
 from leadline.plan.options import Command, Option
 from leadline.plan.rate import PerSecond
+from leadline.plan.service_demand_metrics import service_demand_specs
 from leadline.plan.spread_starts import SpreadTest
 
 if TYPE_CHECKING:
@@ -141,6 +143,7 @@ class Rr(Kind[RrTest]):
         *times("service", _PARTS, "us", "the time from sent to answered; only at a rate"),
         higher("connections_opened", "connections, or source ports, that were used; only with connect"),
         *times("connect", _PARTS, "us", "the time to connect; only with connect over TCP"),
+        *service_demand_specs("transaction"),
     )
     primary = "transactions_per_s"
     decisive = ("latency_p50_us", "latency_p99_us")
@@ -290,6 +293,7 @@ class Rr(Kind[RrTest]):
         """Transactions and their latency."""
         from leadline.analysis import metrics as m
         from leadline.analysis.model import Metric
+        from leadline.analysis.service_demand import service_demand
 
         rates = m.window_rates(data.spec, flows, steady)
         return {
@@ -298,6 +302,7 @@ class Rr(Kind[RrTest]):
             **m.times("latency", histograms.sample("latency"), _TIMES),
             **(self._paced_figures(data, histograms) if data.spec.paced else {}),
             **self._connect_figures(data, histograms),
+            **service_demand(data, flows, "transaction"),
         }
 
     def _paced_figures(self, data: TestData, histograms: Histograms) -> dict[str, Metric]:
@@ -351,7 +356,8 @@ class Rr(Kind[RrTest]):
         }
         named = {f"{name}_{part}_us" for name, found in parts.items() for part in found}
         others = {name: metric for name, metric in result.metrics.items() if name not in named}
-        rows = figure_rows(replace(result, metrics=others), self.figure_names)
+        rest = replace(result, metrics=others)
+        rows = with_demand_line(rest, "transaction", lambda shown: figure_rows(shown, self.figure_names))
         return rows + [
             (name, ", ".join(f"{part} {quantities.microseconds(metric.value)}" for part, metric in found.items()))
             for name, found in parts.items()

@@ -206,13 +206,15 @@ class Tcp(Kind[TcpTest]):
 
         round_trips = [us for flow in flows if flow.report and (us := flow.report.get("rtt_mean_us"))]
         rates = m.window_rates(data.spec, flows, steady)
+        throughputs = m.throughput(data.spec, flows, steady, rates)
+        goodput = {name: metric.value for name, metric in throughputs.items()}
         return {
-            **m.throughput(data.spec, flows, steady, rates),
+            **throughputs,
             "retransmits": m.reported(flows, "retransmits"),
             "rtt_mean_us": Metric(sum(round_trips) / len(round_trips) if round_trips else None, "us"),
             "sent_bytes": Metric(m.sum_of_flows(flows, lambda flow: flow.sent_bytes), "bytes"),
             "received_bytes": Metric(m.sum_of_flows(flows, m.received_bytes), "bytes"),
-            **kernel_figures(data, flows, rates, stream_share(Packets(data.link_mtu_bytes, 0))),
+            **kernel_figures(data, flows, goodput, stream_share(Packets(data.link_mtu_bytes, 0))),
         }
 
     def operations(self, spec: TestSpec, flows: Sequence[Flow], clients: int) -> float | None:

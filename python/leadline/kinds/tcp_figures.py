@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from leadline.kinds.service_demand_rows import demand_line
 from leadline.plan.metric_specs import higher, lower, neither
 
 if TYPE_CHECKING:
@@ -30,11 +31,19 @@ METRICS = (
     neither("congestion_limited_ratio", "share of the senders' time in which the congestion window was the limit"),
     neither("sender_idle_ratio", "share of the senders' time without data to send"),
     lower("zerocopy_copied_ratio", "share of the sends by MSG_ZEROCOPY that the kernel copied after all"),
-    lower("zerocopy_fallback_ratio", "share of the sends that went by sendfile, as MSG_ZEROCOPY had no room for another"),
+    lower("zerocopy_fallback_ratio", "share of the sends that went by sendfile, because MSG_ZEROCOPY had no room"),
     higher("tcp_efficiency_ratio", "bytes that were not retransmitted by bytes sent (RFC 6349)"),
     lower("buffer_delay_ratio", "growth of the mean round-trip time over that of the idle path (RFC 6349)"),
     lower("transfer_time_ratio", "time of the transfer by that at the line's rate (RFC 6349)"),
-    higher("line_use_ratio", "payload by the payload that the line's rate leaves room for"),
+    higher("line_use_ratio", "payload by the payload that the line's rate leaves room for; null if both sides send"),
+    *(
+        spec
+        for direction in ("up", "down")
+        for spec in (
+            lower(f"transfer_time_{direction}_ratio", f"the same of the direction {direction}, if both sides send"),
+            higher(f"line_use_{direction}_ratio", f"share of the line's payload {direction}, if both sides send"),
+        )
+    ),
 )
 
 
@@ -46,14 +55,22 @@ def kernel_figures(
     `payload_share` is the share of the payload in the bytes that pass an interface.
     """
     from leadline.analysis.service_demand import service_demand
-    from leadline.analysis.tcp_kernel import interface_bps, kernel_metrics, rfc_6349
+    from leadline.analysis.tcp_kernel import interface_bps, kernel_metrics, line_use, rfc_6349
 
+    line_bps = data.spec.line_bps or data.link_bps or interface_bps(data, flows)
+    achievable_bps = line_bps * payload_share if line_bps else None
     # With both directions, each has the line for itself, and the sum is no share of it.
-    given_bps = data.spec.line_bps or data.link_bps or interface_bps(data, flows)
-    line_bps = None if data.spec.direction == "both" else given_bps
+    both = data.spec.direction == "both"
+    by_direction = {
+        name.replace("_ratio", f"_{direction}_ratio"): metric
+        for direction in (("up", "down") if both else ())
+        for name, metric in line_use(rates[f"throughput_{direction}_bps"], achievable_bps).items()
+    }
     return {
         **kernel_metrics(flows),
-        **rfc_6349(flows, rates["throughput_bps"], line_bps * payload_share if line_bps else None),
+        **rfc_6349(flows),
+        **line_use(rates["throughput_bps"], None if both else achievable_bps),
+        **by_direction,
         **service_demand(data, flows, "byte"),
     }
 
@@ -114,6 +131,8 @@ def figure_rows(result: TestResult) -> list[tuple[str, str]]:
                 ("buffer delay {}", "buffer_delay_ratio", "ratio"),
                 ("transfer-time ratio {}", "transfer_time_ratio", ""),
                 ("{} of the line", "line_use_ratio", "ratio"),
+                ("{} of the line up", "line_use_up_ratio", "ratio"),
+                ("{} of the line down", "line_use_down_ratio", "ratio"),
             ),
         ),
         ("CPU per byte", demand_line(metrics, "byte")),
@@ -125,14 +144,3 @@ def _written(value: float | None, unit: str) -> str:
     from leadline import quantities
 
     return f"{value:.3g}" if unit == "" and value is not None else quantities.metric(value, unit)
-
-
-def demand_line(metrics: Mapping[str, Metric], unit: str) -> str:
-    """Both ends' service demand in one line; empty if it is not known."""
-    parts = []
-    for side in ("client", "server"):
-        own, machine = (metrics.get(f"{side}{whose}_cpu_ns_per_{unit}") for whose in ("", "_machine"))
-        if own is not None and own.value is not None:
-            whole = f", its machine {machine.value:.3g} ns" if machine is not None and machine.value is not None else ""
-            parts.append(f"{side} {own.value:.3g} ns{whole}")
-    return "; ".join(parts)

@@ -13,6 +13,7 @@ from leadline.errors import InputError
 from leadline.kinds.iperf3_peer import iperf3_requested, peer_conflicts
 from leadline.kinds.kind import Kind
 from leadline.kinds.second_tools import fleet_conflicts, iperf3_errors, iperf3_run
+from leadline.kinds.service_demand_rows import with_demand_line
 from leadline.plan import options as o
 from leadline.plan.base_test import Conflict, carried_conflicts
 from leadline.plan.dscp import Dscp
@@ -39,6 +40,7 @@ from leadline.plan.ladder import Chain, Packets, Rung
 from leadline.plan.metric_specs import higher, lower, neither
 from leadline.plan.options import Command, Option
 from leadline.plan.rate_search import RateSearch, expected_ms, search_errors
+from leadline.plan.service_demand_metrics import service_demand_specs
 from leadline.plan.spread_starts import SpreadTest, spread_conflicts
 from leadline.quantities import rounded_share
 
@@ -214,6 +216,7 @@ class Udp(Kind[UdpTest]):
         lower("one_way_delay_mean_us", "mean time from sending to arrival"),
         lower("one_way_delay_max_us", "longest time from sending to arrival"),
         neither("one_way_delay_bound_us", "largest error of these times by the clocks; 0 if both ends share a clock"),
+        *service_demand_specs("packet"),
         higher("found_rate_per_s", "datagrams per second: the highest rate that a search found to hold"),
         higher("found_rate_bps", "bits of payload per second at that rate"),
     )
@@ -420,6 +423,7 @@ class Udp(Kind[UdpTest]):
         from leadline.analysis import metrics as m
         from leadline.analysis.datagram_figures import datagram_metrics
         from leadline.analysis.model import Metric
+        from leadline.analysis.service_demand import service_demand
 
         rates = m.window_rates(data.spec, flows, steady)
         sent, lost = m.sum_of_flows(flows, lambda flow: flow.sent_units), m.reported(flows, "lost")
@@ -435,6 +439,7 @@ class Udp(Kind[UdpTest]):
             "reordered": m.reported(flows, "reordered"),
             "jitter_us": Metric(sum(jitters) / len(jitters) if jitters else None, "us"),
             **datagram_metrics(flows),
+            **service_demand(data, flows, "packet"),
         }
 
     def operations(self, spec: TestSpec, flows: Sequence[Flow], clients: int) -> float | None:
@@ -470,6 +475,10 @@ class Udp(Kind[UdpTest]):
             required=(rules.receiver_known,),
             notes=(one_way_wake_ups, batched, loss_places.notes),
         )
+
+    def figure_rows(self, result: TestResult) -> list[tuple[str, str]]:
+        """The service demand of both ends has one row."""
+        return with_demand_line(result, "packet", super().figure_rows)
 
     def table(self, metrics: Mapping[str, Metric]) -> FigureTable:
         """Throughput first, then loss."""

@@ -84,6 +84,35 @@ def test_service_demand_is_known_of_threads_and_of_the_machine() -> None:
     assert found["server_machine_cpu_ns_per_byte"] is None
 
 
+def test_each_end_spends_its_time_on_the_packets_of_its_own() -> None:
+    """Of 10,000 datagrams 4,000 arrive: the receiver's time is that of 4,000."""
+    busy = {**thread(0.2), "user_s": 0.5, "system_s": 1.5}
+    data = steady_test("udp", generator=load(busy), receiver=load(busy, side="peer"))
+    for found in data.load_outcomes():
+        found.outcome["flows"][0] |= {"received_units": 4000, "lost": 6000}
+    demand = values(data)
+    assert demand["client_cpu_ns_per_packet"] == pytest.approx(2e9 / 10_000)
+    assert demand["server_cpu_ns_per_packet"] == pytest.approx(2e9 / 4000)
+
+
+def test_transactions_are_those_that_were_answered() -> None:
+    busy = {**thread(0.2), "user_s": 0.5, "system_s": 1.5}
+    machine = {**MACHINE, "sent_units": 10_000, "received_units": 8_000}
+    data = steady_test("rr", generator=load(busy, machine=machine), receiver=load(busy, side="peer"))
+    demand = values(data)
+    assert demand["client_cpu_ns_per_transaction"] == pytest.approx(2e9 / 10_000)
+    assert demand["client_machine_cpu_ns_per_transaction"] == pytest.approx(4e9 / 8_000)
+
+
+def test_each_direction_has_its_own_use_of_the_line() -> None:
+    data = with_kernel()
+    data.spec = replace(data.spec, line_bps=10e6, direction="both")
+    found = values(data)
+    assert found["line_use_up_ratio"] == pytest.approx(8 / (10 * 1448 / 1514))
+    assert found["transfer_time_up_ratio"] == pytest.approx((10 * 1448 / 1514) / 8)
+    assert (found["line_use_down_ratio"], found["line_use_ratio"]) == (None, None)
+
+
 @pytest.mark.parametrize(
     ("changes", "by"),
     [
