@@ -160,6 +160,8 @@ def test_client_receives_as_many_bytes_as_it_asked_for(
     asked = 20_000_001 if "20000001" in options else 20 << 20
     assert end["sum_received"]["bytes"] == end["sum_sent"]["bytes"] == asked
     assert (asked, 0) in server.closed()
+    # The server tells what its kernel uses.
+    assert (end["sender_tcp_congestion"] == "reno") is ("-C reno" in options)
 
 
 @pytest.mark.parametrize("options", DOWN_TIMED)

@@ -42,11 +42,8 @@ LENGTH = "1500ms"
 """Long enough that no process stalls for all of it."""
 NEWER = ("reorder", "fq_rate", "timemillisecs", "bidir", "fqrate", "interval", "gso", "gro")
 """Fields of 3.21's document that 3.12's does not have."""
-# Unknown to Leadline: the other end's congestion control, jitter of intervals, buffers, what a sending server knows.
+# Unknown to Leadline: the congestion control of a Leadline server, jitter of intervals, what a sending server knows.
 NULLS = {
-    "tcp_mss_default",
-    "sndbuf_actual",
-    "rcvbuf_actual",
     "max_snd_wnd",
     "sender_tcp_congestion",
     "receiver_tcp_congestion",
@@ -58,6 +55,8 @@ NULLS = {
     "out_of_order",
     "reorder",
 }
+UDP_NULLS = {"sndbuf_actual", "rcvbuf_actual"}
+"""Of UDP sockets, the buffers are unknown too."""
 
 
 class RealServer:
@@ -151,6 +150,12 @@ def test_both_ends_count_the_same_bytes(real: RealServer, command: str, line: st
         assert [one["local_port"] for one in document["start"]["connected"]] == [first, first + 1]
     assert ("[SUM]" in document.get("server_output_text", "")) is ("--get-server-output" in line)
     assert end["cpu_utilization_percent"]["remote_total"] >= 0
+    if line.startswith("tcp"):
+        own, other = ("receiver", "sender") if "-R" in line else ("sender", "receiver")
+        assert (end[f"{own}_tcp_congestion"] == "reno") is ("--congestion reno" in line)
+        # The server has the client's wish, too.
+        assert end[f"{other}_tcp_congestion"] == end[f"{own}_tcp_congestion"]
+        assert all(document["start"][name] > 0 for name in ("tcp_mss_default", *UDP_NULLS))
 
 
 def test_what_iperf3_does_not_report_is_unknown(real: RealServer, command: str) -> None:
@@ -212,17 +217,17 @@ def test_key_and_downward_number_are_refused(command: str, tmp_path: Path) -> No
     assert done.returncode == 2 and "does not stop after a number" in done.stderr
 
 
-def shape(value: Any, path: str = "", key: str = "") -> set[str]:
+def shape(value: Any, nulls: set[str] = NULLS, path: str = "", key: str = "") -> set[str]:
     """The paths of a document's values with their types; all numbers are one type."""
     if isinstance(value, dict):
-        return {found for name, inner in value.items() for found in shape(inner, f"{path}.{name}", name)}
+        return {found for name, inner in value.items() for found in shape(inner, nulls, f"{path}.{name}", name)}
     if isinstance(value, list) and not value:
         return {f"{path}: empty"}
     if isinstance(value, list):
-        return {found for inner in value for found in shape(inner, f"{path}[]", key)}
+        return {found for inner in value for found in shape(inner, nulls, f"{path}[]", key)}
     if value is None:
-        assert key in NULLS, path
-    name = "any" if key in NULLS else "flag" if isinstance(value, bool) else type(value).__name__
+        assert key in nulls, path
+    name = "any" if key in nulls else "flag" if isinstance(value, bool) else type(value).__name__
     return {f"{path}: {'number' if name in ('int', 'float') else name}"}
 
 
@@ -246,8 +251,10 @@ def test_document_has_the_fields_of_the_real_one(
     real.waits_for_tests(before + 1)
     done = leadline(command, ours, server_port, "-d", LENGTH, "-i", "500ms", "--format", "iperf3-json")
     document = json.loads(done.stdout)
-    more = {found for found in shape(document) if found.split(": ")[0].rpartition(".")[2] in NEWER}
-    assert shape(document) - more == shape(model)
+    nulls = NULLS | UDP_NULLS if ours.startswith("udp") else NULLS
+    found = shape(document, nulls)
+    more = {one for one in found if one.split(": ")[0].rpartition(".")[2] in NEWER}
+    assert found - more == shape(model, nulls)
     check_intervals(document, len(model["end"]["streams"]))
     # Where its timers are late, iperf3 has fewer intervals, or more: in each it names the same streams.
     assert {len(one["streams"]) for one in model["intervals"]} == {len(model["end"]["streams"])}

@@ -295,6 +295,14 @@ pub fn set_type_of_service(socket: impl AsFd, value: u32) -> io::Result<()> {
     }
 }
 
+/// Forbids the fragmentation of what a socket sends over IPv4; a datagram longer than the path takes is an error then.
+pub fn forbid_fragments(socket: impl AsFd) -> io::Result<()> {
+    if socket2::SockRef::from(&socket).local_addr()?.is_ipv6() {
+        return Ok(());
+    }
+    set_int(&socket, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_DO)
+}
+
 /// Sets the differentiated services code point of what a socket sends; without one the host's default stays.
 pub fn set_dscp(socket: impl AsFd, code_point: Option<u8>) -> io::Result<()> {
     code_point.map_or(Ok(()), |code_point| set_type_of_service(socket, u32::from(code_point) << 2))
@@ -349,6 +357,19 @@ mod tests {
     use super::*;
     use crate::connect::stamp_received;
     use std::net::Ipv4Addr;
+
+    #[test]
+    fn fragments_are_forbidden() {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        forbid_fragments(&socket).unwrap();
+        let (mut value, mut length) = (-1, size_of::<libc::c_int>() as libc::socklen_t);
+        // SAFETY: the kernel writes at most `length` bytes into `value`.
+        let result = unsafe {
+            let value = std::ptr::from_mut(&mut value).cast();
+            libc::getsockopt(socket.as_raw_fd(), libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, value, &mut length)
+        };
+        assert_eq!((result, value), (0, libc::IP_PMTUDISC_DO));
+    }
 
     #[test]
     fn closest_clock_reading_gives_the_offset() {

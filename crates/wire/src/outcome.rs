@@ -79,6 +79,9 @@ pub struct FlowReport {
     pub rtt_mean_us: Option<f64>,
     /// Congestion control that the connection used.
     pub congestion: Option<String>,
+    /// Congestion control of the other end, if that is an iperf3 server that reports it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peer_congestion: Option<String>,
     /// Local address and port.
     pub local: Option<String>,
     /// Remote address and port.

@@ -188,6 +188,9 @@ def _start(
 ) -> Document:
     secret = hashlib.sha256(repr((asked, started_at)).encode()).digest()
     cookie = (base64.b32encode(secret).decode().lower().rstrip("=") * 2)[:_COOKIE_LENGTH]
+    # As iperf3 does, of the first flow's socket at this end.
+    first = outcome["flows"][0]
+    own = first.get("sender_tcp" if first["direction"] == "up" else "receiver_tcp") or {}
     start: Document = {
         "connected": [_connected(flow) for flow in outcome["flows"]],
         "version": f"leadline {asked.version}",
@@ -199,12 +202,12 @@ def _start(
         },
         "connecting_to": {"host": asked.host, "port": asked.port},
         "cookie": cookie,
-        **({"tcp_mss_default": None} if asked.protocol == "TCP" else {}),
+        **({"tcp_mss_default": own.get("mss_bytes")} if asked.protocol == "TCP" else {}),
         "target_bitrate": asked.rate_bps or 0,
         "fq_rate": asked.pacing_bps,
         "sock_bufsize": 0,
-        "sndbuf_actual": None,
-        "rcvbuf_actual": None,
+        "sndbuf_actual": own.get("send_buffer_bytes"),
+        "rcvbuf_actual": own.get("receive_buffer_bytes"),
         "test_start": {
             "protocol": asked.protocol,
             "num_streams": asked.flows,
@@ -318,10 +321,9 @@ def _end(asked: Iperf3Requested, streams: Sequence[_Stream], outcome: Mapping[st
         **_cpu("remote", outcome.get("receiver")),
     }
     if asked.protocol == "TCP":
-        # Only this end's is known.
-        own = streams[0].report.get("congestion")
+        own, other = (streams[0].report.get(name) for name in ("congestion", "peer_congestion"))
         names = ("sender", "receiver") if streams[0].sends else ("receiver", "sender")
-        found.update({f"{names[0]}_tcp_congestion": own, f"{names[1]}_tcp_congestion": None})
+        found.update({f"{names[0]}_tcp_congestion": own, f"{names[1]}_tcp_congestion": other})
     return found
 
 

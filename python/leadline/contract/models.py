@@ -4093,6 +4093,10 @@ class FlowReport(BaseModel):
     """
     Datagrams sent and never received.
     """
+    peer_congestion: str | None = None
+    """
+    Congestion control of the other end, if that is an iperf3 server that reports it.
+    """
     received_bytes: Annotated[int | None, Field(ge=0)] = None
     """
     Payload bytes received by the receiving side; absent if the receiver did not report them.

@@ -2335,6 +2335,10 @@ class FlowReport(TypedDict):
     """
     Datagrams sent and never received.
     """
+    peer_congestion: NotRequired[str | None]
+    """
+    Congestion control of the other end, if that is an iperf3 server that reports it.
+    """
     received_bytes: NotRequired[int | None]
     """
     Payload bytes received by the receiving side; absent if the receiver did not report them.

@@ -46,7 +46,12 @@ pub fn set_options(socket: &FlowSocket, asked: &Iperf3Parameters) -> Result<(), 
             }
             set_common(stream, asked)
         }
-        FlowSocket::Datagram(socket) => set_common(socket, asked),
+        FlowSocket::Datagram(socket) => {
+            if asked.dont_fragment {
+                net::forbid_fragments(socket).map_err(|error| (ErrorNumber::SetDontFragment, error))?;
+            }
+            set_common(socket, asked)
+        }
     }
 }
 
@@ -139,4 +144,39 @@ fn stream_result(place: usize, row: &SideReport, flow: &TestFlow, context: &Resu
 
 fn signed(count: u64) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use leadline_sys::tcp::buffer_bytes;
+
+    use super::*;
+
+    #[test]
+    fn options_of_a_test_act_on_its_sockets() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let flow = FlowSocket::Stream(stream.try_clone().unwrap());
+        let before = (stream.nodelay().unwrap(), buffer_bytes(&stream));
+        assert!(!before.0);
+        let asked = Iperf3Parameters {
+            tcp: true,
+            nodelay: true,
+            congestion: Some("reno".to_owned()),
+            window: Some(40_000),
+            tos: Some(40),
+            fqrate: Some(8_000_000),
+            ..Iperf3Parameters::default()
+        };
+        set_options(&flow, &asked).unwrap();
+        assert!(stream.nodelay().unwrap());
+        assert_eq!(net::congestion(&stream).as_deref(), Some("reno"));
+        // The kernel counts its own overhead as much again.
+        assert_eq!(buffer_bytes(&stream), (Some(80_000), Some(80_000)));
+        assert_ne!(before.1, buffer_bytes(&stream));
+        let wrong = Iperf3Parameters { congestion: Some("nonesuch".to_owned()), ..asked };
+        assert_eq!(set_options(&flow, &wrong).unwrap_err().0, ErrorNumber::SetCongestion);
+    }
 }

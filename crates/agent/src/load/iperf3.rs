@@ -25,7 +25,7 @@ use super::iperf3_control::Control;
 use super::peer_claims::{contradiction, impossible_jitter, wild_figure, Counted};
 use super::session_runner::{flow_reports, span, PlannedFlow};
 use crate::atomic_option::AtomicOption;
-use crate::events::{peer_error, system_error};
+use crate::events::{one_line, peer_error, system_error};
 use crate::flows::account::{total, Account};
 use crate::flows::datagram::{self, DatagramFlow, DatagramWork};
 use crate::flows::iperf3::{results, set_options, FlowSocket, ResultsContext, TestFlow};
@@ -458,8 +458,12 @@ impl Running {
             histogram_overflow: unless_zero(self.collector.overflow()),
             ..FlowCounts::default()
         };
+        let mut flows = flow_reports(planned, self.span, local.rows, &peer_rows, is_udp, None);
+        for flow in &mut flows {
+            flow.peer_congestion = theirs.congestion_used.as_deref().map(one_line);
+        }
         Ok(Outcome {
-            flows: flow_reports(planned, self.span, local.rows, &peer_rows, is_udp, None),
+            flows,
             histograms: self.collector.totals(),
             errors: local.errors,
             error_examples: BTreeMap::new(),

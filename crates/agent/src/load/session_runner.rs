@@ -258,6 +258,7 @@ fn flow_report(
         retransmits: sender.and_then(|side| side.retransmits),
         rtt_mean_us: sender.and_then(|side| side.rtt_mean_us),
         congestion: flow.congestion.clone(),
+        peer_congestion: None,
         local: flow.local.clone(),
         remote: flow.remote.clone(),
         datagrams: None,

@@ -48,6 +48,8 @@ pub enum ErrorNumber {
     Authentication = 142,
     /// Nothing came from the client for too long.
     Silence = 144,
+    /// Fragmentation could not be forbidden.
+    SetDontFragment = 145,
     /// The flows could not be created.
     CreateFlows = 200,
     /// The flows did not arrive.
@@ -111,6 +113,7 @@ pub fn meaning(number: i32) -> Option<&'static str> {
         140 => "the server cannot pace its connections",
         142 => "the server requires a user and a password, or does not accept these",
         144 => "the server received nothing for too long",
+        145 => "the server cannot forbid fragmentation",
         200..=208 => "the server could not create a flow, or lost one",
         _ => return None,
     })

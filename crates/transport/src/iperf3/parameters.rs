@@ -74,6 +74,9 @@ pub struct Iperf3Parameters {
     /// The IP header's type of service.
     #[serde(rename = "TOS", deserialize_with = "whole", skip_serializing_if = "Option::is_none")]
     pub tos: Option<u64>,
+    /// Whether datagrams over IPv4 must not be fragmented.
+    #[serde(deserialize_with = "present", serialize_with = "as_number", skip_serializing_if = "is_off")]
+    pub dont_fragment: bool,
     /// The name of the congestion control.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub congestion: Option<String>,
@@ -257,7 +260,7 @@ mod tests {
             "pacing_timer":1000,"gso":1,"gso_dg_size":1448,"gso_bf_size":65160,"gro":1,"gro_bf_size":65160,
             "dont_fragment":1,"flowlabel":7,"extra_data":"x","congestion_used":"cubic","client_version":"3.21"}"#,
         );
-        assert!(asked.check().is_ok() && asked.udp);
+        assert!(asked.check().is_ok() && asked.udp && asked.dont_fragment);
         assert!(parse(r#"{"tcp":true,"mptcp":true,"skip_rx_copy":1,"server_affinity":1,"burst":10}"#).mptcp);
     }
 

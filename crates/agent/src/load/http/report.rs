@@ -212,6 +212,7 @@ fn flow_report(plan: &Plan, at_ns: u64, flow: u32, report: &WorkerReport, counte
         retransmits: report.tcp.retransmits,
         rtt_mean_us: report.tcp.rtt_mean_us,
         congestion: report.tcp.congestion.clone(),
+        peer_congestion: None,
         local: None,
         remote: Some(plan.route.to_string()),
         datagrams: None,

@@ -345,6 +345,7 @@ fn flow_report(flow: u32, at_ns: u64, report: &WorkerReport, counters: &FlowCoun
         retransmits: None,
         rtt_mean_us: None,
         congestion: None,
+        peer_congestion: None,
         local: None,
         remote: None,
         datagrams: None,

@@ -100,6 +100,7 @@ pub fn row(client: u32, direction: Direction, due_ns: u64) -> FlowReport {
         retransmits: None,
         rtt_mean_us: None,
         congestion: None,
+        peer_congestion: None,
         local: None,
         remote: None,
         datagrams: None,

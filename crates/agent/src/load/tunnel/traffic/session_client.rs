@@ -130,6 +130,7 @@ impl SessionClient {
             retransmits: sender.and_then(|side| side.retransmits),
             rtt_mean_us: sender.and_then(|side| side.rtt_mean_us),
             congestion: view.congestion.map(str::to_owned),
+            peer_congestion: None,
             local: view.ends.map(|(local_row, _)| local_row.to_string()),
             remote: view.ends.map(|(_, peer_row)| peer_row.to_string()),
             ..row(self.client, view.direction, view.due_ns)
