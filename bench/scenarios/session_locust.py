@@ -1,5 +1,6 @@
-# mypy: ignore-errors
 """session.yaml for Locust's FastHttpUser."""
+
+# mypy: ignore-errors
 
 from locust import FastHttpUser, task
 

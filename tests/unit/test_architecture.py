@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import tomllib
-from collections.abc import Set
+from collections.abc import Iterator, Set
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -31,6 +31,17 @@ RUST_FLOORS = {
     "stats": 1, "pace": 1, "tls": 1,
 }  # fmt: skip
 LONGEST_FILE = 600
+LONGEST_FUNCTION = 80
+LONG_FUNCTIONS = {
+    ("crates/agent/src/load/session_runner.rs", "run"): "a session's phases in their order, each by its own function",
+    ("crates/agent/src/load/tunnel/traffic/tests.rs", "run"): "a test's event loop",
+    ("crates/script/src/scenario/compile/flow.rs", "action"): "an arm for each kind of action",
+    ("crates/script/src/scenario/machine/tests.rs", "run_threads"): "a test's event loop",
+    ("crates/tunnel/src/openvpn/profile/tests.rs", "unsupported_option_is_refused_with_its_line"): "a table of options",
+    ("python/leadline/cli/ladder.py", "command"): "its parameters are the options of a command, as typer reads them",
+    ("python/leadline/cli/serve.py", "command"): "its parameters are the options of a command, as typer reads them",
+}
+"""The functions that are longer, and why."""
 SYSTEMS = frozenset(SYSTEM_NAMES)
 KINDS = frozenset(KIND_NAMES)
 _CONTRACT = {name for name, value in vars(models).items() if isinstance(value, type)}
@@ -198,6 +209,13 @@ def test_log_events_are_never_on_the_measured_path() -> None:
     assert {name for name, functions in found.items() if functions} == set(MODULES_WITH_EVENTS)
 
 
+def test_a_filter_of_the_log_can_name_each_module_with_events() -> None:
+    text = (CRATES / "agent" / "src" / "logging.rs").read_text()
+    (listed,) = re.findall(r"const MODULES: \[&str; \d+\] =\s*\[(.*?)\];", text, re.DOTALL)
+    with_events = {name.partition("/")[0].removesuffix(".rs") for name in MODULES_WITH_EVENTS} - {"logging"}
+    assert re.findall(r'"(\w+)"', listed) == sorted(with_events)
+
+
 def test_only_the_agent_logs() -> None:
     manifests = {path.parent.name: tomllib.loads(path.read_text()) for path in CRATES.glob("*/Cargo.toml")}
     sections = ("dependencies", "dev-dependencies", "build-dependencies")
@@ -243,15 +261,86 @@ def _functions_with_events(path: Path) -> set[str]:
     return found
 
 
+def code_files() -> list[Path]:
+    """Every file of Python or Rust that people write: the package, the crates, tests, measurements and scripts."""
+    folders = ("bench", "contract", "fuzz", "scripts", "tests")
+    others = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
+    return [*python_files(), *rust_files(), *sorted(others), *sorted((ROOT / "fuzz").glob("*/*.rs"))]
+
+
 def test_files_say_what_they_own_and_stay_small() -> None:
     unopened, long = [], []
-    for path in [*python_files(), *rust_files()]:
+    for path in code_files():
         text, name = path.read_text(), str(path.relative_to(ROOT))
         opening = '"""' if path.suffix == ".py" else "//!"
         unopened += [] if text.startswith((opening, "#!")) else [name]
         long += [] if text.count("\n") <= LONGEST_FILE else [name]
     assert unopened == [], "these do not open with what they own"
     assert long == [], f"these have more than {LONGEST_FILE} lines"
+
+
+def test_functions_stay_small() -> None:
+    long = {
+        (str(path.relative_to(ROOT)), name)
+        for path in code_files()
+        for name, lines in (_python_functions if path.suffix == ".py" else _rust_functions)(path.read_text())
+        if lines > LONGEST_FUNCTION
+    }
+    assert long == set(LONG_FUNCTIONS)
+
+
+def test_lines_of_functions_are_counted() -> None:
+    code = "class A:\n    def b(self):\n        def c():\n            pass\n        return c\n"
+    assert list(_python_functions(code)) == [("b", 4), ("c", 2)]
+    rust = "impl A {\n    pub fn b(\n        c: u8,\n    ) -> u8 {\n        c\n    }\n    fn d() {}\n}\nfn e() {\n}\n"
+    assert list(_rust_functions(rust)) == [("b", 5), ("d", 1), ("e", 2)]
+
+
+def _python_functions(code: str) -> Iterator[tuple[str, int]]:
+    """Each function's name and number of lines."""
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node.name, (node.end_lineno or node.lineno) - node.lineno + 1
+
+
+def _rust_functions(code: str) -> Iterator[tuple[str, int]]:
+    """The same of Rust, as rustfmt lays it out: a function ends at the first `}` that is indented as it is."""
+    lines = code.splitlines()
+    for begin, line in enumerate(lines):
+        head = re.match(r"( *)(?:pub(?:\([^)]*\))? )?(?:(?:const|async|unsafe) )*fn (\w+)", line)
+        if head is None:
+            continue
+        # A signature may have lines of its own; that of a trait's method ends it.
+        last = (f"{head[1]}}}", f"{head[1]}) ", f"{head[1]});")
+        end = begin
+        while not lines[end].endswith((";", "}")):
+            end += 1
+            while not lines[end].startswith(last):
+                end += 1
+        yield head[2], end - begin + 1
+
+
+def test_each_page_that_code_names_exists() -> None:
+    """Pages of `docs` by their path, and decisions by their file's name."""
+    named = re.compile(r"(?<![\w/.-])(docs/[\w./-]+\.(?:md|json|png))|(?<![\w-])(\d{4}-[a-z0-9-]+\.md)")
+    others = [ROOT / "Makefile", ROOT / "pyproject.toml", *sorted((ROOT / "examples").glob("*.yaml"))]
+    missing = [
+        f"{path.relative_to(ROOT)}: {match[0]}"
+        for path in [*code_files(), *others]
+        for match in named.finditer(path.read_text())
+        if not (ROOT / match[0]).exists() and not (ROOT / "docs" / "decisions" / match[0]).exists()
+    ]
+    assert missing == []
+
+
+def test_tests_that_need_a_cpu_of_their_own_are_where_they_are_collected() -> None:
+    """`make test-exclusive` collects one folder alone: elsewhere no target would run them."""
+    recipe = (ROOT / "Makefile").read_text().partition("\ntest-exclusive:")[2].partition("\n\n")[0]
+    assert '-m "exclusive' in recipe and " tests/lab " in recipe
+    marked = [path for path in sorted((ROOT / "tests").rglob("*.py")) if "mark.exclusive" in path.read_text()]
+    others = [str(path.relative_to(ROOT)) for path in marked if path != Path(__file__).resolve()]
+    assert [name for name in others if not name.startswith("tests/lab/")] == []
+    assert others != []
 
 
 def test_only_kinds_branch_on_the_kind_of_a_test() -> None:

@@ -14,7 +14,8 @@ use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
 /// The environment variable with the filter if `--log` is absent.
 const VARIABLE: &str = "LEADLINE_LOG";
 /// The modules that a filter may name: those of this crate, and the WireGuard library.
-const MODULES: [&str; 7] = ["control", "load", "process", "profile", "serve", "standalone", "wireguard"];
+const MODULES: [&str; 9] =
+    ["control", "failures", "load", "process", "profile", "serve", "soaker", "standalone", "wireguard"];
 const LIBRARY: &str = "boringtun";
 const LEVELS: [(&str, LevelFilter); 6] = [
     ("off", LevelFilter::OFF),
@@ -117,13 +118,18 @@ mod tests {
     }
 
     #[test]
+    fn a_filter_may_name_the_soaker() {
+        assert!(parse("soaker=info").unwrap().would_enable("leadline_agent::soaker", &Level::INFO));
+    }
+
+    #[test]
     fn a_wrong_filter_names_what_could_be_given() {
         for (filter, reason) in [
             ("", "\"\" is not a level; give one of off, error, warn, info, debug, trace, or MODULE=LEVEL"),
             ("verbose", "\"verbose\" is not a level"),
             ("info,", "\"\" is not a level"),
             ("serve=loud", "\"loud\" is not a level"),
-            ("server=info", "no module \"server\" has a log; give one of control, load,"),
+            ("server=info", "no module \"server\" has a log; give one of control, failures, load,"),
             ("serve", "\"serve\" is not a level"),
         ] {
             let error = parse(filter).unwrap_err();

@@ -1,7 +1,7 @@
 //! The client side of a load as a state machine: the HTTP/1.1 connections of one thread. Owns each connection's life
 //! (name lookup, TCP, proxy, TLS, requests, redirects, time limits, end, next attempt), which connection sends the
 //! request that is due, and the outcome of each request: response, failure, unanswered or unsent
-//! (docs/decisions/0008-censored-latency.md). The machine receives an [`Input`] with its time and acts through
+//! (docs/decisions/0008-censored-latencies.md). The machine receives an [`Input`] with its time and acts through
 //! [`Effects`]. The caller owns sockets, polling, the clock, name resolution and histograms. Start with
 //! [`ConnectionPool`].
 

@@ -1,3 +1,5 @@
+"""The parent of a lab's control groups, found from the mounts and memberships that /proc shows."""
+
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,3 +1,5 @@
+"""How a lab divides the machine's CPUs among its hosts."""
+
 from __future__ import annotations
 
 import struct

@@ -1,3 +1,5 @@
+"""The advice on a refusal to make namespaces: the command that would allow it."""
+
 from __future__ import annotations
 
 import errno

@@ -1,3 +1,5 @@
+"""What ended runs leave behind is removed, and what living ones have stays."""
+
 from __future__ import annotations
 
 import json

@@ -1,3 +1,5 @@
+"""The hosts, addresses and routes of each topology."""
+
 from __future__ import annotations
 
 from collections import Counter
