@@ -25,8 +25,6 @@ from leadline.lab import jail, kernel, topology
 from leadline.lab.hosts import Lab
 from leadline.lab.topology import LinkSpec
 
-_WORKERS: list[subprocess.Popen[bytes]] = []
-"""Processes that go on until their jail ends."""
 SERVER, SERVER_V6 = "10.82.0.2", "fd82::2"
 UDP_SEGMENT = 103
 """The socket option by which the kernel cuts what is sent into datagrams (udp(7))."""
@@ -53,24 +51,6 @@ def forward(lab: Lab, host: str) -> None:
 def on_one_cpu() -> None:
     """Packets of one sender cannot overtake each other."""
     os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])
-
-
-def busy() -> None:
-    """Build a lab with a process at work on the server, and print this process's facts.
-
-    The worker is heard first: while a process becomes another program, and this one does so twice, it has no arguments
-    by which it could be found.
-    """
-    inside = enter()
-    lab = Lab.build(topology.remote_access(1, LinkSpec()), "c01/1")
-    sleep = [sys.executable, str(Path(__file__).with_name("sleeper.py")), sys.argv[1]]
-    worker = subprocess.Popen([*lab.launch_prefix("server"), *sleep], stdout=subprocess.PIPE)
-    _WORKERS.append(worker)
-    assert worker.stdout is not None
-    assert worker.stdout.readline() == b"at work\n"
-    if (group := lab.hosts["server"].cgroup) is not None:
-        (group / "cgroup.procs").write_text(str(worker.pid))
-    print_json(pid=os.getpid(), cgroup=inside.cgroup, reason=inside.cgroup_reason)
 
 
 def remote_access() -> None:

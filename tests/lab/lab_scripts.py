@@ -42,7 +42,7 @@ from leadline.lab import jail, kernel, topology
 from leadline.lab.hosts import Lab
 from leadline.lab.topology import LinkSpec
 """
-PROGRAMS = ("jailed.py", "lab_programs.py", "sleeper.py", "spin_loop.py")
+PROGRAMS = ("jailed.py", "lab_programs.py", "spin_loop.py")
 """Files of this folder that programs are made of."""
 
 

@@ -12,8 +12,18 @@ from lab_scripts import UNPRIVILEGED_UID, JailUser, await_death, jail_user, netw
 
 pytestmark = [pytest.mark.lab, pytest.mark.takes(40)]
 
-# A run that made a lab with something at work in it, and says so; a test adds how it ends.
-BUSY = "import lab_programs\nlab_programs.busy()\n"
+# A run that made a lab with something at work in it, and says so. The worker is heard first: while a process becomes
+# another program, and this one does so twice, it has no arguments by which it could be found.
+BUSY = """
+inside = enter()
+lab = Lab.build(topology.remote_access(1, LinkSpec()), "c01/1")
+sleep = [sys.executable, "-c", "import time; print('at work', flush=True); time.sleep(600)", sys.argv[1]]
+worker = subprocess.Popen([*lab.launch_prefix("server"), *sleep], stdout=subprocess.PIPE)
+assert worker.stdout.readline() == b"at work\\n"
+if lab.hosts["server"].cgroup:
+    (lab.hosts["server"].cgroup / "cgroup.procs").write_text(str(worker.pid))
+print_json(pid=os.getpid(), cgroup=inside.cgroup, reason=inside.cgroup_reason)
+"""
 
 
 @pytest.fixture(params=["root", "nobody"])
