@@ -228,7 +228,7 @@ def iperf3_udp(talk: Talk, more_datagrams: int = 0, **more: Any) -> Iterator[str
     theirs = talk.frame()["streams"][0]
     yield "told"
     packets = theirs["packets"]
-    talk.say(results_of((packets + more_datagrams) * length, **{"packets": packets, **more}))
+    talk.send(results_of((packets + more_datagrams) * length, **{"packets": packets, **more}))
     yield "reported"
     talk.control.sendall(b"\x0e")
     assert talk.receive(1) == b"\x10"

@@ -31,6 +31,8 @@ RUST_FLOORS = {
     "stats": 1, "pace": 1, "tls": 1,
 }  # fmt: skip
 LONGEST_FILE = 600
+LONG_FILES = {"tests/unit/scenario/test_jmx.py": "a test for each element of JMeter's plans"}
+"""The files that are longer, and why."""
 LONGEST_FUNCTION = 80
 LONG_FUNCTIONS = {
     ("crates/agent/src/load/session_runner.rs", "run"): "a session's phases in their order, each by its own function",
@@ -276,7 +278,7 @@ def test_files_say_what_they_own_and_stay_small() -> None:
         unopened += [] if text.startswith((opening, "#!")) else [name]
         long += [] if text.count("\n") <= LONGEST_FILE else [name]
     assert unopened == [], "these do not open with what they own"
-    assert long == [], f"these have more than {LONGEST_FILE} lines"
+    assert long == list(LONG_FILES), f"these have more than {LONGEST_FILE} lines"
 
 
 def test_functions_stay_small() -> None:

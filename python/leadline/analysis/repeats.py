@@ -80,9 +80,9 @@ def summarise(
     # If no repeat completed, the figures of an interrupted one are shown as incomplete.
     done = done or [result for result in results if result.status == "interrupted" and result.window is not None][:1]
     done, left_out = _comparable(done)
-    told: tuple[Reason, ...] = ()
+    noted: tuple[Reason, ...] = ()
     if len(done) > LEAST_REPEATS:
-        told = _of_few_repeats(done)
+        noted = _of_few_repeats(done)
         answered = _answered_by_repeats(done)
         done = [_judged_by_repeats(result, answered) for result in done]
     names = dict.fromkeys(name for result in done for name in result.metrics)
@@ -108,7 +108,7 @@ def summarise(
     if len(done) == 1 and any(metric.low is not None for metric in metrics.values()):
         text = "one repeat: its intervals are those of the test, and do not contain what differs between starts"
         judged = _with_note(judged, Reason(WITHIN_TEST, text))
-    for note in (*reversed(told), *left_out):
+    for note in (*reversed(noted), *left_out):
         judged = _with_note(judged, note)
     unknown = {
         name: sum((found := result.metrics.get(name)) is None or found.value is None for result in done)

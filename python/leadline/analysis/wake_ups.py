@@ -63,7 +63,7 @@ def notes(data: TestData, woken: tuple[str, ...], name: str, latency_us: float |
 
 
 def may_sleep(data: TestData, woken: Sequence[str], latency_us: float | None) -> bool:
-    """Whether CPUs may sleep between the operations of a test for so long that waking them up matters.
+    """Whether CPUs may sleep between the operations of a test for long enough that waking them up matters.
 
     They do not where the lab kept them awake, nor where the wake-ups of all `woken` sides are a negligible share of the
     latency: slow ones (p99), since other work before the test may have kept the CPUs awake then, too.
@@ -71,7 +71,7 @@ def may_sleep(data: TestData, woken: Sequence[str], latency_us: float | None) ->
     if data.facts and all((facts.get("idle_poll") or {}).get("held") for facts in data.facts.values()):
         return False
     found = wake_ups(data)
-    hosts = [host for side in woken for host in _hosts(data, side)]
+    hosts = [host for side in woken for host in _hosts(data, side, found)]
     if not hosts or not latency_us or not all(host in found for host in hosts):
         return True
     return sum(found[host].thread_p99_us for host in hosts) > NEGLIGIBLE_SHARE * latency_us

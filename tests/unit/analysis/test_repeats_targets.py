@@ -97,8 +97,8 @@ def test_limit_of_few_repeats_is_a_note(verdict: Verdict, limited: int, of: int,
     found = summary(done)
     assert found.repeats == of
     assert found.validity.verdict.value == (expected or verdict.value)
-    told = found.validity.notes if expected else found.validity.reasons
-    assert [(one.code, one.text) for one in told] == [
+    noted = found.validity.notes if expected else found.validity.reasons
+    assert [(one.code, one.text) for one in noted] == [
         ("thread-saturated", f"a thread was busy (in {limited} of {of} repeats)")
     ]
     assert (found.metrics["throughput_bps"].bound is None) == bool(expected)
