@@ -48,6 +48,8 @@ pub struct Connections<B> {
     slots: Vec<Option<Box<Connection>>>,
     vacant: Vec<u32>,
     users: Vec<UserConnections>,
+    /// Connections in the order in which they became idle, and when, ns; those that carry a request again are still here.
+    idle: VecDeque<(u32, u64)>,
     /// Requests that wait for a vacant connection.
     waiting: VecDeque<Box<Send>>,
     /// Exchanges that began and were perhaps not handed to the kernel yet.
@@ -94,6 +96,7 @@ impl<B: IoBackend> Connections<B> {
             slots: (0..most).map(|_| None).collect(),
             vacant: (0..most as u32).rev().collect(),
             users: Vec::new(),
+            idle: VecDeque::new(),
             waiting: VecDeque::new(),
             begun: Vec::new(),
             deadline_ns: u64::MAX,
@@ -132,28 +135,65 @@ impl<B: IoBackend> Connections<B> {
         &mut self.users[place]
     }
 
-    /// Sends a request on a connection of its user, or lets it wait for one.
+    /// Sends a request on a connection of its user, or lets it wait for one. Where no further connection may be open, an
+    /// idle one makes room: the one that the user, or else any user, has not used for the longest time.
     fn send(&mut self, send: Box<Send>, now_ns: u64) {
         let origin = Origin::of(&send.outgoing.url);
         self.user(send.user);
-        let (mut same, mut idle) = (0, None);
+        let (mut same, mut idle, mut elsewhere) = (0, None, None);
         for slot in &self.users[send.user as usize].open {
             let Some(connection) = &self.slots[*slot as usize] else { continue };
+            let is_idle = connection.stage == Stage::Idle;
             if connection.origin == origin {
                 same += 1;
-                if connection.stage == Stage::Idle {
+                if is_idle {
                     idle = Some(*slot);
                 }
+            } else if is_idle && elsewhere.is_none_or(|(since_ns, _)| connection.since_ns < since_ns) {
+                elsewhere = Some((connection.since_ns, *slot));
             }
         }
         match idle {
             Some(slot) => self.begin(slot, send, now_ns),
-            None if same < self.plan.connections_per_user => match self.vacant.pop() {
-                Some(slot) => self.open_for(slot, send, now_ns),
-                None => self.waiting.push_back(send),
-            },
+            None if same < self.plan.connections_per_user => {
+                if self.vacant.is_empty() {
+                    if let Some(slot) = elsewhere.map(|(_, slot)| slot).or_else(|| self.longest_idle()) {
+                        self.close(slot);
+                    }
+                }
+                match self.vacant.pop() {
+                    Some(slot) => self.open_for(slot, send, now_ns),
+                    None => self.waiting.push_back(send),
+                }
+            }
             None => self.users[send.user as usize].pending.push_back(send),
         }
+    }
+
+    /// Notes that a connection carries no request.
+    fn enter_idle(&mut self, slot: u32, now_ns: u64) {
+        self.enter(slot, Stage::Idle, now_ns);
+        if self.idle.len() >= 2 * self.slots.len() {
+            let mut idle = std::mem::take(&mut self.idle);
+            idle.retain(|entry| self.is_idle_since(*entry));
+            self.idle = idle;
+        }
+        self.idle.push_back((slot, now_ns));
+    }
+
+    /// Returns the connection that has been idle for the longest time.
+    fn longest_idle(&mut self) -> Option<u32> {
+        while let Some(entry) = self.idle.pop_front() {
+            if self.is_idle_since(entry) {
+                return Some(entry.0);
+            }
+        }
+        None
+    }
+
+    fn is_idle_since(&self, (slot, since_ns): (u32, u64)) -> bool {
+        let connection = self.slots[slot as usize].as_ref();
+        connection.is_some_and(|one| one.stage == Stage::Idle && one.since_ns == since_ns)
     }
 
     /// Opens a connection for a request.
@@ -361,6 +401,7 @@ impl<B: IoBackend> Connections<B> {
                 self.abandon(slot, now_ns);
             }
         }
+        self.serve_waiting(now_ns);
     }
 
     /// Counts a request that is outstanding when it is given up, and records its age.
@@ -447,7 +488,7 @@ impl<B: IoBackend> Connections<B> {
         if let Some(send) = connection.send.take() {
             self.begin(slot, send, now_ns);
         } else {
-            self.enter(slot, Stage::Idle, now_ns);
+            self.enter_idle(slot, now_ns);
         }
     }
 

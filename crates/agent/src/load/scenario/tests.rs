@@ -78,13 +78,21 @@ fn run(plan: Value, threads: u32) -> Outcome {
 
 /// Runs a plan; returns its outcome, and the events before it.
 fn run_telling(plan: Value, threads: u32) -> (Outcome, Vec<Event>) {
-    let spec: ScenarioSpec = serde_json::from_value(json!({
-        "plan": plan, "seed": 1, "threads": threads, "cpus": [], "duration_ms": 300_000, "warmup_ms": 0,
+    run_spec(json!({"plan": plan, "threads": threads}))
+}
+
+/// Runs a specification, which has defaults here.
+fn run_spec(own: Value) -> (Outcome, Vec<Event>) {
+    let mut spec = json!({
+        "seed": 1, "cpus": [], "duration_ms": 300_000, "warmup_ms": 0,
         "connections_per_user": 6, "timeouts": {"connect_ms": 180_000, "response_ms": 180_000},
         "route": {"bind": [], "resolve": [], "dns": "run"}, "socket": {"delay": false, "fast_open": false},
         "interval_ms": 100, "samples": {"kind": "all", "with_urls": true},
-    }))
-    .unwrap();
+    });
+    for (name, value) in own.as_object().unwrap() {
+        spec[name] = value.clone();
+    }
+    let spec: ScenarioSpec = serde_json::from_value(spec).unwrap();
     let lines = Lines::default();
     let task = Task {
         trial: "t".to_owned(),
@@ -193,6 +201,38 @@ fn open_model_sends_its_exact_number() {
     assert_eq!((iterations.due, iterations.completed, sent), (200, 200, 200));
     assert_eq!(counted.lock().unwrap()["GET /a"], 200);
     assert!(report.populations[0].histograms.iter().any(|one| one.metric == "start_late" && one.count == 200));
+}
+
+#[test]
+fn more_origins_than_connections_are_all_reached() {
+    let (ports, counts): (Vec<u16>, Vec<Counted>) = (0..7).map(|_| server()).unzip();
+    let flow: Vec<Value> = ports.iter().map(|port| request(*port, "GET", "/a", json!({}))).collect();
+    let arrivals = json!({"model": "users", "initial": 1, "first": "at_start", "iterations": 2});
+    // One user may have six connections, to all servers together.
+    let outcome = run(json!({"name": "x", "populations": [population(arrivals, json!(flow))]}), 1);
+    assert!(counts.iter().all(|counted| counted.lock().unwrap()["GET /a"] == 2));
+    let (report, sent, responses) = figures(&outcome);
+    assert_eq!((sent, responses, report.populations[0].iterations.completed), (14, 14, 2));
+}
+
+#[test]
+fn idle_connection_of_another_user_makes_room() {
+    let (port, counted) = server();
+    let meeting = |name: &str| {
+        json!({"action": {"kind": "wait", "wait": {"kind": "rendezvous", "name": name,
+            "users": {"op": "literal", "value": 2}, "timeout_ms": {"op": "literal", "value": 0}}}})
+    };
+    let user = |flow: Value| {
+        let arrivals = json!({"model": "users", "initial": 1, "first": "at_start", "iterations": 1});
+        population(arrivals, flow)
+    };
+    let first = user(json!([request(port, "GET", "/first", json!({})), meeting("begin"), meeting("end")]));
+    let mut second = user(json!([meeting("begin"), request(port, "GET", "/second", json!({})), meeting("end")]));
+    second["name"] = json!("others");
+    let plan = json!({"name": "x", "populations": [first, second]});
+    let (outcome, _) = run_spec(json!({"plan": plan, "threads": 1, "connections": 1}));
+    assert_eq!(counted.lock().unwrap().values().sum::<u64>(), 2);
+    assert_eq!(figures(&outcome).2, 2);
 }
 
 #[test]

@@ -158,7 +158,7 @@ impl<B: IoBackend> Connections<B> {
         let (sent_bytes, received_bytes) = (connection.sent_bytes, connection.received_bytes);
         let opening = connection.opening.take();
         if answer.keeps_connection() && !send.outgoing.closes {
-            (connection.stage, connection.since_ns) = (Stage::Idle, at_ns);
+            self.enter_idle(slot, at_ns);
         } else {
             self.close(slot);
         }
