@@ -3,6 +3,8 @@
 
 use std::fmt::Write as _;
 
+use super::encoding::has_control;
+
 /// The most cookies of a user; the oldest one makes room.
 const MOST_COOKIES: usize = 300;
 /// The longest name and value together, bytes (RFC 6265, 6.1); longer ones are not kept.
@@ -70,7 +72,7 @@ impl Jar {
         let mut parts = field.split(';');
         let Some((name, value)) = parts.next().and_then(|pair| pair.split_once('=')) else { return };
         let (name, value) = (name.trim(), value.trim());
-        if name.is_empty() || name.len() + value.len() > LONGEST_BYTES || field.contains(['\r', '\n', '\0']) {
+        if name.is_empty() || name.len() + value.len() > LONGEST_BYTES || has_control(field) {
             return;
         }
         let mut cookie = Cookie {

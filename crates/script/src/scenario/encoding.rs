@@ -1,5 +1,10 @@
 //! Percent-encoding of forms and request targets, and the entities of HTML.
 
+/// Whether a text holds a character that no header field may have (RFC 9110, 5.5).
+pub fn has_control(text: &str) -> bool {
+    text.bytes().any(|byte| byte.is_ascii_control() && byte != b'\t')
+}
+
 /// Returns a text encoded as a form's name or value: a space is `+`, unreserved characters stay.
 #[must_use]
 pub fn form_encode(text: &str) -> String {

@@ -6,7 +6,8 @@ use leadline_wire::scenario::{ControlAction, FeederEnd, NormalSign, ThroughputSc
 
 use super::records::mark_failed;
 use super::state::{Effect, Machine};
-use crate::scenario::fault::Fault;
+use crate::scenario::encoding::has_control;
+use crate::scenario::fault::{fault, Fault};
 use crate::scenario::program::{Instruction, Program, Target, Turn, Wait};
 use crate::scenario::shared::Stop;
 use crate::scenario::user::{Ending, Frame, Stage, State, User, UNKNOWN_NS};
@@ -170,6 +171,9 @@ impl Machine {
                 let [name, value, domain, path] = &**parts;
                 let (name, value) = (context.text(name)?, context.text(value)?);
                 let (domain, path) = (context.text(domain)?, context.text(path)?);
+                if has_control(&name) || has_control(&value) {
+                    return fault("bad_request", format!("cookie `{}` holds a control character", name.escape_debug()));
+                }
                 context.user.jar.set(&name, &value, &domain, &path);
                 next
             }
