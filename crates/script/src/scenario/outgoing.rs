@@ -1,5 +1,6 @@
 //! A request that is ready to be sent.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::url::Url;
@@ -11,6 +12,8 @@ pub struct Outgoing {
     pub url: Url,
     /// Its bytes.
     pub bytes: Arc<[u8]>,
+    /// Where the header fields are in them that a redirect keeps; the others are made for each URL.
+    pub kept_fields: Range<usize>,
     /// Whether its response has no body.
     pub is_head: bool,
     /// Whether it may be sent again after its connection was closed before a response.

@@ -1,9 +1,12 @@
 //! Makes the bytes of a request from its templates: URL, header fields, body. Owns which fields are added, and refuses
-//! what would change the meaning of a request (line breaks in fields, other schemes).
+//! what would change the meaning of a request (line breaks in fields, other schemes). What follows a redirect, and the
+//! resources of a page, are made of the bytes that were sent: templates are evaluated once for each request.
+
+use std::ops::Range;
 
 use base64::prelude::{Engine as _, BASE64_STANDARD};
 
-use super::encoding::{append_form, append_target};
+use super::encoding::{append_form, append_target, has_control};
 use super::evaluate::Context;
 use super::fault::{fault, Fault};
 use super::outgoing::Outgoing;
@@ -19,46 +22,37 @@ pub struct Redirect {
     pub becomes_get: bool,
 }
 
-/// Makes a request, or the one after a redirect. One without variables is made once.
-pub fn render(context: &mut Context<'_>, request: &Request, redirect: Option<Redirect>) -> Result<Outgoing, Fault> {
-    if redirect.is_some() || !request.is_constant || (request.cookies && !context.user.jar.is_empty()) {
-        return make(context, request, redirect);
+/// Makes a request. One without variables is made once.
+pub fn render(context: &mut Context<'_>, request: &Request) -> Result<Outgoing, Fault> {
+    if !request.is_constant || (request.cookies && !context.user.jar.is_empty()) {
+        return make(context, request);
     }
     if let Some(made) = request.made.get() {
         return Ok(made.clone());
     }
-    let made = make(context, request, None)?;
+    let made = make(context, request)?;
     Ok(request.made.get_or_init(|| made).clone())
 }
 
-fn make(context: &mut Context<'_>, request: &Request, redirect: Option<Redirect>) -> Result<Outgoing, Fault> {
+fn make(context: &mut Context<'_>, request: &Request) -> Result<Outgoing, Fault> {
     let method = context.text(&request.method)?;
-    let becomes_get = redirect.as_ref().is_some_and(|redirect| redirect.becomes_get);
-    let method = if becomes_get && method != "HEAD" { "GET".to_owned() } else { method };
     if method.is_empty()
         || !method.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
         || method == "CONNECT"
     {
         return fault("bad_request", format!("`{method}` is not a request method"));
     }
-    let url = match redirect {
-        Some(redirect) => redirect.url,
-        None => url(context, request)?,
-    };
-    let targets = &context.program.targets;
-    if !targets.is_empty() && !targets.contains(&url.origin()) {
-        return fault("target_not_allowed", format!("{} is none of the plan's targets", url.origin()));
-    }
-    let (body, content_type) = if becomes_get { (None, None) } else { body(context, &request.body)? };
+    let url = url(context, request)?;
+    check_target(context, &url)?;
+    let (body, content_type) = body(context, &request.body)?;
     let mut head = String::with_capacity(256);
-    head.push_str(&method);
-    head.push(' ');
-    head.push_str(&url.target);
-    head.push_str(" HTTP/1.1\r\n");
-    let fields_at = head.len();
-    let has = fields(context, request, becomes_get, &mut head)?;
+    push_request_line(&method, &url, &mut head);
+    let mut fields_at = head.len();
+    let has = fields(context, request, &mut head)?;
     if !has.host {
-        head.insert_str(fields_at, &format!("Host: {}\r\n", url.authority()));
+        let host = format!("Host: {}\r\n", url.authority());
+        head.insert_str(fields_at, &host);
+        fields_at += host.len();
     }
     if let Some(content_type) = content_type.filter(|_| !has.content_type) {
         head.push_str(&format!("Content-Type: {content_type}\r\n"));
@@ -67,6 +61,72 @@ fn make(context: &mut Context<'_>, request: &Request, redirect: Option<Redirect>
         let pair = format!("{}:{}", context.text(user)?, context.text(password)?);
         head.push_str(&format!("Authorization: Basic {}\r\n", BASE64_STANDARD.encode(pair)));
     }
+    let kept_fields = fields_at..head.len();
+    Ok(finish(context, request, Begun { method: &method, url, head, kept_fields, has }, body.as_deref()))
+}
+
+/// Makes the request after a redirect, or that of a page's resource, of the one before. Header fields that say who asks
+/// go to the same scheme, host and port only, as those of browsers, curl and k6 do.
+pub fn render_next(
+    context: &mut Context<'_>,
+    request: &Request,
+    before: &Outgoing,
+    redirect: Redirect,
+) -> Result<Outgoing, Fault> {
+    let Redirect { url, becomes_get } = redirect;
+    check_target(context, &url)?;
+    let sent = &before.bytes;
+    let head_end = sent.windows(4).position(|four| four == b"\r\n\r\n").map_or(sent.len(), |end| end + 4);
+    let method = String::from_utf8_lossy(sent.split(|byte| *byte == b' ').next().unwrap_or_default());
+    let body = (!becomes_get && head_end < sent.len()).then(|| &sent[head_end..]);
+    let method = if becomes_get && method != "HEAD" { "GET".into() } else { method };
+    let is_same_origin = url.origin() == before.url.origin();
+    let (mut kept, mut has) = (String::new(), Has::default());
+    for line in String::from_utf8_lossy(&sent[before.kept_fields.clone()]).split_inclusive("\r\n") {
+        let name = line.split(':').next().unwrap_or_default().to_ascii_lowercase();
+        let is_personal = matches!(name.as_str(), "authorization" | "proxy-authorization" | "cookie" | "host");
+        if (is_personal && !is_same_origin) || (becomes_get && name == "content-type") {
+            continue;
+        }
+        has.note(&name);
+        kept.push_str(line);
+    }
+    let mut head = String::with_capacity(256);
+    push_request_line(&method, &url, &mut head);
+    if !has.host {
+        head.push_str(&format!("Host: {}\r\n", url.authority()));
+    }
+    let fields_at = head.len();
+    head.push_str(&kept);
+    let kept_fields = fields_at..head.len();
+    Ok(finish(context, request, Begun { method: &method, url, head, kept_fields, has }, body))
+}
+
+fn check_target(context: &Context<'_>, url: &Url) -> Result<(), Fault> {
+    let targets = &context.program.targets;
+    if !targets.is_empty() && !targets.contains(&url.origin()) {
+        return fault("target_not_allowed", format!("{} is none of the plan's targets", url.origin()));
+    }
+    Ok(())
+}
+
+fn push_request_line(method: &str, url: &Url, head: &mut String) {
+    for part in [method, " ", &url.target, " HTTP/1.1\r\n"] {
+        head.push_str(part);
+    }
+}
+
+/// A request that lacks the fields that are made for each URL, and its body.
+struct Begun<'m> {
+    method: &'m str,
+    url: Url,
+    head: String,
+    kept_fields: Range<usize>,
+    has: Has,
+}
+
+fn finish(context: &mut Context<'_>, request: &Request, begun: Begun<'_>, body: Option<&[u8]>) -> Outgoing {
+    let Begun { method, url, mut head, kept_fields, has } = begun;
     if request.cookies && !context.user.jar.is_empty() {
         let now_s = context.tools.epoch_ms(context.now_ns).div_euclid(1000);
         let mut cookies = String::new();
@@ -78,16 +138,17 @@ fn make(context: &mut Context<'_>, request: &Request, redirect: Option<Redirect>
     if request.closes && !has.connection {
         head.push_str("Connection: close\r\n");
     }
-    match &body {
+    match body {
         Some(body) => head.push_str(&format!("Content-Length: {}\r\n", body.len())),
-        None if matches!(method.as_str(), "POST" | "PUT" | "PATCH") => head.push_str("Content-Length: 0\r\n"),
+        None if matches!(method, "POST" | "PUT" | "PATCH") => head.push_str("Content-Length: 0\r\n"),
         None => {}
     }
     head.push_str("\r\n");
     let mut bytes = head.into_bytes();
-    bytes.extend_from_slice(body.as_deref().unwrap_or_default());
-    let is_idempotent = matches!(method.as_str(), "GET" | "HEAD" | "PUT" | "DELETE" | "OPTIONS" | "TRACE");
-    Ok(Outgoing { url, bytes: bytes.into(), is_head: method == "HEAD", is_idempotent, closes: request.closes })
+    bytes.extend_from_slice(body.unwrap_or_default());
+    let is_idempotent = matches!(method, "GET" | "HEAD" | "PUT" | "DELETE" | "OPTIONS" | "TRACE");
+    let is_head = method == "HEAD";
+    Outgoing { url, bytes: bytes.into(), kept_fields, is_head, is_idempotent, closes: request.closes }
 }
 
 /// Which fields a request has by itself.
@@ -98,7 +159,19 @@ struct Has {
     connection: bool,
 }
 
-fn fields(context: &mut Context<'_>, request: &Request, is_bodiless: bool, head: &mut String) -> Result<Has, Fault> {
+impl Has {
+    /// Notes a field, by its name in lower case.
+    fn note(&mut self, name: &str) {
+        match name {
+            "content-type" => self.content_type = true,
+            "host" => self.host = true,
+            "connection" => self.connection = true,
+            _ => {}
+        }
+    }
+}
+
+fn fields(context: &mut Context<'_>, request: &Request, head: &mut String) -> Result<Has, Fault> {
     let mut has = Has::default();
     for (name, value) in &request.headers {
         let (name, value) = (context.text(name)?, context.text(value)?);
@@ -106,18 +179,15 @@ fn fields(context: &mut Context<'_>, request: &Request, is_bodiless: bool, head:
         if name.is_empty() || !name.bytes().all(is_token) {
             return fault("bad_request", format!("`{name}` is not a header name"));
         }
-        if value.bytes().any(|byte| byte.is_ascii_control() && byte != b'\t') {
+        if has_control(&value) {
             return fault("bad_request", format!("the value of header `{name}` holds a control character"));
         }
-        match name.to_ascii_lowercase().as_str() {
-            // They are computed.
-            "content-length" | "transfer-encoding" => continue,
-            "content-type" if is_bodiless => continue,
-            "content-type" => has.content_type = true,
-            "host" => has.host = true,
-            "connection" => has.connection = true,
-            _ => {}
+        let lower = name.to_ascii_lowercase();
+        // They are computed.
+        if matches!(lower.as_str(), "content-length" | "transfer-encoding") {
+            continue;
         }
+        has.note(&lower);
         for part in [name.as_str(), ": ", value.trim(), "\r\n"] {
             head.push_str(part);
         }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use super::cache::Cache;
 use super::cookies::Jar;
+use super::outgoing::Outgoing;
 use super::program::Program;
 use super::random::Random;
 use super::samples::Opening;
@@ -206,8 +207,8 @@ pub struct Lane {
     pub first_ns: Option<u64>,
     /// The connections that were opened for it.
     pub opening: Option<Opening>,
-    /// The bytes that were sent, if a check or the cache reads them.
-    pub sent: Option<Arc<[u8]>>,
+    /// The request as it was sent last, if a check, the cache, a redirect or a page's resource may need it.
+    pub sent: Option<Outgoing>,
     /// The lane of the page whose resource it fetches.
     pub parent: Option<u32>,
     /// The resources that are fetched after its own response.
@@ -234,7 +235,7 @@ pub struct Page {
 impl Lane {
     /// Returns the lane of a request that begins.
     #[must_use]
-    pub fn new(id: u32, request: u32, due_ns: u64, redirects: u32, url: &Url, sent: Option<Arc<[u8]>>) -> Self {
+    pub fn new(id: u32, request: u32, due_ns: u64, redirects: u32, url: &Url, sent: Option<Outgoing>) -> Self {
         Self {
             id,
             request,
@@ -253,6 +254,12 @@ impl Lane {
     }
 }
 
+
+    /// Returns the bytes of the request; none if they are not kept.
+    #[must_use]
+    pub fn sent_bytes_of_request(&self) -> &[u8] {
+        self.sent.as_ref().map(|sent| &*sent.bytes).unwrap_or_default()
+    }
 impl User {
     /// Returns a user that has not begun.
     #[must_use]

@@ -42,6 +42,8 @@ impl Compiler {
             || extractors.iter().any(|one| matches!(one.find, Find::Header(_)));
         let needs_body = reads_json || embedded.is_some() || subjects().any(|subject| *subject == Subject::Body);
         let needs_request = request.uses_cache
+            || request.redirects > 0
+            || request.embedded.is_some()
             || subjects().any(|subject| matches!(subject, Subject::RequestHeaders | Subject::RequestBody));
         let mut compiled = Request {
             is_constant: false,

@@ -9,10 +9,10 @@ use super::execute::Step;
 use super::records::{mark_failed, Instants};
 use super::state::{Effect, Machine, Send};
 use crate::scenario::compressed::decompressed;
-use crate::scenario::judge::{judge, Reply};
+use crate::scenario::judge::{judge, Failure, Reply};
 use crate::scenario::outgoing::Outgoing;
 use crate::scenario::program::{Instruction, Request};
-use crate::scenario::render::{render, Redirect};
+use crate::scenario::render::{render, render_next, Redirect};
 use crate::scenario::samples::Opening;
 use crate::scenario::shared::Stop;
 use crate::scenario::user::{Ending, Lane, Last, State, User};
@@ -71,14 +71,14 @@ impl Machine {
         // The first request of an iteration that began late was wanted when that was due.
         let due_ns = now_ns.saturating_sub(user.late_ns);
         let mut context = super::state::context(&program, &self.shared, &mut self.tools, user, now_ns);
-        match render(&mut context, definition, None) {
+        match render(&mut context, definition) {
             Ok(mut outgoing) => {
                 if self.is_cached(user, definition, &mut outgoing, now_ns) {
                     user.last.failed = false;
                     return;
                 }
                 let id = self.exchange_number();
-                let sent = definition.needs_request.then(|| Arc::clone(&outgoing.bytes));
+                let sent = definition.needs_request.then(|| outgoing.clone());
                 user.lanes.push(Lane::new(id, request, due_ns, definition.redirects, &outgoing.url, sent));
                 self.effects.push_back(Effect::Send(Box::new(self.send(slot, id, definition, outgoing, due_ns))));
             }
@@ -173,14 +173,19 @@ impl Machine {
                 user.jar.receive(value, &url.destination(now_s));
             }
         }
-        if self.follow(slot, &mut user, place, request, end, now_ns) {
-            self.users[slot as usize] = Some(user);
-            return;
-        }
+        let refused = match self.follow(slot, &mut user, place, request, end, now_ns) {
+            Redirected::Sent => {
+                self.users[slot as usize] = Some(user);
+                return;
+            }
+            Redirected::Refused(failure) => Some(failure),
+            Redirected::No => None,
+        };
         self.remember(&mut user, place, request, end, now_ns);
         let lane = user.lanes.swap_remove(place);
         if let Some(page) = lane.parent {
-            self.end_resource(slot, &mut user, (&lane, page), Ok((end.status, end.done_ns)), now_ns);
+            let outcome = refused.map_or(Ok((end.status, end.done_ns)), Err);
+            self.end_resource(slot, &mut user, (&lane, page), outcome, now_ns);
             return self.go_on(slot, user, now_ns);
         }
         let sent_ns = lane.sent_ns.unwrap_or(end.sent_ns);
@@ -196,7 +201,7 @@ impl Machine {
             body_bytes: end.body_bytes,
             duration_ns: end.done_ns.saturating_sub(sent_ns),
             url: &lane.url,
-            sent: lane.sent.as_deref().unwrap_or_default(),
+            sent: lane.sent_bytes_of_request(),
         };
         user.last = Last {
             status: end.status,
@@ -210,7 +215,7 @@ impl Machine {
         let mut context = super::state::context(&program, &self.shared, &mut self.tools, &mut user, now_ns);
         let figures = &mut self.figures.labels[request.label as usize];
         let judged = judge(&mut context, request, &reply, figures);
-        let failure = unreadable.or(judged).map(|(cause, detail)| (cause, self.mask(&user, detail)));
+        let failure = refused.or(unreadable).or(judged).map(|(cause, detail)| (cause, self.mask(&user, detail)));
         if failure.is_some() {
             user.last.failed = true;
             mark_failed(&mut user);
@@ -279,7 +284,7 @@ impl Machine {
         }
     }
 
-    /// Follows a redirect, if the request wants that; returns whether it did.
+    /// Follows a redirect, if the request wants that.
     fn follow(
         &mut self,
         slot: u32,
@@ -288,28 +293,43 @@ impl Machine {
         request: &Request,
         end: &ExchangeEnd<'_>,
         now_ns: u64,
-    ) -> bool {
+    ) -> Redirected {
         let lane = &user.lanes[place];
         if lane.redirects_left == 0 || !matches!(end.status, 301 | 302 | 303 | 307 | 308) {
-            return false;
+            return Redirected::No;
         }
         let mut fields = end.head.lines().filter_map(|line| line.split_once(": "));
         let location = fields.find(|(name, _)| name.eq_ignore_ascii_case("location"));
-        let Some(url) = location.and_then(|(_, location)| lane.url.join(location)) else { return false };
+        let Some(url) = location.and_then(|(_, location)| lane.url.join(location)) else { return Redirected::No };
+        let Some(before) = lane.sent.clone() else { return Redirected::No };
         let (id, due_ns) = (lane.id, lane.due_ns);
         let label = lane.parent.is_none().then_some(request.label);
         let becomes_get = matches!(end.status, 301..=303);
         let program = Arc::clone(&self.program);
         let mut context = super::state::context(&program, &self.shared, &mut self.tools, user, now_ns);
-        let Ok(outgoing) = render(&mut context, request, Some(Redirect { url, becomes_get })) else { return false };
+        let outgoing = match render_next(&mut context, request, &before, Redirect { url, becomes_get }) {
+            Ok(outgoing) => outgoing,
+            Err(fault) => return Redirected::Refused((fault.cause.into(), fault.detail)),
+        };
         let lane = &mut user.lanes[place];
         lane.redirects_left -= 1;
         lane.url = outgoing.url.clone();
+        lane.sent = Some(outgoing.clone());
         self.figures.labels[request.label as usize].redirects += 1;
         let send = Send { label, ..self.send(slot, id, request, outgoing, due_ns) };
         self.effects.push_back(Effect::Send(Box::new(send)));
-        true
+        Redirected::Sent
     }
+}
+
+/// What becomes of a response that may be a redirect.
+enum Redirected {
+    /// It is none, or none that is followed.
+    No,
+    /// It was followed.
+    Sent,
+    /// It leads where no request may go.
+    Refused(Failure),
 }
 
 fn joined(one: Option<Opening>, two: Option<Opening>) -> Option<Opening> {

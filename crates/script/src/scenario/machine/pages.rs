@@ -14,7 +14,7 @@ use crate::scenario::html::resources::{is_html, resources};
 use crate::scenario::judge::Failure;
 use crate::scenario::outgoing::Outgoing;
 use crate::scenario::program::Request;
-use crate::scenario::render::{render, Redirect};
+use crate::scenario::render::{render_next, Redirect};
 use crate::scenario::url::Url;
 use crate::scenario::user::{Lane, Page, User};
 
@@ -51,7 +51,7 @@ impl Machine {
         if request.cache {
             let lane = &user.lanes[place];
             let now_ms = self.tools.epoch_ms(now_ns);
-            let sent = lane.sent.as_deref().unwrap_or_default();
+            let sent = lane.sent_bytes_of_request();
             let cache = user.cache.get_or_insert_default();
             cache.receive(&lane.url.absolute(), sent, end.status, end.head, now_ms);
         }
@@ -88,7 +88,7 @@ impl Machine {
         let program = Arc::clone(&self.program);
         while let Some(place) = user.lanes.iter().position(|lane| lane.id == page) {
             let lane = &mut user.lanes[place];
-            let request = lane.request;
+            let (request, sent) = (lane.request, lane.sent.clone());
             let Some(own) = &mut lane.page else { return };
             if own.outstanding >= own.at_once {
                 return;
@@ -99,7 +99,8 @@ impl Machine {
                 }
                 return;
             };
-            match self.begin_resource(slot, user, (page, request), url, now_ns) {
+            let Some(before) = sent else { return };
+            match self.begin_resource(slot, user, (page, request), (&before, url), now_ns) {
                 Ok(begun) => {
                     if let Some(own) = &mut user.lanes[place].page {
                         own.outstanding += u32::from(begun);
@@ -120,19 +121,19 @@ impl Machine {
         slot: u32,
         user: &mut User,
         (page, request): (u32, u32),
-        url: Url,
+        (before, url): (&Outgoing, Url),
         now_ns: u64,
     ) -> Result<bool, Failure> {
         let program = Arc::clone(&self.program);
         let definition = &program.requests[request as usize];
         let mut view = context(&program, &self.shared, &mut self.tools, user, now_ns);
-        let made = render(&mut view, definition, Some(Redirect { url, becomes_get: true }));
+        let made = render_next(&mut view, definition, before, Redirect { url, becomes_get: true });
         let mut outgoing = made.map_err(|fault| -> Failure { (fault.cause.into(), fault.detail) })?;
         if self.is_cached(user, definition, &mut outgoing, now_ns) {
             return Ok(false);
         }
         let id = self.exchange_number();
-        let sent = definition.needs_request.then(|| Arc::clone(&outgoing.bytes));
+        let sent = definition.needs_request.then(|| outgoing.clone());
         let lane =
             Lane { parent: Some(page), ..Lane::new(id, request, now_ns, definition.redirects, &outgoing.url, sent) };
         user.lanes.push(lane);

@@ -173,6 +173,68 @@ fn cookies_and_redirects_are_followed() {
     assert!(latency >= 2 * MS, "both exchanges count: {latency}");
 }
 
+/// Each request of a chain of redirects, by its path.
+fn chain(request: Json, serve: impl Fn(&str) -> (u16, &'static str)) -> Run {
+    run(plan(once(), json!([request, get(json!(["/", op("counter", json!([]))]))])), move |got| {
+        let (status, head) = serve(&got.url);
+        Some(Response { status, head, ..ok("") })
+    })
+}
+
+#[test]
+fn redirect_sends_what_was_made_and_evaluates_nothing_again() {
+    let body = json!({"kind": "text", "text": [{"op": "uuid"}]});
+    let counted = json!([{"name": ["X-Count"], "value": [op("counter", json!([]))]}, {"name": ["Content-Type"], "value": ["a/b"]}]);
+    let post = request(json!({"method": ["POST"], "path": ["/a"], "redirects": 5, "headers": counted, "body": body}));
+    let run = chain(post, |url| match url {
+        "http://a.test/a" => (307, "Location: /b\n"),
+        "http://a.test/b" => (308, "Location: /c\n"),
+        "http://a.test/c" => (302, "Location: /d\n"),
+        "http://a.test/d" => (307, "Location: /e\n"),
+        _ => (200, ""),
+    });
+    assert_eq!(run.targets(), ["/a", "/b", "/c", "/d", "/e", "/2"]);
+    let sent = |place: usize| run.got[place].text.split_once(' ').unwrap().1.split_once(' ').unwrap().1.to_owned();
+    assert_eq!((sent(0), sent(0)), (sent(1), sent(2)), "the same fields and body");
+    let last = "GET /e HTTP/1.1\r\nHost: a.test\r\nX-Count: 1\r\n\r\n";
+    assert_eq!(run.got[4].text, last, "a redirect of a GET stays one");
+}
+
+#[test]
+fn redirect_to_another_origin_gets_no_credentials() {
+    let fields = json!([{"name": ["Cookie"], "value": ["k=1"]}, {"name": ["X-A"], "value": ["1"]}]);
+    let own = json!({"path": ["/a"], "redirects": 5, "headers": fields, "basic_credentials": {"user": ["u"], "password": ["p"]}});
+    for elsewhere in ["http://b.test/x", "http://a.test:81/x", "https://a.test/x"] {
+        let location: &'static str = format!("Location: {elsewhere}\n").leak();
+        let run = chain(request(own.clone()), |url| match url {
+            "http://a.test/a" => (302, "Location: /b\n"),
+            "http://a.test/b" => (302, location),
+            _ => (200, ""),
+        });
+        let has = |place: usize, field: &str| run.got[place].text.contains(field);
+        assert!(has(1, "Authorization: Basic dTpw\r\n") && has(1, "Cookie: k=1\r\n"));
+        assert!(!has(2, "Authorization") && !has(2, "Cookie") && has(2, "X-A: 1\r\n"), "{}", run.got[2].text);
+    }
+}
+
+#[test]
+fn redirect_to_a_target_that_is_not_allowed_fails() {
+    let mut plan = plan(once(), json!([request(json!({"path": ["/a"], "redirects": 5}))]));
+    plan["targets"] = json!(["http://a.test"]);
+    let run = run(plan, |_| Some(Response { status: 302, head: "Location: http://b.test/\n", ..ok("") }));
+    let label = &run.figures.labels[0];
+    assert_eq!((run.got.len(), label.ended, label.failed, label.errors["target_not_allowed"]), (1, 1, 1, 1));
+    assert_eq!(label.examples["target_not_allowed"], "http://b.test is none of the plan's targets");
+}
+
+#[test]
+fn cookie_with_a_line_break_is_refused() {
+    let set = json!({"action": {"kind": "set_cookie", "name": ["k"], "value": ["1\r\nX-Evil: 1"], "domain": ["a.test"], "path": ["/"]}});
+    let run = run(plan(once(), json!([set, request(json!({"uses_cookies": true}))])), |_| Some(ok("")));
+    assert_eq!((run.got.len(), run.figures.populations[0].iterations.failed), (0, 1));
+    assert_eq!(run.figures.faults["bad_request"], 1);
+}
+
 #[test]
 fn requests_stay_in_the_targets_and_well_formed() {
     let mut all = plan(
