@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use leadline_wire::scenario::Op;
 
 use super::calendar;
-use super::fault::{fault, Fault, LONGEST_TEXT_BYTES};
+use super::fault::{check_length, fault, Fault};
 use super::numbers::{arithmetic, as_integer, as_number, whole};
 use super::program::{Expr, OpName, Part, Pattern, Program, Template};
 use super::search::Searches;
@@ -76,13 +76,11 @@ impl Context<'_> {
                         }
                         Part::Value(expression) => self.value(expression)?.append_to(out),
                     }
+                    check_length(out)?;
                 }
             }
         }
-        if out.len() > LONGEST_TEXT_BYTES {
-            return fault("text_too_long", format!("a text is longer than {LONGEST_TEXT_BYTES} bytes"));
-        }
-        Ok(())
+        check_length(out)
     }
 
     /// Returns a template's text.
@@ -137,6 +135,7 @@ impl Context<'_> {
                 let mut out = String::new();
                 for argument in arguments {
                     self.value(argument)?.append_to(&mut out);
+                    check_length(&out)?;
                 }
                 Ok(out.into())
             }

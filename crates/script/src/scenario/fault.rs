@@ -18,4 +18,15 @@ pub fn fault<T>(cause: &'static str, detail: impl Into<String>) -> Result<T, Fau
 }
 
 /// The longest text that a template or an operation may make, bytes.
-pub const LONGEST_TEXT_BYTES: usize = 16 << 20;
+const LONGEST_TEXT_BYTES: usize = 16 << 20;
+
+/// Refuses a text that is too long.
+///
+/// # Errors
+/// It is.
+pub fn check_length(text: &str) -> Result<(), Fault> {
+    if text.len() > LONGEST_TEXT_BYTES {
+        return fault("text_too_long", format!("a text is longer than {LONGEST_TEXT_BYTES} bytes"));
+    }
+    Ok(())
+}

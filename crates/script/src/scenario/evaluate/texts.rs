@@ -8,7 +8,7 @@ use leadline_wire::scenario::Op;
 use md5::{Digest as _, Md5};
 
 use crate::scenario::encoding::{form_decode, form_encode, unescaped};
-use crate::scenario::fault::{fault, Fault, LONGEST_TEXT_BYTES};
+use crate::scenario::fault::{check_length, fault, Fault};
 use crate::scenario::numbers::as_integer;
 use crate::scenario::program::OpName;
 use crate::scenario::search::{too_slow, Searches};
@@ -18,7 +18,7 @@ use crate::scenario::value::Value;
 pub fn apply(op: Op, extra: &OpName, values: &[Value], searches: &mut Searches) -> Result<Value, Fault> {
     let text = values.first().map(Value::text).unwrap_or_default();
     let part = values.get(1).map(Value::text).unwrap_or_default();
-    Ok(match op {
+    bounded(match op {
         Op::Length => (text.chars().count() as i64).into(),
         Op::IsEmpty => text.is_empty().into(),
         Op::Substring => {
@@ -43,11 +43,11 @@ pub fn apply(op: Op, extra: &OpName, values: &[Value], searches: &mut Searches) 
             found.and_then(|found| found.get(group).map(|one| one.as_str().into())).unwrap_or(Value::Nothing)
         }
         Op::Replace if part.is_empty() => text.as_ref().into(),
-        Op::Replace => bounded(text.replace(&*part, &values[2].text()))?,
+        Op::Replace => text.replace(&*part, &values[2].text()).into(),
         Op::ReplacePattern => {
             let pattern = pattern(extra, &part, false, searches)?;
             let replaced = pattern.try_replacen(&text, 0, &*values[2].text()).map_err(|error| too_slow(&error))?;
-            bounded(replaced.into_owned())?
+            replaced.into_owned().into()
         }
         Op::SplitPart => {
             let index = as_integer(&values[2])?;
@@ -85,11 +85,11 @@ fn pattern(extra: &OpName, text: &str, whole: bool, searches: &mut Searches) -> 
     }
 }
 
-fn bounded(text: String) -> Result<Value, Fault> {
-    if text.len() > LONGEST_TEXT_BYTES {
-        return fault("text_too_long", format!("a text is longer than {LONGEST_TEXT_BYTES} bytes"));
+fn bounded(value: Value) -> Result<Value, Fault> {
+    if let Value::Text(text) = &value {
+        check_length(text)?;
     }
-    Ok(text.into())
+    Ok(value)
 }
 
 fn hexadecimal(bytes: &[u8]) -> Value {
