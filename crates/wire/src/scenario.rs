@@ -164,7 +164,8 @@ pub enum FeederOrder {
     Shuffled,
     /// A random row each time; there is no last row.
     Random,
-    /// Each user has a block of rows of its own: user n of N has rows n, n + N, n + 2 N and so on.
+    /// Each row is for one user. User n of N has rows n, n + N, n + 2 N and so on, over all populations that share them.
+    /// If one of these is an open model, whose users come and go, each row is for the next user that asks.
     Unique,
 }
 

@@ -166,6 +166,15 @@ impl Population {
         Some(ms.saturating_mul(1_000_000))
     }
 
+    /// Returns the number of users of a closed model.
+    #[must_use]
+    pub fn planned_users(&self) -> Option<u32> {
+        match self.arrivals {
+            Arrivals::Users { .. } | Arrivals::SharedIterations { .. } => self.most_users(),
+            Arrivals::Open { .. } | Arrivals::Schedule { .. } => None,
+        }
+    }
+
     /// Returns the largest number of users that is planned; `None` if it is not limited.
     #[must_use]
     pub fn most_users(&self) -> Option<u32> {
@@ -237,10 +246,6 @@ mod tests {
         let mut times = DueTimes::new(&[stage(100.0, 100.0, 1000)], Spacing::Poisson, FirstArrival::AtStart, 7);
         let due: Vec<u64> = std::iter::from_fn(|| times.next_ns()).collect();
         assert!(due.len() == 100 && due.is_sorted() && due[0] != 0);
-        let at_once = OpenStage { at_once: 3, ..stage(0.0, 0.0, 0) };
-        assert_eq!(due_ms(&[at_once, stage(1.0, 1.0, 2000)], FirstArrival::AtStart), [0, 0, 0, 0, 1000]);
-    }
-}
         // A tenth of the time has a tenth of the iterations, to five standard errors.
         let mut times = DueTimes::new(&[stage(1000.0, 1000.0, 10_000)], Spacing::Poisson, FirstArrival::AtStart, 7);
         let mut tenths = [0u32; 10];
@@ -250,3 +255,7 @@ mod tests {
         let mut times = DueTimes::new(&[stage(5000.0, 5000.0, 86_400_000)], Spacing::Poisson, FirstArrival::AtStart, 7);
         let first = std::iter::from_fn(|| times.next_ns()).nth(9_999).unwrap();
         assert!(first.abs_diff(2_000_000_000) < 100_000_000, "{first}");
+        let at_once = OpenStage { at_once: 3, ..stage(0.0, 0.0, 0) };
+        assert_eq!(due_ms(&[at_once, stage(1.0, 1.0, 2000)], FirstArrival::AtStart), [0, 0, 0, 0, 1000]);
+    }
+}

@@ -13,6 +13,8 @@ use super::program::{FeederTable, Instruction, Population as Compiled, Program, 
 use super::shared::Shared;
 use super::user::User;
 use super::value::Value;
+use std::collections::BTreeSet;
+
 use base64::prelude::{Engine as _, BASE64_STANDARD};
 use leadline_wire::scenario::{Arrivals, Feeder, Node, Population, ScenarioPlan, Variable};
 
@@ -78,7 +80,12 @@ impl Compiler {
             row.get(column).map_or_else(|| Value::from(""), |text| Value::from(text.as_str()))
         };
         let rows = feeder.rows.iter().map(|row| (0..feeder.columns.len()).map(|column| text(row, column)).collect());
-        let table = FeederTable { rows: rows.collect(), slots, feeder: Feeder { rows: Vec::new(), ..feeder.clone() } };
+        let table = FeederTable {
+            rows: rows.collect(),
+            slots,
+            populations: BTreeSet::new(),
+            feeder: Feeder { rows: Vec::new(), ..feeder.clone() },
+        };
         self.program.feeders.push(table);
     }
 

@@ -1,7 +1,7 @@
 //! A compiled scenario: flat instructions, expressions over numbered variables, and tables. Immutable; all threads
 //! share it. `compile` makes it.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, OnceLock};
 
 use fancy_regex::Regex;
@@ -508,6 +508,8 @@ pub struct FeederTable {
     pub feeder: Feeder,
     /// The variables of its columns.
     pub slots: Vec<u32>,
+    /// Indexes of the populations whose users take its rows.
+    pub populations: BTreeSet<u32>,
     /// Texts of the rows, ready to be set.
     pub rows: Vec<Box<[Value]>>,
 }

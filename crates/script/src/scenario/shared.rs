@@ -4,9 +4,9 @@
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, AtomicU8, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
-use leadline_wire::scenario::{FeederOrder, FeederShare, Phase};
+use leadline_wire::scenario::{FeederEnd, FeederOrder, FeederShare, Phase};
 
-use super::program::Program;
+use super::program::{FeederTable, Population, Program};
 use super::random::Random;
 use super::value::Value;
 
@@ -87,6 +87,34 @@ struct FeederState {
     next: Vec<AtomicU64>,
     /// The seed of the order of rows.
     seed: u64,
+    /// The blocks of rows of each population's users.
+    blocks: Vec<Option<Blocks>>,
+}
+
+/// The blocks into which a feeder's rows are divided, one for each user that is planned.
+#[derive(Clone, Copy, Debug)]
+struct Blocks {
+    /// The block of the population's first user.
+    first: u64,
+    /// The number of blocks.
+    count: u64,
+}
+
+impl Blocks {
+    /// Returns the blocks of each population; none where the users of one that shares the rows are not planned.
+    fn of(program: &Program, table: &FeederTable) -> Vec<Option<Self>> {
+        let users = |index: u32| program.populations[index as usize].planned_users().map(u64::from);
+        let mut blocks = vec![None; program.populations.len()];
+        let shares = table.feeder.share == FeederShare::Test;
+        let all = table.populations.iter().map(|index| users(*index)).sum::<Option<u64>>();
+        let mut first = 0;
+        for index in &table.populations {
+            let count = if shares { all } else { users(*index) };
+            blocks[*index as usize] = count.map(|count| Self { first: if shares { first } else { 0 }, count });
+            first += users(*index).unwrap_or(0);
+        }
+        blocks
+    }
 }
 
 /// The state of a population over all threads.
@@ -100,7 +128,7 @@ pub struct PopulationState {
     pub end_ns: AtomicU64,
     /// Iterations that have been taken.
     pub taken: AtomicU64,
-    /// Users that have begun.
+    /// Numbers of users that have been given out.
     pub users: AtomicU32,
     /// Users that exist now.
     pub active: AtomicU32,
@@ -126,13 +154,17 @@ impl Shared {
         Self {
             variables: program.shared_initial.iter().cloned().map(Mutex::new).collect(),
             counters: (0..program.shared_counters).map(|_| AtomicI64::new(0)).collect(),
-            feeders: (0..program.feeders.len())
-                .map(|index| FeederState { next: zeros(populations.max(1)), seed: program.seed ^ index as u64 })
+            feeders: (program.feeders.iter().enumerate())
+                .map(|(index, table)| FeederState {
+                    next: zeros(populations.max(1)),
+                    seed: program.seed ^ index as u64,
+                    blocks: Blocks::of(program, table),
+                })
                 .collect(),
             quotas: (0..program.quotas).map(|_| Mutex::default()).collect(),
             marks: zeros(program.shared_marks),
             meetings: (0..program.rendezvous).map(|_| Meeting::default()).collect(),
-            populations: (0..populations).map(|_| PopulationState::new(threads)).collect(),
+            populations: program.populations.iter().map(|one| PopulationState::new(one, threads)).collect(),
             stop: AtomicU8::new(0),
             teardown_stop: AtomicU8::new(0),
             phase_start_ns: [(); 3].map(|()| AtomicU64::new(UNKNOWN_NS)),
@@ -184,7 +216,7 @@ impl Shared {
         feeder: u32,
         population: u32,
         own: &mut u64,
-        user: (u32, &mut Random),
+        random: &mut Random,
     ) -> Option<usize> {
         let table = &program.feeders[feeder as usize];
         let (rows, state) = (table.rows.len() as u64, &self.feeders[feeder as usize]);
@@ -192,18 +224,9 @@ impl Shared {
             return None;
         }
         if table.feeder.order == FeederOrder::Random {
-            return Some(user.1.below(rows) as usize);
+            return Some(random.below(rows) as usize);
         }
-        let recycles = matches!(table.feeder.at_end, leadline_wire::scenario::FeederEnd::Recycle {});
-        if table.feeder.order == FeederOrder::Unique {
-            // User n of N has the rows n, n + N and so on; N is the number of users that have begun, if more than the
-            // planned ones.
-            let users = u64::from(program.populations[population as usize].most_users().unwrap_or(1)).max(1);
-            let block = rows.saturating_sub(u64::from(user.0 - 1) % users).div_ceil(users);
-            let at = std::mem::replace(own, *own + 1);
-            let at = if recycles && block > 0 { at % block } else { at };
-            return (at < block).then(|| (u64::from(user.0 - 1) % users + at * users) as usize);
-        }
+        let recycles = matches!(table.feeder.at_end, FeederEnd::Recycle {});
         let at = match table.feeder.share {
             FeederShare::User => std::mem::replace(own, *own + 1),
             FeederShare::Test => state.next[0].fetch_add(1, Relaxed),
@@ -216,6 +239,34 @@ impl Shared {
             FeederOrder::Shuffled => Some(shuffled(at % rows, rows, state.seed ^ (at / rows))),
             _ => Some((at % rows) as usize),
         }
+    }
+
+    /// Returns the next row of a feeder whose rows are unique: user n of N has the rows n, n + N and so on, over all
+    /// populations that share them. If one of these is an open model, whose users come and go, each row is for the next
+    /// user that asks. `None` after the last one. `own` has a planned user's index and the number of rows that it took.
+    pub fn unique_row(
+        &self,
+        program: &Program,
+        feeder: u32,
+        population: u32,
+        own: Option<(u32, &mut u64)>,
+    ) -> Option<usize> {
+        let (table, state) = (&program.feeders[feeder as usize], &self.feeders[feeder as usize]);
+        let rows = table.rows.len() as u64;
+        let (first, step, at) = match (state.blocks[population as usize], own) {
+            (Some(Blocks { first, count }), Some((index, taken))) => {
+                *taken += 1;
+                (first + u64::from(index), count, *taken - 1)
+            }
+            _ => {
+                let cursor = if table.feeder.share == FeederShare::Test { 0 } else { population as usize };
+                (0, 1, state.next[cursor].fetch_add(1, Relaxed))
+            }
+        };
+        let block = rows.saturating_sub(first).div_ceil(step);
+        let recycles = matches!(table.feeder.at_end, FeederEnd::Recycle {});
+        let at = if recycles && block > 0 { at % block } else { at };
+        (at < block).then(|| (first + at * step) as usize)
     }
 
     /// A rendezvous.
@@ -274,13 +325,14 @@ impl Shared {
 }
 
 impl PopulationState {
-    fn new(threads: u32) -> Self {
+    fn new(population: &Population, threads: u32) -> Self {
+        // The planned users of closed models have their numbers already.
         Self {
             start_ns: AtomicU64::new(UNKNOWN_NS),
             parts_left: AtomicU32::new(threads),
             end_ns: AtomicU64::new(0),
             taken: AtomicU64::new(0),
-            users: AtomicU32::new(0),
+            users: AtomicU32::new(population.planned_users().unwrap_or(0)),
             active: AtomicU32::new(0),
         }
     }

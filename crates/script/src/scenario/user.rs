@@ -24,6 +24,8 @@ pub struct User {
     pub population: u32,
     /// Its number in the population, from 1.
     pub number: u32,
+    /// Its index among the users of a closed model, from 0; a new user in its place has the same.
+    pub index: Option<u32>,
     /// Number of its iteration, from 0.
     pub iteration: u64,
     /// Number of the iteration in the population, from 0.
@@ -252,14 +254,14 @@ impl Lane {
             page: None,
         }
     }
-}
-
 
     /// Returns the bytes of the request; none if they are not kept.
     #[must_use]
     pub fn sent_bytes_of_request(&self) -> &[u8] {
         self.sent.as_ref().map(|sent| &*sent.bytes).unwrap_or_default()
     }
+}
+
 impl User {
     /// Returns a user that has not begun.
     #[must_use]
@@ -269,6 +271,7 @@ impl User {
         Self {
             population,
             number,
+            index: None,
             iteration: 0,
             population_iteration: 0,
             registers: registers.into(),

@@ -156,6 +156,7 @@ impl Compiler {
             NodeAction::Feed { feeder } => {
                 let place = self.program.feeders.iter().position(|table| table.feeder.name == *feeder);
                 let place = place.ok_or_else(|| self.error(format!("no feeder is named `{feeder}`")))?;
+                self.program.feeders[place].populations.insert(self.population);
                 self.emit(Instruction::Feed(place as u32));
             }
             NodeAction::SetCookie { name, value, domain, path } => {

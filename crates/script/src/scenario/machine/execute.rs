@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use leadline_wire::scenario::{ControlAction, FeederEnd, NormalSign, ThroughputScope};
+use leadline_wire::scenario::{ControlAction, FeederEnd, FeederOrder, NormalSign, ThroughputScope};
 
 use super::records::mark_failed;
 use super::state::{Effect, Machine};
@@ -342,9 +342,14 @@ impl Machine {
     fn feed(&mut self, user: &mut User, feeder: u32) -> bool {
         let program = Arc::clone(&self.program);
         let table = &program.feeders[feeder as usize];
-        let mut own = user.rows[feeder as usize];
-        let row = self.shared.row(&program, feeder, user.population, &mut own, (user.number, &mut user.random));
-        user.rows[feeder as usize] = own;
+        let row = if table.feeder.order == FeederOrder::Unique {
+            let positions = &mut self.parts[user.population as usize].positions;
+            let own = user.index.map(|index| (index, positions.entry((feeder, index)).or_default()));
+            self.shared.unique_row(&program, feeder, user.population, own)
+        } else {
+            let own = &mut user.rows[feeder as usize];
+            self.shared.row(&program, feeder, user.population, own, &mut user.random)
+        };
         if let Some(row) = row {
             for (slot, value) in table.slots.iter().zip(&table.rows[row]) {
                 user.registers[*slot as usize] = value.clone();

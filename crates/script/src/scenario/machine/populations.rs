@@ -300,7 +300,7 @@ impl Machine {
     /// Begins an iteration that is due in an open model, or drops it.
     fn begin_due(&mut self, index: usize, due_ns: u64, now_ns: u64) {
         self.figures.populations[index].iterations.due += 1;
-        let slot = match self.parts[index].free.pop() {
+        let slot = match self.take_free(index) {
             Some(slot) => slot,
             None if self.parts[index].alive < self.parts[index].most => {
                 let slot = self.create_user(index, None, now_ns);
@@ -308,7 +308,7 @@ impl Machine {
                     self.figures.populations[index].iterations.dropped += 1;
                     return;
                 }
-                self.parts[index].free.retain(|free| *free != slot);
+                self.parts[index].free.pop();
                 slot
             }
             None => {
@@ -325,6 +325,17 @@ impl Machine {
         }
         self.users[slot as usize] = Some(user);
         self.execute(slot, now_ns);
+    }
+
+    /// Takes a user that has no iteration.
+    fn take_free(&mut self, index: usize) -> Option<u32> {
+        let is_free = |user: &User| user.population as usize == index && user.state == State::Free;
+        while let Some(slot) = self.parts[index].free.pop() {
+            if self.users[slot as usize].as_deref().is_some_and(is_free) {
+                return Some(slot);
+            }
+        }
+        None
     }
 
     /// Makes a user of a population; those of closed models have an index.
@@ -345,11 +356,14 @@ impl Machine {
         let part = &mut self.parts[index];
         part.alive += 1;
         let is_open = part.due.is_some();
+        user.index = user_index;
         let slot = self.vacant.pop().unwrap_or_else(|| {
             self.users.push(None);
             self.lives.push(0);
+            self.epochs.push(0);
             self.users.len() as u32 - 1
         });
+        user.epoch = self.epochs[slot as usize];
         if is_open {
             // Without anything to do before its first iteration, it is free at once.
             if matches!(program.code[population.before as usize], Instruction::End) {
@@ -455,7 +469,7 @@ impl Machine {
         if population.new_user && user.iteration > 0 {
             let fresh = User::new(&program, user.population, state.users.fetch_add(1, Relaxed) + 1);
             let kept = std::mem::replace(user, fresh);
-            user.stage = kept.stage;
+            (user.stage, user.index) = (kept.stage, kept.index);
             (user.ending, user.epoch, user.due_ns) = (kept.ending, kept.epoch, kept.due_ns);
             (user.iteration, user.population_iteration) = (kept.iteration, kept.population_iteration);
             self.initialize(user, now_ns);
@@ -560,7 +574,6 @@ impl Machine {
         let population = user.population as usize;
         user.stage = Stage::Afterwards;
         user.pc = self.program.populations[population].afterwards;
-        self.parts[population].free.retain(|free| *free != slot);
         self.execute(slot, now_ns);
     }
 
@@ -568,10 +581,10 @@ impl Machine {
     pub(super) fn remove(&mut self, slot: u32, user: &User) {
         let part = &mut self.parts[user.population as usize];
         part.alive -= 1;
-        part.free.retain(|free| *free != slot);
-        if part.due.is_none() {
-            part.by_index.retain(|_, own| *own != slot);
+        if let Some(index) = user.index.filter(|index| part.by_index.get(index) == Some(&slot)) {
+            part.by_index.remove(&index);
         }
+        self.epochs[slot as usize] = user.epoch.wrapping_add(1);
         self.figures.populations[user.population as usize].users -= 1;
         self.shared.population(user.population).active.fetch_sub(1, Relaxed);
         self.users[slot as usize] = None;

@@ -105,6 +105,8 @@ pub struct Machine {
     pub(super) users: Vec<Option<Box<User>>>,
     /// The life that a place in `users` has had last.
     pub(super) lives: Vec<u32>,
+    /// The epoch that the next user in a place begins with, so that no timer of an earlier one wakes it.
+    pub(super) epochs: Vec<u32>,
     pub(super) vacant: Vec<u32>,
     pub(super) timers: BinaryHeap<Reverse<Timer>>,
     pub(super) parts: Vec<Part>,
@@ -129,8 +131,10 @@ pub struct Part {
     pub due: Option<Due>,
     /// When the next iteration of this thread is due, ns.
     pub next_due_ns: Option<u64>,
-    /// Users without an iteration, in open models.
+    /// Users without an iteration, in open models; those that have one or have ended since may still be here.
     pub free: Vec<u32>,
+    /// How many rows of its block of a feeder each user of a closed model has taken, by feeder and the user's index.
+    pub positions: HashMap<(u32, u32), u64>,
     /// The place of each user of a closed model, by its index.
     pub by_index: HashMap<u32, u32>,
     /// Users that exist.
@@ -180,6 +184,7 @@ impl Machine {
             limits,
             users: Vec::new(),
             lives: Vec::new(),
+            epochs: Vec::new(),
             vacant: Vec::new(),
             timers: BinaryHeap::new(),
             effects: VecDeque::new(),

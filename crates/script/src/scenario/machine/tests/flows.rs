@@ -190,6 +190,71 @@ fn feeders_give_rows_and_end() {
 }
 
 #[test]
+fn unique_rows_are_taken_once_by_users_of_all_groups_and_threads() {
+    let rows: Vec<Json> = (0..100).map(|row| json!([row.to_string()])).collect();
+    let flow = json!([node(json!({"kind": "feed", "feeder": "f"})), get(json!(["/", var("id")]))]);
+    let open = |most: Json| {
+        json!({"model": "open", "stages": [{"from_per_s": 200.0, "to_per_s": 200.0, "duration_ms": 200}],
+            "spacing": "even", "first": "at_start", "users_at_start": 2, "users_most": most})
+    };
+    let closed = json!({"model": "users", "initial": 5, "first": "at_start", "iterations": 8});
+    // Both groups together want 80 rows.
+    for (first, second, new_user) in [
+        (closed.clone(), closed.clone(), false),
+        (closed.clone(), open(Json::Null), false),
+        (open(Json::Null), open(json!(3)), false),
+        (open(json!(5)), open(json!(5)), true),
+        (closed.clone(), closed, true),
+    ] {
+        let mut plan = plan(first, flow.clone());
+        let mut other = plan["populations"][0].clone();
+        (other["name"], other["arrivals"]) = (json!("others"), second);
+        plan["populations"].as_array_mut().unwrap().push(other);
+        for population in plan["populations"].as_array_mut().unwrap() {
+            population["new_user_each_iteration"] = json!(new_user);
+        }
+        plan["feeders"] = json!([{"name": "f", "columns": ["id"], "rows": rows, "share": "test", "order": "unique",
+            "at_end": {"kind": "stop_user"}}]);
+        let mut targets = run_threads(plan, 3, 60_000, |_| Some(ok(""))).targets();
+        let count = targets.len();
+        targets.sort();
+        targets.dedup();
+        assert_eq!((targets.len(), count), (80, 80), "each row once");
+    }
+}
+
+#[test]
+fn unique_rows_of_an_open_model_end() {
+    let flow = json!([node(json!({"kind": "feed", "feeder": "f"})), get(json!(["/", var("id")]))]);
+    let fed = |end: &str| {
+        let mut plan = plan(
+            json!({"model": "open", "stages": [{"from_per_s": 100.0, "to_per_s": 100.0, "duration_ms": 50}],
+                "spacing": "even", "first": "at_start", "users_at_start": 1, "users_most": null}),
+            flow.clone(),
+        );
+        plan["feeders"] = json!([{"name": "f", "columns": ["id"], "rows": [["a"], ["b"], ["c"]], "share": "test",
+            "order": "unique", "at_end": {"kind": end}}]);
+        run(plan, |_| Some(ok(""))).targets()
+    };
+    assert_eq!(fed("recycle"), ["/a", "/b", "/c", "/a", "/b"]);
+    assert_eq!(fed("stop_user"), ["/a", "/b", "/c"]);
+}
+
+#[test]
+fn text_that_doubles_ends_the_iteration_at_the_bound() {
+    let doubled = |value: Json| {
+        let set = node(json!({"kind": "set", "variable": "x", "value": value}));
+        let times = json!({"kind": "count", "times": lit(60)});
+        let first = node(json!({"kind": "set", "variable": "x", "value": lit("%&")}));
+        let run = run(plan(once(), json!([first, node(json!({"kind": "loop", "rule": times, "nodes": [set]}))])), |_| None);
+        assert_eq!(run.figures.populations[0].iterations.failed, 1);
+        run.figures.faults["text_too_long"]
+    };
+    assert_eq!(doubled(op("join", json!([var("x"), var("x")]))), 1);
+    assert_eq!(doubled(op("base64_encode", json!([var("x")]))), 1);
+}
+
+#[test]
 fn script_reads_and_sets_variables() {
     let script = node(json!({"kind": "script", "lua": "set('x', (get('x') or 0) + user * 10)"}));
     assert_eq!(targets(json!([script, script, get(json!(["/", var("x")]))])), ["/20"]);
