@@ -64,7 +64,8 @@ class _Loads:
         return self._plain(load)
 
     def _plain(self, load: Load) -> LoweredLoad:
-        end, delay_ms = _iteration(self._ms(load.grace)), self._ms(load.delay)
+        grace_ms, delay_ms = self._ms(load.grace), self._ms(load.delay)
+        end = _request(grace_ms) if load.ends == "request" else _iteration(grace_ms)
         if load.has_rate:
             return self._open(load, end, delay_ms)
         limited = load.iterations is not None or load.total_iterations is not None
@@ -76,6 +77,8 @@ class _Loads:
                 0 if load.users is None else load.users, stages, total if length is None else length
             )
             arrivals["first"] = "after_interval"
+            if load.ends == "request":
+                arrivals |= _ramp_down_after_request(grace_ms)
         elif load.total_iterations is not None:
             count = self._count(load.total_iterations)
             arrivals = {"model": "shared_iterations", "users": self._users(load.users or 1), "iterations": count}
@@ -318,7 +321,7 @@ class _Loads:
             if not stages or stages[-1]["users"] != after:
                 stages.append(_users_stage(after, 0))
             last_ms = at_ms
-        arrivals = self._user_arrivals(0, stages, last_ms)
+        arrivals = self._user_arrivals(0, stages, last_ms) | _ramp_down_after_request(REQUEST_GRACE_MS)
         return LoweredLoad(arrivals, _request(), 0, last_ms)
 
     def _row(self, row: ScheduleRow) -> list[tuple[int, int]]:
@@ -393,5 +396,9 @@ def _iteration(grace_ms: int) -> Lowered:
     return {"kind": "iteration", "grace_ms": grace_ms}
 
 
-def _request() -> Lowered:
-    return {"kind": "request", "grace_ms": REQUEST_GRACE_MS}
+def _request(grace_ms: int = REQUEST_GRACE_MS) -> Lowered:
+    return {"kind": "request", "grace_ms": grace_ms}
+
+
+def _ramp_down_after_request(grace_ms: int) -> Lowered:
+    return {"ramp_down_ms": grace_ms, "ramp_down_after_request": True}

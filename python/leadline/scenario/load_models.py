@@ -63,8 +63,10 @@ class Load(PlanModel):
     """Time over which the users start, evenly."""
     delay: Time = 0
     """Time before the first one starts."""
+    ends: Literal["iteration", "request"] = "iteration"
+    """How users end at the end, and with `request` in stages too: with their iteration, or before their next request."""
     grace: Time = "30s"
-    """Time that running iterations have at the end."""
+    """Time that running iterations have at the end; with `ends: request`, that running requests have."""
 
     @property
     def has_rate(self) -> bool:

@@ -31,6 +31,10 @@ pub enum Arrivals {
         /// How long an iteration of a user that is no longer wanted may go on, ms. k6's `gracefulRampDown`.
         #[serde(default)]
         ramp_down_ms: u64,
+        /// Whether the iteration of such a user ends before its next request or with its current wait, and only a request
+        /// that was sent is awaited for `ramp_down_ms`. JMeter's plugin groups.
+        #[serde(default)]
+        ramp_down_after_request: bool,
         /// Whether iterations that its time does not suffice for count as dropped, as k6 counts them.
         #[serde(default)]
         drop_undone: bool,

@@ -116,7 +116,7 @@ def _concurrency(context: Context, element: Element) -> dict[str, Any]:
     }
     if element.text("Iterations").strip() not in ("", "0"):
         found["iterations"] = context.number(element, element.text("Iterations"))
-    return found | {"grace": "0s"}
+    return found | _AFTER_SAMPLE
 
 
 def _arrivals(context: Context, element: Element) -> dict[str, Any]:
@@ -187,7 +187,7 @@ def _stepping(context: Context, element: Element) -> dict[str, Any]:
         why = f"its bursts are too many: the last {users} users end evenly over their time"
         context.conversion.changed(element.what, element.line, why)
         stages.append({"to": 0, "over": f"{math.ceil(users / away) * away_s:g}s"})
-    return {"stages": stages, "grace": "0s"}
+    return {"stages": stages} | _AFTER_SAMPLE
 
 
 def _ultimate(context: Context, element: Element) -> dict[str, Any]:
@@ -223,6 +223,8 @@ def _open_model(context: Context, element: Element) -> dict[str, Any]:
 
 
 _MOST_STAGES = 2000
+_AFTER_SAMPLE = {"ends": "request", "grace": "60s"}
+"""A user that is no longer wanted finishes its running sample, as in JMeter."""
 _ON_ERROR = {
     "continue": "continue", "startnextloop": "next-iteration", "stopthread": "stop-user", "stoptest": "stop-test",
     "stoptestnow": "stop-test-now",

@@ -253,12 +253,15 @@ impl Machine {
             self.parts[index].by_index.insert(change.user, slot);
             self.execute(slot, now_ns);
         } else if let Some(slot) = self.parts[index].by_index.remove(&change.user) {
-            let grace_ms = match self.program.populations[index].arrivals {
-                Arrivals::Users { ramp_down_ms, .. } => ramp_down_ms,
-                _ => 0,
+            let (ending, grace_ms) = match self.program.populations[index].arrivals {
+                Arrivals::Users { ramp_down_ms, ramp_down_after_request: true, .. } => {
+                    (Ending::AfterRequest, ramp_down_ms)
+                }
+                Arrivals::Users { ramp_down_ms, .. } => (Ending::AfterIteration, ramp_down_ms),
+                _ => (Ending::AfterIteration, 0),
             };
             let until_ns = now_ns.saturating_add(grace_ms.saturating_mul(1_000_000));
-            self.end_user(slot, Ending::AfterIteration, until_ns, now_ns);
+            self.end_user(slot, ending, until_ns, now_ns);
         }
     }
 

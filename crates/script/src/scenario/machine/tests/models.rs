@@ -74,6 +74,41 @@ fn ramp_begins_and_ends_users() {
 }
 
 #[test]
+fn timer_of_a_user_that_was_interrupted_does_not_wake_its_successor() {
+    let stages = json!([{"users": 0, "duration_ms": 100}, {"users": 1, "duration_ms": 100}]);
+    let arrivals = json!({"model": "users", "initial": 1, "first": "after_interval", "stages": stages, "duration_ms": 2000});
+    let run = run(plan(arrivals, json!([wait(1000), get("/a")])), |_| Some(ok("")));
+    assert_eq!(run.times(), [1200, 2201]);
+}
+
+#[test]
+fn users_that_end_by_the_ten_thousand_are_forgotten_one_by_one() {
+    let run = model(json!({"model": "users", "initial": 50_000, "first": "at_start", "iterations": 1}), 1);
+    assert_eq!((run.got.len(), run.figures.populations[0].users), (50_000, 0));
+    let run = model(json!({"model": "schedule", "due_us": vec![0; 50_000], "users_at_start": 0, "users_most": null}), 1);
+    assert_eq!((run.figures.populations[0].users_begun, run.figures.populations[0].users), (50_000, 0));
+}
+
+#[test]
+fn user_that_is_no_longer_wanted_may_finish_its_request() {
+    let run_with = |flow: Json, grace_ms: u64| {
+        let arrivals = json!({"model": "users", "initial": 1, "first": "after_interval", "duration_ms": 900, "stages":
+            [{"users": 1, "duration_ms": 100}, {"users": 0, "duration_ms": 0}, {"users": 0, "duration_ms": 800}],
+            "ramp_down_ms": grace_ms, "ramp_down_after_request": true});
+        run(plan(arrivals, flow), |_| Some(Response { after_ms: 300, ..ok("") }))
+    };
+    let two = json!([get("/a"), get("/b")]);
+    let counts = |run: &Run| {
+        let label = &run.figures.labels[0];
+        (run.targets().len(), label.ended, label.interrupted, run.end_ms)
+    };
+    assert_eq!(counts(&run_with(two.clone(), 60_000)), (1, 1, 0, 300), "the running request is awaited");
+    assert_eq!(counts(&run_with(two, 50)), (1, 0, 1, 150), "for its grace at most");
+    let waits = run_with(json!([wait(500), get("/a")]), 60_000);
+    assert_eq!((waits.got.len(), waits.end_ms), (0, 100), "a wait ends at once");
+}
+
+#[test]
 fn open_model_drops_iterations_without_a_free_user() {
     let run = model(open(100.0, 100, 2, json!(2)), 25);
     let iterations = &run.figures.populations[0].iterations;
