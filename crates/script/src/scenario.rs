@@ -26,6 +26,7 @@ mod samples;
 mod scripts;
 mod search;
 mod shared;
+mod throughput;
 mod url;
 mod user;
 mod value;

@@ -22,7 +22,9 @@ use serde::{Deserialize, Serialize};
 
 pub use self::arrivals::{Arrivals, FirstArrival, IterationEnd, OpenStage, Spacing, UserStage};
 pub use self::expression::{Expression, Op, Scalar, Template, TemplatePart};
-pub use self::node::{Branch, Case, ControlAction, LoopRule, Node, NodeAction, NormalSign, ThroughputScope, WaitRule};
+pub use self::node::{
+    Branch, Case, ControlAction, LoopRule, Node, NodeAction, NormalSign, ThroughputScope, ThroughputStage, WaitRule,
+};
 pub use self::place::SourcePlace;
 pub use self::report::{
     CheckReport, IterationCounts, LabelKind, LabelProgress, LabelReport, PopulationProgress, PopulationReport,

@@ -128,7 +128,7 @@ impl DueTimes {
 }
 
 /// What a stage's rate comes to.
-trait Rate {
+pub(super) trait Rate {
     fn seconds(&self) -> f64;
     /// Iterations in its first seconds.
     fn area(&self, seconds: f64) -> f64;

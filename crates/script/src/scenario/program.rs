@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use fancy_regex::Regex;
 use leadline_wire::scenario::{
     Arrivals, ControlAction, Feeder, IterationEnd, LabelKind, NormalSign, OnError, Op, OutputPart, Phase, Severity,
-    StatusRange, ThroughputScope,
+    StatusRange, ThroughputScope, ThroughputStage,
 };
 
 use super::outgoing::Outgoing;
@@ -219,8 +219,10 @@ pub enum Wait {
     Pacing(Expr, u32),
     /// Rate per minute; the mark is the user's or shared by scope.
     Throughput {
-        /// The rate.
+        /// The rate, or that at the beginning.
         per_minute: Expr,
+        /// How it changes.
+        stages: Box<[ThroughputStage]>,
         /// Whose passes count.
         scope: ThroughputScope,
         /// Whether intervals are random.

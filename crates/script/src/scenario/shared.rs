@@ -8,6 +8,7 @@ use leadline_wire::scenario::{FeederEnd, FeederOrder, FeederShare, Phase};
 
 use super::program::{FeederTable, Population, Program};
 use super::random::Random;
+use super::throughput::Throughput;
 use super::value::Value;
 
 /// An instant that is not known yet.
@@ -196,14 +197,15 @@ impl Shared {
         executes
     }
 
-    /// Reserves the next instant of a shared rate: at the earliest `now_ns`; the one after it is `interval_ns` later.
-    pub fn reserve(&self, mark: u32, now_ns: u64, interval_ns: u64) -> u64 {
+    /// Reserves the next instant of a shared rate: at the earliest `now_ns`; the one after it is a number of passes later.
+    /// `None` if the rate stays 0.
+    pub fn reserve(&self, mark: u32, now_ns: u64, rate: Throughput<'_>, passes: f64) -> Option<u64> {
         let mark = &self.marks[mark as usize];
         let mut next_ns = mark.load(Relaxed);
         loop {
-            let at_ns = next_ns.max(now_ns);
-            match mark.compare_exchange_weak(next_ns, at_ns.saturating_add(interval_ns), Relaxed, Relaxed) {
-                Ok(_) => return at_ns,
+            let at_ns = rate.first_ns(next_ns.max(now_ns))?;
+            match mark.compare_exchange_weak(next_ns, rate.next_ns(at_ns, passes), Relaxed, Relaxed) {
+                Ok(_) => return Some(at_ns),
                 Err(other_ns) => next_ns = other_ns,
             }
         }
@@ -321,6 +323,16 @@ impl Shared {
     #[must_use]
     pub fn phase_start_ns(&self, phase: usize) -> Option<u64> {
         Some(self.phase_start_ns[phase].load(Relaxed)).filter(|start_ns| *start_ns != UNKNOWN_NS)
+    }
+}
+
+/// Returns the number of a phase: 0 to 2.
+#[must_use]
+pub fn phase_number(phase: Phase) -> usize {
+    match phase {
+        Phase::Setup => 0,
+        Phase::Main => 1,
+        Phase::Teardown | Phase::TeardownUnlessStopped => 2,
     }
 }
 

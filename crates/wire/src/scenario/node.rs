@@ -331,8 +331,12 @@ pub enum WaitRule {
         /// Nodes of the same name count together; this node counts alone if absent.
         #[serde(default)]
         name: Option<String>,
-        /// The rate, per minute.
+        /// The rate, per minute; with stages, at the beginning.
         per_minute: Expression,
+        /// How the rate changes from the beginning of the phase on, in consecutive stages; after the last one it stays.
+        /// Without stages, a rate of 0 is no limit.
+        #[serde(default)]
+        stages: Vec<ThroughputStage>,
         /// Whose passes count together.
         scope: ThroughputScope,
         /// Whether the intervals are random (exponentially distributed) instead of even.
@@ -350,6 +354,16 @@ pub enum WaitRule {
         /// How long at most, ms; without limit if 0.
         timeout_ms: Expression,
     },
+}
+
+/// A stage during which the rate of a throughput wait changes linearly.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ThroughputStage {
+    /// The rate at its end, per minute.
+    pub per_minute: f64,
+    /// Duration, ms; with 0 the rate changes at once.
+    pub duration_ms: u64,
 }
 
 /// What becomes of a negative time.

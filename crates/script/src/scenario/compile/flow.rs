@@ -285,11 +285,15 @@ impl Compiler {
             }
             WaitRule::Exponential { mean_ms } => Wait::Exponential(self.expression(mean_ms)?),
             WaitRule::Pacing { ms } => Wait::Pacing(self.expression(ms)?, self.mark()),
-            WaitRule::Throughput { name, per_minute, scope, is_random } => {
+            WaitRule::Throughput { name, per_minute, stages, scope, is_random } => {
+                if stages.iter().any(|stage| !(0.0..=1e9).contains(&stage.per_minute)) {
+                    return Err(self.error("a throughput has to be from 0 to 10^9 per minute"));
+                }
                 let shared_mark = self.numbered(name.as_deref(), "shared_mark");
                 let mark = self.numbered(name.as_deref(), "mark");
                 let per_minute = self.expression(per_minute)?;
-                Wait::Throughput { per_minute, scope: *scope, is_random: *is_random, mark, shared_mark }
+                let (stages, scope, is_random) = (stages.as_slice().into(), *scope, *is_random);
+                Wait::Throughput { per_minute, stages, scope, is_random, mark, shared_mark }
             }
             WaitRule::Rendezvous { name, users, timeout_ms } => {
                 let number = self.numbered(name.as_deref(), "rendezvous");

@@ -9,7 +9,8 @@ use super::state::{Effect, Machine};
 use crate::scenario::encoding::has_control;
 use crate::scenario::fault::{fault, Fault};
 use crate::scenario::program::{Instruction, Program, Target, Turn, Wait};
-use crate::scenario::shared::Stop;
+use crate::scenario::shared::{phase_number, Stop};
+use crate::scenario::throughput::Throughput;
 use crate::scenario::user::{Ending, Frame, Stage, State, User, UNKNOWN_NS};
 use crate::scenario::value::Value;
 
@@ -277,14 +278,23 @@ impl Machine {
                 user.marks[*mark as usize] = at_ns;
                 return Ok(Some(at_ns));
             }
-            Wait::Throughput { per_minute, scope, is_random, mark, shared_mark } => {
-                let rate = context.number(per_minute)?;
-                if rate <= 0.0 {
+            Wait::Throughput { per_minute, stages, scope, is_random, mark, shared_mark } => {
+                let per_minute = context.number(per_minute)?;
+                if per_minute <= 0.0 && stages.is_empty() {
                     return Ok(Some(now_ns));
                 }
-                let random = if *is_random { context.user.random.exponential() } else { 1.0 };
-                let interval_ns = ms_to_ns(60_000.0 / rate * random);
-                return Ok(Some(self.throughput(user, *scope, interval_ns, (*mark, *shared_mark), now_ns)));
+                let passes = if *is_random { context.user.random.exponential() } else { 1.0 };
+                let phase = self.program.populations[user.population as usize].phase;
+                let start_ns = self.shared.phase_start_ns(phase_number(phase)).unwrap_or(now_ns);
+                let rate = Throughput { start_ns, per_minute, stages };
+                let at_ns = self.throughput(user, *scope, (rate, passes), (*mark, *shared_mark), now_ns);
+                if at_ns.is_none() && !self.must_end(user) {
+                    // The rate stays 0: the user waits for its end.
+                    user.state = State::Waiting { since_ns: now_ns };
+                    user.epoch = user.epoch.wrapping_add(1);
+                    return Ok(None);
+                }
+                return Ok(at_ns.or(Some(now_ns)));
             }
             Wait::Rendezvous(users, timeout, meeting) => {
                 let (users, timeout_ms) = (context.number(users)?, context.number(timeout)?);
@@ -294,19 +304,20 @@ impl Machine {
         Ok(Some(now_ns.saturating_add(ms_to_ns(ms))))
     }
 
+    /// Returns when a user may pass a rate; `None` if never.
     fn throughput(
         &self,
         user: &mut User,
         scope: ThroughputScope,
-        interval_ns: u64,
+        (rate, passes): (Throughput<'_>, f64),
         marks: (u32, u32),
         now_ns: u64,
-    ) -> u64 {
+    ) -> Option<u64> {
         use std::sync::atomic::Ordering::Relaxed;
         let active = |population: u32| u64::from(self.shared.population(population).active.load(Relaxed)).max(1);
         let users = match scope {
             ThroughputScope::Population | ThroughputScope::Test => {
-                return self.shared.reserve(marks.1, now_ns, interval_ns);
+                return self.shared.reserve(marks.1, now_ns, rate, passes);
             }
             ThroughputScope::User => 1,
             ThroughputScope::PopulationShare => active(user.population),
@@ -315,12 +326,13 @@ impl Machine {
             }
         };
         let mark = &mut user.marks[marks.0 as usize];
-        let at_ns = match *mark {
+        let earliest_ns = match *mark {
             UNKNOWN_NS => now_ns,
-            last_ns => last_ns.saturating_add(interval_ns.saturating_mul(users)).max(now_ns),
+            last_ns => rate.next_ns(last_ns, passes * users as f64).max(now_ns),
         };
+        let at_ns = rate.first_ns(earliest_ns)?;
         *mark = at_ns;
-        at_ns
+        Some(at_ns)
     }
 
     /// Wakes a user whose wait is over.

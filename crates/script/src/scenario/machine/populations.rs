@@ -5,13 +5,13 @@ use std::collections::VecDeque;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 
-use leadline_wire::scenario::{Arrivals, FirstArrival, IterationEnd, Phase};
+use leadline_wire::scenario::{Arrivals, FirstArrival, IterationEnd};
 
 use super::state::{Due, Effect, Machine, PartState, Timer};
 use crate::scenario::arrivals::{user_changes, DueTimes, UserChange};
 use crate::scenario::figures::Age;
 use crate::scenario::program::Instruction;
-use crate::scenario::shared::{PopulationState, Stop};
+use crate::scenario::shared::{phase_number, PopulationState, Stop};
 use crate::scenario::user::{Ending, Stage, State, User};
 
 /// An iteration that begins later than this after it was due counts as late, ns.
@@ -57,14 +57,9 @@ impl Machine {
     fn begin_part(&mut self, index: usize, now_ns: u64) {
         let program = Arc::clone(&self.program);
         let population = &program.populations[index];
-        let phase_of = |phase| match phase {
-            Phase::Setup => 0,
-            Phase::Main => 1,
-            Phase::Teardown | Phase::TeardownUnlessStopped => 2,
-        };
-        let (phase, stopped) = (phase_of(population.phase), self.stopped(index));
+        let (phase, stopped) = (phase_number(population.phase), self.stopped(index));
         let states = self.shared.populations();
-        let before = program.populations.iter().zip(states).filter(|(other, _)| phase_of(other.phase) < phase);
+        let before = program.populations.iter().zip(states).filter(|(other, _)| phase_number(other.phase) < phase);
         if before.clone().any(|(_, state)| !state.has_ended()) {
             return;
         }

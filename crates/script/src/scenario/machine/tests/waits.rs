@@ -57,6 +57,23 @@ fn poisson_waits_are_whole_milliseconds_above_their_offset() {
 }
 
 #[test]
+fn throughput_follows_its_stages_and_ends_with_them() {
+    // 0 to 10 a second in 10 s, for all users together, then none.
+    let stages = json!([{"per_minute": 600.0, "duration_ms": 10_000}, {"per_minute": 0.0, "duration_ms": 0}]);
+    let rule = json!({"kind": "throughput", "name": "r", "per_minute": lit(0), "stages": stages, "scope": "test"});
+    let flow = json!([{"action": {"kind": "wait", "wait": rule}}, get("/a")]);
+    let mut plan = plan(json!({"model": "users", "initial": 20, "first": "at_start", "duration_ms": 20_000}), flow);
+    plan["populations"][0]["end"] = json!({"kind": "request", "grace_ms": 1000});
+    let run = run_threads(plan, 2, 60_000, |_| Some(ok("")));
+    let mut times = run.times();
+    times.sort_unstable();
+    let due: Vec<u64> = (0..50).map(|n| (f64::from(2 * n).sqrt() * 1e3) as u64).collect();
+    // Instants are sums of whole ns, and may be one short of a whole ms.
+    assert!(times.iter().zip(&due).all(|(at_ms, due_ms)| at_ms.abs_diff(*due_ms) <= 1), "{times:?}");
+    assert_eq!((times.len(), run.end_ms), (50, 20_000));
+}
+
+#[test]
 fn exponential_waits_have_a_spread_of_their_mean() {
     let waits = drawn(json!({"kind": "exponential", "mean_ms": lit(40)}));
     has(&waits, 40.0, 40.0);
