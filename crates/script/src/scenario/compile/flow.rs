@@ -1,6 +1,8 @@
 //! Compiles the nodes of a flow into instructions.
 
-use leadline_wire::scenario::{LabelKind, LoopRule as Rule, Node, NodeAction, WaitRule};
+use leadline_wire::scenario::{
+    Branch, Case, Expression, LabelKind, LoopRule as Rule, Node, NodeAction, Template, WaitRule,
+};
 
 use super::state::{CompileError, Compiler};
 use crate::scenario::program::{Instruction, Label, LoopRule, Target, Turn, Wait};
@@ -62,60 +64,10 @@ impl Compiler {
             }
             NodeAction::Parallel { nodes, at_once } => self.parallel(nodes, *at_once, depth)?,
             NodeAction::Loop { rule, counter, nodes } => self.looped(rule, counter.as_deref(), nodes, depth)?,
-            NodeAction::If { condition, nodes, otherwise } => {
-                let condition = self.expression(condition)?;
-                let skip = self.emit(Instruction::JumpUnless(condition, 0));
-                self.nodes(nodes, depth)?;
-                let end = (!otherwise.is_empty()).then(|| self.emit(Instruction::Jump(0)));
-                self.aim(skip);
-                self.nodes(otherwise, depth)?;
-                end.into_iter().for_each(|end| self.aim(end));
-            }
-            NodeAction::Switch { value, cases, otherwise } => {
-                let value = self.template(value)?;
-                let switch = self.emit(Instruction::Switch(value, Box::default(), 0));
-                let mut targets = Vec::new();
-                let mut ends = Vec::new();
-                for case in cases {
-                    targets.push((case.value.as_str().into(), self.here()));
-                    self.nodes(&case.nodes, depth)?;
-                    ends.push(self.emit(Instruction::Jump(0)));
-                }
-                let last = self.here();
-                self.nodes(otherwise, depth)?;
-                if let Instruction::Switch(_, cases, default) = &mut self.program.code[switch] {
-                    (*cases, *default) = (targets.into(), last);
-                }
-                ends.into_iter().for_each(|end| self.aim(end));
-            }
-            NodeAction::Weighted { branches } => {
-                let total: f64 = branches.iter().map(|branch| branch.weight).sum();
-                if branches.is_empty()
-                    || !total.is_finite()
-                    || branches.iter().any(|branch| branch.weight < 0.0)
-                    || total <= 0.0
-                {
-                    return Err(self.error("a weighted choice needs branches with weights above 0"));
-                }
-                let weights: Vec<f64> = branches.iter().map(|branch| branch.weight / total).collect();
-                let start = self.emit(Instruction::Weighted(Box::default()));
-                let targets = self.branches(branches.iter().map(|branch| &branch.nodes[..]), depth, false)?;
-                let mut sum = 0.0;
-                let cumulated = weights.into_iter().zip(targets).map(|(weight, target)| {
-                    sum += weight;
-                    (sum, target)
-                });
-                self.program.code[start] = Instruction::Weighted(cumulated.collect());
-            }
-            NodeAction::Interleave { branches, is_shared } => {
-                if branches.is_empty() {
-                    return Ok(());
-                }
-                let turn = self.turn(!is_shared);
-                let start = self.emit(Instruction::Interleave(Box::default(), turn));
-                let targets = self.branches(branches.iter().map(|branch| &branch.nodes[..]), depth, false)?;
-                self.program.code[start] = Instruction::Interleave(targets.into(), turn);
-            }
+            NodeAction::If { condition, nodes, otherwise } => self.conditional(condition, nodes, otherwise, depth)?,
+            NodeAction::Switch { value, cases, otherwise } => self.switch(value, cases, otherwise, depth)?,
+            NodeAction::Weighted { branches } => self.weighted(branches, depth)?,
+            NodeAction::Interleave { branches, is_shared } => self.interleaved(branches, *is_shared, depth)?,
             NodeAction::Shuffle { branches } => {
                 let start = self.emit(Instruction::Shuffle(Box::default(), 0));
                 let targets = self.branches(branches.iter().map(|branch| &branch.nodes[..]), depth, true)?;
@@ -132,13 +84,7 @@ impl Compiler {
             NodeAction::Once { nodes } => self.skippable(Instruction::Once(0), nodes, depth)?,
             NodeAction::Transaction { includes_waits, hides_requests, nodes } => {
                 let name = node.label.as_deref().ok_or_else(|| self.error("a transaction needs a label"))?;
-                let label = self.label(name, LabelKind::Transaction);
-                self.emit(Instruction::TransactionBegin(label, *includes_waits, *hides_requests));
-                let outer = self.is_hidden;
-                self.is_hidden |= *hides_requests;
-                self.nodes(nodes, depth)?;
-                self.is_hidden = outer;
-                self.emit(Instruction::TransactionEnd);
+                self.transaction(name, (*includes_waits, *hides_requests), nodes, depth)?;
             }
             NodeAction::Wait { wait } => {
                 let wait = self.wait(wait)?;
@@ -153,12 +99,7 @@ impl Compiler {
                 let value = self.expression(value)?;
                 self.emit(Instruction::Set(target, value));
             }
-            NodeAction::Feed { feeder } => {
-                let place = self.program.feeders.iter().position(|table| table.feeder.name == *feeder);
-                let place = place.ok_or_else(|| self.error(format!("no feeder is named `{feeder}`")))?;
-                self.program.feeders[place].populations.insert(self.population);
-                self.emit(Instruction::Feed(place as u32));
-            }
+            NodeAction::Feed { feeder } => self.feed(feeder)?,
             NodeAction::SetCookie { name, value, domain, path } => {
                 let parts = [self.template(name)?, self.template(value)?, self.template(domain)?, self.template(path)?];
                 self.emit(Instruction::SetCookie(Box::new(parts)));
@@ -166,15 +107,117 @@ impl Compiler {
             NodeAction::Control { control } => {
                 self.emit(Instruction::Control(*control));
             }
-            NodeAction::Script { lua } => {
-                if let Some(why) = syntax_error(lua) {
-                    return Err(self.error(format!("this is not Lua: {why}")));
-                }
-                self.program.scripts.push(lua.as_str().into());
-                self.emit(Instruction::Script(self.program.scripts.len() as u32 - 1));
-            }
+            NodeAction::Script { lua } => self.script(lua)?,
             NodeAction::Opaque { what, .. } => return Err(self.error(format!("{what} cannot be executed"))),
         }
+        Ok(())
+    }
+
+    fn conditional(
+        &mut self,
+        condition: &Expression,
+        nodes: &[Node],
+        otherwise: &[Node],
+        depth: usize,
+    ) -> Result<(), CompileError> {
+        let condition = self.expression(condition)?;
+        let skip = self.emit(Instruction::JumpUnless(condition, 0));
+        self.nodes(nodes, depth)?;
+        let end = (!otherwise.is_empty()).then(|| self.emit(Instruction::Jump(0)));
+        self.aim(skip);
+        self.nodes(otherwise, depth)?;
+        end.into_iter().for_each(|end| self.aim(end));
+        Ok(())
+    }
+
+    fn switch(
+        &mut self,
+        value: &Template,
+        cases: &[Case],
+        otherwise: &[Node],
+        depth: usize,
+    ) -> Result<(), CompileError> {
+        let value = self.template(value)?;
+        let switch = self.emit(Instruction::Switch(value, Box::default(), 0));
+        let mut targets = Vec::new();
+        let mut ends = Vec::new();
+        for case in cases {
+            targets.push((case.value.as_str().into(), self.here()));
+            self.nodes(&case.nodes, depth)?;
+            ends.push(self.emit(Instruction::Jump(0)));
+        }
+        let last = self.here();
+        self.nodes(otherwise, depth)?;
+        if let Instruction::Switch(_, cases, default) = &mut self.program.code[switch] {
+            (*cases, *default) = (targets.into(), last);
+        }
+        ends.into_iter().for_each(|end| self.aim(end));
+        Ok(())
+    }
+
+    fn weighted(&mut self, branches: &[Branch], depth: usize) -> Result<(), CompileError> {
+        let total: f64 = branches.iter().map(|branch| branch.weight).sum();
+        if branches.is_empty()
+            || !total.is_finite()
+            || branches.iter().any(|branch| branch.weight < 0.0)
+            || total <= 0.0
+        {
+            return Err(self.error("a weighted choice needs branches with weights above 0"));
+        }
+        let weights: Vec<f64> = branches.iter().map(|branch| branch.weight / total).collect();
+        let start = self.emit(Instruction::Weighted(Box::default()));
+        let targets = self.branches(branches.iter().map(|branch| &branch.nodes[..]), depth, false)?;
+        let mut sum = 0.0;
+        let cumulated = weights.into_iter().zip(targets).map(|(weight, target)| {
+            sum += weight;
+            (sum, target)
+        });
+        self.program.code[start] = Instruction::Weighted(cumulated.collect());
+        Ok(())
+    }
+
+    fn interleaved(&mut self, branches: &[Branch], is_shared: bool, depth: usize) -> Result<(), CompileError> {
+        if branches.is_empty() {
+            return Ok(());
+        }
+        let turn = self.turn(!is_shared);
+        let start = self.emit(Instruction::Interleave(Box::default(), turn));
+        let targets = self.branches(branches.iter().map(|branch| &branch.nodes[..]), depth, false)?;
+        self.program.code[start] = Instruction::Interleave(targets.into(), turn);
+        Ok(())
+    }
+
+    fn transaction(
+        &mut self,
+        name: &str,
+        (includes_waits, hides_requests): (bool, bool),
+        nodes: &[Node],
+        depth: usize,
+    ) -> Result<(), CompileError> {
+        let label = self.label(name, LabelKind::Transaction);
+        self.emit(Instruction::TransactionBegin(label, includes_waits, hides_requests));
+        let outer = self.is_hidden;
+        self.is_hidden |= hides_requests;
+        self.nodes(nodes, depth)?;
+        self.is_hidden = outer;
+        self.emit(Instruction::TransactionEnd);
+        Ok(())
+    }
+
+    fn feed(&mut self, feeder: &str) -> Result<(), CompileError> {
+        let place = self.program.feeders.iter().position(|table| table.feeder.name == feeder);
+        let place = place.ok_or_else(|| self.error(format!("no feeder is named `{feeder}`")))?;
+        self.program.feeders[place].populations.insert(self.population);
+        self.emit(Instruction::Feed(place as u32));
+        Ok(())
+    }
+
+    fn script(&mut self, lua: &str) -> Result<(), CompileError> {
+        if let Some(why) = syntax_error(lua) {
+            return Err(self.error(format!("this is not Lua: {why}")));
+        }
+        self.program.scripts.push(lua.into());
+        self.emit(Instruction::Script(self.program.scripts.len() as u32 - 1));
         Ok(())
     }
 
