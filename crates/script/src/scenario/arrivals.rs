@@ -250,7 +250,10 @@ mod tests {
         let mut times = DueTimes::new(&[stage(1000.0, 1000.0, 10_000)], Spacing::Poisson, FirstArrival::AtStart, 7);
         let mut tenths = [0u32; 10];
         std::iter::from_fn(|| times.next_ns()).for_each(|ns| tenths[(ns / 1_000_000_000) as usize] += 1);
-        assert!(tenths.iter().sum::<u32>() == 10_000 && tenths.iter().all(|count| count.abs_diff(1000) < 150), "{tenths:?}");
+        assert!(
+            tenths.iter().sum::<u32>() == 10_000 && tenths.iter().all(|count| count.abs_diff(1000) < 150),
+            "{tenths:?}"
+        );
         // A day of 432 million iterations needs no more memory than a second.
         let mut times = DueTimes::new(&[stage(5000.0, 5000.0, 86_400_000)], Spacing::Poisson, FirstArrival::AtStart, 7);
         let first = std::iter::from_fn(|| times.next_ns()).nth(9_999).unwrap();

@@ -19,7 +19,7 @@ mod tests;
 use std::cmp::Reverse;
 
 pub use self::exchange::{ExchangeEnd, ExchangeFailure};
-use self::state::Timer;
+use self::state::{earlier, Timer};
 pub use self::state::{Effect, Limits, Machine, Send, ThreadShare};
 use super::figures::Figures;
 use super::shared::Stop;
@@ -28,20 +28,21 @@ use super::shared::Stop;
 const LOOK_NS: u64 = 2_000_000;
 
 impl Machine {
-    /// Begins and ends what is due; returns when to call again at the latest, ns.
-    pub fn run(&mut self, now_ns: u64) -> u64 {
+    /// Begins and ends what is due; returns when to call again at the latest, ns, or that only the end of an exchange
+    /// leads on.
+    pub fn run(&mut self, now_ns: u64) -> Option<u64> {
         let mut next_ns = self.advance_populations(now_ns);
         let meets_others = self.look_at_meetings(now_ns);
         while let Some(Reverse(timer)) = self.timers.peek().copied() {
             if timer.at_ns > now_ns {
-                next_ns = next_ns.min(timer.at_ns);
+                next_ns = earlier(next_ns, timer.at_ns);
                 break;
             }
             self.timers.pop();
             self.on_timer(timer, now_ns);
         }
         if !self.effects.is_empty() || meets_others || self.parts.iter().any(|part| part.needs_look()) {
-            next_ns = next_ns.min(now_ns + LOOK_NS);
+            next_ns = earlier(next_ns, now_ns + LOOK_NS);
         }
         next_ns
     }

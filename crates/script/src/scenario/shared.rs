@@ -2,7 +2,7 @@
 //! and of the test.
 
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, AtomicU8, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use leadline_wire::scenario::{FeederEnd, FeederOrder, FeederShare, Phase};
 
@@ -10,9 +10,6 @@ use super::program::{FeederTable, Population, Program};
 use super::random::Random;
 use super::throughput::Throughput;
 use super::value::Value;
-
-/// An instant that is not known yet.
-pub const UNKNOWN_NS: u64 = u64::MAX;
 
 /// The shared state of a scenario that runs.
 #[derive(Debug)]
@@ -28,7 +25,7 @@ pub struct Shared {
     stop: AtomicU8,
     /// How the teardown was stopped: a stop before it does not concern it.
     teardown_stop: AtomicU8,
-    phase_start_ns: [AtomicU64; 3],
+    phase_start_ns: [OnceLock<u64>; 3],
 }
 
 /// A rendezvous of users of all threads: the number of its round, and the users that wait in it.
@@ -122,7 +119,7 @@ impl Blocks {
 #[derive(Debug)]
 pub struct PopulationState {
     /// When it begins, ns.
-    pub start_ns: AtomicU64,
+    pub start_ns: OnceLock<u64>,
     /// Threads on which it has not ended.
     pub parts_left: AtomicU32,
     /// When its last part ended, ns.
@@ -168,7 +165,7 @@ impl Shared {
             populations: program.populations.iter().map(|one| PopulationState::new(one, threads)).collect(),
             stop: AtomicU8::new(0),
             teardown_stop: AtomicU8::new(0),
-            phase_start_ns: [(); 3].map(|()| AtomicU64::new(UNKNOWN_NS)),
+            phase_start_ns: Default::default(),
         }
     }
 
@@ -316,13 +313,13 @@ impl Shared {
 
     /// Returns when a phase (0 to 2) began, or begins it now.
     pub fn begin_phase(&self, phase: usize, now_ns: u64) -> u64 {
-        begin(&self.phase_start_ns[phase], now_ns)
+        *self.phase_start_ns[phase].get_or_init(|| now_ns)
     }
 
     /// Returns when a phase began, ns, if it has.
     #[must_use]
     pub fn phase_start_ns(&self, phase: usize) -> Option<u64> {
-        Some(self.phase_start_ns[phase].load(Relaxed)).filter(|start_ns| *start_ns != UNKNOWN_NS)
+        self.phase_start_ns[phase].get().copied()
     }
 }
 
@@ -340,7 +337,7 @@ impl PopulationState {
     fn new(population: &Population, threads: u32) -> Self {
         // The planned users of closed models have their numbers already.
         Self {
-            start_ns: AtomicU64::new(UNKNOWN_NS),
+            start_ns: OnceLock::new(),
             parts_left: AtomicU32::new(threads),
             end_ns: AtomicU64::new(0),
             taken: AtomicU64::new(0),
@@ -358,19 +355,12 @@ impl PopulationState {
     /// When it began, ns, if it has.
     #[must_use]
     pub fn started_ns(&self) -> Option<u64> {
-        Some(self.start_ns.load(Relaxed)).filter(|start_ns| *start_ns != UNKNOWN_NS)
+        self.start_ns.get().copied()
     }
 
     /// Returns when it begins; decides that if no thread has.
     pub fn begin(&self, start_ns: u64) -> u64 {
-        begin(&self.start_ns, start_ns)
-    }
-}
-
-fn begin(instant: &AtomicU64, start_ns: u64) -> u64 {
-    match instant.compare_exchange(UNKNOWN_NS, start_ns, Relaxed, Relaxed) {
-        Ok(_) => start_ns,
-        Err(earlier_ns) => earlier_ns,
+        *self.start_ns.get_or_init(|| start_ns)
     }
 }
 

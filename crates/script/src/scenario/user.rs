@@ -14,9 +14,6 @@ use super::samples::Opening;
 use super::url::Url;
 use super::value::Value;
 
-/// An instant that is not known yet.
-pub const UNKNOWN_NS: u64 = u64::MAX;
-
 /// A virtual user.
 #[derive(Debug)]
 pub struct User {
@@ -44,8 +41,8 @@ pub struct User {
     pub counters: Box<[u64]>,
     /// Positions in feeders that it does not share.
     pub rows: Box<[u64]>,
-    /// Remembered times, ns; [`UNKNOWN_NS`] if there is none.
-    pub marks: Box<[u64]>,
+    /// Remembered times, ns, where there is one.
+    pub marks: Box<[Option<u64>]>,
     /// The last response.
     pub last: Last,
     /// The next instruction.
@@ -281,7 +278,7 @@ impl User {
             cache: None,
             counters: vec![0; program.user_counters].into(),
             rows: vec![0; program.feeders.len()].into(),
-            marks: vec![UNKNOWN_NS; program.marks].into(),
+            marks: vec![None; program.marks].into(),
             last: Last::default(),
             pc: 0,
             frames: Vec::new(),
@@ -333,7 +330,8 @@ impl User {
         size_of::<Self>()
             + self.registers.len() * size_of::<Value>()
             + self.registers.iter().map(text).sum::<usize>()
-            + (self.counters.len() + self.rows.len() + self.marks.len()) * 8
+            + (self.counters.len() + self.rows.len()) * size_of::<u64>()
+            + self.marks.len() * size_of::<Option<u64>>()
             + self.frames.capacity() * size_of::<Frame>()
             + self.lanes.capacity() * size_of::<Lane>()
             + self.jar.memory_bytes()

@@ -54,8 +54,8 @@ pub struct Connections<B> {
     waiting: VecDeque<Box<Send>>,
     /// Exchanges that began and were perhaps not handed to the kernel yet.
     begun: Vec<u32>,
-    /// When the next deadline may pass, ns.
-    deadline_ns: u64,
+    /// When the next deadline may pass, ns, if there is one.
+    deadline_ns: Option<u64>,
     next_bind: usize,
     out: Vec<u8>,
     plain: Vec<u8>,
@@ -99,7 +99,7 @@ impl<B: IoBackend> Connections<B> {
             idle: VecDeque::new(),
             waiting: VecDeque::new(),
             begun: Vec::new(),
-            deadline_ns: u64::MAX,
+            deadline_ns: None,
             next_bind: number,
             out: Vec::new(),
             plain: Vec::new(),
@@ -200,7 +200,7 @@ impl<B: IoBackend> Connections<B> {
     fn open_for(&mut self, slot: u32, send: Box<Send>, now_ns: u64) {
         let timeout_ns = send.connect_timeout_ns.unwrap_or(self.plan.connect_timeout_ns);
         let deadline_ns = now_ns.saturating_add(timeout_ns);
-        self.deadline_ns = self.deadline_ns.min(deadline_ns);
+        self.deadline_ns = earlier(self.deadline_ns, deadline_ns);
         self.users[send.user as usize].open.push(slot);
         self.slots[slot as usize] = Some(Box::new(Connection::new(send, Stage::Resolving, now_ns, deadline_ns)));
         self.resolve(slot, now_ns);
@@ -268,7 +268,7 @@ impl<B: IoBackend> Connections<B> {
         let Some(connection) = &mut self.slots[slot as usize] else { return };
         let timeout_ns = send.response_timeout_ns.unwrap_or(self.plan.response_timeout_ns);
         connection.deadline_ns = now_ns.saturating_add(timeout_ns);
-        self.deadline_ns = self.deadline_ns.min(connection.deadline_ns);
+        self.deadline_ns = earlier(self.deadline_ns, connection.deadline_ns);
         (connection.stage, connection.since_ns) = (Stage::Busy, now_ns);
         (connection.received_bytes, connection.sent_bytes, connection.sent_ns) = (0, 0, None);
         connection.kept.begin(send.keeps_head, send.keeps_body);
@@ -446,24 +446,24 @@ impl<B: IoBackend> Connections<B> {
         self.serve_waiting(now_ns);
     }
 
-    /// When the next deadline may pass, ns.
-    pub fn deadline_ns(&self) -> u64 {
+    /// When the next deadline may pass, ns, if there is one.
+    pub fn deadline_ns(&self) -> Option<u64> {
         self.deadline_ns
     }
 
     /// Fails the connections whose time limit has passed.
     pub fn check_deadlines(&mut self, now_ns: u64) {
-        if now_ns < self.deadline_ns {
+        if self.deadline_ns.is_none_or(|deadline_ns| now_ns < deadline_ns) {
             return;
         }
-        let mut next_ns = u64::MAX;
+        let mut next_ns = None;
         let mut late = Vec::new();
         for (slot, connection) in self.slots.iter().enumerate() {
             let Some(connection) = connection.as_ref().filter(|one| one.stage != Stage::Idle) else { continue };
             if connection.deadline_ns <= now_ns {
                 late.push(slot as u32);
             } else {
-                next_ns = next_ns.min(connection.deadline_ns);
+                next_ns = earlier(next_ns, connection.deadline_ns);
             }
         }
         self.deadline_ns = next_ns;
@@ -538,4 +538,9 @@ impl<B: IoBackend> Connections<B> {
         let waiting = std::mem::take(&mut self.waiting);
         pending.iter().chain(&waiting).for_each(|send| self.give_up(send, None, false, now_ns));
     }
+}
+
+/// Returns the earlier one of two instants.
+fn earlier(known_ns: Option<u64>, other_ns: u64) -> Option<u64> {
+    Some(known_ns.map_or(other_ns, |known_ns| known_ns.min(other_ns)))
 }

@@ -80,12 +80,8 @@ impl Hosts {
         Some((name, took_ns))
     }
 
-    /// When to poll for answers again, ns.
-    pub fn next_poll_ns(&self, now_ns: u64) -> u64 {
-        if self.outstanding > 0 {
-            now_ns + POLL_NS
-        } else {
-            u64::MAX
-        }
+    /// When to poll for answers again, ns, while there are queries.
+    pub fn next_poll_ns(&self, now_ns: u64) -> Option<u64> {
+        (self.outstanding > 0).then(|| now_ns + POLL_NS)
     }
 }

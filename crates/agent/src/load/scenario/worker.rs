@@ -58,7 +58,7 @@ pub fn run<B: IoBackend>(parts: WorkerParts<B>, at_ns: u64, signal: &ControlSign
     let mut machine = Machine::new(Arc::clone(&plan.program), shared, Tools::new(offset_ns), share, limits);
     machine.keep_samples(plan.samples.as_ref());
     let connections = Connections::new(plan, machine, backend, counters, share.index as usize);
-    let next_so_far_ns = if connections.plan.reports_so_far { at_ns + SO_FAR_NS } else { u64::MAX };
+    let next_so_far_ns = connections.plan.reports_so_far.then(|| at_ns + SO_FAR_NS);
     let number = share.index as usize;
     let mut worker = Worker { connections, number, interval_ns, outbox, next_so_far_ns, memory_bytes: 0 };
     worker.await_start(at_ns, signal)?;
@@ -70,7 +70,8 @@ struct Worker<B> {
     number: usize,
     interval_ns: u64,
     outbox: Outbox,
-    next_so_far_ns: u64,
+    /// When the next snapshot has the figures since the beginning, ns, if one does.
+    next_so_far_ns: Option<u64>,
     memory_bytes: u64,
 }
 
@@ -89,14 +90,16 @@ impl<B: IoBackend> Worker<B> {
         let meter = ThreadMeter::begin(format!("scenario-{}", self.number), now_ns);
         let spun_before_ns = self.connections.backend.spun_ns();
         let mut next_snapshot_ns = now_ns + self.interval_ns.min(ROLL_NS);
-        let mut stop_by_ns = u64::MAX;
+        let mut stop_by_ns = None;
         loop {
-            if signal.stopped() && stop_by_ns == u64::MAX {
+            if signal.stopped() && stop_by_ns.is_none() {
                 self.connections.machine.stop();
-                stop_by_ns = now_ns.saturating_add(STOP_GRACE_NS);
+                stop_by_ns = Some(now_ns.saturating_add(STOP_GRACE_NS));
             }
-            let next_ns = self.turn(now_ns, next_snapshot_ns.min(stop_by_ns))?;
-            if self.connections.machine.is_done() || next_ns >= stop_by_ns || signal.abandoned() {
+            let until_ns = stop_by_ns.map_or(next_snapshot_ns, |stop_by_ns| next_snapshot_ns.min(stop_by_ns));
+            let next_ns = self.turn(now_ns, until_ns)?;
+            let is_over = stop_by_ns.is_some_and(|stop_by_ns| next_ns >= stop_by_ns);
+            if self.connections.machine.is_done() || is_over || signal.abandoned() {
                 break;
             }
             now_ns = next_ns;
@@ -136,8 +139,10 @@ impl<B: IoBackend> Worker<B> {
         connections.check_deadlines(now_ns);
         let next_ns = connections.machine.run(now_ns);
         connections.obey(now_ns);
-        let until_ns = [next_ns, connections.deadline_ns(), connections.hosts.next_poll_ns(now_ns), now_ns + TURN_NS]
+        let next_poll_ns = connections.hosts.next_poll_ns(now_ns);
+        let until_ns = [next_ns, connections.deadline_ns(), next_poll_ns, Some(now_ns + TURN_NS)]
             .into_iter()
+            .flatten()
             .fold(until_ns, u64::min);
         connections.backend.wait(until_ns)?;
         connections.note_handed_over();
@@ -187,8 +192,9 @@ impl<B: IoBackend> Worker<B> {
         });
         let populations = populations.collect();
         let recent = figures.take_recent();
-        let so_far = (now_ns >= self.next_so_far_ns).then(|| {
-            self.next_so_far_ns = now_ns + SO_FAR_NS;
+        let has_so_far = self.next_so_far_ns.is_some_and(|next_ns| now_ns >= next_ns);
+        let so_far = has_so_far.then(|| {
+            self.next_so_far_ns = Some(now_ns + SO_FAR_NS);
             Box::new(figures.clone())
         });
         let snapshot = Snapshot { worker: self.number, counts, populations, recent, thread, so_far };

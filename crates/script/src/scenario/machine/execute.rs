@@ -11,7 +11,7 @@ use crate::scenario::fault::{fault, Fault};
 use crate::scenario::program::{Instruction, Program, Target, Turn, Wait};
 use crate::scenario::shared::{phase_number, Stop};
 use crate::scenario::throughput::Throughput;
-use crate::scenario::user::{Ending, Frame, Stage, State, User, UNKNOWN_NS};
+use crate::scenario::user::{Ending, Frame, Stage, State, User};
 use crate::scenario::value::Value;
 
 /// Instructions of a user without a wait, after which the others have their turn.
@@ -270,12 +270,9 @@ impl Machine {
             Wait::Exponential(mean) => context.number(mean)? * context.user.random.exponential(),
             Wait::Pacing(ms, mark) => {
                 let interval_ns = ms_to_ns(context.number(ms)?);
-                let before_ns = match user.marks[*mark as usize] {
-                    UNKNOWN_NS => user.begun_ns,
-                    mark_ns => mark_ns,
-                };
+                let before_ns = user.marks[*mark as usize].unwrap_or(user.begun_ns);
                 let at_ns = before_ns.saturating_add(interval_ns).max(now_ns);
-                user.marks[*mark as usize] = at_ns;
+                user.marks[*mark as usize] = Some(at_ns);
                 return Ok(Some(at_ns));
             }
             Wait::Throughput { per_minute, stages, scope, is_random, mark, shared_mark } => {
@@ -326,13 +323,9 @@ impl Machine {
             }
         };
         let mark = &mut user.marks[marks.0 as usize];
-        let earliest_ns = match *mark {
-            UNKNOWN_NS => now_ns,
-            last_ns => rate.next_ns(last_ns, passes * users as f64).max(now_ns),
-        };
-        let at_ns = rate.first_ns(earliest_ns)?;
-        *mark = at_ns;
-        Some(at_ns)
+        let earliest_ns = mark.map_or(now_ns, |last_ns| rate.next_ns(last_ns, passes * users as f64).max(now_ns));
+        *mark = rate.first_ns(earliest_ns);
+        *mark
     }
 
     /// Wakes a user whose wait is over.

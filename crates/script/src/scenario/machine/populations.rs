@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use leadline_wire::scenario::{Arrivals, FirstArrival, IterationEnd};
 
-use super::state::{Due, Effect, Machine, PartState, Timer};
+use super::state::{earlier, Due, Effect, Machine, PartState, Timer};
 use crate::scenario::arrivals::{user_changes, DueTimes, UserChange};
 use crate::scenario::figures::Age;
 use crate::scenario::program::Instruction;
@@ -24,24 +24,25 @@ const LAST_BEGIN_NS: u64 = 1_000_000_000;
 
 impl Machine {
     /// Begins and ends populations, users and iterations that are due; returns when the next ones are, ns.
-    pub(super) fn advance_populations(&mut self, now_ns: u64) -> u64 {
+    pub(super) fn advance_populations(&mut self, now_ns: u64) -> Option<u64> {
         if self.is_done {
-            return u64::MAX;
+            return None;
         }
-        let mut next_ns = u64::MAX;
+        let mut next_ns = None;
         for population in 0..self.parts.len() {
             if self.parts[population].state == PartState::Waiting {
                 self.begin_part(population, now_ns);
             }
             if self.parts[population].state == PartState::Running {
-                next_ns = next_ns.min(self.advance_part(population, now_ns));
+                let part_ns = self.advance_part(population, now_ns);
+                next_ns = part_ns.map_or(next_ns, |part_ns| earlier(next_ns, part_ns));
             }
             if self.parts[population].state == PartState::Ending && self.parts[population].alive == 0 {
                 self.parts[population].state = PartState::Ended;
                 let shared = self.shared.population(population as u32);
                 shared.end_ns.fetch_max(now_ns, Relaxed);
                 shared.parts_left.fetch_sub(1, Relaxed);
-                next_ns = now_ns;
+                next_ns = Some(now_ns);
             }
         }
         self.is_done = self.shared.populations().iter().all(PopulationState::has_ended);
@@ -74,10 +75,11 @@ impl Machine {
         let phase_ns = self.shared.begin_phase(phase, base_ns);
         let base_ns = if population.after.is_empty() { phase_ns } else { now_ns };
         let start_ns = states[index].begin(base_ns.saturating_add(population.delay_ns));
-        let main_end_ns = if phase == 1 { phase_ns.saturating_add(self.limits.duration_ns) } else { u64::MAX };
-        let own_end_ns = population.duration_ns().map_or(u64::MAX, |duration_ns| start_ns.saturating_add(duration_ns));
+        let main_end_ns = (phase == 1).then(|| phase_ns.saturating_add(self.limits.duration_ns));
+        let own_end_ns = population.duration_ns().map(|duration_ns| start_ns.saturating_add(duration_ns));
+        let over_ns = [main_end_ns, own_end_ns].into_iter().flatten().min();
         let part = &mut self.parts[index];
-        (part.state, part.start_ns, part.over_ns) = (PartState::Running, start_ns, main_end_ns.min(own_end_ns));
+        (part.state, part.start_ns, part.over_ns) = (PartState::Running, start_ns, over_ns);
         self.plan_arrivals(index);
     }
 
@@ -147,10 +149,10 @@ impl Machine {
     }
 
     /// Does what a running population has to do by now; returns when its next event is, ns.
-    fn advance_part(&mut self, index: usize, now_ns: u64) -> u64 {
+    fn advance_part(&mut self, index: usize, now_ns: u64) -> Option<u64> {
         while let Some(change) = self.parts[index].changes.front().copied() {
             let at_ns = self.parts[index].start_ns.saturating_add(change.at_ns);
-            if at_ns > now_ns || at_ns >= self.parts[index].over_ns {
+            if at_ns > now_ns || self.parts[index].is_over(at_ns) {
                 break;
             }
             self.parts[index].changes.pop_front();
@@ -166,19 +168,19 @@ impl Machine {
         }
         let part = &self.parts[index];
         let is_behind = part.next_due_ns.is_some_and(|due_ns| due_ns <= now_ns);
-        if is_behind && self.stopped(index) == Stop::No && now_ns < part.over_ns.saturating_add(LAST_BEGIN_NS) {
-            return now_ns;
+        if is_behind && self.stopped(index) == Stop::No && !part.is_over(now_ns.saturating_sub(LAST_BEGIN_NS)) {
+            return Some(now_ns);
         }
         let is_exhausted = match part.due {
             Some(_) => part.next_due_ns.is_none(),
             None => part.changes.is_empty() && part.alive == 0,
         };
-        if now_ns >= part.over_ns || self.stopped(index) != Stop::No || (part.due.is_none() && is_exhausted) {
+        if part.is_over(now_ns) || self.stopped(index) != Stop::No || (part.due.is_none() && is_exhausted) {
             self.end_part(index, now_ns);
-            return now_ns;
+            return Some(now_ns);
         }
         let change_ns = part.changes.front().map(|change| part.start_ns.saturating_add(change.at_ns));
-        [change_ns, part.next_due_ns, Some(part.over_ns)].into_iter().flatten().min().unwrap_or(u64::MAX)
+        [change_ns, part.next_due_ns, part.over_ns].into_iter().flatten().min()
     }
 
     /// Ends a population's time: its users end as it says.
@@ -209,9 +211,8 @@ impl Machine {
 
     /// Counts iterations that were due by now, and did not begin.
     pub(super) fn count_not_begun(&mut self, index: usize, now_ns: u64) {
-        let limit_ns = now_ns.min(self.parts[index].over_ns);
-        while let Some(due_ns) = self.parts[index].next_due_ns.filter(|due_ns| *due_ns < limit_ns) {
-            let _ = due_ns;
+        let limit_ns = self.parts[index].over_ns.map_or(now_ns, |over_ns| now_ns.min(over_ns));
+        while self.parts[index].next_due_ns.is_some_and(|due_ns| due_ns < limit_ns) {
             self.next_due(index, false);
             let iterations = &mut self.figures.populations[index].iterations;
             iterations.due += 1;

@@ -124,8 +124,8 @@ pub struct Machine {
 pub struct Part {
     pub state: PartState,
     pub start_ns: u64,
-    /// When no further iteration begins, ns.
-    pub over_ns: u64,
+    /// When no further iteration begins, ns, if its time is limited.
+    pub over_ns: Option<u64>,
     /// When users of this thread begin and are no longer wanted.
     pub changes: VecDeque<UserChange>,
     pub due: Option<Due>,
@@ -161,6 +161,11 @@ pub enum Due {
 }
 
 impl Part {
+    /// Whether its time is over at an instant.
+    pub fn is_over(&self, at_ns: u64) -> bool {
+        self.over_ns.is_some_and(|over_ns| at_ns >= over_ns)
+    }
+
     /// Whether what it waits for may be up to another thread.
     pub fn needs_look(&self) -> bool {
         self.state == PartState::Waiting
@@ -211,6 +216,11 @@ impl Machine {
     pub fn timer(&mut self, user: u32, epoch: u32, at_ns: u64) {
         self.timers.push(Reverse(Timer { at_ns, user, stamp: epoch, ends: false }));
     }
+}
+
+/// Returns the earlier one of two instants.
+pub fn earlier(known_ns: Option<u64>, other_ns: u64) -> Option<u64> {
+    Some(known_ns.map_or(other_ns, |known_ns| known_ns.min(other_ns)))
 }
 
 /// Returns the evaluation's view of a user.

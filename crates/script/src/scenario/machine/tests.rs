@@ -118,9 +118,9 @@ pub fn run_threads(plan: Json, threads: u32, duration_ms: u64, mut serve: impl F
     let mut ends = Ends::new();
     let (mut now_ns, mut got) = (0, Vec::new());
     for _ in 0..2_000_000 {
-        let mut next_ns = u64::MAX;
+        let mut next_ns: Option<u64> = None;
         for (thread, machine) in machines.iter_mut().enumerate() {
-            next_ns = next_ns.min(machine.run(now_ns));
+            next_ns = [next_ns, machine.run(now_ns)].into_iter().flatten().min();
             while let Some(effect) = machine.effect() {
                 match effect {
                     Effect::Send(send) => {
@@ -135,7 +135,7 @@ pub fn run_threads(plan: Json, threads: u32, duration_ms: u64, mut serve: impl F
                     Effect::Cancel { user } => ends.retain(|(_, own, other, _), _| (*other, *own) != (user, thread)),
                     Effect::CloseConnections { .. } => {}
                 }
-                next_ns = now_ns;
+                next_ns = Some(now_ns);
             }
         }
         if machines.iter().all(Machine::is_done) {
@@ -150,8 +150,9 @@ pub fn run_threads(plan: Json, threads: u32, duration_ms: u64, mut serve: impl F
             check_states(&figures);
             return Run { got, figures, samples, end_ms: now_ns / MS };
         }
-        let first_end_ns = ends.first_key_value().map_or(u64::MAX, |((at_ns, ..), _)| *at_ns);
-        now_ns = next_ns.max(now_ns).min(first_end_ns);
+        let first_end_ns = ends.first_key_value().map(|((at_ns, ..), _)| *at_ns);
+        let next_ns = next_ns.map(|next_ns| next_ns.max(now_ns));
+        now_ns = [next_ns, first_end_ns].into_iter().flatten().min().expect("something is awaited");
         while let Some(entry) = ends.first_entry().filter(|entry| entry.key().0 <= now_ns) {
             let ((at_ns, thread, user, exchange), (sent_ns, response)) = entry.remove_entry();
             match response {

@@ -246,7 +246,8 @@ fn text_that_doubles_ends_the_iteration_at_the_bound() {
         let set = node(json!({"kind": "set", "variable": "x", "value": value}));
         let times = json!({"kind": "count", "times": lit(60)});
         let first = node(json!({"kind": "set", "variable": "x", "value": lit("%&")}));
-        let run = run(plan(once(), json!([first, node(json!({"kind": "loop", "rule": times, "nodes": [set]}))])), |_| None);
+        let run =
+            run(plan(once(), json!([first, node(json!({"kind": "loop", "rule": times, "nodes": [set]}))])), |_| None);
         assert_eq!(run.figures.populations[0].iterations.failed, 1);
         run.figures.faults["text_too_long"]
     };

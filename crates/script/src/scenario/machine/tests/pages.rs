@@ -44,7 +44,8 @@ fn page_ends_with_its_resources() {
 #[test]
 fn resources_have_the_fields_of_their_page() {
     let fields = json!([{"name": ["X-Count"], "value": [op("counter", json!([]))]}]);
-    let run = run(plan(once(), json!([request("/page", json!({"embedded": {"at_once": 2}, "headers": fields}))])), serve);
+    let run =
+        run(plan(once(), json!([request("/page", json!({"embedded": {"at_once": 2}, "headers": fields}))])), serve);
     assert_eq!(run.got.len(), 5);
     assert!(run.got.iter().all(|got| got.text.contains("X-Count: 1\r\n")));
 }
