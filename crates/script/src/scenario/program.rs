@@ -140,15 +140,15 @@ pub enum Instruction {
     /// Goes to a branch at random, by cumulated weights.
     Weighted(Box<[(f64, u32)]>),
     /// Goes to the next branch in turn.
-    Interleave(Box<[u32]>, Turn),
+    Interleave(Box<[u32]>, PassCounter),
     /// Executes all branches in random order; each ends with `ShuffleNext`.
     Shuffle(Box<[u32]>, u32),
     /// Goes to the next branch of the innermost shuffle.
     ShuffleNext,
     /// Goes to the target unless this pass is one of the share.
-    Percent(Expr, Turn, u32),
+    Percent(Expr, PassCounter, u32),
     /// Goes to the target unless this pass is one of the first.
-    Times(Expr, Turn, u32),
+    Times(Expr, PassCounter, u32),
     /// Goes to the target unless this is the first pass of the enclosing loop.
     Once(u32),
     /// Begins a loop; the target is behind its end.
@@ -178,7 +178,7 @@ pub enum Target {
 
 /// Where passes are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Turn {
+pub enum PassCounter {
     /// In counters of the user.
     Own(u32),
     /// In a counter that all share.

@@ -97,7 +97,7 @@ impl<B: IoBackend> Worker<B> {
                 stop_by_ns = Some(now_ns.saturating_add(STOP_GRACE_NS));
             }
             let until_ns = stop_by_ns.map_or(next_snapshot_ns, |stop_by_ns| next_snapshot_ns.min(stop_by_ns));
-            let next_ns = self.turn(now_ns, until_ns)?;
+            let next_ns = self.run_once(now_ns, until_ns)?;
             let is_over = stop_by_ns.is_some_and(|stop_by_ns| next_ns >= stop_by_ns);
             if self.connections.machine.is_done() || is_over || signal.abandoned() {
                 break;
@@ -133,7 +133,7 @@ impl<B: IoBackend> Worker<B> {
     }
 
     /// Does what is due and waits for events, until `until_ns` at most; returns the time after that.
-    fn turn(&mut self, now_ns: u64, until_ns: u64) -> io::Result<u64> {
+    fn run_once(&mut self, now_ns: u64, until_ns: u64) -> io::Result<u64> {
         let connections = &mut self.connections;
         connections.take_resolved(now_ns);
         connections.check_deadlines(now_ns);

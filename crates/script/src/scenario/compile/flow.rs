@@ -5,7 +5,7 @@ use leadline_wire::scenario::{
 };
 
 use super::state::{CompileError, Compiler};
-use crate::scenario::program::{Instruction, Label, LoopRule, Target, Turn, Wait};
+use crate::scenario::program::{Instruction, Label, LoopRule, PassCounter, Target, Wait};
 use crate::scenario::scripts::syntax_error;
 
 /// Returns the lists of nodes in a node.
@@ -74,12 +74,12 @@ impl Compiler {
                 self.program.code[start] = Instruction::Shuffle(targets.into(), self.here());
             }
             NodeAction::Percent { percent, is_per_user, nodes } => {
-                let (percent, turn) = (self.expression(percent)?, self.turn(*is_per_user));
-                self.skippable(Instruction::Percent(percent, turn, 0), nodes, depth)?;
+                let (percent, counter) = (self.expression(percent)?, self.pass_counter(*is_per_user));
+                self.skippable(Instruction::Percent(percent, counter, 0), nodes, depth)?;
             }
             NodeAction::Times { times, is_per_user, nodes } => {
-                let (times, turn) = (self.expression(times)?, self.turn(*is_per_user));
-                self.skippable(Instruction::Times(times, turn, 0), nodes, depth)?;
+                let (times, counter) = (self.expression(times)?, self.pass_counter(*is_per_user));
+                self.skippable(Instruction::Times(times, counter, 0), nodes, depth)?;
             }
             NodeAction::Once { nodes } => self.skippable(Instruction::Once(0), nodes, depth)?,
             NodeAction::Transaction { includes_waits, hides_requests, nodes } => {
@@ -180,10 +180,10 @@ impl Compiler {
         if branches.is_empty() {
             return Ok(());
         }
-        let turn = self.turn(!is_shared);
-        let start = self.emit(Instruction::Interleave(Box::default(), turn));
+        let counter = self.pass_counter(!is_shared);
+        let start = self.emit(Instruction::Interleave(Box::default(), counter));
         let targets = self.branches(branches.iter().map(|branch| &branch.nodes[..]), depth, false)?;
-        self.program.code[start] = Instruction::Interleave(targets.into(), turn);
+        self.program.code[start] = Instruction::Interleave(targets.into(), counter);
         Ok(())
     }
 
@@ -264,14 +264,14 @@ impl Compiler {
         Ok(targets)
     }
 
-    fn turn(&mut self, is_per_user: bool) -> Turn {
+    fn pass_counter(&mut self, is_per_user: bool) -> PassCounter {
         if is_per_user {
             // Two counters: passes and executions.
             self.program.user_counters += 2;
-            Turn::Own(self.program.user_counters as u32 - 2)
+            PassCounter::Own(self.program.user_counters as u32 - 2)
         } else {
             self.program.quotas += 1;
-            Turn::Shared(self.program.quotas as u32 - 1)
+            PassCounter::Shared(self.program.quotas as u32 - 1)
         }
     }
 

@@ -8,7 +8,7 @@ use super::records::mark_failed;
 use super::state::{Effect, Machine};
 use crate::scenario::encoding::has_control;
 use crate::scenario::fault::{fault, Fault};
-use crate::scenario::program::{Instruction, Program, Target, Turn, Wait};
+use crate::scenario::program::{Instruction, PassCounter, Program, Target, Wait};
 use crate::scenario::shared::{phase_number, Stop};
 use crate::scenario::throughput::Throughput;
 use crate::scenario::user::{Ending, Frame, Stage, State, User};
@@ -195,27 +195,28 @@ impl Machine {
                 let chosen = branches.iter().find(|(sum, _)| drawn < *sum).or(branches.last());
                 chosen.map_or(next, |(_, target)| *target)
             }
-            Instruction::Interleave(branches, turn) => {
+            Instruction::Interleave(branches, counter) => {
                 let mut chosen = 0;
-                context.turn(*turn, |passes, _| {
+                context.count_pass(*counter, |passes, _| {
                     chosen = passes as usize % branches.len();
                     true
                 });
                 branches[chosen]
             }
-            Instruction::Percent(percent, turn, target) => {
+            Instruction::Percent(percent, counter, target) => {
                 let percent = context.number(percent)?;
-                let executes =
-                    context.turn(*turn, |passes, done| (100.0 * done as f64 + 50.0) / (passes as f64 + 1.0) < percent);
+                let executes = context.count_pass(*counter, |passes, done| {
+                    (100.0 * done as f64 + 50.0) / (passes as f64 + 1.0) < percent
+                });
                 if executes {
                     next
                 } else {
                     *target
                 }
             }
-            Instruction::Times(times, turn, target) => {
+            Instruction::Times(times, counter, target) => {
                 let times = context.number(times)?;
-                if context.turn(*turn, |_, done| (done as f64) < times) {
+                if context.count_pass(*counter, |_, done| (done as f64) < times) {
                     next
                 } else {
                     *target
@@ -423,10 +424,10 @@ pub(super) fn ms_to_ns(ms: f64) -> u64 {
 
 impl crate::scenario::evaluate::Context<'_> {
     /// Counts a pass; `decide` gets the passes and executions before, and says whether this one is executed.
-    fn turn(&mut self, turn: Turn, decide: impl FnOnce(u64, u64) -> bool) -> bool {
-        match turn {
-            Turn::Shared(quota) => self.shared.quota(quota, decide),
-            Turn::Own(counter) => {
+    fn count_pass(&mut self, counter: PassCounter, decide: impl FnOnce(u64, u64) -> bool) -> bool {
+        match counter {
+            PassCounter::Shared(quota) => self.shared.quota(quota, decide),
+            PassCounter::Own(counter) => {
                 let counter = counter as usize;
                 let executes = decide(self.user.counters[counter], self.user.counters[counter + 1]);
                 self.user.counters[counter] += 1;
