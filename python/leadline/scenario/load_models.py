@@ -64,7 +64,7 @@ class Load(PlanModel):
     delay: Time = 0
     """Time before the first one starts."""
     ends: Literal["iteration", "request"] = "iteration"
-    """How users end at the end, and with `request` in stages too: with their iteration, or before their next request."""
+    """How users end: with their iteration, or before their next request, then also where stages have fewer users."""
     grace: Time = "30s"
     """Time that running iterations have at the end; with `ends: request`, that running requests have."""
 

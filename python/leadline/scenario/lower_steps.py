@@ -15,7 +15,7 @@ from leadline.scenario.expressions import Call, Expression, Literal, Variable, j
 from leadline.scenario.functions import template
 from leadline.scenario.lower_expressions import Lowered, Names
 from leadline.scenario.lower_requests import RequestLowering, Scope, SeveralErrors, in_ms
-from leadline.scenario.request_models import TimerMeet, TimerThroughput, WaitSpec
+from leadline.scenario.request_models import RateTarget, TimerMeet, TimerThroughput, WaitSpec
 from leadline.scenario.values import condition, duration, number
 
 
@@ -129,6 +129,7 @@ class StepLowering:
                 "kind": "throughput",
                 **named,
                 "per_minute": self._number(timer.throughput),
+                "stages": [self._rate_stage(stage) for stage in timer.stages],
                 "scope": scope.get(timer.scope, timer.scope),
                 "is_random": timer.spacing == "poisson",
             }
@@ -141,6 +142,12 @@ class StepLowering:
             }
         assert isinstance(timer, WaitSpec), "there are three kinds of timers"
         return self._distribution(timer)
+
+    def _rate_stage(self, stage: RateTarget) -> Lowered:
+        per_minute, over_us = (self._names.number(read) for read in (number(stage.to), duration(stage.over)))
+        if not (0 <= per_minute <= 1e9 and 0 <= over_us <= 7 * 24 * 3600 * 1e6):
+            raise ValueError(f"a rate of {stage.to} per minute over {stage.over} is not possible")
+        return {"per_minute": per_minute, "duration_ms": round(over_us / 1000)}
 
     def _distribution(self, wait: WaitSpec) -> Lowered:
         plus = in_ms(duration(wait.plus)) if wait.plus is not None else None

@@ -96,11 +96,22 @@ Scope = Literal["user", "group", "all", "group-share", "all-share"]
 """Each user alone; the users of a group or of the test one after another; or each user its share of their rate."""
 
 
+class RateTarget(PlanModel):
+    """A stage in which the rate changes linearly."""
+
+    to: Number
+    """Passes per minute at its end."""
+    over: Time
+    """Its duration; 0: at once."""
+
+
 class TimerThroughput(PlanModel):
     """A wait that limits how often something happens."""
 
     throughput: Number
-    """Per minute."""
+    """Per minute; with stages: at the start."""
+    stages: Items[RateTarget] = ()
+    """How the rate changes since the test's start, as [{to: 600, over: 30s}]; it stays after the last stage."""
     name: PlainText | None = None
     """Limits of one name count together."""
     scope: Scope = "user"

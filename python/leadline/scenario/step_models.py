@@ -14,7 +14,7 @@ from pydantic_core import PydanticCustomError
 from leadline.plan.field_types import Items, PlanModel, SomeItems, rule, validation_error
 from leadline.plan.source import did_you_mean, nearest
 from leadline.plan.validation_errors import UNION_TAG
-from leadline.scenario.request_models import METHODS, RequestFields, Scope, Wait
+from leadline.scenario.request_models import METHODS, RateTarget, RequestFields, Scope, Wait
 from leadline.scenario.values import Condition, Name, Number, NumberOrForever, PlainText, Tags, Text, Time
 
 
@@ -227,7 +227,9 @@ class ThroughputStep(BaseStep):
     """Waits so that passes through here are not more frequent than this."""
 
     throughput: Number
-    """Passes per minute."""
+    """Passes per minute; with stages: at the start."""
+    stages: Items[RateTarget] = ()
+    """How the rate changes since the test's start, as [{to: 600, over: 30s}]; it stays after the last stage."""
     scope: Scope = "user"
     """Whose passes count."""
     spacing: Literal["even", "poisson"] = "even"

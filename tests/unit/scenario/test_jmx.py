@@ -22,6 +22,13 @@ from leadline.scenario.native import checked
 _ANY: dict[str, Any] = {}
 
 
+def _rows(*rows: str) -> str:
+    """A load profile of jpgc, whose rows have values between commas."""
+    values = ["".join(f'<stringProp name="v">{value}</stringProp>' for value in row.split(",")) for row in rows]
+    inner = "".join(f'<collectionProp name="row">{value}</collectionProp>' for value in values)
+    return f'<collectionProp name="load_profile">{inner}</collectionProp>'
+
+
 def test_a_request_has_jmeters_defaults() -> None:
     document, _ = converted(group(get("/a", name="first")))
     assert document["base"] == "http://shop.test"
@@ -75,6 +82,19 @@ def test_every_timer_in_scope_is_before_every_request_and_they_add() -> None:
         (
             element("SyncTimer", "gate", groupSize="5", timeoutInMs="100"),
             {"meet": "gate (line 6)", "users": 5, "timeout": "100ms"},
+        ),
+        (
+            element("kg.apc.jmeter.timers.VariableThroughputTimer", inner=_rows("1,10,60", "20,20,30")),
+            {
+                "throughput": 60,
+                "scope": "all",
+                "name": "line 6",
+                "stages": [{"to": 600, "over": "60s"}, {"to": 1200, "over": "0s"}, {"to": 1200, "over": "30s"}],
+            },
+        ),
+        (
+            element("kg.apc.jmeter.timers.VariableThroughputTimer", inner=_rows("5,5,60")),
+            {"throughput": 300, "scope": "all", "name": "line 6"},
         ),
         (element("JSR223Timer", script="return 100 + 50", scriptLanguage="groovy"), "${100 + 50}ms"),
     ],
@@ -608,7 +628,7 @@ def test_groups_of_setup_and_teardown() -> None:
     [
         (
             element("com.blazemeter.jmeter.threads.concurrency.ConcurrencyThreadGroup", "g", get("/a"), TargetLevel="10", RampUp="1", Hold="2", Unit="M", Steps=""),
-            {"stages": [{"to": 10, "over": "1m"}, {"to": 10, "over": "2m"}], "grace": "0s"},
+            {"stages": [{"to": 10, "over": "1m"}, {"to": 10, "over": "2m"}], "ends": "request", "grace": "60s"},
         ),
         (
             element("com.blazemeter.jmeter.threads.arrivals.ArrivalsThreadGroup", "g", get("/a"), TargetLevel="60", RampUp="10", Hold="20", Unit="S", ConcurrencyLimit="5"),
@@ -642,7 +662,7 @@ def test_groups_of_setup_and_teardown() -> None:
         ),
         (
             element("kg.apc.jmeter.threads.SteppingThreadGroup", "g", get("/a"), **_ANY | {"ThreadGroup__num_threads": "2", "Start users count": "1", "Start users period": "5", "Stop users count": "2", "flighttime": "10"}),
-            {"stages": [{"to": 1, "over": "0s"}, {"to": 1, "over": "5s"}, {"to": 2, "over": "0s"}, {"to": 2, "over": "10s"}, {"to": 0, "over": "0s"}], "grace": "0s"},
+            {"stages": [{"to": 1, "over": "0s"}, {"to": 1, "over": "5s"}, {"to": 2, "over": "0s"}, {"to": 2, "over": "10s"}, {"to": 0, "over": "0s"}], "ends": "request", "grace": "60s"},
         ),
     ],
 )  # fmt: skip

@@ -155,6 +155,7 @@ def test_headers_of_the_nearest_level_win() -> None:
         ("wait: {normal: [2s, 500ms]}", "wait"),
         ("pace: 1s", "wait"),
         ("throughput: 60", "wait"),
+        ("throughput: 0\n    stages: [{to: 600, over: 30s}]", "wait"),
         ("meet: gate\n    users: 5", "wait"),
         ("set: {a: '1'}", "set"),
         ("count: n", "set"),
@@ -165,6 +166,19 @@ def test_headers_of_the_nearest_level_win() -> None:
 )
 def test_step_is_an_action_of_its_kind(text: str, kind: str) -> None:
     assert action(text)["kind"] == kind
+
+
+def test_throughput_changes_in_stages() -> None:
+    wait = action("throughput: 0\n    stages: [{to: 600, over: 1m}, {to: 60, over: 0s}]")["wait"]
+    assert wait["stages"] == [{"per_minute": 600, "duration_ms": 60_000}, {"per_minute": 60, "duration_ms": 0}]
+
+
+def test_users_may_end_with_their_running_request() -> None:
+    [group] = lowered(
+        "base: http://a.test\nload: {stages: [{to: 5, over: 10s}, {to: 0, over: 5s}], ends: request, grace: 7s}\nflow: [{get: /x}]\n"
+    ).plan["populations"]
+    assert (group["end"], group["arrivals"]["ramp_down_ms"]) == ({"kind": "request", "grace_ms": 7000}, 7000)
+    assert group["arrivals"]["ramp_down_after_request"]
 
 
 def test_waits_of_a_request_are_before_it_and_add() -> None:

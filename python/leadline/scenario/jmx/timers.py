@@ -93,14 +93,22 @@ def _script(context: Context, element: Element) -> Any:
 
 
 def _shaped(context: Context, element: Element) -> Any:
-    """jpgc's throughput shaping: one constant rate has a native form."""
+    """jpgc's throughput shaping: rows of requests per second at the start and at the end, and seconds."""
     rows = [texts(row) for row in element.rows("load_profile")]
-    rates = {(row[0], row[1]) for row in rows if len(row) >= 2}
-    if len(rates) == 1 and len({*next(iter(rates))}) == 1:
-        rate = context.static(element, next(iter(rates))[0])
-        return {"throughput": rate * 60, "scope": "all", "name": _name(element)}
-    context.cannot(element, "a rate that changes has no native form as a timer; use a load with a rate")
-    return None
+    rates = [tuple(context.static(element, text) for text in (*row, "0", "0", "0")[:3]) for row in rows]
+    if not rates:
+        context.cannot(element, "its schedule has no rows")
+        return None
+    why = "the test goes on after the last row, at its rate; JMeter's plugin stops it"
+    context.conversion.changed(element.what, element.line, why)
+    first, last, stages = rates[0][0], rates[0][0], []
+    for start, end, seconds in rates:
+        if start != last:
+            stages.append({"to": start * 60, "over": "0s"})
+        stages.append({"to": end * 60, "over": f"{seconds:g}s"})
+        last = end
+    found = {"throughput": first * 60, "scope": "all", "name": _name(element)}
+    return found if all(stage["to"] == first * 60 for stage in stages) else found | {"stages": stages}
 
 
 _TIMERS = {
