@@ -114,6 +114,7 @@ class RequestLowering:
             **self._url(url, scope.base),
             "query": [self._pair(pair) for pair in request.query],
             "redirects": DEFAULT_REDIRECTS if follow is None else MOST_REDIRECTS if follow is True else int(follow),
+            "keeps_headers_elsewhere": settings.get("headers_elsewhere") == "all",
             "uses_cookies": settings.get("cookies") is not False,
             "uses_cache": settings.get("cache") is True,
             "closes_connection": settings.get("keep_alive") is False,

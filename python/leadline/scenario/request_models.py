@@ -381,6 +381,9 @@ class Defaults(PlanModel):
     """Basic authentication, sent with the first request."""
     follow: Annotated[Any, AfterValidator(_checked_follow), _FOLLOW] = None
     """Redirects that are followed at most; true: 20. Default: 10."""
+    headers_elsewhere: Literal["all", "public"] | None = None
+    """Header fields that redirects and resources of another scheme, host or port get. public: not Authorization, Cookie
+    and Host. Default: public."""
     timeout: Time | None = None
     """Longest time for an answer. Default: 60s."""
     connect_timeout: Time | None = None

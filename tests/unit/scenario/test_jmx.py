@@ -54,6 +54,14 @@ def test_header_managers_merge_and_the_nearest_wins() -> None:
     assert (first["headers"], second["headers"]) == ({"C": "3", "A": "9"}, {"A": "1"})
 
 
+def test_credentials_of_a_header_manager_follow_redirects() -> None:
+    first, second = flow(
+        get("/a", headers(Authorization="Bearer x"), HTTPSampler__follow_redirects=True),
+        get("/b", headers(A="1"), HTTPSampler__follow_redirects=True),
+    )
+    assert (first["headers_elsewhere"], "headers_elsewhere" in second) == ("all", False)
+
+
 def test_every_timer_in_scope_is_before_every_request_and_they_add() -> None:
     constant = element("ConstantTimer", ConstantTimer__delay="300")
     uniform = element("UniformRandomTimer", ConstantTimer__delay="100", RandomTimer__range="50.0")

@@ -13,6 +13,7 @@ from leadline.scenario.lowering import lower
 from leadline.scenario.native import read_native
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
+_NOT_COMPARED = ("nodes", "otherwise", "checks", "keeps_headers_elsewhere")
 
 
 def plan(name: str) -> dict[str, Any]:
@@ -26,10 +27,11 @@ def plan(name: str) -> dict[str, Any]:
 
 
 def shape(nodes: list[dict[str, Any]]) -> list[Any]:
-    """What the nodes do, without names and lines."""
+    """What the nodes do, without names and lines, on one server: only JMeter sends a token to another one that it is
+    redirected to."""
     found: list[Any] = []
     for node in nodes:
-        action = {key: value for key, value in node["action"].items() if key not in ("nodes", "otherwise", "checks")}
+        action = {key: value for key, value in node["action"].items() if key not in _NOT_COMPARED}
         found.append([_without_fallbacks(action), shape(node["action"].get("nodes", []))])
     return found
 

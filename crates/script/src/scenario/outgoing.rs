@@ -14,6 +14,8 @@ pub struct Outgoing {
     pub bytes: Arc<[u8]>,
     /// Where the header fields are in them that a redirect keeps; the others are made for each URL.
     pub kept_fields: Range<usize>,
+    /// Where the credentials are, after these; empty if there are none.
+    pub credentials: Range<usize>,
     /// Whether its response has no body.
     pub is_head: bool,
     /// Whether it may be sent again after its connection was closed before a response.

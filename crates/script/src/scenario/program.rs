@@ -305,6 +305,8 @@ pub struct Request {
     pub basic: Option<(Template, Template)>,
     /// Redirects to follow.
     pub redirects: u32,
+    /// Whether other origins get all header fields.
+    pub keeps_headers_elsewhere: bool,
     /// Whether cookies are sent and kept.
     pub cookies: bool,
     /// Whether the user's cache is used.

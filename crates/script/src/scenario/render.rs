@@ -57,16 +57,18 @@ fn make(context: &mut Context<'_>, request: &Request) -> Result<Outgoing, Fault>
     if let Some(content_type) = content_type.filter(|_| !has.content_type) {
         head.push_str(&format!("Content-Type: {content_type}\r\n"));
     }
+    let kept_fields = fields_at..head.len();
     if let Some((user, password)) = &request.basic {
         let pair = format!("{}:{}", context.text(user)?, context.text(password)?);
         head.push_str(&format!("Authorization: Basic {}\r\n", BASE64_STANDARD.encode(pair)));
     }
-    let kept_fields = fields_at..head.len();
-    Ok(finish(context, request, Begun { method: &method, url, head, kept_fields, has }, body.as_deref()))
+    let credentials = kept_fields.end..head.len();
+    let begun = Begun { method: &method, url, head, kept_fields, credentials, has };
+    Ok(finish(context, request, begun, body.as_deref()))
 }
 
 /// Makes the request after a redirect, or that of a page's resource, of the one before. Header fields that say who asks
-/// go to the same scheme, host and port only, as those of browsers, curl and k6 do.
+/// go to the same scheme, host and port only, as those of browsers, curl and k6 do, unless the request says otherwise.
 pub fn render_next(
     context: &mut Context<'_>,
     request: &Request,
@@ -85,7 +87,8 @@ pub fn render_next(
     for line in String::from_utf8_lossy(&sent[before.kept_fields.clone()]).split_inclusive("\r\n") {
         let name = line.split(':').next().unwrap_or_default().to_ascii_lowercase();
         let is_personal = matches!(name.as_str(), "authorization" | "proxy-authorization" | "cookie" | "host");
-        if (is_personal && !is_same_origin) || (becomes_get && name == "content-type") {
+        let stays = is_personal && !is_same_origin && !request.keeps_headers_elsewhere;
+        if stays || (becomes_get && name == "content-type") {
             continue;
         }
         has.note(&name);
@@ -99,7 +102,11 @@ pub fn render_next(
     let fields_at = head.len();
     head.push_str(&kept);
     let kept_fields = fields_at..head.len();
-    Ok(finish(context, request, Begun { method: &method, url, head, kept_fields, has }, body))
+    if is_same_origin {
+        head.push_str(&String::from_utf8_lossy(&sent[before.credentials.clone()]));
+    }
+    let credentials = kept_fields.end..head.len();
+    Ok(finish(context, request, Begun { method: &method, url, head, kept_fields, credentials, has }, body))
 }
 
 fn check_target(context: &Context<'_>, url: &Url) -> Result<(), Fault> {
@@ -122,11 +129,12 @@ struct Begun<'m> {
     url: Url,
     head: String,
     kept_fields: Range<usize>,
+    credentials: Range<usize>,
     has: Has,
 }
 
 fn finish(context: &mut Context<'_>, request: &Request, begun: Begun<'_>, body: Option<&[u8]>) -> Outgoing {
-    let Begun { method, url, mut head, kept_fields, has } = begun;
+    let Begun { method, url, mut head, kept_fields, credentials, has } = begun;
     if request.cookies && !context.user.jar.is_empty() {
         let now_s = context.tools.epoch_ms(context.now_ns).div_euclid(1000);
         let mut cookies = String::new();
@@ -147,8 +155,15 @@ fn finish(context: &mut Context<'_>, request: &Request, begun: Begun<'_>, body: 
     let mut bytes = head.into_bytes();
     bytes.extend_from_slice(body.unwrap_or_default());
     let is_idempotent = matches!(method, "GET" | "HEAD" | "PUT" | "DELETE" | "OPTIONS" | "TRACE");
-    let is_head = method == "HEAD";
-    Outgoing { url, bytes: bytes.into(), kept_fields, is_head, is_idempotent, closes: request.closes }
+    Outgoing {
+        url,
+        bytes: bytes.into(),
+        kept_fields,
+        credentials,
+        is_head: method == "HEAD",
+        is_idempotent,
+        closes: request.closes,
+    }
 }
 
 /// Which fields a request has by itself.

@@ -41,6 +41,10 @@ pub struct ScenarioRequest {
     /// them.
     #[serde(default)]
     pub redirects: u32,
+    /// Whether redirects and resources of another scheme, host or port get all header fields, as JMeter sends them. If not,
+    /// they get no `Authorization`, `Cookie` or `Host` of the plan. Credentials of `basic_credentials` never go there.
+    #[serde(default)]
+    pub keeps_headers_elsewhere: bool,
     /// Whether the user's cookies are sent, and those of the response kept (RFC 6265).
     #[serde(default)]
     pub uses_cookies: bool,

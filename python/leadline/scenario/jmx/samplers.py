@@ -273,6 +273,10 @@ class _Settings:
         if self.scope.of("CacheManager"):
             found["cache"] = True
         self._embedded(found)
+        names = {name.lower() for name in found.get("headers", {})}
+        if (follows or "embedded" in found) and names & {"authorization", "proxy-authorization", "cookie", "host"}:
+            # A header manager's fields go with each request that follows; a user and password do by their URL.
+            found["headers_elsewhere"] = "all"
         self._basic(found)
         if self.flag("HTTPSampler.md5"):
             context.conversion.changed(element.what, element.line, "the body is not replaced with its MD5 sum")

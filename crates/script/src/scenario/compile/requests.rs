@@ -56,6 +56,7 @@ impl Compiler {
             body: self.body(request.body.as_ref())?,
             basic,
             redirects: request.redirects.min(50),
+            keeps_headers_elsewhere: request.keeps_headers_elsewhere,
             cookies: request.uses_cookies,
             cache: request.uses_cache,
             embedded,

@@ -214,6 +214,11 @@ fn redirect_to_another_origin_gets_no_credentials() {
         let has = |place: usize, field: &str| run.got[place].text.contains(field);
         assert!(has(1, "Authorization: Basic dTpw\r\n") && has(1, "Cookie: k=1\r\n"));
         assert!(!has(2, "Authorization") && !has(2, "Cookie") && has(2, "X-A: 1\r\n"), "{}", run.got[2].text);
+        let mut jmeters = own.clone();
+        jmeters["keeps_headers_elsewhere"] = json!(true);
+        let run = chain(request(jmeters), |url| if url == "http://a.test/a" { (302, location) } else { (200, "") });
+        assert!(run.got[0].text.contains("Authorization") && !run.got[1].text.contains("Authorization"));
+        assert!(run.got[1].text.contains("Cookie: k=1\r\n"));
     }
 }
 
