@@ -2930,6 +2930,24 @@ class ThreadTime(BaseModel):
     """
 
 
+class ThroughputStage(BaseModel):
+    """
+    A stage during which the rate of a throughput wait changes linearly.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    duration_ms: Annotated[int, Field(ge=0)]
+    """
+    Duration, ms; with 0 the rate changes at once.
+    """
+    per_minute: float
+    """
+    The rate at its end, per minute.
+    """
+
+
 class TlsIdentity(BaseModel):
     """
     A certificate with its key.
@@ -3694,6 +3712,11 @@ class UserArrivals(BaseModel):
     Iterations of each user, after which it ends; unlimited if absent.
     """
     model: Literal["users"] = "users"
+    ramp_down_after_request: bool | None = False
+    """
+    Whether the iteration of such a user ends before its next request or with its current wait, and only a request
+    that was sent is awaited for `ramp_down_ms`. JMeter's plugin groups.
+    """
     ramp_down_ms: Annotated[int | None, Field(ge=0)] = 0
     """
     How long an iteration of a user that is no longer wanted may go on, ms. k6's `gracefulRampDown`.
@@ -5240,11 +5263,16 @@ class ThroughputWait(BaseModel):
     """
     per_minute: Expression
     """
-    The rate, per minute.
+    The rate, per minute; with stages, at the beginning.
     """
     scope: Literal["user", "population_share", "test_share", "population", "test"]
     """
     Whose passes count together.
+    """
+    stages: Annotated[list[ThroughputStage] | None, Field(validate_default=True)] = []
+    """
+    How the rate changes from the beginning of the phase on, in consecutive stages; after the last one it stays.
+    Without stages, a rate of 0 is no limit.
     """
 
 
@@ -6741,6 +6769,11 @@ class RequestNode(BaseModel):
     host: Annotated[list[str | Expression] | None, Field(validate_default=True)] = []
     """
     The host.
+    """
+    keeps_headers_elsewhere: bool | None = False
+    """
+    Whether redirects and resources of another scheme, host or port get all header fields, as JMeter sends them. If not,
+    they get no `Authorization`, `Cookie` or `Host` of the plan. Credentials of `basic_credentials` never go there.
     """
     kind: Literal["request"] = "request"
     method: list[str | Expression]
