@@ -7,8 +7,9 @@ use leadline_wire::scenario::{ControlAction, FeederEnd, FeederOrder, NormalSign,
 use super::records::mark_failed;
 use super::state::{Effect, Machine};
 use crate::scenario::encoding::has_control;
+use crate::scenario::evaluate::Context;
 use crate::scenario::fault::{fault, Fault};
-use crate::scenario::program::{Instruction, PassCounter, Program, Target, Wait};
+use crate::scenario::program::{Instruction, PassCounter, Program, Target, Template, Wait};
 use crate::scenario::shared::{phase_number, Stop};
 use crate::scenario::throughput::Throughput;
 use crate::scenario::user::{Ending, Frame, Stage, State, User};
@@ -169,13 +170,7 @@ impl Machine {
                 next
             }
             Instruction::SetCookie(parts) => {
-                let [name, value, domain, path] = &**parts;
-                let (name, value) = (context.text(name)?, context.text(value)?);
-                let (domain, path) = (context.text(domain)?, context.text(path)?);
-                if has_control(&name) || has_control(&value) {
-                    return fault("bad_request", format!("cookie `{}` holds a control character", name.escape_debug()));
-                }
-                context.user.jar.set(&name, &value, &domain, &path);
+                set_cookie(&mut context, parts)?;
                 next
             }
             Instruction::Jump(target) => *target,
@@ -401,6 +396,17 @@ impl Machine {
     }
 }
 
+fn set_cookie(context: &mut Context<'_>, parts: &[Template; 4]) -> Result<(), Fault> {
+    let [name, value, domain, path] = parts;
+    let (name, value) = (context.text(name)?, context.text(value)?);
+    let (domain, path) = (context.text(domain)?, context.text(path)?);
+    if has_control(&name) || has_control(&value) {
+        return fault("bad_request", format!("cookie `{}` holds a control character", name.escape_debug()));
+    }
+    context.user.jar.set(&name, &value, &domain, &path);
+    Ok(())
+}
+
 fn is_first_pass(user: &User) -> bool {
     let pass = user.frames.iter().rev().find_map(|frame| match frame {
         Frame::Loop { pass, .. } => Some(*pass),
@@ -422,7 +428,7 @@ pub(super) fn ms_to_ns(ms: f64) -> u64 {
     (ms.max(0.0) * 1e6) as u64
 }
 
-impl crate::scenario::evaluate::Context<'_> {
+impl Context<'_> {
     /// Counts a pass; `decide` gets the passes and executions before, and says whether this one is executed.
     fn count_pass(&mut self, counter: PassCounter, decide: impl FnOnce(u64, u64) -> bool) -> bool {
         match counter {
