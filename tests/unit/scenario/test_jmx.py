@@ -652,7 +652,7 @@ def test_groups_of_setup_and_teardown() -> None:
         ),
         (
             element("com.blazemeter.jmeter.threads.concurrency.ConcurrencyThreadGroup", "g", get("/a"), TargetLevel="${__P(n,5)}", RampUp="4", Hold="2", Unit="S", Steps="1"),
-            {"stages": [{"to": "${param('n', '5')}", "over": "0s"}, {"to": "${param('n', '5')}", "over": "4s"}, {"to": "${param('n', '5')}", "over": "2s"}], "grace": "0s"},
+            {"stages": [{"to": "${param('n', '5')}", "over": "0s"}, {"to": "${param('n', '5')}", "over": "4s"}, {"to": "${param('n', '5')}", "over": "2s"}], "ends": "request", "grace": "60s"},
         ),
         (
             element("com.blazemeter.jmeter.threads.arrivals.FreeFormArrivalsThreadGroup", "g", get("/a"), inner='<collectionProp name="Schedule"><collectionProp name="1"><stringProp name="1">5</stringProp><stringProp name="2">9</stringProp><stringProp name="3">2</stringProp></collectionProp><collectionProp name="2"><stringProp name="1">9</stringProp><stringProp name="2">0</stringProp><stringProp name="3">1</stringProp></collectionProp></collectionProp>', Unit="S"),
