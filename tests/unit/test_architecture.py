@@ -37,7 +37,6 @@ LONGEST_FUNCTION = 80
 LONG_FUNCTIONS = {
     ("crates/agent/src/load/session_runner.rs", "run"): "a session's phases in their order, each by its own function",
     ("crates/agent/src/load/tunnel/traffic/tests.rs", "run"): "a test's event loop",
-    ("crates/script/src/scenario/compile/flow.rs", "action"): "an arm for each kind of action",
     ("crates/script/src/scenario/machine/tests.rs", "run_threads"): "a test's event loop",
     ("crates/tunnel/src/openvpn/profile/tests.rs", "unsupported_option_is_refused_with_its_line"): "a table of options",
     ("python/leadline/cli/ladder.py", "command"): "its parameters are the options of a command, as typer reads them",

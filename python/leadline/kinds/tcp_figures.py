@@ -63,8 +63,8 @@ def kernel_figures(
     both = data.spec.direction == "both"
     by_direction = {
         name.replace("_ratio", f"_{direction}_ratio"): metric
-        for direction in (("up", "down") if both else ())
-        for name, metric in line_use(rates[f"throughput_{direction}_bps"], achievable_bps).items()
+        for direction in ("up", "down")
+        for name, metric in line_use(rates.get(f"throughput_{direction}_bps"), achievable_bps if both else None).items()
     }
     return {
         **kernel_metrics(flows),

@@ -101,7 +101,8 @@ def test_a_rate_that_was_delivered_whole_is_not_doubted() -> None:
     assert (found.metrics["lost_ratio"].value, found.metrics["lost_ratio"].verdict) == (0, Verdict.VALID)
     assert found.metrics["throughput_bps"].verdict is Verdict.VALID
     [reason] = found.validity.reasons
-    assert [name for name in reason.metrics if not of_gateway(name)] == ["jitter_us"]
+    costs = [f"{end}_cpu_ns_per_packet" for end in ("client", "server")]
+    assert [name for name in reason.metrics if not of_gateway(name)] == ["jitter_us", *costs]
 
 
 def with_hardware(**grown: Any) -> TestData:

@@ -136,6 +136,11 @@ def test_udp_accounts_add_up_to_the_packet() -> None:
     assert metrics == {
         "throughput_bps": pytest.approx(16e6),
         "packets_per_s": pytest.approx(196.0, rel=1e-6),
+        # Each of two hosts' threads was on a CPU for 5 s: each end by the packets that it moved.
+        "client_cpu_ns_per_packet": pytest.approx(1e9 * 10 / 2000),
+        "server_cpu_ns_per_packet": pytest.approx(1e9 * 10 / 1960),
+        "client_machine_cpu_ns_per_packet": None,
+        "server_machine_cpu_ns_per_packet": None,
         "sent": 2000,
         "received": 1960,
         "lost": 40,

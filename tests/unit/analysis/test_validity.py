@@ -131,7 +131,8 @@ def test_a_busy_receiver_may_have_lost_what_arrived() -> None:
 def test_a_short_window_concerns_rates_alone() -> None:
     whole = steady_test("udp")
     whole.spec = replace(whole.spec, duration_ns=30 * S)
-    assert set(doubted(whole)) == {"throughput_bps", "packets_per_s"}
+    costs = {f"{end}_cpu_ns_per_packet" for end in ("client", "client_machine", "server", "server_machine")}
+    assert set(doubted(whole)) == {"throughput_bps", "packets_per_s", *costs}
 
 
 def test_each_reason_names_its_verdict_and_its_figures() -> None:

@@ -50,7 +50,8 @@ def test_latency_below_the_wake_ups_shows_that_cpus_were_awake() -> None:
 )
 def test_server_on_the_clients_machine_wakes_up_there_too(cpus: int, words: str) -> None:
     """A responder without an agent. Ends on one machine read as many CPUs, equally busy."""
-    here, there = ({"cpus": number, "wall_s": 10.0, "busy_s": 8.0} for number in (2, cpus))
+    moved = {"sent_bytes": 0, "received_bytes": 0, "sent_units": 10_000, "received_units": 10_000}
+    here, there = ({"cpus": number, "wall_s": 10.0, "busy_s": 8.0, **moved} for number in (2, cpus))
     data = with_latency(129, "client1", generator=load(machine=here), receiver=load(side="peer", machine=there))
     (text,) = texts_of(data)
     assert words in text

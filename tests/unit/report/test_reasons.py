@@ -42,6 +42,7 @@ WITHOUT_ADVICE = {
     "latency-lower-bound",
     "no-results",
     "observer-cost",
+    "repeats-incomplete",
     "profiled",
     "sampling-thinned",
     "shared-cpus",
