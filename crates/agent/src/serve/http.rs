@@ -18,6 +18,7 @@ use std::io;
 use std::net::TcpListener;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
+use std::thread::JoinHandle;
 
 use leadline_http::{Behaviour, Responder, Setup, Stalls};
 use leadline_sys::clock::monotonic_ns;
@@ -70,8 +71,8 @@ impl Service {
     }
 }
 
-/// Answers requests until the signal stops it; returns at once.
-pub fn listen(service: Service, signal: &Arc<ControlSignal>) -> io::Result<()> {
+/// Answers requests on threads of its own, until the signal stops them; returns these threads.
+pub fn listen(service: Service, signal: &Arc<ControlSignal>) -> io::Result<Vec<JoinHandle<()>>> {
     listen_within(Limits { per_peer: service.most_per_peer, ..LIMITS }, Engine::Best, service, signal)
 }
 
@@ -84,7 +85,12 @@ enum Engine {
     Epoll,
 }
 
-fn listen_within(limits: Limits, engine: Engine, service: Service, signal: &Arc<ControlSignal>) -> io::Result<()> {
+fn listen_within(
+    limits: Limits,
+    engine: Engine,
+    service: Service,
+    signal: &Arc<ControlSignal>,
+) -> io::Result<Vec<JoinHandle<()>>> {
     let available = std::thread::available_parallelism().map_or(1, usize::from).min(MOST_THREADS);
     let threads = service.threads.map_or(available, |threads| (threads as usize).clamp(1, MOST_THREADS));
     let listeners = service.plain.len() + service.secure.len();
@@ -101,11 +107,12 @@ fn listen_within(limits: Limits, engine: Engine, service: Service, signal: &Arc<
     let (balancer, wake_sockets) = Balancer::new(threads, &limits)?;
     let balancer = Arc::new(balancer);
     let setup = Setup { behaviour: service.behaviour, stalls: service.stalls, started_ns: monotonic_ns(), engine };
+    let mut workers = Vec::with_capacity(threads);
     for (own, (responder, wake_socket)) in Responder::group(threads, setup).into_iter().zip(wake_sockets).enumerate() {
         let context = worker_context(own, &service, responder, wake_socket, limits, &balancer, signal)?;
         let ring = rings.pop();
         let balancer = Arc::clone(&balancer);
-        std::thread::Builder::new().name(format!("http-serve-{own}")).spawn(move || {
+        let worker = std::thread::Builder::new().name(format!("http-serve-{own}")).spawn(move || {
             minimize_timer_slack();
             let served = match ring {
                 Some(ring) => UringWorker::new(context, ring, connections).and_then(UringWorker::run),
@@ -119,8 +126,9 @@ fn listen_within(limits: Limits, engine: Engine, service: Service, signal: &Arc<
                 eprintln!("leadline-agent: a thread of the HTTP responder has ended: {}", reason(&error));
             }
         })?;
+        workers.push(worker);
     }
-    Ok(())
+    Ok(workers)
 }
 
 fn worker_context(

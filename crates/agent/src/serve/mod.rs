@@ -37,7 +37,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// Waits, after the stop signal, until the session port is free again.
+    /// Waits, after the stop signal, until the ports are free again. A process that ended before its io_uring threads would
+    /// leave their listeners to the kernel, which closes them some time later.
     pub fn join(self) {
         for listener in self.listeners {
             let _ = listener.join();
@@ -63,14 +64,15 @@ pub fn start(spec: &ServeSpec, signal: &Arc<ControlSignal>) -> Result<Server, Er
     let gate = spec.iperf3_users.as_ref().map(Iperf3Gate::new).transpose();
     let gate = gate.map_err(|error| input_error("bad_iperf3_users", format!("users of iperf3: {error}")))?;
     let shared = Arc::new(shared::ServerShared::new(limits, keys::shared(spec.key.as_ref())?, gate)?);
-    let listeners = sessions
+    let mut listeners = sessions
         .into_iter()
         .map(|(listener, socket)| listener::listen(listener, socket, Arc::clone(&shared), Arc::clone(signal)))
         .collect::<Result<Vec<_>, _>>()
         .map_err(|error| system_error("starting the session listener", &error))?;
     if !plain.is_empty() || !secure.is_empty() {
         let service = http::Service { plain, secure, tls, behaviour, stalls, threads: spec.threads, most_per_peer };
-        http::listen(service, signal).map_err(|error| system_error("starting the HTTP responder", &error))?;
+        let workers = http::listen(service, signal);
+        listeners.extend(workers.map_err(|error| system_error("starting the HTTP responder", &error))?);
     }
     Ok(Server { port, http_port, https_port, listeners })
 }
@@ -126,6 +128,31 @@ mod tests {
     use std::cell::RefCell;
 
     use super::*;
+
+    #[test]
+    fn ports_are_free_again_once_a_server_was_joined() {
+        let signal = Arc::new(ControlSignal::default());
+        let spec = ServeSpec {
+            bind: vec!["127.0.0.1".to_owned()],
+            port: Some(0),
+            http_port: Some(0),
+            https_port: None,
+            answer: Default::default(),
+            threads: Some(2),
+            longest_ms: 1000,
+            most_flows: 1,
+            key: None,
+            per_peer: None,
+            iperf3_users: None,
+        };
+        let server = start(&spec, &signal).unwrap();
+        let ports = [server.port, server.http_port];
+        signal.stop();
+        server.join();
+        for port in ports.into_iter().flatten() {
+            bind_tcp(SocketAddr::new(parse_address("127.0.0.1").unwrap(), port)).unwrap();
+        }
+    }
 
     #[test]
     fn an_automatic_port_is_free_on_all_addresses() {
