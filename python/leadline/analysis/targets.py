@@ -209,7 +209,8 @@ def _is_exact(target: Target, metric: Metric) -> bool:
     """Whether the value alone decides: what one test counted, the extremes of all its values, and shares of a fleet
     whose clients all tried. An equation is one with the count itself."""
     if metric.low is not None or metric.high is not None:
-        return target.op == "==" and metric.value == metric.low == 0 and metric.unit == _SHARE
+        is_all_or_none = metric.value == metric.low == 0 or metric.value == metric.high == 1
+        return target.op == "==" and metric.unit == _SHARE and is_all_or_none
     if of_gateway(target.metric):
         return False
     return (
