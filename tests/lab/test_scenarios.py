@@ -127,7 +127,11 @@ def test_thresholds_with_tags_are_of_those_requests(shop: Shop, tmp_path: Path) 
     assert done.returncode == 3, done.stderr
     found = json.loads(done.stdout)
     outcomes = {one["target"]: one["outcome"] for one in found["targets"]}
-    assert [target for target, outcome in outcomes.items() if outcome != "met"] == ["requests{scenario:tagged} == 21"]
+    assert {target: outcome for target, outcome in outcomes.items() if outcome != "met"} == {
+        "requests{scenario:tagged} == 21": "missed",
+        # 10 requests are too few for an interval of their 95th percentile.
+        "service_p95_us{group:::shop,method:POST} < 60000000": "undecided",
+    }
     assert found["metrics"]["requests{scenario:tagged}"]["value"] == 20
     tags = {one["name"]: one["tags"]["team"] for one in found["scenario"]["labels"]}
     assert tags == {"shop": "front", "POST /login": "front", "item": "back"}

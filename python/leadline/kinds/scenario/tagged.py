@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from leadline.analysis.intervals import share_metric
+from leadline.analysis.intervals import share_metric, with_range
 from leadline.analysis.metrics import times
 from leadline.analysis.model import Metric
 from leadline.analysis.scenarios import merged_sample
 from leadline.analysis.test_data import TestData
 from leadline.contract import records
+from leadline.plan.percentiles import histogram_of
 from leadline.plan.tags import split_figure
 
 
@@ -92,8 +93,15 @@ def _times(figure: str, reports: Iterable[records.HistogramReport]) -> dict[str,
     match = _TIME.fullmatch(figure)
     if match is None:
         return {figure: Metric(None, "us")}
-    histogram = {"transaction": "latency"}.get(match[1], match[1])
-    return times(match[1], merged_sample(reports, histogram), dict.fromkeys((match[2], *STATISTICS)))
+    sample = merged_sample(reports, {"transaction": "latency"}.get(match[1], match[1]))
+    found = times(match[1], sample, dict.fromkeys((match[2], *STATISTICS)))
+    # No seconds of these requests are kept, which would show how much the times depend on each other.
+    ranges = {
+        name: with_range(metric, sample, asked.percentile / 100)
+        for name, metric in found.items()
+        if (asked := histogram_of(name)) is not None
+    }
+    return found | ranges
 
 
 def _length_s(population: records.PopulationReport) -> float:
