@@ -84,6 +84,7 @@ _OF_CODE: Mapping[str, Mapping[Family, Bound]] = {
 PERCENTILE_UNCERTAIN = "percentile-uncertain"
 _OF_THREADS = frozenset({"thread-saturated", "thread-starved", "quota-used-up"})
 _OF_CPU = _OF_THREADS | {"other-work", "cpu-stolen", "heat-throttled", "quota-held-back"}
+_DROPS = frozenset({"receiver-socket-drops", "receiver-backlog-drops"})
 NOT_OFFERED = frozenset({"unsent", "pushback"})
 """Reasons by which the load that was asked for was not there."""
 
@@ -186,6 +187,8 @@ def _concerns(effect: Mapping[Family, Bound], name: str, metric: Metric) -> bool
 
 def _effect(verdict: Verdict, code: str, *, offered: bool, whole: bool) -> Mapping[Family, Bound]:
     effect = _OF_CODE.get(code, EVERYTHING)
+    if code in _DROPS and whole:
+        return {family: bound for family, bound in effect.items() if family not in _RATES}
     if code not in _OF_CPU:
         return effect
     if verdict is Verdict.GENERATOR_LIMITED:

@@ -72,6 +72,17 @@ def test_drops_at_the_receivers_socket_are_the_receivers() -> None:
     assert verdict(steady_test("udp", receiver=receiver)) == ("receiver-limited", ["receiver-socket-drops"])
 
 
+@pytest.mark.parametrize(("lost", "bound"), [(1, None), (99, None), (200, Bound.LEAST)])
+def test_few_drops_at_the_receivers_socket_leave_a_whole_rate(lost: int, bound: Bound | None) -> None:
+    """99 % of what was due is whole; the loss is the receiver's all the same."""
+    data = steady_test("udp", receiver=load(side="peer", socket_drops=lost))
+    data.outcomes[0].outcome["flows"][0] |= {"received_units": 10_000 - lost, "lost": lost}
+    data.spec = paced(1000).spec
+    found = analyse_test(data).metrics
+    assert found["throughput_bps"].bound is bound
+    assert (found["lost_ratio"].verdict, found["lost_ratio"].bound) == (Verdict.RECEIVER_LIMITED, Bound.MOST)
+
+
 def test_where_payload_comes_down_the_far_side_generates() -> None:
     for far, near, expected in ((0.97, 0.5, "generator-limited"), (0.5, 0.97, "receiver-limited")):
         data = test_data(direction="down")
