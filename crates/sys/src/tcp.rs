@@ -9,7 +9,7 @@ use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd};
 use std::time::Duration;
 
-use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, Type};
 
 use crate::net::set_buffers;
 use crate::socket_option::set_int;
@@ -87,6 +87,12 @@ fn listen_on(socket: Socket, at: SocketAddr) -> io::Result<std::net::TcpListener
     socket.bind(&at.into())?;
     socket.listen(4096)?;
     Ok(socket.into())
+}
+
+/// Stops listening at once, and lets others listen on the address, although the socket may be held elsewhere: an io_uring that has
+/// been closed gives its sockets up some time later.
+pub fn stop_listening(listener: &std::net::TcpListener) -> io::Result<()> {
+    SockRef::from(listener).shutdown(std::net::Shutdown::Both)
 }
 
 /// Whether a connection that was opened as MPTCP is one: both ends speak it, and nothing in between removed its options.

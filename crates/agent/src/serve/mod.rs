@@ -33,15 +33,20 @@ pub struct Server {
     pub http_port: Option<u16>,
     /// The port of HTTP over TLS, as bound.
     pub https_port: Option<u16>,
-    listeners: Vec<JoinHandle<()>>,
+    threads: Vec<JoinHandle<()>>,
+    /// The listeners of HTTP, which its threads have too.
+    http_listeners: Vec<TcpListener>,
 }
 
 impl Server {
-    /// Waits, after the stop signal, until the ports are free again. A process that ended before its io_uring threads would
-    /// leave their listeners to the kernel, which closes them some time later.
+    /// Waits, after the stop signal, until the ports are free again.
     pub fn join(self) {
-        for listener in self.listeners {
-            let _ = listener.join();
+        for thread in self.threads {
+            let _ = thread.join();
+        }
+        for listener in &self.http_listeners {
+            // It fails only where it does not listen any more.
+            let _ = tcp::stop_listening(listener);
         }
     }
 }
@@ -64,7 +69,9 @@ pub fn start(spec: &ServeSpec, signal: &Arc<ControlSignal>) -> Result<Server, Er
     let gate = spec.iperf3_users.as_ref().map(Iperf3Gate::new).transpose();
     let gate = gate.map_err(|error| input_error("bad_iperf3_users", format!("users of iperf3: {error}")))?;
     let shared = Arc::new(shared::ServerShared::new(limits, keys::shared(spec.key.as_ref())?, gate)?);
-    let mut listeners = sessions
+    let http_listeners = plain.iter().chain(&secure).map(TcpListener::try_clone).collect::<Result<Vec<_>, _>>();
+    let http_listeners = http_listeners.map_err(|error| system_error("starting the HTTP responder", &error))?;
+    let mut threads = sessions
         .into_iter()
         .map(|(listener, socket)| listener::listen(listener, socket, Arc::clone(&shared), Arc::clone(signal)))
         .collect::<Result<Vec<_>, _>>()
@@ -72,9 +79,9 @@ pub fn start(spec: &ServeSpec, signal: &Arc<ControlSignal>) -> Result<Server, Er
     if !plain.is_empty() || !secure.is_empty() {
         let service = http::Service { plain, secure, tls, behaviour, stalls, threads: spec.threads, most_per_peer };
         let workers = http::listen(service, signal);
-        listeners.extend(workers.map_err(|error| system_error("starting the HTTP responder", &error))?);
+        threads.extend(workers.map_err(|error| system_error("starting the HTTP responder", &error))?);
     }
-    Ok(Server { port, http_port, https_port, listeners })
+    Ok(Server { port, http_port, https_port, threads, http_listeners })
 }
 
 fn parse_address(text: &str) -> Result<IpAddr, ErrorReport> {
