@@ -142,7 +142,8 @@ CASES: tuple[Case, ...] = (
         element(
             "com.blazemeter.jmeter.threads.arrivals.ArrivalsThreadGroup",
             "arrivals",
-            get("/arrivals"),
+            # It is a matter of speed whether one user takes all arrivals.
+            get("/arrivals", headers(X_User="arrivals")),
             gui="com.blazemeter.jmeter.threads.arrivals.ArrivalsThreadGroupGui",
             inner='<elementProp name="ThreadGroup.main_controller" elementType="com.blazemeter.jmeter.control.VirtualUserController"/>',
             TargetLevel="20",
@@ -299,7 +300,8 @@ CASES: tuple[Case, ...] = (
         element(
             "com.blazemeter.jmeter.threads.arrivals.ArrivalsThreadGroup",
             "arrivals",
-            get("/arrivals"),
+            # It is a matter of speed whether one user takes all arrivals.
+            get("/arrivals", headers(X_User="arrivals")),
             gui="com.blazemeter.jmeter.threads.arrivals.ArrivalsThreadGroupGui",
             inner='<elementProp name="ThreadGroup.main_controller" elementType="com.blazemeter.jmeter.control.VirtualUserController"/>',
             TargetLevel="5",
