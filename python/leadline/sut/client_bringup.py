@@ -22,6 +22,7 @@ from leadline.sut.probe import probe
 T = TypeVar("T")
 
 CONNECT_WITHIN_S = 60.0
+_LOOKS, _LOOK_AGAIN_S = 100, 0.05
 _AT_ONCE = 64
 """Number of clients that are checked or probed at the same time: pipes and the server's backlog are limited."""
 
@@ -121,6 +122,17 @@ async def together(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
             task.cancel()
 
 
+async def _cause(plan: ClientPlan, hooks: Hooks) -> str | None:
+    """Why this client is not fully connected; None if it is not known in time. The gateway's output comes by an agent
+    of its own, maybe later than the client's, and nothing tells that no more of it is on its way.
+    """
+    for _ in range(_LOOKS):
+        if (known := hooks.explain(plan)) is not None:
+            return known
+        await asyncio.sleep(_LOOK_AGAIN_S)
+    return None
+
+
 async def _connect_one(
     site: Site, daemons: Daemons, plan: ClientPlan, hooks: Hooks, within_s: float
 ) -> tuple[ClientState, dict[int, str]]:
@@ -148,5 +160,5 @@ async def _connect_one(
     held = expectation.addresses(view, plan.expected)
     gaps = expectation.missing(view, plan.expected)
     if gaps:
-        return ClientState(plan.client, "partial", time_s, gaps, hooks.explain(plan)), held
+        return ClientState(plan.client, "partial", time_s, gaps, await _cause(plan, hooks)), held
     return ClientState(plan.client, "connected", time_s), held
