@@ -44,8 +44,8 @@ class ClientPlan:
 class Hooks:
     """The functions that one kind of tunnel adds."""
 
-    explain: Callable[[ClientPlan], str | None]
-    """Why this client is not (fully) connected, from the daemons' output."""
+    explain: Callable[[ClientPlan], str | None] | None = None
+    """Why this client is not (fully) connected, from the daemons' output; None where that says nothing of it."""
     configure: Callable[[ClientPlan], Awaitable[None]] | None = None
     """Sets what the process leaves to others once it is ready: routes."""
 
@@ -126,6 +126,8 @@ async def _cause(plan: ClientPlan, hooks: Hooks) -> str | None:
     """Why this client is not fully connected; None if it is not known in time. The gateway's output comes by an agent
     of its own, maybe later than the client's, and nothing tells that no more of it is on its way.
     """
+    if hooks.explain is None:
+        return None
     for _ in range(_LOOKS):
         if (known := hooks.explain(plan)) is not None:
             return known
@@ -144,7 +146,7 @@ async def _connect_one(
     except SutFailed as error:
         return ClientState(plan.client, "failed", None, cause=error.message), {}
     except TaskFailed as error:
-        known = hooks.explain(plan)
+        known = hooks.explain(plan) if hooks.explain is not None else None
         cause = f"no answer in {within_s:.0f} s" if error.code == "timeout" else error.message
         cause = f"{cause}{await daemons.last_words(plan.daemon)}"
         # It would retry, and load the gateway, while others are measured.

@@ -114,7 +114,7 @@ class Wireguard(System[WireguardSut]):
             for end in addressing.clients
             for config in [client_config(addressing, end, keys[end.host], own, outer=outer, mtu_bytes=mtu_bytes)]
         ]
-        hooks = Hooks(explain=lambda plan: None, configure=lambda plan: _add_routes(site, plan))
+        hooks = Hooks(configure=lambda plan: _add_routes(site, plan))
         states = await unless_dead(daemons, gateway, connect(site, daemons, plans, hooks))
         version = f"leadline-agent {site.hosts[addressing.gateway].agent_version} (boringtun)"
         return BringUp(version, states, dict(site.server_address), (GATEWAY_NAME, CLIENT_NAME))

@@ -93,7 +93,7 @@ def setting(tmp_path: Path, *agents: FakeAgent) -> tuple[Site, Daemons, list[Cli
     return site, Daemons(site), plans
 
 
-HOOKS = Hooks(explain=lambda plan: None)
+HOOKS = Hooks()
 up: Callable[..., Any] = connect
 
 
@@ -104,7 +104,7 @@ async def test_connected_with_the_time_by_the_hosts_clock(tmp_path: Path) -> Non
         configured.append(plan.client)
 
     site, daemons, plans = setting(tmp_path, FakeAgent("client1"))
-    hooks = Hooks(explain=lambda plan: None, configure=configure)
+    hooks = Hooks(configure=configure)
     [state] = await up(site, daemons, plans, hooks)
     assert (state.host, state.state, state.time_s, state.missing) == ("client1", "connected", 0.2, ())
     assert configured == ["client1"]
@@ -138,6 +138,14 @@ async def test_each_client_counts_for_itself(tmp_path: Path) -> None:
     assert agents[2].stopped == ["client"]
     assert agents[0].stopped == []
     assert [agent.probes for agent in agents] == [1, 0, 0, 0, 0, 0, 3, 3]
+
+
+async def test_cause_that_the_gateway_logs_after_its_client_is_awaited(tmp_path: Path) -> None:
+    """The gateway's output comes by another agent: it is there at the third look alone."""
+    site, daemons, plans = setting(tmp_path, FakeAgent("client1", "10.83.0.2"), FakeAgent("client2", "192.0.2.3"))
+    causes = iter([None, None, "the pool is empty"])
+    states = await up(site, daemons, plans, Hooks(explain=lambda plan: next(causes)))
+    assert [(state.state, state.cause) for state in states] == [("connected", None), ("partial", "the pool is empty")]
 
 
 async def test_failure_of_all_clients_keeps_their_states(tmp_path: Path) -> None:
