@@ -320,9 +320,9 @@ impl Connection {
             match self.stream.read(&mut block[..=room]) {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(read) => {
-                    let wanted = HEADER_BYTES.saturating_sub(self.received).min(read);
-                    let end = self.received + wanted;
-                    self.preface[end - wanted..end].copy_from_slice(&block[..wanted]);
+                    let missing = &mut self.preface[self.received.min(HEADER_BYTES)..];
+                    let wanted = missing.len().min(read);
+                    missing[..wanted].copy_from_slice(&block[..wanted]);
                     self.received += read;
                 }
                 Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
@@ -424,6 +424,25 @@ mod tests {
         assert_eq!((row.received_units, row.sent_units), (Some(2), Some(2)));
         assert_eq!((row.received_bytes, row.sent_bytes), (20, 40));
         assert!(report.errors.is_empty());
+    }
+
+    #[test]
+    fn request_may_arrive_in_two_pieces_of_any_length() {
+        let listener = TcpListener::bind((LOCAL, 0)).unwrap();
+        let whole = request(HeaderKind::Stream, WORK.token, 0, WORK.request_bytes);
+        for cut in 1..whole.len() {
+            let mut client = connected(listener.local_addr().unwrap());
+            // It blocks, so that each call reads one piece.
+            let (stream, _) = listener.accept().unwrap();
+            let preface = [0; HEADER_BYTES];
+            let mut connection = Connection { stream, accepted_ns: 0, preface, received: 0, written: 0 };
+            let (mut block, response) = (vec![0; whole.len() + 1], [0; 20]);
+            client.write_all(&whole[..cut]).unwrap();
+            assert_eq!(connection.serve(&mut block, &response, WORK, 1).unwrap(), None, "cut at {cut}");
+            assert_eq!(connection.received, cut);
+            client.write_all(&whole[cut..]).unwrap();
+            assert_eq!(connection.serve(&mut block, &response, WORK, 1).unwrap(), Some(0), "cut at {cut}");
+        }
     }
 
     #[test]
