@@ -24,4 +24,5 @@ def test_each_trial_is_followed_by_the_headlines_of_its_tests(tmp_path: Path) ->
     shown = [line.split()[0] for line in run.err.splitlines() if not line.startswith("leadline:")]
     assert shown == ["[1/2]", "bulk", "datagrams", "[2/2]", "bulk", "datagrams"], run.err
     figures = [line for line in run.err.splitlines() if line.startswith("  datagrams  ")]
-    assert all(re.search(r" [\d.]+ [kM]bit/s  lost [\d.]+ %, jitter ", line) for line in figures), run.err
+    # Beside other work some are lost, and the figure may be a bound.
+    assert all(re.search(r" [\d.]+ [kM]bit/s  lost (?:[≤≥] )?[\d.]+ %, jitter ", line) for line in figures), run.err
