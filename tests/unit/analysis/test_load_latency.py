@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 from made_journals import EPOCH_NS, finished, flow, histogram, outcome, progress, test_data
+from pydantic import ValidationError
 
 from leadline.analysis.model import TestResult
 from leadline.analysis.test_analysis import analyse_test
+from leadline.contract.models import RrWorkload, TcpWorkload
 from leadline.kinds.load_latency import LoadLatencyTest
 from leadline.kinds.load_latency.figures import sentence, summary_rows
 from leadline.plan.field_types import validate_input
@@ -116,6 +118,46 @@ def test_classes_are_probes_with_their_code_points() -> None:
         "idle.voice": 46,
         "idle.background": 8,
     }
-    assert [set(phase) - {f"{name}.bulk"} for name, phase in zip(("up", "down", "both"), loaded, strict=True)] == [
-        {f"{name}.probe", f"{name}.voice", f"{name}.background"} for name in ("up", "down", "both")
-    ]
+    for name, phase in zip(("up", "down", "both"), loaded, strict=True):
+        assert {task: work.dscp for task, work in phase.items() if isinstance(work, RrWorkload)} == {
+            f"{name}.probe": None,
+            f"{name}.voice": 46,
+            f"{name}.background": 8,
+        }
+
+
+def test_load_of_each_class_has_its_code_point_in_each_direction() -> None:
+    every = {"name": "l", "classes": ["background", "video", "voice"], "duration": "8s"}
+    for flows, counts in ((4, (1, 1, 1, 1)), (6, (2, 2, 1, 1))):
+        made = workload(validate_input(LoadLatencyTest, {**every, "flows": flows}), Server("10.82.0.2"))
+        assert isinstance(made, PhasedWorkload)
+        idle, *loaded = made.phases
+        assert not [task for task, work in idle.items() if isinstance(work, TcpWorkload)]
+        for name, phase in zip(("up", "down", "both"), loaded, strict=True):
+            bulk = {task: work for task, work in phase.items() if isinstance(work, TcpWorkload)}
+            assert {task: work.options and work.options.dscp for task, work in bulk.items()} == {
+                f"{name}.bulk": None,
+                f"{name}.bulk.background": 8,
+                f"{name}.bulk.video": 40,
+                f"{name}.bulk.voice": 46,
+            }
+            assert tuple(work.flows for work in bulk.values()) == counts
+            assert {work.direction for work in bulk.values()} == {name}
+
+
+def test_class_without_a_connection_is_refused() -> None:
+    with pytest.raises(ValidationError, match="3 flows are too few for best effort and 3 classes"):
+        validate_input(LoadLatencyTest, {"name": "l", "classes": ["background", "video", "voice"], "flows": 3})
+
+
+def test_throughput_is_that_of_all_classes_and_each_has_its_part() -> None:
+    data = test_data("load-latency", duration_ms=8000, warmup_ms=500)
+    end_ns = EPOCH_NS + PHASE_NS
+    for task, sent_bytes in {"up.bulk": 2_000_000, "up.bulk.voice": 1_000_000}.items():
+        made = outcome([flow(0, EPOCH_NS, end_ns, sent_bytes=sent_bytes, received_bytes=sent_bytes, direction="up")])
+        data.add("client1", finished(end_ns, made, task=task))
+    result = analyse_test(data)
+    metrics = {name: metric.value for name, metric in result.metrics.items()}
+    assert metrics["bulk_up_bps"] == pytest.approx(12e6)
+    assert metrics["bulk_up_voice_bps"] == pytest.approx(4e6)
+    assert "bulk_up_video_bps" not in metrics and "bulk_down_voice_bps" not in metrics

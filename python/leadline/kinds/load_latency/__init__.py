@@ -1,7 +1,8 @@
 """The kind `load-latency`: request and response alone, then beside bulk TCP up, down, and both (RRUL's idea).
 
-Each phase is a few tasks that begin at one instant: a probe of `rr`, and the load of `tcp`. Their names (`idle.probe`,
-`up.bulk` ...) tell the analysis which phase a figure belongs to.
+Each phase is a few tasks that begin at one instant: a probe of `rr`, and the load of `tcp`; with classes, a probe and a
+load of each class too. Their names (`idle.probe`, `up.bulk`, `up.bulk.voice` ...) tell the analysis which phase and
+class a figure belongs to.
 """
 
 from __future__ import annotations
@@ -68,13 +69,13 @@ class LoadLatencyTest(BaseTest):
     warmup_ms: DurationOrZeroMs = Field(default=1_000, validation_alias="warmup")
     """Time at the start of each phase that is not counted."""
     flows: Count = 4
-    """Number of TCP connections per direction and client."""
+    """Number of TCP connections per direction and client; best effort and the classes take them in turn."""
     protocol: Literal["udp", "tcp"] = "udp"
     """Transport protocol of the probes."""
     size_bytes: Annotated[SizeBytes, within(40, 1400, " bytes")] = Field(default=_PROBE_BYTES, validation_alias="size")
     """Payload of each probe and of its answer."""
     classes: Items[Literal["background", "video", "voice"]] = ()
-    """Classes of traffic (CS1, CS5, EF) with a probe of their own in each phase, beside best effort."""
+    """Classes of traffic (CS1, CS5, EF) with a probe and a share of the load of their own, beside best effort."""
     congestion: str | None = None
     """Congestion control of the load, by the kernel's name; null: the host's default."""
 
@@ -96,6 +97,22 @@ class LoadLatencyTest(BaseTest):
                 at=("warmup",),
                 hint="give a longer duration, or a shorter warm-up",
             )
+
+    @rule
+    def _each_class_has_a_flow(self) -> Iterator[PydanticCustomError]:
+        shares = 1 + len(set(self.classes))
+        if self.flows < shares:
+            yield validation_error(
+                f"{self.flows} flows are too few for best effort and {shares - 1} classes",
+                at=("flows",),
+                hint=f"give at least {shares}, or fewer classes",
+            )
+
+    def flows_by_class(self) -> dict[str | None, int]:
+        """Connections of the load by class, with at least one each; the key of best effort is None."""
+        kinds = (None, *dict.fromkeys(self.classes))
+        share, rest = divmod(self.flows, len(kinds))
+        return {one: share + (place < rest) for place, one in enumerate(kinds)}
 
 
 def _phase_metrics() -> Iterator[Any]:
@@ -127,6 +144,20 @@ _RATES = {
 """Figure to its phase, its direction and its explanation."""
 
 
+def _class_rates() -> Iterator[tuple[str, str, str, str, str]]:
+    """Returns figure, phase, direction, class and explanation."""
+    for figure, (phase, direction, words) in _RATES.items():
+        for one, code_point in CLASSES.items():
+            name = f"{figure.removesuffix('_bps')}_{one}_bps"
+            yield (
+                name,
+                phase,
+                direction,
+                one,
+                f"{words}: the part of class {one} (DSCP {code_point}); only with classes",
+            )
+
+
 class LoadLatency(Kind[LoadLatencyTest]):
     """The kind `load-latency`: what a path's queues add to latency when they are full."""
 
@@ -136,6 +167,7 @@ class LoadLatency(Kind[LoadLatencyTest]):
         lower("latency_increase_us", "the largest increase of the median latency over the idle path's, of all loads"),
         *_phase_metrics(),
         *(higher(name, words) for name, (_, _, words) in _RATES.items()),
+        *(higher(name, words) for name, _, _, _, words in _class_rates()),
     )
     primary = "latency_increase_us"
     decisive = ("latency_idle_p50_us", "latency_both_p50_us", "latency_both_p99_us")
@@ -165,7 +197,7 @@ class LoadLatency(Kind[LoadLatencyTest]):
             ),
             Option(
                 ("-P", "--parallel"),
-                "TCP connections of the load in each direction.",
+                "TCP connections of the load in each direction; the classes take them in turn.",
                 key="flows",
                 type=int,
                 default=4,
@@ -190,7 +222,7 @@ class LoadLatency(Kind[LoadLatencyTest]):
             ),
             Option(
                 ("--classes",),
-                "Probe also the classes background (CS1), video (CS5) and voice (EF).",
+                "Probe and load also the classes background (CS1), video (CS5) and voice (EF).",
                 key="classes",
                 type=bool,
                 default=False,
@@ -208,8 +240,8 @@ class LoadLatency(Kind[LoadLatencyTest]):
 
     def workload(self, test: LoadLatencyTest, server: Server) -> PhasedWorkload:
         """The tasks of each phase."""
-        from leadline.contract.models import RrWorkload, TcpWorkload
-        from leadline.kinds.load_latency.figures import PROBE
+        from leadline.contract.models import RrWorkload, StreamOptions, TcpWorkload
+        from leadline.kinds.load_latency.figures import PROBE, bulk_name
         from leadline.trial.workloads import PhasedWorkload
 
         target = server.target(test.ip)
@@ -236,13 +268,16 @@ class LoadLatency(Kind[LoadLatencyTest]):
         phases: dict[str, dict[str, TaskWorkload]] = {}
         for phase, direction in PHASES:
             phases[phase] = {f"{phase}.{name}": work for name, work in probes.items()}
-            if direction is not None:
-                phases[phase][f"{phase}.bulk"] = TcpWorkload(
-                    flows=test.flows,
+            if direction is None:
+                continue
+            for one, flows in test.flows_by_class().items():
+                phases[phase][bulk_name(phase, one)] = TcpWorkload(
+                    flows=flows,
                     direction=direction,
                     block_bytes=128 * 1024,
                     rate_bps=None,
                     congestion=test.congestion,
+                    options=None if one is None else StreamOptions(dscp=CLASSES[one]),
                     **common,
                 )
         return PhasedWorkload(self.name, tuple(phases.values()), test.longest_ms)
@@ -267,21 +302,27 @@ class LoadLatency(Kind[LoadLatencyTest]):
     def rate_columns(self, spec: TestSpec, flows: Sequence[Flow]) -> list[RateColumn]:
         """The bits of the load per second."""
         from leadline.analysis.window import throughput_column
+        from leadline.kinds.load_latency.figures import is_bulk
 
-        return [throughput_column([flow for flow in flows if flow.key.task.endswith(".bulk")])]
+        return [throughput_column([flow for flow in flows if is_bulk(flow.key.task)])]
 
     def figures(
         self, data: TestData, flows: Sequence[Flow], steady: Window | None, histograms: Histograms
     ) -> dict[str, Metric]:
         """Each phase's latency, its increase over the idle path's, and its throughput."""
-        from leadline.kinds.load_latency.figures import class_latencies, latencies, throughput
+        from leadline.kinds.load_latency.figures import class_latencies, class_throughput, latencies, throughput
 
         rates = {name: throughput(data, flows, phase, direction) for name, (phase, direction, _) in _RATES.items()}
+        of_classes = {
+            name: class_throughput(data, flows, phase, direction, one)
+            for name, phase, direction, one, _ in _class_rates()
+        }
         phases = [phase for phase, _ in PHASES]
         return {
             **latencies(histograms, phases, _TIMES),
             **class_latencies(histograms, phases, tuple(CLASSES), _TIMES),
             **rates,
+            **{name: metric for name, metric in of_classes.items() if metric is not None},
         }
 
     def rules(self) -> Rules:

@@ -20,11 +20,22 @@ from leadline.contract import records
 from leadline.plan.percentiles import percentile_of
 
 PROBE, BULK = "probe", "bulk"
-"""What a phase's tasks are called after its name; the probe of a class has the name of the class."""
+"""What a phase's tasks are called after its name. The probe of a class has the name of the class; its load has that
+name after `bulk`."""
 _BLOAT_US = 5_000.0
 """An increase below this is no bufferbloat: no application notices it."""
 _STEP_NS = 100_000_000
 _LATENCIES = ("latency", f"latency{CENSORED}")
+
+
+def bulk_name(phase: str, one: str | None) -> str:
+    """The name of a phase's load of a class; of best effort if None."""
+    return ".".join((phase, BULK, *([] if one is None else [one])))
+
+
+def is_bulk(task: str) -> bool:
+    """Whether a task is a load, of any class."""
+    return BULK in task.split(".")[1:2]
 
 
 def whole_window(flows: Sequence[Flow]) -> Window | None:
@@ -41,7 +52,7 @@ def with_phases(data: TestData, histograms: Histograms) -> Histograms:
     found: dict[str, list[Histogram]] = {}
     for outcome in data.load_outcomes():
         phase, _, part = outcome.task.partition(".")
-        if part == BULK:
+        if is_bulk(outcome.task):
             continue
         of_probe = phase if part == PROBE else f"{phase} {part}"
         for report in outcome.outcome["histograms"]:
@@ -108,10 +119,28 @@ def _increase(loaded: Metric, idle: Metric) -> Metric:
 
 
 def throughput(data: TestData, flows: Sequence[Flow], phase: str, direction: str) -> Metric:
-    """The payload of one direction per second, inside the steady window of the phase's own flows."""
-    bulk = [flow for flow in flows if flow.key.task == f"{phase}.{BULK}" and flow.direction == direction]
-    window = steady_window(bulk, data.spec.warmup_ns, None)
-    rate = rate_per_s(byte_curves(bulk), window)
+    """The payload of one direction per second, of all classes, inside the steady window of the phase's own flows."""
+    bulk = _bulk_flows(flows, phase, direction)
+    return _rate(bulk, steady_window(bulk, data.spec.warmup_ns, None))
+
+
+def class_throughput(data: TestData, flows: Sequence[Flow], phase: str, direction: str, one: str) -> Metric | None:
+    """The part of one class, inside the window of all; None if the class had no load."""
+    bulk = _bulk_flows(flows, phase, direction)
+    of_class = [flow for flow in bulk if flow.key.task == bulk_name(phase, one)]
+    return _rate(of_class, steady_window(bulk, data.spec.warmup_ns, None)) if of_class else None
+
+
+def _bulk_flows(flows: Sequence[Flow], phase: str, direction: str) -> list[Flow]:
+    return [
+        flow
+        for flow in flows
+        if is_bulk(flow.key.task) and flow.key.task.startswith(f"{phase}.") and flow.direction == direction
+    ]
+
+
+def _rate(flows: Sequence[Flow], window: Window | None) -> Metric:
+    rate = rate_per_s(byte_curves(flows), window)
     return Metric(None if rate is None else 8.0 * rate, "bit/s")
 
 
@@ -129,7 +158,7 @@ def _latency_lines(data: TestData, zero_ns: float) -> Iterator[Series]:
     phases: dict[int, str] = {}
     for part in data.interval_histograms:
         phase, _, probe = part.task.partition(".")
-        if part.report["metric"] == "latency" and probe != BULK:
+        if part.report["metric"] == "latency" and not is_bulk(part.task):
             by_end = points.setdefault(phase if probe == PROBE else probe, {})
             by_end.setdefault(part.end_ns, []).extend(_readable(part.report))
             phases[part.end_ns] = phase
@@ -149,9 +178,7 @@ def _latency_lines(data: TestData, zero_ns: float) -> Iterator[Series]:
 def _throughput_lines(flows: Sequence[Flow], zero_ns: float, last_ns: float) -> Iterator[Series]:
     ends_ns = range(int(zero_ns), int(last_ns) + 1, _STEP_NS)
     for direction in ("up", "down"):
-        curves = byte_curves(
-            flow for flow in flows if flow.key.task.endswith(f".{BULK}") and flow.direction == direction
-        )
+        curves = byte_curves(flow for flow in flows if is_bulk(flow.key.task) and flow.direction == direction)
         steps = [(end, sum(curve.growth(begin, end) for curve in curves)) for begin, end in pairwise(ends_ns)]
         if curves and steps:
             times_s = tuple((end - zero_ns) / 1e9 for end, _ in steps)
@@ -164,19 +191,27 @@ def summary_rows(result: TestResult, phases: Sequence[str], classes: Sequence[st
     rows = [("bufferbloat", sentence(result))]
     for phase in phases:
         times = ", ".join(f"{name} {_time(result, f'latency_{phase}_{name}_us')}" for name in ("p50", "p99"))
-        rates = [
-            f"{direction} {quantities.bit_rate(result.metrics[name].value)}"
-            for direction in ("up", "down")
-            for name in (f"bulk_{phase}_bps" if phase == direction else f"bulk_{phase}_{direction}_bps",)
-            if name in result.metrics
-        ]
-        rows.append((phase, "; ".join([times, *rates])))
+        rows.append((phase, "; ".join([times, *_rates(result, phase, "")])))
     for one in classes:
         medians = [(phase, f"latency_{phase}_{one}_p50_us") for phase in phases]
         if any(name in result.metrics for _, name in medians):
             known = [f"{phase} {_time(result, name)}" for phase, name in medians if name in result.metrics]
-            rows.append((one, f"p50 {', '.join(known)}"))
+            rates = [
+                f"{rate} in {phase}" if phase == "both" else rate
+                for phase in phases
+                for rate in _rates(result, phase, f"_{one}")
+            ]
+            rows.append((one, "; ".join([f"p50 {', '.join(known)}", *rates])))
     return rows
+
+
+def _rates(result: TestResult, phase: str, of_class: str) -> list[str]:
+    return [
+        f"{direction} {quantities.bit_rate(result.metrics[name].value)}"
+        for direction in ("up", "down")
+        for name in (f"bulk_{phase if phase == direction else f'{phase}_{direction}'}{of_class}_bps",)
+        if name in result.metrics
+    ]
 
 
 def sentence(result: TestResult) -> str:
