@@ -195,7 +195,7 @@ impl ConnectingFlow {
             }
             Err(error) => {
                 self.idle.push(index);
-                self.machine.give_up(sequence, now);
+                self.give_up(sequence, now, state);
                 let is_exhausted = matches!(error.kind(), io::ErrorKind::AddrNotAvailable | io::ErrorKind::AddrInUse);
                 state.count_error(if is_exhausted { PORTS_EXHAUSTED } else { error_code(&error) });
                 self.paused_until_ns = now + PAUSE_NS;
@@ -374,10 +374,17 @@ impl ConnectingFlow {
     fn fail(&mut self, index: usize, sequence: u64, name: &str, state: &mut ThreadState) {
         let now = monotonic_ns();
         state.count_error(name);
-        self.machine.give_up(sequence, now);
+        self.give_up(sequence, now, state);
         self.idle.push(index);
         self.paused_until_ns = now + PAUSE_NS;
         self.machine.handle_room(self.paused_until_ns);
+    }
+
+    /// Ends a transaction without an answer; its latency is at least its age.
+    fn give_up(&mut self, sequence: u64, now: u64, state: &mut ThreadState) {
+        if let Some(transaction) = self.machine.give_up(sequence, now) {
+            state.given_up(transaction, now);
+        }
     }
 
     /// Returns a free lane; there are more lanes than transactions, so the others are being closed.

@@ -190,8 +190,7 @@ impl PersistentFlow {
                     state.sent_late(self.machine.handle_sent(due_ns, now));
                     self.times.start_ns.get_or_insert(now);
                     if let Err(error) = sent {
-                        state.count_error(error_code(&error));
-                        self.machine.give_up(sequence, now);
+                        self.end_one(sequence, now, error_code(&error), state);
                         self.paused_until_ns = now + PAUSE_NS;
                         self.machine.handle_room(self.paused_until_ns);
                         return Some(self.paused_until_ns);

@@ -399,8 +399,9 @@ fn failed_connections_are_counted_by_their_cause() {
             _ => far.write_all(&[0; 64]).unwrap(),
         }
     });
-    let (_, report, _) = run_flow(path, &connecting_spec(Protocol::Tcp), Some(4), LONG_NS);
+    let (_, report, histograms) = run_flow(path, &connecting_spec(Protocol::Tcp), Some(4), LONG_NS);
     peer.join().unwrap();
+    assert_eq!((histograms[LATENCY].count(), histograms[LATENCY_CENSORED].count()), (1, 3));
     let causes: Vec<&str> = report.errors.keys().map(String::as_str).collect();
     assert_eq!(causes, ["closed_early", "connection_reset", "unasked_answer"]);
     assert_eq!(report.flows[0].received_units, Some(1));
@@ -458,8 +459,9 @@ fn exhausted_source_ports_are_an_error_of_their_own() {
     let ports = SourcePorts::new(&(port..=port), 0);
     let to = far.local_addr().unwrap();
     let path = FlowPath::Connecting(Arc::new(Destination { to, from: None, protocol: Protocol::Udp, ports }));
-    let (_, report, _) = run_flow(path, &connecting_spec(Protocol::Udp), Some(2), LONG_NS);
+    let (_, report, histograms) = run_flow(path, &connecting_spec(Protocol::Udp), Some(2), LONG_NS);
     assert_eq!(report.errors, one_error("source_ports_exhausted", 2));
+    assert_eq!(histograms[LATENCY_CENSORED].count(), 2);
 }
 
 #[test]
