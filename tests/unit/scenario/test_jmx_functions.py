@@ -1,0 +1,115 @@
+"""JMeter's variables, functions and scripts as native expressions and steps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from jmx_texts import converted, element, flow, get, group, headers, post, raw_body, variables
+
+from leadline.errors import PlanError
+
+
+def test_variables_are_global_and_functions_have_native_forms() -> None:
+    document, _ = converted(variables(host="${__P(host,h.test)}", n="5"), group(get("/${__time(/1000,)}/${__UUID}")))
+    assert document["variables"] == {"host": "${param('host', 'h.test')}", "n": "5"}
+    assert document["groups"][0]["flow"][0]["get"] == "/${now_s()}/${uuid()}"
+
+
+@pytest.mark.parametrize(
+    ("text", "native"),
+    [
+        ("${__Random(1,${max})}", "${random(1, max)}"),
+        ("${__RandomString(8,abc)}", "${random_text(8, 'abc')}"),
+        ("${__threadNum}", "${user()}"),
+        ("${__counter(TRUE,)}", "${user_counter('counter-1')}"),
+        ("${__V(x_${n})}", "${var(concat('x_', n), concat('x_', n))}"),
+        ("${__time(yyyy-MM-dd,)}", "${date('yyyy-MM-dd')}"),
+        ("${__timeShift(yyyy,,P1D,,)}", "${date('yyyy', 86400000)}"),
+        ("${__urlencode(${a})}", "${url_encode(a)}"),
+        ("${__intSum(1,${a})}", "${1 + a}"),
+        ("${__digest(MD5,${a},,,)}", "${md5(a)}"),
+        ("${__P(x)}", "${param('x', '1')}"),
+        ("${__unescape(a\\tb\\u0041)}", "a\tbA"),
+        ("${__char(65,0x42,103)}", "ABg"),
+        ("${__isPropDefined(x)}", "${param('x', '(not defined)') != '(not defined)'}"),
+        ("a${b", "a$${b"),
+        ("$${b}", "$${b}"),
+        ("${b}\\,${c}", "${b},${c}"),
+    ],
+)
+def test_function_is_an_expression(text: str, native: str) -> None:
+    (step,) = flow(post("/a", inner=raw_body(text)))
+    assert step["body"] == native
+
+
+def test_property_is_also_stored_in_the_variable_that_is_named() -> None:
+    (step,) = flow(get("/${__property(host,h,none)}/${h}"))
+    assert step["before"] == [{"set": {"h": "${param('host', 'none')}"}}]
+    assert step["get"] == "/${h}/${h}"
+
+
+def test_name_of_the_sampler_is_known_in_its_scope_alone() -> None:
+    first, second = flow(headers(A="${__samplerName()}"), get("/a", name="one"), get("/b", name="two"))
+    assert (first["headers"], second["headers"]) == ({"A": "one"}, {"A": "two"})
+    values: dict[str, Any] = {"IfController__useExpression": True, "IfController__condition": "${__samplerName()}"}
+    with pytest.raises(PlanError, match="__samplerName has a value in samplers"):
+        converted(group(element("IfController", "", get("/a"), **values)))
+
+
+def test_a_function_that_stores_its_value_is_a_step_before() -> None:
+    (step,) = flow(get("/${__Random(1,9,r)}/${r}"))
+    assert step["before"] == [{"set": {"r": "${random(1, 9)}"}}]
+    assert step["get"] == "/${r}/${r}"
+
+
+def test_scripts_that_fit_become_steps_and_those_that_log_are_listed() -> None:
+    before = element(
+        "JSR223PreProcessor", "p", script="vars.put('a', 'x' + vars.get('b'))\nlog.info('a')", scriptLanguage="groovy"
+    )
+    logs = element("JSR223PostProcessor", "l", script="log.info(vars.get('a'))", scriptLanguage="groovy")
+    document, conversion = converted(group(get("/a", before, logs)))
+    (step,) = document["groups"][0]["flow"]
+    assert step["before"] == [{"set": {"a": "${concat('x', b)}"}}]
+    assert "after" not in step
+    assert [(item.outcome, item.why) for item in conversion.items if item.what == "JSR223PostProcessor 'l'"] == [
+        ("dropped", "it only logs")
+    ]
+
+
+def test_samplers_that_send_nothing_are_empty_transactions_of_their_label() -> None:
+    sets = element("JSR223Sampler", "sets", script="vars.put('a', '1')", scriptLanguage="groovy")
+    logs = element("BeanShellSampler", "logs", BeanShellSampler__query='log.info("x");')
+    ignored = element(
+        "JSR223Sampler", "i", script="vars.put('b', '1'); SampleResult.setIgnore()", scriptLanguage="groovy"
+    )
+    steps = flow(sets, logs, ignored, element("DebugSampler", "debug"))
+    assert steps == [
+        {"transaction": "sets", "steps": [{"set": {"a": "1"}}]},
+        {"transaction": "logs", "steps": []},
+        {"set": {"b": "1"}},
+        {"transaction": "debug", "steps": []},
+    ]
+    sleeps = element("JSR223Sampler", "sleeps", script="sleep(50)", scriptLanguage="groovy")
+    assert flow(sleeps) == [{"transaction": "sleeps", "with_waits": True, "steps": [{"wait": "50ms"}]}]
+    (turns,) = flow(element("InterleaveControl", "", element("GenericController", "", sets, get("/a")), get("/b")))
+    assert turns["interleave"][0]["interleave"][0]["transaction"] == "sets"
+
+
+def test_assertions_in_scope_of_a_script_are_listed() -> None:
+    asserts = element("ResponseAssertion", Asserion__test_strings=["a"], Assertion__test_type=2)
+    script = element("JSR223Sampler", "s", script="vars.put('a', '1')", scriptLanguage="groovy")
+    _, conversion = converted(group(asserts, script, get("/a")))
+    assert [item.what for item in conversion.items if "not applied" in item.why] == ["JSR223Sampler 's'"]
+
+
+def test_a_script_that_does_not_fit_stops_with_file_element_and_line() -> None:
+    script = element("JSR223PreProcessor", "sign", script="def mac = Mac.getInstance('x')", scriptLanguage="groovy")
+    with pytest.raises(PlanError) as failure:
+        converted(group(get("/a", script)))
+    assert str(failure.value).startswith("plan.jmx:")
+    assert "JSR223PreProcessor 'sign'" in str(failure.value)
+    assert "--scripts skip" in str(failure.value)
+    document, conversion = converted(group(get("/a", script)), skips_scripts=True)
+    assert "Mac.getInstance" in document["groups"][0]["flow"][0]["before"][0]["lua"]
+    assert conversion.counts()["dropped"] == 1

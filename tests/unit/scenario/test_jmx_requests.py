@@ -1,0 +1,245 @@
+"""JMeter's requests, and the timers, extractors and assertions in their scope, as native steps."""
+
+# ruff: noqa: E501 (an element of XML is one line)
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from jmx_texts import arguments, converted, element, flow, get, group, headers, post, raw_body
+
+
+def _rows(*rows: str) -> str:
+    """A load profile of jpgc, whose rows have values between commas."""
+    values = ["".join(f'<stringProp name="v">{value}</stringProp>' for value in row.split(",")) for row in rows]
+    inner = "".join(f'<collectionProp name="row">{value}</collectionProp>' for value in values)
+    return f'<collectionProp name="load_profile">{inner}</collectionProp>'
+
+
+def test_a_request_has_jmeters_defaults() -> None:
+    document, _ = converted(group(get("/a", name="first")))
+    assert document["base"] == "http://shop.test"
+    assert document["http"] == {"verify": False, "follow": False, "cookies": False}
+    assert document["groups"] == [
+        {"name": "users", "load": {"threads": 1, "loops": 1}, "flow": [{"get": "/a", "name": "first"}]}
+    ]
+    assert document["unset_variables"] == "keep"
+
+
+def test_defaults_of_the_nearest_level_win_if_they_are_not_empty() -> None:
+    outer = element("ConfigTestElement", gui="HttpDefaultsGui", HTTPSampler__domain="a.test", HTTPSampler__port="81")
+    inner = element("ConfigTestElement", gui="HttpDefaultsGui", HTTPSampler__domain="b.test", HTTPSampler__port="")
+    sampler = element("HTTPSamplerProxy", "x", HTTPSampler__path="/x")
+    document, _ = converted(outer, group(inner, sampler))
+    assert document["base"] == "http://b.test:81"
+
+
+def test_header_managers_merge_and_the_nearest_wins() -> None:
+    document, _ = converted(headers(A="1", B="1"), group(headers(B="2"), get("/x", headers(C="3", A="9")), get("/y")))
+    first, second = document["groups"][0]["flow"]
+    assert document["http"]["headers"] == {"B": "2"}
+    assert (first["headers"], second["headers"]) == ({"C": "3", "A": "9"}, {"A": "1"})
+
+
+def test_credentials_of_a_header_manager_follow_redirects() -> None:
+    first, second = flow(
+        get("/a", headers(Authorization="Bearer x"), HTTPSampler__follow_redirects=True),
+        get("/b", headers(A="1"), HTTPSampler__follow_redirects=True),
+    )
+    assert (first["headers_elsewhere"], "headers_elsewhere" in second) == ("all", False)
+
+
+def test_every_timer_in_scope_is_before_every_request_and_they_add() -> None:
+    constant = element("ConstantTimer", ConstantTimer__delay="300")
+    uniform = element("UniformRandomTimer", ConstantTimer__delay="100", RandomTimer__range="50.0")
+    steps = flow(constant, get("/a", uniform), get("/b"))
+    assert steps[0]["waits"] == ["300ms", {"uniform": ["0s", "50.0ms"], "plus": "100ms"}]
+    assert steps[1]["waits"] == "300ms"
+
+
+@pytest.mark.parametrize(
+    ("timer", "wait"),
+    [
+        (element("ConstantTimer", ConstantTimer__delay="2000"), "2s"),
+        (element("ConstantTimer", ConstantTimer__delay="${t}"), "${t}ms"),
+        (
+            element("GaussianRandomTimer", ConstantTimer__delay="300", RandomTimer__range="100.0"),
+            {"normal": ["300ms", "100.0ms"]},
+        ),
+        (
+            element("PoissonRandomTimer", ConstantTimer__delay="300", RandomTimer__range="100"),
+            {"poisson": "100ms", "plus": "300ms"},
+        ),
+        (
+            element("ConstantThroughputTimer", throughput="60", calcMode="2"),
+            {"throughput": 60, "scope": "group-share", "name": "line 6"},
+        ),
+        (
+            element("SyncTimer", "gate", groupSize="5", timeoutInMs="100"),
+            {"meet": "gate (line 6)", "users": 5, "timeout": "100ms"},
+        ),
+        (
+            element("kg.apc.jmeter.timers.VariableThroughputTimer", inner=_rows("1,10,60", "20,20,30")),
+            {
+                "throughput": 60,
+                "scope": "all",
+                "name": "line 6",
+                "stages": [{"to": 600, "over": "60s"}, {"to": 1200, "over": "0s"}, {"to": 1200, "over": "30s"}],
+            },
+        ),
+        (
+            element("kg.apc.jmeter.timers.VariableThroughputTimer", inner=_rows("5,5,60")),
+            {"throughput": 300, "scope": "all", "name": "line 6"},
+        ),
+        (element("JSR223Timer", script="return 100 + 50", scriptLanguage="groovy"), "${100 + 50}ms"),
+    ],
+)
+def test_timer_is_a_wait_before_the_request(timer: str, wait: object) -> None:
+    document, _ = converted(group(get("/a", timer)))
+    assert document["http"]["waits"] == wait
+
+
+def test_parameters_are_the_query_of_get_and_the_form_of_post() -> None:
+    first, second = flow(get("/a", inner=arguments(q="x y", r="${v}")), post("/b", inner=arguments(q="1")))
+    assert first["query"] == {"q": "x y", "r": "${v}"}
+    assert second["form"] == {"q": "1"}
+
+
+def test_a_raw_body_is_the_body() -> None:
+    (step,) = flow(post("/a", inner=raw_body('{"a": "${x}"}')))
+    assert step["body"] == '{"a": "${x}"}'
+
+
+def test_a_single_nameless_file_is_the_body_and_others_are_parts() -> None:
+    def files(name: str) -> str:
+        return (
+            '<elementProp name="HTTPsampler.Files" elementType="HTTPFileArgs"><collectionProp name="HTTPFileArgs.files">'
+            f'<elementProp name="f" elementType="HTTPFileArg"><stringProp name="File.path">up.bin</stringProp>'
+            f'<stringProp name="File.paramname">{name}</stringProp><stringProp name="File.mimetype">image/png</stringProp>'
+            "</elementProp></collectionProp></elementProp>"
+        )
+
+    body, parts = flow(post("/a", inner=files("")), post("/b", inner=files("pic")))
+    assert body["body_file"] == "up.bin"
+    assert body["headers"] == {"Content-Type": "image/png"}
+    assert parts["multipart"] == [{"name": "pic", "file": "up.bin", "type": "image/png"}]
+
+
+def test_a_path_that_is_a_url_replaces_the_server() -> None:
+    (step,) = flow(get("https://other.test/x"))
+    assert step["get"] == "https://other.test/x"
+
+
+def test_redirects_and_cookies() -> None:
+    cookies = element("CookieManager", CookieManager__clearEachIteration=True)
+    document, conversion = converted(
+        cookies,
+        element("CacheManager", clearEachIteration=True, useExpires=True),
+        group(
+            get(
+                "/a",
+                HTTPSampler__follow_redirects=True,
+                HTTPSampler__image_parser=True,
+                HTTPSampler__concurrentDwn=True,
+                HTTPSampler__concurrentPool="4",
+                HTTPSampler__embedded_url_re=".*png",
+            )
+        ),
+    )
+    embedded = {"connections": 4, "match": ".*png"}
+    assert document["http"] == {"verify": False, "follow": True, "cache": True, "embedded": embedded}
+    group_ = document["groups"][0]
+    assert (group_["clear_cookies"], group_["clear_cache"]) == (True, True)
+    assert conversion.counts() == {"kept": 5, "changed": 0, "dropped": 0, "cannot-run": 0}
+
+
+@pytest.mark.parametrize(
+    ("extractor", "native"),
+    [
+        (
+            element("RegexExtractor", RegexExtractor__refname="t", RegexExtractor__regex='id="(.+?)"', RegexExtractor__template="$1$", RegexExtractor__match_number="1"),
+            {"t": {"regex": 'id="(.+?)"', "groups": True}},
+        ),
+        (
+            element("RegexExtractor", RegexExtractor__refname="t", RegexExtractor__regex="(.+)", RegexExtractor__match_number="1", RegexExtractor__useHeaders="message"),
+            {"t": {"regex": "(.+)", "from": "message", "groups": True}},
+        ),
+        (
+            element("BoundaryExtractor", BoundaryExtractor__refname="t", BoundaryExtractor__lboundary="a", BoundaryExtractor__rboundary="b", BoundaryExtractor__match_number="1", BoundaryExtractor__useHeaders="message"),
+            {"t": {"between": ["a", "b"], "from": "message"}},
+        ),
+        (
+            element("RegexExtractor", RegexExtractor__refname="t", RegexExtractor__regex="a(.)", RegexExtractor__useHeaders="true", RegexExtractor__default="none"),
+            {"t": {"regex": "a(.)", "from": "headers", "match": "random", "default": "none", "groups": True}},
+        ),
+        (
+            element("JSONPostProcessor", JSONPostProcessor__referenceNames="a;b", JSONPostProcessor__jsonPathExprs="$.a;$..b", JSONPostProcessor__match_numbers="1;-1"),
+            {"a": {"json": "$.a", "default": ""}, "b": {"json": "$..b", "match": "all", "default": ""}},
+        ),
+        (
+            element("BoundaryExtractor", BoundaryExtractor__refname="x", BoundaryExtractor__lboundary="<b>", BoundaryExtractor__rboundary="</b>", BoundaryExtractor__match_number="2"),
+            {"x": {"between": ["<b>", "</b>"], "match": 2}},
+        ),
+        (
+            element("HtmlExtractor", HtmlExtractor__refname="x", HtmlExtractor__expr="input[name=a]", HtmlExtractor__attribute="value", HtmlExtractor__match_number="1"),
+            {"x": {"css": "input[name=a]", "attribute": "value"}},
+        ),
+    ],
+)  # fmt: skip
+def test_post_processor_is_an_extractor_of_its_request(extractor: str, native: object) -> None:
+    assert flow(get("/a", extractor))[0]["extract"] == native
+
+
+@pytest.mark.parametrize(
+    ("kind", "native"),
+    [
+        (1, {"matches": ["a"]}),
+        (2, {"contains_match": ["a"]}),
+        (6, {"contains_match": ["a"], "invert": True}),
+        (8, {"equals": ["a"]}),
+        (16, {"contains": ["a"]}),
+        (20, {"contains": ["a"], "invert": True}),
+        (34, {"contains_match": ["a"], "any": True}),
+        (26, {"contains_match": ["a"]}),
+    ],
+)
+def test_the_bits_of_a_response_assertion(kind: int, native: dict[str, Any]) -> None:
+    assertion = element("ResponseAssertion", Asserion__test_strings=["a"], Assertion__test_type=kind)
+    assert flow(get("/a", assertion))[0]["check"] == [native]
+
+
+@pytest.mark.parametrize(
+    ("field", "where"),
+    [
+        ("response_code", "status"),
+        ("response_headers", "headers"),
+        ("response_message", "message"),
+        ("sample_label", "url"),
+    ],
+)
+def test_what_a_response_assertion_reads(field: str, where: str) -> None:
+    assertion = element(
+        "ResponseAssertion",
+        "ok",
+        Asserion__test_strings=["200"],
+        Assertion__test_type=8,
+        Assertion__test_field=f"Assertion.{field}",
+    )
+    assert flow(get("/a", assertion))[0]["check"] == [{"from": where, "equals": ["200"], "name": "ok"}]
+
+
+@pytest.mark.parametrize(
+    ("assertion", "native"),
+    [
+        (element("DurationAssertion", DurationAssertion__duration="1500"), {"duration": "1500ms"}),
+        (
+            element("SizeAssertion", SizeAssertion__size="10", SizeAssertion__operator="3", Assertion__test_field="SizeAssertion.response_data"),
+            {"size": "> 10"},
+        ),
+        (element("JSONPathAssertion", JSON_PATH="$.a", EXPECTED_VALUE="1", JSONVALIDATION=True, ISREGEX=False), {"json": "$.a", "value": "1"}),
+        (element("JSONPathAssertion", JSON_PATH="$.a", JSONVALIDATION=False, INVERT=True), {"json": "$.a", "invert": True}),
+    ],
+)  # fmt: skip
+def test_other_assertions(assertion: str, native: object) -> None:
+    assert flow(get("/a", assertion))[0]["check"] == [native]
