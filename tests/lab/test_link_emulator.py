@@ -46,8 +46,11 @@ def test_faults_are_those_that_the_receiver_counts(tmp_path: Path, topology: str
     assert (counters["overrun"], counters["refused"], counters["unfit"], udp["queue_full"]) == (0, 0, 0, 0)
     # Beside the flow's datagrams only its first ones, which introduce it.
     assert PACKETS <= udp["arrived"] <= PACKETS + 4
-    assert (figures["sent"], figures["lost"]) == (PACKETS, udp["lost"])
-    assert (figures["duplicates"], figures["reordered"]) == (udp["duplicated"], udp["reordered"])
+    assert figures["sent"] == PACKETS
+    # Those meet faults too, which the receiver counts for none.
+    introductions = udp["arrived"] - PACKETS
+    for figure, fault in (("lost", "lost"), ("duplicates", "duplicated"), ("reordered", "reordered")):
+        assert 0 <= udp[fault] - (figures[figure] or 0.0) <= introductions, fault
     # By the seed of the first trial of the first case, and so the same wherever this runs.
     assert udp["lost"] > 20
     assert udp["duplicated"] > 5
