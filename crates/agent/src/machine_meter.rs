@@ -4,7 +4,7 @@
 use std::fs;
 
 use leadline_observe::parse::machine;
-use leadline_observe::Quota;
+use leadline_observe::{boot_id, Quota};
 use leadline_wire::{CpuSample, MachineUse, QuotaSample, QuotaUse};
 
 /// What flows have moved on this side so far: bytes sent and received, units sent and received.
@@ -45,6 +45,7 @@ impl MachineMeter {
         let (first, last) = (self.first.as_ref()?, self.last.as_ref()?);
         let moved = |which: usize| last.moved[which].saturating_sub(first.moved[which]);
         Some(MachineUse {
+            boot_id: boot_id(),
             wall_s: last.t_ns.saturating_sub(first.t_ns) as f64 / 1e9,
             cpus: last.cpus,
             busy_s: last.busy_s - first.busy_s,
@@ -100,6 +101,7 @@ mod tests {
         meter.poll(9_000_000_010, 10, true, || [99; 4]);
         let used = meter.used().unwrap();
         assert_eq!((used.wall_s, used.sent_bytes, used.received_units), (2.0, 10, 40));
+        assert_eq!(used.boot_id, boot_id());
         assert!(used.cpus >= 1 && used.busy_s >= used.softirq_s && used.softirq_s >= 0.0, "{used:?}");
     }
 }

@@ -17,7 +17,7 @@ const CLOCK_READS: usize = 1000;
 pub fn facts() -> HostFacts {
     HostFacts {
         hostname: line("/proc/sys/kernel/hostname").unwrap_or_else(unknown),
-        boot_id: line("/proc/sys/kernel/random/boot_id"),
+        boot_id: boot_id(),
         kernel: line("/proc/sys/kernel/osrelease").unwrap_or_else(unknown),
         distribution: read("/etc/os-release")
             .or_else(|| read("/usr/lib/os-release"))
@@ -37,6 +37,11 @@ pub fn facts() -> HostFacts {
         },
         interfaces: interfaces(),
     }
+}
+
+/// Returns the identity that the kernel takes at each boot; `None` if it does not tell.
+pub fn boot_id() -> Option<String> {
+    line("/proc/sys/kernel/random/boot_id")
 }
 
 fn unknown() -> String {

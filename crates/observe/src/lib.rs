@@ -21,7 +21,7 @@ pub mod soaker;
 
 pub use capabilities::capabilities;
 pub use cgroup::CgroupPaths;
-pub use facts::facts;
+pub use facts::{boot_id, facts};
 pub use named::processes_of;
 pub use observer::Observer;
 pub use quota::Quota;

@@ -173,7 +173,7 @@ pub struct LoadReport {
     pub engine_reason: Option<String>,
     /// The CPU time of its whole machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub machine: Option<MachineUse>,
+    pub machine: Option<Box<MachineUse>>,
     /// The CPU quota that holds for its agent, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quota: Option<QuotaUse>,
@@ -194,8 +194,11 @@ pub struct QuotaUse {
 
 /// The CPU time of a machine, of all its programs and of the kernel's work for none of them, and what the load's flows moved
 /// on this side in the same time.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MachineUse {
+    /// The kernel's identity since its boot: the same on both sides only if they share a machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub boot_id: Option<String>,
     /// Time that this row covers, s.
     pub wall_s: f64,
     /// CPUs.

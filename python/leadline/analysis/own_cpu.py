@@ -77,10 +77,16 @@ def _answering(data: TestData, hosts: Sequence[str], window: Window) -> float | 
 
 
 def answers_here(outcome: records.Outcome, *, if_unknown: bool) -> bool:
-    """Whether the answering side seems to be on the generator's machine: both ends read as many CPUs, equally busy."""
+    """Whether the answering side is on the generator's machine: both ends name the same boot of a kernel. Where an end
+    of an older version does not name it: whether both read as many CPUs, equally busy."""
     receiver = outcome.get("receiver")
     own, far = outcome["generator"].get("machine"), receiver.get("machine") if receiver is not None else None
-    if own is None or far is None or own["wall_s"] <= 0 or far["wall_s"] <= 0:
+    if own is None or far is None:
+        return if_unknown
+    boots = own.get("boot_id"), far.get("boot_id")
+    if None not in boots:
+        return boots[0] == boots[1]
+    if own["wall_s"] <= 0 or far["wall_s"] <= 0:
         return if_unknown
     busy = own["busy_s"] / own["wall_s"], far["busy_s"] / far["wall_s"]
     return own["cpus"] == far["cpus"] and abs(busy[0] - busy[1]) <= SAME_BUSY * own["cpus"]

@@ -1701,6 +1701,10 @@ class MachineUse(BaseModel):
     model_config = ConfigDict(
         extra="forbid",
     )
+    boot_id: str | None = None
+    """
+    The kernel's identity since its boot: the same on both sides only if they share a machine.
+    """
     busy_s: float
     """
     Time of all CPUs that was neither idle nor taken by a hypervisor, s.

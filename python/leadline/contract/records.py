@@ -1122,6 +1122,10 @@ class MachineUse(TypedDict):
     on this side in the same time.
     """
 
+    boot_id: NotRequired[str | None]
+    """
+    The kernel's identity since its boot: the same on both sides only if they share a machine.
+    """
     busy_s: float
     """
     Time of all CPUs that was neither idle nor taken by a hypervisor, s.

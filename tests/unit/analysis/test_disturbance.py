@@ -264,6 +264,16 @@ def test_two_ends_on_one_machine_do_not_accuse_each_other() -> None:
     assert codes(elsewhere) == ("disturbed", ["other-work"])
 
 
+@pytest.mark.parametrize(("far_boot", "code"), [(BOOT, []), ("another", ["other-work"]), (None, [])])
+def test_equal_machine_elsewhere_is_known_by_its_boot_id(far_boot: str | None, code: list[str]) -> None:
+    """As many CPUs, equally busy; an older agent does not name its boot."""
+    data = on_given_host(answering=0.7)
+    outcome: Any = data.outcomes[0].outcome
+    for side, boot_id in (("generator", BOOT), ("receiver", far_boot)):
+        outcome[side]["machine"] = {**outcome[side]["machine"], "boot_id": boot_id}
+    assert codes(data)[1] == code
+
+
 def test_interrupts_that_no_tick_counted_are_no_other_work() -> None:
     assert codes(on_given_host(unseen=0.4)) == ("valid", [])
 

@@ -146,7 +146,7 @@ impl SessionRunner {
             state.report.ok_or_else(|| peer_error("no_report", format!("{server} ended without a report")))?;
         believe(server, &flows, &peer_flows, &peer_load, Counted::of(has_units, counts_loss))?;
         let mut local = Account::of(workers);
-        local.load.machine = machine.used();
+        local.load.machine = machine.used().map(Box::new);
         local.load.quota = machine.held_back();
         let unsent = total(local.rows.iter().chain(&peer_flows).map(|row| row.unsent_units)).unwrap_or(0);
         let rows = || local.rows.iter().chain(&peer_flows);

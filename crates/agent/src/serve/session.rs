@@ -177,7 +177,7 @@ impl Session {
         let reports = threads.join()?;
         outcome?;
         let Account { rows: flows, mut load, errors } = Account::of(reports);
-        load.machine = machine.used();
+        load.machine = machine.used().map(Box::new);
         load.quota = machine.held_back();
         send(&mut self.control, &FromServer::Report { flows, load: Box::new(load), errors })?;
         // A close with unread messages of the client would be a reset, and lose the report in transit.
