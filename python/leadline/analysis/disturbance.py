@@ -29,10 +29,12 @@ QUOTA = "quota-held-back"
 CLOCK = "clock-changed"
 LIMIT_SHARE = 0.05
 """Of the machine's CPUs: what other work, or a hypervisor, may take before a trial counts as disturbed."""
+LIMIT_BESIDE_WAITS = 50.0
+"""Percent of one CPU: what other work may take, however many CPUs there are, while load threads wait for a CPU."""
 QUOTA_SHARE = 0.05
 """Of the time: how long a CPU quota from above may hold threads back."""
 WAITED = 0.05
-"""Of a thread's time, from where on its waiting for a CPU is stated beside other work."""
+"""Of a thread's time, from where on its waiting for a CPU is stated beside other work, and `LIMIT_BESIDE_WAITS` holds."""
 CLOCK_SPREAD = 0.10
 """Of the mean clock speed: its highest less its lowest value, from where on a note says so."""
 
@@ -62,8 +64,8 @@ class Use:
 
 
 def findings(data: TestData, window: Window | None) -> Iterator[tuple[Verdict, Reason]]:
-    """Each machine on which other work, or a hypervisor, took more than `LIMIT_SHARE` of its CPUs, or that heat or a
-    quota slowed down."""
+    """Each machine on which other work, or a hypervisor, took more than `LIMIT_SHARE` of its CPUs, or other work more
+    than `LIMIT_BESIDE_WAITS` while load threads waited for a CPU, or that heat or a quota slowed down."""
     if window is None or window.end_ns <= window.start_ns:
         return
     for hosts in machines(data):
@@ -111,20 +113,23 @@ def _used_by_others(data: TestData, hosts: Sequence[str], window: Window) -> Ite
         return
     limit = 100.0 * use.cpus * LIMIT_SHARE
     where = f"{use.cpus} CPUs that {hosts[0]} is on" if len(hosts) < 2 else f"{use.cpus} CPUs that the hosts share"
-    if use.foreign is not None and use.foreign > limit:
+    waited = _waited(data, hosts)
+    beside_waits = min(limit, LIMIT_BESIDE_WAITS) if waited >= WAITED else limit
+    if use.foreign is not None and use.foreign > beside_waits:
         own = "hosts" if use.in_lab else "agents and responder"
         text = (
             f"processes outside of this run used {use.foreign:.0f} % of one CPU, of the {where} (busy "
             f"{use.busy:.0f} %: {own} {use.own:.0f} %, soft interrupts {use.softirq:.0f} %, "
             f"Leadline's controller {use.controller:.0f} %)"
         )
-        yield DISTURBED, f"{text}{_waiting(data, hosts)}"
+        waiting = f"; a load thread waited for a CPU {rounded_share(waited)} of the time" if waited >= WAITED else ""
+        yield DISTURBED, f"{text}{waiting}"
     if use.stolen > limit:
         yield STOLEN, f"the hypervisor gave {use.stolen:.0f} % of one CPU to others, of the {where}"
 
 
-def _waiting(data: TestData, hosts: Sequence[str]) -> str:
-    """For how long the load's threads on this machine waited for a CPU, if for long."""
+def _waited(data: TestData, hosts: Sequence[str]) -> float:
+    """The largest share of its time that a thread of the load on this machine waited for a CPU."""
     threads = [
         thread
         for found in data.load_outcomes()
@@ -132,8 +137,7 @@ def _waiting(data: TestData, hosts: Sequence[str]) -> str:
         for thread in found.outcome["generator"]["threads"]
         if thread["wall_s"] > 0
     ]
-    share = max(((one.get("runnable_wait_s") or 0.0) / one["wall_s"] for one in threads), default=0.0)
-    return f"; a load thread waited for a CPU {rounded_share(share)} of the time" if share >= WAITED else ""
+    return max(((one.get("runnable_wait_s") or 0.0) / one["wall_s"] for one in threads), default=0.0)
 
 
 def _hot(data: TestData, hosts: Sequence[str], window: Window) -> Iterator[tuple[str, str]]:

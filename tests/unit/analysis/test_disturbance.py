@@ -20,7 +20,9 @@ CPUS = 2
 SECONDS = range(-1, 13)
 
 
-def on_one_machine(kind: str = "tcp", *, foreign: float = 0.0, steal: float = 0.0, softirq: float = 0.2) -> TestData:
+def on_one_machine(
+    kind: str = "tcp", *, foreign: float = 0.0, steal: float = 0.0, softirq: float = 0.2, cpus: int = CPUS
+) -> TestData:
     """Gateway and client use 0.5 and 0.3 CPUs, the controller 0.1; `foreign`, `steal` and `softirq` are CPUs too."""
     data = steady_test(kind)
     data.in_lab = True
@@ -32,10 +34,10 @@ def on_one_machine(kind: str = "tcp", *, foreign: float = 0.0, steal: float = 0.
             "user": busy * past,
             "softirq": softirq * past,
             "steal": steal * past,
-            "idle": (CPUS - busy - softirq - steal) * past,
+            "idle": (cpus - busy - softirq - steal) * past,
         }
         t_ns = EPOCH_NS + second * S
-        data.add("gateway", observation(t_ns, machine, cpus=CPUS, cgroup_s=0.5 * past))
+        data.add("gateway", observation(t_ns, machine, cpus=cpus, cgroup_s=0.5 * past))
         data.add("client1", observation(t_ns, cgroup_s=0.3 * past))
     data.controller_cpu = [(EPOCH_NS - S, 1.0), (EPOCH_NS + 11 * S, 2.2)]
     data.controller_boot_id = BOOT
@@ -59,6 +61,19 @@ def test_other_work_is_named_with_its_figures() -> None:
     assert reason.code == "other-work"
     assert "used 50 % of one CPU" in reason.text
     assert "busy 160 %: hosts 80 %, soft interrupts 20 %, Leadline's controller 10 %" in reason.text
+
+
+@pytest.mark.parametrize(
+    ("foreign", "waited", "code"),
+    [(1.0, 0.2, ["other-work"]), (1.0, 0.01, []), (0.4, 0.2, []), (2.0, 0.0, ["other-work"])],
+)
+def test_one_busy_loop_counts_on_many_cpus_if_load_threads_wait(foreign: float, waited: float, code: list[str]) -> None:
+    data = on_one_machine(foreign=foreign, cpus=32)
+    outcome: Any = data.outcomes[0].outcome
+    for one in outcome["generator"]["threads"]:
+        one["runnable_wait_s"] = waited * one["wall_s"]
+    assert outcome["generator"]["threads"]
+    assert codes(data)[1] == code
 
 
 def test_time_that_a_hypervisor_took_counts_everywhere() -> None:
