@@ -192,6 +192,8 @@ def _compared(
     if of_gateway(metric) and all(one.metrics[metric].value is None for one in first if metric in one.metrics):
         return None  # The memory of a kernel is never known.
     sides = [_values(judged_together(one), metric) for one in (first, second)]
+    if paired and all(common := _common(sides)):
+        sides = common
     unit = next(result.metrics[metric].unit for result in first if metric in result.metrics)
     estimate, reason = _ratio(sides, [len(first), len(second)], paired, confidence)
     word = Comparison.CANNOT_TELL
@@ -256,14 +258,17 @@ def _values(results: Iterable[TestResult], metric: str) -> dict[int, float]:
     }
 
 
+def _common(sides: Sequence[Mapping[int, float]]) -> list[dict[int, float]]:
+    """The repeats that both sides have, of each."""
+    both = [number for number in sides[0] if number in sides[1]]
+    return [{number: one[number] for number in both} for one in sides]
+
+
 def _ratio(
     sides: Sequence[Mapping[int, float]], repeats: Sequence[int], paired: bool, confidence: float = CONFIDENCE
 ) -> tuple[Estimate | None, str]:
     """The ratio of the means with its interval, and why there is none."""
-    first, second = sides
-    if paired:
-        both = [number for number in first if number in second]
-        first, second = ({number: one[number] for number in both} for one in (first, second))
+    first, second = _common(sides) if paired else sides
     left_out = [number - len(values) for number, values in zip(repeats, (first, second), strict=True)]
     doubts = (
         f"not valid: {counted(left_out[0], 'repeat')} of the baseline, {left_out[1]} compared with it; "

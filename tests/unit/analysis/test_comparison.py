@@ -11,7 +11,7 @@ import pytest
 from made_journals import MadeRun
 
 from leadline.analysis import analyse, result_rows
-from leadline.analysis.comparison import ComparedRuns, Side, compare_sides
+from leadline.analysis.comparison import ComparedRuns, Side, compare_results, compare_sides
 from leadline.analysis.model import Bound, Metric, Reason, RunAnalysis, TestResult, TrialResult, Validity, Verdict
 from leadline.analysis.stability import CHANGE_POINT, INTERVALS_DISAGREE
 from leadline.statistics import Comparison
@@ -157,6 +157,15 @@ def test_systems_of_one_run_are_compared_as_pairs() -> None:
     assert found.low is not None and found.high is not None
     assert found.low < 0.9001 and found.high > 0.8999 and found.high - found.low < 0.01
     assert compared.differences == ()
+
+
+def test_means_of_pairs_are_those_of_the_repeats_that_both_have() -> None:
+    values = (1.0, 1.1, 0.9, 5.0)
+    baseline = [a_result("c01", repeat, value) for repeat, value in enumerate(values, 1)]
+    candidate = [a_result("c02", repeat, 2 * value) for repeat, value in enumerate(values[:3], 1)]
+    found = compare_results(baseline, candidate, "throughput_bps")
+    assert found is not None
+    assert (found.baseline, found.candidate, found.ratio) == pytest.approx((1.0, 2.0, 2.0))
 
 
 def test_other_hardware_and_other_loads_are_no_comparison() -> None:
