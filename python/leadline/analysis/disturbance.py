@@ -34,7 +34,7 @@ LIMIT_BESIDE_WAITS = 50.0
 QUOTA_SHARE = 0.05
 """Of the time: how long a CPU quota from above may hold threads back."""
 WAITED = 0.05
-"""Of a thread's time, from where on its waiting for a CPU is stated beside other work; then `LIMIT_BESIDE_WAITS` holds."""
+"""Of a thread's time, from where on its wait for a CPU is stated beside other work and `LIMIT_BESIDE_WAITS` holds."""
 CLOCK_SPREAD = 0.10
 """Of the mean clock speed: its highest less its lowest value, from where on a note says so."""
 
