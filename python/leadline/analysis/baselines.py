@@ -62,7 +62,7 @@ def baselines_of(cases: Mapping[str, Case]) -> dict[str, str]:
 
 
 def natural(case: str) -> tuple[str, int]:
-    """A sort key that puts c2 before c10."""
+    """Return a sort key that puts c2 before c10."""
     letters = case.rstrip("0123456789")
     return letters, int(case[len(letters) :] or -1)
 

@@ -20,6 +20,7 @@ from pydantic import ValidationError
 
 from leadline.analysis import baseline_ratios, cross_checks, findings, ladder, scaling, sizing
 from leadline.analysis.answers import answers_of
+from leadline.analysis.baselines import natural
 from leadline.analysis.environment import Environment
 from leadline.analysis.frequent_events import FREQUENT_TYPES, MALFORMED, AgentLives, FrequentEvents
 from leadline.analysis.metrics import Histograms
@@ -432,7 +433,7 @@ class _Reading:
             for test in trial.tests:
                 found.setdefault((test.case, test.test), test.kind)
         return [
-            (case, test, kind) for (case, test), kind in sorted(found.items(), key=lambda item: _natural(item[0][0]))
+            (case, test, kind) for (case, test), kind in sorted(found.items(), key=lambda item: natural(item[0][0]))
         ]
 
     def _summary(self, case: str, test: str, kind: str, limit: float, targets: Sequence[Target]) -> Summary:
@@ -492,9 +493,3 @@ def _message(error: Any) -> str | None:
     if isinstance(error, Mapping):
         return str(error.get("message") or error.get("code") or "")
     return str(error) if error else None
-
-
-def _natural(case: str) -> tuple[str, int]:
-    """A sort key that puts c2 before c10."""
-    letters = case.rstrip("0123456789")
-    return letters, int(case[len(letters) :] or -1)

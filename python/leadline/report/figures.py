@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from leadline import quantities
+from leadline.analysis.baselines import natural
 from leadline.analysis.model import Bound, Distribution, Metric, RunAnalysis
 from leadline.registry import KINDS
 
@@ -122,7 +123,7 @@ def case_parameters(analysis: RunAnalysis) -> dict[str, dict[str, Any]]:
         for given in (*(test.parameters for test in trial.tests), trial.parameters):
             for name, value in given.items():
                 parameters.setdefault(name, value)
-    return dict(sorted(found.items(), key=lambda item: _natural(item[0])))
+    return dict(sorted(found.items(), key=lambda item: natural(item[0])))
 
 
 def varying(cases: dict[str, dict[str, Any]]) -> tuple[str, ...]:
@@ -146,13 +147,6 @@ def case_label(case: str, cases: dict[str, dict[str, Any]]) -> str:
     """`c03  sut.kind=openvpn  clients=20`: the id, and the parameters in which the case differs."""
     parameters = cases.get(case, {})
     return "  ".join([case, *(f"{name}={parameter(parameters.get(name))}" for name in varying(cases))])
-
-
-def _natural(case: str) -> tuple[str, int]:
-    """Sorts c2 before c10, and c99 before c100."""
-    letters = case.rstrip("0123456789")
-    digits = case[len(letters) :]
-    return letters, int(digits) if digits else -1
 
 
 def latency_figures() -> tuple[Figure, ...]:
