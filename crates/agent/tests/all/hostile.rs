@@ -132,7 +132,7 @@ fn is_closed(stream: &mut TcpStream) {
     while !matches!(stream.read(&mut piece), Ok(0) | Err(_)) {}
 }
 
-/// A server that has served once, so that its permanent resources are allocated.
+/// A server with its resources when nobody is served. It serves once, so that what the first session leaves is seen.
 struct Victim {
     server: Agent,
     client: Agent,
@@ -144,6 +144,8 @@ impl Victim {
     fn new() -> Self {
         let (mut server, client) = (Agent::start(), Agent::start());
         let port = server.serve();
+        // A thread that has not run yet has not opened its files.
+        server.until_all_threads("wait", 'S');
         let weight = server.weight();
         let mut victim = Self { server, client, port, weight };
         victim.serves_others();
