@@ -153,7 +153,8 @@ CASES: tuple[Case, ...] = (
             LogFilename="",
             Iterations="",
             Unit="S",
-            ConcurrencyLimit="10",
+            # As many as arrivals: however slow the server is, none is without a user.
+            ConcurrencyLimit="20",
             ThreadGroup__on_sample_error="continue",
         ),
         by_user=False,
