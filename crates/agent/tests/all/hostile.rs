@@ -132,7 +132,7 @@ fn is_closed(stream: &mut TcpStream) {
     while !matches!(stream.read(&mut piece), Ok(0) | Err(_)) {}
 }
 
-/// A server with its resources when nobody is served. It serves once, so that what the first session leaves is seen.
+/// A server with its resources when it serves none. It serves once, so that what the first session leaves is seen.
 struct Victim {
     server: Agent,
     client: Agent,
