@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,27 +17,15 @@ from cases_answers import CASES as ANSWER_CASES
 from cases_control import CASES as CONTROL
 from cases_http import CASES as HTTP
 from cases_pages import CASES as PAGES
-from jmeter import VERSION, JMeter, is_available, jmeter
+from jmeter import VERSION, JMeter, is_available
 from oracle_elements import Case
-from recording_server import RecordingServer, recording_server
+from recording_server import RecordingServer
 
 from in_process import leadline
 
 CASES = {one.name: one for one in (*CONTROL, *HTTP, *ANSWER_CASES, *PAGES)}
 ANSWERS = Path(__file__).parent / "answers"
 pytestmark = [pytest.mark.agent, pytest.mark.takes(40)]
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[RecordingServer]:
-    with recording_server() as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def oracle(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JMeter]:
-    with jmeter(tmp_path_factory.mktemp("jmeter")) as running:
-        yield running
 
 
 @pytest.mark.parametrize("name", CASES)

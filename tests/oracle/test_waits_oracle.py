@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import itertools
 import statistics
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from jmeter import JMeter, is_available, jmeter
+from jmeter import JMeter, is_available
 from oracle_elements import Case, case, get, timer
-from recording_server import RecordingServer, recording_server
+from recording_server import RecordingServer
 from scipy.stats import ks_2samp
 
 from in_process import leadline
@@ -53,18 +52,6 @@ CASES = {
         ),
     )
 }
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[RecordingServer]:
-    with recording_server() as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def oracle(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JMeter]:
-    with jmeter(tmp_path_factory.mktemp("jmeter")) as running:
-        yield running
 
 
 @pytest.mark.parametrize("name", CASES)
