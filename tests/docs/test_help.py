@@ -5,6 +5,7 @@ What is shortened: a second becomes 50 ms, and of the VPN clients a twentieth co
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import shutil
@@ -130,7 +131,10 @@ def test_examples_of_tunnel_run(workplace: Path) -> None:
     # Users are for a profile that asks for them.
     with_users = next(number for number, line in enumerate(lines) if "--users" in line)
     lines.insert(with_users, "echo auth-user-pass users.txt >> client.ovpn")
+    lines.append("leadline tunnel client.ovpn -n 5 --server-pid $server --json > cost.json")
     succeed([*setup[:server], *own, *servers, *lines], workplace)
+    figures = json.loads((workplace / "cost.json").read_text())["metrics"]
+    assert figures["server_cpu_s"]["value"] > 0, "each handshake costs the server CPU time"
 
 
 @pytest.mark.lab

@@ -7,7 +7,7 @@ use std::io;
 
 use leadline_wire::{ProcessSample, ThreadTime};
 
-use crate::parse::process::{status, times, ThreadStatus};
+use crate::parse::process::{scheduled_s, status, times, ProcessTimes, ThreadStatus};
 use crate::reread::{Buffer, Reread};
 
 /// Threads besides the leader that are read in one full sample, on average. A process with more threads has its
@@ -16,6 +16,8 @@ const THREADS_PER_SAMPLE: usize = 64;
 /// Above this number of threads, their context switches and CPU times are not read, because each thread needs two open
 /// files.
 const THREADS_FOLLOWED: usize = 256;
+/// How far the sum of two counts of hundredths of a second may be from the exact time that was read a little later, s.
+const HIDDEN_BY_TICKS_S: f64 = 0.025;
 
 /// All observed processes, in the caller's order.
 #[derive(Debug, Default)]
@@ -51,6 +53,8 @@ struct Process {
     pid: u32,
     /// `stat` and the leader's `status`.
     files: Option<(Reread, Reread)>,
+    /// The first thread's CPU time by the scheduler's clock, where the kernel keeps it.
+    schedstat: Option<Reread>,
     vanished: bool,
     /// The threads besides the leader.
     threads: Vec<Thread>,
@@ -125,6 +129,7 @@ impl Process {
             name: name.to_string(),
             pid,
             files: None,
+            schedstat: Reread::open(format!("/proc/{pid}/schedstat")).ok(),
             vanished: false,
             threads: Vec::new(),
             leader: None,
@@ -176,6 +181,7 @@ impl Process {
             pid: self.pid,
             user_s: times.user_s,
             system_s: times.system_s,
+            scheduled_s: self.scheduled_s(times, buffer),
             // None of its threads has memory: a zombie or a kernel thread, whose resident memory is truly 0.
             resident_bytes: resident_bytes.unwrap_or(0),
             threads: times.threads,
@@ -183,6 +189,15 @@ impl Process {
             involuntary_switches: switches.map(|switches| switches.involuntary),
             busiest_thread,
         }))
+    }
+
+    /// Returns the first thread's exact CPU time if it is the whole process's: there is no other thread, and none that has
+    /// ended took more than the ticks hide.
+    fn scheduled_s(&self, times: ProcessTimes, buffer: &mut Buffer) -> Option<f64> {
+        let schedstat = self.schedstat.as_ref().filter(|_| times.threads == 1)?;
+        let exact_s = scheduled_s(schedstat.read(buffer).ok()?)?;
+        let in_ticks_s = times.user_s + times.system_s;
+        ((exact_s - in_ticks_s).abs() <= HIDDEN_BY_TICKS_S).then_some(exact_s)
     }
 
     /// Returns the thread whose CPU time grew most since the reading before; the other threads have just been read.

@@ -14,6 +14,8 @@ use leadline_wire::{NetworkSample, Observation};
 
 const SPIN_CPU_S: f64 = 1.5;
 const TOLERANCE: f64 = 0.03;
+/// What two counts of hundredths of a second hide at most, s.
+const TWO_TICKS_S: f64 = 0.02;
 /// Ends a test on a machine that gives it no CPU; no result depends on it.
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -55,6 +57,11 @@ fn attributed_cpu_is_the_cgroups(label: &str, script: &str) {
     println!("{label}: process {process_s:.3} s, cgroup {cgroup_s:.3} s");
     assert!((process_s - cgroup_s).abs() <= TOLERANCE * cgroup_s, "process {process_s} s, cgroup {cgroup_s} s");
 
+    let stopped = &observer.sample(0, false, &wanted).processes[0];
+    let exact_s = stopped.scheduled_s.expect("the kernel keeps the time of a process of one thread");
+    let in_ticks_s = stopped.user_s + stopped.system_s;
+    assert!((exact_s - in_ticks_s).abs() <= TWO_TICKS_S, "{exact_s} s, in ticks {in_ticks_s} s");
+
     child.end();
     assert!(observer.sample(0, false, &wanted).processes.is_empty(), "an ended process is omitted");
 }
@@ -75,6 +82,7 @@ fn threads_are_all_counted_and_the_sum_does_not_fall_when_one_ends() {
         assert_eq!(sample.processes.len(), 1, "the other one does not exist");
         let process = &sample.processes[0];
         assert!(process.resident_bytes > 0);
+        assert_eq!(process.scheduled_s, None, "one thread's time is not that of all");
         process.voluntary_switches
     };
     // More than eight threads would be read in turns; the test runner has a few of its own.

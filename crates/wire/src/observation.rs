@@ -293,6 +293,10 @@ pub struct ProcessSample {
     pub user_s: f64,
     /// CPU time in the kernel, s.
     pub system_s: f64,
+    /// CPU time by the scheduler's clock, s: exact to the nanosecond, where `user_s` and `system_s` count hundredths of a
+    /// second. Absent for a process that has or had several threads, and where the kernel does not keep it.
+    #[serde(default)]
+    pub scheduled_s: Option<f64>,
     /// Resident memory, bytes.
     pub resident_bytes: u64,
     /// Threads.

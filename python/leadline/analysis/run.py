@@ -36,7 +36,7 @@ from leadline.analysis.precision import confidence_of_plan
 from leadline.analysis.repeats import summarise
 from leadline.analysis.searches import TrialSearches
 from leadline.analysis.targets import judge_summaries, parse_targets
-from leadline.analysis.test_data import ServerReading, TestData
+from leadline.analysis.test_data import TestData
 from leadline.analysis.test_spec import TestSpec
 from leadline.analysis.trial_tests import AnalysedTests, Begin, Pending, analyse_at_once
 from leadline.dataset import HostClocks, JournalReader, reads_strictly
@@ -411,9 +411,9 @@ class _Reading:
 
     def _note_server(self, record: Record) -> None:
         data = self._trial.tests.get(str(record.get("label"))) if self._trial is not None else None
-        t_ns, cpu_s, resident = (record.get(name) for name in ("t_ns", "cpu_s", "resident_bytes"))
-        if data is not None and isinstance(t_ns, int) and isinstance(cpu_s, int | float) and isinstance(resident, int):
-            data.server_readings.append(ServerReading(t_ns, float(cpu_s), resident))
+        pid = record.get("pid")
+        if data is not None and isinstance(pid, int):
+            data.server_pid = pid
 
     def _end_test(self, record: Record) -> None:
         data = self._trial.tests.get(str(record.get("label"))) if self._trial is not None else None

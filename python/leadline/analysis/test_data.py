@@ -37,9 +37,18 @@ class ProcessUse(NamedTuple):
     system_s: float
     resident_bytes: int
     threads: int
+    scheduled_s: float | None = None
+    """CPU time by the scheduler's clock, where it is known for the whole process: exact, `user_s` and `system_s` are
+    hundredths of a second."""
+
+    @classmethod
+    def read(cls, row: records.ProcessSample) -> ProcessUse:
+        """Convert a process of an `observation` event."""
+        name, pid, user_s, system_s, resident_bytes, threads = _PROCESS_COUNTERS(row)
+        return cls(name, pid, user_s, system_s, resident_bytes, threads, row.get("scheduled_s"))
 
 
-_PROCESS_COUNTERS = itemgetter(*ProcessUse._fields)
+_PROCESS_COUNTERS = itemgetter(*ProcessUse._fields[:-1])
 
 
 class InterfaceUse(NamedTuple):
@@ -130,7 +139,7 @@ class HostSample(NamedTuple):
             memory_used_bytes=memory["total_bytes"] - memory["available_bytes"] if memory else None,
             cgroup_s=cgroup["usage_s"] if cgroup else None,
             observer_cpu_s=event["observer_cpu_s"],
-            processes=tuple(map(ProcessUse._make, map(_PROCESS_COUNTERS, event["processes"]))),
+            processes=tuple(map(ProcessUse.read, event["processes"])),
             interfaces=tuple(
                 [
                     InterfaceUse(
@@ -187,15 +196,6 @@ def _network_bytes(interfaces: Sequence[records.InterfaceSample]) -> tuple[int, 
     if not interfaces:
         return None
     return sum([row["rx_bytes"] for row in interfaces]), sum([row["tx_bytes"] for row in interfaces])
-
-
-@dataclass(frozen=True, slots=True)
-class ServerReading:
-    """The cost of the server's processes at one instant, all of them together."""
-
-    t_ns: int
-    cpu_s: float
-    resident_bytes: int
 
 
 class FlowKey(NamedTuple):
@@ -309,7 +309,8 @@ class TestData:
     thread_accounts: dict[tuple[str, str], list[tuple[int, Sequence[records.ThreadReport]]]] = field(
         default_factory=dict
     )
-    server_readings: list[ServerReading] = field(default_factory=list)
+    # A server's process that the agent beside it observed too.
+    server_pid: int | None = None
     # Gateways that a plan gave by address, each with the clients and the server that share its interfaces: their
     # counters must show that the payload went through.
     given_gateways: dict[str, tuple[str, ...]] = field(default_factory=dict)

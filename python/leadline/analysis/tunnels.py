@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from leadline.analysis.flows import Flow
 from leadline.analysis.metrics import LATENCY_PERCENTILES, Histograms, counter, received_units, sum_of_flows, times
 from leadline.analysis.model import Distribution, Metric, Series, Window
 from leadline.analysis.overload import overload
-from leadline.analysis.test_data import ServerReading, TestData
+from leadline.analysis.test_data import ProcessUse, TestData
 from leadline.analysis.window import byte_curves, rate_per_s, unit_curves
 from leadline.contract import records
 
@@ -241,19 +241,47 @@ def _lost_pings(rows: Sequence[records.TunnelClientReport]) -> int | None:
     return None if sent is None else max(0, sent - (answered or 0))
 
 
+@dataclass(frozen=True, slots=True)
+class ServerReading:
+    """The cost of the server's processes at one instant, all of them together."""
+
+    t_ns: int
+    cpu_s: float
+    resident_bytes: int
+
+
 def server_readings(data: TestData) -> list[ServerReading]:
-    """The cost of the server's processes over time: as recorded beside the test, or as its host's agent observed the
-    system under test."""
-    if data.server_readings:
-        return data.server_readings
-    host, names = host_metrics.gateway_of(data), set(data.sut_processes)
-    found = []
-    for sample in data.samples.get(host or "", []):
-        own = [process for process in sample.processes if process.name in names]
-        if own:
-            cpu_s = sum(process.user_s + process.system_s for process in own)
-            found.append(ServerReading(sample.t_ns, cpu_s, sum(process.resident_bytes for process in own)))
-    return found
+    """The cost of the server's processes over time, as the agent on its host observed them: the process that the user
+    named, or those of the system under test."""
+    samples = _server_samples(data)
+    # The two clocks differ by up to some hundredths of a second: one of them for all readings.
+    is_exact = all(process.scheduled_s is not None for _, own in samples for process in own)
+    return [
+        ServerReading(
+            t_ns, sum(_cpu_s(process, is_exact) for process in own), sum(process.resident_bytes for process in own)
+        )
+        for t_ns, own in samples
+    ]
+
+
+def _server_samples(data: TestData) -> list[tuple[int, list[ProcessUse]]]:
+    """The server's processes at each instant at which some of them were observed."""
+    if data.server_pid is not None:
+        host, pid = next(iter(data.samples), ""), data.server_pid
+        found = [(one.t_ns, [process for process in one.processes if process.pid == pid]) for one in data.samples[host]]
+    else:
+        host, names = host_metrics.gateway_of(data) or "", set(data.sut_processes)
+        found = [
+            (one.t_ns, [process for process in one.processes if process.name in names])
+            for one in data.samples.get(host, ())
+        ]
+    return [(t_ns, own) for t_ns, own in found if own]
+
+
+def _cpu_s(process: ProcessUse, is_exact: bool) -> float:
+    if is_exact and process.scheduled_s is not None:
+        return process.scheduled_s
+    return process.user_s + process.system_s
 
 
 def _server(data: TestData, states: Counter[str] | None) -> dict[str, Metric]:

@@ -2574,6 +2574,11 @@ class ProcessSample(TypedDict):
     """
     Resident memory, bytes.
     """
+    scheduled_s: NotRequired[float | None]
+    """
+    CPU time by the scheduler's clock, s: exact to the nanosecond, where `user_s` and `system_s` count hundredths of a
+    second. Absent for a process that has or had several threads, and where the kernel does not keep it.
+    """
     system_s: float
     """
     CPU time in the kernel, s.

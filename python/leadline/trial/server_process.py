@@ -1,57 +1,64 @@
-"""Records the cost of a server's process on this host while a fleet connects: CPU time and resident memory.
-
-Writes a `server-process` record ten times a second. `agents.process_usage` reads /proc.
-"""
+"""Has a server's process on this host observed while a load runs: by the agent, as it observes everything else."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
 
-from leadline.agents.process_usage import process_usage
+from leadline.agents import Agent, Event
+from leadline.contract.models import ObservationEvent
 from leadline.errors import InputError
 from leadline.trial.event_log import EventLog
 
-_PERIOD_S = 0.1
+
+def require_process(pid: int | None) -> None:
+    """Raise InputError if there is no such process on this host."""
+    if pid is not None and not Path("/proc", str(pid)).exists():
+        raise InputError(f"--server-pid {pid}: there is no such process here", hint="give the id of a running process")
 
 
-@contextmanager
-def watched(pid: int | None, event_log: EventLog, label: str) -> Iterator[None]:
-    """Record the cost of the process until the block ends; does nothing without a process.
+@asynccontextmanager
+async def observed(
+    agent: Agent, pid: int | None, event_log: EventLog, label: str, period_ms: int
+) -> AsyncIterator[None]:
+    """Sample the host, and with it the process if there is one, from before the block until after it.
 
     Raises:
-        InputError: there is no such process, or reading it is not allowed.
+        AgentLost: the agent is gone.
     """
     if pid is None:
+        await agent.observe(label, period_ms, True)
         yield
         return
-    if process_usage(pid) is None:
-        raise InputError(f"--server-pid {pid}: there is no such process here", hint="give the id of a running process")
-    watching = asyncio.ensure_future(_watch(pid, event_log, label))
-    # If the journal cannot be written, the last note says so.
-    watching.add_done_callback(lambda done: done.cancelled() or done.exception())
+    order = partial(agent.observe, label, period_ms, True, pids=(pid,))
+    await _sampled(order, agent, event_log)
     try:
         yield
     finally:
-        watching.cancel()
-        _note(pid, event_log, label)
+        # The test has begun by now, so the journal's reader knows whose server it is.
+        event_log.record("server-process", label=label, pid=pid)
+    # What the process did last is in a sample that is taken after it.
+    await _sampled(order, agent, event_log)
 
 
-async def _watch(pid: int, event_log: EventLog, label: str) -> None:
-    while True:
-        _note(pid, event_log, label)
-        await asyncio.sleep(_PERIOD_S)
+async def _sampled(order: Callable[[], Awaitable[None]], agent: Agent, event_log: EventLog) -> None:
+    """Give the order, and wait until a sample was taken after it, or the agent is lost."""
+    ordered_ns, sampled = time.monotonic_ns(), asyncio.Event()
 
+    def note(_host: str, event: Event) -> None:
+        if isinstance(event, ObservationEvent) and event.t_ns >= ordered_ns:
+            sampled.set()
 
-def _note(pid: int, event_log: EventLog, label: str) -> None:
-    usage = process_usage(pid)
-    if usage is not None:
-        event_log.record(
-            "server-process",
-            label=label,
-            t_ns=time.monotonic_ns(),
-            cpu_s=usage.cpu_s,
-            resident_bytes=usage.resident_bytes,
-        )
+    end = event_log.listen(note)
+    waits = {asyncio.create_task(sampled.wait()), asyncio.create_task(agent.failure())}
+    try:
+        await order()
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        end()
+        for wait in waits:
+            wait.cancel()

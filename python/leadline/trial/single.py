@@ -97,6 +97,7 @@ async def measure(
     Raises:
         LeadlineError: it could not begin, or failed; an interrupted measurement returns what it has.
     """
+    server_process.require_process(single.server_pid)
     event_log = EventLog(EntryList(entries, sink), observers)
     if single.on_samples is not None:
         event_log.listen(partial(_pass_on, single.on_samples))
@@ -114,10 +115,9 @@ async def measure(
         event_log.record("clock", host=HERE, offset_ns=clock.offset_ns, bound_ns=clock.bound_ns)
         if waits_for_idle_cpus([test.kind]):
             await record_wake_ups({HERE: agent}, event_log)
-        await agent.observe(name, _OBSERVE_PERIOD_MS, True)
         event_log.notify(TestBegan(name, test.name, test.kind, test.expected_ms / 1000))
         what = load.Load(name, test.model_dump(), {HERE: single.workload}, single.watch, single.interval_ms)
-        with server_process.watched(single.server_pid, event_log, name):
+        async with server_process.observed(agent, single.server_pid, event_log, name, _OBSERVE_PERIOD_MS):
             await load.run(what, {HERE: agent}, {HERE: clock}, event_log, interrupt)
         if single.second_tool is not None and not interrupt.asked.is_set():
             await _repeat(single, single.second_tool, agent, event_log, interrupt)

@@ -154,7 +154,7 @@ def rows_of(interfaces: Mapping[str, tuple[int, int]]) -> list[dict[str, Any]]:
     return [{"name": name, "rx_bytes": rx, "tx_bytes": tx, **others} for name, (rx, tx) in interfaces.items()]
 
 
-def process(name: str, pid: int, user_s: float, system_s: float, resident_bytes: int) -> dict[str, Any]:
+def process(name: str, pid: int, user_s: float, system_s: float, resident_bytes: int, **others: Any) -> dict[str, Any]:
     return {
         "name": name,
         "pid": pid,
@@ -165,6 +165,7 @@ def process(name: str, pid: int, user_s: float, system_s: float, resident_bytes:
         "voluntary_switches": None,
         "involuntary_switches": None,
         "busiest_thread": None,
+        **others,
     }
 
 

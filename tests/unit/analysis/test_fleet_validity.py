@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from made_fleets import client, fleet, fleet_outcome
-from made_journals import EPOCH_NS, S, finished, flow, test_data
+from made_journals import EPOCH_NS, S, finished, flow, observation, process, test_data
 
 from leadline.analysis.fleet_validity import gaps, notes
-from leadline.analysis.test_data import ServerReading
 
 
 def test_a_server_whose_process_was_watched_is_no_unknown() -> None:
     data = fleet([client(0), client(1)])
     assert [note.code for note in notes(data)] == ["answering-side-unknown"]
-    data.server_readings.append(ServerReading(EPOCH_NS - 1, 1.0, 10_000))
-    data.server_readings.append(ServerReading(EPOCH_NS + 11 * S, 2.0, 20_000))
+    data.server_pid = 7
+    for at_ns, cpu_s in ((EPOCH_NS - 1, 1.0), (EPOCH_NS + 11 * S, 2.0)):
+        data.add("client1", observation(at_ns, processes=[process("vpn", 7, cpu_s, 0.0, 10_000)]))
     assert list(notes(data)) == []
 
 

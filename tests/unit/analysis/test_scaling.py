@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from made_fleets import client, fleet_outcome
-from made_journals import EPOCH_NS, MS, S, finished
+from made_journals import EPOCH_NS, MS, S, finished, observation, process
 
 from leadline.analysis import analyse
 from leadline.analysis.model import Metric, Reason, Validity, Verdict
@@ -119,13 +119,16 @@ def fleets(sizes: tuple[int, ...], axis: str = "clients", **others: Any) -> list
         spec = {"name": "storm", "kind": "tunnel", "duration_ms": 10_000, "interval_ms": 100}
         rows = [client(one, configured_ns=(one + 1) * MS) for one in range(size)]
         event = finished(EPOCH_NS + 10 * S, fleet_outcome(rows), trial=label)
+        server = (
+            (EPOCH_NS - 1, process("vpn", 7, 0.99, 0.0, 10_000, scheduled_s=1.0)),
+            (EPOCH_NS + 11 * S, process("vpn", 7, 0.99, 0.0, 10_000 + 80_000 * size, scheduled_s=1.0 + 0.002 * size)),
+        )
         entries += [
             {"record": "trial-begin", "trial": f"{case}/1", "case": case, "parameters": {axis: size, **others}},
             {"record": "test-begin", "label": label, "test": spec, "hosts": ["client1"], "start_at_ns": EPOCH_NS},
             {"host": "client1", "event": event},
-            {"record": "server-process", "label": label, "t_ns": EPOCH_NS - 1, "cpu_s": 1.0, "resident_bytes": 10_000},
-            {"record": "server-process", "label": label, "t_ns": EPOCH_NS + 11 * S, "cpu_s": 1.0 + 0.002 * size,
-             "resident_bytes": 10_000 + 80_000 * size},
+            {"record": "server-process", "label": label, "pid": 7},
+            *({"host": "client1", "event": observation(at_ns, processes=[one])} for at_ns, one in server),
             {"record": "test-end", "label": label, "status": "done", "error": None},
             {"record": "trial-end", "trial": f"{case}/1", "status": "done", "error": None},
         ]  # fmt: skip
@@ -153,8 +156,8 @@ def test_cases_that_differ_in_more_than_clients_are_fitted_apart() -> None:
 
 def test_a_case_with_one_more_parameter_is_no_point_of_the_others() -> None:
     entries = fleets((50, 100, 200))
-    entries[15]["parameters"]["sut.cipher"] = "AES-128-GCM"
-    assert entries[15]["case"] == "c03"
+    [third] = [entry for entry in entries if entry.get("record") == "trial-begin" and entry["case"] == "c03"]
+    third["parameters"]["sut.cipher"] = "AES-128-GCM"
     assert set(analyse({}, entries).scaling) == {"storm"}
     assert {number for number, _ in analyse({}, entries).scaling["storm"][0].points} == {50, 100}
 

@@ -1,34 +1,50 @@
-"""What a server's process uses is written down while a test runs."""
+"""A server's process is observed by the agent from before a load until after it."""
 
 from __future__ import annotations
 
-import asyncio
 import os
+from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
+from leadline.agents import Agent, Launch, agent_binary
 from leadline.errors import InputError
 from leadline.trial.event_log import EntryList, EventLog
-from leadline.trial.server_process import watched
+from leadline.trial.server_process import observed, require_process
+
+_AT_THE_ENDS_ALONE_MS = 3_600_000
 
 
-async def test_readings_are_written_down_from_first_to_last() -> None:
+def _readings(entries: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    for entry in entries:
+        for process in entry.get("event", {}).get("processes", ()):
+            if process["pid"] == os.getpid():
+                yield process
+
+
+@pytest.mark.agent
+async def test_process_is_sampled_before_and_after_the_load() -> None:
     entries: list[dict[str, Any]] = []
-    with watched(os.getpid(), EventLog(EntryList(entries)), "c01/1/tunnel"):
-        await asyncio.sleep(0)
-        sum(range(200_000))
-    await asyncio.sleep(0)
-    assert {entry["record"] for entry in entries} == {"server-process"}
-    assert len(entries) == 2
-    assert entries[0]["t_ns"] < entries[1]["t_ns"] and entries[0]["cpu_s"] <= entries[1]["cpu_s"]
-    assert entries[0]["label"] == "c01/1/tunnel"
+    event_log = EventLog(EntryList(entries))
+    agent = await Agent.start("here", Launch((str(agent_binary()),)), sink=event_log.on_event)
+    try:
+        async with observed(agent, os.getpid(), event_log, "c01/1/tunnel", _AT_THE_ENDS_ALONE_MS):
+            sum(range(200_000))
+    finally:
+        await agent.close()
+    [noted] = [entry for entry in entries if entry.get("record") == "server-process"]
+    assert (noted["label"], noted["pid"]) == ("c01/1/tunnel", os.getpid())
+    found = list(_readings(entries))
+    assert len(found) == 2
+    for before, after in pairwise(found):
+        assert before["user_s"] + before["system_s"] <= after["user_s"] + after["system_s"]
+        assert after["resident_bytes"] > 0
 
 
-async def test_no_process_writes_nothing_and_a_wrong_one_is_refused() -> None:
-    entries: list[dict[str, Any]] = []
-    with watched(None, EventLog(EntryList(entries)), "x"):
-        pass
-    assert entries == []
-    with pytest.raises(InputError, match="no such process"), watched(2**22 + 1, EventLog(EntryList(entries)), "x"):
-        pass
+def test_missing_process_is_refused() -> None:
+    require_process(None)
+    require_process(os.getpid())
+    with pytest.raises(InputError, match="no such process"):
+        require_process(2**22 + 1)

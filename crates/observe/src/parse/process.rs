@@ -29,6 +29,13 @@ pub fn times(stat: &[u8]) -> Option<ProcessTimes> {
     Some(ProcessTimes { state: char::from(state), user_s, system_s, threads })
 }
 
+/// Parses /proc/PID/schedstat: CPU time of the process's first thread, s. `None` also where the kernel keeps none, which
+/// it shows as zeros.
+pub fn scheduled_s(schedstat: &[u8]) -> Option<f64> {
+    let used_ns = decimal(fields(schedstat.trim_ascii()).next()?)?;
+    (used_ns > 0).then_some(used_ns as f64 / 1e9)
+}
+
 /// The figures of a thread's status.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ThreadStatus {
@@ -76,6 +83,13 @@ mod tests {
         assert_eq!(times(b"7526 (cat) R 7506"), None);
         assert_eq!(times(b"7526 (cat)"), None);
         assert_eq!(times(b""), None);
+    }
+
+    #[test]
+    fn zeros_of_a_kernel_without_a_scheduler_clock_are_no_time() {
+        assert_eq!(scheduled_s(b"1500000000 10 3\n"), Some(1.5));
+        assert_eq!(scheduled_s(b"0 0 0\n"), None);
+        assert_eq!(scheduled_s(b""), None);
     }
 
     #[test]
