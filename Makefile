@@ -73,7 +73,9 @@ check-rust:
 check-python:
 	LEADLINE_AGENT=none $(PYTHON) -m pytest --quiet $(UNIT_WORKERS) -m "not agent and not processes $(SELECTION)" tests/unit tests/contract
 
-test: build-checked test-tools ## every kind of test: Rust, Python, contract, lab, browser; of matrices a selection
+# What is compiled and what is installed do not wait for each other.
+test: ## every kind of test: Rust, Python, contract, lab, browser; of matrices a selection
+	@$(MAKE) --no-print-directory --jobs=2 build-checked test-tools
 	@$(STATIC) cargo test --profile checked --quiet --workspace --lib --bins --tests --no-run
 	$(MAKE) --no-print-directory --jobs=3 test-rust test-unit test-python
 	$(MAKE) --no-print-directory test-exclusive
