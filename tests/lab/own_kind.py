@@ -55,12 +55,13 @@ class Pulse(Kind[PulseTest]):
     headline = ("latency_p50_us",)
     operation = "pulse"
     command = Command(
+        PulseTest,
         "Send pulses to a server.",
         "Example: leadline pulse 192.0.2.7 -n 100",
         position=9,
-        options=(
+        rows=(
             *(o.HOST, o.DURATION, o.WARMUP, o.NUMBER, o.THREADS),
-            Option(("-l", "--size"), "UDP payload of each pulse, bytes.", key="size", default="64", metavar="SIZE"),
+            Option(("-l", "--size"), "UDP payload of each pulse, bytes.", key="size"),
             *(*o.SESSION, o.INTERVAL, o.JSON, o.OUT, o.targets("latency_p99_us < 2000")),
         ),
     )

@@ -159,53 +159,36 @@ class Rr(Kind[RrTest]):
         _rung("rr-tcp", "TCP requests", 20, protocol="tcp"),
     )
     command = Command(
+        RrTest,
         "Measure request and response: latency and transaction rate.",
         "Example: leadline rr 192.0.2.7 --udp -l 64 --response 64 -d 10s",
         position=4,
-        options=(
-            o.HOST,
-            o.DURATION,
-            o.WARMUP,
-            o.NUMBER,
-            o.FLOWS,
-            o.THREADS,
+        rows=(
+            *(o.HOST, o.DURATION, o.WARMUP, o.NUMBER, o.FLOWS, o.THREADS),
             Option(
                 ("--udp",),
-                "Use UDP instead of TCP (at least 40 bytes in each direction).",
+                f"Use UDP instead of TCP (at least {SMALLEST_UDP_PAYLOAD_BYTES} bytes in each direction).",
                 key="protocol",
-                type=bool,
-                default=False,
                 value="udp",
             ),
             Option(
                 ("-l", "--size"),
                 "Request payload in bytes. Default: the protocol's minimum.",
                 key="request",
-                metavar="SIZE",
+                default=None,
             ),
             Option(
                 ("--response",),
                 "Response payload in bytes. Default: the protocol's minimum.",
                 key="response",
-                metavar="SIZE",
+                default=None,
             ),
             Option(
                 ("--connect",),
                 "Open a connection for each transaction; with --udp, use a new source port.",
                 key="connect",
-                type=bool,
-                default=False,
-                value=True,
             ),
-            Option(
-                ("--outstanding",),
-                "Transactions that each flow may have outstanding.",
-                key="outstanding",
-                type=int,
-                default=1,
-                least=1,
-                metavar="N",
-            ),
+            Option(("--outstanding",), "Transactions that each flow may have outstanding.", key="outstanding"),
             Option(
                 ("--rate",),
                 "Transactions per second of all flows, due by schedule: 1000, 20k. Default: a closed loop.",
@@ -213,12 +196,7 @@ class Rr(Kind[RrTest]):
                 metavar="RATE",
             ),
             Option(
-                ("--busy-poll",),
-                "Poll without sleeping: lower latency for a whole CPU per thread.",
-                key="busy_poll",
-                type=bool,
-                default=False,
-                value=True,
+                ("--busy-poll",), "Poll without sleeping: lower latency for a whole CPU per thread.", key="busy_poll"
             ),
             Option(
                 ("--dscp",),
@@ -230,8 +208,6 @@ class Rr(Kind[RrTest]):
                 ("--timeout",),
                 "A transaction without an answer after this time counts as an error; over TCP it ends its flow.",
                 key="timeout",
-                default="1s",
-                metavar="TIME",
             ),
             *(*o.SESSION, *o.PRECISION, o.INTERVAL, o.JSON, o.OUT, o.PERCENTILES, o.targets("latency_p99_us < 2000")),
         ),

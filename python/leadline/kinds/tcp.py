@@ -96,33 +96,18 @@ class Tcp(Kind[TcpTest]):
     operation = "byte"
     rungs = (Rung("tcp", "tcp", "TCP", Chain.PAYLOAD, 20, "throughput_bps", {"direction": "down"}),)
     command = Command(
+        TcpTest,
         "Measure TCP throughput to or from a server.",
         "Example: leadline tcp 192.0.2.7 -P 4 -d 10s --warmup 1s",
         position=2,
-        options=(
+        rows=(
             *(o.HOST, o.DURATION, o.WARMUP, o.FLOWS, o.THREADS, o.REVERSE, o.BIDIRECTIONAL),
-            Option(
-                ("--rate",),
-                "Payload bits per second: 100mbit. Default: as fast as possible.",
-                key="rate",
-                metavar="RATE",
-            ),
-            Option(("-l", "--size"), "Bytes per write and read call.", key="block", default="128KiB", metavar="SIZE"),
+            Option(("--rate",), "Payload bits per second: 100mbit. Default: as fast as possible.", key="rate"),
+            Option(("-l", "--size"), "Bytes per write and read call.", key="block"),
             *OPTIONS,
             Option(("--congestion",), "Congestion control, by the kernel's name.", key="congestion", metavar="NAME"),
-            *(
-                o.PEER,
-                *o.LOGIN,
-                *o.IPERF3,
-                *o.SESSION,
-                o.cross_check("iperf3"),
-                *o.PRECISION,
-                o.INTERVAL,
-                o.JSON,
-                o.FORMAT,
-                o.OUT,
-                o.targets("throughput_bps > 100mbit"),
-            ),
+            *(o.PEER, *o.LOGIN, *o.IPERF3, *o.SESSION, o.cross_check(TcpTest), *o.PRECISION, o.INTERVAL, o.JSON),
+            *(o.FORMAT, o.OUT, o.targets("throughput_bps > 100mbit")),
         ),
     )
 

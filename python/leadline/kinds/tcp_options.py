@@ -12,13 +12,12 @@ from pydantic_core import PydanticCustomError
 from leadline.plan.base_test import BaseTest
 from leadline.plan.dscp import Dscp
 from leadline.plan.field_types import RateBps, SizeBytes, rule, validation_error, within
-from leadline.plan.options import Option
+from leadline.plan.options import Option, group
 
 if TYPE_CHECKING:
     from leadline.contract.models import StreamOptions
 
 _SHARE = re.compile(r"(\d{1,3})%")
-_PANEL = "Sockets and payload"
 _BY_NAME = {"compressed": "random", "uncompressed": "62%"}
 """Payloads that compress as files do: an archive not at all; a database of packages to less than two fifths of its
 size, as IP compression made its transfer 2.66 times as fast."""
@@ -104,84 +103,42 @@ OPTIONS = (
         ("-n", "--bytes"),
         "End after this payload of all flows of one direction: 1GiB. -d limits the time.",
         key="bytes",
-        metavar="SIZE",
     ),
-    Option(
-        ("--pacing",),
-        "Let the kernel pace all flows together at this rate: 50mbit.",
-        key="pacing",
-        metavar="RATE",
-        panel=_PANEL,
-    ),
-    Option(
-        ("-w", "--window"),
-        "Size of the send and the receive buffer on both ends. Default: the kernels'.",
-        key="window",
-        metavar="SIZE",
-        panel=_PANEL,
-    ),
-    Option(("--mss",), "Payload of the largest segment, bytes.", key="mss", metavar="SIZE", panel=_PANEL),
-    Option(
-        ("--nagle",),
-        "Let Nagle's algorithm hold back small segments.",
-        key="nagle",
-        type=bool,
-        default=False,
-        value=True,
-        panel=_PANEL,
-    ),
-    Option(
-        ("--dscp",),
-        "Code point of both ends' packets: 0 to 63, or a class such as EF or CS1.",
-        key="dscp",
-        metavar="CLASS",
-        panel=_PANEL,
-    ),
-    Option(
-        ("--mptcp",),
-        "Use MPTCP; an error if a kernel on the path has none.",
-        key="mptcp",
-        type=bool,
-        default=False,
-        value=True,
-        panel=_PANEL,
-    ),
-    Option(
-        ("--payload",),
-        "What is sent: zeros, random, compressed, uncompressed, or a share of repeated bytes as in 50%.",
-        key="payload",
-        default="zeros",
-        metavar="WHAT",
-        panel=_PANEL,
-    ),
-    Option(
-        ("--payload-file",),
-        "File whose bytes are sent again and again instead.",
-        key="payload_file",
-        metavar="FILE",
-        panel=_PANEL,
-    ),
-    Option(
-        ("--send",),
-        "How bytes are sent: copied, by MSG_ZEROCOPY, or from a file's pages.",
-        key="send",
-        type=("write", "zerocopy", "sendfile"),
-        default="write",
-        panel=_PANEL,
-    ),
-    Option(
-        ("--receive",),
-        "Copy received bytes, or let the kernel discard them (MSG_TRUNC).",
-        key="receive",
-        type=("copy", "discard"),
-        default="copy",
-        panel=_PANEL,
-    ),
-    Option(
-        ("--line-rate",),
-        "Rate of the line, for the share of it that is used. Default: the interface's speed.",
-        key="line_rate",
-        metavar="RATE",
-        panel=_PANEL,
+    *group(
+        "Sockets and payload",
+        Option(("--pacing",), "Let the kernel pace all flows together at this rate: 50mbit.", key="pacing"),
+        Option(
+            ("-w", "--window"),
+            "Size of the send and the receive buffer on both ends. Default: the kernels'.",
+            key="window",
+        ),
+        Option(("--mss",), "Payload of the largest segment, bytes.", key="mss"),
+        Option(("--nagle",), "Let Nagle's algorithm hold back small segments.", key="nagle"),
+        Option(
+            ("--dscp",),
+            "Code point of both ends' packets: 0 to 63, or a class such as EF or CS1.",
+            key="dscp",
+            metavar="CLASS",
+        ),
+        Option(("--mptcp",), "Use MPTCP; an error if a kernel on the path has none.", key="mptcp"),
+        Option(
+            ("--payload",),
+            "What is sent: zeros, random, compressed, uncompressed, or a share of repeated bytes as in 50%.",
+            key="payload",
+            metavar="WHAT",
+        ),
+        Option(
+            ("--payload-file",),
+            "File whose bytes are sent again and again instead.",
+            key="payload_file",
+            metavar="FILE",
+        ),
+        Option(("--send",), "How bytes are sent: copied, by MSG_ZEROCOPY, or from a file's pages.", key="send"),
+        Option(("--receive",), "Copy received bytes, or let the kernel discard them (MSG_TRUNC).", key="receive"),
+        Option(
+            ("--line-rate",),
+            "Rate of the line, for the share of it that is used. Default: the interface's speed.",
+            key="line_rate",
+        ),
     ),
 )

@@ -64,6 +64,7 @@ if TYPE_CHECKING:
 
 _DATAGRAMS: Mapping[str, Any] = {"packet": 1372, "direction": "down"}
 _UDP_HEADER_BYTES = 8
+_DEFAULT_BYTES = 1400
 _Payload = Annotated[
     SizeBytes,
     within(SMALLEST_PAYLOAD_BYTES, LARGEST_UDP_PAYLOAD_BYTES, " bytes", "by the short measurement header and by UDP"),
@@ -82,7 +83,7 @@ class UdpTest(SpreadTest):
     """Client to server, server to client, or both at the same time."""
     rate_bps: RateBps | None = Field(default=None, validation_alias="rate")
     """Bits of UDP payload per second and client, shared evenly by its flows. Null: as fast as possible."""
-    packet_bytes: _Payload = Field(default=1400, validation_alias="packet")
+    packet_bytes: _Payload = Field(default=_DEFAULT_BYTES, validation_alias="packet")
     """UDP payload of each datagram."""
     size: FrameMix | None = None
     """Ethernet frame sizes in turn, FCS included (RFC 6985), each with its count in a round, instead of `packet`;
@@ -236,28 +237,28 @@ class Udp(Kind[UdpTest]):
         ),
     )
     command = Command(
+        UdpTest,
         "Measure UDP throughput, loss, reordering and jitter. The receiver counts them.",
         "Example: leadline udp 192.0.2.7 --rate 100mbit -l 1400 -d 10s",
         position=3,
-        options=(
+        rows=(
             *(o.HOST, o.DURATION, o.WARMUP, o.NUMBER, o.FLOWS, o.THREADS, o.REVERSE, o.BIDIRECTIONAL),
             Option(
                 ("--rate",),
                 "Bits of UDP payload per second of all flows: 20mbit. Default: as fast as possible.",
                 key="rate",
-                metavar="RATE",
             ),
             Option(
                 ("-l", "--size"),
-                "UDP payload, 16 to 65507 bytes, or Ethernet frames in turn: imix, 64:7,594:4,1518:1. Default: 1400.",
+                f"UDP payload, {SMALLEST_PAYLOAD_BYTES} to {LARGEST_UDP_PAYLOAD_BYTES} bytes, or Ethernet frames in "
+                f"turn: imix, 64:7,594:4,1518:1. Default: {_DEFAULT_BYTES}.",
                 key="packet",
-                metavar="SIZE",
+                default=None,
             ),
             Option(
                 ("--gso/--no-gso",),
                 "Pass datagrams to and from the kernel in batches. Default: on without --rate, off with it.",
                 key="gso",
-                type=bool,
             ),
             Option(
                 ("--dscp",),
@@ -270,20 +271,8 @@ class Udp(Kind[UdpTest]):
                 "Find the highest rate with these conditions, as in 'lost_ratio < 0.1%'; -d is the length of a trial.",
                 metavar="'METRIC < VALUE and ...'",
             ),
-            *(
-                o.PEER,
-                *o.LOGIN,
-                *o.IPERF3,
-                o.SHORT_COUNTERS,
-                *o.SESSION,
-                o.cross_check("iperf3"),
-                *o.PRECISION,
-                o.INTERVAL,
-                o.JSON,
-                o.FORMAT,
-                o.OUT,
-                o.targets("lost_ratio < 0.1%"),
-            ),
+            *(o.PEER, *o.LOGIN, *o.IPERF3, o.SHORT_COUNTERS, *o.SESSION, o.cross_check(UdpTest), *o.PRECISION),
+            *(o.INTERVAL, o.JSON, o.FORMAT, o.OUT, o.targets("lost_ratio < 0.1%")),
         ),
         names={"size": "size"},
     )

@@ -12,6 +12,7 @@ import inspect
 import re
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 from types import FunctionType
@@ -157,7 +158,25 @@ def validation_error(text: str, *, at: tuple[str | int, ...] = (), hint: str | N
     return PydanticCustomError("plan", "{text}", {"text": text, "at": at, "hint": hint})
 
 
-def within(lowest: float, highest: float, unit: str, why: str = "") -> AfterValidator:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Within(AfterValidator):
+    """Checks the limits of a field, and says what they are."""
+
+    lowest: float
+    highest: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quantity(BeforeValidator):
+    """Parses a quantity from text with its unit, and says how such text is written."""
+
+    text: Callable[[int], str]
+    """The text of a value, as a user would write it."""
+    metavar: str
+    """The word for such text in `--help`."""
+
+
+def within(lowest: float, highest: float, unit: str, why: str = "") -> Within:
     """The limits of a field, with units in the message, which pydantic's lack; `why` names the source of the
     limits."""
 
@@ -169,17 +188,17 @@ def within(lowest: float, highest: float, unit: str, why: str = "") -> AfterVali
             raise ValueError(f"{_figure(value)}{unit} is too large; at most {_figure(highest)}{unit}{reason}")
         return value
 
-    return AfterValidator(check)
+    return Within(check, lowest=lowest, highest=highest)
 
 
-def _parsed(parse: Callable[[Any], int | float]) -> BeforeValidator:
+def _parsed(parse: Callable[[Any], int | float], metavar: str, text: Callable[[Any], str] = str) -> Quantity:
     def read(value: Any, info: ValidationInfo) -> int | float:
         in_code = not written_by_a_user(info)
         if in_code and isinstance(value, int | float) and not isinstance(value, bool):
             return value
         return parse(value)
 
-    return BeforeValidator(read)
+    return Quantity(read, text=text, metavar=metavar)
 
 
 def _figure(value: float) -> str:
@@ -229,7 +248,7 @@ _DURATION_SCHEMA: dict[str, Any] = {"type": ["number", "string"], "exclusiveMini
 _DURATION_OR_ZERO_SCHEMA: dict[str, Any] = {"type": ["number", "string"], "minimum": 0, "pattern": DURATION_PATTERN}
 _LONGEST_MS = 24 * 3600 * 1000
 
-SizeBytes = Annotated[int, _parsed(units.size_bytes), WithJsonSchema(_quantity(_SIZE))]
+SizeBytes = Annotated[int, _parsed(units.size_bytes, "SIZE", units.size_text), WithJsonSchema(_quantity(_SIZE))]
 SMALLEST_UDP_PAYLOAD_BYTES = 40
 """Size of the measurement header: session, flow, sequence number, due time and send time."""
 LARGEST_UDP_PAYLOAD_BYTES = 65507
@@ -240,39 +259,39 @@ UdpPayload = Annotated[
 ]
 RateBps = Annotated[
     int,
-    _parsed(units.rate_bps),
+    _parsed(units.rate_bps, "RATE"),
     _above_zero("a rate"),
     within(0, 10**15, " bit/s"),
     WithJsonSchema(_quantity(_RATE, "number")),
 ]
 DurationMs = Annotated[
     int,
-    _parsed(units.duration_ms),
+    _parsed(units.duration_ms, "TIME", units.duration_text),
     _above_zero("a duration"),
     within(0, _LONGEST_MS, " ms", "one day"),
     WithJsonSchema(_DURATION_SCHEMA),
 ]
 DurationOrZeroMs = Annotated[
     int,
-    _parsed(units.duration_ms),
+    _parsed(units.duration_ms, "TIME", units.duration_text),
     within(0, _LONGEST_MS, " ms", "one day"),
     WithJsonSchema(_DURATION_OR_ZERO_SCHEMA),
 ]
 PeriodMs = Annotated[
     int,
-    _parsed(units.duration_ms),
+    _parsed(units.duration_ms, "TIME", units.duration_text),
     within(10, 60_000, " ms"),
     WithJsonSchema({**_DURATION_SCHEMA, "maximum": 60}),
 ]
 DelayUs = Annotated[
     int,
-    _parsed(units.duration_us),
+    _parsed(units.duration_us, "TIME", "{}us".format),
     within(0, 10_000_000, " µs", "ten seconds"),
     WithJsonSchema(_DURATION_OR_ZERO_SCHEMA),
 ]
 Share = Annotated[
     float,
-    _parsed(units.fraction),
+    _parsed(units.fraction, "SHARE", units.share_text),
     Field(ge=0),
     WithJsonSchema({"anyOf": [{"type": "number", "minimum": 0}, {"type": "string", "pattern": _SHARE}]}),
 ]
@@ -297,5 +316,7 @@ Clients = Annotated[
     BeforeValidator(_everyone),
     WithJsonSchema({"anyOf": [{"enum": ["all", None]}, {"type": "integer", "minimum": 1}]}),
 ]
-Items = Annotated[tuple[Item, ...], BeforeValidator(_as_tuple)]
-SomeItems = Annotated[tuple[Item, ...], Field(min_length=1), BeforeValidator(_as_tuple)]
+AS_TUPLE = BeforeValidator(_as_tuple)
+"""Reads a list; a field with another parser is read from one text."""
+Items = Annotated[tuple[Item, ...], AS_TUPLE]
+SomeItems = Annotated[tuple[Item, ...], Field(min_length=1), AS_TUPLE]

@@ -68,6 +68,25 @@ def size_bytes(value: Number) -> int:
     return _whole(_signed(sign, digits, "a size") * factor, "a size", "bytes")
 
 
+def duration_text(ms: int) -> str:
+    """A duration as a user writes it: `10s`, `500ms`."""
+    return f"{ms}ms" if ms % 1000 else f"{ms // 1000}s"
+
+
+def size_text(size_bytes: int) -> str:
+    """A size as a user writes it: `128KiB`, `1400`."""
+    for prefix in ("G", "M", "K"):
+        whole, rest = divmod(size_bytes, int(_BINARY[prefix.lower()]))
+        if whole and not rest:
+            return f"{whole}{prefix}iB"
+    return str(size_bytes)
+
+
+def share_text(share: float) -> str:
+    """A share as a user writes it: `1%`."""
+    return f"{100 * share:g}%"
+
+
 def looks_like_a_time(text: str) -> bool:
     """Whether a text is a duration with a unit, such as `10s`."""
     return _DURATION.fullmatch(text.strip()) is not None

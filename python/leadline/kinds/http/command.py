@@ -11,7 +11,7 @@ from leadline.cli.kind_command import measure
 from leadline.errors import InputError
 from leadline.kinds.http import args
 from leadline.kinds.http.model import HttpTest
-from leadline.kinds.http.options import COMMAND, OPTIONS
+from leadline.kinds.http.options import COMMAND
 from leadline.plan.options import test_values
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def _test_values(options: Mapping[str, Any], origin: args.Origin) -> dict[str, A
     proxy = args.proxy(options["proxy"])
     if options["resolve"]:
         args.check_names(options["resolve"], origin, proxy)
-    found = test_values(OPTIONS, options)
+    found = test_values(COMMAND.options, options)
     if "tls" in found and origin.scheme == "http":
         flag = COMMAND.flags[f"tls.{next(iter(found['tls']))}"]
         raise InputError(f"--{flag} with an http:// URL", hint="TLS is for https:// URLs")

@@ -176,56 +176,25 @@ class LoadLatency(Kind[LoadLatencyTest]):
     operation = "transaction"
     curves = (*(phase for phase, _ in PHASES), *(f"{phase} {name}" for phase, _ in PHASES for name in CLASSES))
     command = Command(
+        LoadLatencyTest,
         "Measure how much latency grows under load (bufferbloat).\n\nThe load is TCP: up, down, and both ways.",
         "Example: leadline load-latency 192.0.2.7 -d 20s",
         position=5,
-        options=(
+        rows=(
             o.HOST,
-            Option(
-                ("-d", "--duration"),
-                "Length of all four phases together: idle, up, down, both.",
-                key="duration",
-                default="20s",
-                metavar="TIME",
-            ),
-            Option(
-                ("--warmup",),
-                "Time at the start of each phase that is not counted.",
-                key="warmup",
-                default="1s",
-                metavar="TIME",
-            ),
+            Option(("-d", "--duration"), "Length of all four phases together: idle, up, down, both.", key="duration"),
+            Option(("--warmup",), "Time at the start of each phase that is not counted.", key="warmup"),
             Option(
                 ("-P", "--parallel"),
                 "TCP connections of the load in each direction; the classes take them in turn.",
                 key="flows",
-                type=int,
-                default=4,
-                least=1,
-                most=10_000,
-                metavar="N",
             ),
-            Option(
-                ("-l", "--size"),
-                "Payload of each probe and of its answer, bytes.",
-                key="size",
-                default="64",
-                metavar="SIZE",
-            ),
-            Option(
-                ("--tcp",),
-                "Probe over TCP instead of UDP.",
-                key="protocol",
-                type=bool,
-                default=False,
-                value="tcp",
-            ),
+            Option(("-l", "--size"), "Payload of each probe and of its answer, bytes.", key="size"),
+            Option(("--tcp",), "Probe over TCP instead of UDP.", key="protocol", value="tcp"),
             Option(
                 ("--classes",),
                 "Probe and load also the classes background (CS1), video (CS5) and voice (EF).",
                 key="classes",
-                type=bool,
-                default=False,
                 value=list(CLASSES),
             ),
             Option(

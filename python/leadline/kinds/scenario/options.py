@@ -5,16 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 
 from leadline.kinds.http.options import TLS_TRUST
+from leadline.kinds.scenario.model import ScenarioTest
 from leadline.plan import options as o
 from leadline.plan.options import Command, Option
 
 COMMAND = Command(
+    ScenarioTest,
     "Run a scenario: users with a flow of requests.\n\nFrom Leadline's YAML, a .jmx of JMeter or a .har file.",
     "Examples: leadline scenario examples/shop.yaml -J host=127.0.0.1 -J port=8080\n"
     "          leadline scenario examples/shop.jmx -J threads=50 -d 1m\n"
     "          leadline scenario --example > my.yaml",
     position=7,
-    options=(
+    rows=(
         Option((), "A scenario in YAML, a .jmx or a .har file.", type=Path, metavar="FILE", parameter="file"),
         Option(
             ("-J", "--param"),
@@ -28,34 +30,18 @@ COMMAND = Command(
             ("-d", "--duration"),
             "Longest time; default: the scenario's own.",
             key="duration",
-            metavar="TIME",
+            default=None,
         ),
         o.WARMUP,
         o.THREADS,
+        Option(("--timeout",), "Longest time for an answer, where the scenario gives none.", key="timeout"),
         Option(
-            ("--timeout",),
-            "Longest time for an answer, where the scenario gives none.",
-            key="timeout",
-            default="60s",
-            metavar="TIME",
+            ("--connect-timeout",), "Longest time to connect, where the scenario gives none.", key="connect_timeout"
         ),
         Option(
-            ("--connect-timeout",),
-            "Longest time to connect, where the scenario gives none.",
-            key="connect_timeout",
-            default="10s",
-            metavar="TIME",
+            ("--connections-per-user",), "Connections of each user to one server at most.", key="connections_per_user"
         ),
-        Option(
-            ("--connections-per-user",),
-            "Connections of each user to one server at most.",
-            key="connections_per_user",
-            type=int,
-            default=6,
-            least=1,
-            metavar="N",
-        ),
-        Option(("--seed",), "Seed of all random values.", key="seed", type=int, default=1, least=0, metavar="N"),
+        Option(("--seed",), "Seed of all random values.", key="seed"),
         Option(
             ("--scripts",),
             "What a part that cannot run does: stop, or be left out and listed.",
@@ -70,9 +56,8 @@ COMMAND = Command(
             default=False,
         ),
         Option(("--any-file",), "Read files outside of the scenario's folder too.", type=bool, default=False),
-        *TLS_TRUST,
-        Option(("-4", "--ipv4"), "Use IPv4 only.", type=bool, default=False),
-        Option(("-6", "--ipv6"), "Use IPv6 only.", type=bool, default=False),
+        *o.group("TLS", *TLS_TRUST),
+        *o.FAMILY,
         o.INTERVAL,
         o.JSON,
         o.OUT,
@@ -80,8 +65,6 @@ COMMAND = Command(
             ("--single-requests",),
             "With --out: keep each request by itself, with `urls` also its URL.",
             key="single_requests",
-            type=("none", "all", "urls"),
-            default="none",
         ),
         Option(
             ("--summary-export",),

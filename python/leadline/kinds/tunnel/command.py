@@ -12,7 +12,7 @@ from leadline.cli.output import check_folder
 from leadline.errors import InputError
 from leadline.kinds.tunnel import args
 from leadline.kinds.tunnel.model import TunnelTest
-from leadline.kinds.tunnel.options import COMMAND, OPTIONS
+from leadline.kinds.tunnel.options import COMMAND
 from leadline.plan.options import test_values
 
 if TYPE_CHECKING:
@@ -108,4 +108,9 @@ def _check(options: Mapping[str, Any]) -> None:
 
 def _test_values(options: Mapping[str, Any], number: int) -> dict[str, Any]:
     """The test's keys and values. Raises InputError for a value that cannot be read."""
-    return {"name": "tunnel", "number": number, "traffic": args.traffic(options), **test_values(OPTIONS, options)}
+    return {
+        "name": "tunnel",
+        "number": number,
+        "traffic": args.traffic(options),
+        **test_values(COMMAND.options, options),
+    }

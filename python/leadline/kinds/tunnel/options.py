@@ -8,259 +8,213 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from leadline.plan.options import Command, Option
+from leadline.kinds.tunnel.model import TunnelTest
+from leadline.plan import options as o
+from leadline.plan.options import Command, Option, group
 
-_ARRIVALS, _CLIENTS, _EXPECT, _AFTER, _TRAFFIC, _OUTPUT = (
-    *("Arrivals", "Client identities", "Expected configuration"),
-    *("After connecting", "Traffic in the tunnels", "Output"),
-)
 CONDITION = "connect_p99_ms < 2000 and unconfigured_ratio < 1%"
 """The default conditions: they hold for a server that is not overloaded."""
 
-OPTIONS = (
+_ROWS = (
     Option((), "Profile of the clients, an .ovpn file.", type=Path, required=True, parameter="file"),
-    Option(
-        ("-n", "--number"),
-        "Number of clients. A list, as in 50,100,200,400, runs one fleet after another and fits a scaling exponent.",
-        default="1",
-        metavar="N[,N...]",
-        panel=_ARRIVALS,
+    *group(
+        "Arrivals",
+        Option(
+            ("-n", "--number"),
+            "Number of clients. A list, as in 50,100,200,400, runs one fleet after another and fits a scaling "
+            "exponent.",
+            default="1",
+            metavar="N[,N...]",
+        ),
+        Option(
+            ("--rate",),
+            "Arrivals per second, or stages: 0:200/10s,200/60s. Default: all at once.",
+            key="rate",
+            metavar="RATE",
+        ),
+        Option(("--at-once",), "Connect all clients at once. This is the default.", type=bool, default=False),
+        Option(
+            ("--until-choke",),
+            f"Find the highest arrival rate at which this holds. Default: '{CONDITION}'.",
+            bare=CONDITION,
+            metavar="['METRIC < VALUE']",
+        ),
+        Option(("--settled",), "Connect N clients first and use their pings as the baseline.", key="settled"),
+        Option(
+            ("--attempt-timeout",),
+            "Time limit of one attempt to connect. Default: 60s, as the real client; 10s with --until-choke.",
+            key="attempt_timeout",
+            default=None,
+        ),
+        Option(
+            ("--retries",),
+            "Number of retries of a failed client: after 1 s, then twice as long each time.",
+            key="retries",
+        ),
+        Option(
+            ("-d", "--duration"),
+            "Maximum stay of the fleet, from the first arrival. Default: until everything is done, with pings until "
+            "10s after the last client connected or gave up. With --until-choke: length of a trial.",
+            key="duration",
+            default=None,
+        ),
+        Option(
+            ("-t", "--threads"),
+            "Number of threads, 1 to 256.",
+            key="threads",
+            metavar="N",
+            counts_threads=True,
+        ),
     ),
-    Option(
-        ("--rate",),
-        "Arrivals per second, or stages: 0:200/10s,200/60s. Default: all at once.",
-        key="rate",
-        metavar="RATE",
-        panel=_ARRIVALS,
+    *group(
+        "Client identities",
+        Option(
+            ("--ca-key",),
+            "Private key of the CA. Each client gets its own certificate, made before the load.",
+            type=Path,
+            metavar="FILE",
+        ),
+        Option(
+            ("--ca",),
+            "Certificate of the CA of --ca-key. Default: the profile's ca.",
+            type=Path,
+            metavar="FILE",
+        ),
+        Option(
+            ("--name-prefix",),
+            "Prefix of the certificates' common names, before the client's number. Default: 'client-'.",
+            metavar="TEXT",
+        ),
+        Option(
+            ("--identities",),
+            "Folder with pairs NAME.crt and NAME.key, which the clients use in turn.",
+            type=Path,
+            metavar="DIR",
+        ),
+        Option(
+            ("--users",),
+            "File with one user:password per line, which the clients use in turn.",
+            type=Path,
+            metavar="FILE",
+        ),
+        Option(
+            ("--bind",),
+            "Local address, network (192.0.2.0/28) or range (FIRST-LAST); the clients use the addresses in turn.",
+            key="bind",
+            metavar="ADDR",
+        ),
     ),
-    Option(
-        ("--at-once",), "Connect all clients at once. This is the default.", type=bool, default=False, panel=_ARRIVALS
+    *group(
+        "Expected configuration",
+        Option(
+            ("--expect-pool",),
+            "Network that must contain the address of each client.",
+            key="expect.pools",
+            metavar="CIDR",
+        ),
+        Option(
+            ("--expect-route",),
+            "Network that the server must push as a route.",
+            key="expect.routes",
+            metavar="CIDR",
+        ),
+        Option(
+            ("--expect-dns",),
+            "DNS server that the server must push.",
+            key="expect.dns",
+            metavar="ADDR",
+        ),
+        Option(
+            ("--expect-option",),
+            "Option that the server must push, as exactly this text.",
+            key="expect.options",
+            metavar="TEXT",
+        ),
+        Option(
+            ("--echo",),
+            "Destination of the ICMP echo request that verifies a tunnel. Default: the server's end of the tunnel.",
+            key="expect.echo",
+            metavar="ADDR",
+        ),
+        Option(("--first-data",), "Time that a client waits for the answer to that echo request.", key="first_data"),
     ),
-    Option(
-        ("--until-choke",),
-        f"Find the highest arrival rate at which this holds. Default: '{CONDITION}'.",
-        bare=CONDITION,
-        metavar="['METRIC < VALUE']",
-        panel=_ARRIVALS,
+    *group(
+        "After connecting",
+        Option(
+            ("--ping",),
+            "Time between two pings of each connected client; with --settled only of the settled ones, default 100ms.",
+            key="ping",
+        ),
+        Option(
+            ("--reconnect-at",),
+            "All clients drop their connection silently and reconnect, TIME after the first arrival, spread over OVER.",
+            key="reconnect_at",
+            metavar="TIME[/OVER]",
+        ),
+        Option(
+            ("--renegotiate-at",),
+            "All clients negotiate new keys, TIME after the first arrival, spread over OVER.",
+            key="renegotiate_at",
+            metavar="TIME[/OVER]",
+        ),
     ),
-    Option(
-        ("--settled",),
-        "Connect N clients first and use their pings as the baseline.",
-        key="settled",
-        type=int,
-        default=0,
-        least=0,
-        panel=_ARRIVALS,
+    *group(
+        "Traffic in the tunnels",
+        Option(
+            ("--traffic",),
+            "Load of each client: ICMP echo requests; datagrams or a TCP stream with a `leadline serve`; HTTP "
+            "requests.",
+            type=("echo", "udp", "tcp", "http"),
+        ),
+        Option(
+            ("--to",),
+            "Destination in the tunnels, ADDRESS[:PORT]; for http also a URL (port 80; 8080 without a URL). Default "
+            "for echo: the server's end of the tunnel.",
+            metavar="ADDR",
+        ),
+        Option(
+            ("--traffic-rate",),
+            "Rate per client: packets or requests per second (50/s), or bits per second (2mbit). Default: as fast as "
+            "possible.",
+            metavar="RATE",
+        ),
+        Option(
+            ("-l", "--size"),
+            "Bytes of UDP payload (default: 1200), or of an echo request's IP packet (default: 100).",
+            metavar="SIZE",
+        ),
+        Option(("--traffic-duration",), "Length of the load. Default: 10s.", metavar="TIME"),
+        Option(
+            ("--key-file",),
+            "File with the key of the `leadline serve` at --to, if it requires one.",
+            type=Path,
+            metavar="FILE",
+        ),
+        Option(("-R", "--reverse"), "The server sends, the clients receive.", type=bool, default=False),
+        Option(("--bidir",), "Both sides send at the same time.", type=bool, default=False),
     ),
-    Option(
-        ("--attempt-timeout",),
-        "Time limit of one attempt to connect. Default: 60s, as the real client; 10s with --until-choke.",
-        key="attempt_timeout",
-        metavar="TIME",
-        panel=_ARRIVALS,
+    *group(
+        "Output",
+        Option(
+            ("--server-pid",),
+            "Process of the server on this host; its CPU time and memory are measured too.",
+            type=int,
+            metavar="PID",
+            least=1,
+        ),
+        Option(
+            ("--target",),
+            "Exit with code 3 if this does not hold, as in 'connect_p99_ms < 2000'.",
+            type=list,
+            metavar="'METRIC < VALUE'",
+        ),
+        o.JSON,
+        o.OUT,
     ),
-    Option(
-        ("--retries",),
-        "Number of retries of a failed client: after 1 s, then twice as long each time.",
-        key="retries",
-        type=int,
-        default=0,
-        least=0,
-        most=1000,
-        panel=_ARRIVALS,
-    ),
-    Option(
-        ("-d", "--duration"),
-        "Maximum stay of the fleet, from the first arrival. Default: until everything is done, with pings until 10s "
-        "after the last client connected or gave up. With --until-choke: length of a trial.",
-        key="duration",
-        metavar="TIME",
-        panel=_ARRIVALS,
-    ),
-    Option(
-        ("-t", "--threads"),
-        "Number of threads, 1 to 256.",
-        key="threads",
-        type=int,
-        default=1,
-        metavar="N",
-        counts_threads=True,
-        panel=_ARRIVALS,
-    ),
-    Option(
-        ("--ca-key",),
-        "Private key of the CA. Each client gets its own certificate, made before the load.",
-        type=Path,
-        metavar="FILE",
-        panel=_CLIENTS,
-    ),
-    Option(
-        ("--ca",),
-        "Certificate of the CA of --ca-key. Default: the profile's ca.",
-        type=Path,
-        metavar="FILE",
-        panel=_CLIENTS,
-    ),
-    Option(
-        ("--name-prefix",),
-        "Prefix of the certificates' common names, before the client's number. Default: 'client-'.",
-        metavar="TEXT",
-        panel=_CLIENTS,
-    ),
-    Option(
-        ("--identities",),
-        "Folder with pairs NAME.crt and NAME.key, which the clients use in turn.",
-        type=Path,
-        metavar="DIR",
-        panel=_CLIENTS,
-    ),
-    Option(
-        ("--users",),
-        "File with one user:password per line, which the clients use in turn.",
-        type=Path,
-        metavar="FILE",
-        panel=_CLIENTS,
-    ),
-    Option(
-        ("--bind",),
-        "Local address, network (192.0.2.0/28) or range (FIRST-LAST); the clients use the addresses in turn.",
-        key="bind",
-        type=list,
-        metavar="ADDR",
-        panel=_CLIENTS,
-    ),
-    Option(
-        ("--expect-pool",),
-        "Network that must contain the address of each client.",
-        key="expect.pools",
-        type=list,
-        metavar="CIDR",
-        panel=_EXPECT,
-    ),
-    Option(
-        ("--expect-route",),
-        "Network that the server must push as a route.",
-        key="expect.routes",
-        type=list,
-        metavar="CIDR",
-        panel=_EXPECT,
-    ),
-    Option(
-        ("--expect-dns",),
-        "DNS server that the server must push.",
-        key="expect.dns",
-        type=list,
-        metavar="ADDR",
-        panel=_EXPECT,
-    ),
-    Option(
-        ("--expect-option",),
-        "Option that the server must push, as exactly this text.",
-        key="expect.options",
-        type=list,
-        metavar="TEXT",
-        panel=_EXPECT,
-    ),
-    Option(
-        ("--echo",),
-        "Destination of the ICMP echo request that verifies a tunnel. Default: the server's end of the tunnel.",
-        key="expect.echo",
-        metavar="ADDR",
-        panel=_EXPECT,
-    ),
-    Option(
-        ("--first-data",),
-        "Time that a client waits for the answer to that echo request.",
-        key="first_data",
-        default="5s",
-        metavar="TIME",
-        panel=_EXPECT,
-    ),
-    Option(
-        ("--ping",),
-        "Time between two pings of each connected client; with --settled only of the settled ones, default 100ms.",
-        key="ping",
-        metavar="TIME",
-        panel=_AFTER,
-    ),
-    Option(
-        ("--reconnect-at",),
-        "All clients drop their connection silently and reconnect, TIME after the first arrival, spread over OVER.",
-        key="reconnect_at",
-        type=list,
-        metavar="TIME[/OVER]",
-        panel=_AFTER,
-    ),
-    Option(
-        ("--renegotiate-at",),
-        "All clients negotiate new keys, TIME after the first arrival, spread over OVER.",
-        key="renegotiate_at",
-        type=list,
-        metavar="TIME[/OVER]",
-        panel=_AFTER,
-    ),
-    Option(
-        ("--traffic",),
-        "Load of each client: ICMP echo requests; datagrams or a TCP stream with a `leadline serve`; HTTP requests.",
-        type=("echo", "udp", "tcp", "http"),
-        panel=_TRAFFIC,
-    ),
-    Option(
-        ("--to",),
-        "Destination in the tunnels, ADDRESS[:PORT]; for http also a URL (port 80; 8080 without a URL). Default for "
-        "echo: the server's end of the tunnel.",
-        metavar="ADDR",
-        panel=_TRAFFIC,
-    ),
-    Option(
-        ("--traffic-rate",),
-        "Rate per client: packets or requests per second (50/s), or bits per second (2mbit). Default: as fast as "
-        "possible.",
-        metavar="RATE",
-        panel=_TRAFFIC,
-    ),
-    Option(
-        ("-l", "--size"),
-        "Bytes of UDP payload (default: 1200), or of an echo request's IP packet (default: 100).",
-        metavar="SIZE",
-        panel=_TRAFFIC,
-    ),
-    Option(("--traffic-duration",), "Length of the load. Default: 10s.", metavar="TIME", panel=_TRAFFIC),
-    Option(
-        ("--key-file",),
-        "File with the key of the `leadline serve` at --to, if it requires one.",
-        type=Path,
-        metavar="FILE",
-        panel=_TRAFFIC,
-    ),
-    Option(("-R", "--reverse"), "The server sends, the clients receive.", type=bool, default=False, panel=_TRAFFIC),
-    Option(("--bidir",), "Both sides send at the same time.", type=bool, default=False, panel=_TRAFFIC),
-    Option(
-        ("--server-pid",),
-        "Process of the server on this host; its CPU time and memory are measured too.",
-        type=int,
-        metavar="PID",
-        least=1,
-        panel=_OUTPUT,
-    ),
-    Option(
-        ("--target",),
-        "Exit with code 3 if this does not hold, as in 'connect_p99_ms < 2000'.",
-        type=list,
-        metavar="'METRIC < VALUE'",
-        panel=_OUTPUT,
-    ),
-    Option(
-        ("--json",),
-        "Print one JSON document on stdout; progress goes to stderr.",
-        type=bool,
-        default=False,
-        panel=_OUTPUT,
-    ),
-    Option(("--out",), "Keep all samples in a new run folder below DIR.", type=Path, metavar="DIR", panel=_OUTPUT),
 )
 
 COMMAND = Command(
+    TunnelTest,
     """\
 Connect many OpenVPN clients, and check what each received.
 
@@ -282,7 +236,7 @@ Example: leadline tunnel client.ovpn -n 1000 --ca-key ca.key
     leadline tunnel client.ovpn -n 50 --users users.txt --target 'connect_p99_ms < 2000'
 """,
     position=5,
-    options=OPTIONS,
+    rows=_ROWS,
     names={
         "rate_per_s": "rate",
         "number": "number",
