@@ -139,7 +139,7 @@ def compare_sides(
         _compared(key, name, first[key], second[key], margin=margin, paired=paired, confidence=confidence)
         for key in shared
         for name in chosen_metrics(first[key][0].kind, metrics)
-        if metrics or any(_is_known(result, name) for result in (*first[key], *second[key]))
+        if metrics or any(result.value(name) is not None for result in (*first[key], *second[key]))
     )
     figures = [one for one in compared if one is not None]
     figures += _compared_shares(baseline, candidate, shared, margin, metrics)
@@ -242,11 +242,6 @@ def _compared_shares(
                 word=one.word,
                 reason=one.reason,
             )
-
-
-def _is_known(result: TestResult, metric: str) -> bool:
-    found = result.metrics.get(metric)
-    return found is not None and found.value is not None
 
 
 def _values(results: Iterable[TestResult], metric: str) -> dict[int, float]:

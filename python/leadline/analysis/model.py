@@ -408,6 +408,11 @@ class TestResult:
     """Each rate in ten equal parts of the window: the interval over the repeats is never narrower than what the parts
     of all of them allow. Without rates in stages, and those that were read less often."""
 
+    def value(self, metric: str) -> float | None:
+        """The value of a figure; None if it is unknown, or was not measured."""
+        found = self.metrics.get(metric)
+        return None if found is None else found.value
+
     def distribution(self, metric: str) -> Distribution | None:
         """The distribution of that name; None if nothing was recorded."""
         return next((one for one in self.distributions if one.metric == metric), None)

@@ -35,7 +35,7 @@ def rate_parts(spec: TestSpec, flows: Sequence[Flow], window: Window | None) -> 
 
 def mean_of_results(results: Sequence[TestResult], name: str, confidence: float) -> Estimate | None:
     """The mean of a figure over the repeats that know it, with the interval of both witnesses; None if none does."""
-    known = [one for one in results if (metric := one.metrics.get(name)) is not None and metric.value is not None]
+    known = [one for one in results if one.value(name) is not None]
     if not known:
         return None
     mean = mean_of_repeats([one.metrics[name].value or 0.0 for one in known], confidence)

@@ -110,10 +110,7 @@ def summarise(
         judged = _with_note(judged, Reason(WITHIN_TEST, text))
     for note in (*reversed(noted), *left_out):
         judged = _with_note(judged, note)
-    unknown = {
-        name: sum((found := result.metrics.get(name)) is None or found.value is None for result in done)
-        for name in names
-    }
+    unknown = {name: sum(result.value(name) is None for result in done) for name in names}
     return Summary(
         case=case,
         test=test,
@@ -313,8 +310,8 @@ def _judged(
     judged, disagreements = dict(metrics), list[Reason]()
     verdict = worst(result.validity.verdict for result in done)
     for name in dict.fromkeys((kind.primary, *named)):
-        known = [result for result in done if (one := result.metrics.get(name)) and one.value is not None]
-        values = [value for result in known if (value := result.metrics[name].value) is not None]
+        known = [result for result in done if result.value(name) is not None]
+        values = [value for result in known if (value := result.value(name)) is not None]
         found = stability.between_repeats(judged[name], values, limit, name) if name in judged else None
         if found is not None:
             doubt, reason = found

@@ -176,7 +176,8 @@ def _totals(result: TestResult, asked: HttpRequested) -> list[str]:
     kinds = error_kinds(result.errors)
     failed = kinds.connect + kinds.read + kinds.timeout
     answers, received, sent = (_value(result, name) for name in ("requests", "bytes_received", "bytes_sent"))
-    other = answers - _value(result, "status_2xx") if _known(result, "status_2xx") else 0.0
+    succeeded = result.value("status_2xx")
+    other = 0.0 if succeeded is None else answers - succeeded
     reopened = max(0.0, _value(result, "connections_opened") - asked.connections)
     window = result.window
     length_s = (window.last_end_ns - window.first_start_ns) / 1e9 if window is not None else 0.0
@@ -276,14 +277,9 @@ def _ms(us: float | None) -> int:
     return int(((us or 0.0) + 500) // 1000)
 
 
-def _known(result: TestResult, metric: str) -> bool:
-    found = result.metrics.get(metric)
-    return found is not None and found.value is not None
-
-
 def _value(result: TestResult, metric: str) -> float:
-    found = result.metrics.get(metric)
-    return found.value or 0.0 if found is not None else 0.0
+    """The figure as the layouts have it, which know no unknown ones."""
+    return result.value(metric) or 0.0
 
 
 def _kind(name: str) -> str:
