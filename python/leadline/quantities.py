@@ -103,6 +103,11 @@ def significant(value: float, digits: int = 3) -> str:
     return f"{value:.{max(0, digits - 1 - exponent)}f}"
 
 
+def number(value: float | None) -> str:
+    """A bare number with three significant digits."""
+    return significant(value) if _known(value) else UNKNOWN
+
+
 def plus_minus(value: float | None, low: float | None, high: float | None, repeats: int | None = None) -> str:
     """Half the width of an interval around `value`, as percent of it: `±1.2 %`; empty without an interval.
 

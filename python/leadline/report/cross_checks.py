@@ -43,7 +43,7 @@ def cross_check_rows(found: Sequence[CrossCheck]) -> list[CrossCheckRow]:
             tool=" ".join((one.tool, *one.versions)),
             own=_figure(one.own, one.unit),
             other=_figure(one.other, one.unit),
-            ratio=_number(one.ratio.value),
+            ratio=quantities.number(one.ratio.value),
             interval=_interval(one.ratio.low, one.ratio.high),
             word=one.agreement.value,
             notes=_notes(one),
@@ -92,7 +92,3 @@ def _interval(low: float | None, high: float | None) -> str:
     if low is None or high is None:
         return ""
     return f"{quantities.significant(low)} to {quantities.significant(high)}"
-
-
-def _number(value: float | None) -> str:
-    return quantities.UNKNOWN if value is None else quantities.significant(value)

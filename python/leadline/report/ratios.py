@@ -30,7 +30,7 @@ class RatioCell:
 
 def ratio_text(ratio: Ratio) -> str:
     """`0.213 ▼`: the ratio and the mark of its word."""
-    return f"{_number(ratio.value)} {MARKS[ratio.word]}"
+    return f"{quantities.number(ratio.value)} {MARKS[ratio.word]}"
 
 
 def ratio_cell(summary: Summary, metric: str) -> RatioCell | None:
@@ -38,7 +38,7 @@ def ratio_cell(summary: Summary, metric: str) -> RatioCell | None:
     ratio = summary.ratios.get(metric)
     if ratio is None:
         return None
-    return RatioCell(_number(ratio.value), _interval(ratio), ratio.word.value, ratio.reason or "")
+    return RatioCell(quantities.number(ratio.value), _interval(ratio), ratio.word.value, ratio.reason or "")
 
 
 def ratios_table(analysis: RunAnalysis) -> RenderableType:
@@ -55,7 +55,9 @@ def ratios_table(analysis: RunAnalysis) -> RenderableType:
         for metric, ratio in summary.ratios.items():
             word = Text(f"{MARKS[ratio.word]} {ratio.word.value}", style=TONES[ratio.word])
             if ratio.value is not None:
-                table.add_row(summary.case, summary.test, metric, _number(ratio.value), _interval(ratio), word)
+                table.add_row(
+                    summary.case, summary.test, metric, quantities.number(ratio.value), _interval(ratio), word
+                )
             if ratio.reason:
                 reasons.setdefault(ratio.reason, []).append(f"{summary.case} {summary.test} {metric}")
     baselines = ", ".join(dict.fromkeys(analysis.baselines.values()))
@@ -72,10 +74,6 @@ def _notes(reasons: dict[str, list[str]]) -> list[str]:
         rest = len(where) - _MOST_NAMED
         lines.append(f"{reason}: {', '.join(where[:_MOST_NAMED])}{f' and {rest} more' if rest > 0 else ''}")
     return lines
-
-
-def _number(value: float | None) -> str:
-    return quantities.UNKNOWN if value is None else quantities.significant(value)
 
 
 def _interval(ratio: Ratio) -> str:
