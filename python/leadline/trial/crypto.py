@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from contextlib import suppress
 
 from leadline.agents import Agent, Event, Launch, agent_binary
 from leadline.analysis.crypto import CryptoFigure, CryptoResult, judge_crypto, stolen_share
@@ -16,8 +15,7 @@ from leadline.contract.models import (
     ProfileWorkload,
     Progress,
 )
-from leadline.errors import AgentLost
-from leadline.trial.interrupt import Interrupt
+from leadline.trial.interrupt import Interrupt, stop_when_asked
 
 HERE = "this host"
 _TRIAL, _TASK, _PROFILE = "c01/1", "crypto", "profile"
@@ -63,7 +61,7 @@ async def measure_crypto(
             await agent.prepare(_TRIAL, _PROFILE, watched, _READY_WITHIN_S)
         await agent.prepare(_TRIAL, _TASK, workload, _READY_WITHIN_S)
         await agent.observe(_TRIAL, _OBSERVE_PERIOD_MS, True)
-        stopper = asyncio.create_task(_stop_when_asked(agent, interrupt))
+        stopper = asyncio.create_task(stop_when_asked(interrupt, agent, _TRIAL, _TASK))
         try:
             await agent.begin(_TRIAL, 0)
             limit_s = figures * workload.duration_ms / 1000 * _SLOWER + _END_WITHIN_S
@@ -92,9 +90,3 @@ def result_of(outcome: Outcome, machine: list[MachineSample], *, whole: bool, pr
     waited = max((wait_s / wall_s for wait_s, wall_s in waits), default=None)
     stolen = stolen_share(machine[0].cpus, machine[-1].cpus) if machine else None
     return judge_crypto(found, whole=whole, waited=waited, stolen=stolen, profiled=profiled)
-
-
-async def _stop_when_asked(agent: Agent, interrupt: Interrupt) -> None:
-    await interrupt.asked.wait()
-    with suppress(AgentLost):
-        await agent.stop(_TRIAL, _TASK)

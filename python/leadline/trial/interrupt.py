@@ -8,6 +8,9 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
+from leadline.agents import Agent
+from leadline.errors import AgentLost
+
 EXIT_CODE = 130
 _ASKING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -61,3 +64,10 @@ class Interrupt:
         self._signalled = True
         self.asked.set()
         self._on_first()
+
+
+async def stop_when_asked(interrupt: Interrupt, agent: Agent, trial: str, task: str) -> None:
+    """Wait until an end is requested, then stop an agent's task."""
+    await interrupt.asked.wait()
+    with suppress(AgentLost):
+        await agent.stop(trial, task)

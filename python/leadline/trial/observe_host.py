@@ -27,9 +27,9 @@ from leadline.contract.models import (
     ProcessSample,
     ProcessWorkload,
 )
-from leadline.errors import AgentLost, InputError, TaskFailed
+from leadline.errors import InputError, TaskFailed
 from leadline.plan.hosts import HostAddress
-from leadline.trial.interrupt import Interrupt
+from leadline.trial.interrupt import Interrupt, stop_when_asked
 
 _TRIAL, _TASK, _LAST = "observe", "command", "observe/end"
 _STDERR = 2
@@ -241,7 +241,7 @@ async def _run_there(agent: Agent, argv: tuple[str, ...], interrupt: Interrupt) 
         started = await agent.prepare(_TRIAL, _TASK, work)
     except TaskFailed as error:
         raise InputError(f"{argv[0]}: it cannot be started on {agent.name}: {error}") from error
-    stopper = asyncio.create_task(_stop_there(agent, interrupt))
+    stopper = asyncio.create_task(stop_when_asked(interrupt, agent, _TRIAL, _TASK))
     try:
         ended = await agent.exited(_TRIAL, _TASK)
     finally:
@@ -256,9 +256,3 @@ async def _run_there(agent: Agent, argv: tuple[str, ...], interrupt: Interrupt) 
         system_s=used.system_s if used else None,
         max_resident_bytes=used.max_resident_bytes if used else None,
     )
-
-
-async def _stop_there(agent: Agent, interrupt: Interrupt) -> None:
-    await interrupt.asked.wait()
-    with suppress(AgentLost):
-        await agent.stop(_TRIAL, _TASK)

@@ -6,10 +6,13 @@ import asyncio
 import signal
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
+from leadline.errors import AgentLost
 from leadline.trial import Interrupt
+from leadline.trial.interrupt import stop_when_asked
 
 ASKED_TWICE = """
 import asyncio, os, signal, sys
@@ -78,3 +81,23 @@ def test_a_pause_ends_when_an_end_is_asked_for() -> None:
         return before
 
     assert asyncio.run(paused()) is False
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+async def test_a_request_to_end_stops_the_agents_task(is_lost: bool) -> None:
+    stopped: list[tuple[str, str]] = []
+
+    class Stopped:
+        async def stop(self, trial: str, task: str) -> None:
+            stopped.append((trial, task))
+            if is_lost:
+                raise AgentLost("a", "it is gone")
+
+    interrupt = Interrupt()
+    agent: Any = Stopped()
+    stopper = asyncio.create_task(stop_when_asked(interrupt, agent, "c01/1", "crypto"))
+    await asyncio.sleep(0)
+    assert stopped == []
+    interrupt.ask("enough")
+    await stopper
+    assert stopped == [("c01/1", "crypto")]
