@@ -8,6 +8,7 @@ import asyncio
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any
 
 from rich.text import Text
@@ -32,7 +33,7 @@ from leadline.errors import InputError
 from leadline.report import search_report
 from leadline.trial import Interrupt, Observer
 from leadline.trial.capacity_search import Ending, SearchResult
-from leadline.trial.find_rate import Answer, Search, SearchTarget
+from leadline.trial.find_rate import Answer, Search, SearchTarget, search_manifest
 
 
 def finish(search_target: SearchTarget, output: OutputOptions) -> int:
@@ -112,7 +113,7 @@ async def _searched(search_target: SearchTarget, output: OutputOptions) -> tuple
         stack.enter_context(interrupt.signals_caught())
         folder, journal = None, None
         if output.out is not None:
-            folder = RunFolder.begin(output.out, search_target.test.name, search_target.manifest)
+            folder = RunFolder.begin(output.out, search_target.test.name, partial(search_manifest, search_target))
             journal = stack.enter_context(Journal(folder.journal_path))
         if is_calibrated(search_target.workload):
             with Progress(quiet=quiet) as progress:

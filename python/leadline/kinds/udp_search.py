@@ -46,11 +46,6 @@ class UdpSearchTarget:
         final_s = (self.test.duration_ms - self.test.warmup_ms) / 1000
         return Limits.around(reached_per_s, final_s, self.kind.search_headroom)
 
-    def manifest(self, run_id: str) -> dict[str, Any]:
-        """The search as a run's manifest. Its cases are not known yet; the journal has them."""
-        single = Single(self.test, self.workload, self.argv, asked=self.conditions.metrics)
-        return {**single.manifest(run_id), "cases": []}
-
     def single(self, case: str, rate_per_s: float | None, steady_s: float | None) -> Single:
         """One measurement at a rate, or without one."""
         steady_ms = _UNPACED_MS if steady_s is None else round(steady_s * 1000)

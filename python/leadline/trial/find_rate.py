@@ -50,6 +50,10 @@ class SearchTarget(Protocol):
     def workload(self) -> LoadWorkload:
         """Its load, without a rate."""
 
+    @property
+    def argv(self) -> Sequence[str]:
+        """The command line of the search."""
+
     def with_ceiling(self, ceiling: Ceiling | None) -> SearchTarget:
         """Return the target with this ceiling of the generator; None if it is unknown."""
 
@@ -59,9 +63,6 @@ class SearchTarget(Protocol):
 
     def limits(self, reached_per_s: float) -> Limits:
         """The range and duration of the search, given the rate that was reached without a rate."""
-
-    def manifest(self, run_id: str) -> dict[str, Any]:
-        """The search as a run's manifest. Its cases are not known yet; the journal has them."""
 
     def single(self, case: str, rate_per_s: float | None, steady_s: float | None) -> Single:
         """One measurement at a rate for this time, or without a rate; a separate case."""
@@ -83,6 +84,13 @@ class SearchTarget(Protocol):
 
     def validity(self, found: SearchResult, trials: Sequence[Trial], error: str | None) -> Validity:
         """The verdict on the whole search; `error` is set if a trial was aborted."""
+
+
+def search_manifest(search_target: SearchTarget, run_id: str) -> dict[str, Any]:
+    """The search as a run's manifest. Its cases are not known yet; the journal has them."""
+    conditions = search_target.conditions
+    single = Single(search_target.test, search_target.workload, search_target.argv, asked=conditions.metrics)
+    return {**single.manifest(run_id), "cases": []}
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from leadline.kinds.tunnel.search import FleetSearchTarget, storm_rate_per_s
 from leadline.kinds.tunnel.workload import Access, tunnel_workload
 from leadline.plan.field_types import validate_input
 from leadline.trial.capacity_search import Ending, SearchResult
+from leadline.trial.find_rate import search_manifest
 from leadline.trial.mlr_search import search
 
 CONDITIONS = "connect_p99_ms < 2000 and unconfigured_ratio < 1%"
@@ -217,3 +218,9 @@ def test_what_has_no_place_in_a_search_is_refused(given: dict[str, Any], said: s
 def test_trials_last_as_long_as_was_asked_for() -> None:
     assert search_target().limits(10.0).final_s == 5.0
     assert search_target(duration="20s").limits(10.0).final_s == 20.0
+
+
+def test_the_manifest_of_a_search_leaves_its_cases_to_the_journal() -> None:
+    manifest = search_manifest(search_target(), "r01")
+    assert (manifest["run_id"], manifest["command"], manifest["cases"]) == ("r01", "leadline", [])
+    assert set(manifest["asked"]) == set(search_target().conditions.metrics)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from leadline.analysis.capacity import Conditions, judge_trial
 from leadline.analysis.model import Ceiling, Reason, TestResult, Validity
@@ -45,11 +44,6 @@ class HttpSearchTarget:
     def limits(self, reached_per_s: float) -> Limits:
         """The limits of the search. `duration_ms` is the length of the deciding trials without warm-up."""
         return Limits.around(reached_per_s, (self.workload.duration_ms - self.workload.warmup_ms) / 1000)
-
-    def manifest(self, run_id: str) -> dict[str, Any]:
-        """The search as a run's manifest. Its cases are not known yet; the journal has them."""
-        single = Single(self.test, self.workload, self.argv, asked=self.conditions.metrics)
-        return {**single.manifest(run_id), "cases": []}
 
     def single(self, case: str, rate_per_s: float | None, steady_s: float | None) -> Single:
         """One measurement at a rate, or as a closed loop."""

@@ -11,7 +11,6 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from leadline.analysis.capacity import Conditions, judge_fleet
 from leadline.analysis.model import Ceiling, Reason, TestResult, Validity, Verdict
@@ -82,11 +81,6 @@ class FleetSearchTarget:
             final_s = min(FINAL_S, max(SHORTEST_FINAL_S, clients / (ROOM * reached_per_s)))
         return Limits.around(reached_per_s, final_s, min(HEADROOM, clients / final_s / reached_per_s))
 
-    def manifest(self, run_id: str) -> dict[str, Any]:
-        """The search as a run's manifest. Its cases are not known yet; the journal has them."""
-        single = Single(self.test, self.workload, self.argv, asked=self.conditions.metrics)
-        return {**single.manifest(run_id), "cases": []}
-
     def single(self, case: str, rate_per_s: float | None, steady_s: float | None) -> Single:
         """One fleet: at a rate, the clients that arrive in the trial's time (at most all); without a rate, all at
         once."""
@@ -153,8 +147,8 @@ class FleetSearchTarget:
     def rest_s(self, result: TestResult) -> float:
         """Pause until the server has forgotten these clients. After only a few aborted handshakes a reused source
         port is unlikely, so the pause is short."""
-        failed = result.metrics.get("failed_ratio")
-        if failed is None or failed.value is None or failed.value <= _FEW:
+        failed = result.value("failed_ratio")
+        if failed is None or failed <= _FEW:
             return FORGOTTEN_S
         windows = _HAND_WINDOW.findall(self.workload.profile)
         return max(FORGOTTEN_S, float(windows[-1]) if windows else GIVEN_UP_S)
