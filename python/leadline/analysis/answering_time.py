@@ -93,8 +93,8 @@ def limits_of_turns(evidence: Evidence) -> Iterator[Limit]:
 
 
 def _round_trip_us(evidence: Evidence) -> float | None:
-    """At most how long a round trip of the path takes: the mean time to connect, in which a client that waits for a CPU
-    is late, or the kernel's mean, in which acknowledgements may be."""
+    """The most that a round trip of the path takes: the mean time to connect, in which a client that waits for a CPU is
+    late, or the kernel's mean, in which acknowledgements may be."""
     means_us = (evidence.histograms.named("connect").mean_us, mean_reported_us(evidence.flows, "rtt_mean_us").value)
     return min((mean_us for mean_us in means_us if mean_us), default=None)
 

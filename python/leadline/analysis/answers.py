@@ -125,15 +125,15 @@ def _answer(case: Case, baseline: Case | None, summaries: dict[tuple[str, str], 
 
 
 def _next_step(lead: TestAnswer, tests: Sequence[TestAnswer]) -> str | None:
-    """That of the leading test. Where it was carried whole, what another test left open comes first: how much the case
-    can do was asked there."""
+    """The next step of the leading test. Where it was carried whole, what another test left open comes first: how much
+    the case can do was asked there."""
     unknown = [test.next_step for test in tests if test.certainty is Certainty.CANNOT_TELL]
     return unknown[0] if unknown and lead.limit is LimitedBy.OFFERED_RATE else lead.next_step
 
 
 def _rank(answer: TestAnswer) -> tuple[bool, bool, int]:
-    """How much a case can do comes first, then a load that was carried whole, which does not say that; what is not
-    known comes last."""
+    """Ranks an answer: how much a case can do comes first, then a load that was carried whole, which does not say that;
+    what is not known comes last."""
     certainty = answer.certainty
     offered = answer.limit is LimitedBy.OFFERED_RATE
     return certainty is Certainty.CANNOT_TELL, offered, list(Certainty).index(certainty)
@@ -252,7 +252,8 @@ class _Sides:
         return f"{name} {kind.verb} {share} {what} {other} {kind.verb} {self.where} {figures}", known
 
     def _ratio(self) -> _Ratio:
-        """From the repeats of both sides that are valid; else from what the two figures bound."""
+        """The ratio to the baseline, from the repeats of both sides that are valid; else from what the two figures
+        bound."""
         base, lead = self.base_lead, self.lead
         if self.baseline is None or base is None or base.value is None or lead.value is None:
             return _Ratio(why=None)
@@ -331,7 +332,7 @@ class _Sides:
         return f"{_sentence('; '.join(parts))}." if parts else None
 
     def _next_step(self) -> str | None:
-        """Against what is doubted first, then against the limit."""
+        """The advice against what is doubted, or else against the limit."""
         for code in self.lead.reasons:
             if code in ADVICE:
                 return ADVICE[code]
@@ -351,7 +352,7 @@ def _lead(summary: Summary) -> Metric:
 
 
 def _bounded_ratio(lead: Metric, base: Metric, why: str) -> _Ratio:
-    """From figures of which one is a bound, or that have no repeat in common."""
+    """The ratio of figures of which one is a bound, or that have no repeat in common."""
     assert lead.value is not None and base.value is not None
     sure, base_sure = lead.verdict is Verdict.VALID, base.verdict is Verdict.VALID
     if sure and base_sure and base.value > 0:

@@ -281,7 +281,7 @@ def _ratio(
 
 
 def _of_zeros(repeats: int, doubts: str) -> tuple[Estimate, str]:
-    """Two counts that are 0 in every repeat are the same, as any other figure that never differs."""
+    """The ratio of two counts that are 0 in every repeat: they are the same, as any other figure that never differs."""
     if repeats < LEAST_REPEATS:
         reason = too_few(repeats)
         return Estimate(1.0, None, None, repeats, reason), doubts + reason

@@ -55,7 +55,8 @@ class Growth:
 
     @classmethod
     def between(cls, samples: Sequence[HostSample], start_ns: int, end_ns: int) -> Growth | None:
-        """From the last reading before `start_ns` to the first one after `end_ns`; None without two readings."""
+        """The growth from the last reading before `start_ns` to the first one after `end_ns`; None without two
+        readings."""
         read = [(sample.t_ns, sample.network_bytes) for sample in samples if sample.network_bytes is not None]
         before = [number for number, (t_ns, _) in enumerate(read) if t_ns <= start_ns]
         after = [number for number, (t_ns, _) in enumerate(read) if t_ns >= end_ns]

@@ -152,8 +152,8 @@ class Sample:
         return Figure(max(self.completed.max_us or 0.0, least_us), is_bound=True)
 
     def _between(self, percentile: float, least_us: float) -> Figure:
-        """Without an assumption: the lower bound takes each operation as ended at its age, the upper bound as never
-        ended."""
+        """The percentile without an assumption: the lower bound takes each operation as ended at its age, the upper
+        bound as never ended."""
         reached = self.completed.reached
         rank = rank_of(percentile, self.count + self.censored)
         at = int(np.searchsorted(reached, rank))

@@ -183,7 +183,7 @@ def _units(points: Sequence[Point], *, sent: bool = False) -> list[tuple[int, in
 def _curve(
     start_ns: int, end_ns: int, readings: Sequence[tuple[int, int]], total: float | None, settled_ns: int | None = None
 ) -> Curve | None:
-    """From 0 at the start through the readings to the total; None if nothing was counted.
+    """The curve from 0 at the start through the readings to the total; None if nothing was counted.
 
     If the end is the sender's, data in flight arrives later, until `settled_ns` at the latest: a TCP socket alone may
     hold megabytes. The counter is then extrapolated to the end from its last readings, never beyond the total. If the

@@ -74,7 +74,7 @@ class FrequentEvents:
         self._tests: Mapping[str, TestData] | None = None
 
     def begin_trial(self, tests: Mapping[str, TestData]) -> None:
-        """From here on samples are a trial's; its tests, by label, may be known later."""
+        """Count the samples from here on as a trial's; its tests, by label, may be known later."""
         self._tests = tests
 
     def take(self, host: str, event: Mapping[str, Any], offset_ns: int) -> None:

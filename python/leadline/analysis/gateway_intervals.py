@@ -102,7 +102,7 @@ def _precision(values: Values) -> _Precision:
 
 
 def _cost(rates: Values, carried: Values | None, unknown: str) -> _Precision:
-    """Of a ratio of sums (delta method): each part counts by how far its CPU time is from what it carried
+    """The precision of a ratio of sums (delta method): each part counts by how far its CPU time is from what it carried
     would take."""
     if carried is None or len(carried) != len(rates) or carried.mean() <= 0:
         return _Precision(None, unknown)

@@ -74,7 +74,7 @@ class Traffic:
 
     @classmethod
     def of(cls, clients: ClientStatistics | None, figures: Mapping[str, Metric]) -> Traffic:
-        """From the client table, or for tunnels without load from the clients that connected."""
+        """The traffic from the client table, or for tunnels without load from the clients that connected."""
         configured = figures.get("configured")
         number = clients.clients if clients is not None else configured.value if configured is not None else None
         datagrams = figures.get("packets_per_s")

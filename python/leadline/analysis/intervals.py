@@ -249,8 +249,8 @@ def independent_values(whole: Histogram, share: float, seconds: Sequence[Histogr
 
 
 def _whole_range(extremes: tuple[Histogram, Histogram], whole: Histogram, share: float) -> Estimate | None:
-    """From the shortest time to the longest one: bounds that hold although how much values depend on each other is not
-    known, where there are several times as many as independent ones would take."""
+    """The range from the shortest time to the longest one: bounds that hold although how much values depend on each
+    other is not known, where there are several times as many as independent ones would take."""
     least = 2 * math.log(_TAIL) / math.log(max(share, 1 - share))
     longest_ns = int(extremes[1].highs_ns[-1])
     if whole.count < least or longest_ns >= BEYOND_NS:

@@ -49,8 +49,8 @@ class Step:
 
     @property
     def bound(self) -> Bound | None:
-        """On which side of its figure lies what the layer can carry. A rate that was offered and delivered is a lower
-        bound of it."""
+        """The side of its figure on which lies what the layer can carry. A rate that was offered and delivered is a
+        lower bound of it."""
         if self.metric.is_least:
             return Bound.LEAST
         limit = None if self.summary is None else self.summary.limit
@@ -140,7 +140,7 @@ def _steps(analysis: RunAnalysis, case: str, record: Mapping[str, Any]) -> Itera
 
 
 def _flooded(kind: str, rung: Rung, test: Mapping[str, Any], summary: Summary | None) -> str | None:
-    """That a load without a rate was more than could arrive."""
+    """The note that a load without a rate was more than could arrive; None if it was not."""
     found: LadderKind = KINDS.get(kind)
     if not rung.is_offered or test.get("rate_bps") or test.get("search") or found.shortfall is None or summary is None:
         return None
@@ -155,7 +155,8 @@ def _flooded(kind: str, rung: Rung, test: Mapping[str, Any], summary: Summary | 
 
 
 def _at_once(rung: Rung, summary: Summary | None) -> str | None:
-    """That a plan's own load had several requests outstanding, where the layers below have one."""
+    """The note that a plan's own load had several requests outstanding, where the layers below have one; None if it had
+    not."""
     users = summary.metrics.get("users_most") if summary is not None else None
     if users is None or users.value is None or users.value <= 1:
         return None
@@ -309,7 +310,7 @@ def _share_of_value(step: Step, below: Below, bound: str | None) -> Share:
 
 
 def _ratio_bound(lower: Bound | None, upper: Bound | None) -> Bound | None:
-    """On which side of a ratio the true one lies, from the sides of its parts."""
+    """The side of a ratio on which the true one lies, from the sides of its parts."""
     turned = {Bound.LEAST: Bound.MOST, Bound.MOST: Bound.LEAST}
     of_lower = turned.get(lower, lower) if lower is not None else None
     sides = {side for side in (of_lower, upper) if side is not None}

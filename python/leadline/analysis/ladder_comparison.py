@@ -58,7 +58,7 @@ def _shared(first: Sequence[LadderLayer], second: Sequence[LadderLayer]) -> Iter
 
 
 def _shares(first: LadderLayer, second: LadderLayer) -> Iterator[tuple[str, tuple[Share, Share]]]:
-    """Those of which both sides know at least the value of one; the lowest layer has nothing below it."""
+    """The shares of which both sides know at least the value of one; the lowest layer has nothing below it."""
     if first.share.value is not None or second.share.value is not None:
         yield OF_BELOW, (first.share, second.share)
     if first.share_of_baseline is not None and second.share_of_baseline is not None:

@@ -139,8 +139,8 @@ def _full_links(data: TestData, window: Window) -> Iterator[Limit]:
 
 
 def _used(data: TestData, window: Window) -> Iterator[tuple[float, float, str]]:
-    """Of each host's interfaces and both directions: the bits on the wire as a share of the link's rate, the rate in
-    bit/s, and where it is."""
+    """The use of each host's interfaces in both directions: the bits on the wire as a share of the link's rate, the
+    rate in bit/s, and where it is."""
     for host, samples in data.samples.items():
         inside = [sample for sample in samples if window.start_ns <= sample.t_ns <= window.end_ns]
         if len(inside) < 2:
@@ -301,7 +301,7 @@ def _held_from_above(data: TestData, host: str, window: Window, by: LimitedBy) -
 
 
 def _cpus(data: TestData, host: str) -> int | None:
-    """Those of its own where a lab gave it some, or else its machine's."""
+    """The number of a host's CPUs: those of its own where a lab gave it some, or else its machine's."""
     facts: Mapping[str, Any] = data.facts.get(host, {})
     own, cpus = facts.get("own_cpus"), facts.get("cpus")
     if own:

@@ -72,7 +72,7 @@ def notes(evidence: Evidence) -> Iterator[Reason]:
 
 
 def before_sockets(evidence: Evidence) -> Iterator[Dropped]:
-    """Of each receiving host that is observed, if it is a notable share."""
+    """The drops of each receiving host that is observed, if they are a notable share of the loss."""
     lost = reported(evidence.flows, "lost").value or 0
     window = evidence.window
     if not lost or window is None:
@@ -117,7 +117,7 @@ def _queue_drops(data: TestData, host: str, window: Window) -> int:
 
 
 def _around(samples: Sequence[HostSample], window: Window) -> list[HostSample]:
-    """From the last sample before the flows began to the first one after the last of them ended."""
+    """The samples from the last one before the flows began to the first one after the last of them ended."""
     first_ns, last_ns = window.first_start_ns, window.last_end_ns + _MARGIN_NS
     before = [one for one in samples if one.t_ns < first_ns][-1:]
     return [*before, *(one for one in samples if first_ns <= one.t_ns <= last_ns)]

@@ -261,9 +261,8 @@ def counter(data: TestData, name: records.CountName) -> int | None:
 
 
 def delivered_share(data: TestData, flows: Sequence[Flow]) -> float | None:
-    """Of the operations that were due, the share that arrived or was answered, and of a stream with a rate, of its
-    bytes; None where they had no times of their own, or where it is not known.
-    """
+    """The share of the operations that were due that arrived or was answered, and of a stream with a rate, of its
+    bytes; None where they had no times of their own, or where it is not known."""
     if not data.spec.paced or data.spec.connects_clients:
         return None
     if data.spec.asked_bps:
@@ -273,8 +272,8 @@ def delivered_share(data: TestData, flows: Sequence[Flow]) -> float | None:
 
 
 def _share_of_bytes(data: TestData, flows: Sequence[Flow], asked_bps: float) -> float | None:
-    """Of a byte stream, whose rate is a client's. None where less arrived than was asked for: the sender writes no more
-    than the path takes, so that what was due is not known."""
+    """The delivered share of a byte stream, whose rate is a client's. None where less arrived than was asked for: the
+    sender writes no more than the path takes, so that what was due is not known."""
     spec, arrived = data.spec, sum_of_flows(flows, received_bytes)
     if arrived is None or spec.duration_ns is None:
         return None

@@ -37,7 +37,7 @@ _RANKS = {verdict: rank for rank, verdict in enumerate(Verdict)}
 
 
 class Bound(StrEnum):
-    """On which side of a figure the true one lies, where the error can go one way only."""
+    """The side of a figure on which the true one lies, where the error can go one way only."""
 
     LEAST = "at least"
     MOST = "at most"

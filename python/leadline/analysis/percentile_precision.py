@@ -112,7 +112,7 @@ def _times_needed(whole: Histogram, share: float, worth: float, limit: float) ->
 
 
 def _rounded_up(number: float) -> int:
-    """To two digits."""
+    """The number, rounded up to two digits."""
     step = 10.0 ** max(0, len(str(math.floor(number))) - 2)
     return round(math.ceil(number / step) * step)
 

@@ -83,7 +83,7 @@ def _means(results: Sequence[TestResult], named: Iterable[str], confidence: floa
 
 
 def confidence_of_plan(plan: Mapping[str, Any]) -> float:
-    """With which intervals over the repeats of this plan are made: more where a narrow one ended the repeating."""
+    """The confidence of the intervals over the repeats of this plan: more where a narrow one ended the repeating."""
     try:
         until = validate_input(RepeatUntil, plan.get("repeat"))
     except ValidationError:

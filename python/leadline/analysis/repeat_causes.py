@@ -53,7 +53,7 @@ CIRCUMSTANCES: Mapping[str, Circumstance] = {
 
 
 def circumstances(data: TestData, window: Window | None) -> dict[str, float]:
-    """Those of one test by name, as far as they are known: shares of the time or of the machine's CPUs."""
+    """The circumstances of one test by name, as far as they are known: shares of the time or of the machine's CPUs."""
     return dict(_circumstances(data, window))
 
 

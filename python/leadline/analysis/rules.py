@@ -548,6 +548,6 @@ def _shared_cpus(data: TestData, host: str | None, together: set[str], window: W
 
 
 def _some(names: Sequence[str]) -> str:
-    """At most three names in full."""
+    """The names as text, at most three in full."""
     shown = ", ".join(names[:3])
     return shown if len(names) <= 3 else f"{shown} and {len(names) - 3} more"

@@ -51,7 +51,7 @@ def _of_threads(loads: Sequence[records.LoadReport], moved: float | None) -> flo
 
 
 def _of_machines(loads: Sequence[records.LoadReport], unit: Unit) -> float | None:
-    """Of one machine only: hosts that share theirs would count its time once each."""
+    """The demand of one machine only: hosts that share theirs would count its time once each."""
     uses = [use for load in loads if (use := load.get("machine")) is not None]
     if len(uses) != 1 or len(loads) != 1:
         return None

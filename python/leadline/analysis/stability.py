@@ -108,7 +108,8 @@ def _length_needed(rates: Rates, limit: float, window: Window) -> str:
 
 
 def _unless_parts_agree(rates: Rates, mean: float, limit: float, why: str) -> tuple[Verdict, str, str] | None:
-    """Without an interval: nothing to doubt where all parts lie within the limit, whatever is between them."""
+    """The doubt about a mean without an interval; None where all parts lie within the limit, whatever is between
+    them."""
     parts = batch_means(rates, max(1, len(rates) // PARTS))
     low, high = float(parts.min()) / mean - 1, float(parts.max()) / mean - 1
     if len(parts) >= LEAST_PARTS and max(-low, high) <= limit:
@@ -119,8 +120,8 @@ def _unless_parts_agree(rates: Rates, mean: float, limit: float, why: str) -> tu
 
 
 def _changes(rates: Rates) -> list[tuple[float, ChangePoint]]:
-    """Where the rate moves to another level, as a share of the window, and how; none where neighbouring batches
-    resemble each other however long they are, because the search assumes that they do not."""
+    """The places where the rate moves to another level, as a share of the window, and how; none where neighbouring
+    batches resemble each other however long they are, because the search assumes that they do not."""
     size = -(-len(rates) // MOST_BATCHES)
     while len(batches := batch_means(rates, size)) >= _FEWEST_BATCHES:
         found = _levels(batches)
@@ -132,8 +133,8 @@ def _changes(rates: Rates) -> list[tuple[float, ChangePoint]]:
 
 
 def _levels(batches: Rates) -> Sequence[ChangePoint]:
-    """Where levels change. A stretch in the middle that differs from both sides hardly shows in a search that cuts the
-    whole in two, so the halves are searched too."""
+    """The places where levels change. A stretch in the middle that differs from both sides hardly shows in a search
+    that cuts the whole in two, so the halves are searched too."""
     least = max(2, round(LEAST_LEVEL_SHARE * len(batches)))
     found = change_points(batches, least_runs=least, significance=SIGNIFICANCE)
     if found:

@@ -177,7 +177,8 @@ def _clock_hz(machine: Mapping[str, Any]) -> float | None:
 
 
 def _heat_throttles(machine: Mapping[str, Any]) -> tuple[int, int] | None:
-    """Of the cores together; every CPU of a package has the package's own count."""
+    """Thermal throttles of the cores together, and of the package: every CPU of a package has the package's own
+    count."""
     clocks = machine.get("clocks") or ()
     cores = [row["core_throttles"] for row in clocks if row.get("core_throttles") is not None]
     packages = [row["package_throttles"] for row in clocks if row.get("package_throttles") is not None]
@@ -350,7 +351,7 @@ class TestData:
                 )
 
     def _count_left_out(self, host: str, event: records.Samples) -> None:
-        """Batches count all that a task left out so far, and come in no order."""
+        """Count what tasks left out. A batch has all that its task left out so far, and batches come in no order."""
         key = (host, event["task"])
         if (count := event["samples"]["left_out"]) > self.left_out_samples.get(key, 0):
             self.left_out_samples[key] = count

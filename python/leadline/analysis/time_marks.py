@@ -31,7 +31,7 @@ _SECOND_NS = 1_000_000_000
 def time_marks(
     data: TestData, window: Window | None, intervals: Sequence[Interval], *, counts_operations: bool
 ) -> tuple[TimeMark, ...]:
-    """In the order of their beginning; neighbouring seconds of the same kind are one mark."""
+    """The marks in the order of their beginning; neighbouring seconds of the same kind are one mark."""
     if window is None or window.last_end_ns <= window.first_start_ns:
         return ()
     found = [*_disturbed(data, window), *_stalls(intervals, data.spec.steady, counts_operations)]

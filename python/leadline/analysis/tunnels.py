@@ -141,7 +141,7 @@ def handshakes_per_s(data: TestData, rows: Sequence[records.TunnelClientReport])
 
 
 def storm_window(data: TestData) -> Window | None:
-    """From the first due time to the last connect, without settled clients: the window of a fleet without traffic."""
+    """The window of a fleet without traffic: from the first due time to the last connect, without settled clients."""
     arrived = _arrived(data, client_rows(data))
     if not arrived:
         return None

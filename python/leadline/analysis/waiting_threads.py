@@ -47,7 +47,7 @@ def _text(share: float, where: str) -> str:
 
 
 def _longest(data: TestData) -> tuple[float, LimitedBy, str]:
-    """Of the thread that waited longest: the share of its time, its side, and where it ran."""
+    """The share of its time that the thread waited which waited longest, its side, and where it ran."""
     found: list[tuple[float, LimitedBy, str]] = []
     for one in data.load_outcomes():
         far = one.outcome.get("receiver")

@@ -129,6 +129,7 @@ def share(option: str, text: str) -> float:
 
 @contextmanager
 def naming(option: str, path: Path) -> Iterator[None]:
+    """Turn an error of the system in the block into one that names the option and its file."""
     try:
         yield
     except OSError as error:

@@ -86,7 +86,7 @@ class RrTest(SpreadTest):
     @model_validator(mode="before")
     @classmethod
     def _least_datagrams(cls, given: object) -> object:
-        """Over UDP, sizes default to the minimum that carries the measurement header."""
+        """Set sizes that are not given, over UDP, to the minimum that carries the measurement header."""
         if not isinstance(given, dict) or given.get("protocol") != "udp":
             return given
         missing = {

@@ -100,7 +100,7 @@ def placeholder_names(node: Node) -> set[str]:
 
 
 def labels_of(points: Sequence[Point]) -> list[dict[str, str]]:
-    """For every point, a short text for each of its values."""
+    """A short text for each value of every point."""
     values: dict[str, dict[str, Any]] = {}
     for point in points:
         for axis, node in point.items():

@@ -38,7 +38,7 @@ def even_due(stage: Mapping[str, Any], length_us: int) -> list[int]:
 
 
 def random_due(stage: Mapping[str, Any], length_us: int, seed: int) -> list[int]:
-    """As many instants as are due evenly, at random ones: as dense as the rate is high."""
+    """Random instants, as many as are due evenly, as dense as the rate is high."""
     source = random.Random(seed)
     count = len(even_due(stage, length_us))
     first, last = stage["from_per_s"], stage["to_per_s"]

@@ -109,12 +109,15 @@ class Native:
     """The native format's meanings; methods are functions whose first argument is before the dot."""
 
     def placeholder(self, text: str) -> Expression:
+        """The expression inside of the braces."""
         return expression(text)
 
     def name(self, name: str) -> Expression:
+        """The variable of that name."""
         return Variable(name)
 
     def call(self, name: str, arguments: tuple[Expression, ...]) -> Expression:
+        """The call of one of the functions, with as many arguments as it takes."""
         if "." in name:
             target, _, method = name.rpartition(".")
             return self.call(method, (Variable(target), *arguments))
@@ -129,9 +132,11 @@ class Native:
         return Call(name, arguments)
 
     def method(self, target: Expression, name: str, arguments: tuple[Expression, ...]) -> Expression:
+        """The call of the function whose first argument is the target."""
         return self.call(name, (target, *arguments))
 
     def index(self, target: str, key: Expression) -> Expression:
+        """Raises ExpressionError: the native format has no indexes."""
         raise ExpressionError(f"{target}[...] is not possible; write var('NAME')")
 
 

@@ -138,7 +138,7 @@ def _sendable(entries: list[Entry], only_hosts: Sequence[str], conversion: Conve
 
 
 def _await_target(first: Entry, hop: Entry, targets: dict[str, list[Entry]]) -> None:
-    """An answer that redirects is followed by the entry of its target, which must not be sent twice."""
+    """Note the target of an answer that redirects: its entry follows, and must not be sent twice."""
     target = hop.response.get("redirectURL") or dict(_lower_pairs(hop.response.get("headers"))).get("location")
     if _status(hop) in (301, 302, 303, 307, 308) and isinstance(target, str) and target:
         try:

@@ -148,7 +148,7 @@ def _most_at_once(times: list[tuple[float, float]]) -> int:
 
 
 def _replayed(times: list[tuple[float, float]], at_once: int) -> list[tuple[float, float]]:
-    """When requests would begin and end if each took as long as in the file."""
+    """The times at which requests would begin and end if each took as long as in the file."""
     ends: list[float] = []
     found = []
     for sent_ms, end_ms in times:
@@ -159,7 +159,7 @@ def _replayed(times: list[tuple[float, float]], at_once: int) -> list[tuple[floa
 
 
 def _reach(times: list[tuple[float, float]]) -> list[int]:
-    """For each request the number of those that begin before it has ended."""
+    """The number, for each request, of those that begin before it has ended."""
     begins = [begin_ms for begin_ms, _ in times]
     return [max(bisect_left(begins, end_ms), index + 1) for index, (_, end_ms) in enumerate(times)]
 

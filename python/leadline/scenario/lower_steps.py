@@ -21,7 +21,7 @@ from leadline.scenario.values import condition, duration, number
 
 @contextmanager
 def located(node: Node) -> Iterator[None]:
-    """Errors about a step get its file and line."""
+    """Give errors about a step its file and line."""
     try:
         yield
     except PlanError:
@@ -80,7 +80,7 @@ class StepLowering:
         return [self._node(one, node, name, tags) for one in actions]
 
     def _transaction(self, step: s.TransactionStep, node: Node) -> Lowered:
-        """Its tag `group` is its path, as in k6: `::shop::log in`."""
+        """A transaction, whose tag `group` is its path, as in k6: `::shop::log in`."""
         self._transactions.append(step.transaction)
         given = {"group": "".join(f"::{name}" for name in self._transactions)}
         try:
@@ -183,17 +183,21 @@ class StepLowering:
         return {"kind": "loop", "rule": rule, "counter": step.index, "nodes": nodes}
 
     def repeat(self, step: s.RepeatStep, node: Node) -> Lowered:
+        """A loop that ends after a number of passes, or never."""
         if step.repeat == "forever":
             return self._loop({"kind": "forever"}, step, node)
         return self._loop({"kind": "count", "times": self._number(step.repeat)}, step, node)
 
     def while_(self, step: s.WhileStep, node: Node) -> Lowered:
+        """A loop that goes on as long as its condition holds."""
         return self._loop({"kind": "while", "condition": self._condition(step.while_)}, step, node)
 
     def during(self, step: s.DuringStep, node: Node) -> Lowered:
+        """A loop that ends after a time."""
         return self._loop({"kind": "time", "duration_ms": self._ms(step.during)}, step, node)
 
     def for_each(self, step: s.ForEachStep, node: Node) -> Lowered:
+        """A loop over the variables with a prefix and a number."""
         start = number(step.start)
         first = Literal(int(start) + 1) if isinstance(start, int | float) else Call("add", (start, Literal(1)))
         rule = {
@@ -206,6 +210,7 @@ class StepLowering:
         return self._loop(rule, step, node)
 
     def if_(self, step: s.IfStep, node: Node) -> Lowered:
+        """The steps for a condition that holds, and those for one that does not."""
         return {
             "kind": "if",
             "condition": self._condition(step.if_),
@@ -214,7 +219,8 @@ class StepLowering:
         }
 
     def switch(self, step: s.SwitchStep, node: Node) -> Lowered:
-        """A number from 0 stands for the case at that place, unless a case has that name."""
+        """The case that a text names. A number from 0 stands for the case at that place, unless a case has that
+        name."""
         value = joined(template(step.switch))
         for index, name in reversed(list(enumerate(step.cases))):
             if str(index) not in step.cases:
@@ -231,6 +237,7 @@ class StepLowering:
         }
 
     def weighted(self, step: s.WeightedStep, node: Node) -> Lowered:
+        """One of several alternatives, at random by weight."""
         parts = node.child("weighted") or Node(None, node.mark)
         branches = []
         for index, part in enumerate(step.weighted):
@@ -247,19 +254,24 @@ class StepLowering:
         return found
 
     def random_one(self, step: s.RandomOneStep, node: Node) -> Lowered:
+        """One of the steps, each as likely."""
         return {"kind": "weighted", "branches": self._branches(step.random_one, node, "random_one")}
 
     def random_order(self, step: s.RandomOrderStep, node: Node) -> Lowered:
+        """All steps in random order."""
         return {"kind": "shuffle", "branches": self._branches(step.random_order, node, "random_order")}
 
     def interleave(self, step: s.InterleaveStep, node: Node) -> Lowered:
+        """One of the steps in each pass, in turn."""
         branches = self._branches(step.interleave, node, "interleave")
         return {"kind": "interleave", "branches": branches, "is_shared": step.shared}
 
     def once(self, step: s.OnceStep, node: Node) -> Lowered:
+        """The steps of the first pass alone."""
         return {"kind": "once", "nodes": self._below(step.once, node, "once")}
 
     def quota(self, step: s.QuotaStep, node: Node) -> Lowered:
+        """The steps in a share of the passes, or in a number of them."""
         nodes = self._below(step.steps, node, "steps")
         rest = {"is_per_user": step.per_user, "nodes": nodes}
         if step.percent is not None:
@@ -267,10 +279,12 @@ class StepLowering:
         return {"kind": "times", "times": self._number(step.at_most), **rest}
 
     def sequence(self, step: s.SequenceStep, node: Node) -> Lowered:
+        """The steps in order."""
         return {"kind": "sequence", "nodes": self._below(step.steps, node, "steps")}
 
     def parallel(self, step: s.ParallelStep, node: Node) -> Lowered | list[Lowered]:
-        """What is before a request is done before all of them, what is after it after all of them."""
+        """Requests that are sent at once. What is before a request is done before all of them, what is after it after
+        all of them."""
         listed = node.child("parallel") or Node(None, node.mark)
         nodes = []
         for index, one in enumerate(step.parallel):
@@ -284,6 +298,7 @@ class StepLowering:
         return {"kind": "parallel", "nodes": nodes, "at_once": step.connections}
 
     def transaction(self, step: s.TransactionStep, node: Node) -> Lowered:
+        """Steps that are timed together."""
         return {
             "kind": "transaction",
             "includes_waits": step.with_waits,
@@ -292,15 +307,19 @@ class StepLowering:
         }
 
     def wait(self, step: s.WaitStep, node: Node) -> Lowered:
+        """A pause by a distribution."""
         return {"kind": "wait", "wait": self.timer(step.wait)}
 
     def pace(self, step: s.PaceStep, node: Node) -> Lowered:
+        """A wait until a time has passed since the last pass."""
         return {"kind": "wait", "wait": {"kind": "pacing", "ms": self._ms(step.pace)}}
 
     def limit(self, step: s.ThroughputStep | s.MeetStep, node: Node) -> Lowered:
+        """A wait by a throughput, or for other users."""
         return {"kind": "wait", "wait": self.timer(step)}
 
     def set(self, step: s.SetStep, node: Node) -> list[Lowered]:
+        """New values of variables, one node each."""
         found = []
         for name, text in step.set.items():
             value = Literal(None) if text is None else joined(template(text))
@@ -328,16 +347,20 @@ class StepLowering:
         return [{"kind": "set", "variable": name, "value": self._names.expression(tree)} for name, tree in found]
 
     def next(self, step: s.NextStep, node: Node) -> Lowered:
+        """The next row of a data source."""
         return {"kind": "feed", "feeder": step.next}
 
     def cookie(self, step: s.CookieStep, node: Node) -> Lowered:
+        """A cookie for the user's jar."""
         parts = {key: self._names.template(template(getattr(step, key))) for key in ("value", "domain", "path")}
         return {"kind": "set_cookie", "name": self._names.template(template(step.cookie)), **parts}
 
     def stop(self, step: s.StopStep, node: Node) -> Lowered:
+        """The end of an iteration, a loop, a user or the test."""
         return {"kind": "control", "control": _CONTROLS[step.stop]}
 
     def lua(self, step: s.LuaStep, node: Node) -> Lowered:
+        """A body in Lua."""
         return {"kind": "script", "lua": step.lua}
 
     def _condition(self, text: str | bool) -> Lowered:

@@ -113,7 +113,7 @@ def _threshold(value: object) -> object:
 
 
 def _thresholds(value: object) -> object:
-    """Per metric one text, one mapping, or a list of these."""
+    """The thresholds of each metric as a list: one text, one mapping, or several of these are given."""
     if not isinstance(value, dict):
         return value
     return {key: entry if isinstance(entry, list) else [entry] for key, entry in value.items()}

@@ -125,7 +125,7 @@ class _Search:
 
 
 def _best_splits(rows: Values, least: int) -> tuple[Values, np.ndarray[tuple[int], np.dtype[np.int64]]]:
-    """For each row: the most that one split explains of its squares, and where the second part of it begins."""
+    """The most that one split explains of the squares of each row, and where the second part of it begins."""
     length = rows.shape[1]
     centered = rows - rows.mean(axis=1, keepdims=True)
     first = np.arange(least, length - least + 1)

@@ -82,7 +82,7 @@ def share_of_total(found: float, total: float, confidence: float = CONFIDENCE) -
 
 
 def total_of_none(most: float, confidence: float = CONFIDENCE) -> float:
-    """Of how many operations none was found, where `share_of_total` says that the share is at most this."""
+    """The number of operations of which none was found, where `share_of_total` says that the share is at most this."""
     return math.log((1 - confidence) / 2) / math.log1p(-most)
 
 

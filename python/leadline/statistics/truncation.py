@@ -75,8 +75,8 @@ def warm_up_end(values: ArrayLike, batch: int = BATCH) -> Truncation:
 
 
 def _statistics(batches: Values) -> Values:
-    """For each number of batches that are cut: the sum of the squared deviations of the others, divided by the square
-    of their number."""
+    """The sum of the squared deviations of the batches that are left, divided by the square of their number, for each
+    number of batches that are cut."""
     left = np.arange(len(batches), 0, -1)
     centered = batches - batches.mean()
     sums = np.cumsum(centered[::-1])[::-1]

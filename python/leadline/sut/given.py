@@ -45,7 +45,7 @@ class Given(System[GivenSut]):
     on_given_hosts = True
 
     def cpu_attribution(self, parameters: GivenSut) -> CpuAttribution:
-        """Its processes are unknown, so it is everything on the gateway's machine."""
+        """Everything on the gateway's machine: the system's processes are unknown."""
         return CpuAttribution.MACHINE
 
     async def bring_up(self, parameters: GivenSut, site: Site, daemons: Daemons) -> BringUp:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from leadline.sut.running import BroughtUpSystem
 
     def _in_other_modules(system: System[BaseSut]) -> tuple[PlanSystem, BroughtUpSystem]:
-        """For mypy: checks a system against the protocol of each module that uses one."""
+        """Checks, by mypy, a system against the protocol of each module that uses one."""
         return system, system
 
 

@@ -34,7 +34,7 @@ class Interrupt:
 
     @contextmanager
     def signals_caught(self) -> Iterator[None]:
-        """While the block runs, SIGINT, SIGTERM and SIGHUP request the end; a second signal ends at once.
+        """Let SIGINT, SIGTERM and SIGHUP request the end while the block runs; a second signal ends at once.
 
         Signals that were ignored before (nohup) stay ignored, and previous handlers are restored afterwards.
         """

@@ -121,7 +121,7 @@ class ScenarioKind(Kind[ScenarioTest]):
         return HTTP.advice(code)
 
     def read_spec(self, test: Mapping[str, Any], common: TestSpec) -> TestSpec:
-        """It counts answers. One that ends by its iterations has no length of its own."""
+        """The parameters of a load that counts answers. One that ends by its iterations has no length of its own."""
         from leadline.analysis.test_spec import asked_percentiles
 
         asked = asked_percentiles(test, ("latency", "service"))
@@ -145,7 +145,7 @@ class ScenarioKind(Kind[ScenarioTest]):
         return HTTP.interval_values(spec, growth)
 
     def with_histograms(self, data: TestData, histograms: Histograms) -> Histograms:
-        """While the load runs, also those that come with the figures so far."""
+        """The histograms with those that come with the figures so far, while the load runs."""
         from leadline.kinds.scenario.figures import with_requests_so_far
 
         return with_requests_so_far(data, histograms)
@@ -159,23 +159,23 @@ class ScenarioKind(Kind[ScenarioTest]):
         return {**HTTP.figures(data, flows, steady, histograms), **scenario_figures(data)}
 
     def distributions(self, data: TestData, steady: Window | None, histograms: Histograms) -> tuple[Distribution, ...]:
-        """Those of the requests."""
+        """The distributions of the requests."""
         return HTTP.distributions(data, steady, histograms)
 
     def ceiling(self, data: TestData, steady: Window | None, histograms: Histograms) -> Ceiling | None:
-        """By the run's own CPU time: a null responder's answers would make another flow of it."""
+        """The ceiling by the run's own CPU time: a null responder's answers would make another flow of it."""
         from leadline.analysis.own_ceiling import ceiling_of_run
 
         return ceiling_of_run(data, steady, histograms)
 
     def scenario_findings(self, data: TestData) -> ScenarioFindings | None:
-        """From the reports of all agents."""
+        """The groups, requests and transactions, from the reports of all agents."""
         from leadline.analysis.scenarios import findings
 
         return findings(data)
 
     def rules(self) -> Rules:
-        """As for HTTP load; why its own ceiling is unknown."""
+        """The rules of HTTP load, and a note on why its own ceiling is unknown."""
         from leadline.kinds.scenario.notes import run_too_short
 
         rules = HTTP.rules()

@@ -141,7 +141,7 @@ class ScenarioTest(BaseTest):
     @model_validator(mode="before")
     @classmethod
     def _as_long_as_the_scenario(cls, given: Any, info: ValidationInfo) -> Any:
-        """Without a duration, that of the scenario."""
+        """Set a duration that is not given to that of the scenario."""
         if not isinstance(given, dict) or given.keys() & {"duration", "duration_ms"}:
             return given
         try:

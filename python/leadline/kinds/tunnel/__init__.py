@@ -172,7 +172,7 @@ class Tunnel(Kind[TunnelTest]):
         )
 
     def window(self, data: TestData, flows: Sequence[Flow]) -> tuple[Window | None, tuple[Series, ...]]:
-        """For a fleet without traffic, the time in which it connected."""
+        """The window of the traffic; for a fleet without traffic, the time in which it connected."""
         from leadline.analysis import tunnels
 
         if data.spec.carries:

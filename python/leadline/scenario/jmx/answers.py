@@ -97,7 +97,7 @@ def _matched(context: Context, element: Element, number: str, one: dict[str, Any
 
 
 def _json(context: Context, element: Element) -> dict[str, dict[str, Any]]:
-    """Several variables may be listed, with `;` between them."""
+    """The extractors of JSON paths: several variables may be listed, with `;` between them."""
     names = [part.strip() for part in element.text("JSONPostProcessor.referenceNames").split(";")]
     paths = element.text("JSONPostProcessor.jsonPathExprs").split(";")
     numbers = element.text("JSONPostProcessor.match_numbers").split(";")

@@ -39,7 +39,7 @@ class Scope:
         return [element for level in reversed(self.levels) for element in level if element.kind == kind]
 
     def only(self, kind: str) -> Element | None:
-        """Of managers that replace one another, the one that remains: the outermost level's last."""
+        """The one that remains of managers that replace one another: the outermost level's last."""
         found = [elements[-1] for level in self.levels if (elements := [one for one in level if one.kind == kind])]
         return found[0] if found else None
 

@@ -19,6 +19,7 @@ def named(element: Element, **entries: Any) -> Made:
 
 
 def loop(context: Context, element: Element, steps: Steps, children: list[Steps]) -> Steps:
+    """The steps, repeated a number of times or for ever."""
     text = element.text("LoopController.loops").strip() or "0"
     element.flag("LoopController.continue_forever")
     count = context.number(element, text, "1")
@@ -30,7 +31,7 @@ def loop(context: Context, element: Element, steps: Steps, children: list[Steps]
 
 
 def while_(context: Context, element: Element, steps: Steps, children: list[Steps]) -> Steps:
-    """Ends only where the condition is the text false; blank or LAST: where the last request failed."""
+    """A loop that ends only where the condition is the text false; blank or LAST: where the last request failed."""
     text = element.text("WhileController.condition").strip()
     before: Steps = []
     if text.upper() == "LAST":
@@ -52,6 +53,7 @@ def while_(context: Context, element: Element, steps: Steps, children: list[Step
 
 
 def if_(context: Context, element: Element, steps: Steps, children: list[Steps]) -> Steps:
+    """The steps under a condition, which is evaluated once or before each child."""
     text = element.text("IfController.condition").strip()
     element.flag("IfController.evaluateAll")
     condition: Expression | None = None
@@ -82,7 +84,8 @@ def _is_boolean(tree: Expression) -> bool:
 
 
 def once(context: Context, element: Element, steps: Steps, children: list[Steps]) -> Steps:
-    """The first pass of the loop that it stands in; in another controller inside of a loop, the user's first pass."""
+    """The steps of the first pass of the loop that it stands in; in another controller inside of a loop, the user's
+    first pass."""
     parent = context.parents[-1].kind if context.parents else ""
     if parent and parent not in _LOOPS and any(one.kind in _LOOPS for one in context.parents):
         return [named(element, at_most=1, per_user=True, steps=steps)]
@@ -90,6 +93,7 @@ def once(context: Context, element: Element, steps: Steps, children: list[Steps]
 
 
 def quota(context: Context, element: Element, steps: Steps, children: list[Steps]) -> Steps:
+    """The steps in a share of the passes, or in a number of them."""
     style = element.text("ThroughputController.style", "0").strip()
     count, share = element.text("ThroughputController.maxThroughput", "1"), _share(element)
     per_user = {"per_user": True} if element.flag("ThroughputController.perThread") else {}
@@ -103,7 +107,7 @@ def _share(element: Element) -> str:
 
 
 def switch(context: Context, element: Element, steps: Steps, children: list[Steps]) -> Steps:
-    """By number from 0 or by name; another name is the child `default`."""
+    """The case of a number from 0 or of a name; another name is the child `default`."""
     cases: dict[str, Steps] = {}
     for index, child in enumerate(children):
         name = str(child[-1].get("name") or child[-1].get("transaction") or index) if child else str(index)
@@ -132,14 +136,17 @@ def _selection(context: Context, element: Element, count: int) -> str:
 
 
 def random_one(context: Context, element: Element, steps: Steps, children: list[Steps]) -> Steps:
+    """One of the children at random."""
     return [named(element, random_one=_choices(context, element, children))] if children else []
 
 
 def random_order(context: Context, element: Element, steps: Steps, children: list[Steps]) -> Steps:
+    """All children in random order."""
     return [named(element, random_order=[_one(child) for child in children])] if children else []
 
 
 def interleave(context: Context, element: Element, steps: Steps, children: list[Steps]) -> Steps:
+    """One child in each pass, in turn, of each user or of all together."""
     shared = {"shared": True} if element.flag("InterleaveControl.accrossThreads") else {}
     return [named(element, interleave=_choices(context, element, children), **shared)] if children else []
 
@@ -168,6 +175,7 @@ def _one(steps: Steps) -> dict[str, Any]:
 
 
 def for_each(context: Context, element: Element, steps: Steps, children: list[Steps]) -> Steps:
+    """The steps for each of the variables with a prefix and a number."""
     entries: dict[str, Any] = {"for_each": element.text("ForeachController.inputVal").strip()}
     entries["as"] = element.text("ForeachController.returnVal").strip()
     start, end = (element.text(f"ForeachController.{name}Index").strip() for name in ("start", "end"))
@@ -184,10 +192,12 @@ def for_each(context: Context, element: Element, steps: Steps, children: list[St
 
 
 def during(context: Context, element: Element, steps: Steps, children: list[Steps]) -> Steps:
+    """The steps, repeated for a time."""
     return [named(element, during=context.seconds(element, element.text("RunTime.seconds"), "1"), steps=steps)]
 
 
 def transaction(context: Context, element: Element, steps: Steps, children: list[Steps]) -> Steps:
+    """The steps as a transaction, with or without the waits in it."""
     found = made(element, transaction=context.label(element) or "transaction")
     if element.flag("TransactionController.includeTimers", True):
         found["with_waits"] = True
@@ -198,17 +208,19 @@ def transaction(context: Context, element: Element, steps: Steps, children: list
 
 
 def sequence(context: Context, element: Element, steps: Steps, children: list[Steps]) -> Steps:
+    """The steps in order."""
     return [named(element, steps=steps)] if steps else []
 
 
 def locked(context: Context, element: Element, steps: Steps, children: list[Steps]) -> Steps:
+    """The steps of a critical section in order; that only one user at a time runs them is not kept."""
     element.text("CriticalSectionController.lockName")
     context.conversion.changed(element.what, element.line, "users do not wait for one another here")
     return sequence(context, element, steps, children)
 
 
 def parallel(context: Context, element: Element, steps: Steps, children: list[Steps]) -> Steps:
-    """bzm's parallel controller: its requests at once. Waits of each are before all of them."""
+    """The requests of bzm's parallel controller at once. Waits of each are before all of them."""
     most = (
         int(context.static(element, element.text("MAX_THREAD_NUMBER"), 6))
         if element.flag("LIMIT_MAX_THREAD_NUMBER")
@@ -242,7 +254,8 @@ def pause(element: Element, wait: Any) -> Made:
 
 
 def weighted(context: Context, element: Element, steps: Steps, children: list[Steps]) -> Steps:
-    """bzm's weighted switch: rows of a child's name and its weight. Each user goes through them in a fixed order."""
+    """The children of bzm's weighted switch: rows of a child's name and its weight. Each user goes through them in a
+    fixed order."""
     rows = [row for tag in element.rows("Weights") if len(row := texts(tag)) >= 2]
     by_name = {row[0]: row[1] for row in rows}
     parts: Steps = []

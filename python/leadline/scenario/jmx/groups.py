@@ -126,7 +126,7 @@ def _arrivals(context: Context, element: Element) -> dict[str, Any]:
 
 
 def _open(context: Context, element: Element, stages: list[dict[str, Any]]) -> dict[str, Any]:
-    """Each arrival has a thread: a free one, or a new one up to the limit."""
+    """The load in which each arrival has a thread: a free one, or a new one up to the limit."""
     load: dict[str, Any] = {"rate_stages": stages, "users": 1}
     limit = element.text("ConcurrencyLimit").strip()
     if limit not in ("", "0"):
@@ -210,7 +210,7 @@ def _ultimate(context: Context, element: Element) -> dict[str, Any]:
 
 
 def _open_model(context: Context, element: Element) -> dict[str, Any]:
-    """Each arrival has a new thread; there is no limit of them."""
+    """The load in which each arrival has a new thread; there is no limit of them."""
     element.text("OpenModelThreadGroup.random_seed")
     text = element.text("OpenModelThreadGroup.schedule")
     with context.reported(element):

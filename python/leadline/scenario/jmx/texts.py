@@ -167,12 +167,14 @@ class Texts:
         return self._stored(arguments[1] if default_at == 2 and len(arguments) > 1 else "", value)
 
     def counter(self, arguments: list[str]) -> Expression:
+        """`__counter`: the next number, of each user or of all."""
         self._counters += 1
         per_user = self.literal(arguments, 0).lower() == "true"
         value = Call("user_counter" if per_user else "counter", (Literal(f"counter-{self._counters}"),))
         return self._stored(arguments[1] if len(arguments) > 1 else "", value)
 
     def csv_read(self, arguments: list[str]) -> str | Expression:
+        """`__CSVRead`: a column of the current row of a file; `next` takes the next row after the sampler."""
         file, column = self.literal(arguments, 0), self.literal(arguments, 1, "0")
         self.csv_columns.setdefault(file, 0)
         if column in {"next", "next()"}:
@@ -184,11 +186,13 @@ class Texts:
         return Variable(csv_variable(file, int(column)))
 
     def set_property(self, arguments: list[str]) -> str:
+        """`__setProperty`: sets a shared variable; its text is empty."""
         value = show_template(merged((self.argument(arguments, 1),)))
         self.before.append({"set": {self.literal(arguments, 0): value}, "shared": True})
         return ""
 
     def time(self, arguments: list[str]) -> Expression:
+        """`__time`: the time in ms, in s, or by a pattern."""
         pattern = self.literal(arguments, 0)
         pattern = {"YMD": "yyyyMMdd", "HMS": "HHmmss", "YMDHMS": "yyyyMMdd-HHmmss"}.get(pattern, pattern)
         value = Call("now") if not pattern else Call("now_s") if pattern == "/1000" else self.date(pattern)
@@ -203,6 +207,7 @@ class Texts:
         return Call("date", (Literal(pattern), *([] if shift is None else [shift])))
 
     def time_shift(self, arguments: list[str]) -> Expression:
+        """`__timeShift`: the time, moved by a constant duration. Raises CannotRun for another date."""
         pattern = self.literal(arguments, 0)
         if self.literal(arguments, 1):
             raise CannotRun("__timeShift of a given date has no native form")
@@ -211,21 +216,25 @@ class Texts:
         return self._stored(arguments[4] if len(arguments) > 4 else "", value)
 
     def random(self, arguments: list[str]) -> Expression:
+        """`__Random`: a whole number between two others."""
         value = Call("random", (self.number(arguments, 0, "0"), self.number(arguments, 1, "1")))
         return self._stored(arguments[2] if len(arguments) > 2 else "", value)
 
     def random_string(self, arguments: list[str]) -> Expression:
+        """`__RandomString`: a text of random characters."""
         characters = self.argument(arguments, 1)
         has_some = characters not in (Literal(""), Literal(None))
         value = Call("random_text", (self.number(arguments, 0, "10"), *([characters] if has_some else [])))
         return self._stored(arguments[2] if len(arguments) > 2 else "", value)
 
     def variable(self, arguments: list[str]) -> Expression:
+        """`__V`: the variable whose name is computed."""
         name = self.argument(arguments, 0)
         fallback = self.argument(arguments, 1) if len(arguments) > 1 else name
         return Call("var", (name, fallback))
 
     def evaluated(self, arguments: list[str]) -> Expression:
+        """`__eval`: the text as it is; placeholders in the values of its variables are not computed."""
         self.notes.append("__eval: the placeholders in a variable's value are not computed")
         return self.argument(arguments, 0)
 
@@ -239,12 +248,14 @@ class Texts:
         return self._stored(variable, value)
 
     def changed_case(self, arguments: list[str]) -> Expression:
+        """`__changeCase`: the text in upper or lower case."""
         mode = self.literal(arguments, 1, "UPPER").upper()
         if mode not in ("UPPER", "LOWER"):
             raise CannotRun(f"__changeCase: the mode {mode} has no native form")
         return Call(mode.lower(), (self.argument(arguments, 0),))
 
     def digest(self, arguments: list[str]) -> Expression:
+        """`__digest`: the MD5 or SHA-256 of a text, as hexadecimal digits."""
         algorithm = self.literal(arguments, 0).upper().replace("-", "")
         if algorithm not in ("MD5", "SHA256") or self.literal(arguments, 2):
             raise CannotRun(f"__digest: {algorithm} (with or without salt) has no native form")
@@ -269,6 +280,7 @@ class Texts:
         return "".join(chr(min(number, 0xFFFF)) for number in found)
 
     def sampler_name(self, arguments: list[str]) -> Expression:
+        """`__samplerName`: the name of the sampler that is read. Raises CannotRun where it differs between users."""
         if self.sampler is None:
             raise CannotRun("__samplerName has a value in samplers whose names are the same for all users")
         return self._stored(arguments[0] if arguments else "", Literal(self.sampler))
@@ -283,16 +295,19 @@ class Texts:
         return Variable(name)
 
     def is_property(self, arguments: list[str]) -> Expression:
+        """`__isPropDefined`: whether the plan or the command line sets the property."""
         name = self.literal(arguments, 0)
         if name in self.shared:
             return Call("is_defined", (Variable(name),))
         return Call("not_equal", (Call("param", (Literal(name), Literal(_NO_PROPERTY))), Literal(_NO_PROPERTY)))
 
     def variable_evaluated(self, arguments: list[str]) -> Expression:
+        """`__evalVar`: the value of a variable; placeholders in it are not computed."""
         self.notes.append("__evalVar: the placeholders in a variable's value are not computed")
         return Call("var", (self.argument(arguments, 0),))
 
     def logged(self, arguments: list[str]) -> Expression:
+        """`__log`: the text, which is not logged."""
         self.notes.append("a message is not logged")
         return self.argument(arguments, 0)
 
