@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from lab_scripts import UNPRIVILEGED_UID
 from real_runs import (
     ADDRESSES,
     LONG,
@@ -255,20 +256,19 @@ def test_run_without_root_succeeds(tmp_path: Path) -> None:
         ended = sandbox.run(write_plan(sandbox.folder, [ROUTE, WIREGUARD], [SHORT]), "--json").finish()
         assert ended.code == 0, ended.err
         assert [trial["status"] for trial in ended.document["trials"]] == ["done", "done"]
-        manifest = ended.document["folder"]
-        assert Path(manifest).stat().st_uid != 0 or os.geteuid() == 0
+        [folder] = sandbox.folders()
+        assert folder.stat().st_uid == (os.geteuid() or UNPRIVILEGED_UID)
         assert sandbox.left_behind() == []
 
 
-@pytest.mark.parametrize(("target", "wanted"), [("rr.transactions > 1", "met"), ("rr.transactions < 1", "missed")])
-def test_exit_code_follows_the_target_outcome(quick_sandbox: CliSandbox, target: str, wanted: str) -> None:
-    """A machine that is busy with other things may make the result less than valid: then it is undecided."""
-    rr = {"name": "rr", "kind": "rr", "duration": "3s"}
+@pytest.mark.parametrize(
+    ("target", "outcome", "code"), [("rr.transactions > 1", "met", 0), ("rr.transactions < 1", "missed", 3)]
+)
+def test_exit_code_follows_the_target_outcome(quick_sandbox: CliSandbox, target: str, outcome: str, code: int) -> None:
+    """A count is what was counted, however busy the machine is with other things."""
+    rr = {"name": "rr", "kind": "rr", "duration": "1500ms"}
     ended = quick_sandbox.run(write_plan(quick_sandbox.folder, [ROUTE], [rr], targets=[target]), "--json").finish()
-    [outcome] = [target["outcome"] for target in ended.document["targets"]]
-    [summary] = ended.document["summaries"]
-    assert outcome == (wanted if summary["metrics"]["transactions"]["verdict"] == "valid" else "undecided")
-    assert ended.code == {"met": 0, "missed": 3, "undecided": 4}[outcome], ended.err
+    assert ([one["outcome"] for one in ended.document["targets"]], ended.code) == ([outcome], code), ended.err
 
 
 def test_a_target_that_cannot_be_decided(quick_sandbox: CliSandbox) -> None:
