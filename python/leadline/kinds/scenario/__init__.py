@@ -130,11 +130,11 @@ class ScenarioKind(Kind[ScenarioTest]):
 
     def window(self, data: TestData, flows: Sequence[Flow]) -> tuple[Window | None, tuple[Series, ...]]:
         """The time of the main groups, without setup and teardown; users, errors and latencies over time."""
-        from leadline.analysis import scenario_lines
-        from leadline.analysis.own_ceiling import main_window
+        from leadline.kinds.scenario.lines import lines
+        from leadline.kinds.scenario.own_ceiling import main_window
 
         whole, _ = super().window(data, flows)
-        return main_window(data, whole), scenario_lines.lines(data, whole)
+        return main_window(data, whole), lines(data, whole)
 
     def rate_columns(self, spec: TestSpec, flows: Sequence[Flow]) -> list[RateColumn]:
         """Requests per second, then bits per second."""
@@ -164,13 +164,13 @@ class ScenarioKind(Kind[ScenarioTest]):
 
     def ceiling(self, data: TestData, steady: Window | None, histograms: Histograms) -> Ceiling | None:
         """The ceiling by the run's own CPU time: a null responder's answers would make another flow of it."""
-        from leadline.analysis.own_ceiling import ceiling_of_run
+        from leadline.kinds.scenario.own_ceiling import ceiling_of_run
 
         return ceiling_of_run(data, steady, histograms)
 
     def scenario_findings(self, data: TestData) -> ScenarioFindings | None:
         """The groups, requests and transactions, from the reports of all agents."""
-        from leadline.analysis.scenarios import findings
+        from leadline.kinds.scenario.findings import findings
 
         return findings(data)
 

@@ -8,8 +8,8 @@ from leadline.analysis.histograms import Histogram
 from leadline.analysis.intervals import share_metric
 from leadline.analysis.metrics import CENSORED, Histograms, counter, times
 from leadline.analysis.model import Metric
-from leadline.analysis.scenarios import check_counts, findings, iteration_sample, merged_sample, transaction_sample
 from leadline.analysis.test_data import TestData
+from leadline.kinds.scenario.findings import check_counts, findings, iteration_sample, merged_sample, transaction_sample
 from leadline.kinds.scenario.tagged import tagged_figures
 
 _ITERATION = ("min", "mean", "p50", "p90", "p95", "p99", "max")

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from leadline.analysis.model import TargetResult, TestResult
-from leadline.analysis.scenario_lines import USERS
 from leadline.analysis.scenario_model import LabelFindings
+from leadline.kinds.scenario.lines import USERS
 from leadline.kinds.scenario.tagged import has_tags
 from leadline.kinds.scenario.targets import target_of
 from leadline.plan.tags import NO_TAGS, with_tags

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from leadline.analysis.model import Reason
-from leadline.analysis.own_ceiling import too_short
 from leadline.analysis.validity import Evidence
+from leadline.kinds.scenario.own_ceiling import too_short
 
 
 def run_too_short(evidence: Evidence) -> Iterator[Reason]:

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping
 from leadline.analysis.intervals import share_metric, with_range
 from leadline.analysis.metrics import times
 from leadline.analysis.model import Metric
-from leadline.analysis.scenarios import merged_sample
 from leadline.analysis.test_data import TestData
 from leadline.contract import records
+from leadline.kinds.scenario.findings import merged_sample
 from leadline.plan.percentiles import histogram_of
 from leadline.plan.tags import split_figure
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from leadline.analysis.model import Window
-from leadline.analysis.scenario_lines import lines
 from leadline.analysis.test_data import TestData
 from leadline.analysis.test_spec import TestSpec
+from leadline.kinds.scenario.lines import lines
 
 S = 1_000_000_000
 
