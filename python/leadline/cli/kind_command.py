@@ -78,7 +78,8 @@ def _parameter(option: Option) -> Parameter:
     else:
         limits: dict[str, Any] = {"min": option.least, "max": option.most}
         if option.counts_threads:
-            limits = {"parser": threads()}
+            assert option.most is not None, "the field limits the number of threads"
+            limits = {"parser": threads(option.most)}
         declared = typer.Option(option.flags[0], *option.flags[1:], **shown, **limits)
     annotation: Any = base if option.required or option.default is not None else base | None
     return Parameter(

@@ -10,15 +10,13 @@ import typer
 from leadline.cli.output import print_note
 from leadline.plan.units import looks_like_a_time
 
-MOST_THREADS = 256
 
-
-def threads(most: int = MOST_THREADS, *, takes_time: bool = True) -> Callable[[str | int], int]:
-    """A parser for a number of threads. `takes_time` says whether the command also has a duration."""
+def threads(most: int) -> Callable[[str | int], int]:
+    """A parser for a number of threads, of a command that also has a duration."""
 
     def parse(text: str | int) -> int:
         written = str(text).strip()
-        if takes_time and looks_like_a_time(written):
+        if looks_like_a_time(written):
             raise typer.BadParameter(f"{written} is a time; -t is threads; -d/--duration is the time")
         if not (written.isascii() and written.isdecimal() and len(written) < _MOST_DIGITS):
             raise typer.BadParameter(f"{written!r} is not a number of threads; write 1 to {most}")
@@ -26,7 +24,7 @@ def threads(most: int = MOST_THREADS, *, takes_time: bool = True) -> Callable[[s
         if not 1 <= number <= most:
             raise typer.BadParameter(f"{number} is not possible; 1 to {most} threads")
         cpus = len(os.sched_getaffinity(0))
-        if takes_time and number > cpus:
+        if number > cpus:
             on = "1 CPU" if cpus == 1 else f"{cpus} CPUs"
             print_note(f"-t {number} means {number} threads, on {on}; -d/--duration is the time")
         return number

@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from leadline.errors import InputError
+from leadline.plan.base_test import BaseTest
 from leadline.plan.option_fields import option_field
 
 
@@ -158,7 +159,7 @@ NUMBER = Option(
 FLOWS = Option(("-P", "--parallel"), "Number of parallel flows.", key="flows")
 THREADS = Option(
     ("-t", "--threads"),
-    "Number of load threads, 1 to 256 (the duration is -d).",
+    f"Number of load threads, 1 to {option_field(BaseTest, 'threads').most} (the duration is -d).",
     key="threads",
     metavar="N",
     counts_threads=True,

@@ -35,7 +35,7 @@ def test_overview_has_the_whole_summary_of_each_command_in_80_columns() -> None:
 @pytest.mark.parametrize("text", ["10s", "500ms", "1m30s"])
 def test_a_time_for_threads_names_the_option_that_is_meant(text: str) -> None:
     with pytest.raises(typer.BadParameter, match=f"{text} is a time; -t is threads; -d/--duration is the time"):
-        threads()(text)
+        threads(256)(text)
 
 
 @pytest.mark.parametrize(
@@ -50,14 +50,14 @@ def test_a_time_for_threads_names_the_option_that_is_meant(text: str) -> None:
 )
 def test_impossible_numbers_of_threads_are_refused(text: str, said: str) -> None:
     with pytest.raises(typer.BadParameter, match=said):
-        threads()(text)
+        threads(256)(text)
 
 
 def test_more_threads_than_cpus_are_taken_with_a_note(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: {0, 1})
-    assert threads()("2") == 2
+    assert threads(256)("2") == 2
     assert capsys.readouterr().err == ""
-    assert threads()("10") == 10
+    assert threads(256)("10") == 10
     assert capsys.readouterr().err == "leadline: -t 10 means 10 threads, on 2 CPUs; -d/--duration is the time\n"

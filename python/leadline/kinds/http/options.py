@@ -12,6 +12,7 @@ from pathlib import Path
 from leadline.kinds.http import args
 from leadline.kinds.http.model import HttpTest
 from leadline.plan import options as o
+from leadline.plan.option_fields import option_field
 from leadline.plan.options import Command, Option, group
 
 TLS_TRUST = (
@@ -40,6 +41,8 @@ TLS_TRUST = (
 )
 """Which certificates are accepted, and the client's own."""
 
+_DURATION = option_field(HttpTest, "duration").default
+
 _ROWS = (
     Option((), "http:// or https://HOST[:PORT]/PATH", required=True, metavar="URL", parameter="url"),
     Option(
@@ -60,8 +63,8 @@ _ROWS = (
         o.THREADS,
         Option(
             ("-d", "--duration"),
-            "Length of the test, warm-up included: 500ms, 1m; 10 means 10 seconds. Default: 10s, or the length of "
-            "--rate's stages.",
+            f"Length of the test, warm-up included: 500ms, 1m; 10 means 10 seconds. Default: {_DURATION}, or the "
+            "length of --rate's stages.",
             key="duration",
             default=None,
         ),

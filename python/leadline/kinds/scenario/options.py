@@ -7,7 +7,10 @@ from pathlib import Path
 from leadline.kinds.http.options import TLS_TRUST
 from leadline.kinds.scenario.model import ScenarioTest
 from leadline.plan import options as o
+from leadline.plan.option_fields import option_field
 from leadline.plan.options import Command, Option
+
+_SCRIPTS = option_field(ScenarioTest, "scripts")
 
 COMMAND = Command(
     ScenarioTest,
@@ -45,8 +48,8 @@ COMMAND = Command(
         Option(
             ("--scripts",),
             "What a part that cannot run does: stop, or be left out and listed.",
-            type=("stop", "skip"),
-            default="stop",
+            type=_SCRIPTS.type,
+            default=_SCRIPTS.default,
         ),
         Option(("--only-host",), "HAR: requests to this host alone; repeatable.", type=list, metavar="HOST"),
         Option(

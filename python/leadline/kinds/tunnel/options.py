@@ -8,12 +8,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from leadline.kinds.tunnel.model import TunnelTest
+from leadline.kinds.tunnel.model import TunnelLoad, TunnelTest
 from leadline.plan import options as o
+from leadline.plan.option_fields import option_field
 from leadline.plan.options import Command, Option, group
 
 CONDITION = "connect_p99_ms < 2000 and unconfigured_ratio < 1%"
 """The default conditions: they hold for a server that is not overloaded."""
+
+_ATTEMPT_TIMEOUT = option_field(TunnelTest, "attempt_timeout").default
+_LOAD_DURATION = option_field(TunnelLoad, "duration").default
 
 _ROWS = (
     Option((), "Profile of the clients, an .ovpn file.", type=Path, required=True, parameter="file"),
@@ -42,7 +46,8 @@ _ROWS = (
         Option(("--settled",), "Connect N clients first and use their pings as the baseline.", key="settled"),
         Option(
             ("--attempt-timeout",),
-            "Time limit of one attempt to connect. Default: 60s, as the real client; 10s with --until-choke.",
+            f"Time limit of one attempt to connect. Default: {_ATTEMPT_TIMEOUT}, as the real client; 10s with "
+            "--until-choke.",
             key="attempt_timeout",
             default=None,
         ),
@@ -60,7 +65,7 @@ _ROWS = (
         ),
         Option(
             ("-t", "--threads"),
-            "Number of threads, 1 to 256.",
+            f"Number of threads, 1 to {option_field(TunnelTest, 'threads').most}.",
             key="threads",
             metavar="N",
             counts_threads=True,
@@ -164,7 +169,7 @@ _ROWS = (
             ("--traffic",),
             "Load of each client: ICMP echo requests; datagrams or a TCP stream with a `leadline serve`; HTTP "
             "requests.",
-            type=("echo", "udp", "tcp", "http"),
+            type=option_field(TunnelLoad, "kind").type,
         ),
         Option(
             ("--to",),
@@ -183,7 +188,7 @@ _ROWS = (
             "Bytes of UDP payload (default: 1200), or of an echo request's IP packet (default: 100).",
             metavar="SIZE",
         ),
-        Option(("--traffic-duration",), "Length of the load. Default: 10s.", metavar="TIME"),
+        Option(("--traffic-duration",), f"Length of the load. Default: {_LOAD_DURATION}.", metavar="TIME"),
         Option(
             ("--key-file",),
             "File with the key of the `leadline serve` at --to, if it requires one.",
