@@ -11,12 +11,11 @@ from dataclasses import dataclass
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-from annotated_types import Ge, Gt, Le, Lt
 from pydantic import BaseModel, BeforeValidator
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from leadline.plan.field_types import AS_TUPLE, Quantity, Within
+from leadline.plan.field_types import AS_TUPLE, Quantity
 
 LARGEST_SHOWN_LIMIT = 10_000
 """A larger limit only catches mistakes, which the model does; in `--help` it would be noise."""
@@ -88,28 +87,14 @@ def _type(inner: Any, metadata: tuple[Any, ...]) -> Any:
 
 
 def _limits(metadata: tuple[Any, ...]) -> tuple[int | None, int | None]:
-    """The least and the largest whole number that a field takes; None if it has no such limit."""
-    least: list[Any] = []
-    most: list[Any] = []
-    for one in metadata:
-        match one:
-            case Within():
-                least.append(one.lowest)
-                most.append(one.highest)
-            case Ge():
-                least.append(one.ge)
-            case Gt():
-                least.append(_next(one.gt, 1))
-            case Le():
-                most.append(one.le)
-            case Lt():
-                most.append(_next(one.lt, -1))
-    largest = min(most, default=None)
-    return max(least, default=None), largest if largest is None or largest <= LARGEST_SHOWN_LIMIT else None
+    """The least and the largest whole number that a field takes, by `within` and by pydantic's limits; None without."""
 
+    def known(name: str, step: int = 0) -> list[int]:
+        return [limit + step for one in metadata if (limit := getattr(one, name, None)) is not None]
 
-def _next(limit: Any, step: int) -> Any:
-    return limit + step
+    least = max([*known("lowest"), *known("ge"), *known("gt", 1)], default=None)
+    largest = min([*known("highest"), *known("le"), *known("lt", -1)], default=None)
+    return least, largest if largest is None or largest <= LARGEST_SHOWN_LIMIT else None
 
 
 def _default(field: FieldInfo, quantity: Quantity | None) -> Any:
