@@ -7,10 +7,7 @@ from pathlib import Path
 from leadline.kinds.http.options import TLS_TRUST
 from leadline.kinds.scenario.model import ScenarioTest
 from leadline.plan import options as o
-from leadline.plan.option_fields import option_field
 from leadline.plan.options import Command, Option
-
-_SCRIPTS = option_field(ScenarioTest, "scripts")
 
 COMMAND = Command(
     ScenarioTest,
@@ -48,17 +45,16 @@ COMMAND = Command(
         Option(
             ("--scripts",),
             "What a part that cannot run does: stop, or be left out and listed.",
-            type=_SCRIPTS.type,
-            default=_SCRIPTS.default,
+            key="scripts",
         ),
-        Option(("--only-host",), "HAR: requests to this host alone; repeatable.", type=list, metavar="HOST"),
+        Option(("--only-host",), "HAR: requests to this host alone; repeatable.", key="only_host", metavar="HOST"),
         Option(
             ("--no-correlate",),
             "HAR: send the recorded values instead of those that answers give.",
-            type=bool,
-            default=False,
+            key="correlate",
+            value=False,
         ),
-        Option(("--any-file",), "Read files outside of the scenario's folder too.", type=bool, default=False),
+        Option(("--any-file",), "Read files outside of the scenario's folder too.", key="any_file"),
         *o.group("TLS", *TLS_TRUST),
         *o.FAMILY,
         o.INTERVAL,
