@@ -92,50 +92,30 @@ def _parameter(option: Option) -> Parameter:
 
 def measure_with_session(kind: CommandedKind, values: Mapping[str, Any]) -> int:
     """Run one measurement against a server at `host`, over a control session."""
-    from leadline.cli import single_args
-    from leadline.cli.iperf3_login import login_of
-    from leadline.cli.iperf3_options import iperf3_options_of
-    from leadline.plan.options import test_values
+    from leadline.cli import session_args, single_args
 
     assert kind.command is not None, "only a kind with a command gets here"
-    mistakes = single_args.Mistakes()
-    with mistakes:
-        given = test_values(kind.command.options, values)
-        test = single_args.parse(kind.model, {"name": kind.name, **given}, kind.command.flags)
-    with mistakes:
-        single_args.host(values["host"])
-    with mistakes:
-        interval_ms = single_args.interval(values["interval"])
-    with mistakes:
-        precision = single_args.precision(values)
-    with mistakes:
-        family = single_args.family(values["ipv4"], values["ipv6"])
-    with mistakes:
-        key = single_args.key_of(values["key_file"])
-    with mistakes:
-        login = login_of(values)
-    with mistakes:
-        iperf3 = iperf3_options_of(values)
-    with mistakes:
-        single_args.check_targets(kind.name, kind.name, values["target"])
-    with mistakes:
-        single_args.refuse_two_documents(values)
-    mistakes.raise_all()
-    from leadline.trial.workloads import Server, workload
+    read = session_args.read(
+        kind.name,
+        kind.command,
+        values,
+        lambda: single_args.interval(values["interval"]),
+        lambda: single_args.refuse_two_documents(values),
+    )
+    from leadline.trial.workloads import workload
 
-    server = Server(values["host"], values["port"], key, values["bind"], family or "any", login=login, iperf3=iperf3)
     output = single_args.OutputOptions(
         values["host"],
         values["json"],
         values["out"],
         values["target"] or [],
         format=values.get("output_format", "text"),
-        interval_ms=interval_ms,
-        precision=precision,
-        second_tool=single_args.second_tool(test, server),
+        interval_ms=single_args.interval(values["interval"]),
+        precision=read.precision,
+        second_tool=single_args.second_tool(read.test, read.server),
     )
     single_args.refuse_with_precision(output)
-    return measure(test, workload(test, server), output)
+    return measure(read.test, workload(read.test, read.server), output)
 
 
 def measure(test: BaseTest, load: LoadWorkload, output: OutputOptions) -> int:

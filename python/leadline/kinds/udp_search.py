@@ -93,37 +93,16 @@ def find_rate(kind: Any, values: Mapping[str, Any]) -> int:
     Raises:
         InputError: an option that has no meaning beside `--find-rate`, or a wrong condition.
     """
-    from leadline.cli import run_search, single_args
-    from leadline.cli.iperf3_login import login_of
-    from leadline.cli.iperf3_options import iperf3_options_of
-    from leadline.plan.options import test_values
+    from leadline.cli import run_search, session_args, single_args
 
-    assert kind.command is not None, "only a kind with a command gets here"
-    mistakes = single_args.Mistakes()
-    with mistakes:
-        given = test_values(kind.command.options, values)
-        test = single_args.parse(kind.model, {"name": kind.name, **given}, kind.command.flags)
-        _check_load(test)
-    with mistakes:
-        single_args.host(values["host"])
-    with mistakes:
+    def no_interval() -> None:
         if values["interval"] is not None:
             raise InputError("--find-rate and --interval exclude each other", hint="a search prints its trials")
-    with mistakes:
-        precision = single_args.precision(values)
-    with mistakes:
-        family = single_args.family(values["ipv4"], values["ipv6"])
-    with mistakes:
-        key = single_args.key_of(values["key_file"])
-    with mistakes:
-        login = login_of(values)
-    with mistakes:
-        iperf3 = iperf3_options_of(values)
-    with mistakes:
-        conditions = Conditions.read(values["find_rate"], kind.name, kind.name)
-    with mistakes:
-        single_args.check_targets(kind.name, kind.name, values["target"])
-    mistakes.raise_all()
+
+    def conditions() -> Conditions:
+        return Conditions.read(values["find_rate"], kind.name, kind.name)
+
+    read = session_args.read(kind.name, kind.command, values, no_interval, conditions, check_test=_check_load)
     output = single_args.OutputOptions(
         values["host"],
         values["json"],
@@ -131,12 +110,12 @@ def find_rate(kind: Any, values: Mapping[str, Any]) -> int:
         values["target"] or [],
         find_rate=values["find_rate"],
         format=values["output_format"],
-        precision=precision,
+        precision=read.precision,
     )
     single_args.refuse_with_precision(output)
     run_search.check(output, "--find-rate")
-    server = Server(values["host"], values["port"], key, values["bind"], family or "any", login=login, iperf3=iperf3)
-    return run_search.finish(UdpSearchTarget(kind, test, server, conditions, ["leadline", *sys.argv[1:]]), output)
+    target = UdpSearchTarget(kind, read.test, read.server, conditions(), ["leadline", *sys.argv[1:]])
+    return run_search.finish(target, output)
 
 
 def _check_load(test: Any) -> None:

@@ -216,7 +216,7 @@ def test_targets_on_the_command_line_take_the_place_of_the_plans(plan: Path, tmp
         ),
         (
             ("udp", "127.0.0.1", "--rate", "1mbit", "--find-rate", "y < 1", "--interval", "1s", "--key-file", "/none"),
-            ("--rate and --find-rate", "--find-rate and --interval", "--key-file /none", "--find-rate 'y < 1'"),
+            ("--rate and --find-rate", "--find-rate and --interval", "--find-rate 'y < 1'", "--key-file /none"),
         ),
         (("ladder", "127.0.0.1", "-d", "soon", "--rate", "x", "-4", "-6"), ("--duration", "--rate", "--ipv4 and")),
     ],
