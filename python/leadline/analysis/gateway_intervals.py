@@ -14,7 +14,7 @@ import numpy as np
 from leadline.analysis.flows import Flow
 from leadline.analysis.gateways import attribution_of, interfaces_of
 from leadline.analysis.host_metrics import covers, machine_samples, neighbours
-from leadline.analysis.interfaces import segments
+from leadline.analysis.interfaces import header_bytes, segments
 from leadline.analysis.model import GatewayStatistics, Metric, Window
 from leadline.analysis.test_data import CPU_KINDS, HostSample, ProcessUse, TestData
 from leadline.analysis.window import byte_curves, interval_rates, named_rates
@@ -115,7 +115,7 @@ def _packet_rates(data: TestData, host: str, flows: Sequence[Flow], window: Wind
     """Packets per second on the wire in equal parts of the window, as `gateways` counts them: of the interface with the
     most of them, or of the load's datagrams where these are more."""
     edges, samples = np.linspace(window.start_ns, window.end_ns, parts + 1), data.samples[host]
-    found = [_on_interface(samples, name, edges, data.link_mtu_bytes) for name in interfaces_of(samples)]
+    found = [_on_interface(samples, name, edges, data) for name in interfaces_of(samples)]
     datagrams = named_rates(data.spec, flows).get("packets_per_s")
     if datagrams is not None:
         sent = interval_rates(datagrams[2], window, (window.end_ns - window.start_ns) // parts)
@@ -123,13 +123,16 @@ def _packet_rates(data: TestData, host: str, flows: Sequence[Flow], window: Wind
     return max(found, key=lambda rates: float(rates.mean()), default=None)
 
 
-def _on_interface(samples: Sequence[HostSample], name: str, edges: Values, mtu_bytes: int) -> Values:
+def _on_interface(samples: Sequence[HostSample], name: str, edges: Values, data: TestData) -> Values:
     """Both directions, with the packets on the wire that each part's bundles become."""
     uses = [(sample.t_ns, use.counted) for sample in samples for use in sample.interfaces if use.name == name]
     t_ns, rates = [at_ns for at_ns, _ in uses], np.zeros(len(edges) - 1)
     for way in (0, 1):
         counts, packets = (np.diff(np.interp(edges, t_ns, [one[way][place] for _, one in uses])) for place in (0, 1))
-        on_wire = [segments(*one, mtu_bytes) for one in zip(counts.tolist(), packets.tolist(), strict=True)]
+        on_wire = [
+            segments(*one, data.link_mtu_bytes, header_bytes(data.spec))
+            for one in zip(counts.tolist(), packets.tolist(), strict=True)
+        ]
         rates += packets * on_wire
     return np.asarray(rates * len(rates) * 1e9 / (edges[-1] - edges[0]))
 

@@ -21,7 +21,7 @@ from leadline.analysis.host_metrics import (
     processes_use,
     rate_inside,
 )
-from leadline.analysis.interfaces import segments
+from leadline.analysis.interfaces import header_bytes, segments
 from leadline.analysis.model import (
     Bound,
     ClientStatistics,
@@ -281,7 +281,7 @@ def _packets_per_s(data: TestData, host: str, window: Window | None, traffic: Tr
     samples = data.samples.get(host, [])
     if len(samples) < 2 or not covers([sample.t_ns for sample in samples], window):
         return None
-    rates = [_crossed(samples, name, window, data.link_mtu_bytes) for name in interfaces_of(samples)]
+    rates = [_crossed(samples, name, window, data) for name in interfaces_of(samples)]
     most = max(rates, default=0.0)
     crossed = max(most, traffic.datagrams_per_s or 0.0)
     return crossed if crossed > 0 else None
@@ -292,14 +292,14 @@ def interfaces_of(samples: Sequence[HostSample]) -> set[str]:
     return {use.name for sample in samples for use in sample.interfaces if use.name != "lo"}
 
 
-def _crossed(samples: Sequence[HostSample], name: str, window: Window, mtu_bytes: int) -> float:
+def _crossed(samples: Sequence[HostSample], name: str, window: Window, data: TestData) -> float:
     """Packets per second on one interface, in both directions, as many as they are on the wire."""
     uses = [(sample.t_ns, use.counted) for sample in samples for use in sample.interfaces if use.name == name]
     total = 0.0
     for way in (0, 1):
         count = rate_per_s([(t_ns, float(counted[way][0])) for t_ns, counted in uses], window) or 0.0
         packets = rate_per_s([(t_ns, float(counted[way][1])) for t_ns, counted in uses], window) or 0.0
-        total += packets * segments(count, packets, mtu_bytes)
+        total += packets * segments(count, packets, data.link_mtu_bytes, header_bytes(data.spec))
     return total
 
 

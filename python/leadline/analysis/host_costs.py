@@ -18,6 +18,7 @@ from leadline.analysis.host_metrics import (
     machine_samples,
     neighbours,
 )
+from leadline.analysis.interfaces import header_bytes, segments
 from leadline.analysis.ladder_model import HostCost
 from leadline.analysis.model import GatewayStatistics, Window
 from leadline.analysis.test_data import InterfaceUse, TestData
@@ -30,9 +31,6 @@ MACHINE = "machine"
 ANSWERING_SIDE = "answering side"
 """The name of a server that is known by its session alone."""
 CONTROL_GROUP, LOAD_THREADS, WHOLE_MACHINE = "control group", "load threads", "whole machine"
-_ETHERNET_BYTES = 14
-_HEADERS_BYTES = 54
-"""Ethernet, IPv4 and TCP: each packet on the wire has its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +135,7 @@ def _packets_per_s(data: TestData, host: str, window: Window) -> float | None:
     before = {use.name: use for use in first.interfaces}
     mtus = {str(one.get("name")): one.get("mtu") for one in data.facts.get(host, {}).get("interfaces") or ()}
     counts = [
-        _segments(before[use.name], use, mtus.get(use.name) or data.link_mtu_bytes)
+        _on_wire(before[use.name], use, mtus.get(use.name) or data.link_mtu_bytes, header_bytes(data.spec))
         for use in last.interfaces
         if use.name in before
     ]
@@ -145,12 +143,10 @@ def _packets_per_s(data: TestData, host: str, window: Window) -> float | None:
     return max(counts) / seconds if counts and seconds > 0 else None
 
 
-def _segments(first: InterfaceUse, last: InterfaceUse, mtu_bytes: int) -> float:
+def _on_wire(first: InterfaceUse, last: InterfaceUse, mtu_bytes: int, headers: int) -> float:
     found = 0.0
-    room = max(1, mtu_bytes + _ETHERNET_BYTES - _HEADERS_BYTES)
     for (bytes_before, packets_before), (bytes_after, packets_after) in zip(first.counted, last.counted, strict=True):
         packets = packets_after - packets_before
         if packets > 0:
-            mean_bytes = (bytes_after - bytes_before) / packets
-            found += packets * max(1.0, (mean_bytes - _HEADERS_BYTES) / room)
+            found += packets * segments(bytes_after - bytes_before, packets, mtu_bytes, headers)
     return found

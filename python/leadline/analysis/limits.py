@@ -18,7 +18,7 @@ from leadline.analysis.disturbance import QUOTA_SHARE, held_back_by
 from leadline.analysis.gateways import attribution_of
 from leadline.analysis.host_metrics import cpu_percent, machine_samples, neighbours
 from leadline.analysis.host_usage import AGENT
-from leadline.analysis.interfaces import BETWEEN_FRAMES_BYTES, wire_bytes
+from leadline.analysis.interfaces import BETWEEN_FRAMES_BYTES, header_bytes, wire_bytes
 from leadline.analysis.metrics import delivered_share, reported, sum_of_flows
 from leadline.analysis.model import Limit, LimitedBy, Reason, Verdict, Window
 from leadline.analysis.rules import receivers_drops
@@ -158,7 +158,8 @@ def _used(data: TestData, window: Window) -> Iterator[tuple[float, float, str]]:
             for number, way in enumerate(("received", "sent")):
                 grown = queues.grown(before[use.name], use, number)
                 # A lab's shaper counts frames as interfaces do.
-                carried = wire_bytes(*grown, mtu_bytes, 0 if data.link_bps else BETWEEN_FRAMES_BYTES)
+                between = 0 if data.link_bps else BETWEEN_FRAMES_BYTES
+                carried = wire_bytes(*grown, mtu_bytes, header_bytes(data.spec), between)
                 yield 8.0 * carried / seconds / rate_bps, rate_bps, f"{use.name} of {host} ({way})"
 
 

@@ -53,6 +53,9 @@ class TestSpec:
     pacing_bps: float | None = None
     # Rate of the line, if it was given, bit/s.
     line_bps: float | None = None
+    # Whether its load's packets are UDP, and not TCP; and whether it asks for IPv6.
+    over_udp: bool = False
+    over_ipv6: bool = False
     # Metrics that the test requests in addition to those of its kind: percentiles.
     asked: tuple[str, ...] = ()
 
@@ -88,6 +91,7 @@ class TestSpec:
             steady=True,
             start_spread_ns=nanoseconds(test.get("start_spread_ms")) or 0,
             tls=test.get("scheme") == "https" or test.get("tls") is not None,
+            over_ipv6=_asks_for_ipv6(test),
         )
         reader: SpecReader = KINDS.find(kind)
         return reader.read_spec(test, common)
@@ -98,6 +102,15 @@ class SpecReader(Protocol):
 
     def read_spec(self, test: Mapping[str, Any], common: TestSpec) -> TestSpec:
         """The parameters of the kind, in addition to those that all kinds share."""
+
+
+def _asks_for_ipv6(test: Mapping[str, Any]) -> bool:
+    """Whether the test of a plan, or a workload, names IPv6 or an address of it. A name alone says nothing."""
+    target = test.get("target")
+    near = target if isinstance(target, Mapping) else {}
+    urls = [str(one.get("url")) for one in test.get("requests") or () if isinstance(one, Mapping)]
+    asked = test.get("ip") == 6 or "v6" in (test.get("ip_version"), near.get("ip_version"))
+    return asked or ":" in str(near.get("host") or "") or any("://[" in url for url in urls)
 
 
 def nanoseconds(milliseconds: Any) -> int | None:

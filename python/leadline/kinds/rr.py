@@ -246,6 +246,7 @@ class Rr(Kind[RrTest]):
         return replace(
             common,
             counts_units=True,
+            over_udp=test.get("protocol") == "udp",
             send_gap_s=gap_s,
             connections=int(test.get("flows") or 1) * int(test.get("outstanding") or 1),
             asked=asked_percentiles(test, ("latency", "service")),

@@ -386,6 +386,7 @@ class Udp(Kind[UdpTest]):
 
     def read_spec(self, test: Mapping[str, Any], common: TestSpec) -> TestSpec:
         """Convert the rate: a plan has a client's rate in bits, a workload a flow's in datagrams."""
+        common = replace(common, over_udp=True)
         if test.get("rate_pps"):
             return replace(common, send_gap_s=1.0 / float(test["rate_pps"]))
         if not test.get("rate_bps"):

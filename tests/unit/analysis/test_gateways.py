@@ -173,8 +173,8 @@ def test_bundles_that_an_interface_counts_as_one_are_the_packets_that_they_becom
         for sample in data.samples["gateway"]
     ]
     [gateway] = analyse_test(data).gateways
-    segments = (540 * 27 - 42) / (1514 - 42)
-    assert gateway.packets_per_s == pytest.approx(2000 * segments, rel=1e-3)
+    on_wire = (540 * 27 - 66) / (1514 - 66)
+    assert gateway.packets_per_s == pytest.approx(2000 * on_wire, rel=1e-3)
 
 
 def test_a_generator_at_its_end_leaves_the_use_a_lower_bound_and_the_cost_as_it_is() -> None:

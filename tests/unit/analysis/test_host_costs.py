@@ -60,7 +60,7 @@ def test_group_of_each_host_and_the_whole_machine() -> None:
 
 
 def test_packets_that_an_interface_counts_as_one_are_counted_as_those_on_the_wire() -> None:
-    whole = costs(sampled("client1", packets_per_s=8_000, frame_bytes=54 + 10 * 1460))["client1"]
+    whole = costs(sampled("client1", packets_per_s=8_000, frame_bytes=66 + 10 * 1448))["client1"]
     assert whole.ns_per_packet == pytest.approx(0.5e9 / 80_000, rel=0.01)
 
 

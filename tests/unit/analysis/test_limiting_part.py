@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -199,7 +200,9 @@ def test_segments_that_an_interface_counts_as_one_have_their_headers_added() -> 
     payload_share = 1448 / 1514
     data = with_gateway(steady_test(), bits=payload_share * 100e6, packet_bytes=65_226)
     data.link_bps = 100e6
-    assert limit(data)[0] is LimitedBy.LINK
+    found, text = limit(data)
+    assert found is LimitedBy.LINK
+    assert re.search(r"carried (99\.9|100) of 100 Mbit/s, headers included", text), text
 
 
 @pytest.mark.parametrize(

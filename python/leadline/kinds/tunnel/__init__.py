@@ -168,6 +168,7 @@ class Tunnel(Kind[TunnelTest]):
             unanswered_is_lost=inside == "echo",
             settled=int(test.get("settled") or 0),
             inside=inside,
+            over_udp=inside in ("udp", "echo"),
             inside_gap_s=1.0 / float(rate) if rate else None,
         )
 
