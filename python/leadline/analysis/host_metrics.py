@@ -155,6 +155,13 @@ def observer_shares(samples: Iterable[tuple[str, Sequence[HostSample]]]) -> dict
     return {**hosts, **{host: cpu_s / wall_s for host, (cpu_s, wall_s) in used.items()}}
 
 
+def observer_percent(samples: Sequence[HostSample], window: Window) -> float:
+    """The cost of observing on a host inside the window, percent of one CPU; 0 where its samples do not cover it."""
+    if not covers([sample.t_ns for sample in samples], window):
+        return 0.0
+    return 100.0 * max(0.0, rate_inside([(sample.t_ns, sample.observer_cpu_s) for sample in samples], window))
+
+
 def series(data: TestData, window: Window | None) -> tuple[Series, ...]:
     """Lines for plots over time; t = 0 is the first flow's start. The test's intervals have the throughput over
     time."""

@@ -12,7 +12,8 @@ from enum import StrEnum
 
 @dataclass(frozen=True, slots=True)
 class HostCost:
-    """What a test cost one host, in CPU time inside the steady window."""
+    """What a test cost one host, in CPU time inside the steady window; over all of the test where the CPU time of the
+    load's threads is known in all alone."""
 
     host: str
     """The host; `machine` for all CPUs of the machine that the hosts share."""

@@ -11,9 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from leadline.analysis.flows import Flow, build_flows
 from leadline.analysis.host_metrics import cgroup_percent, processes_use
 from leadline.analysis.model import Window
 from leadline.analysis.test_data import InterfaceUse, TestData
+from leadline.analysis.window import byte_curves, unit_curves
 from leadline.contract import records
 from leadline.plan.gateway_metrics import GATEWAYS
 from leadline.plan.sut import CpuAttribution
@@ -59,11 +61,10 @@ def _observed(data: TestData, host: str, window: Window) -> float | None:
 
 
 def _answering(data: TestData, hosts: Sequence[str], window: Window) -> float | None:
-    """The threads of a responder without an agent, if it may be on this machine. Their time is spent while flows run;
-    they begin earlier and end later."""
+    """The threads of a responder without an agent, if it may be on this machine. Their CPU time is known of all their
+    life alone: the window has as much of it as of their payload, or answers."""
     if SERVER in data.samples:
         return 0.0
-    seconds = (window.last_end_ns - window.first_start_ns) / 1e9
     spent_s = 0.0
     for found in data.load_outcomes():
         far = found.outcome.get("receiver")
@@ -73,7 +74,21 @@ def _answering(data: TestData, hosts: Sequence[str], window: Window) -> float | 
             return None
         if answers_here(found.outcome, if_unknown=True):
             spent_s += sum(thread["user_s"] + thread["system_s"] for thread in far["threads"])
-    return 100.0 * spent_s / seconds if seconds > 0 else None
+    if not spent_s or window.end_ns <= window.start_ns:
+        return 0.0 if window.end_ns > window.start_ns else None
+    share = _share_inside([flow for flow in build_flows(data) if flow.key.host in hosts], window)
+    if share is None:
+        return 100.0 * spent_s / ((window.last_end_ns - window.first_start_ns) / 1e9)
+    return 100.0 * share * spent_s / ((window.end_ns - window.start_ns) / 1e9)
+
+
+def _share_inside(flows: Sequence[Flow], window: Window) -> float | None:
+    """The part of what these flows delivered that they delivered inside the window; None if nothing was counted."""
+    for curves in (byte_curves(flows), unit_curves(flows)):
+        total = sum(curve.total for curve in curves)
+        if total > 0:
+            return sum(curve.growth(window.start_ns, window.end_ns) for curve in curves) / total
+    return None
 
 
 def answers_here(outcome: records.Outcome, *, if_unknown: bool) -> bool:

@@ -4,6 +4,7 @@ Heat and quotas from above, found by what the kernel counted."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -307,6 +308,30 @@ def test_other_work_is_not_known_beside_a_server_that_does_not_report() -> None:
     data = on_given_host(foreign=0.5)
     data.outcomes[0].outcome["receiver"] = None
     assert "other-work" not in codes(data)[1]
+
+
+@pytest.mark.parametrize("quiet_share", [0.0, 0.5, 1.0])
+def test_responders_cpu_time_inside_the_window_is_in_step_with_its_answers(quiet_share: float) -> None:
+    """Before the window a responder answers at a share of the rate, with as much of its CPU time."""
+    data, warm_s, length_s = on_given_host(answering=0.8), 5, 10
+    data.spec = replace(data.spec, warmup_ns=warm_s * S)
+    number = 0
+    for points in data.progress.values():
+        for place, point in enumerate(points):
+            since_s = min((point.t_ns - EPOCH_NS) / S, length_s)
+            number = round(1000 * (quiet_share * min(since_s, warm_s) + max(0.0, since_s - warm_s)))
+            moved = dict.fromkeys(("sent_bytes", "received_bytes", "sent_units", "received_units"), number)
+            points[place] = point._replace(**moved)
+    made: Any = data.outcomes[0].outcome
+    made["flows"][0] |= {"received_units": number, "received_bytes": number, "sent_bytes": number}
+    made["receiver"]["threads"] = [thread(0.8 * number / 1000 / length_s)]
+    assert codes(data) == ("valid", [])
+    for place, sample in enumerate(data.samples["client1"]):
+        past = float(SECONDS[place] + 2)
+        assert sample.cpu_s is not None
+        user, *middle, idle = sample.cpu_s
+        data.samples["client1"][place] = sample._replace(cpu_s=(user + 0.2 * past, *middle, idle - 0.2 * past))
+    assert codes(data) == ("disturbed", ["other-work"]), "it is not hidden by more of its own than there was"
 
 
 def test_answering_agent_of_a_plan_counts_with_its_process() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from made_journals import EPOCH_NS, MS, S, facts, observation, steady_test
+from made_journals import EPOCH_NS, MS, S, facts, load, observation, process, steady_test, thread
 
 from leadline.analysis.flows import build_flows
 from leadline.analysis.host_costs import host_costs
@@ -89,6 +89,52 @@ def test_without_groups_the_loads_threads_are_what_is_known() -> None:
     assert found["client1"].source == "load threads" and (found["client1"].ns_per_byte or 0) > 0
     assert found["answering side"].source == "load threads"
     assert found["answering side"].reason == "its packets are not known"
+
+
+SETTLING_S = 5
+"""Of the 10 s: the part before the window, in which a fifth of the rate is carried."""
+
+
+def slow_at_first(cpu_s_per_byte: float = 5e-9, **changes: Any) -> TestData:
+    """A fifth of 100 MB/s for 5 s, then all of it, and CPU time in step with it."""
+    data = steady_test(bytes_per_s=BYTES_PER_S, **changes)
+    total_bytes = 0
+    for points in data.progress.values():
+        for number, point in enumerate(points):
+            total_bytes = _moved_bytes((point.t_ns - EPOCH_NS) / S)
+            points[number] = point._replace(sent_bytes=total_bytes, received_bytes=total_bytes)
+    made: Any = data.outcomes[0].outcome
+    made["flows"][0] |= {"sent_bytes": total_bytes, "received_bytes": total_bytes}
+    for side in ("generator", "receiver"):
+        made[side] = load(thread(cpu_s_per_byte * total_bytes / 10))
+    return data
+
+
+def _moved_bytes(since_s: float) -> int:
+    return round(BYTES_PER_S * (0.2 * min(since_s, SETTLING_S) + max(0.0, since_s - SETTLING_S)))
+
+
+LATE = Window(EPOCH_NS, EPOCH_NS + SETTLING_S * S, EPOCH_NS + 10 * S, EPOCH_NS + 10 * S)
+
+
+def test_threads_whose_time_is_known_in_all_alone_are_set_against_all_of_their_work() -> None:
+    data = slow_at_first()
+    found = {cost.host: cost for cost in host_costs(data, build_flows(data), LATE)}
+    for host in ("client1", "answering side"):
+        assert found[host].ns_per_byte == pytest.approx(5.0, rel=0.01)
+
+
+def test_agent_that_is_sampled_costs_what_it_used_inside_the_window_without_observing() -> None:
+    data = slow_at_first()
+    for step in range(102):
+        since_s = step / 10
+        spent_s, observing_s = 3e-9 * _moved_bytes(since_s), 0.1 * since_s
+        agent = [process("agent", 7, spent_s, observing_s, 1000)]
+        data.add("client1", observation(EPOCH_NS + step * 100 * MS, None, agent, observer_cpu_s=observing_s))
+    found = {cost.host: cost for cost in host_costs(data, build_flows(data), LATE)}
+    assert found["client1"].source == "load threads"
+    assert found["client1"].cpu_percent == pytest.approx(30.0, rel=0.01)
+    assert found["client1"].ns_per_byte == pytest.approx(3.0, rel=0.01)
 
 
 def test_no_window_no_costs() -> None:
