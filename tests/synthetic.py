@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-SETS = (pytest.param(1000), pytest.param(10_000, marks=pytest.mark.full_matrix))
-"""How many data sets a share is counted in."""
+SETS = (pytest.param(4000), pytest.param(10_000, marks=pytest.mark.full_matrix))
+"""How many data sets a share is counted in: that of 4,000 is off by 0.7 % at most in 95 %."""
 
 
 def ar1(correlation: float, sets: int, length: int, generator: np.random.Generator) -> NDArray[np.float64]:
@@ -24,10 +24,10 @@ def ar1(correlation: float, sets: int, length: int, generator: np.random.Generat
 
 
 def assert_share(found: Sequence[bool], low: float, high: float = 1.0) -> None:
-    """The share of true values lies in the band, give or take two standard errors of so few data sets."""
+    """The share of true values lies in the band. A fixed seed gives the same share each time, so nothing is allowed for
+    chance: where a band is narrow, there are enough data sets to see whether the method itself stays inside of it."""
     share = sum(found) / len(found)
-    slack = 2 * math.sqrt(max(low * (1 - low), high * (1 - high)) / len(found))
-    assert low - slack <= share <= high + slack, f"{share:.1%} of {len(found)}"
+    assert low <= share <= high, f"{share:.2%} of {len(found)}"
 
 
 def contains(low: float | None, high: float | None, truth: float) -> bool:

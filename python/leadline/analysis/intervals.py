@@ -27,6 +27,7 @@ from leadline.plan.percentiles import histogram_of
 from leadline.statistics import (
     Estimate,
     independent_count,
+    level_correlation,
     mean_of_series,
     quantile_of_buckets,
     share_of_counts,
@@ -237,15 +238,22 @@ def _percentile(
 def independent_values(whole: Histogram, share: float, seconds: Sequence[Histogram]) -> float | None:
     """How many independent values the whole test is worth for this percentile, by how much its seconds differ; None
     where its seconds do not show it."""
-    at = whole.bucket_at(share * 100)
-    if at is None or not seconds:
+    above, middle = _exceeding(whole, share, seconds), _exceeding(whole, 0.5, seconds)
+    if above is None or middle is None or not seconds:
         return None
-    edge_ns = whole.highs_ns[at]
-    above = [int(part.counts[part.lows_ns > edge_ns].sum()) for part in seconds]
     totals = [part.count for part in seconds]
-    independent = independent_count(above, totals)
+    independent = independent_count(above, totals, correlation=level_correlation(middle, totals))
     # The last part of a second is in no interval's histogram.
     return None if independent is None else independent * max(1.0, whole.count / sum(totals))
+
+
+def _exceeding(whole: Histogram, share: float, seconds: Sequence[Histogram]) -> list[int] | None:
+    """How many values of each second exceed a quantile of the whole test."""
+    at = whole.bucket_at(share * 100)
+    if at is None:
+        return None
+    edge_ns = whole.highs_ns[at]
+    return [int(part.counts[part.lows_ns > edge_ns].sum()) for part in seconds]
 
 
 def _whole_range(extremes: tuple[Histogram, Histogram], whole: Histogram, share: float) -> Estimate | None:

@@ -17,7 +17,12 @@ from leadline.statistics.means import (
     neighbours_correlation,
     no_narrower_than_parts,
 )
-from leadline.statistics.quantiles import independent_count, quantile_of_buckets, quantile_of_values
+from leadline.statistics.quantiles import (
+    independent_count,
+    level_correlation,
+    quantile_of_buckets,
+    quantile_of_values,
+)
 from leadline.statistics.ratios import Comparison, compare, ratio_of_estimates, ratio_of_means
 from leadline.statistics.scalability import Scalability, scalability
 from leadline.statistics.shares import share_of_counts, share_of_total, total_of_none
@@ -39,6 +44,7 @@ __all__ = [
     "decide",
     "independent_count",
     "lengthening",
+    "level_correlation",
     "line",
     "mean_of_repeats",
     "mean_of_series",

@@ -188,14 +188,14 @@ def variance_of_mean(values: Values, least_correlation: float = 0.0) -> tuple[fl
     squares = float(deviations @ deviations)
     if squares == 0 or np.ptp(values) == 0:
         return 0.0, float(count)
-    correlation = min(max(_correlation(deviations, squares), least_correlation), _MOST_CORRELATION)
+    correlation = min(max(lag_correlation(deviations, squares), least_correlation), _MOST_CORRELATION)
     inflation = (1 + correlation) / (1 - correlation)
     independent = count / inflation
     variance = squares / count / max(1 - 1 / independent, 0.1)
     return variance * inflation / count, independent
 
 
-def _correlation(deviations: Values, squares: float) -> float:
+def lag_correlation(deviations: Values, squares: float) -> float:
     """The lag-1 autocorrelation of values that differ from their mean by `deviations`, the sum of whose squares is
     `squares`; corrected for its bias."""
     count, raw = len(deviations), float(deviations[1:] @ deviations[:-1]) / squares

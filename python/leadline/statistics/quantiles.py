@@ -12,16 +12,18 @@ Applied Statistics 26 (1999).
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from leadline.statistics.estimate import CONFIDENCE, Estimate, one_dimension, t_quantile
-from leadline.statistics.means import variance_of_mean
+from leadline.statistics.estimate import CONFIDENCE, Estimate, Values, one_dimension, t_quantile
+from leadline.statistics.means import lag_correlation
 
 LEAST_PARTS = 5
 """Fewer parts of a test say nothing of how much they differ by more than chance."""
 _MANY = 1e9
+_MOST_CORRELATION = 0.95
 
 
 def quantile_of_values(
@@ -87,20 +89,26 @@ def quantile_of_buckets(
     )
 
 
-def independent_count(above: ArrayLike, totals: ArrayLike, confidence: float = CONFIDENCE) -> float | None:
+def independent_count(
+    above: ArrayLike, totals: ArrayLike, confidence: float = CONFIDENCE, *, correlation: float = 0.0
+) -> float | None:
     """How many independent values a sample is worth for one quantile, from equal parts of the test in order.
 
     `above` is how many values of each part exceed the quantile, `totals` how many values each part has. Values of one
-    part that resemble each other make the parts differ by more than chance: by the design effect, which also contains
-    the parts' own autocorrelation. The sample is worth its size divided by it, and less where few parts tell it.
+    part that resemble each other make the parts differ by more than chance: by the design effect. What chance makes of
+    it has no memory; the rest resembles that of the part before by the counts' own autocorrelation, freed of chance,
+    or by `correlation`, if that is more: a level that wanders shows its own in the middle of the values better than in
+    what few of them exceed (`level_correlation`). The sample is worth its size divided by the effect, and less where
+    few parts tell it: those that are independent, and of these as many as hold the values beyond the quantile.
 
     None where there are fewer than `LEAST_PARTS` parts, or no value or every value exceeds the quantile: nothing can be
     said then. At most the number of values.
 
     Measured coverage of 95 % intervals made with it, for 300 lognormal values in each part whose level wanders with a
-    correlation rho from part to part, an unbounded side counted as one that contains the truth: the median of 30 parts
-    93 to 96 % for rho 0 to 0.8. The 99th percentile 93 % at rho 0, 88 to 91 % at 0.3 to 0.6, 80 % at 0.8: exceedances
-    come in bursts, of which a test has few.
+    correlation rho from part to part, with that of the median for all of them, an unbounded side counted as one that
+    contains the truth: the 99th percentile of 30 or 120 parts 93 to 97 % for rho 0 to 0.8, of 10 parts 95 to 98 % up to
+    0.6 and 90 % at 0.8. The median of 30 parts 93 to 96 % up to rho 0.3, 91 to 95 % at 0.6, 90 to 93 % at 0.8; of 120
+    parts 93 to 97 %. The price at rho 0.8: of 30 parts three in four leave the 99th percentile without an upper bound.
 
     Source: L. Kish, Survey Sampling (1965), on the ratio of clusters; E. L. Korn, B. I. Graubard, Confidence
     intervals for proportions with small expected number of positive counts, Survey Methodology 24 (1998).
@@ -108,19 +116,78 @@ def independent_count(above: ArrayLike, totals: ArrayLike, confidence: float = C
     Raises:
         ValueError: no part, arrays of different lengths, or a value that is not finite.
     """
-    exceeding, sizes = one_dimension(above), one_dimension(totals)
-    if len(exceeding) != len(sizes):
-        raise ValueError("every part needs both counts")
-    total, found = float(sizes.sum()), float(exceeding.sum())
-    if len(sizes) < LEAST_PARTS or not 0 < found < total:
+    parts = _Parts.of(above, totals)
+    if parts is None:
         return None
-    ratio = found / total
-    variance, independent = variance_of_mean(exceeding - ratio * sizes)
-    by_chance = total * ratio * (1 - ratio)
-    effect = variance * len(sizes) ** 2 / by_chance
-    freedom = max(independent - 1, 1.0)
+    number = len(parts.deviations)
+    excess, own = parts.excess, parts.correlation
+    level = max(correlation, min(own / excess, _MOST_CORRELATION) if excess > 0 else 0.0)
+    inflation = 1 - excess + excess * _inflation(level)
+    independent = number / inflation
+    variance = parts.variance / max(1 - 1 / independent, 0.1)
+    effect = variance * inflation / parts.chance
+    freedom = max(min(independent, parts.holders * independent / number) - 1, 1.0)
     certainty = (t_quantile(_MANY, confidence) / t_quantile(freedom, confidence)) ** 2
-    return min(total, total * certainty / effect) if effect > 0 else total
+    # Parts that differ as much as chance makes them differ are worth all their values, however few they are.
+    return parts.total / max(1.0, 1 + (effect - 1) / certainty)
+
+
+def level_correlation(above: ArrayLike, totals: ArrayLike) -> float:
+    """How much the level of a part resembles that of the part before, from 0 to 0.95: the autocorrelation of how many
+    values exceed a quantile, freed of what chance adds to it. 0 where the parts differ by chance alone.
+
+    Raises:
+        ValueError: no part, arrays of different lengths, or a value that is not finite.
+    """
+    parts = _Parts.of(above, totals)
+    return min(parts.correlation / parts.excess, _MOST_CORRELATION) if parts is not None and parts.excess > 0 else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """How the parts of a test differ in how many of their values exceed a quantile."""
+
+    total: float
+    deviations: Values
+    """Of each part's count from its share of all."""
+    variance: float
+    chance: float
+    """The variance that chance alone would give."""
+    holders: float
+    """As many parts of equal counts would hold the values on the rarer side of the quantile."""
+
+    @classmethod
+    def of(cls, above: ArrayLike, totals: ArrayLike) -> _Parts | None:
+        exceeding, sizes = one_dimension(above), one_dimension(totals)
+        if len(exceeding) != len(sizes):
+            raise ValueError("every part needs both counts")
+        total, found = float(sizes.sum()), float(exceeding.sum())
+        if len(sizes) < LEAST_PARTS or not 0 < found < total:
+            return None
+        ratio = found / total
+        deviations = exceeding - ratio * sizes
+        deviations = np.asarray(deviations - deviations.mean())
+        held = [(float(side.sum()) ** 2 / float(side @ side)) for side in (exceeding, sizes - exceeding)]
+        variance = float(deviations @ deviations) / len(sizes)
+        return cls(total, deviations, variance, total * ratio * (1 - ratio) / len(sizes), min(held))
+
+    @property
+    def excess(self) -> float:
+        """The share of the variance that chance does not explain."""
+        return max(0.0, 1 - self.chance / self.variance) if self.variance > 0 else 0.0
+
+    @property
+    def correlation(self) -> float:
+        """The lag-1 autocorrelation of the counts, corrected for its bias; 0 where it is negative."""
+        if self.variance <= 0:
+            return 0.0
+        found = lag_correlation(self.deviations, self.variance * len(self.deviations))
+        return min(max(found, 0.0), _MOST_CORRELATION)
+
+
+def _inflation(correlation: float) -> float:
+    """How much more than independent values' the variance of the mean of a first-order series is."""
+    return (1 + correlation) / (1 - correlation)
 
 
 def _positions(

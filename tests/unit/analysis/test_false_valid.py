@@ -28,6 +28,8 @@ NAME = "throughput_bps"
 SATURATED = "thread-saturated"
 MOST_FALSE = 0.07
 """Of all cases. Of two levels that are equally likely, five repeats have one alone in a sixteenth."""
+MOST_FALSE_OF_LEVELS = 0.08
+"""Of 20,000 such cases 6.8 % are false, as docs/figures.md has it, so of 1,000 up to 8 %."""
 MOST_FALSE_WITH_PARTS = 0.05
 """Of shapes that parts show: as often as a 95 % interval may miss the truth."""
 TEMPLATE = analyse_test(steady_test("tcp", 1e6))
@@ -127,7 +129,7 @@ def case_of(repeats: NDArray[np.float64], doubted: int, code: str) -> tuple[bool
         (shifts_in(1), MOST_FALSE_WITH_PARTS),
         (shifts_in(2), MOST_FALSE_WITH_PARTS),
         (drift, MOST_FALSE_WITH_PARTS),
-        (two_levels, MOST_FALSE),
+        (two_levels, MOST_FALSE_OF_LEVELS),
         (bursts, MOST_FALSE_WITH_PARTS),
         (stalls, MOST_FALSE_WITH_PARTS),
         (heavy_tails, MOST_FALSE_WITH_PARTS),

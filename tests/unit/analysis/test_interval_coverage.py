@@ -1,4 +1,4 @@
-"""1,000 tests with known answers: 95 % intervals contain the truth in 93 to 97 %, through the analysis of a test.
+"""2,000 tests with known answers: 95 % intervals contain the truth in 93 to 97 %, through the analysis of a test.
 
 Each set is what the journal of a test leaves in memory: counters that were read every 100 ms, and a histogram for each
 second. Rates, percentiles and shares of lost datagrams go through `with_intervals`, figures over repeats through the
@@ -29,7 +29,7 @@ from leadline.statistics import mean_of_repeats, stopping_confidence
 from synthetic import ar1, assert_share, contains
 
 full = pytest.mark.full_matrix
-SETS = 1000
+SETS = 2000
 KEY = FlowKey("client1", "load", 0)
 CORRELATIONS = (0.0, 0.5, 0.8)
 """Of neighbouring intervals: 0.8 is a rate that wanders for a second."""
@@ -89,7 +89,9 @@ def parts(seconds: Sequence[Histogram]) -> DecodedParts:
     ]
 
 
-@pytest.mark.parametrize(("correlation", "names"), [(0.0, ("p50", "p99")), pytest.param(0.6, ("p50",), marks=full)])
+@pytest.mark.parametrize(
+    ("correlation", "names"), [(0.0, ("p50", "p99")), (0.6, ("p99",)), pytest.param(0.6, ("p50",), marks=full)]
+)
 def test_interval_of_a_percentile_contains_the_truth(correlation: float, names: tuple[str, ...]) -> None:
     """30 seconds of 300 lognormal latencies; with a correlation, their level wanders from second to second."""
     generator = np.random.default_rng(3)
@@ -161,10 +163,11 @@ def rate_until_known(values: Iterable[float], least: int, most: int, until: floa
 
 @pytest.mark.parametrize("noise", [pytest.param(0.02, marks=full), 0.05])
 def test_interval_of_repeats_until_a_precision_contains_the_truth(noise: float) -> None:
-    """3 to 15 repeats until 3 %: at 5 % of noise, the intervals of one look contain it in 90 %."""
+    """3 to 15 repeats until 3 %: at 5 % of noise, the intervals of one look contain it in 90 %, these in 95.4 % of
+    40,000; at 2 % of noise, where few looks are needed, in 97.3 %."""
     rows = 1e9 * (1 + noise * np.random.default_rng(8).standard_normal((SETS, 15)))
     found = [rate_until_known(row, 3, 15, 0.03) for row in rows.tolist()]
-    assert_share([contains(one.low, one.high, 1e9) for one in found], 0.95, 0.98)
+    assert_share([contains(one.low, one.high, 1e9) for one in found], 0.94, 0.98)
 
 
 def test_plans_that_repeat_until_a_precision_have_wider_intervals() -> None:

@@ -35,18 +35,19 @@ def made(generator: np.random.Generator, repeats: int) -> list[dict[str, float]]
 @pytest.mark.parametrize("sets", SETS)
 @pytest.mark.parametrize("repeats", [4, 6, 15])
 def test_unrelated_figures_get_no_name_in_95_percent(sets: int, repeats: int) -> None:
+    """Of all orders of the repeats exactly 5 % give a name, so of 2,000 data sets 94 to 96 % have none."""
     generator = np.random.default_rng(repeats)
     unnamed = []
-    for _ in range(sets // 5):
+    for _ in range(sets // 2):
         values = 1e4 * (1 + 0.1 * generator.standard_exponential(repeats))
         unnamed.append(not clause(values.tolist(), made(generator, repeats), is_rate=True).startswith(NAMED))
-    assert_share(unnamed, 0.95)
+    assert_share(unnamed, 0.94)
 
 
 @pytest.mark.parametrize("is_rate", [True, False])
 @pytest.mark.parametrize("cause", CIRCUMSTANCES)
 def test_cause_of_a_spread_is_named(cause: str, is_rate: bool) -> None:
-    """It moves the figure twice as much as everything else does."""
+    """It moves the figure twice as much as everything else does. Eight repeats show that in 85 to 100 %."""
     generator = np.random.default_rng(5)
     named = []
     for _ in range(100):
@@ -56,7 +57,7 @@ def test_cause_of_a_spread_is_named(cause: str, is_rate: bool) -> None:
         values = 1e4 * (10 + moved + 0.1 * generator.standard_normal(8))
         text = clause(values.tolist(), repeats, is_rate=is_rate)
         named.append(text.startswith(f"{NAMED}{CIRCUMSTANCES[cause].words}: "))
-    assert_share(named, 0.9)
+    assert_share(named, 0.85)
 
 
 def test_name_comes_with_its_figures_at_both_ends() -> None:

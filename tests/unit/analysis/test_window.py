@@ -265,7 +265,7 @@ def warming_up(slow: int, generator: np.random.Generator) -> TestData:
 
 def test_warm_up_that_the_plan_left_in_is_cut_within_one_batch() -> None:
     generator, near = np.random.default_rng(12), list[bool]()
-    for _ in range(60):
+    for _ in range(400):
         found = analyse_test(warming_up(15, generator))
         assert found.window is not None
         assert found.window.start_ns == EPOCH_NS + found.window.warm_up_ns

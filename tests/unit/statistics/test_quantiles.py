@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from leadline.statistics import independent_count, quantile_of_buckets, quantile_of_values
+from leadline.statistics import independent_count, level_correlation, quantile_of_buckets, quantile_of_values
 from synthetic import ar1, assert_share, contains
 
 
@@ -92,6 +92,35 @@ def test_independent_parts_are_worth_nearly_all_their_values() -> None:
 )
 def test_parts_that_tell_nothing_give_no_count(above: list[float], totals: list[float]) -> None:
     assert independent_count(above, totals) is None
+
+
+@pytest.mark.parametrize("spread", [0.3, 0.5])
+@pytest.mark.parametrize("correlation", [0.3, 0.6, 0.8])
+def test_99th_percentile_of_parts_that_wander_contains_the_truth(correlation: float, spread: float) -> None:
+    """30 seconds of 300 latencies each: those beyond it come in bursts, of which there are few. The median's own
+    correlation shows how long they are; where the test is too short, the upper side is left open."""
+    generator = np.random.default_rng(7)
+    truth = math.exp(math.hypot(spread, 1) * 2.3263478740408408)
+    sizes, found = np.full(30, 300), []
+    for levels in ar1(correlation, 1000, 30, generator):
+        values = np.exp(spread * levels[:, np.newaxis] + generator.standard_normal((30, 300)))
+        ordered = np.sort(values.ravel())
+        level = level_correlation((values > ordered[4499]).sum(axis=1), sizes)
+        worth = independent_count((values > ordered[8909]).sum(axis=1), sizes, correlation=level)
+        assert worth is not None
+        estimate = quantile_of_values(ordered, 0.99, worth)
+        found.append(contains(estimate.low, estimate.high, truth))
+    assert_share(found, 0.93, 0.97)
+
+
+def test_correlation_of_levels_is_that_of_what_chance_does_not_explain() -> None:
+    generator, sizes = np.random.default_rng(9), np.full(200, 300)
+    by_chance = [level_correlation(generator.binomial(300, 0.5, 200), sizes) for _ in range(200)]
+    assert np.mean(np.array(by_chance) == 0.0) >= 0.45
+    levels = 0.5 + 0.05 * ar1(0.8, 200, 200, generator)
+    known = [level_correlation(generator.binomial(300, row), sizes) for row in levels]
+    assert np.median(known) == pytest.approx(0.8, abs=0.05)
+    assert level_correlation([1, 1, 1, 1], [9] * 4) == 0.0
 
 
 @pytest.mark.parametrize("correlation", [0.0, 0.6])

@@ -36,7 +36,7 @@ def test_interval_of_skewed_repeats_contains_the_true_ratio(resamples: int) -> N
 @pytest.mark.parametrize("resamples", RESAMPLES)
 @pytest.mark.parametrize("repeats", [3, 10])
 def test_identical_systems_are_called_different_in_at_most_5_percent(repeats: int, resamples: int) -> None:
-    pairs = zip(noisy(repeats, 0.02, 4), noisy(repeats, 0.02, 5), strict=True)
+    pairs = zip(noisy(repeats, 0.02, 4, 4000), noisy(repeats, 0.02, 5, 4000), strict=True)
     words = [
         compare(ratio_of_means(first, second, resamples=resamples), margin=0.01, higher_is_better=True)
         for first, second in pairs
