@@ -1,8 +1,9 @@
 """Estimates how figures grow with a number (clients, connections, flows, bytes of a packet): the exponent of each
 figure, with its interval, and of rates the Universal Scalability Law.
 
-A fleet that was limited by its generator, or is incomplete, says nothing about the server; it is left out, and a note
-says so. Clients that failed are the server's result; a note reports them, since the figures are of the others.
+A fleet that was limited by its generator, or is incomplete, says nothing about the server; nor does a figure that other
+work, a hypervisor, a quota or heat disturbed. It is left out, and a note says so. Clients that failed are the server's
+result; a note reports them, since the figures are of the others.
 
 `statistics.power_law` fits `figure = a * number ** exponent` to one mean for each number. A fixed cost bends the line
 at small numbers, so bends are detected and reported. With few numbers the interval is wide or missing, and a line that
@@ -204,11 +205,15 @@ def _fits(figures: Iterable[tuple[str, str]], measured: Sequence[Point], axis: s
     notes = tuple(_point_notes(sorted(measured, key=lambda point: point.number)))
     found = []
     for name, unit in figures:
+        if not any(_value(point.metrics, name) is not None for point in measured):
+            continue
         bounds = [point for point in usable if _is_bound(point.metrics, name)]
-        values = [(float(point.number), None if point in bounds else _value(point.metrics, name)) for point in usable]
-        if any(_value(point.metrics, name) is not None for point in measured):
-            said = [f"left out, because only a bound is known: at {point.number:g}" for point in bounds]
-            found.append(fit(name, unit, values, (*notes, *([_some(said)] if said else [])), axis))
+        disturbed = [point for point in usable if point not in bounds and _is_disturbed(point.metrics, name)]
+        kept = [point for point in usable if point not in disturbed]
+        values = [(float(point.number), None if point in bounds else _value(point.metrics, name)) for point in kept]
+        said = [f"left out, because only a bound is known: at {point.number:g}" for point in bounds]
+        more = [*([_some(said)] if said else []), *_disturbed_note(disturbed)]
+        found.append(fit(name, unit, values, (*notes, *more), axis))
     return tuple(found)
 
 
@@ -239,6 +244,14 @@ def _point_notes(measured: Sequence[Point]) -> Iterator[str]:
         yield f"the figures are of clients that connected; not configured were {_some(failed)}"
 
 
+def _disturbed_note(points: Sequence[Point]) -> Iterator[str]:
+    """How many points were disturbed, and at which numbers."""
+    if points:
+        count = "1 disturbed point is" if len(points) == 1 else f"{len(points)} disturbed points are"
+        numbers = [f"at {number:g}" for number in sorted({point.number for point in points})]
+        yield f"{count} left out: {_some(numbers)}"
+
+
 def _some(texts: Sequence[str]) -> str:
     """The first few texts."""
     rest = len(texts) - _MOST_NAMED
@@ -249,6 +262,12 @@ def _is_bound(metrics: Mapping[str, Metric], name: str) -> bool:
     """Whether a figure is known from one side only."""
     metric = metrics.get(name)
     return metric is not None and (metric.censored or metric.bound in (Bound.LEAST, Bound.MOST))
+
+
+def _is_disturbed(metrics: Mapping[str, Metric], name: str) -> bool:
+    """Whether something else than the test moved a figure, whichever way: of closed loops no side bounds it."""
+    metric = metrics.get(name)
+    return metric is not None and metric.verdict is Verdict.DISTURBED
 
 
 def _value(metrics: Mapping[str, Metric], name: str) -> float | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from made_fleets import client, fleet_outcome
 from made_journals import EPOCH_NS, MS, S, finished, observation, process
 
 from leadline.analysis import analyse
-from leadline.analysis.model import Metric, Reason, Validity, Verdict
+from leadline.analysis.model import Bound, Metric, Reason, Validity, Verdict
 from leadline.analysis.scaling import Point, fit, number_of, of_kind
 from leadline.statistics import Growth
 
@@ -108,6 +109,23 @@ def test_points_without_a_figure_are_left_out_and_counted() -> None:
     assert len(found.points) == 5
     assert found.growth is Growth.LINEAR
     assert found.notes == ("2 points have no figure and are left out",)
+
+
+@pytest.mark.parametrize("bound", [Bound.NONE, Bound.LEAST])
+def test_disturbed_figures_are_left_out_of_the_fit_and_counted(bound: Bound) -> None:
+    """Two of five rates grew with the number; other work made them half of that."""
+    points = []
+    for number in (1, 2, 4, 8, 16):
+        rate = Metric(1000.0 * number, "1/s")
+        if number in (8, 16):
+            rate = replace(rate, value=500.0 * number).doubted(Verdict.DISTURBED, "other-work", bound)
+        points.append(Point(float(number), {"requests_per_s": rate}, VALID))
+    found = next(one for one in of_kind("http", points) if one.metric == "requests_per_s")
+    assert found.exponent == pytest.approx(1.0)
+    assert [number for number, _ in found.points] == [1, 2, 4]
+    said = "2 disturbed points are left out: at 8; at 16"
+    assert (said in found.notes) is (bound is Bound.NONE)
+    assert any("8" in note and "16" in note and "left out" in note for note in found.notes)
 
 
 def fleets(sizes: tuple[int, ...], axis: str = "clients", **others: Any) -> list[dict[str, Any]]:
