@@ -47,8 +47,9 @@ _OTHERS: Mapping[Family, Bound] = {
     Family.COST: Bound.MOST,
 }
 _NO_PACE: Mapping[Family, Bound] = dict.fromkeys(_RATES, Bound.NONE)
-_OF_OTHERS = frozenset({"other-work", "cpu-stolen"})
-"""Work of others takes CPU time, and keeps CPUs awake that would otherwise sleep between two operations."""
+_KEEP_AWAKE = frozenset({"other-work", "cpu-stolen", "machine-saturated"})
+"""Other work, and hosts that share CPUs, take CPU time, and keep CPUs awake that would otherwise sleep between two
+operations."""
 _OF_CODE: Mapping[str, Mapping[Family, Bound]] = {
     "other-work": _OTHERS,
     "cpu-stolen": _OTHERS,
@@ -74,7 +75,12 @@ _OF_CODE: Mapping[str, Mapping[Family, Bound]] = {
     "intervals-disagree": _NO_PACE,
     "precision-unknown": _NO_PACE,
     "change-point": _PACE,
-    "machine-saturated": {**_OWN_CPU, Family.COST: Bound.MOST},
+    # With CPUs of its own a host carries more. What queues up before the next one then, times do not tell.
+    "machine-saturated": {
+        **dict.fromkeys(_RATES, Bound.LEAST),
+        **dict.fromkeys(_TIMES, Bound.NONE),
+        Family.COST: Bound.MOST,
+    },
     "no-generator-figures": _PACE,
     "no-receiver-figures": {**_PACE, Family.LOSS: Bound.NONE, Family.COST: Bound.NONE},
     "sender-side-figure": {Family.RATE: Bound.NONE, Family.COST: Bound.NONE},
@@ -155,7 +161,7 @@ def judge_figures(
     judged, reasons, more = dict(metrics), [], list[Reason]()
     for verdict, reason in ranked:
         effect = _effect(verdict, reason.code, offered=offered, whole=whole)
-        if cpus_sleep and reason.code in _OF_OTHERS:
+        if cpus_sleep and reason.code in _KEEP_AWAKE:
             effect = _either_way(effect, has_pace=delivered is not None)
         named = tuple(
             name
