@@ -33,6 +33,9 @@ LIMIT_BESIDE_WAITS = 50.0
 """Percent of one CPU: what other work may take, however many CPUs there are, while load threads wait for a CPU."""
 QUOTA_SHARE = 0.05
 """Of the time: how long a CPU quota from above may hold threads back."""
+HEAT_EVENTS = 1
+"""Times that the hardware slowed a core or a package down, from where on heat disturbed a test: each is one that the
+kernel counted at an interrupt of the CPU, so a hot CPU that keeps its clock has none. A temperature decides nothing."""
 WAITED = 0.05
 """Of a thread's time, from where on its wait for a CPU is stated beside other work and `LIMIT_BESIDE_WAITS` holds."""
 CLOCK_SPREAD = 0.10
@@ -150,7 +153,7 @@ def _hot(data: TestData, hosts: Sequence[str], window: Window) -> Iterator[tuple
     after = [counts for t_ns, counts in known if t_ns >= window.end_ns]
     first, last = before[-1] if before else known[0][1], after[0] if after else known[-1][1]
     cores, packages = last[0] - first[0], last[1] - first[1]
-    if cores > 0 or packages > 0:
+    if max(cores, packages) >= HEAT_EVENTS:
         text = f"the CPUs of {_machine(hosts)} were slowed down because they were hot: cores {max(cores, 0)} times"
         yield HEAT, f"{text}, packages {max(packages, 0)} times"
 

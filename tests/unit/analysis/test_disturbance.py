@@ -154,6 +154,15 @@ def test_cpus_that_heat_slowed_down_are_named_with_their_counts() -> None:
         assert "the machine that the hosts share" in reason.text and reason.text.endswith(text)
 
 
+@pytest.mark.parametrize(("events", "code"), [((0, 0), []), ((1, 0), ["heat-throttled"]), ((0, 1), ["heat-throttled"])])
+def test_one_time_that_the_kernel_counted_is_heat_and_none_is_not(events: tuple[int, int], code: list[str]) -> None:
+    data = with_hardware()
+    for place, sample in enumerate(data.samples["gateway"]):
+        later = SECONDS[place] >= 5
+        data.samples["gateway"][place] = sample._replace(heat_throttles=(7 + later * events[0], 3 + later * events[1]))
+    assert codes(data)[1] == code
+
+
 def test_heat_before_the_window_disturbs_nothing() -> None:
     assert codes(with_hardware(hot=(5, 5), until=2)) == ("valid", [])
 
