@@ -196,6 +196,15 @@ def law_of(unit: str, axis: str, known: Sequence[tuple[float, float]]) -> Scalab
         knee=found.knee,
         residual=found.residual,
         curve=tuple((number, found.throughput(number)) for number in at),
+        rate_low=found.rate.low,
+        rate_high=found.rate.high,
+        contention_low=found.contention.low,
+        contention_high=found.contention.high,
+        coherency_low=found.coherency.low,
+        coherency_high=found.coherency.high,
+        knee_low=found.knee_low,
+        knee_high=found.knee_high,
+        peak_unbounded=found.peak.reason if found.peak is not None else None,
     )
 
 

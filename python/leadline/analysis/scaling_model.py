@@ -27,6 +27,17 @@ class ScalabilityLaw:
     """Standard deviation of the figures around the law, as a share of it."""
     curve: tuple[tuple[float, float], ...]
     """The law over the measured numbers: number and rate."""
+    rate_low: float | None = None
+    rate_high: float | None = None
+    contention_low: float | None = None
+    contention_high: float | None = None
+    coherency_low: float | None = None
+    coherency_high: float | None = None
+    knee_low: float | None = None
+    knee_high: float | None = None
+    """Bounds at 95 %, from the fit's covariance; of the knee None where it has none, or may never come."""
+    peak_unbounded: str | None = None
+    """Why a peak has no bounds."""
 
 
 @dataclass(frozen=True, slots=True)

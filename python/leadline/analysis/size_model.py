@@ -40,6 +40,9 @@ class LinkNeed:
     """Cycles per second; None where the clock speed is unknown."""
     planned_hz: float | None
     """The same for a CPU that is to have time to spare."""
+    cpus_low: float | None = None
+    cpus_high: float | None = None
+    """Bounds of `cpus` at 95 %, of which `hz` and `planned_hz` have the same share; None where the cost has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,12 @@ class ClientNeed:
     """Clients that one CPU like the measured one carries."""
     per_gib: float | None
     """Clients whose memory fits into 1 GiB, beside what the system takes without clients if that is known."""
+    per_cpu_low: float | None = None
+    per_cpu_high: float | None = None
+    """Bounds of `per_cpu` at 95 %, over the repeats with that many clients; None with a single one."""
+    per_gib_low: float | None = None
+    per_gib_high: float | None = None
+    """Bounds of `per_gib` at 95 %, over three numbers of clients or over repeats; None with fewer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,3 +85,6 @@ class GatewayCost:
     links: tuple[LinkNeed, ...] = ()
     clients: ClientNeed | None = None
     notes: tuple[str, ...] = ()
+    """With the reason why a cost has no bounds."""
+    correlation: float | None = None
+    """Of the errors of both costs, from -1 to 1; None where one of them has no bounds."""

@@ -8,6 +8,7 @@ Pure.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
@@ -15,7 +16,7 @@ from statistics import fmean
 from leadline.analysis.model import Bound, GatewayStatistics, Metric, RunAnalysis, TestResult, Verdict
 from leadline.analysis.size_model import Bounded, ClientNeed, CostPoint, GatewayCost, LinkNeed
 from leadline.plan import gateway_metrics as names
-from leadline.statistics import Estimate, line
+from leadline.statistics import Estimate, line, mean_of_repeats
 
 BUSY = 0.7
 """The share of a CPU that a gateway is planned to use: 17.5 / 0.7 is FreeS/WAN's 25."""
@@ -76,6 +77,9 @@ class Carried:
     """Cores that take part: no more than the system's threads."""
     bps: float
     planned_bps: float
+    bps_low: float | None = None
+    bps_high: float | None = None
+    """Bounds of `bps` at 95 %, of which `planned_bps` has the same share; None where the cost has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,11 +136,12 @@ def sized(cost: GatewayCost, asked: Asked) -> Size:
         cores=asked.cores,
         usable=usable,
         links=tuple(
-            _of_cpu(need, hz, asked.busy)
+            _of_cpu(_bounded_need(need, cost), hz, asked.busy)
             for need in link_needs(work, asked.links or LINKS, sizes, clock_hz=clock_hz, busy=asked.busy)
         ),
         carried=tuple(
-            carried(known, sizes, hz=hz if hz is not None else 1e9, cores=asked.cores, threads=threads, busy=asked.busy)
+            _bounded_link(one, cost)
+            for one in carried(known, sizes, hz=hz or 1e9, cores=asked.cores, threads=threads, busy=asked.busy)
         ),
     )
 
@@ -163,9 +168,40 @@ def clocked(cost: GatewayCost, hz: float | None) -> GatewayCost:
 
 def _of_cpu(need: LinkNeed, hz: float | None, busy: float) -> LinkNeed:
     """The need in CPUs of this clock, with time to spare."""
-    if need.hz is not None and hz is not None:
-        return replace(need, cpus=need.hz / hz / busy)
-    return replace(need, cpus=None if need.cpus is None else need.cpus / busy)
+    if need.cpus is None:
+        return need
+    cpus = (need.hz / hz if need.hz is not None and hz is not None else need.cpus) / busy
+    low, high = (None if one is None else one * cpus / need.cpus for one in (need.cpus_low, need.cpus_high))
+    return replace(need, cpus=cpus, cpus_low=low, cpus_high=high)
+
+
+def _uncertainty(cost: GatewayCost, packet_bytes: float | None) -> float | None:
+    """Half of the interval of the cost of a packet with its bytes, as a share of it; None without one. The errors of
+    both costs depend on each other: where one is too high, the other is too low."""
+    fixed, per_byte = cost.per_packet_ns, cost.per_byte_ns
+    if per_byte.high is None or (fixed is not None and fixed.high is None):
+        return None
+    of_bytes = per_byte.high - per_byte.value
+    if fixed is None or fixed.high is None or packet_bytes is None:
+        return of_bytes / per_byte.value if per_byte.value > 0 else None
+    of_packet, of_bytes = fixed.high - fixed.value, of_bytes * packet_bytes
+    square = of_packet**2 + of_bytes**2 + 2 * (cost.correlation or 0.0) * of_packet * of_bytes
+    return math.sqrt(max(square, 0.0)) / (fixed.value + per_byte.value * packet_bytes)
+
+
+def _bounded_need(need: LinkNeed, cost: GatewayCost) -> LinkNeed:
+    half = _uncertainty(cost, need.packet_bytes)
+    if half is None or need.cpus is None:
+        return need
+    return replace(need, cpus_low=need.cpus * max(0.0, 1 - half), cpus_high=need.cpus * (1 + half))
+
+
+def _bounded_link(one: Carried, cost: GatewayCost) -> Carried:
+    """A cost that may be nothing carries any link."""
+    half = _uncertainty(cost, one.packet_bytes)
+    if half is None:
+        return one
+    return replace(one, bps_low=one.bps / (1 + half), bps_high=one.bps / (1 - half) if half < 1 else None)
 
 
 def work_of(cost: GatewayCost) -> Work:
@@ -221,7 +257,7 @@ def _cost(
     if not measured:
         return None
     points = tuple(point for point, _ in measured)
-    fixed, per_byte, notes = _fitted(points)
+    fixed, per_byte, correlation, notes = _fitted(points)
     clocks = [of.clock_hz for _, of in rows if of.clock_hz is not None]
     clock_hz = fmean(clocks) if clocks else None
     at_most = any(
@@ -229,7 +265,7 @@ def _cost(
     )
     work = Work(fixed.value if fixed is not None else 0.0, per_byte.value)
     sizes = PACKETS if fixed is not None else (fmean(point.packet_bytes for point in points),)
-    return GatewayCost(
+    cost = GatewayCost(
         system=system,
         kind=kind,
         host=host,
@@ -239,10 +275,12 @@ def _cost(
         at_most=at_most,
         threads=max((of.threads for _, of in rows if of.threads is not None), default=None),
         clock_hz=clock_hz,
-        links=tuple(link_needs(work, LINKS, sizes, clock_hz=clock_hz)),
         clients=_clients([of for _, of in measured]),
         notes=notes,
+        correlation=correlation,
     )
+    needs = link_needs(work, LINKS, sizes, clock_hz=clock_hz)
+    return replace(cost, links=tuple(_bounded_need(need, cost) for need in needs))
 
 
 def _point(result: TestResult, host: str) -> CostPoint | None:
@@ -263,19 +301,20 @@ def _is_bound(metric: Metric) -> bool:
     return metric.bound is Bound.MOST
 
 
-def _fitted(points: Sequence[CostPoint]) -> tuple[Bounded | None, Bounded, tuple[str, ...]]:
-    """The cost of a packet and of a byte, in ns; of a byte alone where all packets have about the same size."""
+def _fitted(points: Sequence[CostPoint]) -> tuple[Bounded | None, Bounded, float | None, tuple[str, ...]]:
+    """The cost of a packet and of a byte, in ns, the correlation of their errors, and notes; of a byte alone where all
+    packets have about the same size."""
     sizes = [point.packet_bytes for point in points]
     rounded = [_rounded(size) for size in sizes]
     found = line(rounded, [point.ns for point in points]) if max(sizes) >= _LEAST_SPAN * min(sizes) else None
     if found is None:
-        per_byte = fmean(point.ns / point.packet_bytes for point in points)
+        mean = mean_of_repeats([point.ns / point.packet_bytes for point in points])
         note = (
             f"packets of about one size alone ({fmean(sizes):.0f} bytes of payload) were measured: an axis of sizes "
             "(packet: [64, 512, 1400]) separates the cost of a packet from that of a byte"
         )
-        return None, Bounded(per_byte), (note,)
-    return _bounded(found.fixed), _bounded(found.slope), _notes(found.fixed)
+        return None, _bounded(mean), None, (note, *_notes(mean))
+    return _bounded(found.fixed), _bounded(found.slope), found.correlation, _notes(found.fixed)
 
 
 def _rounded(size: float) -> float:
@@ -284,7 +323,7 @@ def _rounded(size: float) -> float:
 
 
 def _bounded(estimate: Estimate) -> Bounded:
-    return Bounded(estimate.value, estimate.low, estimate.high)
+    return Bounded(estimate.value, None if estimate.low is None else max(0.0, estimate.low), estimate.high)
 
 
 def _notes(estimate: Estimate) -> tuple[str, ...]:
@@ -301,17 +340,31 @@ def _clients(gateways: Sequence[GatewayStatistics]) -> ClientNeed | None:
     cpu = [one.cpu_percent for one in largest if one.cpu_percent]
     payload = [one.payload_bps for one in largest if one.payload_bps is not None]
     held = [(one.clients or 0.0, one.memory_bytes) for one in known if one.memory_bytes]
-    per_client = None
+    memory = None
     if held:
         grown = line([number for number, _ in held], [octets for _, octets in held])
         of_largest = [octets / number for number, octets in held if number == most]
-        per_client = grown.slope.value if grown is not None else fmean(of_largest) if of_largest else None
+        memory = grown.slope if grown is not None else mean_of_repeats(of_largest) if of_largest else None
+    per_cpu = _clients_for(100.0 * most, mean_of_repeats(cpu) if cpu else None)
+    per_gib = _clients_for(_GIB, memory)
     return ClientNeed(
         clients=most,
         bps_per_client=fmean(payload) / most if payload else None,
-        per_cpu=100.0 / (fmean(cpu) / most) if cpu else None,
-        per_gib=_GIB / per_client if per_client else None,
+        per_cpu=per_cpu.value if per_cpu is not None else None,
+        per_gib=per_gib.value if per_gib is not None else None,
+        per_cpu_low=per_cpu.low if per_cpu is not None else None,
+        per_cpu_high=per_cpu.high if per_cpu is not None else None,
+        per_gib_low=per_gib.low if per_gib is not None else None,
+        per_gib_high=per_gib.high if per_gib is not None else None,
     )
+
+
+def _clients_for(room: float, each: Estimate | None) -> Bounded | None:
+    """How many fit into some room, of which each takes this much; without an upper bound where that may be nothing."""
+    if each is None or each.value <= 0:
+        return None
+    low, high = (None if bound is None or bound <= 0 else room / bound for bound in (each.high, each.low))
+    return Bounded(room / each.value, low, high)
 
 
 def _system(parameters: Mapping[str, object], sut: str, analysis: RunAnalysis) -> str:

@@ -50,9 +50,16 @@ def law_lines(scalings: Sequence[Scaling]) -> list[str]:
         if (law := one.law) is None:
             continue
         last = max(number for number, _ in one.points)
-        shape = f"contention {quantities.share(law.contention)}, coherency {quantities.share(law.coherency)}"
+        contention = _share(law.contention, law.contention_low, law.contention_high)
+        coherency = _share(law.coherency, law.coherency_low, law.coherency_high)
+        shape = f"contention {contention}, coherency {coherency}"
         lines.append(f"{spoken(one.metric)}, Universal Scalability Law: {shape}; {_peak(law, last)}{_knee(law, last)}")
     return lines
+
+
+def _share(value: float, low: float | None, high: float | None) -> str:
+    within = "" if low is None or high is None else f" ({quantities.share(low)} to {quantities.share(high)})"
+    return f"{quantities.share(value)}{within}"
 
 
 def _peak(law: ScalabilityLaw, last: float) -> str:
@@ -63,7 +70,10 @@ def _peak(law: ScalabilityLaw, last: float) -> str:
 
 
 def _knee(law: ScalabilityLaw, last: float) -> str:
-    return "" if law.knee is None else f"; knee at {law.knee:.3g}{_beyond(law.knee, last)}"
+    if law.knee is None:
+        return ""
+    within = "" if law.knee_low is None or law.knee_high is None else f" ({law.knee_low:.3g} to {law.knee_high:.3g})"
+    return f"; knee at {law.knee:.3g}{within}{_beyond(law.knee, last)}"
 
 
 def _beyond(number: float, last: float) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -107,7 +107,8 @@ def _carried(size: Size, busy: str) -> list[RenderableType]:
     for one in size.carried:
         packets = "" if one.packet_bytes is None else f" in packets of {one.packet_bytes:.0f} bytes"
         most, planned = quantities.bit_rate(one.bps), quantities.bit_rate(one.planned_bps)
-        lines.append(_line(f"{cores} {clock}{alone}: {planned} at {busy}, {most} at its end{packets}"))
+        within = _between(one.bps_low, one.bps_high, quantities.bit_rate)
+        lines.append(_line(f"{cores} {clock}{alone}: {planned} at {busy}, {most}{within} at its end{packets}"))
     return lines
 
 
@@ -118,9 +119,11 @@ def _client_lines(cost: GatewayCost) -> Iterator[str]:
     load = f" at {quantities.bit_rate(need.bps_per_client)} each" if need.bps_per_client else ""
     found = []
     if need.per_cpu is not None:
-        found.append(f"{quantities.significant(need.per_cpu)} clients{load} for each CPU")
+        within = _between(need.per_cpu_low, need.per_cpu_high, quantities.significant)
+        found.append(f"{quantities.significant(need.per_cpu)}{within} clients{load} for each CPU")
     if need.per_gib is not None:
-        found.append(f"{quantities.significant(need.per_gib)} clients for each GiB of memory")
+        within = _between(need.per_gib_low, need.per_gib_high, quantities.significant)
+        found.append(f"{quantities.significant(need.per_gib)}{within} clients for each GiB of memory")
     if found:
         yield f"{', '.join(found)} (measured with {need.clients:g})"
 
@@ -130,6 +133,13 @@ def _per_byte(cost: Bounded) -> str:
     if cost.value > 0:
         return f"{_time(cost)} for each byte"
     return f"{quantities.microseconds(cost.high / 1e3)} for each byte at most" if cost.high else "none for each byte"
+
+
+def _between(low: float | None, high: float | None, written: Callable[[float], str]) -> str:
+    """The interval in brackets; nothing without one."""
+    if low is None:
+        return ""
+    return f" ({written(low)} or more)" if high is None else f" ({written(low)} to {written(high)})"
 
 
 def _time(cost: Bounded) -> str:

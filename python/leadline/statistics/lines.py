@@ -18,6 +18,8 @@ class Line:
 
     fixed: Estimate
     slope: Estimate
+    correlation: float | None = None
+    """Of the errors of both, from -1 to 1; None without intervals."""
 
 
 def line(numbers: ArrayLike, figures: ArrayLike, confidence: float = CONFIDENCE) -> Line | None:
@@ -55,7 +57,8 @@ def line(numbers: ArrayLike, figures: ArrayLike, confidence: float = CONFIDENCE)
         )
         for value, var in zip(found, np.diag(covariance).tolist(), strict=True)
     )
-    return Line(fixed, slope)
+    spread = math.sqrt(float(covariance[0, 0] * covariance[1, 1]))
+    return Line(fixed, slope, float(covariance[0, 1]) / spread if spread > 0 else 0.0)
 
 
 def _above_zero(terms: Values) -> Values:

@@ -17,6 +17,8 @@ from leadline.statistics.growth import means_by_number
 
 LEAST_NUMBERS = 4
 """Three coefficients leave one degree of freedom then. Six numbers are better."""
+_FARTHEST = 100.0
+"""The factor by which a bound of the knee may be off; beyond it there is none."""
 _NONE = 1e-4
 """A contention or coherency that costs less than this share at the largest number is 0."""
 
@@ -41,6 +43,9 @@ class Scalability:
     residual: float
     most_measured: float
     """The largest number that was measured: a peak or a knee beyond it is an extrapolation."""
+    knee_low: float | None = None
+    knee_high: float | None = None
+    """Bounds of the knee; None where it has none, or may never come."""
 
     def throughput(self, number: float) -> float:
         """What the law says at a number, in the figures' unit."""
@@ -79,7 +84,8 @@ def scalability(numbers: ArrayLike, throughputs: ArrayLike, confidence: float = 
     )
     knee = _knee(contention.value, coherency.value)
     peak = _peak(contention, coherency, covariance, quantile)
-    return Scalability(rate, contention, coherency, peak, knee, residual, float(at[-1]))
+    bounds = _knee_bounds(found, covariance, knee, quantile)
+    return Scalability(rate, contention, coherency, peak, knee, residual, float(at[-1]), *bounds)
 
 
 def _fit(at: Values, means: Values) -> tuple[Values, Values, float]:
@@ -137,6 +143,25 @@ def _peak(contention: Estimate, coherency: Estimate, covariance: Values, quantil
     if not coherency.low:
         return unbounded(peak, coherency.independent, "throughput may also never fall again: coherency may be 0")
     return Estimate(peak, peak * math.exp(-half), peak * math.exp(half), coherency.independent)
+
+
+def _knee_bounds(
+    coefficients: Values, covariance: Values, knee: float | None, quantile: float
+) -> tuple[float | None, float | None]:
+    """The interval of the knee from that of its logarithm, by the coefficients' covariance (delta method)."""
+    if knee is None or knee <= 1:
+        return None, None
+    slopes = np.zeros(3)
+    for place in (1, 2):
+        step = max(float(coefficients[place]) * 1e-4, 1e-12)
+        moved = coefficients.copy()
+        moved[place] += step
+        beside = _knee(float(moved[1]), float(moved[2]))
+        slopes[place] = (math.log(beside or knee) - math.log(knee)) / step
+    half = quantile * math.sqrt(max(float(slopes @ covariance @ slopes), 0.0))
+    if half > math.log(_FARTHEST):
+        return None, None
+    return max(1.0, knee * math.exp(-half)), knee * math.exp(half)
 
 
 def _knee(contention: float, coherency: float) -> float | None:

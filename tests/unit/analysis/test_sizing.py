@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from leadline.analysis.model import (
@@ -19,6 +20,7 @@ from leadline.analysis.model import (
     Verdict,
 )
 from leadline.analysis.sizing import LINKS, Asked, carried, clocked, given_cost, of_run, sized, work_of
+from synthetic import assert_share, contains
 
 NS_PER_PACKET, NS_PER_BYTE = 900.0, 0.6
 ASKED = Asked(links=(), packets=(1400.0, 64.0), hz=None, cores=1, threads=None, busy=0.7)
@@ -121,6 +123,45 @@ def test_costs_of_a_packet_and_of_a_byte_are_found_again() -> None:
     assert (need.hz, need.cpus) == (pytest.approx(cycles, rel=0.05), pytest.approx(cycles / 2e9 / 0.7, rel=0.05))
     assert (found.usable, one.cores) == (1, 1), "one thread uses one core"
     assert one.bps == pytest.approx(1e9 * 2e9 / cycles, rel=0.05)
+
+
+def test_intervals_of_needs_contain_the_truth() -> None:
+    """Of six sizes with noise of 3 %: the line's interval at a size, and what a CPU then carries."""
+    generator, found = np.random.default_rng(3), []
+    sizes, truth = (64, 128, 256, 512, 1024, 1400), NS_PER_PACKET + NS_PER_BYTE * 1000
+    asked = replace(ASKED, links=[("1gbit", 1e9)], packets=(1000.0,), busy=1.0, hz=None)
+    for noise in generator.normal(1.0, 0.03, (1000, len(sizes))):
+        [cost] = of_run(run_of(*(noisy(size, float(factor)) for size, factor in zip(sizes, noise, strict=True))))
+        size = sized(cost, asked)
+        [need], [link] = size.links, size.carried
+        assert need.cpus_low is not None and need.cpus_high is not None and link.bps_low and link.bps_high
+        cpus = 1e9 / 8 * truth / 1000 / 1e9
+        found.append(contains(need.cpus_low, need.cpus_high, cpus))
+        assert found[-1] is contains(link.bps_low, link.bps_high, 1e9 / cpus)
+        assert need.cpus is not None and need.cpus_high / need.cpus < 1.12
+    assert_share(found, 0.93, 0.97)
+
+
+def noisy(size: int, factor: float) -> TestResult:
+    """A result whose costs are this many times the truth."""
+    made = result(size)
+    costs = {
+        name: replace(one, value=(one.value or 0.0) * factor)
+        for name, one in made.metrics.items()
+        if name.startswith("gateway_cpu_ns_per_")
+    }
+    return replace(made, metrics={**made.metrics, **costs})
+
+
+def test_clients_for_a_cpu_are_bounded_over_repeats_and_two_sizes_bound_nothing() -> None:
+    [cost] = of_run(run_of(result(64, clients=100), result(64, clients=100), result(1400, clients=100)))
+    need = cost.clients
+    assert need is not None and need.per_cpu is not None
+    assert need.per_cpu_low is not None and need.per_cpu_high is not None
+    assert need.per_cpu_low < need.per_cpu < need.per_cpu_high
+    [one] = sized(cost, replace(ASKED, packets=(1000.0,), links=[("1gbit", 1e9)])).links
+    assert (one.cpus_low, one.cpus_high) == (None, None)
+    assert "2 numbers give no interval" in " ".join(cost.notes)
 
 
 def test_packets_of_one_size_leave_a_cost_per_byte_with_a_note() -> None:

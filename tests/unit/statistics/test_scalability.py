@@ -77,3 +77,17 @@ def test_few_numbers_and_figures_without_sense() -> None:
     assert scalability([1.0, 2.0, 4.0], [1.0, 2.0, 3.0]) is None
     with pytest.raises(ValueError, match="above 0"):
         scalability([1.0, 2.0, 4.0, 8.0], [1.0, 2.0, 0.0, 3.0])
+
+
+def test_interval_of_the_knee_contains_the_truth() -> None:
+    contention, coherency = 0.05, 0.001
+    # d ln X / d ln N = (1 - contention - coherency N^2) / (1 + ...) is one half there.
+    at = np.linspace(1, 60, 600_000)
+    cost = 1 + contention * (at - 1) + coherency * at * (at - 1)
+    knee = float(at[np.argmin(np.abs((1 - contention - coherency * at**2) / cost - 0.5))])
+    found = []
+    for noise in np.random.default_rng(6).normal(1.0, 0.02, (1000, len(NUMBERS))):
+        fitted = scalability(NUMBERS, law(1000, contention, coherency) * noise)
+        assert fitted is not None and fitted.knee_low is not None and fitted.knee_high is not None
+        found.append(contains(fitted.knee_low, fitted.knee_high, knee))
+    assert_share(found, 0.93, 0.97)
