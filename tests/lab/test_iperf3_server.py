@@ -208,13 +208,13 @@ def test_wrong_server_is_an_error_in_one_line(command: str) -> None:
     assert "answers nonsense" in errors
 
 
-def test_key_and_downward_number_are_refused(command: str, tmp_path: Path) -> None:
+def test_key_and_number_of_both_directions_are_refused(command: str, tmp_path: Path) -> None:
     key = tmp_path / "key"
     key.write_text("secret\n")
     key.chmod(0o600)
     done = leadline(command, "tcp", 1, "--peer", "iperf3", "--key-file", str(key))
     assert done.returncode != 0 and "iperf3 has no shared key" in done.stderr
-    done = leadline(command, "udp", 1, "--peer", "iperf3", "-R", "-n", "5")
+    done = leadline(command, "udp", 1, "--peer", "iperf3", "--bidir", "-n", "5")
     assert done.returncode == 2 and "does not stop after a number" in done.stderr
 
 

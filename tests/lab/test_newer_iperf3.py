@@ -14,6 +14,7 @@ from typing import Any
 import cli_runs as cli
 import pytest
 import test_iperf3_clients as clients
+import test_iperf3_ends as ends
 import test_iperf3_server as servers
 
 sys.path.append(str(cli.ROOT / "bench"))
@@ -97,3 +98,15 @@ def test_our_client_and_its_server_count_the_same_bytes(
         sent, received = end[f"sum_sent{suffix}"], end[f"sum_received{suffix}"]
         missed = real.missed(line, sent["bytes"]) if not suffix else 0
         assert sent["bytes"] == received["bytes"] + missed * servers.datagram_bytes(line) > 0
+
+
+@pytest.mark.parametrize("line", ends.OMITTED)
+def test_its_server_omits_the_warm_up(newer: str, quick_command: Path, tmp_path: Path, line: str) -> None:
+    ends.check_omitted(str(quick_command), line, tmp_path, newer)
+
+
+@pytest.mark.parametrize("line", ends.COUNTED)
+def test_bytes_or_datagrams_end_the_test_at_both_ends(
+    newer: str, quick_command: Path, tmp_path: Path, line: str
+) -> None:
+    ends.check_counted(str(quick_command), line, tmp_path, newer)

@@ -44,7 +44,7 @@ class Iperf3Requested:
     total_bytes: int = 0
     """Payload after which the test ends; 0 if a time ends it."""
     blocks: int = 0
-    """Datagrams of each flow after which the test ends; 0 if a time ends it."""
+    """Datagrams of all flows after which the test ends; 0 if a time ends it."""
     pacing_bps: int = 0
     """Rate at which the kernel paces each flow; 0 without one."""
     warmup_s: float = 0.0

@@ -141,9 +141,11 @@ class UdpTest(SpreadTest):
 
     @rule
     def _peer_fits(self) -> Iterator[PydanticCustomError]:
-        if self.peer == "iperf3" and self.number is not None and self.direction != "up":
+        if self.peer == "iperf3" and self.number is not None and self.direction == "both":
             yield validation_error(
-                "iperf3 does not stop after a number of datagrams", at=("number",), hint="give a duration, or send up"
+                "iperf3 does not stop after a number of datagrams",
+                at=("number",),
+                hint="give a duration, or one direction",
             )
 
     @rule
@@ -335,7 +337,8 @@ class Udp(Kind[UdpTest]):
         """A block is one datagram."""
         size = workload.datagram_bytes
         rate_bps = None if workload.rate_pps is None else round(workload.rate_pps * 8 * size)
-        return iperf3_requested(workload, "UDP", size, rate_bps, dscp=workload.dscp, blocks=workload.number)
+        blocks = None if workload.number is None else workload.number * workload.flows
+        return iperf3_requested(workload, "UDP", size, rate_bps, dscp=workload.dscp, blocks=blocks)
 
     def second_tool_run(self, test: UdpTest, server: Server, port: int) -> ToolRun:
         """iperf3, with the same flows, datagrams and rate."""

@@ -13,15 +13,17 @@ use leadline_sys::clock::monotonic_ns;
 use leadline_sys::net;
 use leadline_sys::tcp::OpeningOptions;
 use leadline_transport::iperf3::{
-    stream_id, Iperf3Client, Iperf3ClientEvent, Iperf3Parameters, Iperf3Protocol, Iperf3Results, Iperf3ServerOutput,
+    Iperf3Client, Iperf3ClientEvent, Iperf3Parameters, Iperf3Protocol, Iperf3Results, Iperf3ServerOutput,
+    MOST_OMITTED_SECONDS,
 };
 use leadline_transport::{DatagramFormat, DatagramSizes, SideReport};
 use leadline_wire::{
-    unless_zero, Counts, Direction, ErrorReport, FlowCounts, LoadReport, Outcome, ReceiveMethod, SendMethod, Side,
-    StreamOptions, Target, TcpSpec, ThreadReport, UdpSpec,
+    unless_zero, Counts, Direction, ErrorReport, FlowCounts, FlowProgress, LoadReport, Outcome, ReceiveMethod,
+    SendMethod, Side, StreamOptions, Target, TcpSpec, UdpSpec,
 };
 
 use super::iperf3_control::Control;
+use super::iperf3_figures::{receiver, send_server_output, ServerFigures};
 use super::peer_claims::{contradiction, impossible_jitter, wild_figure, Counted};
 use super::session_runner::{flow_reports, span, PlannedFlow};
 use crate::atomic_option::AtomicOption;
@@ -90,7 +92,7 @@ pub fn prepare_tcp(spec: &TcpSpec, paced: Option<PacedBlocks>) -> Result<Box<dyn
         zerocopy: options.send == SendMethod::Sendfile,
         skip_rx_copy: options.receive == ReceiveMethod::Discard,
         num: Some(options.total_bytes.unwrap_or(0)),
-        ..common(&spec.target, spec.flows, spec.direction, spec.duration_ms)
+        ..common(&spec.target, spec.flows, spec.direction, (spec.duration_ms, spec.warmup_ms))
     };
     Ok(Box::new(ReadyIperf3 {
         control: Control::open(&spec.target, spec.bind.as_deref(), &asked)?,
@@ -113,7 +115,9 @@ pub fn prepare_udp(spec: &UdpSpec, pace: Option<Pace>) -> Result<Box<dyn Ready>,
         len: Some(spec.datagram_bytes.into()),
         bandwidth: rate_bps,
         tos: spec.dscp.map(|dscp| u64::from(dscp) << 2),
-        ..common(&spec.target, spec.flows, spec.direction, spec.duration_ms)
+        // iperf3 counts the blocks of all flows.
+        blockcount: Some(spec.number.unwrap_or(0).saturating_mul(spec.flows.into())),
+        ..common(&spec.target, spec.flows, spec.direction, (spec.duration_ms, spec.warmup_ms))
     };
     Ok(Box::new(ReadyIperf3 {
         control: Control::open(&spec.target, spec.bind.as_deref(), &asked)?,
@@ -127,14 +131,15 @@ pub fn prepare_udp(spec: &UdpSpec, pace: Option<Pace>) -> Result<Box<dyn Ready>,
     }))
 }
 
-fn common(target: &Target, flows: u32, direction: Direction, duration_ms: u64) -> Iperf3Parameters {
+fn common(target: &Target, flows: u32, direction: Direction, (duration_ms, warmup_ms): (u64, u64)) -> Iperf3Parameters {
     let options = target.iperf3_options.unwrap_or_default();
+    let omit_s = omitted_s(warmup_ms);
     Iperf3Parameters {
         get_server_output: options.server_output,
         repeating_payload: options.repeating_payload,
-        omit: Some(0),
-        // The server does not end the test by it, but gives it up long after it.
-        time: Some(duration_ms.div_ceil(1000)),
+        omit: Some(omit_s),
+        // The server does not end the test by it, but gives it up long after it. It adds the omitted time itself.
+        time: Some(duration_ms.div_ceil(1000).saturating_sub(omit_s)),
         num: Some(0),
         blockcount: Some(0),
         parallel: Some(flows.into()),
@@ -145,11 +150,24 @@ fn common(target: &Target, flows: u32, direction: Direction, duration_ms: u64) -
     }
 }
 
+/// The seconds at the start that the server leaves out of its figures: iperf3 has whole seconds only, and 600 at most. A
+/// warm-up of another length stays in them.
+fn omitted_s(warmup_ms: u64) -> u64 {
+    let whole_s = warmup_ms / 1000;
+    if warmup_ms % 1000 == 0 && whole_s <= MOST_OMITTED_SECONDS {
+        whole_s
+    } else {
+        0
+    }
+}
+
 impl Ready for ReadyIperf3 {
     fn run(mut self: Box<Self>, at_ns: u64, task: &Task) -> Result<Outcome, ErrorReport> {
         task.signal.sleep_until(at_ns);
         let (flows, planned, sockets) = self.open_flows()?;
         self.control.await_start()?;
+        // The server's omitted time begins now.
+        let omitted_ns = monotonic_ns().saturating_add(self.asked.omit_ns());
         let span = span(at_ns, self.duration_ms);
         let kept = sockets.iter().enumerate().filter_map(|(place, socket)| match socket {
             FlowSocket::Stream(stream) => Some((place, stream.try_clone().ok()?)),
@@ -162,7 +180,16 @@ impl Ready for ReadyIperf3 {
         drop(out);
         let threads = ThreadGroup::start(workers, &task.signal, || {})
             .map_err(|error| system_error("starting threads", &error))?;
-        let mut running = Running { ready: *self, flows, kept, span, collector: Collector::new(METRICS), rolled };
+        let mut running = Running {
+            ready: *self,
+            flows,
+            kept,
+            span,
+            omitted_ns,
+            omitted: None,
+            collector: Collector::new(METRICS),
+            rolled,
+        };
         let outcome = running.supervise(&threads, task);
         if outcome.is_err() {
             running.ready.control.give_up();
@@ -311,6 +338,10 @@ struct Running {
     /// The TCP connections, which stay open until the end, and their places among the flows.
     kept: Vec<(usize, TcpStream)>,
     span: Span,
+    /// When the server's omitted time is over, ns.
+    omitted_ns: u64,
+    /// This end's counters at that instant, once it has come; `None` if nothing is omitted.
+    omitted: Option<Vec<FlowProgress>>,
     collector: Collector,
     rolled: Receiver<Rolled>,
 }
@@ -322,7 +353,7 @@ impl Running {
         let mut tick = Instant::now() + interval;
         let mut ending = Ending::default();
         loop {
-            let event = self.ready.control.receive((Instant::now() + TURN).min(tick))?;
+            let event = self.ready.control.receive((Instant::now() + TURN).min(tick).min(self.omitted_at()))?;
             match event {
                 Some(Iperf3ClientEvent::SendResults) if ending.ended_ns.is_some() => ending.results_asked = true,
                 Some(_) => {
@@ -335,6 +366,7 @@ impl Running {
                 tick += interval;
                 self.report_progress(task);
             }
+            self.note_omitted();
             let now = monotonic_ns();
             if ending.ended_ns.is_none() && self.is_over(now, threads, task, &mut ending) {
                 self.ready.control.send(&Iperf3Client::end())?;
@@ -363,11 +395,30 @@ impl Running {
         task.progress(Side::Local, monotonic_ns(), rows, self.collector.recent());
     }
 
+    /// When to look at the counters for the end of the omitted time: far away if that is over.
+    fn omitted_at(&self) -> Instant {
+        let left_ns = match self.omitted {
+            None if self.ready.asked.omit_ns() > 0 => self.omitted_ns.saturating_sub(monotonic_ns()),
+            _ => u64::MAX / 2,
+        };
+        Instant::now() + Duration::from_nanos(left_ns)
+    }
+
+    /// Keeps the counters as they are when the omitted time is over.
+    fn note_omitted(&mut self) {
+        if self.ready.asked.omit_ns() > 0 && self.omitted.is_none() && monotonic_ns() >= self.omitted_ns {
+            self.omitted = Some(self.rows());
+        }
+    }
+
+    /// This end's counters.
+    fn rows(&self) -> Vec<FlowProgress> {
+        (0..).zip(&self.flows).map(|(id, flow)| flow.counters.progress(id, true)).collect()
+    }
+
     /// Whether the server can learn of the end: nothing is under way to it any more, and nothing shall come from it.
     fn is_over(&self, now: u64, threads: &ThreadGroup, task: &Task, ending: &mut Ending) -> bool {
-        let received = || self.flows.iter().map(|flow| flow.counters.received_bytes()).sum::<u64>();
-        let has_all = self.ready.direction == Direction::Down
-            && self.ready.total_bytes().is_some_and(|bytes| received() >= bytes);
+        let has_all = self.ready.direction == Direction::Down && self.has_all();
         let stopped = task.signal.stopped() || now >= self.span.end_ns || has_all;
         if !threads.senders_done() || (self.ready.direction != Direction::Up && !stopped) {
             return false;
@@ -388,6 +439,15 @@ impl Running {
             return true;
         }
         now >= ending.streams_ended_ns.get_or_insert(now).saturating_add(READ_END_NS)
+    }
+
+    /// Whether as much has arrived as ends the test: bytes of all flows together, or datagrams of each.
+    fn has_all(&self) -> bool {
+        let (bytes, blocks) = (self.ready.total_bytes(), self.ready.asked.blockcount.filter(|blocks| *blocks > 0));
+        let received = || self.flows.iter().map(|flow| flow.counters.received_bytes()).sum::<u64>();
+        let of_each = blocks.map(|blocks| blocks / u64::from(self.ready.asked.flows().max(1)));
+        bytes.is_some_and(|bytes| received() >= bytes)
+            || of_each.is_some_and(|most| self.flows.iter().all(|flow| flow.counters.received_units() >= most))
     }
 
     /// Ends the streams of senders that sent part of a block last: iperf3 3.16 and newer reads whole blocks, and counts a
@@ -434,7 +494,14 @@ impl Running {
         let length_s = ended_ns.min(self.span.end_ns).saturating_sub(self.span.at_ns) as f64 / 1e9;
         let congestion = planned.iter().find_map(|flow| flow.congestion.clone());
         let asked = &self.ready.asked;
-        let context = ResultsContext { asked, length_s, omitted: None, theirs: None, congestion };
+        let omit_s = asked.omit_ns() as f64 / 1e9;
+        let context = ResultsContext {
+            asked,
+            length_s: (length_s - omit_s).max(0.0),
+            omitted: self.omitted.as_deref(),
+            theirs: None,
+            congestion,
+        };
         let own = results(&self.flows, &local, &context);
         self.ready.control.send(&own.encode())?;
         let (theirs, output) = self.receive_results()?;
@@ -442,7 +509,12 @@ impl Running {
         if self.ready.asked.get_server_output {
             send_server_output(&output, task);
         }
-        let peer_rows = self.peer_rows(&local, &theirs);
+        let figures = ServerFigures { asked: &self.ready.asked, theirs: &theirs, span: self.span };
+        let omitted = self.omitted.as_deref();
+        let peer_rows = figures.rows(&self.flows, &local, omitted);
+        for (t_ns, row) in figures.readings(&self.flows, &local, &peer_rows, omitted) {
+            task.progress(Side::Peer, t_ns, vec![row], Vec::new());
+        }
         let server = self.ready.control.server;
         let receiver = receiver(&theirs, length_s);
         if let Some(claim) = self.impossible_claim(planned, &peer_rows, receiver.as_ref()) {
@@ -510,38 +582,6 @@ impl Running {
             }
         }
     }
-
-    /// The server's figures, as far as iperf3 tells them: bytes, datagrams and jitter; neither duplicates nor reordering.
-    fn peer_rows(&self, local: &Account, theirs: &Iperf3Results) -> Vec<SideReport> {
-        let datagram_bytes = u64::from(self.ready.asked.block_bytes());
-        let is_udp = self.ready.asked.protocol() == Iperf3Protocol::Udp;
-        let known = |count: i64| u64::try_from(count).ok();
-        let row = |(place, flow): (usize, &TestFlow)| {
-            let row = theirs.stream(stream_id(place))?;
-            let bytes = known(row.bytes)?;
-            let own = local.rows.iter().find(|row| row.flow as usize == place)?;
-            let common = SideReport { flow: own.flow, ..SideReport::default() };
-            Some(match flow.role {
-                Role::Send => SideReport {
-                    received_bytes: bytes,
-                    // Datagrams that arrived, whatever their numbers: all have one length.
-                    received_units: is_udp.then(|| bytes / datagram_bytes),
-                    jitter_us: is_udp.then_some(row.jitter * 1e6),
-                    ..common
-                },
-                // When it sent is known only from what arrived.
-                Role::Receive => SideReport {
-                    sent_bytes: bytes,
-                    sent_units: known(row.packets).filter(|_| is_udp),
-                    retransmits: known(row.retransmits).filter(|_| !is_udp),
-                    start_ns: own.start_ns,
-                    end_ns: own.end_ns.map(|end_ns| end_ns.min(self.span.end_ns)),
-                    ..common
-                },
-            })
-        };
-        self.flows.iter().enumerate().filter_map(row).collect()
-    }
 }
 
 /// How far the end of a load has come.
@@ -556,39 +596,4 @@ struct Ending {
     results_asked: bool,
     received: Option<u64>,
     silent_since_ns: u64,
-}
-
-/// Sends what the server printed, line by line; a document in lines of its own.
-fn send_server_output(output: &Iperf3ServerOutput, task: &Task) {
-    let document = output.document.as_ref().and_then(|found| serde_json::to_string_pretty(found).ok());
-    let Some(text) = document.or_else(|| output.text.clone()) else { return };
-    for line in text.lines() {
-        // A control character of the server would be the terminal's.
-        let shown: String = line.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect();
-        task.output(&shown);
-    }
-}
-
-/// The server's CPU time, which iperf3 tells as a share of the test's length, for its whole process.
-fn receiver(theirs: &Iperf3Results, length_s: f64) -> Option<LoadReport> {
-    let known = [theirs.cpu_util_user, theirs.cpu_util_system].iter().all(|percent| (0.0..1e6).contains(percent));
-    known.then(|| LoadReport {
-        side: Side::Peer,
-        wall_s: length_s,
-        threads: vec![ThreadReport {
-            name: "iperf3".to_owned(),
-            user_s: theirs.cpu_util_user / 100.0 * length_s,
-            system_s: theirs.cpu_util_system / 100.0 * length_s,
-            runnable_wait_s: None,
-            spun_s: None,
-            wall_s: length_s,
-        }],
-        pushback: 0,
-        late_p99_us: None,
-        socket_drops: None,
-        engine: None,
-        engine_reason: None,
-        machine: None,
-        quota: None,
-    })
 }

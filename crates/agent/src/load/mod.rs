@@ -10,6 +10,7 @@ mod crypto;
 pub mod http;
 mod iperf3;
 mod iperf3_control;
+mod iperf3_figures;
 mod peer_claims;
 mod rr;
 mod scenario;

@@ -32,7 +32,7 @@ pub use datagram::{completed, is_hello, DatagramHeader, HELLO, HELLO_ANSWER};
 pub use errors::{meaning, ErrorNumber};
 pub use login::{token, Iperf3Gate, LoginError, LoginRefusal};
 pub use message::Iperf3Error;
-pub use parameters::{Iperf3Parameters, Iperf3Protocol};
+pub use parameters::{Iperf3Parameters, Iperf3Protocol, MOST_OMITTED_SECONDS};
 pub use results::{stream_id, Iperf3Results, Iperf3ServerOutput, Iperf3StreamResult};
 pub use server::{Iperf3Server, Iperf3ServerEvent};
 pub use state::State;

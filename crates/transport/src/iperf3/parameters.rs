@@ -106,7 +106,8 @@ pub struct Iperf3Parameters {
 /// iperf3's own limits.
 const MOST_FLOWS: u64 = 128;
 const MOST_SECONDS: u64 = 86_400;
-const MOST_OMITTED_SECONDS: u64 = 600;
+/// The longest omitted time.
+pub const MOST_OMITTED_SECONDS: u64 = 600;
 const LARGEST_BLOCK_BYTES: u64 = 1 << 20;
 const LARGEST_DATAGRAM_BYTES: u64 = 65_507;
 const DEFAULT_BLOCK_BYTES: u64 = 128 << 10;
