@@ -15,6 +15,7 @@ import cli_runs as cli
 import pytest
 import test_iperf3_clients as clients
 import test_iperf3_ends as ends
+import test_iperf3_parameters as sent
 import test_iperf3_server as servers
 
 sys.path.append(str(cli.ROOT / "bench"))
@@ -110,3 +111,8 @@ def test_bytes_or_datagrams_end_the_test_at_both_ends(
     newer: str, quick_command: Path, tmp_path: Path, line: str
 ) -> None:
     ends.check_counted(str(quick_command), line, tmp_path, newer)
+
+
+@pytest.mark.parametrize("line", sent.SAME)
+def test_our_parameters_are_those_of_its_client(newer: str, quick_command: Path, line: str) -> None:
+    sent.check_same(quick_command, line, newer)

@@ -93,6 +93,9 @@ pub struct DatagramOptions {
     /// The differentiated services code point; the host's default if absent.
     #[serde(default)]
     pub dscp: Option<u8>,
+    /// The send and the receive buffers of UDP flows at both ends, bytes; large ones if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window_bytes: Option<u32>,
 }
 
 impl DatagramOptions {
@@ -277,6 +280,7 @@ mod tests {
                 gso: true,
                 sizes: vec![SizeShare { bytes: 64, count: 7 }, SizeShare { bytes: 1472, count: 1 }],
                 dscp: Some(46),
+                window_bytes: Some(65_536),
             },
         };
         let load = LoadReport {

@@ -169,6 +169,9 @@ pub struct UdpSpec {
     pub sizes: Option<Vec<SizeShare>>,
     /// The differentiated services code point of all datagrams of the flows, 0 to 63; the host's default if absent.
     pub dscp: Option<u8>,
+    /// The send and the receive buffers of both ends, bytes (SO_SNDBUF, SO_RCVBUF), as far as the host allows; large ones if
+    /// absent.
+    pub window_bytes: Option<u32>,
 }
 
 /// One of the sizes of a mix.

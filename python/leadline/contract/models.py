@@ -5500,6 +5500,11 @@ class UdpWorkload(BaseModel):
     """
     Leading time whose figures are kept but flagged, ms.
     """
+    window_bytes: Annotated[int | None, Field(ge=0)] = None
+    """
+    The send and the receive buffers of both ends, bytes (SO_SNDBUF, SO_RCVBUF), as far as the host allows; large ones if
+    absent.
+    """
 
 
 class RrWorkload(BaseModel):

@@ -101,6 +101,11 @@ class UdpTest(SpreadTest):
     batches would be bursts."""
     dscp: Dscp | None = None
     """Code point of the datagrams: 0 to 63, or a class such as EF, CS1 or AF41. Null: the host's default."""
+    window_bytes: Annotated[SizeBytes, within(1024, 2**30, " bytes")] | None = Field(
+        default=None, validation_alias="window"
+    )
+    """Size of the send and of the receive buffer on both ends (SO_SNDBUF, SO_RCVBUF). Null: up to 4 MiB, as the hosts
+    allow."""
 
     @model_validator(mode="before")
     @classmethod
@@ -190,7 +195,7 @@ class UdpTest(SpreadTest):
         if self.packet_bytes < SMALLEST_UDP_PAYLOAD_BYTES:
             text = f"{self.packet_bytes} bytes is too small in a fleet's tunnels"
             yield "packet", f"{text}; at least {SMALLEST_UDP_PAYLOAD_BYTES} bytes", None
-        for key, value in (("gso", self.gso), ("dscp", self.dscp), ("size", self.size)):
+        for key, value in (("gso", self.gso), ("dscp", self.dscp), ("size", self.size), ("window", self.window_bytes)):
             if value is not None:
                 yield key, "the datagrams of a fleet pass its tunnels one by one", "leave it out"
 
@@ -269,6 +274,12 @@ class Udp(Kind[UdpTest]):
                 metavar="CLASS",
             ),
             Option(
+                ("-w", "--window"),
+                "Size of the send and the receive buffer on both ends. Default: up to 4 MiB, as the hosts allow.",
+                key="window",
+                metavar="SIZE",
+            ),
+            Option(
                 ("--find-rate",),
                 "Find the highest rate with these conditions, as in 'lost_ratio < 0.1%'; -d is the length of a trial.",
                 metavar="'METRIC < VALUE and ...'",
@@ -331,6 +342,7 @@ class Udp(Kind[UdpTest]):
             peer=test.peer,
             gso=test.gso,
             dscp=test.dscp,
+            window_bytes=test.window_bytes,
         )
 
     def iperf3_request(self, workload: UdpWorkload) -> Iperf3Requested:

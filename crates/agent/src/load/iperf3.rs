@@ -114,6 +114,7 @@ pub fn prepare_udp(spec: &UdpSpec, pace: Option<Pace>) -> Result<Box<dyn Ready>,
         udp_counters_64bit: !spec.target.iperf3_options.unwrap_or_default().short_counters,
         len: Some(spec.datagram_bytes.into()),
         bandwidth: rate_bps,
+        window: spec.window_bytes.map(u64::from),
         tos: spec.dscp.map(|dscp| u64::from(dscp) << 2),
         // iperf3 counts the blocks of all flows.
         blockcount: Some(spec.number.unwrap_or(0).saturating_mul(spec.flows.into())),

@@ -80,7 +80,12 @@ pub fn prepare(spec: UdpSpec) -> Result<Box<dyn Ready>, ErrorReport> {
     let work = Work::Udp { datagram_bytes: spec.datagram_bytes, rate_pps: spec.rate_pps, number: spec.number };
     // With a rate, batches would leave as bursts.
     let gso = spec.gso.unwrap_or(spec.rate_pps.is_none());
-    let options = DatagramOptions { gso, sizes: spec.sizes.clone().unwrap_or_default(), dscp: spec.dscp };
+    let options = DatagramOptions {
+        gso,
+        sizes: spec.sizes.clone().unwrap_or_default(),
+        dscp: spec.dscp,
+        window_bytes: spec.window_bytes,
+    };
     let open = Open {
         work,
         flows: spec.flows,
@@ -99,6 +104,10 @@ pub fn prepare(spec: UdpSpec) -> Result<Box<dyn Ready>, ErrorReport> {
     for ((id, direction), counters) in (0..).zip(directions).zip(counters) {
         let socket = session.connect_datagram(id)?;
         net::set_dscp(&socket, spec.dscp).map_err(|error| system_error("setting the DSCP", &error))?;
+        if let Some(bytes) = spec.window_bytes {
+            let set = net::set_buffers(&socket, bytes as usize);
+            set.map_err(|error| system_error("setting the window", &error))?;
+        }
         let expected = Arc::new(AtomicOption::none());
         planned.push(PlannedFlow {
             id,

@@ -285,7 +285,7 @@ impl Session {
                     .unwrap_or_else(|| DatagramSizes::fixed(datagram_bytes));
                 let format = format_for(&sizes, self.token);
                 let work = DatagramWork { format, sizes, pace, number, payload: Payload::Zeros, gso: options.gso };
-                self.mark(&arrived)?;
+                self.set_up(&arrived)?;
                 let flows = served.iter().zip(arrived).filter_map(|(flow, arrived)| match arrived {
                     FlowSocket::Datagram(socket) => Some(DatagramFlow {
                         id: flow.id,
@@ -306,7 +306,7 @@ impl Session {
             }
             Work::Rr { .. } => {
                 let Some(work) = answer_work(&self.open, self.token) else { return Ok(workers) };
-                self.mark(&arrived)?;
+                self.set_up(&arrived)?;
                 let flows = served.iter().zip(arrived).map(|(flow, arrived)| AnswerFlow {
                     id: flow.id,
                     socket: match arrived {
@@ -324,12 +324,16 @@ impl Session {
         Ok(workers)
     }
 
-    /// Gives what the flows send the code point that the client asked for.
-    fn mark(&self, arrived: &[FlowSocket]) -> io::Result<()> {
-        let code_point = self.open.datagrams.dscp.map(|code_point| code_point & MOST_DSCP);
+    /// Gives the flows the code point and the buffers that the client asked for.
+    fn set_up(&self, arrived: &[FlowSocket]) -> io::Result<()> {
+        let options = &self.open.datagrams;
+        let code_point = options.dscp.map(|code_point| code_point & MOST_DSCP);
         arrived.iter().try_for_each(|flow| match flow {
             FlowSocket::Stream(socket) => net::set_dscp(socket, code_point),
-            FlowSocket::Datagram(socket) => net::set_dscp(socket, code_point),
+            FlowSocket::Datagram(socket) => {
+                net::set_dscp(socket, code_point)?;
+                options.window_bytes.map_or(Ok(()), |bytes| net::set_buffers(socket, bytes as usize))
+            }
         })
     }
 
