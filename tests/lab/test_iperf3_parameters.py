@@ -105,7 +105,7 @@ OF_CLIENTS = {"client_version", "pacing_timer", "gso", "gso_dg_size", "gso_bf_si
 
 
 def parameters(argv: list[str]) -> dict[str, Any]:
-    """What a client sends that is told where its server is."""
+    """What a client sends, if its server's port is appended to its command."""
     found: list[dict[str, Any]] = []
 
     def script(talk: servers.Talk) -> Iterator[str]:
