@@ -45,6 +45,7 @@ UP = (
     "-n 20M -C reno",
     "-n 20M -Z",
     "-n 20M -A 0,0",
+    "-n 20M -b 800M/20",
     "-n 20M --repeating-payload",
     "-n 20M --cport 21999",
     "-n 20M -S 16 -T name",
@@ -72,6 +73,7 @@ class Server:
 
     port: int
     log: Path
+    pid: int
 
     def closed(self) -> list[tuple[int, int]]:
         """The bytes sent and received in each test that has ended without a failure."""
@@ -92,7 +94,7 @@ def serve(folder: Path, *options: str) -> Iterator[Server]:
             until(lambda: " port=" in log.read_text() or process.poll() is not None, log.read_text)
             found = re.search(r" port=(\d+)", log.read_text())
             assert found is not None, log.read_text()
-            yield Server(int(found[1]), log)
+            yield Server(int(found[1]), log, process.pid)
         finally:
             process.terminate()
             process.wait()

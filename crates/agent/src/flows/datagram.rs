@@ -53,6 +53,8 @@ pub struct DatagramWork {
     pub sizes: DatagramSizes,
     /// Datagrams per second and flow; as fast as the socket accepts them if absent.
     pub pace: Option<Pace>,
+    /// Datagrams that are due together, if there is a pace.
+    pub burst: u32,
     /// Datagrams per flow.
     pub number: Option<u64>,
     /// What is behind the header.
@@ -400,7 +402,7 @@ struct Conversation {
 impl Conversation {
     fn new(flow: DatagramFlow, work: &DatagramWork, span: Span) -> Self {
         Self {
-            schedule: DatagramSchedule::new(work.pace, work.number, span, flow.offset_ns),
+            schedule: DatagramSchedule::new(work.pace, work.number, span, flow.offset_ns).with_bursts(work.burst),
             receiver: DatagramReceiver::with_sizes(work.format, flow.id, work.sizes.clone()),
             segments: if work.gso && work.sizes.is_fixed() { MOST_SEGMENTS } else { 1 },
             flow,
@@ -513,7 +515,7 @@ mod tests {
     fn work(rate_pps: Option<f64>, number: Option<u64>) -> DatagramWork {
         let pace = rate_pps.and_then(Pace::per_second);
         let (format, sizes) = (DatagramFormat::Session(1), DatagramSizes::fixed(100));
-        DatagramWork { format, sizes, pace, number, payload: Payload::Zeros, gso: false }
+        DatagramWork { format, sizes, pace, burst: 1, number, payload: Payload::Zeros, gso: false }
     }
 
     #[test]

@@ -16,6 +16,8 @@ const SPREAD_NS: u64 = OVERTIME_NS / 2;
 #[derive(Clone, Copy, Debug)]
 pub struct DatagramSchedule {
     pace: Option<Pace>,
+    /// How many datagrams are due together.
+    burst: u64,
     /// When the first datagram is due, ns.
     at_ns: u64,
     /// How many datagrams it may send: the configured number, or what its rate allows in the span; `None` if only the
@@ -38,7 +40,15 @@ impl DatagramSchedule {
         let all_due_ns = pace.zip(most).map(|(pace, most)| at_ns.saturating_add(pace.due_ns(most)));
         let ends_ns = all_due_ns.map_or(span.end_ns, |all_due_ns| all_due_ns.min(span.end_ns));
         let catch_up = pace.map(|pace| CatchUp::between(pace, at_ns, ends_ns));
-        Self { pace, at_ns, most, ends_ns, span_ends_ns: span.end_ns, catch_up }
+        Self { pace, burst: 1, at_ns, most, ends_ns, span_ends_ns: span.end_ns, catch_up }
+    }
+
+    /// Returns the same schedule with bursts: as many datagrams are due together as this, at the time of the first one.
+    #[must_use]
+    pub fn with_bursts(self, burst: u32) -> Self {
+        let burst = u64::from(burst.max(1));
+        // Whoever wants bursts has no use for a bound of them.
+        Self { burst, catch_up: self.catch_up.filter(|_| burst == 1), ..self }
     }
 
     /// Returns how many datagrams should have been sent by now, of which `sent` were; `None` if only the time limits them.
@@ -46,6 +56,7 @@ impl DatagramSchedule {
         match self.pace {
             Some(pace) => {
                 let due = now.checked_sub(self.at_ns).map_or(0, |elapsed| pace.due_count(elapsed));
+                let due = due.checked_next_multiple_of(self.burst).unwrap_or(due);
                 Some(self.most.map_or(due, |most| due.min(most)))
             }
             None if now >= self.span_ends_ns => Some(sent),
@@ -75,7 +86,7 @@ impl DatagramSchedule {
 
     /// Returns when a datagram is due by this pace, ns.
     pub fn due_ns(&self, pace: Pace, sequence: u64) -> u64 {
-        self.at_ns.saturating_add(pace.due_ns(sequence))
+        self.at_ns.saturating_add(pace.due_ns(sequence - sequence % self.burst))
     }
 
     /// Whether it is too late for datagrams that are still not sent.
@@ -193,6 +204,19 @@ mod tests {
             let left = leaving(pace, (SPAN.end_ns - 90 * MS, SPAN.end_ns + OVERTIME_NS));
             assert_eq!(left.len() as u64, pace.due_count(110 * MS - STEP_NS), "too late at {rate}/s");
         }
+    }
+
+    #[test]
+    fn datagrams_of_a_burst_are_due_together() {
+        let pace = Pace::per_second(1000.0).unwrap();
+        let mut schedule = DatagramSchedule::new(Some(pace), Some(25), SPAN, 0).with_bursts(10);
+        let allowed = |schedule: &mut DatagramSchedule, at_ns| schedule.allowed(SPAN.at_ns + at_ns, 0).unwrap();
+        assert_eq!([0, 10 * MS - 1, 10 * MS].map(|at_ns| allowed(&mut schedule, at_ns)), [10, 10, 20]);
+        // As late as it is, and never more than there are.
+        assert_eq!([20 * MS, 90 * MS].map(|at_ns| allowed(&mut schedule, at_ns)), [25, 25]);
+        assert_eq!([0, 9, 10].map(|sent| schedule.due_ns(pace, sent)), [0, 0, 10 * MS].map(|at| SPAN.at_ns + at));
+        assert_eq!(schedule.next_ns(SPAN.at_ns, 10), SPAN.at_ns + 10 * MS);
+        assert_eq!(schedule.ended_ns(SPAN.at_ns + 25 * MS, 25, None, false), Some(SPAN.at_ns + 25 * MS));
     }
 
     #[test]

@@ -115,8 +115,10 @@ const OFTEN_SAMPLED_FLOWS: u64 = 64;
 pub struct PacedBlocks {
     /// Bytes per block.
     pub block_bytes: usize,
-    /// When block n is due.
+    /// The rate of the blocks.
     pub pace: Pace,
+    /// How many blocks are due together.
+    pub burst: u64,
 }
 
 impl PacedBlocks {
@@ -125,7 +127,18 @@ impl PacedBlocks {
     pub fn new(rate_bps: u64, most_bytes: u32) -> Option<Self> {
         let block_bytes = (rate_bps / 800).min(most_bytes.into()).max(1);
         let pace = Pace::per_second(rate_bps as f64 / 8.0 / block_bytes as f64)?;
-        Some(Self { block_bytes: block_bytes as usize, pace })
+        Some(Self { block_bytes: block_bytes as usize, pace, burst: 1 })
+    }
+
+    /// Returns whole blocks of which this many are due together, however long their time is at the rate.
+    pub fn in_bursts(rate_bps: u64, block_bytes: u32, burst: u32) -> Option<Self> {
+        let pace = Pace::per_second(rate_bps as f64 / 8.0 / f64::from(block_bytes))?;
+        Some(Self { block_bytes: block_bytes as usize, pace, burst: burst.max(1).into() })
+    }
+
+    /// Returns when block n is due, ns after the start.
+    fn due_ns(&self, block: u64) -> u64 {
+        self.pace.due_ns(block - block % self.burst)
     }
 }
 
@@ -245,12 +258,12 @@ impl Worker {
     /// A paced flow that has sent all due blocks is not watched for room; once its next block is due, it is watched
     /// again. Returns when the next block is due, if a flow waits for one.
     fn wake_paced(&mut self, now: u64) -> io::Result<Option<u64>> {
-        let Some(PacedBlocks { pace, .. }) = self.work.paced else { return Ok(None) };
+        let Some(blocks) = self.work.paced else { return Ok(None) };
         let mut next = None;
         for (index, flow) in
             self.flows.iter_mut().enumerate().filter(|(_, flow)| flow.open && flow.resting && !flow.spent)
         {
-            let due = self.span.at_ns.saturating_add(pace.due_ns(flow.blocks));
+            let due = self.span.at_ns.saturating_add(blocks.due_ns(flow.blocks));
             if due <= now {
                 flow.resting = false;
                 self.poll.add(&flow.flow.socket, index as u64, Interest::Write)?;
@@ -419,21 +432,21 @@ impl Connection {
     fn send_due(
         &mut self,
         source: &Source,
-        PacedBlocks { block_bytes, pace }: PacedBlocks,
+        blocks: PacedBlocks,
         span: Span,
         poll: &Poll,
         late: &mut Histogram,
     ) -> io::Result<Progress> {
         for _ in 0..CALLS_PER_TURN {
             let now = monotonic_ns();
-            let due_ns = span.at_ns.saturating_add(pace.due_ns(self.blocks));
+            let due_ns = span.at_ns.saturating_add(blocks.due_ns(self.blocks));
             if due_ns > now || due_ns >= span.end_ns {
                 self.resting = true;
                 poll.remove(&self.flow.socket)?;
                 break;
             }
             let begins = self.partial == 0;
-            if !self.write(source, block_bytes, now)? {
+            if !self.write(source, blocks.block_bytes, now)? {
                 self.send_buffer.filled();
                 self.rest_if_spent(poll)?;
                 break;

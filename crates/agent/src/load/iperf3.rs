@@ -304,6 +304,7 @@ impl ReadyIperf3 {
                     format: DatagramFormat::Iperf3 { wide: self.asked.udp_counters_64bit },
                     sizes: DatagramSizes::fixed(self.asked.block_bytes()),
                     pace,
+                    burst: 1,
                     number,
                     payload: self.payload(Payload::Zeros),
                     gso: false,

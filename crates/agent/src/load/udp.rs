@@ -135,6 +135,7 @@ impl Ready for ReadyUdp {
             format: format_for(&self.sizes, self.runner.session.token),
             sizes: self.sizes,
             pace: self.pace,
+            burst: 1,
             number: self.spec.number,
             payload: Payload::Zeros,
             gso: self.options.gso,

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use leadline_pace::Pace;
 use leadline_sys::clock::{monotonic_ns, unix_s};
 use leadline_sys::net;
+use leadline_sys::usage::{allowed_cpus, pin_to};
 use leadline_transport::iperf3::{
     stream_id, Cookie, ErrorNumber, Iperf3Error, Iperf3Parameters, Iperf3Protocol, Iperf3Results, Iperf3Server,
     Iperf3ServerEvent, Iperf3ServerOutput,
@@ -202,6 +203,7 @@ impl Test<'_> {
     fn serve(mut self, shared: &ServerShared) -> Result<(u64, u64), Failure> {
         let roles: Vec<Role> =
             planned_directions(self.open.direction, self.open.flows).into_iter().map(server_role).collect();
+        self.take_place()?;
         let arrived = self.await_flows(roles.len(), shared)?;
         for socket in &arrived {
             set_options(socket, &self.asked).map_err(|(number, error)| Failure::new(number, error))?;
@@ -261,6 +263,15 @@ impl Test<'_> {
         Ok((sent, received))
     }
 
+    /// Moves this thread, and with it the threads that it starts, to the CPU that the client names. As the server was
+    /// started with a choice of CPUs, others are refused.
+    fn take_place(&self) -> Result<(), Failure> {
+        let Some(cpu) = self.asked.server_affinity else { return Ok(()) };
+        let allowed = allowed_cpus().into_iter().find(|one| u64::from(*one) == cpu);
+        let moved = allowed.ok_or(io::Error::from_raw_os_error(libc::EINVAL)).and_then(pin_to);
+        moved.map_err(|error| Failure::new(ErrorNumber::Affinity, error))
+    }
+
     /// Lets the client open its flows; they come in the order of their numbers. Each has its own time limit.
     fn await_flows(&mut self, count: usize, shared: &ServerShared) -> Result<Vec<FlowSocket>, Failure> {
         let _turn = match self.asked.protocol() {
@@ -310,7 +321,10 @@ impl Test<'_> {
         let block_bytes = self.asked.block_bytes();
         let payload = if self.asked.repeating_payload { Payload::Digits } else { Payload::Random };
         let silence_ns = if self.asked.omit_ns() > 0 { OMITTED_SILENCE_NS } else { DRAIN_NS };
-        let paced = self.asked.rate_bps().and_then(|rate| PacedBlocks::new(rate, block_bytes));
+        let paced = self.asked.rate_bps().and_then(|rate| match self.asked.burst() {
+            1 => PacedBlocks::new(rate, block_bytes),
+            burst => PacedBlocks::in_bursts(rate, block_bytes, burst),
+        });
         let work = StreamWork {
             end: StreamEnd::Count { silence_ns },
             ends_when_spent: false,
@@ -328,6 +342,7 @@ impl Test<'_> {
             format: DatagramFormat::Iperf3 { wide: self.asked.udp_counters_64bit },
             sizes: DatagramSizes::fixed(block_bytes),
             pace: packets_per_s(&self.asked).and_then(Pace::per_second),
+            burst: self.asked.burst(),
             number: None,
             payload,
             gso: false,

@@ -284,7 +284,8 @@ impl Session {
                 let sizes = DatagramSizes::new(datagram_bytes, &options.sizes)
                     .unwrap_or_else(|| DatagramSizes::fixed(datagram_bytes));
                 let format = format_for(&sizes, self.token);
-                let work = DatagramWork { format, sizes, pace, number, payload: Payload::Zeros, gso: options.gso };
+                let work =
+                    DatagramWork { format, sizes, pace, burst: 1, number, payload: Payload::Zeros, gso: options.gso };
                 self.set_up(&arrived)?;
                 let flows = served.iter().zip(arrived).filter_map(|(flow, arrived)| match arrived {
                     FlowSocket::Datagram(socket) => Some(DatagramFlow {

@@ -18,6 +18,8 @@ pub enum ErrorNumber {
     SegmentSize = 10,
     /// The omitted time is too long.
     Omit = 12,
+    /// The burst is too long.
+    Burst = 15,
     /// The datagram is too long or too short.
     DatagramSize = 20,
     /// The type of service is none.
@@ -40,6 +42,8 @@ pub enum ErrorNumber {
     SetTypeOfService = 125,
     /// The protocol is none that the server has.
     Protocol = 131,
+    /// The test cannot run on the CPU that the client names.
+    Affinity = 132,
     /// The congestion control could not be set.
     SetCongestion = 134,
     /// The kernel's pacing could not be set.
@@ -75,6 +79,7 @@ impl ErrorNumber {
                 "omit" => Self::Omit,
                 "len" => Self::BlockSize,
                 "datagram len" => Self::DatagramSize,
+                "burst" => Self::Burst,
                 "MSS" => Self::SegmentSize,
                 "TOS" => Self::TypeOfService,
                 "window" => Self::BufferSize,
@@ -93,6 +98,7 @@ pub fn meaning(number: i32) -> Option<&'static str> {
         8 => "the socket buffers are too large",
         10 => "the maximum segment size is too large",
         12 => "the omitted time is too long",
+        15 => "the burst is too long",
         20 => "the datagram size is out of range",
         21 => "the type of service is none",
         27 => "the total rate is higher than the server allows",
@@ -109,6 +115,7 @@ pub fn meaning(number: i32) -> Option<&'static str> {
         124 | 130 | 141 => "the server cannot set the socket buffers",
         125 | 126 => "the server cannot set the type of service",
         131 => "the server does not have this protocol",
+        132 => "the server cannot run the test on the CPU that was named",
         134 => "the server does not have this congestion control",
         140 => "the server cannot pace its connections",
         142 => "the server requires a user and a password, or does not accept these",
@@ -132,6 +139,7 @@ mod tests {
             (r#"{"tcp":true,"omit":601}"#, 12),
             (r#"{"tcp":true,"len":1048577}"#, 7),
             (r#"{"udp":true,"len":11}"#, 20),
+            (r#"{"tcp":true,"burst":1001}"#, 15),
             (r#"{"tcp":true,"MSS":32768}"#, 10),
             (r#"{"tcp":true,"TOS":256}"#, 21),
             (r#"{"tcp":true,"window":2147483648}"#, 8),

@@ -62,6 +62,12 @@ pub struct Iperf3Parameters {
     /// Rate of each flow, bit/s; 0 for as fast as possible.
     #[serde(deserialize_with = "whole", skip_serializing_if = "Option::is_none")]
     pub bandwidth: Option<u64>,
+    /// Blocks or datagrams that a sender with a rate sends together.
+    #[serde(deserialize_with = "whole", skip_serializing_if = "Option::is_none")]
+    pub burst: Option<u64>,
+    /// The CPU on which the server runs the test.
+    #[serde(deserialize_with = "whole", skip_serializing_if = "Option::is_none")]
+    pub server_affinity: Option<u64>,
     /// Rate that the kernel paces each connection at, bit/s.
     #[serde(deserialize_with = "whole", skip_serializing_if = "Option::is_none")]
     pub fqrate: Option<u64>,
@@ -108,6 +114,7 @@ const MOST_FLOWS: u64 = 128;
 const MOST_SECONDS: u64 = 86_400;
 /// The longest omitted time.
 pub const MOST_OMITTED_SECONDS: u64 = 600;
+const LARGEST_BURST: u64 = 1000;
 const LARGEST_BLOCK_BYTES: u64 = 1 << 20;
 const LARGEST_DATAGRAM_BYTES: u64 = 65_507;
 const DEFAULT_BLOCK_BYTES: u64 = 128 << 10;
@@ -157,6 +164,11 @@ impl Iperf3Parameters {
         self.bandwidth.filter(|rate| *rate > 0)
     }
 
+    /// Blocks or datagrams that a sender with a rate sends together.
+    pub fn burst(&self) -> u32 {
+        self.burst.and_then(|burst| u32::try_from(burst).ok()).unwrap_or(1).max(1)
+    }
+
     /// Checks each parameter against its range.
     ///
     /// # Errors
@@ -178,6 +190,7 @@ impl Iperf3Parameters {
             ("time", self.time, (0, MOST_SECONDS)),
             ("omit", self.omit, (0, MOST_OMITTED_SECONDS)),
             (size, self.len.filter(|bytes| *bytes > 0), sizes),
+            ("burst", self.burst, (0, LARGEST_BURST)),
             ("MSS", self.mss, (0, 32_767)),
             ("TOS", self.tos, (0, 255)),
             ("window", self.window, (0, 1 << 30)),
@@ -262,7 +275,8 @@ mod tests {
             "dont_fragment":1,"flowlabel":7,"extra_data":"x","congestion_used":"cubic","client_version":"3.21"}"#,
         );
         assert!(asked.check().is_ok() && asked.udp && asked.dont_fragment);
-        assert!(parse(r#"{"tcp":true,"mptcp":true,"skip_rx_copy":1,"server_affinity":1,"burst":10}"#).mptcp);
+        let asked = parse(r#"{"tcp":true,"mptcp":true,"skip_rx_copy":1,"server_affinity":1,"burst":10}"#);
+        assert_eq!((asked.mptcp, asked.server_affinity, asked.burst()), (true, Some(1), 10));
     }
 
     #[test]
@@ -283,6 +297,7 @@ mod tests {
             r#"{"parallel":0}"#,
             r#"{"time":86401}"#,
             r#"{"len":1048577}"#,
+            r#"{"tcp":true,"burst":1001}"#,
             r#"{"udp":true,"len":11}"#,
             r#"{"udp":true,"len":65508}"#,
             r#"{"sctp":true}"#,

@@ -51,6 +51,8 @@ fn a_low_rate_is_sent_in_small_blocks() {
     assert_eq!((blocks.block_bytes, blocks.pace.due_ns(100)), (1250, 1_000_000_000));
     assert_eq!(PacedBlocks::new(1 << 40, 1 << 17).unwrap().block_bytes, 1 << 17);
     assert_eq!(PacedBlocks::new(1, 1 << 17).unwrap().block_bytes, 1);
+    let bursts = PacedBlocks::in_bursts(8_000_000, 1000, 20).unwrap();
+    assert_eq!((bursts.block_bytes, [0, 19, 20].map(|block| bursts.due_ns(block))), (1000, [0, 0, 20_000_000]));
 }
 
 #[test]
