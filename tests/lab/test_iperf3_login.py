@@ -75,8 +75,10 @@ def own_server(log: Path, *options: str) -> Iterator[int]:
         process.wait()
 
 
-def real_client(port: int, *options: str, password: str = PASSWORD) -> subprocess.CompletedProcess[str]:
-    argv = ["iperf3", "-c", "127.0.0.1", "-p", str(port), "-n", "1M", *options]
+def real_client(
+    port: int, *options: str, password: str = PASSWORD, program: str = "iperf3"
+) -> subprocess.CompletedProcess[str]:
+    argv = [program, "-c", "127.0.0.1", "-p", str(port), "-n", "1M", *options]
     environment = {**os.environ, "IPERF3_PASSWORD": password}
     return subprocess.run(argv, check=False, capture_output=True, text=True, timeout=WITHIN_S, env=environment)
 
@@ -120,18 +122,25 @@ def test_own_client_logs_in_with_the_newer_padding(files: Files, tmp_path: Path,
 
 
 def test_real_server_lets_its_users_in(files: Files, quick_command: Path) -> None:
+    check_real_server(files, quick_command, "iperf3", OLD_PADDING)
+
+
+def check_real_server(
+    files: Files, command: Path, program: str, *padding: str, server_padding: tuple[str, ...] = ()
+) -> None:
+    """A real server lets the user in, refuses a wrong password in clear words, and goes on."""
     port = free_port()
-    argv = ["iperf3", "-s", "-p", str(port), "--forceflush", *files.of_server()]
+    argv = [program, "-s", "-p", str(port), "--forceflush", *files.of_server(), *server_padding]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
             while "Server listening" not in process.stdout.readline():
                 assert process.poll() is None
-            done = own_client(quick_command, port, *files.of_client(), OLD_PADDING)
+            done = own_client(command, port, *files.of_client(), *padding)
             assert done.returncode == 0, done.stderr
             while "Server listening" not in process.stdout.readline():
                 assert process.poll() is None
-            refused = own_client(quick_command, port, *files.of_client(), OLD_PADDING, password="S3cret")
+            refused = own_client(command, port, *files.of_client(), *padding, password="S3cret")
             assert refused.returncode == 1 and "requires a user and a password" in refused.stderr, refused.stderr
         finally:
             process.terminate()

@@ -15,6 +15,8 @@ import cli_runs as cli
 import pytest
 import test_iperf3_clients as clients
 import test_iperf3_ends as ends
+import test_iperf3_errors as errors
+import test_iperf3_login as login
 import test_iperf3_parameters as sent
 import test_iperf3_server as servers
 
@@ -22,10 +24,17 @@ sys.path.append(str(cli.ROOT / "bench"))
 # Imported here, before the tests have a cache of their own: what was fetched once is found again.
 import fetched
 from programs import PeerMissing
+from test_iperf3_login import Files, files
+
+from waiting import free_port
+
+__all__ = ["files"]
 
 pytestmark = [pytest.mark.agent, pytest.mark.full_matrix, pytest.mark.takes(40)]
 
 OLDEST = (3, 17)
+PADDINGS = ((), (login.OLD_PADDING,))
+"""OAEP, which is the default since then, and the older one."""
 AT_ONCE = 4
 CLIENTS = (*clients.UP, *clients.DOWN, *clients.DOWN_TIMED, *clients.BOTH, *clients.OMITTED)
 
@@ -116,3 +125,49 @@ def test_bytes_or_datagrams_end_the_test_at_both_ends(
 @pytest.mark.parametrize("line", sent.SAME)
 def test_our_parameters_are_those_of_its_client(newer: str, quick_command: Path, line: str) -> None:
     sent.check_same(quick_command, line, newer)
+
+
+@pytest.mark.parametrize("number", errors.TEXTS)
+def test_its_client_understands_our_errors(newer: str, number: int) -> None:
+    errors.check_text(number, newer)
+
+
+def test_its_client_logs_in_with_the_newer_padding(newer: str, files: Files, tmp_path: Path) -> None:
+    for port in login.own_server(tmp_path / "log", *files.of_server()):
+        done = login.real_client(port, *files.of_client(), program=newer)
+        assert done.returncode == 0, done.stdout + done.stderr
+        for refused in (
+            login.real_client(port, program=newer),
+            login.real_client(port, *files.of_client(), password="S3cret", program=newer),
+        ):
+            assert refused.returncode != 0 and "authorization failed" in refused.stdout + refused.stderr
+    log = (tmp_path / "log").read_text()
+    assert all(text in log for text in (f'user="{login.USER}"', "no login was sent", "password is wrong"))
+    assert login.PASSWORD not in log
+
+
+def test_server_of_the_older_padding_refuses_its_client(newer: str, files: Files, tmp_path: Path) -> None:
+    """The option is for servers alone there: its clients have the newer padding."""
+    for port in login.own_server(tmp_path / "log", *files.of_server(), login.OLD_PADDING):
+        refused = login.real_client(port, *files.of_client(), program=newer)
+        assert refused.returncode != 0 and "authorization failed" in refused.stdout + refused.stderr
+    assert "cannot be decrypted" in (tmp_path / "log").read_text()
+
+
+@pytest.mark.parametrize("padding", PADDINGS, ids=("oaep", "pkcs1"))
+def test_its_server_lets_its_users_in(newer: str, files: Files, quick_command: Path, padding: tuple[str, ...]) -> None:
+    login.check_real_server(files, quick_command, newer, *padding, server_padding=padding)
+
+
+def test_its_server_says_that_a_test_is_too_long(newer: str, quick_command: Path) -> None:
+    port = free_port()
+    argv = [newer, "-s", "-p", str(port), "--forceflush", "--server-max-duration", "1"]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            while "Server listening" not in process.stdout.readline():
+                assert process.poll() is None
+            done = login.own_client(quick_command, port, "-d", "5s")
+        finally:
+            process.terminate()
+    assert done.returncode == 1 and "longer than the server allows" in done.stderr, done.stderr

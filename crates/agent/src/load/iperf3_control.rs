@@ -62,7 +62,7 @@ impl Control {
         control.send(cookie.bytes())?;
         control.step(&Iperf3ClientEvent::SendParameters)?;
         control.send(&Iperf3Parameters { authtoken, ..asked.clone() }.encode())?;
-        control.step(&Iperf3ClientEvent::CreateStreams)?;
+        control.step(&Iperf3ClientEvent::CreateStreams).map_err(|error| control.explained(error))?;
         info!(%server, "iperf3 has taken the parameters");
         Ok(control)
     }
@@ -165,6 +165,17 @@ impl Control {
                 Err(system_error(&doing, &io::ErrorKind::TimedOut.into()))
             }
         }
+    }
+
+    /// Says what it means that a server closes the connection instead of an answer to the parameters: iperf3 3.21 sends no
+    /// error to a client whose login it refuses.
+    fn explained(&self, mut error: ErrorReport) -> ErrorReport {
+        if error.code == "closed_early" {
+            let why = "as a newer server does if it requires a user and a password, or does not accept these";
+            error.message =
+                format!("iperf3 at {} closed the connection when it had the parameters, {why}", self.server);
+        }
+        error
     }
 
     /// Returns the event, or the error that it is.
