@@ -28,8 +28,8 @@ def link(rounds: Rounds) -> Iterator[Row]:
         f"{share:.4f}",
         "1448/1514 of the rate",
         share,
-        bound="0.98 to 1.02",
-        holds=abs(share - 1) <= 0.02,
+        bound="0.99 to 1.01",
+        holds=abs(share - 1) <= 0.01,
     )
 
 

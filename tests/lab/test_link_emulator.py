@@ -92,7 +92,7 @@ def test_emulated_delay_is_within_three_tenths_of_a_millisecond(tmp_path: Path, 
 
 
 @pytest.mark.full_matrix
-@pytest.mark.parametrize("rate_mbps", [10, 100])
+@pytest.mark.parametrize("rate_mbps", [10, 100, 1000])
 def test_emulated_rate_is_within_a_percent(tmp_path: Path, rate_mbps: int) -> None:
     test = f"{{name: more, kind: udp, rate: {1.3 * rate_mbps}mbit, packet: 1400, duration: 2s, warmup: 500ms}}"
     run = cli.run(plan(f"rate: {rate_mbps}mbit, queue: 2MB", test, more=", repeat: 3"), tmp_path)

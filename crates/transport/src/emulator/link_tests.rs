@@ -79,6 +79,27 @@ fn rate_is_exact_to_a_nanosecond_over_a_million_frames() {
 }
 
 #[test]
+fn goodput_is_what_the_headers_leave_of_the_rate() {
+    const SECOND_NS: u64 = 1_000 * MS;
+    let (frame, payload) = (1442, 1400);
+    for rate_bps in [10_000_000, 100_000_000, 1_000_000_000] {
+        // A queue of 10 ms.
+        let queue_bytes = rate_bps / 800;
+        let effects = LinkEffects { rate_bps: Some(rate_bps), queue_bytes, ..LinkEffects::default() };
+        // A third more than the link takes, for two seconds.
+        let gap_ns = frame * 8 * SECOND_NS * 3 / 4 / rate_bps;
+        let (left, counts) = run(effects, 1, (2 * SECOND_NS / gap_ns) as u32, gap_ns, frame as usize);
+        assert!(counts.all.queue_full > 0 && counts.all.arrived == counts.all.forwarded + counts.all.queue_full);
+        let in_second = left.iter().filter(|(_, at_ns)| (SECOND_NS..2 * SECOND_NS).contains(at_ns)).count() as u64;
+        // To the frame: of the headers' share one that ends at the second's edge may be missing.
+        let due = rate_bps / 8 / frame;
+        assert!((due..=due + 1).contains(&in_second), "{in_second} of {due} frames at {rate_bps} bit/s");
+        let goodput_bps = (in_second * payload * 8) as f64;
+        assert!((goodput_bps / (rate_bps as f64 * payload as f64 / frame as f64) - 1.0).abs() < 0.002);
+    }
+}
+
+#[test]
 fn queue_takes_its_bytes_and_no_more() {
     // 100 kbit/s, a burst of 100 frames of 125 bytes: one is being sent, 39 wait behind the rest of it.
     let effects = LinkEffects { rate_bps: Some(100_000), queue_bytes: 40 * 125, ..LinkEffects::default() };
