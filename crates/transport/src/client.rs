@@ -128,7 +128,7 @@ impl ClientSession {
     /// The request is longer than a frame allows.
     pub fn new(open: Open, credentials: Option<Credentials>) -> Result<Self, SessionError> {
         let nonce = credentials.as_ref().map(|credentials| credentials.nonce);
-        let frame = encode_frame(&FromClient::Open { open, nonce })?;
+        let frame = encode_frame(&FromClient::Open { open: Box::new(open), nonce })?;
         let secret = credentials.map(|Credentials { key, nonce: client }| {
             (key, Transcript { client, server: Hex32([0; 32]), request: frame[4..].to_vec() })
         });
@@ -342,7 +342,7 @@ mod tests {
 
     fn granted() -> ClientSession {
         let mut session = ClientSession::new(open(), None).unwrap();
-        assert_eq!(sent_messages(&mut session), [FromClient::Open { open: open(), nonce: None }]);
+        assert_eq!(sent_messages(&mut session), [FromClient::Open { open: Box::new(open()), nonce: None }]);
         assert_eq!(tell(&mut session, 0, &FromServer::Accepted { token: 9, proof: None, clock: None }).unwrap(), None);
         let mut now_ns = 0;
         for id in 0..CLOCK_EXCHANGES {

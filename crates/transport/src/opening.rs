@@ -79,7 +79,7 @@ impl Opening {
         let Some(frame) = self.decoder.next_frame()? else { return Ok(None) };
         let message = serde_json::from_slice(&frame).map_err(FrameError::from)?;
         let event = match (message, self.requested.take(), &self.key) {
-            (FromClient::Open { open, nonce: None }, None, None) => self.request(open, None),
+            (FromClient::Open { open, nonce: None }, None, None) => self.request(*open, None),
             (FromClient::Open { nonce: Some(_), .. }, None, None) => {
                 refuse("no_key", "this responder has no key; start it with --key-file, or omit --key-file here")
             }
@@ -87,7 +87,7 @@ impl Opening {
                 refuse("key_required", "this responder asks for its key: set --key-file")
             }
             (FromClient::Open { open, nonce: Some(client) }, None, Some(_)) => {
-                self.requested = Some((open, Transcript { client, server: self.nonce, request: frame }));
+                self.requested = Some((*open, Transcript { client, server: self.nonce, request: frame }));
                 OpeningEvent::Answer(FromServer::Challenge { nonce: self.nonce })
             }
             (FromClient::Prove { proof }, Some((open, transcript)), Some(key)) => {
@@ -250,7 +250,7 @@ mod tests {
             }
         }
         let mut opening = Opening::new(Some(key("k")), SERVER);
-        let requested = encode_frame(&FromClient::Open { open: open(), nonce: Some(SERVER) }).unwrap();
+        let requested = encode_frame(&FromClient::Open { open: Box::new(open()), nonce: Some(SERVER) }).unwrap();
         opening.receive(&requested.repeat(2));
         assert!(opening.next_event().unwrap().is_some());
         assert!(matches!(opening.next_event(), Err(OpeningError::OutOfTurn)), "the request is repeated");

@@ -111,7 +111,7 @@ pub enum FromClient {
     /// The first message.
     Open {
         /// The requested session.
-        open: Open,
+        open: Box<Open>,
         /// A fresh nonce, if the client has a key.
         nonce: Option<Hex32>,
     },
@@ -298,7 +298,7 @@ mod tests {
         let row = SideReport { flow: 1, start_ns: Some(u64::MAX), ..SideReport::default() };
         let errors = BTreeMap::from([("timeout".to_owned(), 3)]);
         let frames = [
-            encode_frame(&FromClient::Open { open, nonce: Some(Hex32([7; 32])) }),
+            encode_frame(&FromClient::Open { open: Box::new(open), nonce: Some(Hex32([7; 32])) }),
             encode_frame(&FromClient::Prove { proof: Hex32([0xab; 32]) }),
             encode_frame(&FromServer::Challenge { nonce: Hex32([1; 32]) }),
             encode_frame(&FromClient::End { sent_units: vec![0, u64::MAX] }),

@@ -47,7 +47,7 @@ impl DatagramSchedule {
     #[must_use]
     pub fn with_bursts(self, burst: u32) -> Self {
         let burst = u64::from(burst.max(1));
-        // Whoever wants bursts has no use for a bound of them.
+        // A bound of bursts would undo those that were asked for.
         Self { burst, catch_up: self.catch_up.filter(|_| burst == 1), ..self }
     }
 

@@ -14,7 +14,6 @@ use leadline_sys::net;
 use leadline_sys::tcp::OpeningOptions;
 use leadline_transport::iperf3::{
     Iperf3Client, Iperf3ClientEvent, Iperf3Parameters, Iperf3Protocol, Iperf3Results, Iperf3ServerOutput,
-    MOST_OMITTED_SECONDS,
 };
 use leadline_transport::{DatagramFormat, DatagramSizes, SideReport};
 use leadline_wire::{
@@ -23,7 +22,7 @@ use leadline_wire::{
 };
 
 use super::iperf3_control::Control;
-use super::iperf3_figures::{receiver, send_server_output, ServerFigures};
+use super::iperf3_figures::{omitted_s, receiver, send_server_output, ServerFigures};
 use super::peer_claims::{contradiction, impossible_jitter, wild_figure, Counted};
 use super::session_runner::{flow_reports, span, PlannedFlow};
 use crate::atomic_option::AtomicOption;
@@ -148,17 +147,6 @@ fn common(target: &Target, flows: u32, direction: Direction, (duration_ms, warmu
         bidirectional: direction == Direction::Both,
         client_version: Some("3.12".to_owned()),
         ..Iperf3Parameters::default()
-    }
-}
-
-/// The seconds at the start that the server leaves out of its figures: iperf3 has whole seconds only, and 600 at most. A
-/// warm-up of another length stays in them.
-fn omitted_s(warmup_ms: u64) -> u64 {
-    let whole_s = warmup_ms / 1000;
-    if warmup_ms % 1000 == 0 && whole_s <= MOST_OMITTED_SECONDS {
-        whole_s
-    } else {
-        0
     }
 }
 

@@ -3,6 +3,7 @@
 
 use leadline_transport::iperf3::{
     stream_id, Iperf3Parameters, Iperf3Protocol, Iperf3Results, Iperf3ServerOutput, Iperf3StreamResult,
+    MOST_OMITTED_SECONDS,
 };
 use leadline_transport::SideReport;
 use leadline_wire::{FlowProgress, LoadReport, Side, ThreadReport};
@@ -11,6 +12,17 @@ use crate::flows::account::Account;
 use crate::flows::iperf3::TestFlow;
 use crate::flows::{Role, Span};
 use crate::task::Task;
+
+/// Returns the seconds at the start that the server leaves out of its figures. iperf3 has whole seconds only, and 600 at
+/// most: a warm-up of another length stays in them.
+pub fn omitted_s(warmup_ms: u64) -> u64 {
+    let whole_s = warmup_ms / 1000;
+    if warmup_ms % 1000 == 0 && whole_s <= MOST_OMITTED_SECONDS {
+        whole_s
+    } else {
+        0
+    }
+}
 
 /// The figures of a test's server.
 pub struct ServerFigures<'a> {

@@ -71,7 +71,7 @@ impl Control {
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         let mut control = Self { stream, decoder: FrameDecoder::default() };
         control.stream.write_all(MAGIC).unwrap();
-        control.send(&FromClient::Open { open, nonce });
+        control.send(&FromClient::Open { open: Box::new(open), nonce });
         control
     }
 
@@ -350,7 +350,7 @@ fn an_idle_connection_is_closed_after_max_idle() {
         let stream = TcpStream::connect((HERE, port)).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         let mut control = Control { stream, decoder: FrameDecoder::default() };
-        let opening = FromClient::Open { open: open(TCP), nonce: None };
+        let opening = FromClient::Open { open: Box::new(open(TCP)), nonce: None };
         control.stream.write_all(&[MAGIC, &encode_frame(&opening).unwrap()].concat()).ok()?;
         // Nothing is read here, which would fail on a closed connection.
         (control.stream.peek(&mut [0; 1]).ok()? > 0).then_some(control)

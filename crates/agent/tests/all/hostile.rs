@@ -52,7 +52,7 @@ impl Control {
         let server = stream.peer_addr().unwrap();
         let mut control = Self { stream, decoder: FrameDecoder::default(), server, token: 0 };
         control.stream.write_all(MAGIC).unwrap();
-        control.send(&FromClient::Open { open, nonce: None });
+        control.send(&FromClient::Open { open: Box::new(open), nonce: None });
         control
     }
 
@@ -234,7 +234,7 @@ fn sessions_out_of_order_end() {
         FromClient::End { sent_units: vec![u64::MAX; 3] },
         FromClient::Stop {},
         FromClient::Begin { at_ns: 0 },
-        FromClient::Open { open: open(TCP, 1), nonce: None },
+        FromClient::Open { open: Box::new(open(TCP, 1)), nonce: None },
         FromClient::Prove { proof: Hex32([0; 32]) },
     ];
     for message in out_of_turn {
