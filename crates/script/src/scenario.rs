@@ -1,13 +1,14 @@
 //! Scenarios: virtual users that execute a flow of requests, waits and decisions
 //! ([`leadline_wire::scenario`] is the representation that all formats are translated into). `compile` makes a
-//! program of a plan; `machine` executes the users of one thread; `shared` is what threads share; `figures` are their
-//! counts. The machine opens no socket and reads no clock.
+//! program of a plan; `machine` executes the users of one thread, and `connections` carries their requests; `shared` is what
+//! threads share; `figures` are their counts. The machines open no socket and read no clock.
 
 mod arrivals;
 mod cache;
 mod calendar;
 mod compile;
 mod compressed;
+pub mod connections;
 mod cookies;
 mod encoding;
 mod evaluate;

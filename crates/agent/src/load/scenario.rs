@@ -1,9 +1,8 @@
 //! Scenarios: virtual users over HTTP. `plan` checks the specification and compiles its scenario; one thread per
-//! `worker` runs the machine of its users (`leadline_script::scenario`) and their `connections`; `report` adds the
+//! `worker` runs the machines of its users and of their connections (`leadline_script::scenario`) with their `effects`; `report` adds the
 //! threads' figures up, which `watch` reports meanwhile.
 
-mod connection;
-mod connections;
+mod effects;
 mod hosts;
 mod outbox;
 mod plan;

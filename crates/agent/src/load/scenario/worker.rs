@@ -1,9 +1,10 @@
-//! One thread's loop: it runs the machine of its users, carries out its effects over the thread's sockets, and waits
-//! for events until the next timer.
+//! One thread's loop: it runs the machines of its users and of their connections over the thread's sockets, and waits for
+//! events until the next timer.
 
 use std::io;
 use std::sync::Arc;
 
+use leadline_script::scenario::connections::{ConnectionLimits, ConnectionTally, Connections, Phases};
 use leadline_script::scenario::figures::Figures;
 use leadline_script::scenario::{Limits, Machine, Shared, ThreadShare, Tools};
 use leadline_sys::clock::{monotonic_ns, realtime_ns};
@@ -11,7 +12,7 @@ use leadline_sys::priority::minimize_timer_slack;
 use leadline_wire::scenario::PopulationProgress;
 use leadline_wire::{HttpCounts, StatusCounts, ThreadReport};
 
-use super::connections::{Connections, Phases};
+use super::effects::WorkerEffects;
 use super::outbox::{Message, Outbox, Snapshot};
 use super::plan::Plan;
 use crate::control_signal::ControlSignal;
@@ -55,18 +56,25 @@ pub fn run<B: IoBackend>(parts: WorkerParts<B>, at_ns: u64, signal: &ControlSign
     backend.begin()?;
     let offset_ns = (realtime_ns() as i64).wrapping_sub(monotonic_ns() as i64);
     let limits = Limits { at_ns, duration_ns: plan.duration_ns, warmup_ns: plan.warmup_ns };
-    let mut machine = Machine::new(Arc::clone(&plan.program), shared, Tools::new(offset_ns), share, limits);
-    machine.keep_samples(plan.samples.as_ref());
-    let connections = Connections::new(plan, machine, backend, counters, share.index as usize);
-    let next_so_far_ns = connections.plan.reports_so_far.then(|| at_ns + SO_FAR_NS);
+    let mut users = Machine::new(Arc::clone(&plan.program), shared, Tools::new(offset_ns), share, limits);
+    users.keep_samples(plan.samples.as_ref());
+    let connections = Connections::new(ConnectionLimits {
+        connections: plan.connections,
+        connections_per_user: plan.connections_per_user,
+        connect_timeout_ns: plan.connect_timeout_ns,
+        response_timeout_ns: plan.response_timeout_ns,
+    });
+    let next_so_far_ns = plan.reports_so_far.then(|| at_ns + SO_FAR_NS);
     let number = share.index as usize;
-    let mut worker = Worker { connections, number, interval_ns, outbox, next_so_far_ns, memory_bytes: 0 };
+    let effects = WorkerEffects::new(plan, users, backend, counters, number);
+    let mut worker = Worker { connections, effects, number, interval_ns, outbox, next_so_far_ns, memory_bytes: 0 };
     worker.await_start(at_ns, signal)?;
     worker.run(signal)
 }
 
 struct Worker<B> {
-    connections: Connections<B>,
+    connections: Connections,
+    effects: WorkerEffects<B>,
     number: usize,
     interval_ns: u64,
     outbox: Outbox,
@@ -79,7 +87,7 @@ impl<B: IoBackend> Worker<B> {
     fn await_start(&mut self, at_ns: u64, signal: &ControlSignal) -> io::Result<()> {
         let mut now_ns = monotonic_ns();
         while now_ns < at_ns && !signal.stopped() {
-            self.connections.backend.wait(at_ns.min(now_ns + TURN_NS))?;
+            self.effects.backend.wait(at_ns.min(now_ns + TURN_NS))?;
             now_ns = monotonic_ns();
         }
         Ok(())
@@ -88,18 +96,18 @@ impl<B: IoBackend> Worker<B> {
     fn run(mut self, signal: &ControlSignal) -> io::Result<WorkerReport> {
         let mut now_ns = monotonic_ns();
         let meter = ThreadMeter::begin(format!("scenario-{}", self.number), now_ns);
-        let spun_before_ns = self.connections.backend.spun_ns();
+        let spun_before_ns = self.effects.backend.spun_ns();
         let mut next_snapshot_ns = now_ns + self.interval_ns.min(ROLL_NS);
         let mut stop_by_ns = None;
         loop {
             if signal.stopped() && stop_by_ns.is_none() {
-                self.connections.machine.stop();
+                self.effects.users.stop();
                 stop_by_ns = Some(now_ns.saturating_add(STOP_GRACE_NS));
             }
             let until_ns = stop_by_ns.map_or(next_snapshot_ns, |stop_by_ns| next_snapshot_ns.min(stop_by_ns));
             let next_ns = self.run_once(now_ns, until_ns)?;
             let is_over = stop_by_ns.is_some_and(|stop_by_ns| next_ns >= stop_by_ns);
-            if self.connections.machine.is_done() || is_over || signal.abandoned() {
+            if self.effects.users.is_done() || is_over || signal.abandoned() {
                 break;
             }
             now_ns = next_ns;
@@ -113,14 +121,14 @@ impl<B: IoBackend> Worker<B> {
         now_ns = monotonic_ns();
         let mut thread = meter.end(now_ns);
         thread.spun_s = Some(self.spun_s(spun_before_ns));
-        self.connections.machine.finish(now_ns);
+        self.effects.users.finish(now_ns);
         self.publish(thread.clone(), now_ns);
-        self.connections.finish(now_ns);
+        self.connections.finish(now_ns, &mut self.effects);
         let counts = self.counts();
         // The time is over: if this fails, the sockets are closed at once, and the figures stay valid.
-        let _ = settle(std::mem::take(&mut self.connections.outstanding));
-        let Connections { machine, phases, first_sent_ns, last_ns, .. } = self.connections;
-        let figures = machine.into_figures();
+        let _ = settle(std::mem::take(&mut self.effects.outstanding));
+        let figures = self.effects.users.into_figures();
+        let ConnectionTally { phases, first_sent_ns, last_ns, .. } = self.connections.into_tally();
         Ok(WorkerReport {
             figures,
             counts,
@@ -134,21 +142,24 @@ impl<B: IoBackend> Worker<B> {
 
     /// Does what is due and waits for events, until `until_ns` at most; returns the time after that.
     fn run_once(&mut self, now_ns: u64, until_ns: u64) -> io::Result<u64> {
-        let connections = &mut self.connections;
-        connections.take_resolved(now_ns);
-        connections.check_deadlines(now_ns);
-        let next_ns = connections.machine.run(now_ns);
-        connections.obey(now_ns);
-        let next_poll_ns = connections.hosts.next_poll_ns(now_ns);
+        let Self { connections, effects, .. } = self;
+        effects.take_resolved(connections, now_ns);
+        connections.check_deadlines(now_ns, effects);
+        let next_ns = effects.users.run(now_ns);
+        effects.obey(connections, now_ns);
+        let next_poll_ns = effects.hosts.next_poll_ns(now_ns);
         let until_ns = [next_ns, connections.deadline_ns(), next_poll_ns, Some(now_ns + TURN_NS)]
             .into_iter()
             .flatten()
             .fold(until_ns, u64::min);
-        connections.backend.wait(until_ns)?;
-        connections.note_handed_over();
-        while let Some((slot, at_ns, completion)) = connections.backend.completion()? {
-            connections.handle(slot, at_ns, completion);
-            connections.obey(at_ns);
+        effects.backend.wait(until_ns)?;
+        connections.note_handed_over(effects);
+        while let Some((slot, at_ns, completion)) = effects.backend.completion()? {
+            effects.pass(connections, slot, at_ns, completion);
+            effects.obey(connections, at_ns);
+            if connections.make_room(at_ns, effects) {
+                effects.obey(connections, at_ns);
+            }
         }
         self.send_samples();
         Ok(monotonic_ns())
@@ -156,18 +167,19 @@ impl<B: IoBackend> Worker<B> {
 
     /// Passes on the closed batches of samples.
     fn send_samples(&mut self) {
-        let Some(samples) = self.connections.machine.samples() else { return };
+        let Some(samples) = self.effects.users.samples() else { return };
         while let Some(batch) = samples.take() {
             self.outbox.send_samples(batch);
         }
     }
 
     fn spun_s(&self, before_ns: u64) -> f64 {
-        (self.connections.backend.spun_ns() - before_ns) as f64 / 1e9
+        (self.effects.backend.spun_ns() - before_ns) as f64 / 1e9
     }
 
     fn counts(&self) -> HttpCounts {
-        let Connections { counts, counters, status, .. } = &self.connections;
+        let ConnectionTally { counts, status, .. } = self.connections.tally();
+        let counters = &self.effects.counters;
         HttpCounts {
             requests_sent: counters.sent_units(),
             responses: counters.received_units(),
@@ -179,10 +191,10 @@ impl<B: IoBackend> Worker<B> {
 
     fn publish(&mut self, thread: ThreadReport, now_ns: u64) {
         let counts = HttpCounts { connections: Some(self.connections.open()), ..self.counts() };
-        let (memory_bytes, _) = self.connections.machine.memory();
+        let (memory_bytes, _) = self.effects.users.memory();
         self.memory_bytes = self.memory_bytes.max(memory_bytes as u64);
-        let program = Arc::clone(&self.connections.plan.program);
-        let figures = self.connections.machine.figures();
+        let program = Arc::clone(&self.effects.plan.program);
+        let figures = self.effects.users.figures();
         let populations = figures.populations.iter().zip(&program.populations);
         let populations = populations.map(|(population, definition)| PopulationProgress {
             name: definition.name.clone(),
@@ -199,7 +211,7 @@ impl<B: IoBackend> Worker<B> {
         });
         let snapshot = Snapshot { worker: self.number, counts, populations, recent, thread, so_far };
         self.outbox.send(Message::Snapshot(snapshot));
-        if let Some(samples) = self.connections.machine.samples() {
+        if let Some(samples) = self.effects.users.samples() {
             samples.close();
         }
         self.send_samples();

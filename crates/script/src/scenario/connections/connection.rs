@@ -1,10 +1,14 @@
-//! One connection of a user: its socket's place in the backend, TLS, and the exchange that it carries.
+//! One connection of a user: where it leads, its stage, and the exchange that it carries. Owns what is kept of a response,
+//! and how much of it.
 
 use std::sync::Arc;
 
+use leadline_http::client::Failure;
 use leadline_http::{ClientConnection, Sink};
-use leadline_script::scenario::{Opening, Send, Url};
-use leadline_tls::TlsClient;
+
+use crate::scenario::machine::Send;
+use crate::scenario::samples::Opening;
+use crate::scenario::url::Url;
 
 /// The largest body that is kept, bytes.
 const BODY_LIMIT_BYTES: usize = 16 << 20;
@@ -22,6 +26,7 @@ pub struct Origin {
 
 impl Origin {
     /// Returns where a request goes.
+    #[must_use]
     pub fn of(url: &Url) -> Self {
         Self { is_https: url.is_https, host: Arc::clone(&url.host), port: url.port }
     }
@@ -29,7 +34,7 @@ impl Origin {
 
 /// The stage of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stage {
+pub(super) enum Stage {
     /// The name is being resolved.
     Resolving,
     /// The TCP handshake.
@@ -43,7 +48,7 @@ pub enum Stage {
 }
 
 /// A connection.
-pub struct Connection {
+pub(super) struct Connection {
     /// The user.
     pub user: u32,
     /// Where it leads.
@@ -54,16 +59,12 @@ pub struct Connection {
     pub since_ns: u64,
     /// When its stage times out, ns.
     pub deadline_ns: u64,
-    /// TLS.
-    pub tls: Option<Box<TlsClient>>,
     /// The HTTP exchange.
     pub exchange: ClientConnection,
     /// The request that it carries or will carry.
     pub send: Option<Box<Send>>,
     /// What is kept of the response.
     pub kept: Kept,
-    /// Bytes of handshakes and records that the socket has not taken yet.
-    pub records_left: usize,
     /// Bytes received of this response.
     pub received_bytes: u64,
     /// Bytes sent of this request.
@@ -75,7 +76,7 @@ pub struct Connection {
     /// Responses that it has carried.
     pub served: u64,
     /// Why sending failed.
-    pub broken: Option<(&'static str, String)>,
+    pub broken: Option<Failure>,
 }
 
 impl Connection {
@@ -87,11 +88,9 @@ impl Connection {
             stage,
             since_ns: now_ns,
             deadline_ns,
-            tls: None,
             exchange: ClientConnection::default(),
             send: Some(send),
             kept: Kept::default(),
-            records_left: 0,
             received_bytes: 0,
             sent_bytes: 0,
             sent_ns: None,
@@ -104,7 +103,7 @@ impl Connection {
 
 /// What is kept of a response.
 #[derive(Debug, Default)]
-pub struct Kept {
+pub(super) struct Kept {
     /// Header fields as lines `Name: value`.
     pub head: String,
     /// The reason phrase.
