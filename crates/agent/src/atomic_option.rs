@@ -1,13 +1,19 @@
-//! A number that becomes known once, and that threads read without a lock: an instant, or a count of the peer's.
+//! A number that becomes known, and that threads read without a lock: an instant, or a figure.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// An `Option<u64>` in one atomic word. `u64::MAX` stands for `None` inside, so that it cannot be stored: it is further away than
-/// any instant, and more than any count.
+/// any instant, and more than any figure.
 #[derive(Debug)]
 pub struct AtomicOption(AtomicU64);
 
 const NONE: u64 = u64::MAX;
+
+impl Default for AtomicOption {
+    fn default() -> Self {
+        Self::none()
+    }
+}
 
 impl AtomicOption {
     /// Not known yet.

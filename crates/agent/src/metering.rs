@@ -10,6 +10,8 @@ use leadline_sys::tcp::TcpInfo;
 use leadline_sys::usage::{ThreadAccount, ThreadUsage};
 use leadline_wire::{FlowProgress, HistogramReport, ThreadReport};
 
+use crate::atomic_option::AtomicOption;
+
 /// The counters of one flow; on a separate cache line, written by one thread with plain stores.
 #[derive(Debug, Default)]
 #[repr(align(64))]
@@ -18,47 +20,22 @@ pub struct FlowCounters {
     received_bytes: AtomicU64,
     sent_units: AtomicU64,
     received_units: AtomicU64,
-    missing_units: Gauge,
-    retransmits: Gauge,
-    rtt_us: Gauge,
-    rtt_variance_us: Gauge,
-    congestion_window_bytes: Gauge,
-    path_mtu_bytes: Gauge,
-    pacing_bps: Gauge,
-    delivery_bps: Gauge,
-    busy_us: Gauge,
-    receiver_limited_us: Gauge,
-    send_buffer_limited_us: Gauge,
-    peer_window_bytes: Gauge,
-    reorderings: Gauge,
-    receive_rtt_us: Gauge,
-    receive_window_bytes: Gauge,
-    out_of_order: Gauge,
-}
-
-/// A figure that may not be known yet: 0 until then, afterwards one more than the figure.
-#[derive(Debug, Default)]
-struct Gauge(AtomicU64);
-
-impl Gauge {
-    #[inline]
-    fn set(&self, value: u64) {
-        self.0.store(value.saturating_add(1), Ordering::Relaxed);
-    }
-
-    fn set_known(&self, value: Option<u64>) {
-        if let Some(value) = value {
-            self.set(value);
-        }
-    }
-
-    fn value(&self) -> Option<u64> {
-        self.0.load(Ordering::Relaxed).checked_sub(1)
-    }
-
-    fn short_value(&self) -> Option<u32> {
-        self.value().and_then(|value| value.try_into().ok())
-    }
+    missing_units: AtomicOption,
+    retransmits: AtomicOption,
+    rtt_us: AtomicOption,
+    rtt_variance_us: AtomicOption,
+    congestion_window_bytes: AtomicOption,
+    path_mtu_bytes: AtomicOption,
+    pacing_bps: AtomicOption,
+    delivery_bps: AtomicOption,
+    busy_us: AtomicOption,
+    receiver_limited_us: AtomicOption,
+    send_buffer_limited_us: AtomicOption,
+    peer_window_bytes: AtomicOption,
+    reorderings: AtomicOption,
+    receive_rtt_us: AtomicOption,
+    receive_window_bytes: AtomicOption,
+    out_of_order: AtomicOption,
 }
 
 impl FlowCounters {
@@ -109,21 +86,21 @@ impl FlowCounters {
     /// thread may call it.
     pub fn sending_end(&self, info: &TcpInfo, before: &TcpInfo) {
         let grown = |read: fn(&TcpInfo) -> Option<u64>| Some(read(info)?.saturating_sub(read(before).unwrap_or(0)));
-        self.pacing_bps.set_known(info.pacing_bps);
-        self.delivery_bps.set_known(info.delivery_bps);
-        self.busy_us.set_known(grown(|info| info.busy_us));
-        self.receiver_limited_us.set_known(grown(|info| info.receiver_limited_us));
-        self.send_buffer_limited_us.set_known(grown(|info| info.send_buffer_limited_us));
-        self.peer_window_bytes.set_known(info.peer_window_bytes.map(u64::from));
-        self.reorderings.set_known(grown(|info| info.reorderings.map(u64::from)));
+        set_known(&self.pacing_bps, info.pacing_bps);
+        set_known(&self.delivery_bps, info.delivery_bps);
+        set_known(&self.busy_us, grown(|info| info.busy_us));
+        set_known(&self.receiver_limited_us, grown(|info| info.receiver_limited_us));
+        set_known(&self.send_buffer_limited_us, grown(|info| info.send_buffer_limited_us));
+        set_known(&self.peer_window_bytes, info.peer_window_bytes.map(u64::from));
+        set_known(&self.reorderings, grown(|info| info.reorderings.map(u64::from)));
     }
 
     /// Stores what the kernel says of the receiving end of a connection, likewise. Only the flow's own thread may call it.
     pub fn receiving_end(&self, info: &TcpInfo, before: &TcpInfo) {
-        self.receive_rtt_us.set_known(Some(info.receive_rtt_us.into()).filter(|us| *us > 0));
-        self.receive_window_bytes.set_known(info.receive_window_bytes.map(u64::from));
+        set_known(&self.receive_rtt_us, Some(info.receive_rtt_us.into()).filter(|us| *us > 0));
+        set_known(&self.receive_window_bytes, info.receive_window_bytes.map(u64::from));
         let grown = info.out_of_order.map(|count| u64::from(count.saturating_sub(before.out_of_order.unwrap_or(0))));
-        self.out_of_order.set_known(grown);
+        set_known(&self.out_of_order, grown);
     }
 
     /// Payload bytes sent so far.
@@ -154,24 +131,34 @@ impl FlowCounters {
             received_bytes: self.received_bytes(),
             sent_units: has_units.then(|| self.sent_units()),
             received_units: has_units.then(|| self.received_units()),
-            missing_units: self.missing_units.value(),
-            retransmits: self.retransmits.value(),
-            rtt_us: self.rtt_us.short_value(),
-            rtt_variance_us: self.rtt_variance_us.short_value(),
-            congestion_window_bytes: self.congestion_window_bytes.value(),
-            path_mtu_bytes: self.path_mtu_bytes.short_value(),
-            pacing_bps: self.pacing_bps.value(),
-            delivery_bps: self.delivery_bps.value(),
-            busy_us: self.busy_us.value(),
-            receiver_limited_us: self.receiver_limited_us.value(),
-            send_buffer_limited_us: self.send_buffer_limited_us.value(),
-            peer_window_bytes: self.peer_window_bytes.short_value(),
-            reorderings: self.reorderings.short_value(),
-            receive_rtt_us: self.receive_rtt_us.short_value(),
-            receive_window_bytes: self.receive_window_bytes.short_value(),
-            out_of_order: self.out_of_order.short_value(),
+            missing_units: self.missing_units.get(),
+            retransmits: self.retransmits.get(),
+            rtt_us: short(&self.rtt_us),
+            rtt_variance_us: short(&self.rtt_variance_us),
+            congestion_window_bytes: self.congestion_window_bytes.get(),
+            path_mtu_bytes: short(&self.path_mtu_bytes),
+            pacing_bps: self.pacing_bps.get(),
+            delivery_bps: self.delivery_bps.get(),
+            busy_us: self.busy_us.get(),
+            receiver_limited_us: self.receiver_limited_us.get(),
+            send_buffer_limited_us: self.send_buffer_limited_us.get(),
+            peer_window_bytes: short(&self.peer_window_bytes),
+            reorderings: short(&self.reorderings),
+            receive_rtt_us: short(&self.receive_rtt_us),
+            receive_window_bytes: short(&self.receive_window_bytes),
+            out_of_order: short(&self.out_of_order),
         }
     }
+}
+
+fn set_known(figure: &AtomicOption, value: Option<u64>) {
+    if let Some(value) = value {
+        figure.set(value);
+    }
+}
+
+fn short(figure: &AtomicOption) -> Option<u32> {
+    figure.get().and_then(|value| value.try_into().ok())
 }
 
 /// There is only one writer, so a load and a store do the same as an atomic addition, without its bus lock.
@@ -202,10 +189,10 @@ pub struct Rolled {
 pub struct Recorder {
     measured: Vec<Histogram>,
     warmup: Vec<Histogram>,
+    /// Operations that were due before this instant, ns, count as warm-up; without warm-up it is one before all of them.
     warm_until_ns: u64,
-    /// When the histograms are handed over next, ns. 0 before the first time, an instant in the past: it is read for each
-    /// operation.
-    next_roll_ns: u64,
+    /// When the histograms are handed over next, ns; at once if absent, as before the first time.
+    next_roll_ns: Option<u64>,
     roll_ns: u64,
     out: mpsc::Sender<Rolled>,
     home: mpsc::Sender<Histogram>,
@@ -225,7 +212,7 @@ impl Recorder {
             measured: fresh(),
             warmup: fresh(),
             warm_until_ns,
-            next_roll_ns: 0,
+            next_roll_ns: None,
             roll_ns: ROLL_NS,
             out,
             home,
@@ -261,15 +248,15 @@ impl Recorder {
     /// Whether `roll` would hand histograms over now, which takes longer than an operation may be late.
     #[inline]
     pub fn is_due(&self, now_ns: u64) -> bool {
-        now_ns >= self.next_roll_ns
+        self.next_roll_ns.is_none_or(|next_ns| now_ns >= next_ns)
     }
 
     /// Hands the histograms over if an interval has passed; call it on every turn of the loop.
     #[inline]
     pub fn roll(&mut self, now_ns: u64) {
-        if now_ns >= self.next_roll_ns {
+        if self.is_due(now_ns) {
             self.hand_over(self.most_unread);
-            self.next_roll_ns = now_ns + self.roll_ns;
+            self.next_roll_ns = Some(now_ns + self.roll_ns);
         }
     }
 

@@ -51,7 +51,8 @@ pub struct ConnectingFlow {
     closing: VecDeque<usize>,
     first_token: u64,
     is_open: bool,
-    paused_until_ns: u64,
+    /// No transaction begins before this instant, ns, if one could not begin; one that has passed holds nothing back.
+    paused_until_ns: Option<u64>,
 }
 
 enum LaneSocket {
@@ -117,7 +118,7 @@ impl ConnectingFlow {
             closing: VecDeque::with_capacity(lanes),
             first_token: 0,
             is_open: true,
-            paused_until_ns: 0,
+            paused_until_ns: None,
         }
     }
 
@@ -156,10 +157,11 @@ impl ConnectingFlow {
                     self.lanes.clear();
                     return Ok(None);
                 }
-                Step::Request { .. } if now < self.paused_until_ns => {
-                    return Ok(Some(self.paused_until_ns.min(self.machine.timeout_ns().unwrap_or(u64::MAX))));
-                }
                 Step::Request { sequence, due_ns } => {
+                    if let Some(until_ns) = self.paused_until_ns.filter(|until_ns| now < *until_ns) {
+                        let timeout_ns = self.machine.timeout_ns();
+                        return Ok(Some(timeout_ns.map_or(until_ns, |timeout_ns| timeout_ns.min(until_ns))));
+                    }
                     self.begin(sequence, due_ns, now, state);
                     now = monotonic_ns();
                 }
@@ -198,8 +200,7 @@ impl ConnectingFlow {
                 self.give_up(sequence, now, state);
                 let is_exhausted = matches!(error.kind(), io::ErrorKind::AddrNotAvailable | io::ErrorKind::AddrInUse);
                 state.count_error(if is_exhausted { PORTS_EXHAUSTED } else { error_code(&error) });
-                self.paused_until_ns = now + PAUSE_NS;
-                self.machine.handle_room(self.paused_until_ns);
+                self.pause(now);
             }
         }
     }
@@ -376,8 +377,7 @@ impl ConnectingFlow {
         state.count_error(name);
         self.give_up(sequence, now, state);
         self.idle.push(index);
-        self.paused_until_ns = now + PAUSE_NS;
-        self.machine.handle_room(self.paused_until_ns);
+        self.pause(now);
     }
 
     /// Ends a transaction without an answer; its latency is at least its age.
@@ -385,6 +385,13 @@ impl ConnectingFlow {
         if let Some(transaction) = self.machine.give_up(sequence, now) {
             state.given_up(transaction, now);
         }
+    }
+
+    /// Begins no transaction for a while.
+    fn pause(&mut self, now: u64) {
+        let until_ns = now + PAUSE_NS;
+        self.paused_until_ns = Some(until_ns);
+        self.machine.handle_room(until_ns);
     }
 
     /// Returns a free lane; there are more lanes than transactions, so the others are being closed.

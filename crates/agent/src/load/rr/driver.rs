@@ -90,7 +90,8 @@ fn run(
             open -= run_flow(&mut flows[index], now, state, &mut timers, index)?;
         }
         state.recorder.roll(now);
-        let wait_until_ns = if state.spins { 0 } else { timers.next_ns().min(now + TURN_NS) };
+        let turn_end_ns = if state.spins { now } else { now + TURN_NS };
+        let wait_until_ns = timers.next_ns().map_or(turn_end_ns, |next_ns| next_ns.min(turn_end_ns));
         ready.clear();
         ready.extend(state.poll.wait(Some(wait_until_ns))?);
         for source in &ready {
@@ -218,34 +219,37 @@ fn report(id: u32, machine: &Requester, counters: &FlowCounters, times: FlowTime
 /// call too many once in a while instead of a change of the heap for each transaction.
 struct Timers {
     heap: BinaryHeap<Reverse<(u64, usize)>>,
-    armed_ns: Vec<u64>,
+    /// When each flow is called, ns; absent while it is only called when its socket is ready. Each of these instants is in
+    /// the heap; entries of the heap with another one are void.
+    armed_ns: Vec<Option<u64>>,
 }
 
 impl Timers {
     fn new(flows: usize, now: u64) -> Self {
         let heap = (0..flows).map(|index| Reverse((now, index))).collect();
-        Self { heap, armed_ns: vec![now; flows] }
+        Self { heap, armed_ns: vec![Some(now); flows] }
     }
 
     #[inline]
     fn arm(&mut self, index: usize, at_ns: Option<u64>) {
-        if let Some(at_ns) = at_ns.filter(|at_ns| *at_ns < self.armed_ns[index]) {
-            self.armed_ns[index] = at_ns;
+        let armed_ns = &mut self.armed_ns[index];
+        if let Some(at_ns) = at_ns.filter(|at_ns| armed_ns.is_none_or(|armed_ns| *at_ns < armed_ns)) {
+            *armed_ns = Some(at_ns);
             self.heap.push(Reverse((at_ns, index)));
         }
     }
 
     #[inline]
-    fn next_ns(&self) -> u64 {
-        self.heap.peek().map_or(u64::MAX, |Reverse((at_ns, _))| *at_ns)
+    fn next_ns(&self) -> Option<u64> {
+        self.heap.peek().map(|Reverse((at_ns, _))| *at_ns)
     }
 
     #[inline]
     fn next_expired(&mut self, now: u64) -> Option<usize> {
-        while self.next_ns() <= now {
+        while self.next_ns().is_some_and(|next_ns| next_ns <= now) {
             let Reverse((at_ns, index)) = self.heap.pop()?;
-            if self.armed_ns[index] == at_ns {
-                self.armed_ns[index] = u64::MAX;
+            if self.armed_ns[index] == Some(at_ns) {
+                self.armed_ns[index] = None;
                 return Some(index);
             }
         }

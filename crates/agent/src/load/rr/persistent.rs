@@ -44,8 +44,8 @@ pub struct PersistentFlow {
     /// Bytes of requests for which the socket had no room (TCP).
     unwritten: usize,
     watched: Option<Interest>,
-    /// No request is sent before this time, ns.
-    paused_until_ns: u64,
+    /// No request is sent before this instant, ns, if sending has failed; one that has passed holds nothing back.
+    paused_until_ns: Option<u64>,
 }
 
 impl PersistentFlow {
@@ -62,7 +62,7 @@ impl PersistentFlow {
             partial: 0,
             unwritten: 0,
             watched: None,
-            paused_until_ns: 0,
+            paused_until_ns: None,
         }
     }
 
@@ -93,8 +93,8 @@ impl PersistentFlow {
             None
         } else if self.unwritten > 0 {
             self.machine.timeout_ns()
-        } else if now < self.paused_until_ns {
-            Some(self.paused_until_ns.min(self.machine.timeout_ns().unwrap_or(u64::MAX)))
+        } else if let Some(until_ns) = self.paused_until_ns.filter(|until_ns| now < *until_ns) {
+            Some(self.machine.timeout_ns().map_or(until_ns, |timeout_ns| timeout_ns.min(until_ns)))
         } else {
             match self.socket {
                 FlowSocket::Tcp(_) => self.send_stream(now, state),
@@ -191,15 +191,21 @@ impl PersistentFlow {
                     self.times.start_ns.get_or_insert(now);
                     if let Err(error) = sent {
                         self.end_one(sequence, now, error_code(&error), state);
-                        self.paused_until_ns = now + PAUSE_NS;
-                        self.machine.handle_room(self.paused_until_ns);
-                        return Some(self.paused_until_ns);
+                        return Some(self.pause(now));
                     }
                     self.counters.sent(state.request_bytes as u64, 1);
                     now = monotonic_ns();
                 }
             }
         }
+    }
+
+    /// Sends nothing for a while; returns until when, ns.
+    fn pause(&mut self, now: u64) -> u64 {
+        let until_ns = now + PAUSE_NS;
+        self.paused_until_ns = Some(until_ns);
+        self.machine.handle_room(until_ns);
+        until_ns
     }
 
     /// Continues requests: their time runs from their first byte.
@@ -262,8 +268,7 @@ impl PersistentFlow {
                         state.given_up(transaction, now);
                     }
                     state.count_error(error_code(&error));
-                    self.paused_until_ns = now + PAUSE_NS;
-                    self.machine.handle_room(self.paused_until_ns);
+                    self.pause(now);
                     return now;
                 }
             }
