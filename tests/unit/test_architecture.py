@@ -35,7 +35,6 @@ LONG_FILES: dict[str, str] = {}
 """The files that are longer, and why."""
 LONGEST_FUNCTION = 80
 LONG_FUNCTIONS = {
-    ("crates/agent/src/load/session_runner.rs", "run"): "a session's phases in their order, each by its own function",
     ("crates/agent/src/load/tunnel/traffic/tests.rs", "run"): "a test's event loop",
     ("crates/script/src/scenario/machine/tests.rs", "run_threads"): "a test's event loop",
     ("crates/tunnel/src/openvpn/profile/tests.rs", "unsupported_option_is_refused_with_its_line"): "a table of options",

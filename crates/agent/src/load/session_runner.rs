@@ -103,6 +103,11 @@ impl SessionRunner {
         });
         let threads = threads.map_err(|error| system_error("starting threads", &error))?;
         let mut collector = Collector::new(metrics);
+        let report_progress = |collector: &mut Collector| {
+            rolled.try_iter().for_each(|one| collector.take(one));
+            let rows = flows.iter().map(|flow| flow.counters.progress(flow.id, has_units)).collect();
+            task.progress(Side::Local, monotonic_ns(), rows, collector.recent());
+        };
         let (mut state, mut machine) = (RunState::new(server, interval), MachineMeter::default());
         let mut tick = Instant::now() + interval;
         while !(threads.done() && state.answered()) {
@@ -113,19 +118,13 @@ impl SessionRunner {
             }
             if Instant::now() >= tick {
                 tick += interval;
-                rolled.try_iter().for_each(|one| collector.take(one));
-                let rows = flows.iter().map(|flow| flow.counters.progress(flow.id, has_units)).collect();
-                task.progress(Side::Local, monotonic_ns(), rows, collector.recent());
+                report_progress(&mut collector);
             }
-            if task.signal.stopped() && !state.stop_sent {
-                state.stop_sent = true;
-                state.send(&mut sender, &FromClient::Stop {});
+            if task.signal.stopped() {
+                state.send_stop(&mut sender);
             }
-            if threads.senders_done() && !state.end_sent {
-                state.end_sent = true;
-                let upward = flows.iter().filter(|flow| flow.direction == Direction::Up && has_units);
-                let sent_units = upward.map(|flow| flow.counters.sent_units()).collect();
-                state.send(&mut sender, &FromClient::End { sent_units });
+            if threads.senders_done() {
+                state.send_end(&mut sender, flows.iter().filter(|_| has_units));
             }
             let is_over = threads.done() || monotonic_ns() >= span.end_ns;
             machine.poll(monotonic_ns(), span.at_ns, is_over, || moved(flows.iter().map(|flow| &flow.counters)));
@@ -135,32 +134,19 @@ impl SessionRunner {
             }
         }
         let workers = threads.join().map_err(|error| system_error("moving payload", &error))?;
-        rolled.try_iter().for_each(|one| collector.take(one));
         if let Some(error) = state.lost {
             // The last reading is what is left of the measurement.
-            let rows = flows.iter().map(|flow| flow.counters.progress(flow.id, has_units)).collect();
-            task.progress(Side::Local, monotonic_ns(), rows, collector.recent());
+            report_progress(&mut collector);
             return Err(error);
         }
+        rolled.try_iter().for_each(|one| collector.take(one));
         let (peer_flows, peer_load, peer_errors) =
             state.report.ok_or_else(|| peer_error("no_report", format!("{server} ended without a report")))?;
         believe(server, &flows, &peer_flows, &peer_load, Counted::of(has_units, counts_loss))?;
         let mut local = Account::of(workers);
         local.load.machine = machine.used().map(Box::new);
         local.load.quota = machine.held_back();
-        let unsent = total(local.rows.iter().chain(&peer_flows).map(|row| row.unsent_units)).unwrap_or(0);
-        let rows = || local.rows.iter().chain(&peer_flows);
-        let counts = FlowCounts {
-            unsent,
-            stale: total(rows().map(|row| row.stale)).and_then(unless_zero),
-            strays: total(rows().map(|row| row.strays)).and_then(unless_zero),
-            late_answers: total(rows().map(|row| row.late_answers)).and_then(unless_zero),
-            histogram_overflow: unless_zero(collector.overflow()),
-            duplicate_answers: total(rows().map(|row| row.duplicate_answers)).and_then(unless_zero),
-            due_while_busy: total(rows().map(|row| row.due_while_busy)).and_then(unless_zero),
-            unsent_while_busy: total(rows().map(|row| row.unsent_while_busy)).and_then(unless_zero),
-            connections_opened: total(rows().map(|row| row.connections_opened)).and_then(unless_zero),
-        };
+        let counts = flow_counts(local.rows.iter().chain(&peer_flows), &collector);
         let mut errors = local.errors;
         add_errors(&mut errors, "peer_", peer_errors);
         Ok(Outcome {
@@ -190,6 +176,23 @@ fn believe(
     match contradiction(own, rows, counted).or_else(|| wild_figure(rows, load)) {
         Some(claim) => Err(peer_error("impossible_report", format!("{server} claims {claim}"))),
         None => Ok(()),
+    }
+}
+
+/// Returns the sums over the flows of both sides.
+fn flow_counts<'r>(rows: impl Iterator<Item = &'r SideReport> + Clone, collector: &Collector) -> FlowCounts {
+    let sum = |figure: fn(&SideReport) -> Option<u64>| total(rows.clone().map(figure));
+    let above_zero = |figure| sum(figure).and_then(unless_zero);
+    FlowCounts {
+        unsent: sum(|row| row.unsent_units).unwrap_or(0),
+        stale: above_zero(|row| row.stale),
+        strays: above_zero(|row| row.strays),
+        late_answers: above_zero(|row| row.late_answers),
+        histogram_overflow: unless_zero(collector.overflow()),
+        duplicate_answers: above_zero(|row| row.duplicate_answers),
+        due_while_busy: above_zero(|row| row.due_while_busy),
+        unsent_while_busy: above_zero(|row| row.unsent_while_busy),
+        connections_opened: above_zero(|row| row.connections_opened),
     }
 }
 
@@ -320,6 +323,22 @@ impl RunState {
 
     fn answered(&self) -> bool {
         self.report.is_some() || self.lost.is_some()
+    }
+
+    /// Passes a stop on to the server, once.
+    fn send_stop(&mut self, sender: &mut ControlSender) {
+        if !std::mem::replace(&mut self.stop_sent, true) {
+            self.send(sender, &FromClient::Stop {});
+        }
+    }
+
+    /// Tells the server, once, that nothing more is sent, and what each upward flow that counts units has sent.
+    fn send_end<'f>(&mut self, sender: &mut ControlSender, counting: impl Iterator<Item = &'f PlannedFlow>) {
+        if !std::mem::replace(&mut self.end_sent, true) {
+            let upward = counting.filter(|flow| flow.direction == Direction::Up);
+            let sent_units = upward.map(|flow| flow.counters.sent_units()).collect();
+            self.send(sender, &FromClient::End { sent_units });
+        }
     }
 
     /// Sends a message unless the server is gone; an error fails the load.
