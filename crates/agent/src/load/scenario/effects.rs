@@ -1,5 +1,5 @@
 //! The side effects of one thread's connections: sockets over the thread's backend, TLS, the resolver, counters, and the
-//! users, who are told how each exchange ended. Translates what sockets report into the inputs of the machine
+//! users, who receive how each exchange ended. Translates what sockets report into the inputs of the machine
 //! ([`leadline_script::scenario::connections`]); decides nothing about requests.
 
 use std::io;

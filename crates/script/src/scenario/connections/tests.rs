@@ -248,7 +248,7 @@ fn connection_of_another_origin_is_not_reused() {
 }
 
 #[test]
-fn request_waits_for_the_name_and_is_told_how_long() {
+fn request_waits_for_the_name_and_learns_how_long() {
     let mut bench = Bench::new(4, 6);
     bench.world.dials = VecDeque::from([Ok(Dialled::Resolving), Ok(Dialled::Resolving)]);
     bench.request(1, 1);
