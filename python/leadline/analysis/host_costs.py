@@ -93,8 +93,8 @@ def _costs(
 
 
 def _of_host(data: TestData, host: str, flows: Sequence[Flow], window: Window) -> HostCost:
-    """By its control group, by its agent without what observing takes, or by the load's threads: only of the last is
-    the CPU time known of all their life alone."""
+    """The cost of a host: by its control group, by its agent without what observing takes, or by the load's threads,
+    whose CPU time is known for their whole life alone."""
     samples = data.samples.get(host, [])
     packets, inside = _packets_per_s(data, host, window), _inside(flows, window)
     percent = cgroup_percent(samples, window)
