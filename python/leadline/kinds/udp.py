@@ -277,7 +277,6 @@ class Udp(Kind[UdpTest]):
                 ("-w", "--window"),
                 "Size of the send and the receive buffer on both ends. Default: up to 4 MiB, as the hosts allow.",
                 key="window",
-                metavar="SIZE",
             ),
             Option(
                 ("--find-rate",),
