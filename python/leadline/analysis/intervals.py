@@ -145,17 +145,6 @@ def with_range(metric: Metric, sample: Sample, share: float) -> Metric:
     return _bounded(metric, found or (_NOT_ENDED if extremes is None else _FEW_PARTS), NS_PER_US)
 
 
-def with_least(metric: Metric, sample: Sample, share: float) -> Metric:
-    """A percentile in us without an interval, with the shortest time as its lower bound, where there are enough values
-    for one of them to lie below it: half of a test's first seconds is known before the other."""
-    extremes = sample.extremes
-    if metric.value is None or metric.low is not None or extremes is None:
-        return metric
-    if sample.completed.count < 2 * math.log(_TAIL) / math.log(1 - share):
-        return metric
-    return replace(metric, low=float(extremes[0].lows_ns[0]) / NS_PER_US)
-
-
 def rate_estimate(curves: Sequence[Curve], window: Window | None, interval_ns: int) -> Estimate | None:
     """The mean growth per second of some counters inside a window, from its intervals; None if the counters were not
     read at intervals."""

@@ -88,8 +88,7 @@ def settles(targets: Iterable[Target], test: str, metric: str, low: float | None
 def missed_so_far(
     target: Target, test: str, metrics: Mapping[str, Metric], generator_limited: bool, steady: bool = True
 ) -> TargetResult | None:
-    """The target as missed by a running test's current figures: what was counted misses it, or all of the interval
-    does. None if they meet it or it is still open.
+    """The target as missed by a running test's current figures; None if they meet it or it is still open.
 
     A figure that only grows (a count, a maximum) or only shrinks (a minimum) can miss a bound before the end. A
     generator at its limit gives lower bounds of rates, as at the end. If the load changes its speed by plan (not
@@ -99,7 +98,8 @@ def missed_so_far(
     value = metric.value if metric is not None else None
     if metric is None or value is None or target.test not in (None, test) or target.met_by(value):
         return None
-    if not _is_missed_for_sure(target, metric, value) or (not steady and target.figure.endswith(_RATES)):
+    is_open = metric.censored and not _is_certain(target, value, None)
+    if is_open or (not steady and target.figure.endswith(_RATES)):
         return None
     grows, shrinks = (
         metric.unit in _GROWING_UNITS or target.figure.endswith("_max_us"),
@@ -113,14 +113,6 @@ def missed_so_far(
         return None
     words = _compared(value, target, metric.unit, meets=False)
     return TargetResult(target.text, "c01", MISSED, value, words)
-
-
-def _is_missed_for_sure(target: Target, metric: Metric, value: float) -> bool:
-    """Whether no value that the figure may have meets the target."""
-    low, high = (value, value) if _is_exact(target, metric) else (metric.low, metric.high)
-    if metric.censored:
-        low, high = value if low is None else low, None
-    return decide(cast(Operator, target.op), target.value, low, high) is Decision.MISSED
 
 
 def _other_gateways(target: Target, results: Sequence[Summary | TestResult]) -> str | None:

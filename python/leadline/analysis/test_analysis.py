@@ -25,7 +25,7 @@ from leadline.analysis.durations import Sample, curve
 from leadline.analysis.flow_spans import spans_of
 from leadline.analysis.flows import Flow, build_flows
 from leadline.analysis.host_costs import host_costs
-from leadline.analysis.intervals import DecodedParts, decoded_parts, parts_of, with_intervals, with_least
+from leadline.analysis.intervals import DecodedParts, decoded_parts, parts_of, with_intervals
 from leadline.analysis.model import (
     Ceiling,
     Distribution,
@@ -41,7 +41,6 @@ from leadline.analysis.rate_parts import rate_parts
 from leadline.analysis.scenario_model import ScenarioFindings
 from leadline.analysis.test_data import TestData
 from leadline.analysis.time_marks import time_marks
-from leadline.plan.percentiles import histogram_of
 from leadline.plan.targets import has_metric
 from leadline.registry import KINDS
 
@@ -146,22 +145,12 @@ def analyse_repeat(data: TestData) -> tuple[TestResult, metrics.Histograms]:
     return result, merged
 
 
-def figures_so_far(
-    data: TestData, histograms: Mapping[str, hdr.Histogram], decoded: DecodedParts = ()
-) -> dict[str, Metric]:
-    """The metrics of a running test from its data so far, with their intervals; `histograms` are merged by the caller,
-    and `decoded` are those of each second."""
+def figures_so_far(data: TestData, histograms: Mapping[str, hdr.Histogram]) -> dict[str, Metric]:
+    """The metrics of a running test from its data so far; `histograms` are merged by the caller."""
     flows = build_flows(data)
     steady = window.steady_window(flows, data.spec.warmup_ns, data.start_at_ns)
     kind: FiguresKind = KINDS.find(data.spec.kind)
-    merged = kind.with_histograms(data, metrics.Histograms(histograms, 0))
-    figures = _figures(data, flows, steady, merged)
-    found = with_intervals(figures, data, flows, steady, histograms=merged, decoded=decoded)
-    for name in data.asked:
-        asked = histogram_of(name)
-        if asked is not None and asked.unit == "us" and name in found:
-            found[name] = with_least(found[name], merged.sample(asked.histogram), asked.percentile / 100)
-    return found
+    return _figures(data, flows, steady, kind.with_histograms(data, metrics.Histograms(histograms, 0)))
 
 
 def _with_backlog(data: TestData, flows: Sequence[Flow], merged: metrics.Histograms) -> metrics.Histograms:

@@ -1,10 +1,9 @@
 """Stops a load when a target is missed: compares the figures so far, computed as those at the end, with the targets.
 
-Checks each second, first after two seconds of figures (without warm-up). As at the end, the whole interval of a figure
-has to miss its target, so that a short time decides nothing that a longer one would decide otherwise. A target that may
-still be met at the end stops nothing (`analysis.targets.missed_so_far`). Where the generator is the limit, that is said
-once. Sends that are late for a while do not spoil the durations of all later seconds: those in which sends were on time
-decide then.
+Checks each second, first after two seconds of figures (without warm-up), since the mean of a short time decides
+nothing. A target that may still be met at the end stops nothing (`analysis.targets.missed_so_far`). Where the
+generator is the limit, that is said once. Sends that are late for a while do not spoil the durations of all later
+seconds: those in which sends were on time decide then.
 """
 
 from __future__ import annotations
@@ -18,14 +17,11 @@ from leadline import quantities
 from leadline.agents import Event
 from leadline.analysis import TestData, TestSpec
 from leadline.analysis.histograms import EMPTY, DamagedHistogram, Histogram, decode, merge
-from leadline.analysis.intervals import DecodedParts
 from leadline.analysis.model import Metric, TargetResult
 from leadline.analysis.targets import missed_so_far
 from leadline.analysis.test_analysis import figures_so_far
-from leadline.analysis.test_data import IntervalHistogram
 from leadline.analysis.validity import SATURATED_BUSY, late_allowed_us
 from leadline.contract.models import Finished, Progress, Started
-from leadline.plan.percentiles import histogram_of
 from leadline.plan.targets import Target
 from leadline.trial.interrupt import Interrupt
 from leadline.trial.live_metrics import BusyThreads
@@ -107,10 +103,6 @@ class Follower:
         self._data = TestData(spec, tuple(offsets_ns), status="interrupted", asked=asked)
         self._histograms: dict[str, Histogram] = {}
         self._on_time: dict[str, Histogram] = {}
-        # Of each second, and of those in which sends were on time: the histograms that targets name.
-        self._named = {found.histogram for name in asked if (found := histogram_of(name)) is not None}
-        self._parts: list[tuple[IntervalHistogram, Histogram]] = []
-        self._parts_on_time: list[tuple[IntervalHistogram, Histogram]] = []
         self._on_time_seconds: set[int] = set()
         self._was_on_time: dict[str, bool] = {}
         self._watch = watch
@@ -144,15 +136,11 @@ class Follower:
     def _take_histograms(self, host: str, t_ns: int) -> None:
         """Decode the new histograms, add them up, and drop the encoded ones."""
         fresh: dict[str, Histogram] = {}
-        parts: list[tuple[IntervalHistogram, Histogram]] = []
         for part in self._data.interval_histograms:
             name = str(part.report["metric"])
-            read = merge(_readable([part.report]))
-            fresh[name] = merge((fresh.get(name, EMPTY), read))
-            parts += [(part, read)] if name in self._named else []
+            fresh[name] = merge((fresh.get(name, EMPTY), *_readable([part.report])))
         self._data.interval_histograms.clear()
         _add(self._histograms, fresh)
-        self._parts += parts
         if "late" not in fresh:
             return
         # An agent hands over a second's histograms together. Requests that were late may be answered a second later.
@@ -161,10 +149,9 @@ class Follower:
         if is_on_time and was_on_time:
             self._on_time_seconds.add((t_ns - (self._data.start_at_ns or t_ns)) // _PERIOD_NS)
             _add(self._on_time, fresh)
-            self._parts_on_time += parts
 
     def _check(self, t_ns: int) -> None:
-        metrics, steady = self._figures(self._histograms, self._parts), self._data.spec.steady
+        metrics, steady = figures_so_far(self._data, self._histograms), self._data.spec.steady
         after_s = (t_ns - (self._data.start_at_ns or t_ns)) / 1e9
         why = self._generator_limit()
         if self._watch.check(metrics, why is not None, steady, after_s * 1e3, self._durations_on_time()):
@@ -176,16 +163,13 @@ class Follower:
                 self._is_reported = True
                 self._notify(TargetOpen(self._label, held.target, held.reason, why))
 
-    def _figures(self, histograms: Mapping[str, Histogram], parts: DecodedParts) -> dict[str, Metric]:
-        return figures_so_far(self._data, histograms, parts)
-
     def _durations_on_time(self) -> OnTime | None:
         """What decides in place of all durations while sends are late; None if they are not, or if it is too little."""
         if not self._is_late(self._histograms.get("late", EMPTY)) or len(self._on_time_seconds) < GRACE_S:
             return None
         if self._is_busy():
             return None
-        figures = self._figures(self._on_time, self._parts_on_time)
+        figures = figures_so_far(self._data, self._on_time)
         return OnTime(len(self._on_time_seconds), {name: one for name, one in figures.items() if one.unit == "us"})
 
     def _generator_limit(self) -> str | None:

@@ -487,12 +487,8 @@ def test_a_mean_without_one_of_its_repeats_decides_nothing() -> None:
 @pytest.mark.parametrize(
     ("target", "metric", "missed"),
     [
-        ("latency_p99_us < 2000", Metric(2050.0, "us", 2001.0, 2200.0), True),
-        ("latency_p99_us < 2000", Metric(2050.0, "us", 2001.0), True),
-        ("latency_p99_us < 2000", Metric(2050.0, "us", 1999.0, 2200.0), False),
-        ("latency_p99_us < 2000", Metric(2050.0, "us"), False),
-        ("latency_p99_us < 2000", Metric(1990.0, "us", 1980.0, 2010.0), False),
-        ("latency_p99_us < 2000", Metric(2050.0, "us", censored=True), True),
+        ("latency_p99_us < 2000", Metric(2001.0, "us"), True),
+        ("latency_p99_us < 2000", Metric(1999.0, "us"), False),
         # No sample so far: neither met nor missed.
         ("latency_p99_us < 2000", Metric(None, "us"), False),
         # A maximum and a count only grow, a minimum only shrinks: what the end may still meet is not missed.
@@ -504,8 +500,7 @@ def test_a_mean_without_one_of_its_repeats_decides_nothing() -> None:
         ("requests < 1000", Metric(1000.0, "count"), True),
         ("status_5xx == 0", Metric(1.0, "count"), True),
         ("requests == 100", Metric(99.0, "count"), False),
-        ("error_ratio < 0.001", Metric(0.01, "ratio", 0.002, 0.03), True),
-        ("error_ratio < 0.001", Metric(0.01, "ratio", 0.0005, 0.03), False),
+        ("error_ratio < 0.001", Metric(0.01, "ratio"), True),
     ],
 )
 def test_what_a_running_load_has_missed(target: str, metric: Metric, missed: bool) -> None:
@@ -518,7 +513,7 @@ def test_what_a_running_load_has_missed(target: str, metric: Metric, missed: boo
 
 def test_a_generator_at_its_limit_misses_no_rate_from_below() -> None:
     (above, below) = parse_targets(["requests_per_s > 5000", "requests_per_s < 5000"], {"http": "http"})
-    slow, quick = ({"requests_per_s": Metric(value, "1/s", value - 100, value + 100)} for value in (4000.0, 6000.0))
+    slow, quick = ({"requests_per_s": Metric(value, "1/s")} for value in (4000.0, 6000.0))
     assert missed_so_far(above, "http", slow, generator_limited=True) is None
     assert missed_so_far(above, "http", slow, generator_limited=False) is not None
     assert missed_so_far(below, "http", quick, generator_limited=True) is not None

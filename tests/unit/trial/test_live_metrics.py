@@ -221,11 +221,6 @@ def seconds(*marks: float, reports: list[HistogramReport] = SLOW) -> list[Progre
     return [progress(BEGAN_NS + round(mark * S), round(mark * 100), *reports) for mark in marks]
 
 
-def tenths(until_s: float) -> list[Progress]:
-    """A reading every tenth of a second before then, of 100 requests a second."""
-    return [progress(BEGAN_NS + step * S // 10, 10 * step) for step in range(1, round(10 * until_s))]
-
-
 async def test_a_missed_target_asks_for_the_end_and_says_why() -> None:
     watch, interrupt = await follow(["latency_p99_us < 2000", "requests_per_s > 10"], *seconds(1, 2))
     assert [missed.target for missed in watch.missed] == ["latency_p99_us < 2000"]
@@ -245,28 +240,8 @@ async def test_figures_are_cumulative() -> None:
     events = [*seconds(1, 2, reports=[good]), *seconds(3, reports=[bad])]
     watch, interrupt = await follow(["latency_p99_us < 2000"], *events)
     assert (watch.missed, interrupt.asked.is_set()) == ([], False)
-    slow = histogram("latency", list(range(9_000_000, 12_000_000, 10_000)))
-    _, later = await follow(["latency_p99_us < 2000"], *events, *seconds(*range(4, 20), reports=[good, slow]))
+    _, later = await follow(["latency_p99_us < 2000"], *events, *seconds(4, reports=[bad] * 10))
     assert later.asked.is_set()
-
-
-@pytest.mark.parametrize(("slow", "is_missed"), [(20, True), (11, False)])
-async def test_load_ends_only_if_the_whole_interval_of_a_figure_misses_its_target(slow: int, is_missed: bool) -> None:
-    """Of 1,000 requests a second 2 % are slow, which is surely more than 1 %, or 1.1 %, which may be 1 % in the end."""
-    good = histogram("latency", [1_000_000] * (1000 - slow))
-    few = [
-        histogram("latency", [9_000_000 + 100_000 * (number + second) for number in range(slow)]) for second in (1, 2)
-    ]
-    events = [one for second in range(1, 9) for one in seconds(second, reports=[good, few[second % 2]])]
-    watch, _ = await follow(["latency_p99_us < 2000"], *events)
-    assert bool(watch.missed) is is_missed
-
-
-@pytest.mark.parametrize(("timeouts", "is_missed"), [(10, True), (2, False)])
-async def test_share_of_errors_that_may_still_be_small_enough_ends_nothing(timeouts: int, is_missed: bool) -> None:
-    stands = standing(0.1, 2.0, responses=100 - timeouts, timeouts=timeouts, requests_due=100)
-    watch, _ = await follow(["error_ratio < 1%"], progress(BEGAN_NS + 2 * S, 90, stands=stands))
-    assert bool(watch.missed) is is_missed
 
 
 async def test_a_target_without_a_sample_stops_nothing_and_is_not_met() -> None:
@@ -275,7 +250,7 @@ async def test_a_target_without_a_sample_stops_nothing_and_is_not_met() -> None:
 
 
 async def test_errors_so_far_are_looked_at_too() -> None:
-    stands = standing(0.1, 2.0, responses=90, timeouts=10, requests_due=100)
+    stands = standing(0.1, 2.0, responses=90, timeouts=10)
     event = progress(BEGAN_NS + 2 * S, 90, stands=stands)
     watch, _ = await follow(["error_ratio < 1%"], event)
     assert [missed.value for missed in watch.missed] == [pytest.approx(0.1)]
@@ -283,19 +258,10 @@ async def test_errors_so_far_are_looked_at_too() -> None:
 
 async def test_a_busy_generator_misses_no_rate() -> None:
     event = progress(BEGAN_NS + 2 * S, 200, stands=standing(1.99, 2.0))
-    watch, _ = await follow(["requests_per_s > 5000"], *tenths(2), event)
+    watch, _ = await follow(["requests_per_s > 5000"], event)
     assert watch.missed == []
     idle = progress(BEGAN_NS + 2 * S, 200, stands=standing(0.2, 2.0))
-    watch, _ = await follow(["requests_per_s > 5000"], *tenths(2), idle)
-    assert len(watch.missed) == 1
-
-
-async def test_a_rate_whose_interval_holds_its_target_is_left_open() -> None:
-    """1,000 requests a second in every second tenth of a second: 500, give or take some."""
-    uneven = [progress(BEGAN_NS + step * S // 10, 100 * (step // 2)) for step in range(1, 31)]
-    watch, _ = await follow(["requests_per_s > 520"], *uneven)
-    assert watch.missed == []
-    watch, _ = await follow(["requests_per_s > 900"], *uneven)
+    watch, _ = await follow(["requests_per_s > 5000"], idle)
     assert len(watch.missed) == 1
 
 
@@ -307,7 +273,7 @@ async def test_late_sends_are_the_generators_limit_as_at_the_end() -> None:
     # At ten requests a second a tenth of the gap is 10 ms; a closed loop is never late.
     unhindered: list[dict[str, Any]] = [{"rate_per_s": 10.0}, {}]
     for given in unhindered:
-        watch, _ = await follow(targets, *tenths(2), *seconds(2, reports=late), **given)
+        watch, _ = await follow(targets, *seconds(1, 2, reports=late), **given)
         assert len(watch.missed) == 2, given
 
 
