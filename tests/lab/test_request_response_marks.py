@@ -2,38 +2,19 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import socket
-import struct
 import subprocess
 from pathlib import Path
 
 import pytest
 from cli_runs import serve
+from port_filter import see_port_alone
 
 pytestmark = [pytest.mark.agent, pytest.mark.takes(4)]
 
 EXPEDITED = 46
 BY_NUMBER = ("-n", "50", "-d", "60s", "--timeout", "60s")
-SO_ATTACH_FILTER = 26
-"""Python does not have its name."""
-
-
-def see_port_alone(watch: socket.socket, port: int) -> None:
-    """Let a raw socket receive the packets of one port alone: those of other tests would fill its buffer."""
-    # Classic BPF: X is the length of the IPv4 header, behind which both ports are.
-    program = (
-        (0xB1, 0, 0, 0),
-        (0x48, 0, 0, 0),
-        (0x15, 2, 0, port),
-        (0x48, 0, 0, 2),
-        (0x15, 0, 1, port),
-        (0x06, 0, 0, 0xFFFF),
-        (0x06, 0, 0, 0),
-    )
-    code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *one) for one in program))
-    watch.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, struct.pack("HP", len(program), ctypes.addressof(code)))
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="raw sockets need root")
