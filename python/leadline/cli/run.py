@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from leadline.plan import Case, Plan
 
 NAME = "run"
-EXAMPLE = "Example: leadline run examples/gateway.yaml --only sut=wireguard --set repeat=3"
+EXAMPLE = "Example: leadline run examples/gateway.yaml --only sut=wireguard --set repeat=1"
 
 
 def command(
