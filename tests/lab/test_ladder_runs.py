@@ -112,7 +112,7 @@ def test_wrong_input_is_one_line(options: tuple[str, ...], said: str) -> None:
 
 
 def test_tunnels_of_the_example_stand_beside_their_plain_route(tmp_path: Path) -> None:
-    run = cli.run(cli.ROOT / "examples" / "ladder.yaml", tmp_path, "--set", "ladder={duration: 1600ms, warmup: 100ms}")
+    run = cli.run(cli.ROOT / "examples" / "ladder.yaml", tmp_path, "--set", "ladder={duration: 1100ms, warmup: 100ms}")
     assert run.code == 0, run.err
     *tunnels, route = run.report()["ladders"]
     systems = ["wireguard", *(["openvpn"] if cli.OPENVPN else [])]
