@@ -34,6 +34,18 @@ def test_the_reference_of_findings_is_not_stale(tmp_path: Path) -> None:
         assert (tmp_path / name).read_text() == committed.read_text(), f"{name} is stale: run `make reference`"
 
 
+def test_each_key_of_findings_has_a_description() -> None:
+    schema = json.loads((ROOT / "docs" / "reference" / "findings.schema.json").read_text())
+    records = {"the document": schema, **schema["$defs"]}
+    silent = [
+        f"{name}.{key}"
+        for name, record in records.items()
+        for key, described in record.get("properties", {}).items()
+        if not described.get("description")
+    ]
+    assert silent == [], "say below or behind each of these fields what it is, and its unit"
+
+
 def test_findings_are_what_their_published_schema_says() -> None:
     schema = json.loads((ROOT / "docs" / "reference" / "findings.schema.json").read_text())
     validator = jsonschema.Draft202012Validator(schema)

@@ -15,10 +15,10 @@ Bounded = tuple[float | None, float | None, float | None]
 class Ratio:
     """A figure by that of the baseline: the ratio of the means over the repeats, with its 95 % interval."""
 
-    value: float | None
-    low: float | None
-    high: float | None
-    word: Comparison
+    value: float | None  # The figure divided by the baseline's; null if unknown.
+    low: float | None  # Lower bound at 95 %; null if unknown.
+    high: float | None  # Upper bound at 95 %; null if unknown.
+    word: Comparison  # What that says: faster, slower, equivalent or cannot tell.
     reason: str | None = None
     """Why the word is `cannot tell`; None for the other words."""
 
@@ -39,12 +39,12 @@ class CrossCheck:
 
     case: str
     """Empty for a command's measurement."""
-    test: str
-    tool: str
+    test: str  # The test's name in the plan.
+    tool: str  # The second tool: `wrk`, `ab`, `h2load` or `iperf3`.
     versions: tuple[str, ...]
     """The versions that the tool reported."""
-    metric: str
-    unit: str
+    metric: str  # The leading figure that both measured.
+    unit: str  # The unit of that figure.
     repeats: int
     """Trials in which both have a figure."""
     own: Bounded
@@ -53,7 +53,7 @@ class CrossCheck:
     """The second tool's."""
     ratio: Ratio
     """The second tool's figure by Leadline's, in pairs: both of a trial have its circumstances in common."""
-    agreement: Agreement
+    agreement: Agreement  # Whether both agree.
     margin: float
     """The plan's `limits.margin`."""
     troubles: tuple[str, ...] = ()

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 class Misfortune:
     """One cause for which clients of a fleet are not configured, and its first clients."""
 
-    cause: str
-    clients: int
-    examples: tuple[int, ...]
+    cause: str  # The cause, a stable name.
+    clients: int  # Clients that it concerns.
+    examples: tuple[int, ...]  # Numbers of its first clients.
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,8 +19,8 @@ class Overload:
     """A limit of the server that explains the clients' failures: `pool_exhausted`, `max_clients`,
     `connect_freq_initial`."""
 
-    name: str
-    clients: int
+    name: str  # The limit, a stable name.
+    clients: int  # Clients that it concerns.
     seen: str
     """The observation that suggests the limit."""
 
@@ -29,8 +29,8 @@ class Overload:
 class FleetFindings:
     """The outcome of a fleet's clients, in addition to their counts. The most frequent causes come first."""
 
-    failed: tuple[Misfortune, ...]
-    partial: tuple[Misfortune, ...]
+    failed: tuple[Misfortune, ...]  # Causes for which clients have no tunnel.
+    partial: tuple[Misfortune, ...]  # Causes for which clients are connected, but not configured in full.
     waiting: int
     """Clients that never tried to connect."""
     recovered: int
@@ -39,4 +39,4 @@ class FleetFindings:
     """Number of clients per negotiated data cipher."""
     ignored_options: tuple[str, ...]
     """Lines of the profile that a fleet ignores."""
-    overload: tuple[Overload, ...] = ()
+    overload: tuple[Overload, ...] = ()  # Limits of the server that explain failures.

@@ -41,9 +41,9 @@ class Share:
     """A figure as a share of another one; `low` and `high` bound it at 95 %, over repeats that were measured in
     turn."""
 
-    value: float | None
-    low: float | None = None
-    high: float | None = None
+    value: float | None  # The share: 1 is as much as the other one; null if unknown.
+    low: float | None = None  # Lower bound at 95 %; null if unknown.
+    high: float | None = None  # Upper bound at 95 %; null if unknown.
     bound: str | None = None
     """Where a figure is a bound: on which side of `value` the true share lies."""
     reason: str | None = None
@@ -54,10 +54,10 @@ class Share:
 class LadderFigure:
     """The figure of a layer, over the repeats."""
 
-    value: float | None
-    unit: str
-    low: float | None = None
-    high: float | None = None
+    value: float | None  # The mean over the repeats; null if unknown.
+    unit: str  # The unit of the figure.
+    low: float | None = None  # Lower bound at 95 %; null if unknown.
+    high: float | None = None  # Upper bound at 95 %; null if unknown.
     bound: str | None = None
     """Where it is not valid: on which side of `value` the true figure lies, as `Metric.bound`."""
     verdict: str = "valid"
@@ -70,12 +70,12 @@ class LadderFigure:
 class LadderLayer:
     """One layer: what it carries, as a share of what the layer below allows and of what the plain route carries."""
 
-    test: str
-    layer: str
-    title: str
+    test: str  # The test's name in the plan.
+    layer: str  # The layer: `udp`, `tcp`, `rr`, `http` and so on.
+    title: str  # What sentences call the layer.
     chain: str
     """`payload` or `requests`: the layers whose figures are in one unit."""
-    figure: LadderFigure
+    figure: LadderFigure  # What it carries.
     error: str | None
     """Why the layer has no figure; null if it has one."""
     below: str | None
@@ -88,12 +88,12 @@ class LadderLayer:
     """Of what the layer below allows."""
     headers: float | None
     """The part of what is allowed that this layer's headers take, calculated from their sizes; null if unknown."""
-    headers_reason: str | None
+    headers_reason: str | None  # Why that is unknown.
     lost: Share
     """The part of what is allowed, headers apart, that this layer does not carry. Negative if it carries more."""
     baseline: LadderFigure | None = None
     """The same layer through the plain route; null if that was not measured."""
-    share_of_baseline: Share | None = None
+    share_of_baseline: Share | None = None  # Its figure as a share of that.
     limited_by: str | None = None
     """The part that limited it, as `Limit.by`."""
     evidence: str | None = None
@@ -121,10 +121,10 @@ class BarKind(StrEnum):
 class WaterfallBar:
     """One bar of a waterfall, from `start` to `end` in its unit; a level starts at 0."""
 
-    label: str
-    kind: BarKind
-    start: float
-    end: float
+    label: str  # The words beside the bar.
+    kind: BarKind  # What it stands for.
+    start: float  # Where it begins.
+    end: float  # Where it ends.
     share: float
     """Its length as a share of the longest bar."""
     test: str | None = None
@@ -139,17 +139,17 @@ class WaterfallBar:
 class Waterfall:
     """Where the capacity goes, from the lowest layer to the highest."""
 
-    chain: str
-    unit: str
-    bars: tuple[WaterfallBar, ...]
+    chain: str  # `payload` or `requests`: which layers it shows.
+    unit: str  # The unit of its bars.
+    bars: tuple[WaterfallBar, ...]  # The bars, from the lowest layer up.
 
 
 @dataclass(frozen=True, slots=True)
 class Ladder:
     """The ladder of one case."""
 
-    case: str
-    parameters: dict[str, str] = field(default_factory=dict)
+    case: str  # The case, by its name in the run.
+    parameters: dict[str, str] = field(default_factory=dict)  # The case's parameters, by name.
     sut: str = ""
     """The system under test."""
     baseline: str | None = None
@@ -158,7 +158,7 @@ class Ladder:
     """Why there is no baseline; null if there is one."""
     layers: tuple[LadderLayer, ...] = ()
     """From the bottom up, the payload's chain first."""
-    waterfalls: tuple[Waterfall, ...] = ()
+    waterfalls: tuple[Waterfall, ...] = ()  # Where the capacity goes: one for each unit.
     look_first: str = ""
     """Where to look first, in a sentence."""
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # Notes for the reader.

@@ -48,8 +48,8 @@ class Bound(StrEnum):
 class Reason:
     """One piece of evidence: a stable code in kebab case, and a sentence for the user with the figures in it."""
 
-    code: str
-    text: str
+    code: str  # What it is, a stable name.
+    text: str  # The sentence for the user.
     verdict: Verdict | None = None
     """The verdict that it gives the figures which it concerns; None for a note."""
     metrics: tuple[str, ...] = ()
@@ -60,9 +60,9 @@ class Reason:
 class Validity:
     """A verdict, its reasons (worst first), and notes that change no verdict (shared CPUs, missing counters)."""
 
-    verdict: Verdict
-    reasons: tuple[Reason, ...] = ()
-    notes: tuple[Reason, ...] = ()
+    verdict: Verdict  # The worst verdict of all reasons.
+    reasons: tuple[Reason, ...] = ()  # What speaks against figures, the worst first.
+    notes: tuple[Reason, ...] = ()  # What changes no verdict.
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +73,11 @@ class Metric:
     `value`.
     """
 
-    value: float | None
-    unit: str
-    low: float | None = None
-    high: float | None = None
-    censored: bool = False
+    value: float | None  # The figure, in its unit; null if unknown.
+    unit: str  # The unit: `bit/s`, `us`, `ratio` and so on; empty for a count.
+    low: float | None = None  # Lower bound at 95 %; null if unknown.
+    high: float | None = None  # Upper bound at 95 %; null if unknown.
+    censored: bool = False  # Whether it is a lower bound.
     verdict: Verdict = Verdict.VALID
     """Whether this figure can be believed; the test's verdict is the worst of its leading figures."""
     reasons: tuple[str, ...] = ()
@@ -112,10 +112,10 @@ class Window:
     `warm_up_ns` is the part before `start_ns` in which all flows ran and the rate still differed (MSER-5).
     """
 
-    first_start_ns: int
-    start_ns: int
-    end_ns: int
-    last_end_ns: int
+    first_start_ns: int  # When the first flow began, ns.
+    start_ns: int  # When the steady part begins, ns.
+    end_ns: int  # When the steady part ends, ns.
+    last_end_ns: int  # When the last flow ended, ns.
     warm_up_ns: int = 0
     """What the plan's warm-up left over, and was cut from the beginning."""
     unsettled: str | None = None
@@ -176,11 +176,11 @@ class Ceiling:
 class Generator:
     """The cost of generating: the figures of the result JSON's `generator`."""
 
-    cpu_s: float | None
-    wall_s: float | None
-    busiest_thread: float | None
-    late_p99_us: float | None
-    cpu_ns_per_unit: float | None
+    cpu_s: float | None  # CPU time of the load's threads, s.
+    wall_s: float | None  # How long the load's threads ran, s: the longest of all hosts.
+    busiest_thread: float | None  # The busiest thread's share of a core, 0 to 1.
+    late_p99_us: float | None  # How late sends were, µs: the 99th percentile; null where nothing was due at an instant.
+    cpu_ns_per_unit: float | None  # CPU time for each byte, datagram or request, ns.
     engine: str | None = None
     """How the threads waited for their sockets, if there is a choice."""
     engine_reason: str | None = None
@@ -205,10 +205,10 @@ class Generator:
 class Interval:
     """One interval of a test, from `start_s` to `end_s` after the first flow's start, all flows summed."""
 
-    start_s: float
-    end_s: float
-    values: dict[str, float | None]
-    in_window: bool
+    start_s: float  # When it begins, s.
+    end_s: float  # When it ends, s.
+    values: dict[str, float | None]  # Each figure in it, in the unit that its name ends with.
+    in_window: bool  # Whether it lies inside the steady window.
     censored: tuple[str, ...] = ()
     """Names of the values that are lower bounds, see `Metric.censored`."""
 
@@ -217,20 +217,20 @@ class Interval:
 class Series:
     """One line of a plot over time; `t_s` counts from the start of the trial's test (negative before it)."""
 
-    label: str
-    host: str
-    unit: str
-    t_s: tuple[float, ...]
-    values: tuple[float | None, ...]
+    label: str  # What the line shows.
+    host: str  # The host; empty if it is of none.
+    unit: str  # The unit of the values.
+    t_s: tuple[float, ...]  # The instants of the values, s.
+    values: tuple[float | None, ...]  # The values; null where one is unknown.
 
 
 @dataclass(frozen=True, slots=True)
 class Percentiles:
     """A latency curve: (percentile 0..100, value in µs), merged from histograms, never from percentiles."""
 
-    metric: str
-    count: int
-    points: tuple[tuple[float, float], ...]
+    metric: str  # What was recorded.
+    count: int  # Values that the curve is made of.
+    points: tuple[tuple[float, float], ...]  # Percentile, 0 to 100, and value, µs.
     open_from: float | None = None
     """The percentile from which on the values are lower bounds; None if none is."""
 
@@ -245,16 +245,17 @@ class Distribution:
     `stdev`, `max`, or a percentile as in `99.9`.
     """
 
-    metric: str
-    count: int
-    min: float | None
-    mean: float | None
-    stdev: float | None
-    within_stdev: float | None
-    max: float | None
+    metric: str  # What was recorded.
+    count: int  # Values that are known.
+    min: float | None  # The smallest value.
+    mean: float | None  # The mean.
+    stdev: float | None  # The standard deviation.
+    within_stdev: float | None  # The share of the values within one standard deviation of the mean, 0 to 1.
+    max: float | None  # The largest value.
     percentiles: dict[float, float]
-    censored: int = 0
-    bounds: tuple[str, ...] = ()
+    """By percentile, 0 to 100: the value that this share does not exceed, by nearest rank."""
+    censored: int = 0  # Further values of which only a lower bound is known.
+    bounds: tuple[str, ...] = ()  # Names of the figures that are lower bounds because of those.
 
     def is_bound(self, figure: str | float) -> bool:
         """Whether a figure, or a percentile, is a lower bound."""
@@ -274,24 +275,24 @@ class ServerStatistics:
     processes alone.
     """
 
-    real_length_s: float | None
-    cpu_user_percent: float | None
-    cpu_system_percent: float | None
-    cpu_softirq_percent: float | None
-    cpu_total_percent: float | None
-    cpu_wait_percent: float | None
-    cpus: int | None
-    shared: bool
-    sut_user_percent: float | None
-    sut_system_percent: float | None
-    sut_memory_bytes: float | None
+    real_length_s: float | None  # How long the load really took, s.
+    cpu_user_percent: float | None  # User mode.
+    cpu_system_percent: float | None  # The kernel's work for processes.
+    cpu_softirq_percent: float | None  # Soft interrupts.
+    cpu_total_percent: float | None  # All that the CPUs were busy.
+    cpu_wait_percent: float | None  # Waiting for disks.
+    cpus: int | None  # Number of CPUs.
+    shared: bool  # Whether they are those of the whole machine.
+    sut_user_percent: float | None  # User mode of the gateway's processes.
+    sut_system_percent: float | None  # The kernel's work for the gateway's processes.
+    sut_memory_bytes: float | None  # Memory of the gateway's processes, bytes.
 
 
 @dataclass(frozen=True, slots=True)
 class GatewayStatistics:
     """One gateway in one test's steady window: what the system under test used there, and what it carried."""
 
-    host: str
+    host: str  # The gateway.
     attribution: str
     """Whose CPU time counts: process, cgroup, kernel, machine."""
     basis: str
@@ -302,14 +303,14 @@ class GatewayStatistics:
     """Why that is unknown."""
     at_most: bool
     """Whether the CPU time is an upper bound, since other hosts' work is in it."""
-    memory_bytes: float | None
-    memory_unknown: str | None
+    memory_bytes: float | None  # Memory that the system used there, bytes.
+    memory_unknown: str | None  # Why that is unknown.
     threads: int | None
     """Threads of the system's processes there; None where it has none of its own."""
-    payload_bps: float | None
+    payload_bps: float | None  # Payload that it carried, bit/s.
     packets_per_s: float | None
     """Packets that it forwarded, in both directions."""
-    clients: float | None
+    clients: float | None  # Clients that were connected.
     clock_hz: float | None = None
     """Clock speed of its machine's CPUs, the mean of the window; None where the kernel does not report it."""
 
@@ -318,10 +319,10 @@ class GatewayStatistics:
 class ClientStatistics:
     """The client table: the number of clients, their transfer, and their rates."""
 
-    clients: int
-    transfer_bytes: float | None
-    total_bps: float | None
-    average_bps: float | None
+    clients: int  # Clients that took part.
+    transfer_bytes: float | None  # Payload of all clients, bytes.
+    total_bps: float | None  # Rate of all clients together, bit/s.
+    average_bps: float | None  # Mean rate of a client, bit/s.
 
 
 class LimitedBy(StrEnum):
@@ -346,8 +347,8 @@ class LimitedBy(StrEnum):
 class Limit:
     """What limited a test's leading figure, and how that is known."""
 
-    by: LimitedBy
-    evidence: str
+    by: LimitedBy  # The part that limited it.
+    evidence: str  # How that is known, with figures.
     clause: str = ""
     """The same in a sentence, `its single thread is the limit at 100 % of a core`; empty if the part says it all."""
 
@@ -356,23 +357,23 @@ class Limit:
 class TestResult:
     """One test of one trial."""
 
-    case: str
-    repeat: int
-    test: str
-    kind: str
-    parameters: dict[str, Any]
+    case: str  # The case, by its name in the run.
+    repeat: int  # The number of the repeat, from 1.
+    test: str  # The test's name in the plan.
+    kind: str  # The test's kind.
+    parameters: dict[str, Any]  # The case's parameters, by name.
     status: str  # done | failed | interrupted
-    error: str | None
-    metrics: dict[str, Metric]
-    validity: Validity
-    window: Window | None
-    generator: Generator | None
-    errors: dict[str, int]
-    intervals: tuple[Interval, ...] = ()
-    clients: ClientStatistics | None = None
-    server: ServerStatistics | None = None
-    percentiles: tuple[Percentiles, ...] = ()
-    series: tuple[Series, ...] = ()
+    error: str | None  # Why it has no figures; null if it has.
+    metrics: dict[str, Metric]  # The figures, by name.
+    validity: Validity  # The verdict with its reasons.
+    window: Window | None  # The steady window; null if there is none.
+    generator: Generator | None  # What generating the load cost; null if unknown.
+    errors: dict[str, int]  # Failures by name.
+    intervals: tuple[Interval, ...] = ()  # The figures over time.
+    clients: ClientStatistics | None = None  # The table of clients; null without one.
+    server: ServerStatistics | None = None  # The table of the gateway; null without one.
+    percentiles: tuple[Percentiles, ...] = ()  # Latency curves.
+    series: tuple[Series, ...] = ()  # Plots over time: CPU, memory, queues of each host.
     error_examples: dict[str, str] = field(default_factory=dict)
     """The message of the first failure of a name, if it says more than the name."""
     distributions: tuple[Distribution, ...] = ()
@@ -422,28 +423,28 @@ class TestResult:
 class ClientBringUp:
     """The clients' bring-up in one trial."""
 
-    connected: int
-    partial: int
-    failed: int
-    time_p50_s: float | None
-    time_max_s: float | None
-    causes: dict[str, int] = field(default_factory=dict)
+    connected: int  # Clients with a tunnel that carries traffic.
+    partial: int  # Clients that connected, but were not configured in full.
+    failed: int  # Clients without a tunnel.
+    time_p50_s: float | None  # Time until a client was connected, s: the median.
+    time_max_s: float | None  # The longest such time, s.
+    causes: dict[str, int] = field(default_factory=dict)  # Clients that failed, by cause.
 
 
 @dataclass(frozen=True, slots=True)
 class TrialResult:
     """One trial: how it ended, and its tests."""
 
-    trial: str
-    case: str
-    repeat: int
+    trial: str  # The trial's name: case and repeat.
+    case: str  # The case, by its name in the run.
+    repeat: int  # The number of the repeat, from 1.
     status: str  # done | failed | skipped (its program is missing, and the plan has optional) | interrupted
-    error: str | None
-    sut: str
-    sut_version: str | None
-    bring_up: ClientBringUp | None
-    tests: tuple[TestResult, ...]
-    parameters: dict[str, Any] = field(default_factory=dict)
+    error: str | None  # Why it failed or was left out; null otherwise.
+    sut: str  # The kind of the system under test.
+    sut_version: str | None  # Its version; null if unknown.
+    bring_up: ClientBringUp | None  # Its clients' bring-up; null without clients.
+    tests: tuple[TestResult, ...]  # Its tests, in order.
+    parameters: dict[str, Any] = field(default_factory=dict)  # The case's parameters, by name.
     on_given_hosts: bool = False
     """Whether the system runs on given hosts; its version is then the plan's label."""
     sut_title: str | None = None
@@ -454,14 +455,14 @@ class TrialResult:
 class Summary:
     """One test of one case over its repeats: means with 95 % t-intervals over the repeats' values."""
 
-    case: str
-    test: str
-    kind: str
-    parameters: dict[str, Any]
-    repeats: int
-    failed: int
-    metrics: dict[str, Metric]
-    validity: Validity
+    case: str  # The case, by its name in the run.
+    test: str  # The test's name in the plan.
+    kind: str  # The test's kind.
+    parameters: dict[str, Any]  # The case's parameters, by name.
+    repeats: int  # Repeats that have figures.
+    failed: int  # Repeats that failed.
+    metrics: dict[str, Metric]  # Means over the repeats, by name.
+    validity: Validity  # The worst verdict of the repeats, with reasons.
     limit: Limit | None = None
     """What limited most of the repeats."""
     gaps: dict[str, int] = field(default_factory=dict)
@@ -476,11 +477,11 @@ class Summary:
 class TargetResult:
     """A target of the plan: met, missed, or not decidable (no sample, or a result that is not valid)."""
 
-    target: str
-    case: str
+    target: str  # The target, as the plan has it.
+    case: str  # The case that it was judged for.
     outcome: str  # met | missed | undecided
-    value: float | None
-    reason: str
+    value: float | None  # The figure that decided, in its unit; null if unknown.
+    reason: str  # Why the outcome is what it is.
 
 
 class Certainty(StrEnum):
@@ -500,19 +501,19 @@ class TestAnswer:
     `ratio` is the leading figure by the baseline's; it is null where there is no baseline, or no ratio that is known.
     """
 
-    test: str
-    metric: str
-    sentence: str
-    certainty: Certainty
+    test: str  # The test's name in the plan.
+    metric: str  # Its leading figure.
+    sentence: str  # What it says.
+    certainty: Certainty  # How much of it is known.
     baseline: str | None = None
     """The case that it is compared with."""
-    ratio: float | None = None
-    low: float | None = None
-    high: float | None = None
-    limit: LimitedBy | None = None
+    ratio: float | None = None  # The leading figure divided by the baseline's.
+    low: float | None = None  # Lower bound of the ratio at 95 %.
+    high: float | None = None  # Upper bound of the ratio at 95 %.
+    limit: LimitedBy | None = None  # What limited it; null if that was not asked.
     cost: str | None = None
     """What it cost the gateway, in a sentence: CPU per Gbit/s and per client."""
-    next_step: str | None = None
+    next_step: str | None = None  # What to do next, in a sentence.
     unknown: str | None = None
     """What is not known, and why."""
 
@@ -521,15 +522,15 @@ class TestAnswer:
 class Answer:
     """What a case's tests say: the sentence of the test that says most, and those of all of them."""
 
-    case: str
+    case: str  # The case, by its name in the run.
     name: str
     """What the sentences call the case."""
-    sentence: str
+    sentence: str  # What its leading test says.
     lead: str | None
     """The test whose sentence it is; null if no test has a figure."""
-    tests: tuple[TestAnswer, ...] = ()
-    baseline: str | None = None
-    next_step: str | None = None
+    tests: tuple[TestAnswer, ...] = ()  # What each of its tests says.
+    baseline: str | None = None  # The case that it is compared with; null without one.
+    next_step: str | None = None  # What to do next, in a sentence; null if nothing is to be done.
 
 
 @dataclass(frozen=True, slots=True)
@@ -550,23 +551,23 @@ class JournalDamage:
 class RunAnalysis:
     """Everything that a table or a report shows of one run."""
 
-    run_id: str
-    name: str
+    run_id: str  # The run's identifier.
+    name: str  # The plan's name, or the command's kind.
     status: str  # done | failed | interrupted | killed (the journal ends without a record)
-    started_at: str
-    plan_text: str
-    command: str
-    version: str
-    hosts: dict[str, dict[str, Any]]
-    trials: tuple[TrialResult, ...]
-    summaries: tuple[Summary, ...]
-    targets: tuple[TargetResult, ...]
-    validity: Validity
-    notes: tuple[Reason, ...]
-    observer_cpu_share: dict[str, float | None]
+    started_at: str  # When the run began, ISO 8601.
+    plan_text: str  # The plan as it was written; empty for a command.
+    command: str  # The command line.
+    version: str  # The version of Leadline that measured.
+    hosts: dict[str, dict[str, Any]]  # What each host said of itself, by host.
+    trials: tuple[TrialResult, ...]  # All trials, in the order in which they ran.
+    summaries: tuple[Summary, ...]  # Each test of each case over its repeats.
+    targets: tuple[TargetResult, ...]  # The plan's targets.
+    validity: Validity  # The worst verdict of its tests, with reasons.
+    notes: tuple[Reason, ...]  # Notes on the run as a whole.
+    observer_cpu_share: dict[str, float | None]  # CPU time that observing took on each host, as a share of one CPU.
     scaling: dict[str, tuple[Scaling, ...]] = field(default_factory=dict)
     """The growth of figures with each axis of numbers, by test."""
-    journal: JournalDamage = JournalDamage()
+    journal: JournalDamage = JournalDamage()  # Lines of the journal that could not be read.
     answers: tuple[Answer, ...] = ()
     """What each case's figures say, in sentences."""
     description: str = ""

@@ -19,23 +19,23 @@ class ScalabilityLaw:
     """What each pair costs."""
     peak: float | None
     """The number with the highest rate; None if the rate only levels off."""
-    peak_low: float | None
-    peak_high: float | None
+    peak_low: float | None  # Lower bound of the peak at 95 %.
+    peak_high: float | None  # Upper bound of the peak at 95 %; null if it may only level off.
     knee: float | None
     """The number from which on one percent more brings less than half a percent; None where that never comes."""
     residual: float
     """Standard deviation of the figures around the law, as a share of it."""
     curve: tuple[tuple[float, float], ...]
     """The law over the measured numbers: number and rate."""
-    rate_low: float | None = None
-    rate_high: float | None = None
-    contention_low: float | None = None
-    contention_high: float | None = None
-    coherency_low: float | None = None
-    coherency_high: float | None = None
-    knee_low: float | None = None
+    rate_low: float | None = None  # Lower bound of the rate at 95 %, from the fit's covariance.
+    rate_high: float | None = None  # Upper bound of the rate at 95 %, from the fit's covariance.
+    contention_low: float | None = None  # Lower bound of the contention at 95 %, from the fit's covariance.
+    contention_high: float | None = None  # Upper bound of the contention at 95 %, from the fit's covariance.
+    coherency_low: float | None = None  # Lower bound of the coherency at 95 %, from the fit's covariance.
+    coherency_high: float | None = None  # Upper bound of the coherency at 95 %, from the fit's covariance.
+    knee_low: float | None = None  # Lower bound of the knee at 95 %, as `knee_high`.
     knee_high: float | None = None
-    """Bounds at 95 %, from the fit's covariance; of the knee None where it has none, or may never come."""
+    """Upper bound of the knee at 95 %, from the fit's covariance; None where it has no bounds, or may never come."""
     peak_unbounded: str | None = None
     """Why a peak has no bounds."""
 
@@ -44,9 +44,9 @@ class ScalabilityLaw:
 class ScalingMean:
     """The mean figure at one number, over the repeats."""
 
-    number: float
-    mean: float
-    low: float | None = None
+    number: float  # The number: clients, connections, bytes of a packet.
+    mean: float  # The mean, in the unit of the figure.
+    low: float | None = None  # Lower bound at 95 %; null with a single repeat.
     high: float | None = None
     """Bounds at 95 %; None with a single repeat."""
 
@@ -55,16 +55,16 @@ class ScalingMean:
 class Scaling:
     """The growth of one figure with the numbers of an axis: clients, connections, flows, bytes of a packet."""
 
-    metric: str
-    unit: str
+    metric: str  # The figure that grows.
+    unit: str  # The unit of the figure.
     points: tuple[tuple[float, float], ...]
     """Number and figure, as measured, sorted by number."""
     exponent: float | None
     """None with fewer than two numbers."""
-    low: float | None
+    low: float | None  # Lower bound of the exponent at 95 %, as `high`.
     high: float | None
     """Bounds at 95 %; None with fewer than three different points."""
-    growth: Growth
+    growth: Growth  # What the exponent says, in a word.
     upper_exponent: float | None
     """The exponent between the middle and the largest number, where fixed costs matter least."""
     notes: tuple[str, ...]

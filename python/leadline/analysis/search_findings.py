@@ -34,7 +34,7 @@ class Trial:
 class SearchFindings:
     """What the search of a plan's test found. Rates are operations per second of all clients."""
 
-    conditions: str
+    conditions: str  # What has to hold, as the plan has it.
     ending: str
     """found, generator-limited, all-held, none-held, budget, interrupted or failed."""
     low_per_s: float | None
@@ -45,4 +45,4 @@ class SearchFindings:
     """Length of the trials behind both rates."""
     reached_per_s: float | None
     """The rate of the load without a rate, before the first trial."""
-    trials: tuple[Trial, ...] = ()
+    trials: tuple[Trial, ...] = ()  # The trials, in order.

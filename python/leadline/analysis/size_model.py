@@ -12,24 +12,24 @@ from dataclasses import dataclass
 class Bounded:
     """A figure with its 95 % interval."""
 
-    value: float
-    low: float | None = None
-    high: float | None = None
+    value: float  # In the unit of its key.
+    low: float | None = None  # Lower bound at 95 %; null if unknown.
+    high: float | None = None  # Upper bound at 95 %; null if unknown.
 
 
 @dataclass(frozen=True, slots=True)
 class CostPoint:
     """A measured cost: the mean payload of a packet, and the CPU time for it."""
 
-    packet_bytes: float
-    ns: float
+    packet_bytes: float  # Mean payload of a packet, bytes.
+    ns: float  # CPU time for each packet, ns.
 
 
 @dataclass(frozen=True, slots=True)
 class LinkNeed:
     """What a link that is full of packets of one size needs."""
 
-    link: str
+    link: str  # The name of the link.
     bps: float
     """Payload that it carries."""
     packet_bytes: float | None
@@ -40,7 +40,7 @@ class LinkNeed:
     """Cycles per second; None where the clock speed is unknown."""
     planned_hz: float | None
     """The same for a CPU that is to have time to spare."""
-    cpus_low: float | None = None
+    cpus_low: float | None = None  # Lower bound of `cpus`, as `cpus_high`.
     cpus_high: float | None = None
     """Bounds of `cpus` at 95 %, of which `hz` and `planned_hz` have the same share; None where the cost has none."""
 
@@ -51,15 +51,15 @@ class ClientNeed:
 
     clients: float
     """The largest number of clients that was measured."""
-    bps_per_client: float | None
+    bps_per_client: float | None  # Payload of each client at that load, bit/s.
     per_cpu: float | None
     """Clients that one CPU like the measured one carries."""
     per_gib: float | None
     """Clients whose memory fits into 1 GiB, beside what the system takes without clients if that is known."""
-    per_cpu_low: float | None = None
+    per_cpu_low: float | None = None  # Lower bound of `per_cpu`, as `per_cpu_high`.
     per_cpu_high: float | None = None
     """Bounds of `per_cpu` at 95 %, over the repeats with that many clients; None with a single one."""
-    per_gib_low: float | None = None
+    per_gib_low: float | None = None  # Lower bound of `per_gib`, as `per_gib_high`.
     per_gib_high: float | None = None
     """Bounds of `per_gib` at 95 %, over three numbers of clients or over repeats; None with fewer."""
 
@@ -72,18 +72,18 @@ class GatewayCost:
     """The parameters of its cases that name the system."""
     kind: str
     """The kind of test."""
-    host: str
-    points: tuple[CostPoint, ...]
+    host: str  # The gateway.
+    points: tuple[CostPoint, ...]  # The measured costs that the line is drawn through.
     per_packet_ns: Bounded | None
     """None where packets of one size alone were measured: `per_byte_ns` then holds for that size."""
-    per_byte_ns: Bounded
+    per_byte_ns: Bounded  # CPU time for each byte of payload, ns.
     at_most: bool
     """Whether other hosts' work is in it."""
     threads: int | None
     """Threads that share the work; None where that is not known."""
-    clock_hz: float | None
-    links: tuple[LinkNeed, ...] = ()
-    clients: ClientNeed | None = None
+    clock_hz: float | None  # Clock speed of the gateway's CPUs, Hz; null if unknown.
+    links: tuple[LinkNeed, ...] = ()  # What the usual links need.
+    clients: ClientNeed | None = None  # What each client takes; null where there were none.
     notes: tuple[str, ...] = ()
     """With the reason why a cost has no bounds."""
     correlation: float | None = None
