@@ -50,6 +50,12 @@ def warm_up_end(values: ArrayLike, batch: int = BATCH) -> Truncation:
     are within the noise, are kept: within one batch in 81 %, within two in 99 %. Without a warm-up at most one batch
     is cut in 97 %.
 
+    Of values with a lag-1 correlation of 0.3, 0.5, 0.7 and 0.8, a warm-up of 5 standard deviations ends within one
+    batch in 98, 97, 95 and 93 %; without one, at most one batch is cut in 97, 97, 96 and 94 %. A warm-up of 2 standard
+    deviations is as large as the slow changes of such a series are anyway: within one batch in 93, 82, 63 and 52 %, and
+    nearly all others end too early. Batches of ten do not help (91, 80, 58 and 46 % within five values of the truth),
+    nor does another tolerance: where slow changes are that large, the interval of the mean tells of them.
+
     Source: K. P. White, M. J. Cobb, S. C. Spratt, A comparison of five steady-state truncation heuristics for
     simulation, Winter Simulation Conference 2000; K. Hoad, S. Robinson, R. Davies, Automating warm-up length
     estimation, Journal of the Operational Research Society 61 (2010).

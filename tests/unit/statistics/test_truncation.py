@@ -44,10 +44,21 @@ def test_steady_series_loses_at_most_a_batch(sets: int) -> None:
     assert_share([0 <= start <= 5 for start in starts(rows)], 0.95)
 
 
-def test_warm_up_of_an_autocorrelated_series_ends_within_one_batch() -> None:
-    rows = ar1(0.3, 500, 300, np.random.default_rng(5))
+@pytest.mark.parametrize("correlation", [0.3, 0.5])
+def test_warm_up_of_an_autocorrelated_series_ends_within_one_batch(correlation: float) -> None:
+    rows = ar1(correlation, 2000, 300, np.random.default_rng(5))
     rows[:, :50] -= 5
-    assert_share([abs(start - 50) <= 5 for start in starts(rows)], 0.9)
+    assert_share([abs(start - 50) <= 5 for start in starts(rows)], 0.95)
+
+
+@pytest.mark.parametrize("correlation", [0.3, 0.5, 0.7])
+def test_weak_warm_up_beside_slow_changes_is_not_cut_too_late(correlation: float) -> None:
+    """One of 2 standard deviations is lost among slow changes as large; what belongs to the series stays in it."""
+    rows = ar1(correlation, 2000, 300, np.random.default_rng(6))
+    rows[:, :50] -= 2
+    assert_share([start <= 55 for start in starts(rows)], 0.95)
+    settled = ar1(correlation, 2000, 300, np.random.default_rng(7))
+    assert_share([0 <= start <= 5 for start in starts(settled)], 0.95)
 
 
 def test_series_that_never_settles_has_no_end_of_warm_up() -> None:
