@@ -66,8 +66,10 @@ def change_points(
     Measured over 60 runs with 2 % noise and a shift of 5 % at the 30th: found within two runs of its place in 98 %,
     no other change point in 96 %, none in 99 % of histories without a shift. Judged after each run, with
     nothing but the runs up to then, the shift is significant two runs later in 31 %, three in 63 %, five in 90 % (at a
-    significance of 0.05: 55, 81 and 94 %): a shift of 2.5 deviations cannot be certain earlier at that rate of false
-    alarms. Neighbours that resemble each other with a correlation of 0.5 give false alarms in 26 % of histories.
+    significance of 0.05: 55, 81 and 94 %). At the same rate of false alarms a test that knows the level and the noise
+    finds 60, 86 and 99 %, and a t-test of the newest two to five runs 46, 73 and 93 %; but noise with long tails
+    (Student's t with 3 degrees of freedom) makes the t-test raise them in 23 % of 60 nights instead of 6 %. Neighbours
+    that resemble each other with a correlation of 0.5 give false alarms in 26 % of histories.
 
     Source: D. M. Hawkins, Testing a sequence of observations for a shift in location, Journal of the American
     Statistical Association 72 (1977); by permutation: J. Antoch, M. Huskova, Permutation tests in change point

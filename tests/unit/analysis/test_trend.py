@@ -97,13 +97,51 @@ def test_regression_of_5_percent_is_found_within_two_runs_of_its_place_and_nothi
 
 def test_new_regression_is_reported_after_two_nights_of_three_repeats() -> None:
     """The mean of three repeats has less noise. With one value a night three in ten are, and more would cost false
-    alarms: a t-test of the two to five newest runs against all before them, with a level of one in 2,000, so that 60
-    nights have no alarm in 95 % of steady histories, finds 37 % of these."""
+    alarms: see the limit below."""
     found = trend_of(many_histories(32, 3, 2, 1000, 0.95))
     reported = {id(history) for history, _ in found.of_shift(Shift.REGRESSION, is_new=True)}
     assert len(reported) / 1000 >= 0.95
     alone = trend_of(many_histories(32, 1, 2, 100, 0.95))
     assert 15 <= len(alone.of_shift(Shift.REGRESSION, is_new=True)) <= 50
+
+
+NOISE_OF_ONE, NOISE_OF_THREE = 0.02, 0.02 / 3**0.5
+
+
+def found_by_one_who_knows(shift: float, nights_after: int, most_nights: int, seed: int = 8) -> float:
+    """The share of regressions that are found this many nights later by a test that knows the level and the noise: the
+    means of the newest two to `most_nights` nights, with the bound that 95 % of steady histories stay below in each
+    night from the tenth to the sixtieth. `shift` is in standard deviations of a night."""
+    steady = np.random.default_rng(seed).standard_normal((10_000, 60))
+
+    def clearest(rows: np.ndarray[tuple[int, int], np.dtype[np.float64]]) -> np.ndarray[Any, np.dtype[np.float64]]:
+        sums = np.cumsum(np.pad(rows, ((0, 0), (1, 0))), axis=1)
+        of_each = [(sums[:, 10:] - sums[:, 10 - k : -k]) / k**0.5 for k in range(2, most_nights + 1)]
+        return np.asarray(np.max(of_each, axis=0))
+
+    bound = np.quantile(clearest(steady).max(axis=1), 0.95)
+    shifted = steady + shift * (np.arange(60) >= 30)
+    return float(np.mean(clearest(shifted)[:, 30 + nights_after - 10] > bound))
+
+
+def test_no_test_finds_a_regression_of_2_and_a_half_deviations_after_two_nights_in_95_percent() -> None:
+    """Not even one that knows the level and the noise: a regression of 5 % with one trial of 2 % noise a night. With
+    three trials a night it does."""
+    alone = [found_by_one_who_knows(0.05 / NOISE_OF_ONE, 2, most) for most in (2, 5, 10)]
+    assert alone == pytest.approx([0.68, 0.63, 0.60], abs=0.02)
+    assert found_by_one_who_knows(0.05 / NOISE_OF_THREE, 2, 10) >= 0.99
+    assert found_by_one_who_knows(0.05 / NOISE_OF_ONE, 3, 10) < 0.9 < found_by_one_who_knows(0.05 / NOISE_OF_ONE, 4, 10)
+
+
+@pytest.mark.parametrize(
+    ("deviations", "needed", "least"), [(2.5, 7, 4), (3.0, 4, 3), (3.5, 3, 2), (4.0, 3, 2), (5.0, 2, 2)]
+)
+def test_nights_that_nearly_all_regressions_of_a_size_need(deviations: float, needed: int, least: int) -> None:
+    """Beside those that a test needs which knows the level and the noise."""
+    found = trend_of(many_histories(30 + needed, 1, 9, 300, 1 - deviations * NOISE_OF_ONE))
+    assert len({id(history) for history, _ in found.of_shift(Shift.REGRESSION, is_new=True)}) / 300 >= 0.94
+    shares = [found_by_one_who_knows(deviations, nights, 10) for nights in range(2, least + 1)]
+    assert [share >= 0.945 for share in shares] == [False] * (least - 2) + [True]
 
 
 def test_steady_histories_raise_no_alarm() -> None:
