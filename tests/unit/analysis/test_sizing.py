@@ -19,6 +19,7 @@ from leadline.analysis.model import (
     Validity,
     Verdict,
 )
+from leadline.analysis.size_model import ClientNeed
 from leadline.analysis.sizing import LINKS, Asked, carried, clocked, given_cost, of_run, sized, work_of
 from synthetic import assert_share, contains
 
@@ -162,6 +163,46 @@ def test_clients_for_a_cpu_are_bounded_over_repeats_and_two_sizes_bound_nothing(
     [one] = sized(cost, replace(ASKED, packets=(1000.0,), links=[("1gbit", 1e9)])).links
     assert (one.cpus_low, one.cpus_high) == (None, None)
     assert "2 numbers give no interval" in " ".join(cost.notes)
+
+
+def crowd(clients: float, repeat: int, *, cpu: float, memory: float) -> TestResult:
+    """A result whose clients take 0.4 % of a CPU and 100 kB each, beside 8 MB, times what noise makes of both."""
+    made = result(1000, clients=clients, repeat=repeat)
+    gateway = replace(made.gateways[0], cpu_percent=0.4 * clients * cpu, memory_bytes=(8e6 + 1e5 * clients) * memory)
+    return replace(made, gateways=(gateway,))
+
+
+@pytest.mark.parametrize("repeats", [3, 10])
+def test_intervals_of_clients_for_a_cpu_and_a_gibibyte_contain_the_truth(repeats: int) -> None:
+    """Repeats with 1,000 clients, noise of 5 %: 250 of them for a CPU, and 9,942 for a gibibyte with their share of
+    what the system takes anyway."""
+    generator, per_cpu, per_gib = np.random.default_rng(4), [], []
+    for noise in generator.normal(1.0, 0.05, (600, repeats, 2)).tolist():
+        rows = [crowd(1000, number, cpu=cpu, memory=memory) for number, (cpu, memory) in enumerate(noise, 1)]
+        need = only_need(run_of(*rows))
+        assert need.per_cpu_low and need.per_cpu_high and need.per_gib_low and need.per_gib_high
+        per_cpu.append(contains(need.per_cpu_low, need.per_cpu_high, 250))
+        per_gib.append(contains(need.per_gib_low, need.per_gib_high, 2**30 / 1.08e5))
+    assert_share(per_cpu, 0.93, 0.97)
+    assert_share(per_gib, 0.93, 0.97)
+
+
+@pytest.mark.parametrize("numbers", [(100, 300, 1000), (50, 100, 200, 400, 800)])
+def test_interval_of_clients_for_a_gibibyte_by_their_growth_contains_the_truth(numbers: tuple[int, ...]) -> None:
+    """Memory over numbers of clients, noise of 3 %: what the system takes anyway is none of theirs."""
+    generator, found = np.random.default_rng(5), []
+    for noise in generator.normal(1.0, 0.03, (600, len(numbers))).tolist():
+        rows = [crowd(number, 1, cpu=1.0, memory=memory) for number, memory in zip(numbers, noise, strict=True)]
+        need = only_need(run_of(*rows))
+        assert need.per_gib_low is not None
+        found.append(contains(need.per_gib_low, need.per_gib_high, 2**30 / 1e5))
+    assert_share(found, 0.93, 0.97)
+
+
+def only_need(run: RunAnalysis) -> ClientNeed:
+    [cost] = of_run(run)
+    assert cost.clients is not None
+    return cost.clients
 
 
 def test_packets_of_one_size_leave_a_cost_per_byte_with_a_note() -> None:
