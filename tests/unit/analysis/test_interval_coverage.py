@@ -90,7 +90,13 @@ def parts(seconds: Sequence[Histogram]) -> DecodedParts:
 
 
 @pytest.mark.parametrize(
-    ("correlation", "names"), [(0.0, ("p50", "p99")), (0.6, ("p99",)), pytest.param(0.6, ("p50",), marks=full)]
+    ("correlation", "names"),
+    [
+        (0.0, ("p50", "p99")),
+        (0.6, ("p99",)),
+        pytest.param(0.6, ("p50",), marks=full),
+        pytest.param(0.8, ("p50", "p99"), marks=full),
+    ],
 )
 def test_interval_of_a_percentile_contains_the_truth(correlation: float, names: tuple[str, ...]) -> None:
     """30 seconds of 300 lognormal latencies; with a correlation, their level wanders from second to second."""
