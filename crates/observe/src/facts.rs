@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::path::Path;
 use std::thread::available_parallelism;
 use std::time::Instant;
 
@@ -15,6 +16,7 @@ const CLOCK_READS: usize = 1000;
 
 /// Returns the fingerprint of this host, as the calling thread sees it.
 pub fn facts() -> HostFacts {
+    let cpu_model = read("/proc/cpuinfo").and_then(|text| parse::host::cpu_model(&text));
     HostFacts {
         hostname: line("/proc/sys/kernel/hostname").unwrap_or_else(unknown),
         boot_id: boot_id(),
@@ -23,7 +25,8 @@ pub fn facts() -> HostFacts {
             .or_else(|| read("/usr/lib/os-release"))
             .and_then(|text| parse::host::distribution(&text)),
         architecture: std::env::consts::ARCH.to_string(),
-        cpu_model: read("/proc/cpuinfo").and_then(|text| parse::host::cpu_model(&text)),
+        base_clock_hz: base_clock_hz(Path::new("/sys/devices/system/cpu"), cpu_model.as_deref()),
+        cpu_model,
         cpus: cpus(),
         memory_bytes: read("/proc/meminfo")
             .and_then(|text| parse::machine::memory(&text))
@@ -64,6 +67,22 @@ fn cpus() -> u32 {
     allowed.unwrap_or_else(|| available_parallelism().map_or(1, |count| count.get() as u32))
 }
 
+/// Returns the mean clock of the CPUs without a boost: by cpufreq (intel_pstate), by ACPI, or by the CPU's name.
+/// `cpuinfo_max_freq` is none: most drivers count the boost in it, under which many CPUs never stay.
+fn base_clock_hz(cpus: &Path, cpu_model: Option<&str>) -> Option<u64> {
+    let folders = fs::read_dir(cpus).into_iter().flatten().flatten().map(|entry| entry.path());
+    let known: Vec<u64> = folders.filter_map(|cpu| base_of_cpu(&cpu)).collect();
+    let mean = known.iter().sum::<u64>().checked_div(known.len() as u64);
+    mean.or_else(|| parse::host::named_clock_hz(cpu_model?))
+}
+
+fn base_of_cpu(cpu: &Path) -> Option<u64> {
+    let number =
+        |name: &str| fs::read_to_string(cpu.join(name)).ok()?.trim().parse::<u64>().ok().filter(|rate| *rate > 0);
+    let of_cpufreq = number("cpufreq/base_frequency").map(|khz| khz.saturating_mul(1_000));
+    of_cpufreq.or_else(|| number("acpi_cppc/nominal_freq").map(|mhz| mhz.saturating_mul(1_000_000)))
+}
+
 /// Returns the smallest step between two reads of the monotonic clock, ns.
 fn clock_resolution_ns() -> Option<u64> {
     let mut before = Instant::now();
@@ -97,7 +116,7 @@ fn interfaces() -> Vec<InterfaceFacts> {
 fn speed_bps(name: &str) -> Option<u64> {
     let folder = format!("/sys/class/net/{name}");
     let megabits: u64 = line(&format!("{folder}/speed"))?.parse().ok()?;
-    (megabits > 0 && std::path::Path::new(&folder).join("device").exists()).then(|| megabits.saturating_mul(1_000_000))
+    (megabits > 0 && Path::new(&folder).join("device").exists()).then(|| megabits.saturating_mul(1_000_000))
 }
 
 fn sys_interfaces() -> Option<BTreeSet<String>> {
@@ -119,5 +138,27 @@ mod tests {
         assert_eq!(facts.boot_id.map(|id| id.len()), Some(36));
         assert!(facts.clock.resolution_ns.is_some_and(|step| step > 0));
         assert!(facts.interfaces.iter().any(|interface| interface.name == "lo"));
+    }
+
+    #[test]
+    fn base_clock_is_that_of_the_kernel_then_that_of_the_name() {
+        let folder = std::env::temp_dir().join(format!("leadline-base-clock-{}", std::process::id()));
+        let write = |name: &str, text: &str| {
+            let path = folder.join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        let named = Some("Example CPU 9000 @ 2.60GHz");
+        assert_eq!(base_clock_hz(&folder, named), Some(2_600_000_000));
+        assert_eq!(base_clock_hz(&folder, Some("Example CPU")), None);
+        write("cpu0/cpufreq/cpuinfo_max_freq", "5000000\n");
+        assert_eq!(base_clock_hz(&folder, None), None);
+        write("cpu0/acpi_cppc/nominal_freq", "3000\n");
+        assert_eq!(base_clock_hz(&folder, named), Some(3_000_000_000));
+        write("cpu0/cpufreq/base_frequency", "2400000\n");
+        write("cpu1/cpufreq/base_frequency", "1800000\n");
+        write("cpufreq/base_frequency", "no number\n");
+        assert_eq!(base_clock_hz(&folder, named), Some(2_100_000_000));
+        fs::remove_dir_all(folder).unwrap();
     }
 }

@@ -20,6 +20,10 @@ pub struct HostFacts {
     pub cpu_model: Option<String>,
     /// CPUs that this agent may run on.
     pub cpus: u32,
+    /// The clock that the machine's CPUs keep under load without a boost, Hz: the mean over all of them. Absent where
+    /// neither the kernel nor the CPU's name tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub base_clock_hz: Option<u64>,
     /// Physical memory, bytes.
     pub memory_bytes: Option<u64>,
     /// Default congestion control.

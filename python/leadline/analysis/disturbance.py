@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -27,6 +28,7 @@ STOLEN = "cpu-stolen"
 HEAT = "heat-throttled"
 QUOTA = "quota-held-back"
 CLOCK = "clock-changed"
+SLOW_CLOCK = "clock-below-base"
 LIMIT_SHARE = 0.05
 """Of the machine's CPUs: what other work, or a hypervisor, may take before a trial counts as disturbed."""
 LIMIT_BESIDE_WAITS = 50.0
@@ -40,6 +42,10 @@ WAITED = 0.05
 """Of a thread's time, from where on its wait for a CPU is stated beside other work and `LIMIT_BESIDE_WAITS` holds."""
 CLOCK_SPREAD = 0.10
 """Of the mean clock speed: its highest less its lowest value, from where on a note says so."""
+SLOW_SHARE = 0.10
+"""Of the base clock: how far below it busy CPUs may run before a note says so."""
+BUSY_SHARE = 0.5
+"""Of the time between two readings, from where on a CPU's clock counts: an idle CPU's may be as low as it likes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,22 +84,57 @@ def findings(data: TestData, window: Window | None) -> Iterator[tuple[Verdict, R
 
 
 def notes(data: TestData, window: Window | None) -> Iterator[Reason]:
-    """Each machine whose clock speed, the mean of its CPUs, changed by more than `CLOCK_SPREAD` inside the window."""
+    """Each machine whose clock speed, the mean of its CPUs, changed by more than `CLOCK_SPREAD` inside the window, or
+    whose busy CPUs ran more than `SLOW_SHARE` below their base clock."""
     if window is None:
         return
     for hosts in machines(data):
         samples = machine_samples(data, hosts[0])
-        speeds = [one.clock_hz for one in samples if one.clock_hz and window.start_ns <= one.t_ns <= window.end_ns]
-        if len(speeds) < 2:
-            continue
-        lowest, highest, mean = min(speeds), max(speeds), sum(speeds) / len(speeds)
-        spread = (highest - lowest) / mean
-        if spread > CLOCK_SPREAD:
-            text = (
-                f"the clock of {_machine(hosts)} went from {lowest / 1e9:.3g} to {highest / 1e9:.3g} GHz, by "
-                f"{rounded_share(spread)} of its mean: CPU time per byte or request is not that of one speed"
-            )
+        inside = [one for one in samples if window.start_ns <= one.t_ns <= window.end_ns and one.clock_hz]
+        if (text := _changed_clock(hosts, inside)) is not None:
             yield Reason(CLOCK, text)
+        if (text := _slow_clock(data, hosts, inside)) is not None:
+            yield Reason(SLOW_CLOCK, text)
+
+
+def _changed_clock(hosts: Sequence[str], samples: Sequence[HostSample]) -> str | None:
+    speeds = [one.clock_hz for one in samples if one.clock_hz]
+    if len(speeds) < 2:
+        return None
+    lowest, highest, mean = min(speeds), max(speeds), sum(speeds) / len(speeds)
+    spread = (highest - lowest) / mean
+    if spread <= CLOCK_SPREAD:
+        return None
+    return (
+        f"the clock of {_machine(hosts)} went from {lowest / 1e9:.3g} to {highest / 1e9:.3g} GHz, by "
+        f"{rounded_share(spread)} of its mean: CPU time per byte or request is not that of one speed"
+    )
+
+
+def _slow_clock(data: TestData, hosts: Sequence[str], samples: Sequence[HostSample]) -> str | None:
+    base_hz = next((known for host in hosts if (known := data.facts.get(host, {}).get("base_clock_hz"))), None)
+    busy_hz = _busy_clock_hz(samples)
+    if base_hz is None or busy_hz is None or busy_hz >= (1 - SLOW_SHARE) * base_hz:
+        return None
+    return (
+        f"the busy CPUs of {_machine(hosts)} ran at {busy_hz / 1e9:.3g} GHz, {rounded_share(1 - busy_hz / base_hz)} "
+        f"below their base clock of {base_hz / 1e9:.3g} GHz: heat, a limit of power or the governor slowed them down"
+    )
+
+
+def _busy_clock_hz(samples: Sequence[HostSample]) -> float | None:
+    """The mean clock of CPUs that were busy for `BUSY_SHARE` of the time since the reading before, each with the weight
+    of its busy time; None where there was no such CPU."""
+    cycles = busy_s = 0.0
+    for before, after in pairwise(samples):
+        passed_s = (after.t_ns - before.t_ns) / 1e9
+        for cpu, hz in after.clocks_hz.items():
+            if cpu not in after.unused_s or cpu not in before.unused_s:
+                continue
+            used_s = passed_s - (after.unused_s[cpu] - before.unused_s[cpu])
+            if used_s >= BUSY_SHARE * passed_s > 0:
+                cycles, busy_s = cycles + hz * used_s, busy_s + used_s
+    return cycles / busy_s if busy_s > 0 else None
 
 
 def machines(data: TestData) -> Iterator[list[str]]:

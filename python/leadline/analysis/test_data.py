@@ -89,6 +89,9 @@ class ThreadUse(NamedTuple):
     cpu_s: float
 
 
+_NONE: Mapping[int, float] = MappingProxyType({})
+
+
 class HostSample(NamedTuple):
     """One observation of a host, reduced. `cpu_s` is summed over the CPUs since boot, in the order of `CPU_KINDS`."""
 
@@ -108,6 +111,8 @@ class HostSample(NamedTuple):
     """Time of each CPU in interrupts and soft interrupts since boot."""
     clock_hz: float | None = None
     """Mean clock speed of the machine's CPUs; None in samples without it."""
+    clocks_hz: Mapping[int, float] = _NONE
+    """Clock speed of each CPU, by the CPU's number; empty in samples without it."""
     cgroup_bytes: int | None = None
     """Memory of the host's control group; None where that is not counted."""
     heat_throttles: tuple[int, int] | None = None
@@ -120,7 +125,7 @@ class HostSample(NamedTuple):
     that do not count them."""
     backlog_drops: int | None = None
     """Frames that the machine's CPUs dropped because their backlogs were full; None in samples without them."""
-    unused_s: Mapping[int, float] = MappingProxyType({})
+    unused_s: Mapping[int, float] = _NONE
     """Time since boot that each CPU was idle, or a hypervisor took; by the CPU's number."""
     busiest_threads: tuple[ThreadUse, ...] = ()
     """Of each process of several threads, the one that used the most CPU time since the sample before that has one."""
@@ -155,6 +160,7 @@ class HostSample(NamedTuple):
             unused_s={row["cpu"]: row["idle_s"] + row["iowait_s"] + row["steal_s"] for row in cpus or ()},
             interrupted_s=tuple([row["softirq_s"] + row["irq_s"] for row in cpus]) if cpus else (),
             clock_hz=_clock_hz(machine) if machine else None,
+            clocks_hz=_clocks_hz(machine) if machine else _NONE,
             cgroup_bytes=cgroup.get("memory_bytes") if cgroup else None,
             heat_throttles=_heat_throttles(machine) if machine else None,
             quota=_quota(event.get("quota")),
@@ -172,8 +178,13 @@ class HostSample(NamedTuple):
 
 
 def _clock_hz(machine: Mapping[str, Any]) -> float | None:
-    speeds = [row["mhz"] for row in machine.get("clocks") or () if row.get("mhz")]
-    return 1e6 * sum(speeds) / len(speeds) if speeds else None
+    speeds = _clocks_hz(machine).values()
+    return sum(speeds) / len(speeds) if speeds else None
+
+
+def _clocks_hz(machine: Mapping[str, Any]) -> Mapping[int, float]:
+    clocks = machine.get("clocks")
+    return {row["cpu"]: 1e6 * row["mhz"] for row in clocks if row.get("mhz")} if clocks else _NONE
 
 
 def _heat_throttles(machine: Mapping[str, Any]) -> tuple[int, int] | None:

@@ -4182,6 +4182,11 @@ class HostFacts(BaseModel):
     """
     Machine architecture.
     """
+    base_clock_hz: Annotated[int | None, Field(ge=0)] = None
+    """
+    The clock that the machine's CPUs keep under load without a boost, Hz: the mean over all of them. Absent where
+    neither the kernel nor the CPU's name tells.
+    """
     boot_id: str | None = None
     """
     Changes with every boot: agents with equal ids share one kernel and one monotonic clock.

@@ -2398,6 +2398,11 @@ class HostFacts(TypedDict):
     """
     Machine architecture.
     """
+    base_clock_hz: NotRequired[int | None]
+    """
+    The clock that the machine's CPUs keep under load without a boost, Hz: the mean over all of them. Absent where
+    neither the kernel nor the CPU's name tells.
+    """
     boot_id: NotRequired[str | None]
     """
     Changes with every boot: agents with equal ids share one kernel and one monotonic clock.

@@ -374,6 +374,8 @@ def _flat(facts: Mapping[str, Any], prefix: str) -> dict[str, str]:
             found[spoken] = "unknown"
         elif name.endswith("_bytes") and isinstance(value, int | float):
             found[spoken] = quantities.memory(value)
+        elif name.endswith("_hz") and isinstance(value, int | float):
+            found[spoken] = f"{value / 1e9:.3g} GHz"
         elif name.endswith("_us") and isinstance(value, int | float):
             found[spoken] = quantities.microseconds(value)
         elif name.endswith("_ns") and isinstance(value, int | float):
@@ -386,7 +388,7 @@ def _flat(facts: Mapping[str, Any], prefix: str) -> dict[str, str]:
 def _spoken(name: str) -> str:
     """`cpu_model` as `CPU model`; without the unit at the end, which the value has."""
     words = name.split("_")
-    if len(words) > 1 and words[-1] in ("bytes", "us", "ns"):
+    if len(words) > 1 and words[-1] in ("bytes", "hz", "us", "ns"):
         words.pop()
     return " ".join(_ACRONYMS.get(word, word) for word in words)
 

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from made_journals import BOOT, EPOCH_NS, S, facts, histogram, load, observation, process, steady_test, thread
 
-from leadline.analysis import TestData, analyse_test
-from leadline.analysis.model import Bound, Metric, Verdict
+from leadline.analysis import TestData, analyse_test, disturbance
+from leadline.analysis.model import Bound, Metric, Verdict, Window
 from leadline.analysis.test_data import InterfaceUse
 from leadline.analysis.wake_up_times import WakeUp
 from leadline.plan.gateway_metrics import of_gateway
@@ -188,6 +188,45 @@ def test_a_clock_that_changed_is_a_note(slower: float, noted: bool) -> None:
     assert bool(notes) is noted
     if noted:
         assert "from 2.4 to 3 GHz" in notes[0]
+
+
+def with_clocks(base_hz: int | None, busy_mhz: float, busy: float) -> TestData:
+    """The first CPU of the machine is busy for this share of the time, with this clock; the second one sleeps."""
+    data = on_one_machine()
+    data.samples.clear()
+    for second in SECONDS:
+        event = observation(EPOCH_NS + second * S, {"user": 0.2, "idle": 1.8}, cpus=CPUS, cgroup_s=0.0)
+        event["machine"]["clocks"] = [
+            {"cpu": 0, "mhz": busy_mhz, "core_throttles": None, "package_throttles": None},
+            {"cpu": 1, "mhz": 800.0, "core_throttles": None, "package_throttles": None},
+        ]
+        for row, used in zip(event["machine"]["cpus"], (busy, 0.01), strict=True):
+            row |= {"cpu": row["cpu"], "idle_s": (1 - used) * (second + 2), "user_s": used * (second + 2)}
+        data.add("gateway", event)
+    data.facts["gateway"] = {**data.facts.get("gateway", {}), "base_clock_hz": base_hz}
+    return data
+
+
+@pytest.mark.parametrize(
+    ("base_hz", "busy_mhz", "busy", "noted"),
+    [
+        (2_600_000_000, 2000.0, 0.9, True),
+        (2_600_000_000, 2400.0, 0.9, False),
+        (2_600_000_000, 3500.0, 0.9, False),
+        (2_600_000_000, 2000.0, 0.3, False),
+        (None, 2000.0, 0.9, False),
+    ],
+)
+def test_busy_cpus_below_their_base_clock_are_a_note(
+    base_hz: int | None, busy_mhz: float, busy: float, noted: bool
+) -> None:
+    """An idle CPU's clock says nothing, and nor does one whose base is not known."""
+    data = with_clocks(base_hz, busy_mhz, busy)
+    window = Window(EPOCH_NS, EPOCH_NS, EPOCH_NS + 10 * S, EPOCH_NS + 10 * S)
+    texts = [note.text for note in disturbance.notes(data, window) if note.code == "clock-below-base"]
+    assert len(texts) == noted
+    if noted:
+        assert "ran at 2 GHz, 23 % below their base clock of 2.6 GHz" in texts[0]
 
 
 def on_given_host(

@@ -31,6 +31,7 @@ WITHOUT_ADVICE = {
     "ceiling-too-short",
     "ceiling-unknown",
     "clients-without-traffic",
+    "clock-below-base",
     "clock-changed",
     "connections-busy",
     "counters-missing",

@@ -297,6 +297,12 @@ def test_hosts_of_one_machine_are_shown_once_with_the_worst_of_their_clocks() ->
     assert [group.hosts for group in views.host_groups(gateway_run(hosts=hosts))][1] == ("server",)
 
 
+def test_the_base_clock_of_a_host_has_its_unit() -> None:
+    run = gateway_run()
+    hosts = {host: {**known, "base_clock_hz": 2_600_000_000} for host, known in run.hosts.items()}
+    assert {group.facts["base clock"] for group in views.host_groups(gateway_run(hosts=hosts))} == {"2.6 GHz"}
+
+
 def test_too_many_lines_and_samples_are_thinned_and_said_to_be() -> None:
     base = gateway_run().trials[0].tests[0]
     times = tuple(float(step) for step in range(3000))

@@ -11,6 +11,12 @@ pub fn cpu_model(cpuinfo: &[u8]) -> Option<String> {
     })
 }
 
+/// Returns the clock in the name of a CPU, as in `Intel(R) Xeon(R) CPU E5-2690 v3 @ 2.60GHz`.
+pub fn named_clock_hz(cpu_model: &str) -> Option<u64> {
+    let ghz: f64 = cpu_model.rsplit_once('@')?.1.trim().strip_suffix("GHz")?.trim().parse().ok()?;
+    (0.1..100.0).contains(&ghz).then(|| (ghz * 1e9).round() as u64)
+}
+
 /// Returns PRETTY_NAME of os-release(5), without its quotes.
 pub fn distribution(os_release: &[u8]) -> Option<String> {
     let quoted = lines(os_release).find_map(|line| line.strip_prefix(b"PRETTY_NAME="))?.trim_ascii();
@@ -62,6 +68,15 @@ fn text(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn clock_in_a_name() {
+        assert_eq!(named_clock_hz("Intel(R) Xeon(R) CPU E5-2690 v3 @ 2.60GHz"), Some(2_600_000_000));
+        assert_eq!(named_clock_hz("Example @ 3.1 GHz"), Some(3_100_000_000));
+        for text in ["AMD EPYC", "X @ ", "X @ GHz", "X @ 2600MHz", "X @ -1GHz", "X @ nanGHz", "X @ infGHz"] {
+            assert_eq!(named_clock_hz(text), None, "{text}");
+        }
+    }
 
     #[test]
     fn models_of_cpus() {
