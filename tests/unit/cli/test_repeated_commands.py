@@ -19,7 +19,7 @@ from waiting import WITHIN_S, free_port
 @pytest.fixture(scope="module")
 def port() -> Iterator[int]:
     number = free_port()
-    argv = [started_command.program, "serve", "--bind", "127.0.0.1", "-p", str(number)]
+    argv = [started_command.program, "serve", "--bind", "127.0.0.1", "-p", str(number), "--no-http"]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         assert process.stdout is not None
         assert "listening" in process.stdout.readline()
