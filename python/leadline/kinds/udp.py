@@ -145,15 +145,6 @@ class UdpTest(SpreadTest):
             )
 
     @rule
-    def _peer_fits(self) -> Iterator[PydanticCustomError]:
-        if self.peer == "iperf3" and self.number is not None and self.direction == "both":
-            yield validation_error(
-                "iperf3 does not stop after a number of datagrams",
-                at=("number",),
-                hint="give a duration, or one direction",
-            )
-
-    @rule
     def _options_fit_the_peer(self) -> Iterator[PydanticCustomError]:
         for key, value in (("gso", self.gso), ("size", self.size)):
             if value is not None and self.peer == "iperf3":

@@ -408,9 +408,9 @@ impl Running {
 
     /// Whether the server can learn of the end: nothing is under way to it any more, and nothing shall come from it.
     fn is_over(&self, now: u64, threads: &ThreadGroup, task: &Task, ending: &mut Ending) -> bool {
-        let has_all = self.ready.direction == Direction::Down && self.has_all();
-        let stopped = task.signal.stopped() || now >= self.span.end_ns || has_all;
-        if !threads.senders_done() || (self.ready.direction != Direction::Up && !stopped) {
+        let receives_more = self.ready.direction != Direction::Up && !self.has_all();
+        let stopped = task.signal.stopped() || now >= self.span.end_ns;
+        if !threads.senders_done() || (receives_more && !stopped) {
             return false;
         }
         if self.ready.direction == Direction::Down || task.signal.abandoned() {
@@ -434,10 +434,11 @@ impl Running {
     /// Whether as much has arrived as ends the test: bytes of all flows together, or datagrams of each.
     fn has_all(&self) -> bool {
         let (bytes, blocks) = (self.ready.total_bytes(), self.ready.asked.blockcount.filter(|blocks| *blocks > 0));
-        let received = || self.flows.iter().map(|flow| flow.counters.received_bytes()).sum::<u64>();
+        let receiving = || self.flows.iter().filter(|flow| flow.role == Role::Receive);
+        let received = || receiving().map(|flow| flow.counters.received_bytes()).sum::<u64>();
         let of_each = blocks.map(|blocks| blocks / u64::from(self.ready.asked.flows().max(1)));
         bytes.is_some_and(|bytes| received() >= bytes)
-            || of_each.is_some_and(|most| self.flows.iter().all(|flow| flow.counters.received_units() >= most))
+            || of_each.is_some_and(|most| receiving().all(|flow| flow.counters.received_units() >= most))
     }
 
     /// Ends the streams of senders that sent part of a block last: iperf3 3.16 and newer reads whole blocks, and counts a
