@@ -74,6 +74,8 @@ def command(
         threads=threads,
         busy=_busy(busy),
     )
+    if any(bps <= 0 for _, bps in asked.links):
+        raise InputError("--link: a rate must be above 0")
     if any(octets < 1 for octets in asked.packets):
         raise InputError("--packet: a packet has at least 1 byte")
     if frequency is not None and run is None:

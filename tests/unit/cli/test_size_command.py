@@ -42,6 +42,7 @@ def test_a_link_and_a_cpu_as_a_document(monkeypatch: pytest.MonkeyPatch, capsys:
         (("--cycles-per-byte", "0"), "they have to be above 0"),
         (("--cycles-per-byte", "nan"), "they have to be above 0"),
         (("--cycles-per-byte", "1", "--link", "5x"), "--link 5x: '5x' is not a rate"),
+        (("--cycles-per-byte", "1", "--link", "0"), "--link: a rate must be above 0"),
         (("--cycles-per-byte", "1", "--cpu", "fast"), "--cpu fast: 'fast' is not a clock frequency; write 3GHz"),
         (("--cycles-per-byte", "1", "--busy", "0%"), "--busy 0%: it has to be above 0"),
         (("--cycles-per-byte", "1", "--packet", "0"), "a packet has at least 1 byte"),
