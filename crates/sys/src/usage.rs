@@ -40,9 +40,11 @@ impl ThreadAccount {
             libc::getrusage(libc::RUSAGE_THREAD, &mut usage);
             usage
         };
+        // rusage lacks what a running thread has used since the last tick; its clock does not.
+        let (used_s, user_s) = (thread_cpu_s(), seconds(usage.ru_utime));
         ThreadUsage {
-            user_s: seconds(usage.ru_utime),
-            system_s: seconds(usage.ru_stime),
+            user_s,
+            system_s: (used_s - user_s).max(seconds(usage.ru_stime)),
             runnable_wait_s: self.runnable_wait_s(),
         }
     }
@@ -63,11 +65,19 @@ impl ThreadUsage {
         ThreadAccount::of_this_thread().now()
     }
 
-    /// Returns the usage since an earlier reading of the same thread.
+    /// Both parts.
+    fn total_s(&self) -> f64 {
+        self.user_s + self.system_s
+    }
+
+    /// Returns the usage since an earlier reading of the same thread. The time since a tick counts as the kernel's until the
+    /// next tick says whose it was: neither part may become negative by that.
     pub fn since(&self, earlier: &Self) -> Self {
+        let used_s = (self.total_s() - earlier.total_s()).max(0.0);
+        let user_s = (self.user_s - earlier.user_s).clamp(0.0, used_s);
         Self {
-            user_s: self.user_s - earlier.user_s,
-            system_s: self.system_s - earlier.system_s,
+            user_s,
+            system_s: used_s - user_s,
             runnable_wait_s: self.runnable_wait_s.zip(earlier.runnable_wait_s).map(|(now, then)| now - then),
         }
     }
@@ -149,6 +159,25 @@ mod tests {
         })
         .join()
         .unwrap();
+    }
+
+    #[test]
+    fn usage_has_what_the_thread_has_used_since_the_last_tick() {
+        std::thread::spawn(|| {
+            for _ in 0..1000 {
+                let (before_s, usage) = (thread_cpu_s(), ThreadUsage::now());
+                assert!(usage.total_s() >= before_s - 1e-9, "{usage:?} after {before_s} s");
+            }
+        })
+        .join()
+        .unwrap();
+    }
+
+    #[test]
+    fn part_of_a_tick_that_turns_out_as_the_other_mode_makes_no_part_negative() {
+        let usage = |user_s, system_s| ThreadUsage { user_s, system_s, runnable_wait_s: None };
+        assert_eq!(usage(2.0, 1.0).since(&usage(0.5, 2.0)), usage(0.5, 0.0));
+        assert_eq!(usage(1.0, 3.0).since(&usage(0.5, 2.0)), usage(0.5, 1.0));
     }
 
     #[test]
