@@ -16,6 +16,7 @@
 //! | idle       | (another request needs a place) | closed                                                     |
 
 mod connection;
+mod deadlines;
 mod effects;
 mod ending;
 mod input;
@@ -31,6 +32,7 @@ use leadline_wire::HttpCounts;
 
 pub use self::connection::Origin;
 use self::connection::{Connection, Stage};
+use self::deadlines::Deadlines;
 pub use self::effects::{Dialled, Effects, Input, StreamEnd};
 use super::machine::Send;
 
@@ -93,8 +95,8 @@ pub struct Connections {
     is_serving: bool,
     /// Exchanges that began and were perhaps not handed to the kernel yet.
     begun: Vec<u32>,
-    /// When the next deadline may pass, ns, if there is one.
-    deadline_ns: Option<u64>,
+    /// When stages time out.
+    deadlines: Deadlines,
 }
 
 /// The connections of one user.
@@ -121,7 +123,7 @@ impl Connections {
             to_serve: Vec::new(),
             is_serving: false,
             begun: Vec::new(),
-            deadline_ns: None,
+            deadlines: Deadlines::new(limits.connections),
         }
     }
 
@@ -146,7 +148,7 @@ impl Connections {
     /// When the next deadline may pass, ns, if there is one.
     #[must_use]
     pub fn deadline_ns(&self) -> Option<u64> {
-        self.deadline_ns
+        self.deadlines.next_ns()
     }
 
     /// Takes a request, which is sent as soon as there is a connection for it.
@@ -270,7 +272,7 @@ impl Connections {
     fn open_for(&mut self, slot: u32, send: Box<Send>, now_ns: u64, effects: &mut impl Effects) {
         let timeout_ns = send.connect_timeout_ns.unwrap_or(self.limits.connect_timeout_ns);
         let deadline_ns = now_ns.saturating_add(timeout_ns);
-        self.deadline_ns = earlier(self.deadline_ns, deadline_ns);
+        self.deadlines.set(slot, deadline_ns);
         self.users[send.user as usize].open.push(slot);
         self.slots[slot as usize] = Some(Box::new(Connection::new(send, Stage::Resolving, now_ns, deadline_ns)));
         self.dial(slot, now_ns, effects);
@@ -303,7 +305,7 @@ impl Connections {
         let Some(connection) = &mut self.slots[slot as usize] else { return };
         let timeout_ns = send.response_timeout_ns.unwrap_or(self.limits.response_timeout_ns);
         connection.deadline_ns = now_ns.saturating_add(timeout_ns);
-        self.deadline_ns = earlier(self.deadline_ns, connection.deadline_ns);
+        self.deadlines.set(slot, connection.deadline_ns);
         (connection.stage, connection.since_ns) = (Stage::Busy, now_ns);
         (connection.received_bytes, connection.sent_bytes, connection.sent_ns) = (0, 0, None);
         connection.kept.begin(send.keeps_head, send.keeps_body);
@@ -357,9 +359,4 @@ impl Connections {
             }
         }
     }
-}
-
-/// Returns the earlier one of two instants.
-fn earlier(known_ns: Option<u64>, other_ns: u64) -> Option<u64> {
-    Some(known_ns.map_or(other_ns, |known_ns| known_ns.min(other_ns)))
 }

@@ -6,7 +6,7 @@ use leadline_http::client::{Failure, SocketUse};
 
 use super::connection::Stage;
 use super::effects::Effects;
-use super::{earlier, Connections};
+use super::Connections;
 use crate::scenario::figures::Age;
 use crate::scenario::machine::{ExchangeFailure, Send};
 
@@ -42,20 +42,16 @@ impl Connections {
 
     /// Fails the connections whose time limit has passed.
     pub fn check_deadlines(&mut self, now_ns: u64, effects: &mut impl Effects) {
-        if self.deadline_ns.is_none_or(|deadline_ns| now_ns < deadline_ns) {
-            return;
-        }
-        let mut next_ns = None;
         let mut late = Vec::new();
-        for (slot, connection) in self.slots.iter().enumerate() {
-            let Some(connection) = connection.as_ref().filter(|one| one.stage != Stage::Idle) else { continue };
-            if connection.deadline_ns <= now_ns {
-                late.push(slot as u32);
-            } else {
-                next_ns = earlier(next_ns, connection.deadline_ns);
+        while let Some(slot) = self.deadlines.take(now_ns) {
+            let connection = self.slots[slot as usize].as_ref().filter(|one| one.stage != Stage::Idle);
+            match connection.map(|one| one.deadline_ns) {
+                Some(deadline_ns) if deadline_ns <= now_ns => late.push(slot),
+                Some(deadline_ns) => self.deadlines.set(slot, deadline_ns),
+                None => {}
             }
         }
-        self.deadline_ns = next_ns;
+        late.sort_unstable();
         for slot in late {
             let Some(connection) = &self.slots[slot as usize] else { continue };
             let limit_ms = connection.deadline_ns.saturating_sub(connection.since_ns) / 1_000_000;

@@ -105,3 +105,48 @@ fn closing_idle_connections_keeps_those_in_use() {
     bench.connections.close_idle(1, 0, &mut bench.world);
     assert_eq!(bench.world.open.keys().collect::<Vec<_>>(), [&1]);
 }
+
+#[test]
+fn limit_that_passes_costs_no_look_at_other_connections() {
+    const CONNECTIONS: usize = 10_000;
+    let mut bench = Bench::new(CONNECTIONS, 6);
+    for user in 0..CONNECTIONS as u32 {
+        bench.now_ns += 1;
+        bench.request(user, user);
+    }
+    bench.after(100 * MS - CONNECTIONS as u64 + 1);
+    assert_eq!(bench.world.causes(), numbered(&[(0, "connect_timeout")]));
+    assert_eq!(bench.connections.deadlines.taken, 1);
+    bench.after(3);
+    assert_eq!((bench.world.ends.len(), bench.connections.deadlines.taken), (4, 4));
+}
+
+#[test]
+fn connection_in_use_has_one_limit_in_the_queue() {
+    let mut bench = Bench::new(1, 6);
+    bench.answer_first(1, 0, 0);
+    for number in 1..1000 {
+        bench.after(MS);
+        bench.request(1, number);
+        bench.receive(0, OK);
+    }
+    // That of connecting, and one for each 200 ms of responses.
+    assert!(bench.connections.deadlines.taken <= 6, "{}", bench.connections.deadlines.taken);
+    bench.request(1, 1000);
+    bench.after(200 * MS - 1);
+    assert_eq!(bench.world.ends.len(), 1000, "it is not over");
+    bench.after(1);
+    assert_eq!(bench.world.causes().last(), Some(&(1000, "response_timeout".to_owned())));
+}
+
+#[test]
+fn earlier_limit_of_a_later_request_counts() {
+    let mut bench = Bench::new(1, 6);
+    bench.answer_first(1, 0, 0);
+    let mut short = request(1, 1, "a.test");
+    short.response_timeout_ns = Some(MS);
+    bench.send(short);
+    assert_eq!(bench.connections.deadline_ns(), Some(MS));
+    bench.after(MS);
+    assert_eq!(bench.world.causes().last(), Some(&(1, "response_timeout".to_owned())));
+}

@@ -84,7 +84,10 @@ impl Bench {
             Event::Resolved(host) => {
                 self.connections.resolved(HOSTS[host as usize], 80, 1, now_ns, &mut self.world);
             }
-            Event::Wait(ms) => self.after(ms * MS),
+            Event::Wait(ms) => {
+                self.after(ms * MS);
+                assert!(self.connections.deadline_ns().is_none_or(|at_ns| at_ns > self.now_ns));
+            }
             Event::Cancel(user) => self.connections.cancel(user, now_ns, &mut self.world),
             Event::CloseIdle(user) => self.connections.close_idle(user, now_ns, &mut self.world),
         }
@@ -106,6 +109,9 @@ impl Bench {
         assert!(self.world.open.len() <= open, "a closed connection has its socket");
         assert_eq!(open as u64, self.connections.open());
         assert!(self.world.ends.values().all(|ends| ends.len() == 1), "{:?}", self.world.ends);
+        let busy = self.connections.slots.iter().flatten().filter(|one| one.stage != super::super::Stage::Idle);
+        let next_ns = busy.map(|one| one.deadline_ns).min().unwrap_or(u64::MAX);
+        assert!(self.connections.deadline_ns().unwrap_or(u64::MAX) <= next_ns, "a limit would be missed");
         let idle = self.connections.slots.iter().flatten().any(|one| one.stage == super::super::Stage::Idle);
         assert!(self.connections.waiting.is_empty() || !(idle || open < self.connections.slots.len()));
     }
