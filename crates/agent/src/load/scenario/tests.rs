@@ -216,26 +216,6 @@ fn more_origins_than_connections_are_all_reached() {
 }
 
 #[test]
-fn idle_connection_of_another_user_makes_room() {
-    let (port, counted) = server();
-    let meeting = |name: &str| {
-        json!({"action": {"kind": "wait", "wait": {"kind": "rendezvous", "name": name,
-            "users": {"op": "literal", "value": 2}, "timeout_ms": {"op": "literal", "value": 0}}}})
-    };
-    let user = |flow: Value| {
-        let arrivals = json!({"model": "users", "initial": 1, "first": "at_start", "iterations": 1});
-        population(arrivals, flow)
-    };
-    let first = user(json!([request(port, "GET", "/first", json!({})), meeting("begin"), meeting("end")]));
-    let mut second = user(json!([meeting("begin"), request(port, "GET", "/second", json!({})), meeting("end")]));
-    second["name"] = json!("others");
-    let plan = json!({"name": "x", "populations": [first, second]});
-    let (outcome, _) = run_spec(json!({"plan": plan, "threads": 1, "connections": 1}));
-    assert_eq!(counted.lock().unwrap().values().sum::<u64>(), 2);
-    assert_eq!(figures(&outcome).2, 2);
-}
-
-#[test]
 fn unknown_host_fails_each_request_and_a_bad_plan_is_refused() {
     let arrivals = json!({"model": "users", "initial": 1, "first": "at_start", "iterations": 1});
     let mut flow = request(1, "GET", "/", json!({"host": ["no-such-host.invalid"]}));
