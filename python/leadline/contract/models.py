@@ -1460,13 +1460,18 @@ class LabelProgress(BaseModel):
     """
     Of these, how many failed.
     """
+    histograms: list[HistogramReport] | None = None
+    """
+    Distributions in the interval, as in the report; without `latency`, which is what `warmup_latency` leaves of the
+    one above. Absent where the scenario has more than 40 names.
+    """
     kind: Literal["request", "transaction"]
     """
     Requests or a transaction.
     """
     latency: HistogramReport
     """
-    `latency` in the interval.
+    `latency` in the interval, warm-up included.
     """
     name: str
     """
@@ -1987,6 +1992,10 @@ class PopulationProgress(BaseModel):
     model_config = ConfigDict(
         extra="forbid",
     )
+    histograms: Annotated[list[HistogramReport] | None, Field(validate_default=True)] = []
+    """
+    Distributions of those that ended in the interval, as in the report.
+    """
     iterations: IterationCounts
     """
     Its iterations so far.

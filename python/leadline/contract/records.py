@@ -957,13 +957,18 @@ class LabelProgress(TypedDict):
     """
     Of these, how many failed.
     """
+    histograms: NotRequired[list[HistogramReport] | None]
+    """
+    Distributions in the interval, as in the report; without `latency`, which is what `warmup_latency` leaves of the
+    one above. Absent where the scenario has more than 40 names.
+    """
     kind: LabelKind
     """
     Requests or a transaction.
     """
     latency: HistogramReport
     """
-    `latency` in the interval.
+    `latency` in the interval, warm-up included.
     """
     name: str
     """
@@ -1186,6 +1191,10 @@ class PopulationProgress(TypedDict):
     A population while it runs.
     """
 
+    histograms: NotRequired[list[HistogramReport]]
+    """
+    Distributions of those that ended in the interval, as in the report.
+    """
     iterations: IterationCounts
     """
     Its iterations so far.

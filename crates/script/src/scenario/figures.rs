@@ -61,8 +61,8 @@ pub struct LabelFigures {
     pub cached: u64,
     /// Resources of its pages.
     pub resources: u64,
-    /// Distributions, measured and warm-up, in the order of [`METRICS`].
-    pub histograms: [[Option<Box<Histogram>>; METRICS.len()]; 2],
+    /// Its distributions.
+    pub histograms: LabelHistograms,
     /// What ended since the figures were taken last.
     pub recent: Recent,
 }
@@ -80,11 +80,14 @@ pub struct Recent {
     pub failed: u64,
     /// By cause.
     pub errors: BTreeMap<Cow<'static, str>, u64>,
-    /// Latency.
-    pub latency: Option<Box<Histogram>>,
-    /// Ages of those whose latency is at least that.
-    pub ages: Option<Box<Histogram>>,
+    /// As those of the label.
+    pub histograms: LabelHistograms,
 }
+
+/// Distributions, measured and warm-up, in the order of [`METRICS`].
+pub type LabelHistograms = [[Option<Box<Histogram>>; METRICS.len()]; 2];
+/// Distributions in the order of [`ITERATION_METRICS`].
+pub type PopulationHistograms = [Option<Box<Histogram>>; ITERATION_METRICS.len()];
 
 /// The figures of a population.
 #[derive(Clone, Debug, Default)]
@@ -100,7 +103,9 @@ pub struct PopulationFigures {
     /// When the last iteration ended, ns.
     pub end_ns: u64,
     /// `iteration`, `iteration_due` and `start_late`.
-    pub histograms: [Option<Box<Histogram>>; ITERATION_METRICS.len()],
+    pub histograms: PopulationHistograms,
+    /// Those since the figures were taken last.
+    pub recent: PopulationHistograms,
 }
 
 /// The distributions of a population.
@@ -202,16 +207,13 @@ impl Figures {
         let figures = &mut self.labels[label as usize];
         let known = [end.latency_ns, end.service_ns, end.first_byte_ns, end.waits_ns];
         let ages = [end.age.latency_ns, end.age.service_ns];
-        for (histogram, value) in figures.histograms[set].iter_mut().zip(known.into_iter().chain(ages)) {
+        let histograms = figures.histograms[set].iter_mut().zip(&mut figures.recent.histograms[set]);
+        for ((whole, recent), value) in histograms.zip(known.into_iter().chain(ages)) {
             if let Some(value) = value {
-                histogram.get_or_insert_default().record(value);
+                let bucket = Histogram::bucket(value);
+                whole.get_or_insert_default().record_at(bucket);
+                recent.get_or_insert_default().record_at(bucket);
             }
-        }
-        if let Some(latency_ns) = end.latency_ns {
-            figures.recent.latency.get_or_insert_default().record(latency_ns);
-        }
-        if let Some(age_ns) = end.age.latency_ns {
-            figures.recent.ages.get_or_insert_default().record(age_ns);
         }
     }
 
@@ -254,9 +256,28 @@ impl Figures {
 
     /// Takes what ended since the last call, by label.
     pub fn take_recent(&mut self) -> Vec<(u32, Recent)> {
-        let is_new = |recent: &Recent| recent.ended > 0 || recent.ages.is_some();
+        let is_new = |recent: &Recent| {
+            recent.ended > 0 || recent.histograms.iter().flatten().any(|histogram| histogram.is_some())
+        };
         let recent = self.labels.iter_mut().zip(0..).filter(|(label, _)| is_new(&label.recent));
         recent.map(|(label, index)| (index, std::mem::take(&mut label.recent))).collect()
+    }
+
+    /// Takes the distributions of iterations since the last call, by population.
+    pub fn take_recent_iterations(&mut self) -> Vec<PopulationHistograms> {
+        self.populations.iter_mut().map(|population| std::mem::take(&mut population.recent)).collect()
+    }
+}
+
+impl Recent {
+    /// Adds what ended on another thread.
+    pub fn merge(&mut self, other: Self) {
+        self.ended += other.ended;
+        self.failed += other.failed;
+        for (cause, count) in other.errors {
+            *self.errors.entry(cause).or_insert(0) += count;
+        }
+        merge_all(self.histograms.as_flattened_mut(), other.histograms.into_iter().flatten());
     }
 }
 
@@ -293,16 +314,16 @@ impl LabelFigures {
         for (variable, count) in other.misses {
             *self.misses.entry(variable).or_insert(0) += count;
         }
-        for (own, other) in self.histograms.iter_mut().flatten().zip(other.histograms.into_iter().flatten()) {
-            merge_histogram(own, other);
-        }
+        merge_all(self.histograms.as_flattened_mut(), other.histograms.into_iter().flatten());
     }
 }
 
 impl PopulationFigures {
     /// Records a value of a distribution.
     pub fn record(&mut self, metric: usize, value_ns: u64) {
-        self.histograms[metric].get_or_insert_default().record(value_ns);
+        let bucket = Histogram::bucket(value_ns);
+        self.histograms[metric].get_or_insert_default().record_at(bucket);
+        self.recent[metric].get_or_insert_default().record_at(bucket);
     }
 
     /// Adds those of another thread. The largest numbers of users are added too: an upper bound.
@@ -321,16 +342,54 @@ impl PopulationFigures {
         self.users += other.users;
         self.users_most += other.users_most;
         self.end_ns = self.end_ns.max(other.end_ns);
-        for (own, other) in self.histograms.iter_mut().zip(other.histograms) {
-            merge_histogram(own, other);
+        merge_all(&mut self.histograms, other.histograms.into_iter());
+    }
+}
+
+/// Adds distributions to those at the same places.
+pub fn merge_all(sums: &mut [Option<Box<Histogram>>], others: impl Iterator<Item = Option<Box<Histogram>>>) {
+    for (sum, other) in sums.iter_mut().zip(others) {
+        match (sum, other) {
+            (Some(sum), Some(other)) => sum.merge(&other),
+            (sum @ None, other) => *sum = other,
+            (Some(_), None) => {}
         }
     }
 }
 
-fn merge_histogram(own: &mut Option<Box<Histogram>>, other: Option<Box<Histogram>>) {
-    match (own, other) {
-        (Some(own), Some(other)) => own.merge(&other),
-        (own @ None, other) => *own = other,
-        (Some(_), None) => {}
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_taken_at_times_adds_up_to_the_whole() {
+        let mut figures = Figures { labels: vec![LabelFigures::default()], warm_until_ns: 10, ..Figures::default() };
+        figures.populations.push(PopulationFigures::default());
+        let (mut sum, mut iterations) = (Recent::default(), PopulationHistograms::default());
+        for number in 0..1000u64 {
+            let latency_ns = Some(number * number * 1_000);
+            let age = Age { latency_ns: (number % 9 == 0).then_some(number), service_ns: None };
+            let end = End { due_ns: number, latency_ns, service_ns: latency_ns, age, ..End::default() };
+            figures.end(0, end);
+            figures.populations[0].record((number % 3) as usize, number * 7_000);
+            if number % 100 == 50 {
+                figures.take_recent().into_iter().for_each(|(_, own)| sum.merge(own));
+                figures
+                    .take_recent_iterations()
+                    .into_iter()
+                    .for_each(|own| merge_all(&mut iterations, own.into_iter()));
+            }
+        }
+        figures.outstanding(0, 0, Age { latency_ns: Some(5), service_ns: Some(4) });
+        figures.take_recent().into_iter().for_each(|(_, own)| sum.merge(own));
+        figures.take_recent_iterations().into_iter().for_each(|own| merge_all(&mut iterations, own.into_iter()));
+        assert!(figures.take_recent().is_empty(), "it was all taken");
+        let values = |own: &[Option<Box<Histogram>>]| -> Vec<Vec<(u64, u64)>> {
+            own.iter().map(|own| own.iter().flat_map(|own| own.recorded()).collect()).collect()
+        };
+        let label = &figures.labels[0];
+        assert_eq!(sum.ended, label.ended);
+        assert_eq!(values(sum.histograms.as_flattened()), values(label.histograms.as_flattened()));
+        assert_eq!(values(&iterations), values(&figures.populations[0].histograms));
     }
 }

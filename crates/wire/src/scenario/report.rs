@@ -192,6 +192,9 @@ pub struct PopulationProgress {
     pub users: u64,
     /// Its iterations so far.
     pub iterations: IterationCounts,
+    /// Distributions of those that ended in the interval, as in the report.
+    #[serde(default)]
+    pub histograms: Vec<HistogramReport>,
 }
 
 /// A label in one interval.
@@ -207,9 +210,13 @@ pub struct LabelProgress {
     pub failed: u64,
     /// Failures in the interval by cause.
     pub errors: BTreeMap<String, u64>,
-    /// `latency` in the interval.
+    /// `latency` in the interval, warm-up included.
     pub latency: HistogramReport,
     /// Its tags, as in the report.
     #[serde(default)]
     pub tags: BTreeMap<String, String>,
+    /// Distributions in the interval, as in the report; without `latency`, which is what `warmup_latency` leaves of the
+    /// one above. Absent where the scenario has more than 40 names.
+    #[serde(default)]
+    pub histograms: Option<Vec<HistogramReport>>,
 }

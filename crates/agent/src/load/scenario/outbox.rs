@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::Sender;
 use std::sync::Arc;
 
-use leadline_script::scenario::figures::{Figures, Recent};
+use leadline_script::scenario::figures::{Figures, PopulationHistograms, Recent};
 use leadline_wire::scenario::{PopulationProgress, SampleBatch};
 use leadline_wire::{HttpCounts, ThreadReport};
 
@@ -18,6 +18,8 @@ pub struct Snapshot {
     pub counts: HttpCounts,
     pub populations: Vec<PopulationProgress>,
     pub recent: Vec<(u32, Recent)>,
+    /// Iterations that ended, by population.
+    pub iterations: Vec<PopulationHistograms>,
     pub thread: ThreadReport,
     /// Its figures since the beginning, in the snapshots that have them.
     pub so_far: Option<Box<Figures>>,

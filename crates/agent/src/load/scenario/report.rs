@@ -4,7 +4,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use leadline_script::scenario::figures::{Figures, LabelFigures, Recent, ITERATION_METRICS, METRICS};
+use leadline_script::scenario::figures::{
+    merge_all, Figures, LabelFigures, LabelHistograms, PopulationHistograms, Recent, ITERATION_METRICS, METRICS,
+};
 use leadline_script::scenario::{Program, Shared};
 use leadline_stats::Histogram;
 use leadline_wire::scenario::{
@@ -21,11 +23,21 @@ use super::worker::WorkerReport;
 use crate::load::http::io_backend::Engine;
 use crate::metering::FlowCounters;
 
+/// The most names whose intervals have all their distributions in the journal: with more it would grow by several
+/// hundred bytes for each of them in each second.
+const MOST_DETAILED: usize = 40;
+/// Places in [`METRICS`].
+const LATENCY: usize = 0;
+const WAITS: usize = 3;
+const CENSORED: usize = 4;
+
 /// What the threads have published.
 #[derive(Default)]
 pub struct Published {
     latest: BTreeMap<usize, (HttpCounts, Vec<PopulationProgress>, ThreadReport)>,
     recent: BTreeMap<u32, Recent>,
+    /// By population.
+    iterations: Vec<PopulationHistograms>,
     errors: BTreeMap<String, u64>,
     /// Figures since the beginning, by thread, since they were reported last.
     so_far: BTreeMap<usize, Box<Figures>>,
@@ -42,7 +54,11 @@ impl Published {
                     *self.errors.entry(cause.to_string()).or_insert(0) += count;
                 }
             }
-            merge_recent(self.recent.entry(label).or_default(), recent);
+            self.recent.entry(label).or_default().merge(recent);
+        }
+        self.iterations.resize_with(snapshot.iterations.len(), Default::default);
+        for (sum, own) in self.iterations.iter_mut().zip(snapshot.iterations) {
+            merge_all(sum, own.into_iter());
         }
         if let Some(figures) = snapshot.so_far {
             self.so_far.insert(snapshot.worker, figures);
@@ -65,17 +81,21 @@ impl Published {
         Some(Standing { counts: Counts::Http(Box::new(counts)), errors: self.errors.clone(), threads })
     }
 
-    /// Returns the latency of all requests since the last call, and the state of the scenario.
+    /// Returns the distributions of all requests, transactions and iterations since the last call, and the state of the
+    /// scenario.
     pub fn progress(&mut self, program: &Program, shared: &Shared) -> (Vec<HistogramReport>, ScenarioProgress) {
-        let (mut all, mut ages) = (Histogram::new(), Histogram::new());
+        let (mut requests, mut transactions) = (LabelHistograms::default(), LabelHistograms::default());
+        let is_detailed = program.labels.len() <= MOST_DETAILED;
         let labels = std::mem::take(&mut self.recent).into_iter().map(|(label, recent)| {
-            let Recent { ended, failed, errors, latency, ages: own_ages } = recent;
-            let latency = latency.unwrap_or_default();
             let label = &program.labels[label as usize];
-            if label.kind == LabelKind::Request {
-                all.merge(&latency);
-                ages.merge(&own_ages.unwrap_or_default());
-            }
+            let Recent { ended, failed, errors, histograms: own } = recent;
+            let sums = match label.kind {
+                LabelKind::Request => &mut requests,
+                LabelKind::Transaction => &mut transactions,
+            };
+            add_all(sums, &own);
+            let mut latency = Histogram::new();
+            own.iter().filter_map(|set| set[LATENCY].as_deref()).for_each(|one| latency.merge(one));
             LabelProgress {
                 name: label.name.clone(),
                 kind: label.kind,
@@ -84,9 +104,26 @@ impl Published {
                 errors: errors.into_iter().map(|(cause, count)| (cause.into_owned(), count)).collect(),
                 latency: histogram("latency", &latency),
                 tags: label.tags.clone(),
+                histograms: is_detailed.then(|| {
+                    let mut histograms = reports(&METRICS[LATENCY + 1..], "", &own[0][LATENCY + 1..]);
+                    histograms.extend(reports(&METRICS, "warmup_", &own[1]));
+                    histograms
+                }),
             }
         });
         let labels = labels.collect();
+        let mut histograms = request_reports(&requests);
+        for (metric, name) in [(LATENCY, "transaction"), (CENSORED, "transaction_censored")] {
+            histograms.extend(transactions[0][metric].as_deref().map(|own| histogram(name, own)));
+        }
+        let iterations = std::mem::take(&mut self.iterations);
+        histograms.extend(main_iterations(program, &iterations));
+        let populations = self.populations(iterations);
+        (histograms, ScenarioProgress { populations, labels, so_far: self.report_so_far(program, shared) })
+    }
+
+    /// Returns the state of the populations, with the distributions of iterations that ended.
+    fn populations(&self, iterations: Vec<PopulationHistograms>) -> Vec<PopulationProgress> {
         let mut populations: Vec<PopulationProgress> = Vec::new();
         for (_, own, _) in self.latest.values() {
             if populations.is_empty() {
@@ -95,10 +132,10 @@ impl Published {
             }
             populations.iter_mut().zip(own).for_each(|(sum, own)| add_population(sum, own));
         }
-        let histograms = [("latency", all), ("latency_censored", ages)];
-        let histograms = histograms.iter().filter(|(_, own)| !own.is_empty());
-        let histograms = histograms.map(|(name, own)| histogram(name, own)).collect();
-        (histograms, ScenarioProgress { populations, labels, so_far: self.report_so_far(program, shared) })
+        for (population, own) in populations.iter_mut().zip(iterations) {
+            population.histograms = reports(&ITERATION_METRICS, "", &own);
+        }
+        populations
     }
 
     /// Returns the figures since the beginning, once all threads have passed on newer ones.
@@ -128,19 +165,21 @@ fn add_population(sum: &mut PopulationProgress, own: &PopulationProgress) {
     iterations.running += more.running;
 }
 
-fn merge_recent(sum: &mut Recent, own: Recent) {
-    sum.ended += own.ended;
-    sum.failed += own.failed;
-    for (cause, count) in own.errors {
-        *sum.errors.entry(cause).or_insert(0) += count;
-    }
-    for (sum, own) in [(&mut sum.latency, own.latency), (&mut sum.ages, own.ages)] {
-        match (sum, own) {
-            (Some(sum), Some(own)) => sum.merge(&own),
-            (sum @ None, own) => *sum = own,
-            (Some(_), None) => {}
+/// Adds the distributions of a label.
+fn add_all(sums: &mut LabelHistograms, own: &LabelHistograms) {
+    for (sum, own) in sums.as_flattened_mut().iter_mut().zip(own.as_flattened()) {
+        if let Some(own) = own {
+            sum.get_or_insert_default().merge(own);
         }
     }
+}
+
+/// Returns the distributions of the main populations' iterations together.
+fn main_iterations(program: &Program, iterations: &[PopulationHistograms]) -> Vec<HistogramReport> {
+    let mut sums = PopulationHistograms::default();
+    let main = iterations.iter().zip(&program.populations).filter(|(_, population)| population.phase == Phase::Main);
+    main.for_each(|(own, _)| merge_all(&mut sums, own.iter().cloned()));
+    reports(&ITERATION_METRICS, "", &sums)
 }
 
 fn histogram(metric: &str, histogram: &Histogram) -> HistogramReport {
@@ -217,21 +256,20 @@ pub fn outcome(
 
 /// Returns the distributions of all requests together.
 fn request_histograms(program: &Program, figures: &Figures) -> Vec<HistogramReport> {
-    let mut reports = Vec::new();
-    for (warmup, prefix) in [(0, ""), (1, "warmup_")] {
-        for (metric, name) in METRICS.iter().enumerate().filter(|(_, name)| **name != "waits") {
-            let mut sum = Histogram::new();
-            for (own, label) in figures.labels.iter().zip(&program.labels) {
-                if let (LabelKind::Request, Some(own)) = (label.kind, own.histograms[warmup][metric].as_deref()) {
-                    sum.merge(own);
-                }
-            }
-            if !sum.is_empty() {
-                reports.push(histogram(&format!("{prefix}{name}"), &sum));
-            }
-        }
+    let mut sums = LabelHistograms::default();
+    let requests = figures.labels.iter().zip(&program.labels).filter(|(_, label)| label.kind == LabelKind::Request);
+    requests.for_each(|(own, _)| add_all(&mut sums, &own.histograms));
+    request_reports(&sums)
+}
+
+/// Returns the distributions of requests; only transactions have waits.
+fn request_reports(sums: &LabelHistograms) -> Vec<HistogramReport> {
+    let mut found = Vec::new();
+    for (set, prefix) in sums.iter().zip(["", "warmup_"]) {
+        found.extend(reports(&METRICS[..WAITS], prefix, &set[..WAITS]));
+        found.extend(reports(&METRICS[WAITS + 1..], prefix, &set[WAITS + 1..]));
     }
-    reports
+    found
 }
 
 /// Returns the failures of requests, and of steps that are no requests.

@@ -156,6 +156,39 @@ fn server_counts_what_is_reported() {
     let iterations = &report.populations[0].iterations;
     assert_eq!((iterations.due, iterations.begun, iterations.failed, iterations.completed), (8, 8, 8, 0));
     events_sum_up(report, &events);
+    intervals_sum_up(&outcome, &events);
+}
+
+/// The distributions of all intervals together have as many values as those of the whole test.
+fn intervals_sum_up(outcome: &Outcome, events: &[Event]) {
+    let report = outcome.scenario.as_deref().unwrap();
+    let mut sums = BTreeMap::<(&str, &str), u64>::new();
+    for event in events {
+        let Event::Progress { scenario: Some(scenario), histograms, .. } = event else { continue };
+        let labels = scenario.labels.iter().flat_map(|label| {
+            let own = std::iter::once(&label.latency).chain(label.histograms.iter().flatten());
+            own.map(|own| (&*label.name, own))
+        });
+        let populations = scenario.populations.iter();
+        let populations = populations.flat_map(|one| one.histograms.iter().map(|own| (&*one.name, own)));
+        for (name, own) in histograms.iter().map(|own| ("", own)).chain(labels).chain(populations) {
+            *sums.entry((name, &own.metric)).or_default() += own.count;
+        }
+    }
+    let of_requests = ["latency", "service", "first_byte"];
+    let requests = outcome.histograms.iter().filter(|own| of_requests.contains(&&*own.metric)).map(|own| ("", own));
+    let labels = report.labels.iter().flat_map(|label| label.histograms.iter().map(|own| (&*label.name, own)));
+    let populations = report.populations.iter().flat_map(|one| one.histograms.iter().map(|own| (&*one.name, own)));
+    let main = populations.clone().map(|(_, own)| ("", own));
+    let wholes: BTreeMap<(&str, &str), u64> = requests
+        .chain(labels)
+        .chain(populations)
+        .chain(main)
+        .map(|(name, own)| ((name, &*own.metric), own.count))
+        .collect();
+    assert!(wholes[&("", "iteration")] > 0 && wholes[&("", "service")] > 0);
+    sums.retain(|key, _| wholes.contains_key(key));
+    assert_eq!(sums, wholes);
 }
 
 /// The samples and the progress of all intervals are what the report counts.

@@ -201,15 +201,16 @@ impl<B: IoBackend> Worker<B> {
             users_active: population.iterations.running,
             users: population.users,
             iterations: population.iterations.clone(),
+            histograms: Vec::new(),
         });
         let populations = populations.collect();
-        let recent = figures.take_recent();
+        let (recent, iterations) = (figures.take_recent(), figures.take_recent_iterations());
         let has_so_far = self.next_so_far_ns.is_some_and(|next_ns| now_ns >= next_ns);
         let so_far = has_so_far.then(|| {
             self.next_so_far_ns = Some(now_ns + SO_FAR_NS);
             Box::new(figures.clone())
         });
-        let snapshot = Snapshot { worker: self.number, counts, populations, recent, thread, so_far };
+        let snapshot = Snapshot { worker: self.number, counts, populations, recent, iterations, thread, so_far };
         self.outbox.send(Message::Snapshot(snapshot));
         if let Some(samples) = self.effects.users.samples() {
             samples.close();
