@@ -37,14 +37,16 @@ from leadline.statistics.estimate import Values
 from leadline.statistics.quantiles import LEAST_PARTS
 
 # Decoding a histogram takes 0.3 ms: with more than this, intervals have no latencies (a second of work).
-_MOST_HISTOGRAMS = 4000
+MOST_HISTOGRAMS = 4000
 # Agents hand over their histograms once a second.
-_PART_NS = 1_000_000_000
+PART_NS = 1_000_000_000
 
 _NO_SERIES = "a figure of the whole test: only repeats give an interval"
 _ONLY_TOTALS = "only totals are known, no intervals of time"
 _BY_PLAN = "the rate changes by plan"
 _MEANS = ("_mean_us", "_mean_ms")
+MOST_PARTS = 600
+"""Parts of a running test: with more, neighbours are joined, so that a long test costs no more than a short one."""
 _LOST_RATIO = "lost_ratio"
 _ERROR_RATIO = "error_ratio"
 _UNKNOWN_TOTAL = "of how many operations it is the share is not known"
@@ -79,7 +81,7 @@ class Parts:
 
 def decoded_parts(data: TestData) -> DecodedParts:
     """The histograms of the test's intervals; none if decoding them would take long."""
-    if len(data.interval_histograms) > _MOST_HISTOGRAMS:
+    if len(data.interval_histograms) > MOST_HISTOGRAMS:
         return ()
     found = ((part, _decoded(part)) for part in data.interval_histograms)
     return tuple((part, histogram) for part, histogram in found if histogram is not None)
@@ -89,11 +91,18 @@ def parts_of(decoded: DecodedParts) -> Parts:
     """The histograms of each second, all hosts merged."""
     seconds: dict[tuple[str, int], list[Histogram]] = {}
     for part, found in decoded:
-        seconds.setdefault((part.report["metric"], part.end_ns // _PART_NS), []).append(found)
+        seconds.setdefault((part.report["metric"], part.end_ns // PART_NS), []).append(found)
     by_name: dict[str, list[Histogram]] = {}
     for name, second in sorted(seconds):
         by_name.setdefault(name, []).append(merge(seconds[name, second]))
     return Parts({name: tuple(found) for name, found in by_name.items()})
+
+
+def joined(parts: Sequence[Histogram]) -> tuple[Histogram, ...]:
+    """The parts of a running test, by pairs where they are more than `MOST_PARTS`."""
+    if len(parts) <= MOST_PARTS:
+        return tuple(parts)
+    return tuple(merge(parts[at : at + 2]) for at in range(0, len(parts), 2))
 
 
 def with_intervals(
@@ -103,11 +112,10 @@ def with_intervals(
     window: Window | None,
     *,
     histograms: Histograms,
-    decoded: DecodedParts,
+    parts: Parts,
 ) -> dict[str, Metric]:
     """The metrics with `low` and `high`, or with the reason why one of them is unknown."""
     rates = {name: (factor, curves) for name, (_, factor, curves) in named_rates(data.spec, flows).items()}
-    parts = parts_of(decoded)
     found = {}
     for name, metric in metrics.items():
         if metric.value is None or metric.low is not None:
@@ -117,7 +125,8 @@ def with_intervals(
         elif (asked := histogram_of(name)) is not None:
             unit_ns = NS_PER_US if asked.unit == "us" else NS_PER_US * 1000
             of_clients = data.spec.connects_clients and asked.histogram in _OF_CLIENTS
-            bounds = _percentile(asked.histogram, asked.percentile / 100, histograms, parts, of_clients)
+            share, running = asked.percentile / 100, data.is_running
+            bounds = _percentile(asked.histogram, share, histograms, parts, of_clients=of_clients, is_running=running)
             found[name] = _bounded(metric, bounds, unit_ns)
         elif name == _LOST_RATIO:
             found[name] = (
@@ -133,6 +142,16 @@ def with_intervals(
         else:
             found[name] = replace(metric, unbounded=_NO_SERIES)
     return found
+
+
+def with_interval(
+    metric: Metric, sample: Sample, share: float, seconds: Sequence[Histogram], is_running: bool = False
+) -> Metric:
+    """A percentile in us with its interval, by a sample and the part of it that each second has. While the load
+    `is_running`, the range of all its times is none: it would hold any target that lies within."""
+    if metric.value is None:
+        return metric
+    return _bounded(metric, _of_sample(sample, share, seconds, is_running), NS_PER_US)
 
 
 def with_range(metric: Metric, sample: Sample, share: float) -> Metric:
@@ -215,22 +234,26 @@ def _read_at(edges: Values, points: Sequence[Point], counter: str) -> Values:
 
 
 def _percentile(
-    name: str, share: float, histograms: Histograms, parts: Parts, of_clients: bool = False
+    name: str, share: float, histograms: Histograms, parts: Parts, *, of_clients: bool, is_running: bool
 ) -> Estimate | str:
     """A percentile with its interval in ns, or why it has none."""
     sample = histograms.sample(name)
     extremes = sample.extremes
+    if of_clients and extremes is not None and sample.count:
+        # Each client connects by itself.
+        return _between(extremes, share, None)
+    return _of_sample(sample, share, parts.named(name), is_running)
+
+
+def _of_sample(sample: Sample, share: float, seconds: Sequence[Histogram], is_running: bool) -> Estimate | str:
+    extremes = sample.extremes
     if extremes is None:
         return _NOT_ENDED
     whole = sample.completed
-    at, seconds = whole.bucket_at(share * 100), parts.named(name)
-    if at is None:
+    if not whole.count:
         return _FEW_PARTS
-    if of_clients:
-        # Each client connects by itself.
-        return _between(extremes, share, None)
     if len(seconds) < LEAST_PARTS:
-        return _whole_range(extremes, whole, share) or _FEW_PARTS
+        return (None if is_running else _whole_range(extremes, whole, share)) or _FEW_PARTS
     independent = independent_values(whole, share, seconds)
     return _FEW_PARTS if independent is None else _between(extremes, share, independent)
 

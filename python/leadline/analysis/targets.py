@@ -90,6 +90,7 @@ def missed_so_far(
 ) -> TargetResult | None:
     """The target as missed by a running test's current figures; None if they meet it or it is still open.
 
+    The end of the interval that is nearer to the target decides; the value does where the interval has no such end.
     A figure that only grows (a count, a maximum) or only shrinks (a minimum) can miss a bound before the end. A
     generator at its limit gives lower bounds of rates, as at the end. If the load changes its speed by plan (not
     `steady`), the mean rate is unknown before the end.
@@ -98,8 +99,9 @@ def missed_so_far(
     value = metric.value if metric is not None else None
     if metric is None or value is None or target.test not in (None, test) or target.met_by(value):
         return None
+    nearest = {"<": metric.low, "<=": metric.low, ">": metric.high, ">=": metric.high}.get(target.op)
     is_open = metric.censored and not _is_certain(target, value, None)
-    if is_open or (not steady and target.figure.endswith(_RATES)):
+    if is_open or (nearest is not None and target.met_by(nearest)) or (not steady and target.figure.endswith(_RATES)):
         return None
     grows, shrinks = (
         metric.unit in _GROWING_UNITS or target.figure.endswith("_max_us"),

@@ -25,7 +25,7 @@ from leadline.analysis.durations import Sample, curve
 from leadline.analysis.flow_spans import spans_of
 from leadline.analysis.flows import Flow, build_flows
 from leadline.analysis.host_costs import host_costs
-from leadline.analysis.intervals import DecodedParts, decoded_parts, parts_of, with_intervals
+from leadline.analysis.intervals import DecodedParts, Parts, decoded_parts, parts_of, with_intervals
 from leadline.analysis.model import (
     Ceiling,
     Distribution,
@@ -46,6 +46,8 @@ from leadline.registry import KINDS
 
 # Histograms of completed operations, and of the ages of outstanding ones.
 _LATENCIES = ("latency", f"latency{metrics.CENSORED}")
+# Of so many operations shares are.
+_TOTALS = ("sent", "requests_due")
 
 
 class FiguresKind(Protocol):
@@ -98,14 +100,15 @@ def analyse_repeat(data: TestData) -> tuple[TestResult, metrics.Histograms]:
     steady = window.without_warm_up(data.spec, flows, whole)
     merged = kind.with_histograms(data, _with_backlog(data, flows, metrics.merged_histograms(data)))
     decoded = decoded_parts(data)
+    parts = parts_of(decoded)
     intervals = _with_latency(data, steady, window.intervals(flows, steady, data.spec), decoded)
     evidence = validity.Evidence(data, flows, steady, merged, kind.ceiling(data, steady, merged))
     clients = metrics.client_statistics(flows, steady, bool(data.fleet_reports()))
     figures = _figures(data, flows, steady, merged)
     crossed = gateways.statistics_of(data, steady, gateways.Traffic.of(clients, figures))
     of_gateways = gateway_intervals.with_bounds(gateways.figures(crossed), crossed, data, flows, steady)
-    figures = with_intervals({**figures, **of_gateways}, data, flows, steady, histograms=merged, decoded=decoded)
-    imprecise = percentile_precision.findings(data, figures, parts_of(decoded), merged) if data.asked else ()
+    figures = with_intervals({**figures, **of_gateways}, data, flows, steady, histograms=merged, parts=parts)
+    imprecise = percentile_precision.findings(data, figures, parts, merged) if data.asked else ()
     judged = validity.assess(evidence, figures, tuple(gateways.notes(crossed)), imprecise)
     naive = head_and_tail.naive_rates(data.spec, flows, steady, judged.metrics)
     notes = (*head_and_tail.note(naive, judged.metrics, steady), *judged.validity.notes)
@@ -145,12 +148,16 @@ def analyse_repeat(data: TestData) -> tuple[TestResult, metrics.Histograms]:
     return result, merged
 
 
-def figures_so_far(data: TestData, histograms: Mapping[str, hdr.Histogram]) -> dict[str, Metric]:
-    """The metrics of a running test from its data so far; `histograms` are merged by the caller."""
+def figures_so_far(data: TestData, histograms: Mapping[str, hdr.Histogram], parts: Parts) -> dict[str, Metric]:
+    """The metrics of a running test from its data so far, those that targets ask for with their intervals.
+    `histograms` are merged by the caller, and `parts` are what each second has of them."""
     flows = build_flows(data)
     steady = window.steady_window(flows, data.spec.warmup_ns, data.start_at_ns)
     kind: FiguresKind = KINDS.find(data.spec.kind)
-    return _figures(data, flows, steady, kind.with_histograms(data, metrics.Histograms(histograms, 0)))
+    merged = kind.with_histograms(data, metrics.Histograms(histograms, 0))
+    figures = _figures(data, flows, steady, merged)
+    asked = {name: figures[name] for name in (*data.asked, *_TOTALS) if name in figures}
+    return {**figures, **with_intervals(asked, data, flows, steady, histograms=merged, parts=parts)}
 
 
 def _with_backlog(data: TestData, flows: Sequence[Flow], merged: metrics.Histograms) -> metrics.Histograms:

@@ -334,6 +334,8 @@ class TestData:
     # CPU time of the controller, s, at the test's begin and end, and the machine that it runs on.
     controller_cpu: list[tuple[int, float]] = field(default_factory=list)
     controller_boot_id: str | None = None
+    # Whether its load runs on, and these are its figures so far.
+    is_running: bool = False
     # Lines of the journal that could not be read while the trial ran.
     unreadable_lines: int = 0
     started_ns: dict[tuple[str, str], int] = field(default_factory=dict)

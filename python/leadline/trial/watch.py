@@ -1,15 +1,16 @@
 """Stops a load when a target is missed: compares the figures so far, computed as those at the end, with the targets.
 
 Checks each second, first after two seconds of figures (without warm-up), since the mean of a short time decides
-nothing. A target that may still be met at the end stops nothing (`analysis.targets.missed_so_far`). Where the
-generator is the limit, that is said once. Sends that are late for a while do not spoil the durations of all later
-seconds: those in which sends were on time decide then.
+nothing. All of a figure's interval has to miss its target, once the test shows one; before that its value decides. A
+target that may still be met at the end stops nothing (`analysis.targets.missed_so_far`). Where the generator is the
+limit, that is said once. Sends that are late for a while do not spoil the durations of all later seconds: those in
+which sends were on time decide then.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -17,11 +18,13 @@ from leadline import quantities
 from leadline.agents import Event
 from leadline.analysis import TestData, TestSpec
 from leadline.analysis.histograms import EMPTY, DamagedHistogram, Histogram, decode, merge
+from leadline.analysis.intervals import Parts, joined
 from leadline.analysis.model import Metric, TargetResult
 from leadline.analysis.targets import missed_so_far
 from leadline.analysis.test_analysis import figures_so_far
 from leadline.analysis.validity import SATURATED_BUSY, late_allowed_us
 from leadline.contract.models import Finished, Progress, Started
+from leadline.plan.percentiles import histogram_of
 from leadline.plan.targets import Target
 from leadline.trial.interrupt import Interrupt
 from leadline.trial.live_metrics import BusyThreads
@@ -100,9 +103,11 @@ class Follower:
         self._is_reported = False
         self._offsets_ns = offsets_ns
         asked = tuple(target.metric for target in watch.targets)
-        self._data = TestData(spec, tuple(offsets_ns), status="interrupted", asked=asked)
-        self._histograms: dict[str, Histogram] = {}
-        self._on_time: dict[str, Histogram] = {}
+        self._data = TestData(spec, tuple(offsets_ns), status="interrupted", asked=asked, is_running=True)
+        # Those that targets name, in parts.
+        self._named = {found.histogram for name in asked if (found := histogram_of(name)) is not None}
+        self._named |= {name.removesuffix("_mean_us") for name in asked}
+        self._all, self._on_time = _Durations(), _Durations()
         self._on_time_seconds: set[int] = set()
         self._was_on_time: dict[str, bool] = {}
         self._watch = watch
@@ -140,7 +145,8 @@ class Follower:
             name = str(part.report["metric"])
             fresh[name] = merge((fresh.get(name, EMPTY), *_readable([part.report])))
         self._data.interval_histograms.clear()
-        _add(self._histograms, fresh)
+        second = t_ns // _PERIOD_NS
+        self._all.add(fresh, second, self._named)
         if "late" not in fresh:
             return
         # An agent hands over a second's histograms together. Requests that were late may be answered a second later.
@@ -148,10 +154,10 @@ class Follower:
         self._was_on_time[host] = is_on_time
         if is_on_time and was_on_time:
             self._on_time_seconds.add((t_ns - (self._data.start_at_ns or t_ns)) // _PERIOD_NS)
-            _add(self._on_time, fresh)
+            self._on_time.add(fresh, second, self._named)
 
     def _check(self, t_ns: int) -> None:
-        metrics, steady = figures_so_far(self._data, self._histograms), self._data.spec.steady
+        metrics, steady = figures_so_far(self._data, self._all.whole, self._all.parts), self._data.spec.steady
         after_s = (t_ns - (self._data.start_at_ns or t_ns)) / 1e9
         why = self._generator_limit()
         if self._watch.check(metrics, why is not None, steady, after_s * 1e3, self._durations_on_time()):
@@ -165,18 +171,18 @@ class Follower:
 
     def _durations_on_time(self) -> OnTime | None:
         """What decides in place of all durations while sends are late; None if they are not, or if it is too little."""
-        if not self._is_late(self._histograms.get("late", EMPTY)) or len(self._on_time_seconds) < GRACE_S:
+        if not self._is_late(self._all.whole.get("late", EMPTY)) or len(self._on_time_seconds) < GRACE_S:
             return None
         if self._is_busy():
             return None
-        figures = figures_so_far(self._data, self._on_time)
+        figures = figures_so_far(self._data, self._on_time.whole, self._on_time.parts)
         return OnTime(len(self._on_time_seconds), {name: one for name, one in figures.items() if one.unit == "us"})
 
     def _generator_limit(self) -> str | None:
         """Why the generator is the limit: a thread is busy all the time, or paced sends are too late."""
         if self._is_busy():
             return "a thread of the generator is busy all the time"
-        late = self._histograms.get("late", EMPTY)
+        late = self._all.whole.get("late", EMPTY)
         if self._is_late(late):
             limit_us = late_allowed_us(self._data.spec)
             p99, most = (quantities.microseconds(one) for one in (late.percentile_us(99.0), limit_us))
@@ -191,9 +197,31 @@ class Follower:
         return self._data.spec.paced and late_us is not None and late_us > late_allowed_us(self._data.spec)
 
 
-def _add(sums: dict[str, Histogram], fresh: Mapping[str, Histogram]) -> None:
-    for name, histogram in fresh.items():
-        sums[name] = merge((sums.get(name, EMPTY), histogram))
+class _Durations:
+    """Histograms of some seconds: merged, and of those that targets name the part of each second."""
+
+    def __init__(self) -> None:
+        self.whole: dict[str, Histogram] = {}
+        self._parts: dict[str, tuple[Histogram, ...]] = {}
+        self._second: dict[str, int] = {}
+
+    @property
+    def parts(self) -> Parts:
+        """The parts, in order."""
+        return Parts(self._parts)
+
+    def add(self, fresh: Mapping[str, Histogram], second: int, named: Collection[str]) -> None:
+        """Add what a host reported in a second; hosts report the same second one after the other."""
+        for name, histogram in fresh.items():
+            self.whole[name] = merge((self.whole.get(name, EMPTY), histogram))
+            if name not in named:
+                continue
+            parts = self._parts.get(name, ())
+            if self._second.get(name) == second:
+                self._parts[name] = (*parts[:-1], merge((parts[-1], histogram)))
+            else:
+                self._parts[name] = joined((*parts, histogram))
+            self._second[name] = second
 
 
 def _readable(reports: Iterable[Mapping[str, Any]]) -> Iterable[Histogram]:

@@ -19,7 +19,7 @@ from leadline.analysis import analyse
 from leadline.analysis.comparison import Side, compare_sides
 from leadline.analysis.flows import Curve, Flow
 from leadline.analysis.histograms import Histogram, merge
-from leadline.analysis.intervals import DecodedParts, with_intervals
+from leadline.analysis.intervals import Parts, parts_of, with_intervals
 from leadline.analysis.metrics import Histograms
 from leadline.analysis.model import Metric, TestResult, TrialResult, Validity, Verdict, Window
 from leadline.analysis.precision import confidence_of_plan, is_precise
@@ -62,7 +62,7 @@ def test_interval_of_a_rate_contains_the_truth(seconds: int, correlation: float)
             [flow(row)],
             window(seconds),
             histograms=Histograms({}, 0),
-            decoded=(),
+            parts=Parts({}),
         )["throughput_bps"]
         contained.append(contains(found.low, found.high, 8e7))
     assert_share(contained, 0.93, 0.97)
@@ -81,12 +81,14 @@ def seconds_of(test: NDArray[np.int64]) -> list[Histogram]:
     ]
 
 
-def parts(seconds: Sequence[Histogram]) -> DecodedParts:
+def parts(seconds: Sequence[Histogram]) -> Parts:
     """The histograms of each second, as agents report them."""
-    return [
-        (IntervalHistogram("client1", EPOCH_NS + (second + 1) * S - 1, {"metric": "latency"}), one)  # type: ignore[typeddict-item]
-        for second, one in enumerate(seconds)
-    ]
+    return parts_of(
+        [
+            (IntervalHistogram("client1", EPOCH_NS + (second + 1) * S - 1, {"metric": "latency"}), one)  # type: ignore[typeddict-item]
+            for second, one in enumerate(seconds)
+        ]
+    )
 
 
 @pytest.mark.parametrize(
@@ -109,7 +111,7 @@ def test_interval_of_a_percentile_contains_the_truth(correlation: float, names: 
     for test in values_ns.astype(np.int64):
         seconds = seconds_of(test)
         whole = Histograms({"latency": merge(seconds)}, 0)
-        found = with_intervals(metrics, data, [], window(30), histograms=whole, decoded=parts(seconds))
+        found = with_intervals(metrics, data, [], window(30), histograms=whole, parts=parts(seconds))
         for name, of_name in contained.items():
             truth_us = 1e3 * float(np.exp(np.hypot(spread, 0.5) * NORMAL_QUANTILES[name]))
             of_name.append(contains(found[name].low, found[name].high, truth_us))
@@ -134,7 +136,9 @@ def test_interval_of_the_share_of_lost_datagrams_contains_the_truth(correlation:
             Point(t_ns, 0, 0, None, here, missing) for t_ns, here, missing in zip(instants, arrived, lost, strict=True)
         ]
         figures = {"lost_ratio": Metric(row.sum() / 30_000, "ratio")}
-        found = with_intervals(figures, data, [], window(30), histograms=Histograms({}, 0), decoded=())["lost_ratio"]
+        found = with_intervals(figures, data, [], window(30), histograms=Histograms({}, 0), parts=Parts({}))[
+            "lost_ratio"
+        ]
         contained.append(contains(found.low, found.high, 0.01))
     assert_share(contained, 0.93, 0.97)
 

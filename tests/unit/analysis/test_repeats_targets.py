@@ -501,6 +501,16 @@ def test_a_mean_without_one_of_its_repeats_decides_nothing() -> None:
         ("status_5xx == 0", Metric(1.0, "count"), True),
         ("requests == 100", Metric(99.0, "count"), False),
         ("error_ratio < 0.001", Metric(0.01, "ratio"), True),
+        # The end of the interval that is nearer to the target decides, if there is one.
+        ("latency_p99_us < 2000", Metric(2050.0, "us", 2001.0, 2200.0), True),
+        ("latency_p99_us < 2000", Metric(2050.0, "us", 2001.0), True),
+        ("latency_p99_us < 2000", Metric(2050.0, "us", 1999.0, 2200.0), False),
+        ("latency_p99_us < 2000", Metric(2050.0, "us", None, 2200.0), True),
+        ("latency_p99_us < 2000", Metric(1990.0, "us", 1980.0, 2010.0), False),
+        ("latency_p99_us < 2000", Metric(2050.0, "us", 1990.0, None, censored=True), False),
+        ("requests_per_s > 5000", Metric(4000.0, "1/s", 3900.0, 4100.0), True),
+        ("requests_per_s > 5000", Metric(4900.0, "1/s", 4700.0, 5100.0), False),
+        ("error_ratio < 0.001", Metric(0.01, "ratio", 0.0005, 0.03), False),
     ],
 )
 def test_what_a_running_load_has_missed(target: str, metric: Metric, missed: bool) -> None:

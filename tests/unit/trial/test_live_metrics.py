@@ -12,6 +12,8 @@ import pytest
 from hdrh.histogram import HdrHistogram
 
 from leadline.analysis import TestSpec, parse_targets
+from leadline.analysis.histograms import decode, merge
+from leadline.analysis.intervals import MOST_PARTS
 from leadline.contract.models import (
     FlowProgress,
     HistogramReport,
@@ -27,7 +29,7 @@ from leadline.registry import KINDS
 from leadline.trial import Interrupt, LiveFigures, Notification, TargetOpen, TargetWatch
 from leadline.trial.event_log import EntryList, EventLog
 from leadline.trial.live_metrics import BusyThreads, LiveMetrics
-from leadline.trial.watch import Follower
+from leadline.trial.watch import Follower, _Durations
 
 LABEL, S = "c01/1/http", 1_000_000_000
 BEGAN_NS = 100 * S
@@ -200,9 +202,13 @@ def test_each_threads_share_is_between_its_own_last_two_accounts() -> None:
 
 
 async def follow(
-    targets: list[str], *events: Progress, said: list[Notification] | None = None, **test: Any
+    targets: list[str],
+    *events: Progress,
+    said: list[Notification] | None = None,
+    delays_ms: dict[str, int] | None = None,
+    **test: Any,
 ) -> tuple[TargetWatch, Interrupt]:
-    watch = TargetWatch(parse_targets(targets, {"http": "http"}), "http")
+    watch = TargetWatch(parse_targets(targets, {"http": "http"}), "http", delays_ms=delays_ms or {})
     interrupt = Interrupt()
     spec = TestSpec.read({"name": "http", "kind": "http", "duration_ms": 60_000, "interval_ms": 100, **test})
     notify = (lambda _: None) if said is None else said.append
@@ -242,6 +248,44 @@ async def test_figures_are_cumulative() -> None:
     assert (watch.missed, interrupt.asked.is_set()) == ([], False)
     _, later = await follow(["latency_p99_us < 2000"], *events, *seconds(4, reports=[bad] * 10))
     assert later.asked.is_set()
+
+
+@pytest.mark.parametrize(("slow", "is_missed"), [(20, True), (11, False)])
+async def test_once_seconds_show_an_interval_all_of_it_has_to_miss_the_target(slow: int, is_missed: bool) -> None:
+    """Of 1,000 requests a second 2 % are slow, which is surely more than 1 %, or 1.1 %, which may be 1 % in the end."""
+    fast = histogram("latency", [1_000_000] * 1000)
+    good = histogram("latency", [1_000_000] * (1000 - slow))
+    few = [
+        histogram("latency", [9_000_000 + 100_000 * (number + second) for number in range(slow)]) for second in (0, 1)
+    ]
+    # The first seconds are fast, so that no value misses the target before there is an interval.
+    events = [one for second in range(1, 5) for one in seconds(second, reports=[fast])]
+    events += [one for second in range(5, 60) for one in seconds(second, reports=[good, few[second % 2]])]
+    watch, interrupt = await follow(["latency_p99_us < 2000"], *events)
+    assert (bool(watch.missed), interrupt.asked.is_set()) == (is_missed, is_missed)
+
+
+async def test_a_load_with_two_kinds_of_requests_ends() -> None:
+    """Half of them take 1 ms and half 20 ms: the range of all times would hold a p95 of 5 ms for ever."""
+    both = [histogram("latency", [1_000_000 + 1_000 * number for number in range(50)])]
+    both += [histogram("latency", [20_000_000 + 10_000 * number for number in range(50)])]
+    delayed = {"latency_p95_us < 5000": 8_000}
+    for delays_ms in ({}, delayed):
+        events = [one for second in range(1, 12) for one in seconds(second, reports=both)]
+        _, interrupt = await follow(["latency_p95_us < 5000"], *events, delays_ms=delays_ms)
+        assert interrupt.asked.is_set() and interrupt.why is not None
+        assert interrupt.why.startswith(f"stopped after {8 if delays_ms else 2}.0 s"), interrupt.why
+
+
+async def test_hosts_of_one_second_and_neighbours_of_a_long_test_are_joined() -> None:
+    durations, one = _Durations(), decode(histogram("latency", [1_000_000] * 3).model_dump())
+    for second in range(2 * MOST_PARTS):
+        for _ in range(2):
+            durations.add({"latency": one, "late": one}, second, {"latency"})
+    parts = durations.parts.named("latency")
+    assert len(parts) <= MOST_PARTS and durations.parts.named("late") == ()
+    total = merge(parts)
+    assert (total.count, durations.whole["latency"].count) == (12 * MOST_PARTS, 12 * MOST_PARTS)
 
 
 async def test_a_target_without_a_sample_stops_nothing_and_is_not_met() -> None:

@@ -145,10 +145,10 @@ class ScenarioKind(Kind[ScenarioTest]):
         return HTTP.interval_values(spec, growth)
 
     def with_histograms(self, data: TestData, histograms: Histograms) -> Histograms:
-        """The histograms with those that come with the figures so far, while the load runs."""
-        from leadline.kinds.scenario.figures import with_requests_so_far
+        """The histograms with those of iterations and transactions, and while the load runs those so far."""
+        from leadline.kinds.scenario.figures import with_scenario_histograms
 
-        return with_requests_so_far(data, histograms)
+        return with_scenario_histograms(data, histograms)
 
     def figures(
         self, data: TestData, flows: Sequence[Flow], steady: Window | None, histograms: Histograms
@@ -156,7 +156,7 @@ class ScenarioKind(Kind[ScenarioTest]):
         """Requests as in `http`, and iterations."""
         from leadline.kinds.scenario.figures import scenario_figures
 
-        return {**HTTP.figures(data, flows, steady, histograms), **scenario_figures(data)}
+        return {**HTTP.figures(data, flows, steady, histograms), **scenario_figures(data, histograms)}
 
     def distributions(self, data: TestData, steady: Window | None, histograms: Histograms) -> tuple[Distribution, ...]:
         """The distributions of the requests."""

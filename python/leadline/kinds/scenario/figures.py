@@ -15,7 +15,7 @@ from leadline.kinds.scenario.tagged import tagged_figures
 _ITERATION = ("min", "mean", "p50", "p90", "p95", "p99", "max")
 
 
-def scenario_figures(data: TestData) -> dict[str, Metric]:
+def scenario_figures(data: TestData, histograms: Histograms) -> dict[str, Metric]:
     """Iterations by what became of them, their times, users, and checks. While the load runs they are known if the
     agents report the figures so far."""
     found = findings(data)
@@ -37,23 +37,30 @@ def scenario_figures(data: TestData) -> dict[str, Metric]:
         "iterations_failed": Metric(total("failed"), "count"),
         "users_most": Metric(total("users_most"), "count"),
         "checks_ratio": share_metric(passed, passed + failed),
-        **times("iteration", iteration_sample(data, "iteration"), _ITERATION),
-        **times("transaction", transaction_sample(data), _ITERATION),
-        **times("start_late", iteration_sample(data, "start_late"), ("p50", "p99", "max")),
+        **times("iteration", histograms.sample("iteration"), _ITERATION),
+        **times("transaction", histograms.sample("transaction"), _ITERATION),
+        **times("start_late", histograms.sample("start_late"), ("p50", "p99", "max")),
         **tagged_figures(data),
     }
 
 
-def with_requests_so_far(data: TestData, histograms: Histograms) -> Histograms:
-    """The histograms, and while the load runs those of the requests that the agents report only with the figures so
-    far."""
-    if data.load_outcomes() or not data.scenarios_so_far:
+def with_scenario_histograms(data: TestData, histograms: Histograms) -> Histograms:
+    """The histograms with those of iterations and transactions, which the reports of scenarios have. While the load
+    runs those of its intervals are newer; agents that report no such intervals have the figures so far."""
+    reports = data.scenario_reports()
+    if not reports:
         return histograms
-    rows = [row for report in data.scenario_reports() for row in report["labels"] if row["kind"] == "request"]
+    is_over = bool(data.load_outcomes())
+    samples = {name: iteration_sample(data, name) for name in ("iteration", "iteration_due", "start_late")}
+    samples["transaction"] = transaction_sample(data)
+    if not is_over:
+        rows = [row for report in reports for row in report["labels"] if row["kind"] == "request"]
+        for name in ("service", "first_byte"):
+            samples[name] = merged_sample((report for row in rows for report in row["histograms"]), name)
     found: dict[str, Histogram] = {}
-    for name in ("service", "first_byte"):
-        sample = merged_sample((report for row in rows for report in row["histograms"]), name)
-        found |= {name: sample.completed, f"{name}{CENSORED}": sample.ages}
+    for name, sample in samples.items():
+        if is_over or name not in histograms.by_name:
+            found |= {name: sample.completed, f"{name}{CENSORED}": sample.ages}
     return replace(histograms, by_name={**histograms.by_name, **found})
 
 

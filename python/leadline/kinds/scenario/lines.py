@@ -65,7 +65,7 @@ def _errors(data: TestData, zero_ns: float) -> Iterator[Series]:
 def _latencies(data: TestData, zero_ns: float) -> Iterator[Series]:
     by_end: dict[int, dict[str, list[Histogram]]] = {}
     for part in data.interval_histograms:
-        name = part.report["metric"]
+        name = part.report["metric"].removeprefix("warmup_")
         if name in ("latency", f"latency{CENSORED}"):
             by_end.setdefault(part.end_ns, {}).setdefault(name, []).extend(_readable(part.report))
     ends_ns = sorted(by_end)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 
-from leadline.analysis.intervals import share_metric, with_range
+from leadline.analysis.histograms import EMPTY, DamagedHistogram, Histogram, decode, merge, remainder
+from leadline.analysis.intervals import MOST_HISTOGRAMS, PART_NS, share_metric, with_interval
 from leadline.analysis.metrics import times
 from leadline.analysis.model import Metric
 from leadline.analysis.test_data import TestData
@@ -29,7 +31,7 @@ def _figures(data: TestData, figure: str, tags: Mapping[str, str]) -> dict[str, 
     reports = data.scenario_reports()
     if figure.startswith("iteration"):
         rows = [row for report in reports for row in report["populations"] if row["name"] == tags.get("scenario")]
-        return _of_groups(rows, figure)
+        return _of_groups(rows, figure, _Seconds(data, lambda point: _iterations(point, tags.get("scenario"))))
     kind = "transaction" if figure.startswith("transaction") else "request"
     labels = [
         (row, report["populations"][row["population"]])
@@ -37,10 +39,80 @@ def _figures(data: TestData, figure: str, tags: Mapping[str, str]) -> dict[str, 
         for row in report["labels"]
         if row["kind"] == kind and _has(row, tags)
     ]
-    return _of_labels(labels, figure, tags)
+    seconds = _Seconds(
+        data, lambda point: _of_rows(row for row in point["labels"] if row["kind"] == kind and _has(row, tags))
+    )
+    return _of_labels(labels, figure, tags, seconds)
 
 
-def _has(row: records.LabelReport, tags: Mapping[str, str]) -> bool:
+_Part = Mapping[str, Sequence[records.HistogramReport]]
+"""The histograms of one interval by name."""
+
+
+class _Seconds:
+    """What each second has of some requests, transactions or iterations. `part_of` selects them from an interval; None
+    where the interval has them and not their histograms."""
+
+    def __init__(self, data: TestData, part_of: Callable[[records.ScenarioProgress], _Part | None]) -> None:
+        self._data, self._part_of = data, part_of
+        self.is_running = data.is_running
+
+    def of(self, name: str) -> list[Histogram]:
+        """The histograms of a name, of all hosts; none if they are not known of each second, or too many to read."""
+        seconds: dict[int, list[tuple[records.HistogramReport, int]]] = {}
+        for point in self._data.scenario_points:
+            part = self._part_of(point.progress)
+            if part is None:
+                return []
+            signed = [(one, 1) for one in part.get(name, ())]
+            if name == "latency":  # that of the labels has their warm-up in it
+                signed += [(one, -1) for one in part.get("warmup_latency", ())]
+            seconds.setdefault(point.t_ns // PART_NS, []).extend(signed)
+        if sum(map(len, seconds.values())) > MOST_HISTOGRAMS:
+            return []
+        merged = (_merged(seconds[second]) for second in sorted(seconds))
+        return [one for one in merged if one.count]
+
+
+def _iterations(point: records.ScenarioProgress, name: str | None) -> _Part | None:
+    rows = [row for row in point["populations"] if row["name"] == name]
+    return _by_name(report for row in rows for report in row.get("histograms") or ())
+
+
+def _of_rows(rows: Iterable[records.LabelProgress]) -> _Part | None:
+    found: list[records.HistogramReport] = []
+    for row in rows:
+        histograms = row.get("histograms")
+        if histograms is None:
+            return None
+        found += [row["latency"], *histograms]
+    return _by_name(found)
+
+
+def _by_name(reports: Iterable[records.HistogramReport]) -> _Part:
+    found: dict[str, list[records.HistogramReport]] = {}
+    for report in reports:
+        found.setdefault(report["metric"], []).append(report)
+    return found
+
+
+def _merged(signed: Sequence[tuple[records.HistogramReport, int]]) -> Histogram:
+    whole, without = (
+        merge(_decoded(one["hdr_v2"], one["count"]) for one, sign in signed if sign == wanted) for wanted in (1, -1)
+    )
+    return remainder(whole, without) if without.count else whole
+
+
+@lru_cache(maxsize=MOST_HISTOGRAMS)
+def _decoded(hdr_v2: str, count: int) -> Histogram:
+    # A running load is looked at each second, with all seconds before.
+    try:
+        return decode({"hdr_v2": hdr_v2, "count": count})
+    except DamagedHistogram:
+        return EMPTY  # counted where the whole test's histograms are read
+
+
+def _has(row: records.LabelReport | records.LabelProgress, tags: Mapping[str, str]) -> bool:
     return has_tags(row["name"], row.get("tags") or {}, tags)
 
 
@@ -52,7 +124,10 @@ def has_tags(name: str, own: Mapping[str, str], tags: Mapping[str, str]) -> bool
 
 
 def _of_labels(
-    labels: list[tuple[records.LabelReport, records.PopulationReport]], figure: str, tags: Mapping[str, str]
+    labels: list[tuple[records.LabelReport, records.PopulationReport]],
+    figure: str,
+    tags: Mapping[str, str],
+    seconds: _Seconds,
 ) -> dict[str, Metric]:
     rows = [row for row, _ in labels]
     ended, failed = sum(row["ended"] for row in rows), sum(row["failed"] for row in rows)
@@ -72,7 +147,7 @@ def _of_labels(
         "bytes_received": (sum(row["received_bytes"] for row in rows), "bytes"),
     }
     if figure not in counted:
-        return _times(figure, [one for row in rows for one in row["histograms"]])
+        return _times(figure, [one for row in rows for one in row["histograms"]], seconds)
     value, unit = counted[figure]
     return {figure: Metric(value if rows else None, unit)}
 
@@ -81,27 +156,28 @@ def _share(part: float, whole: float) -> float | None:
     return part / whole if whole else None
 
 
-def _of_groups(rows: list[records.PopulationReport], figure: str) -> dict[str, Metric]:
+def _of_groups(rows: list[records.PopulationReport], figure: str, seconds: _Seconds) -> dict[str, Metric]:
     counts = {"iterations": ("completed", "failed"), "iterations_dropped": ("dropped",)}.get(figure)
     if counts is None:
-        return _times(figure, [one for row in rows for one in row["histograms"]])
+        return _times(figure, [one for row in rows for one in row["histograms"]], seconds)
     found = [value for row in rows for name, value in row["iterations"].items() if name in counts]
     return {figure: Metric(sum(one for one in found if isinstance(one, int)) if rows else None, "count")}
 
 
-def _times(figure: str, reports: Iterable[records.HistogramReport]) -> dict[str, Metric]:
+def _times(figure: str, reports: Iterable[records.HistogramReport], seconds: _Seconds) -> dict[str, Metric]:
     match = _TIME.fullmatch(figure)
     if match is None:
         return {figure: Metric(None, "us")}
-    sample = merged_sample(reports, {"transaction": "latency"}.get(match[1], match[1]))
+    histogram = {"transaction": "latency"}.get(match[1], match[1])
+    sample = merged_sample(reports, histogram)
     found = times(match[1], sample, dict.fromkeys((match[2], *STATISTICS)))
-    # No seconds of these requests are kept, which would show how much the times depend on each other.
-    ranges = {
-        name: with_range(metric, sample, asked.percentile / 100)
+    parts = seconds.of(histogram)
+    bounded = {
+        name: with_interval(metric, sample, asked.percentile / 100, parts, seconds.is_running)
         for name, metric in found.items()
         if (asked := histogram_of(name)) is not None
     }
-    return found | ranges
+    return found | bounded
 
 
 def _length_s(population: records.PopulationReport) -> float:
