@@ -46,7 +46,7 @@ from leadline.registry import KINDS
 
 # Histograms of completed operations, and of the ages of outstanding ones.
 _LATENCIES = ("latency", f"latency{metrics.CENSORED}")
-# Of so many operations shares are.
+# The numbers of operations of which shares are.
 _TOTALS = ("sent", "requests_due")
 
 

@@ -1,5 +1,5 @@
-//! The time limits of connections, the earliest first. Owns which slots a passed instant concerns; whether a slot's limit
-//! has passed, moved or become void is the caller's to say. A limit that moves to a later instant costs nothing before
+//! The time limits of connections, the earliest first. Owns which slots a passed instant concerns; the caller knows whether
+//! a slot's limit has passed, moved or become void. A limit that moves to a later instant costs nothing before
 //! the earlier one has passed, so that a connection that is used again and again has one entry.
 
 use std::cmp::Reverse;
