@@ -51,7 +51,8 @@ def _of_threads(loads: Sequence[records.LoadReport], moved: float | None) -> flo
 
 
 def _of_machines(loads: Sequence[records.LoadReport], unit: Unit) -> float | None:
-    """The demand of one machine only: hosts that share theirs would count its time once each."""
+    """The demand of one machine only: hosts that share theirs would count its time once each. The kernel counts it in
+    ticks of 10 ms, so no tick at all means that it is unknown, not that the machine did nothing."""
     uses = [use for load in loads if (use := load.get("machine")) is not None]
     if len(uses) != 1 or len(loads) != 1:
         return None
@@ -63,4 +64,4 @@ def _of_machines(loads: Sequence[records.LoadReport], unit: Unit) -> float | Non
     else:
         # Of requests and answers, the fewer are complete transactions.
         moved = min(use["sent_units"], use["received_units"])
-    return 1e9 * use["busy_s"] / moved if moved else None
+    return 1e9 * use["busy_s"] / moved if moved and use["busy_s"] else None

@@ -84,6 +84,11 @@ def test_service_demand_is_known_of_threads_and_of_the_machine() -> None:
     assert found["server_machine_cpu_ns_per_byte"] is None
 
 
+def test_machine_without_a_tick_has_an_unknown_demand() -> None:
+    data = with_kernel(generator=load(thread(0.2), machine={**MACHINE, "busy_s": 0.0}), receiver=load(side="peer"))
+    assert values(data)["client_machine_cpu_ns_per_byte"] is None
+
+
 def test_each_end_spends_its_time_on_the_packets_of_its_own() -> None:
     """Of 10,000 datagrams 4,000 arrive: the receiver's time is that of 4,000."""
     busy = {**thread(0.2), "user_s": 0.5, "system_s": 1.5}
