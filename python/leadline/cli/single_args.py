@@ -242,10 +242,12 @@ def host(text: str) -> str:
     """A host's name or address, which has its port in another option.
 
     Raises:
-        InputError: it is a URL, has a port, or is an address in brackets.
+        InputError: it is empty, has a space, is a URL, has a port, or is an address in brackets.
     """
     bare = text.strip("[]")
-    if "://" in text or "/" in text:
+    if not text:
+        raise InputError("HOST: it is empty", hint="write a name or address, as in 192.0.2.7")
+    if "/" in text or any(letter.isspace() for letter in text):
         raise InputError(f"HOST {text}: this is no host", hint="write its name or address alone, as in 192.0.2.7")
     if bare.count(":") == 1:
         name, _, port = bare.partition(":")

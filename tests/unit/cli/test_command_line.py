@@ -140,6 +140,9 @@ def test_every_mistake_of_a_plan_is_a_line_of_its_own(plan: Path) -> None:
         (["tcp", "192.0.2.7:5201"], "HOST 192.0.2.7:5201: the port is an option; write 192.0.2.7 --port 5201"),
         (["rr", "[2001:db8::7]:5201"], "HOST [2001:db8::7]:5201: the port is an option; write 2001:db8::7 --port"),
         (["udp", "[2001:db8::7]"], "HOST [2001:db8::7]: an address has no brackets here; write 2001:db8::7"),
+        (["tcp", ""], "HOST: it is empty; write a name or address, as in 192.0.2.7"),
+        (["rr", "two hosts"], "HOST two hosts: this is no host; write its name or address alone"),
+        (["ladder", ""], "HOST: it is empty"),
         (["ladder", "http://192.0.2.7/"], "HOST http://192.0.2.7/: this is no host; write its name or address alone"),
         (["serve", "--errors", "many"], "--errors: 'many' is not a number; see `leadline serve --help`"),
         (
