@@ -1462,8 +1462,8 @@ class LabelProgress(BaseModel):
     """
     histograms: list[HistogramReport] | None = None
     """
-    Distributions in the interval, as in the report; without `latency`, which is what `warmup_latency` leaves of the
-    one above. Absent where the scenario has more than 40 names.
+    Distributions of the last second without its warm-up, as in the report; empty in most events. Absent where the
+    scenario has more than 40 names.
     """
     kind: Literal["request", "transaction"]
     """
@@ -1994,7 +1994,7 @@ class PopulationProgress(BaseModel):
     )
     histograms: Annotated[list[HistogramReport] | None, Field(validate_default=True)] = []
     """
-    Distributions of those that ended in the interval, as in the report.
+    Distributions of those that ended in the last second, as in the report; empty in most events.
     """
     iterations: IterationCounts
     """
@@ -6502,7 +6502,7 @@ class ScenarioProgress(BaseModel):
     )
     labels: list[LabelProgress]
     """
-    One row per label that had an event in the interval.
+    One row per label that had an event in the interval, or that has distributions.
     """
     populations: list[PopulationProgress]
     """

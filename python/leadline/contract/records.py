@@ -959,8 +959,8 @@ class LabelProgress(TypedDict):
     """
     histograms: NotRequired[list[HistogramReport] | None]
     """
-    Distributions in the interval, as in the report; without `latency`, which is what `warmup_latency` leaves of the
-    one above. Absent where the scenario has more than 40 names.
+    Distributions of the last second without its warm-up, as in the report; empty in most events. Absent where the
+    scenario has more than 40 names.
     """
     kind: LabelKind
     """
@@ -1193,7 +1193,7 @@ class PopulationProgress(TypedDict):
 
     histograms: NotRequired[list[HistogramReport]]
     """
-    Distributions of those that ended in the interval, as in the report.
+    Distributions of those that ended in the last second, as in the report; empty in most events.
     """
     iterations: IterationCounts
     """
@@ -3147,7 +3147,7 @@ class ScenarioProgress(TypedDict):
 
     labels: list[LabelProgress]
     """
-    One row per label that had an event in the interval.
+    One row per label that had an event in the interval, or that has distributions.
     """
     populations: list[PopulationProgress]
     """

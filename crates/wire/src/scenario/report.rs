@@ -173,7 +173,7 @@ pub struct SlowRequest {
 pub struct ScenarioProgress {
     /// One row per population.
     pub populations: Vec<PopulationProgress>,
-    /// One row per label that had an event in the interval.
+    /// One row per label that had an event in the interval, or that has distributions.
     pub labels: Vec<LabelProgress>,
     /// The figures since the beginning, without the slowest requests; absent in most events.
     #[serde(default)]
@@ -192,7 +192,7 @@ pub struct PopulationProgress {
     pub users: u64,
     /// Its iterations so far.
     pub iterations: IterationCounts,
-    /// Distributions of those that ended in the interval, as in the report.
+    /// Distributions of those that ended in the last second, as in the report; empty in most events.
     #[serde(default)]
     pub histograms: Vec<HistogramReport>,
 }
@@ -215,8 +215,8 @@ pub struct LabelProgress {
     /// Its tags, as in the report.
     #[serde(default)]
     pub tags: BTreeMap<String, String>,
-    /// Distributions in the interval, as in the report; without `latency`, which is what `warmup_latency` leaves of the
-    /// one above. Absent where the scenario has more than 40 names.
+    /// Distributions of the last second without its warm-up, as in the report; empty in most events. Absent where the
+    /// scenario has more than 40 names.
     #[serde(default)]
     pub histograms: Option<Vec<HistogramReport>>,
 }

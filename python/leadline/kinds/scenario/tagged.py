@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 
-from leadline.analysis.histograms import EMPTY, DamagedHistogram, Histogram, decode, merge, remainder
+from leadline.analysis.histograms import EMPTY, DamagedHistogram, Histogram, decode, merge
 from leadline.analysis.intervals import MOST_HISTOGRAMS, PART_NS, share_metric, with_interval
 from leadline.analysis.metrics import times
 from leadline.analysis.model import Metric
@@ -59,19 +59,16 @@ class _Seconds:
 
     def of(self, name: str) -> list[Histogram]:
         """The histograms of a name, of all hosts; none if they are not known of each second, or too many to read."""
-        seconds: dict[int, list[tuple[records.HistogramReport, int]]] = {}
+        seconds: dict[int, list[records.HistogramReport]] = {}
         for point in self._data.scenario_points:
             part = self._part_of(point.progress)
             if part is None:
                 return []
-            signed = [(one, 1) for one in part.get(name, ())]
-            if name == "latency":  # that of the labels has their warm-up in it
-                signed += [(one, -1) for one in part.get("warmup_latency", ())]
-            seconds.setdefault(point.t_ns // PART_NS, []).extend(signed)
+            if name in part:
+                seconds.setdefault(point.t_ns // PART_NS, []).extend(part[name])
         if sum(map(len, seconds.values())) > MOST_HISTOGRAMS:
             return []
-        merged = (_merged(seconds[second]) for second in sorted(seconds))
-        return [one for one in merged if one.count]
+        return [merge(_decoded(one["hdr_v2"], one["count"]) for one in seconds[at]) for at in sorted(seconds)]
 
 
 def _iterations(point: records.ScenarioProgress, name: str | None) -> _Part | None:
@@ -85,7 +82,7 @@ def _of_rows(rows: Iterable[records.LabelProgress]) -> _Part | None:
         histograms = row.get("histograms")
         if histograms is None:
             return None
-        found += [row["latency"], *histograms]
+        found += histograms
     return _by_name(found)
 
 
@@ -94,13 +91,6 @@ def _by_name(reports: Iterable[records.HistogramReport]) -> _Part:
     for report in reports:
         found.setdefault(report["metric"], []).append(report)
     return found
-
-
-def _merged(signed: Sequence[tuple[records.HistogramReport, int]]) -> Histogram:
-    whole, without = (
-        merge(_decoded(one["hdr_v2"], one["count"]) for one, sign in signed if sign == wanted) for wanted in (1, -1)
-    )
-    return remainder(whole, without) if without.count else whole
 
 
 @lru_cache(maxsize=MOST_HISTOGRAMS)

@@ -36,7 +36,9 @@ const CENSORED: usize = 4;
 pub struct Published {
     latest: BTreeMap<usize, (HttpCounts, Vec<PopulationProgress>, ThreadReport)>,
     recent: BTreeMap<u32, Recent>,
-    /// By population.
+    /// Distributions since they were handed over last, by label.
+    details: BTreeMap<u32, LabelHistograms>,
+    /// The same by population.
     iterations: Vec<PopulationHistograms>,
     errors: BTreeMap<String, u64>,
     /// Figures since the beginning, by thread, since they were reported last.
@@ -54,9 +56,10 @@ impl Published {
                     *self.errors.entry(cause.to_string()).or_insert(0) += count;
                 }
             }
+            add_all(self.details.entry(label).or_default(), &recent.histograms);
             self.recent.entry(label).or_default().merge(recent);
         }
-        self.iterations.resize_with(snapshot.iterations.len(), Default::default);
+        self.iterations.resize_with(snapshot.iterations.len(), PopulationHistograms::default);
         for (sum, own) in self.iterations.iter_mut().zip(snapshot.iterations) {
             merge_all(sum, own.into_iter());
         }
@@ -81,19 +84,32 @@ impl Published {
         Some(Standing { counts: Counts::Http(Box::new(counts)), errors: self.errors.clone(), threads })
     }
 
-    /// Returns the distributions of all requests, transactions and iterations since the last call, and the state of the
-    /// scenario.
-    pub fn progress(&mut self, program: &Program, shared: &Shared) -> (Vec<HistogramReport>, ScenarioProgress) {
-        let (mut requests, mut transactions) = (LabelHistograms::default(), LabelHistograms::default());
+    /// Returns the state of the scenario. If it `hands_over`, it also returns the distributions of all requests,
+    /// transactions and iterations since it did so last, and the state has those of each.
+    pub fn progress(
+        &mut self,
+        program: &Program,
+        shared: &Shared,
+        hands_over: bool,
+    ) -> (Vec<HistogramReport>, ScenarioProgress) {
+        let details = if hands_over { std::mem::take(&mut self.details) } else { BTreeMap::new() };
+        let iterations = if hands_over { std::mem::take(&mut self.iterations) } else { Vec::new() };
+        let histograms = together(program, &details, &iterations);
+        let labels = self.labels(program, &details);
+        let populations = self.populations(&iterations);
+        (histograms, ScenarioProgress { populations, labels, so_far: self.report_so_far(program, shared) })
+    }
+
+    /// Returns the state of the labels, with the distributions that are handed over.
+    fn labels(&mut self, program: &Program, details: &BTreeMap<u32, LabelHistograms>) -> Vec<LabelProgress> {
         let is_detailed = program.labels.len() <= MOST_DETAILED;
-        let labels = std::mem::take(&mut self.recent).into_iter().map(|(label, recent)| {
-            let label = &program.labels[label as usize];
+        let mut recent = std::mem::take(&mut self.recent);
+        details.keys().filter(|_| is_detailed).for_each(|label| {
+            recent.entry(*label).or_default();
+        });
+        let labels = recent.into_iter().map(|(index, recent)| {
+            let label = &program.labels[index as usize];
             let Recent { ended, failed, errors, histograms: own } = recent;
-            let sums = match label.kind {
-                LabelKind::Request => &mut requests,
-                LabelKind::Transaction => &mut transactions,
-            };
-            add_all(sums, &own);
             let mut latency = Histogram::new();
             own.iter().filter_map(|set| set[LATENCY].as_deref()).for_each(|one| latency.merge(one));
             LabelProgress {
@@ -104,26 +120,15 @@ impl Published {
                 errors: errors.into_iter().map(|(cause, count)| (cause.into_owned(), count)).collect(),
                 latency: histogram("latency", &latency),
                 tags: label.tags.clone(),
-                histograms: is_detailed.then(|| {
-                    let mut histograms = reports(&METRICS[LATENCY + 1..], "", &own[0][LATENCY + 1..]);
-                    histograms.extend(reports(&METRICS, "warmup_", &own[1]));
-                    histograms
-                }),
+                histograms: is_detailed
+                    .then(|| details.get(&index).map_or_else(Vec::new, |own| reports(&METRICS, "", &own[0]))),
             }
         });
-        let labels = labels.collect();
-        let mut histograms = request_reports(&requests);
-        for (metric, name) in [(LATENCY, "transaction"), (CENSORED, "transaction_censored")] {
-            histograms.extend(transactions[0][metric].as_deref().map(|own| histogram(name, own)));
-        }
-        let iterations = std::mem::take(&mut self.iterations);
-        histograms.extend(main_iterations(program, &iterations));
-        let populations = self.populations(iterations);
-        (histograms, ScenarioProgress { populations, labels, so_far: self.report_so_far(program, shared) })
+        labels.collect()
     }
 
-    /// Returns the state of the populations, with the distributions of iterations that ended.
-    fn populations(&self, iterations: Vec<PopulationHistograms>) -> Vec<PopulationProgress> {
+    /// Returns the state of the populations, with the distributions that are handed over.
+    fn populations(&self, iterations: &[PopulationHistograms]) -> Vec<PopulationProgress> {
         let mut populations: Vec<PopulationProgress> = Vec::new();
         for (_, own, _) in self.latest.values() {
             if populations.is_empty() {
@@ -133,7 +138,7 @@ impl Published {
             populations.iter_mut().zip(own).for_each(|(sum, own)| add_population(sum, own));
         }
         for (population, own) in populations.iter_mut().zip(iterations) {
-            population.histograms = reports(&ITERATION_METRICS, "", &own);
+            population.histograms = reports(&ITERATION_METRICS, "", own);
         }
         populations
     }
@@ -172,6 +177,27 @@ fn add_all(sums: &mut LabelHistograms, own: &LabelHistograms) {
             sum.get_or_insert_default().merge(own);
         }
     }
+}
+
+/// Returns the distributions of all requests, of all transactions and of all iterations.
+fn together(
+    program: &Program,
+    details: &BTreeMap<u32, LabelHistograms>,
+    iterations: &[PopulationHistograms],
+) -> Vec<HistogramReport> {
+    let (mut requests, mut transactions) = (LabelHistograms::default(), LabelHistograms::default());
+    for (label, own) in details {
+        match program.labels[*label as usize].kind {
+            LabelKind::Request => add_all(&mut requests, own),
+            LabelKind::Transaction => add_all(&mut transactions, own),
+        }
+    }
+    let mut histograms = request_reports(&requests);
+    for (metric, name) in [(LATENCY, "transaction"), (CENSORED, "transaction_censored")] {
+        histograms.extend(transactions[0][metric].as_deref().map(|own| histogram(name, own)));
+    }
+    histograms.extend(main_iterations(program, iterations));
+    histograms
 }
 
 /// Returns the distributions of the main populations' iterations together.

@@ -165,10 +165,8 @@ fn intervals_sum_up(outcome: &Outcome, events: &[Event]) {
     let mut sums = BTreeMap::<(&str, &str), u64>::new();
     for event in events {
         let Event::Progress { scenario: Some(scenario), histograms, .. } = event else { continue };
-        let labels = scenario.labels.iter().flat_map(|label| {
-            let own = std::iter::once(&label.latency).chain(label.histograms.iter().flatten());
-            own.map(|own| (&*label.name, own))
-        });
+        let labels = scenario.labels.iter();
+        let labels = labels.flat_map(|label| label.histograms.iter().flatten().map(|own| (&*label.name, own)));
         let populations = scenario.populations.iter();
         let populations = populations.flat_map(|one| one.histograms.iter().map(|own| (&*one.name, own)));
         for (name, own) in histograms.iter().map(|own| ("", own)).chain(labels).chain(populations) {

@@ -1,5 +1,6 @@
 //! Reports a scenario while its threads run: its progress at each interval and once more at the end, so that the sums
-//! over all intervals are the figures of the outcome, and its samples as they come.
+//! over all intervals are the figures of the outcome, and its samples as they come. Distributions are reported once a
+//! second, and at the end.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::Arc;
@@ -16,6 +17,9 @@ use super::plan::Plan;
 use super::report::Published;
 use crate::metering::FlowCounters;
 use crate::task::Task;
+
+/// The time between two reports of distributions, ns.
+const HAND_OVER_NS: u64 = 1_000_000_000;
 
 /// The one that reports.
 pub struct Watch<'t> {
@@ -34,11 +38,16 @@ impl Watch<'_> {
         let mut published = Published::default();
         let mut reported_left_out = 0;
         let mut next_ns = at_ns.saturating_add(self.interval_ns);
+        let mut next_hand_over_ns = at_ns.saturating_add(HAND_OVER_NS);
         loop {
             let now_ns = monotonic_ns();
             if now_ns >= next_ns {
                 next_ns += ((now_ns - next_ns) / self.interval_ns + 1) * self.interval_ns;
-                self.report(&mut published, now_ns);
+                let hands_over = now_ns >= next_hand_over_ns;
+                if hands_over {
+                    next_hand_over_ns += ((now_ns - next_hand_over_ns) / HAND_OVER_NS + 1) * HAND_OVER_NS;
+                }
+                self.report(&mut published, now_ns, hands_over);
             }
             match messages.recv_timeout(Duration::from_nanos(next_ns.saturating_sub(now_ns))) {
                 Ok(Message::Snapshot(snapshot)) => published.take(snapshot, &self.plan.program),
@@ -52,16 +61,16 @@ impl Watch<'_> {
                     if self.rows.left_out() != reported_left_out {
                         self.send(SampleBatch::default(), self.rows.left_out());
                     }
-                    return self.report(&mut published, monotonic_ns());
+                    return self.report(&mut published, monotonic_ns(), true);
                 }
             }
         }
     }
 
-    fn report(&self, published: &mut Published, now_ns: u64) {
+    fn report(&self, published: &mut Published, now_ns: u64, hands_over: bool) {
         let flows = self.counters.iter().zip(0..).map(|(counters, flow)| counters.progress(flow, true)).collect();
         let standing = published.standing();
-        let (histograms, scenario) = published.progress(&self.plan.program, self.shared);
+        let (histograms, scenario) = published.progress(&self.plan.program, self.shared, hands_over);
         self.task.progress_scenario(Side::Local, now_ns, flows, histograms, standing, Some(Box::new(scenario)));
     }
 
