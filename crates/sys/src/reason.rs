@@ -22,15 +22,22 @@ pub fn unresolved(host: &str, error: &io::Error) -> String {
     let text = reason(error);
     // glibc's texts of EAI_NONAME, EAI_NODATA and EAI_AGAIN: std keeps no numbers.
     match text.strip_prefix(LOOKUP) {
-        Some("Name or service not known" | "No address associated with hostname") => {
-            format!("the name {host} has no address")
-        }
+        Some("Name or service not known" | "No address associated with hostname") => match zone_of(host) {
+            Some(zone) => format!("there is no interface {zone}, which {host} names"),
+            None => format!("the name {host} has no address"),
+        },
         Some("Temporary failure in name resolution") => {
             format!("the name {host} cannot be looked up: no name server answers")
         }
         Some(other) => format!("the name {host} cannot be looked up: {}", decapitalized(other)),
         None => format!("the name {host} cannot be looked up: {text}"),
     }
+}
+
+/// Returns the interface that an IPv6 address names after its percent sign (RFC 4007, section 11).
+fn zone_of(host: &str) -> Option<&str> {
+    let (address, zone) = host.split_once('%')?;
+    address.parse::<std::net::Ipv6Addr>().is_ok().then_some(zone)
 }
 
 /// Begins a text with a small letter, unless its first word is an abbreviation.
@@ -67,6 +74,9 @@ mod tests {
     fn name_without_an_address_is_named() {
         let failed = |detail: &str| unresolved("a.invalid", &io::Error::other(format!("{LOOKUP}{detail}")));
         assert_eq!(failed("Name or service not known"), "the name a.invalid has no address");
+        let unknown = io::Error::other(format!("{LOOKUP}Name or service not known"));
+        assert_eq!(unresolved("fe80::1%eth7", &unknown), "there is no interface eth7, which fe80::1%eth7 names");
+        assert_eq!(unresolved("a%eth7", &unknown), "the name a%eth7 has no address");
         assert_eq!(
             failed("Temporary failure in name resolution"),
             "the name a.invalid cannot be looked up: no name server answers"
