@@ -65,6 +65,7 @@ def command(
     """
     from leadline.analysis.sizing import PACKETS, Asked, sized
     from leadline.plan import units
+    from leadline.plan.field_types import LARGEST_UDP_PAYLOAD_BYTES
 
     asked = Asked(
         links=[(text, float(_read("--link", units.rate_bps, text))) for text in link or ()],
@@ -76,8 +77,8 @@ def command(
     )
     if any(bps <= 0 for _, bps in asked.links):
         raise InputError("--link: a rate must be above 0")
-    if any(octets < 1 for octets in asked.packets):
-        raise InputError("--packet: a packet has at least 1 byte")
+    if not all(1 <= octets <= LARGEST_UDP_PAYLOAD_BYTES for octets in asked.packets):
+        raise InputError(f"--packet: a packet's payload has 1 to {LARGEST_UDP_PAYLOAD_BYTES:,} bytes")
     if frequency is not None and run is None:
         raise InputError("--frequency is the clock of a measured gateway: it goes with RUN", hint="leave it out")
     costs = _given(cycles_per_byte, cycles_per_packet, run) or _of_run(run, frequency)
