@@ -36,8 +36,11 @@ from leadline.statistics import (
 from leadline.statistics.estimate import Values
 from leadline.statistics.quantiles import LEAST_PARTS
 
-# Decoding a histogram takes 0.3 ms: with more than this, intervals have no latencies (a second of work).
-MOST_HISTOGRAMS = 4000
+# Decoding a histogram takes 0.3 ms: with more than this of a test, intervals have no latencies (four seconds of work).
+# A scenario has up to nine in a second, on each host.
+_MOST_HISTOGRAMS = 12_000
+MOST_OF_A_NAME = 4000
+"""Histograms of a name of requests that are read."""
 # Agents hand over their histograms once a second.
 PART_NS = 1_000_000_000
 
@@ -81,7 +84,7 @@ class Parts:
 
 def decoded_parts(data: TestData) -> DecodedParts:
     """The histograms of the test's intervals; none if decoding them would take long."""
-    if len(data.interval_histograms) > MOST_HISTOGRAMS:
+    if len(data.interval_histograms) > _MOST_HISTOGRAMS:
         return ()
     found = ((part, _decoded(part)) for part in data.interval_histograms)
     return tuple((part, histogram) for part, histogram in found if histogram is not None)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 
 from leadline.analysis.histograms import EMPTY, DamagedHistogram, Histogram, decode, merge
-from leadline.analysis.intervals import MOST_HISTOGRAMS, PART_NS, share_metric, with_interval
+from leadline.analysis.intervals import MOST_OF_A_NAME, PART_NS, share_metric, with_interval
 from leadline.analysis.metrics import times
 from leadline.analysis.model import Metric
 from leadline.analysis.test_data import TestData
@@ -66,7 +66,7 @@ class _Seconds:
                 return []
             if name in part:
                 seconds.setdefault(point.t_ns // PART_NS, []).extend(part[name])
-        if sum(map(len, seconds.values())) > MOST_HISTOGRAMS:
+        if sum(map(len, seconds.values())) > MOST_OF_A_NAME:
             return []
         return [merge(_decoded(one["hdr_v2"], one["count"]) for one in seconds[at]) for at in sorted(seconds)]
 
@@ -93,7 +93,7 @@ def _by_name(reports: Iterable[records.HistogramReport]) -> _Part:
     return found
 
 
-@lru_cache(maxsize=MOST_HISTOGRAMS)
+@lru_cache(maxsize=MOST_OF_A_NAME)
 def _decoded(hdr_v2: str, count: int) -> Histogram:
     # A running load is looked at each second, with all seconds before.
     try:
