@@ -14,13 +14,14 @@ import os
 import re
 import signal
 import subprocess
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import cli_runs as cli
 from lab_scripts import JailUser, Program, jail_user
@@ -453,6 +454,8 @@ class Running:
     """`leadline tunnel` on its way."""
 
     process: subprocess.Popen[bytes]
+    printed: tuple[IO[bytes], IO[bytes]]
+    """Files with its stdout and stderr: pipes that are read at its end alone would fill up, and it would wait."""
     folder: Path
     """Of runs; `others` were there before."""
     others: set[Path]
@@ -523,8 +526,11 @@ class Running:
     def finish(self) -> Fleet:
         """Its end."""
         # A search for the rate that chokes a server may take minutes.
-        out, err = self.process.communicate(timeout=5 * cli.WITHIN_S)
-        return Fleet(self.process.returncode, out.decode(), err.decode(), next(self._own(), self.folder))
+        code = self.process.wait(timeout=5 * cli.WITHIN_S)
+        for one in self.printed:
+            one.seek(0)
+        out, err = (one.read().decode() for one in self.printed)
+        return Fleet(code, out, err, next(self._own(), self.folder))
 
     def _own(self) -> Iterator[Path]:
         return (folder for folder in runs_in(self.folder) if folder not in self.others)
@@ -553,10 +559,11 @@ def start_fleet(
     out = profile.with_suffix(".runs")
     others = set(runs_in(out))
     form = ("--json",) if as_json else ()
-    pipe, variables = subprocess.PIPE, {"TMPDIR": str(temporary)} if temporary else {}
+    out_file, err_file = tempfile.TemporaryFile(), tempfile.TemporaryFile()  # noqa: SIM115 - closed with `Running`
+    environment = {**os.environ, **({"TMPDIR": str(temporary)} if temporary else {})}
     command = [cli.quick_command, "tunnel", profile, *form, "--out", out, *_PATIENCE, *arguments]
-    started = place.start(command, stdout=pipe, stderr=pipe, stdin=subprocess.DEVNULL, env={**os.environ, **variables})
-    return Running(started, out, others)
+    started = place.start(command, stdout=out_file, stderr=err_file, stdin=subprocess.DEVNULL, env=environment)
+    return Running(started, (out_file, err_file), out, others)
 
 
 def fleet(place: Inside, profile: Path, *arguments: str | Path, as_json: bool = True) -> Fleet:
