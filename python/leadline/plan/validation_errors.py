@@ -116,7 +116,10 @@ class _Finding:
             case "union_tag_not_found":
                 words = "'kind' is missing", f"there is {', '.join(options)}"
             case "union_tag_invalid":
-                words = f"unknown kind '{self.context['tag']}'", did_you_mean(str(self.context["tag"]), options)
+                words = (
+                    f"unknown kind '{_one_line(str(self.context['tag']))}'",
+                    did_you_mean(str(self.context["tag"]), options),
+                )
             case "literal_error":
                 words = f"{shown} is not possible", did_you_mean(str(self.input), options)
             case "too_short":

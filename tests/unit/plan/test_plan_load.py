@@ -147,6 +147,10 @@ MISTAKES = [
     (SMALL + "observe:\n  perod: 1s", "plan.yaml:7: unknown key 'perod' in observe; did you mean 'period'?"),
     (changed("kind: openvpn", "kind: opnvpn"), "plan.yaml:2: sut: unknown kind 'opnvpn'; did you mean 'openvpn'?"),
     (
+        changed("kind: openvpn", r'kind: "a\nb"'),
+        r"plan.yaml:2: sut: unknown kind 'a\nb'; there is route, wireguard, openvpn, given",
+    ),
+    (
         changed("kind: udp, ", ""),
         "plan.yaml:4: tests.load: 'kind' is missing; there is tcp, udp, rr, http, tunnel, scenario, load-latency",
     ),
