@@ -66,6 +66,7 @@ def from_connections(account: Account) -> tuple[list[float], list[float]]:
     return sorted(least), sorted(most)
 
 
+@pytest.mark.exclusive
 def test_open_loop_shows_the_stalls_and_closed_loop_hides_them(tmp_path: Path) -> None:
     for name in ("io_uring", "epoll", "closed"):
         (tmp_path / name).mkdir()

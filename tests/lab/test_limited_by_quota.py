@@ -79,6 +79,7 @@ def test_a_gateway_whose_quota_is_used_up_is_named(tmp_path: Path, group: Path, 
         assert 8 <= test["metrics"]["gateway_cpu_percent"]["value"] <= 12
 
 
+@pytest.mark.exclusive
 @pytest.mark.parametrize("runs", [1, pytest.param(20, marks=pytest.mark.full_matrix)])
 def test_a_generator_whose_quota_is_used_up_is_named(tmp_path: Path, group: Path, runs: int) -> None:
     """The server is outside of the group."""
