@@ -74,6 +74,8 @@ ENDLESS = {
 }
 # A body that goes on until it is cut off: so much of it at once, the rest a byte at a time.
 LONG_BODY_PIECES, DRIP_S = 256, 0.02
+# How long an answer takes where requests are kept: a closed loop would send tens of thousands.
+KEPT_AFTER_S = 0.005
 _HEAD = re.compile(rb"(\S+) (\S+) (\S+)\r\n(.*?)\r\n\r\n", re.DOTALL)
 _LENGTH = re.compile(rb"(?im)^content-length: *(\d+)")
 
@@ -187,7 +189,9 @@ class Connection(asyncio.Protocol):
             self.account.kept.append([self.number, line, fields, body.decode()])
         if delay_ms.isdecimal():
             asyncio.get_running_loop().call_at(now_s + int(delay_ms) / 1e3, self.respond, kind, now_s)
-        elif kind in SAYS or self.server.keeps:
+        elif self.server.keeps:
+            asyncio.get_running_loop().call_at(now_s + KEPT_AFTER_S, self.respond, kind, now_s)
+        elif kind in SAYS:
             self.respond(kind, now_s)
         else:
             self.misbehave(kind)

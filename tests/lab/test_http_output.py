@@ -180,7 +180,7 @@ def check_log(path: Path, metrics: dict[str, dict[str, Any]]) -> None:
     [
         ("-n", "20000", "-d", "60s"),
         ("--rate", "3000", "-n", "6000", "-d", "60s"),
-        ("--warmup", "3s", "-d", "6s", "-t", "2"),
+        ("--warmup", "3s", "-d", "6s", "-t", "2", "--rate", "3000"),
     ],
     ids=" ".join,
 )

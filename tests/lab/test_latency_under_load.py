@@ -23,7 +23,7 @@ RATE_BPS, SHALLOW = 20e6, 10_000
 
 
 def test_deep_queue_of_the_example_is_bufferbloat_and_a_shallow_one_is_not(tmp_path: Path) -> None:
-    run = cli.run(EXAMPLE, tmp_path, "--set", "tests.bloat.duration=3200ms", "--set", "tests.bloat.warmup=300ms")
+    run = cli.run(EXAMPLE, tmp_path, "--set", "tests.bloat.duration=2400ms", "--set", "tests.bloat.warmup=300ms")
     assert run.code == 0, run.err
     deep, shallow = run.figures("bloat", "c01"), run.figures("bloat", "c02")
     for figures in (deep, shallow):

@@ -70,7 +70,7 @@ def checked(*arguments: str, **variables: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("tool", TOOLS_ON_HTTP)
 def test_command_is_repeated_with_another_http_client(tool: str) -> None:
-    with cli.serve() as server:
+    with cli.serve("--delay", "5ms") as server:
         url = f"http://127.0.0.1:{server.http_port}/"
         found = checked("http", url, "-c", "4", *LENGTH, "--no-calibrate", "--cross-check", tool)
     assert found["tool"] == tool and found["versions"] and found["other"][0] > 100, found
@@ -90,11 +90,12 @@ def test_command_is_repeated_with_iperf3_until_the_figure_is_known() -> None:
 
 def test_tool_that_is_missing_or_fails_leaves_the_result_as_it_is(tmp_path: Path) -> None:
     """wrk is not in PATH; iperf3's server finds its port taken."""
-    with cli.serve() as server, socket.create_server(("::", 5301), family=socket.AF_INET6, dualstack_ipv6=True):
+    taken_port = socket.create_server(("::", 5301), family=socket.AF_INET6, dualstack_ipv6=True)
+    with cli.serve("--delay", "5ms") as server, taken_port:
         url = f"http://127.0.0.1:{server.http_port}/"
         options = ("-c", "2", *LENGTH, "--no-calibrate", "--cross-check", "wrk")
         missing = checked("http", url, *options, PATH=str(tmp_path))
-        where = ("127.0.0.1", "-p", str(server.port), *LENGTH)
+        where = ("127.0.0.1", "-p", str(server.port), "--rate", "20mbit", *LENGTH)
         taken = checked("tcp", *where, "--cross-check", "iperf3")
         shown = cli.call("tcp", *where, "--cross-check", "iperf3", variables={"PATH": os.environ["PATH"]})
     # Beside other work it is a trouble, too, that Leadline's own figure is disturbed.
