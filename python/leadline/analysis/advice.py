@@ -51,6 +51,7 @@ ADVICE: dict[str, str] = {
     f"(repeat): repeats decide by their own interval{_SPREAD}",
     "precision-unknown": f"{_AS_LONG}{_SPREAD}",
     "pushback": "lower the rate, or generate from more hosts: the sending host's queue was full",
+    "ran-over": _LESS_RATE,
     "receiver-backlog-drops": "raise net.core.netdev_max_backlog on the receiving host, spread its packets over more "
     "CPUs (RPS), or lower the rate",
     "receiver-socket-drops": "lower the rate, use larger packets, or give the answering host more CPUs",

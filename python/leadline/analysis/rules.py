@@ -303,14 +303,30 @@ def _held_back(quota: records.QuotaUse | None) -> float:
 
 def late_sends(evidence: Evidence) -> Iterator[Finding]:
     """Late paced sends, of the side that sent, by the direction."""
+    yield from too_late(evidence, *_worst_lateness(evidence))
+
+
+def ran_over(evidence: Evidence) -> Iterator[Finding]:
+    """Late paced sends that made the window longer than planned: all was sent, but at a lower rate than was offered."""
+    spec, window = evidence.data.spec, evidence.window
+    late_us, where = _worst_lateness(evidence)
+    if not spec.paced or spec.number is not None or spec.duration_ns is None or window is None or late_us is None:
+        return
+    planned_s = (spec.duration_ns - spec.warmup_ns) / 1e9
+    if min(window.length_s - planned_s, late_us / 1e6) > validity.RAN_OVER_SHARE * planned_s:
+        text = f"sends of {where} were {late_us / 1e3:.3g} ms late at p99: the load took {window.length_s:.3g} s"
+        yield Verdict.GENERATOR_LIMITED, Reason("ran-over", f"{text} instead of {planned_s:.3g} s, at a lower rate")
+
+
+def _worst_lateness(evidence: Evidence) -> tuple[float | None, str]:
+    """The largest lateness at p99 of the sides that sent, us, and which side that is."""
     data, late_us = evidence.data, list[tuple[float, str]]()
     if data.spec.direction != "down" and (own := generators_late_p99_us(data, evidence.histograms)) is not None:
         late_us.append((own, _some(sorted(data.hosts))))
     if data.spec.direction != "up":
         receivers = (load for found in data.load_outcomes() if (load := found.outcome.get("receiver")))
         late_us += [(late, "the server") for load in receivers if (late := load.get("late_p99_us")) is not None]
-    worst, where = max(late_us, default=(None, ""))
-    yield from too_late(evidence, worst, where)
+    return max(late_us, default=(None, ""))
 
 
 def too_late(evidence: Evidence, late_us: float | None, where: str = "") -> Iterator[Finding]:

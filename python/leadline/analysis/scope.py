@@ -61,6 +61,7 @@ _OF_CODE: Mapping[str, Mapping[Family, Bound]] = {
     "near-ceiling": _OWN_CPU,
     "pushback": dict.fromkeys(_RATES, Bound.LEAST),
     "sends-late": {Family.LATENCY: Bound.MOST},
+    "ran-over": dict.fromkeys(_RATES, Bound.LEAST),
     # The load that was asked for was not there: under it more may be lost, and how long answers take is not known.
     # What was never sent would have been later than all that was.
     "unsent": {

@@ -39,6 +39,9 @@ LATE_FLOOR_US = 1000.0
 # ... and from a tenth of the time between two sends on, where that is longer: less does not change the pace.
 LATE_SHARE_OF_GAP = 0.1
 
+# By this share of its planned length late sends may draw a load out: its rate is lower by as much.
+RAN_OVER_SHARE = 0.02
+
 # Share of sends that the host's own socket refused. Below one percent, a queue is full only now and then.
 
 # From this share on, a rate is near the generator's ceiling, which was measured in one second and varies
@@ -70,7 +73,16 @@ QUOTA_USED_UP = "quota-used-up"
 
 # The reasons for which the generator counts as the limit.
 GENERATOR_REASONS = frozenset(
-    {"thread-saturated", "thread-starved", QUOTA_USED_UP, "pushback", "sends-late", "unsent", "near-ceiling"}
+    {
+        "thread-saturated",
+        "thread-starved",
+        QUOTA_USED_UP,
+        "pushback",
+        "ran-over",
+        "sends-late",
+        "unsent",
+        "near-ceiling",
+    }
 )
 
 # The steady window is shorter than it should be, or too short for any; what was counted is whole.

@@ -465,7 +465,7 @@ class Udp(Kind[UdpTest]):
             ),
             limits=(
                 *(rules.busy_threads_by_direction, loss_places.findings),
-                *(pushback, rules.late_sends, rules.unsent_by_flows),
+                *(pushback, rules.late_sends, rules.ran_over, rules.unsent_by_flows),
             ),
             required=(rules.receiver_known,),
             notes=(one_way_wake_ups, batched, loss_places.notes),

@@ -151,6 +151,28 @@ def test_each_reason_names_its_verdict_and_its_figures() -> None:
     assert (reason.verdict, reason.metrics) == (Verdict.GENERATOR_LIMITED, ("jitter_us",))
 
 
+@pytest.mark.parametrize(
+    ("planned_ms", "late_ns", "codes", "bound"),
+    [
+        (9700, 350_000_000, ["ran-over", "sends-late"], Bound.LEAST),
+        (9700, 1000, [], None),  # a queue of the path held the last datagrams back
+        (9900, 350_000_000, ["sends-late"], None),
+        (10_000, 350_000_000, ["sends-late"], None),  # they caught up
+    ],
+)
+def test_rate_of_a_load_that_late_sends_drew_out_is_a_lower_bound(
+    planned_ms: int, late_ns: int, codes: list[str], bound: Bound | None
+) -> None:
+    data = paced(late_ns)
+    data.spec = replace(data.spec, duration_ns=planned_ms * MS)
+    found = analyse_test(data)
+    assert sorted(reason.code for reason in found.validity.reasons) == codes
+    assert found.metrics["throughput_bps"].bound is bound
+    assert found.validity.verdict is (Verdict.VALID if bound is None else Verdict.GENERATOR_LIMITED)
+    data.spec = replace(data.spec, number=10_000)
+    assert "ran-over" not in verdict(data)[1], "it ends with its number, whenever that is"
+
+
 def test_unsent_operations_are_the_generators_beyond_those_of_the_last_moment() -> None:
     # One flow, a datagram each ms: what fell due in the last ms, and one under way, may be left over.
     assert verdict(paced(1000, unsent=2)) == ("valid", [])
