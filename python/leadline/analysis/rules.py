@@ -307,13 +307,16 @@ def late_sends(evidence: Evidence) -> Iterator[Finding]:
 
 
 def ran_over(evidence: Evidence) -> Iterator[Finding]:
-    """Late paced sends that made the window longer than planned: all was sent, but at a lower rate than was offered."""
+    """Late paced sends that made the window longer than planned: all was sent and arrived, but at a lower rate than was
+    offered. Of what was lost on the way the path had too much at any rate.
+    """
     spec, window = evidence.data.spec, evidence.window
     late_us, where = _worst_lateness(evidence)
     if not spec.paced or spec.number is not None or spec.duration_ns is None or window is None or late_us is None:
         return
     planned_s = (spec.duration_ns - spec.warmup_ns) / 1e9
-    if min(window.length_s - planned_s, late_us / 1e6) > validity.RAN_OVER_SHARE * planned_s:
+    delivered = delivered_share(evidence.data, evidence.flows) or 0.0
+    if delivered >= WHOLE and min(window.length_s - planned_s, late_us / 1e6) > validity.RAN_OVER_SHARE * planned_s:
         text = f"sends of {where} were {late_us / 1e3:.3g} ms late at p99: the load took {window.length_s:.3g} s"
         yield Verdict.GENERATOR_LIMITED, Reason("ran-over", f"{text} instead of {planned_s:.3g} s, at a lower rate")
 

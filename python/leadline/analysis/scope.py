@@ -92,7 +92,7 @@ PERCENTILE_UNCERTAIN = "percentile-uncertain"
 _OF_THREADS = frozenset({"thread-saturated", "thread-starved", "quota-used-up"})
 _OF_CPU = _OF_THREADS | {"other-work", "cpu-stolen", "heat-throttled", "quota-held-back"}
 _DROPS = frozenset({"receiver-socket-drops", "receiver-backlog-drops"})
-NOT_OFFERED = frozenset({"unsent", "pushback"})
+NOT_OFFERED = frozenset({"unsent", "pushback", "ran-over"})
 """Reasons by which the load that was asked for was not there."""
 
 _RATE_ENDINGS = ("_per_s", "_bps")

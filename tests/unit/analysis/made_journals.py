@@ -212,18 +212,18 @@ def test_data(kind: str = "tcp", hosts: tuple[str, ...] = ("client1",), **spec: 
 test_data.__test__ = False  # type: ignore[attr-defined]
 
 
-def steady_test(kind: str = "tcp", bytes_per_s: float = 1e6, **changes: Any) -> TestData:
-    """A valid test: one flow, 10 s, an even rate, generator and receiver half busy."""
+def steady_test(kind: str = "tcp", bytes_per_s: float = 1e6, received: int = 10_000, **changes: Any) -> TestData:
+    """A valid test: one flow, 10 s, an even rate, generator and receiver half busy; `received` of 10,000 units."""
     data = test_data(kind)
     units = {}
     if kind != "tcp":
-        units = {"sent_units": 10_000, "received_units": 10_000}
+        units = {"sent_units": 10_000, "received_units": received}
     report, events = steady_flow_events(0, EPOCH_NS, EPOCH_NS + 10 * S, bytes_per_s, **units)
     if data.spec.counts_units:
         for event in events:
             event["side"] = "local"
             share = min(1.0, (event["t_ns"] - EPOCH_NS) / (10 * S))
-            event["flows"][0] |= {"sent_units": round(10_000 * share), "received_units": round(10_000 * share)}
+            event["flows"][0] |= {"sent_units": round(10_000 * share), "received_units": round(received * share)}
     for event in events:
         data.add("client1", event)
     data.add("client1", finished(EPOCH_NS + 10 * S, outcome([report], **changes)))

@@ -26,7 +26,7 @@ from made_journals import (
 )
 
 from leadline.analysis import TestData, analyse_test
-from leadline.analysis.model import Bound, Ceiling, ClientBringUp, Metric, Reason, Validity, Verdict
+from leadline.analysis.model import Bound, Ceiling, ClientBringUp, LimitedBy, Metric, Reason, Validity, Verdict
 from leadline.analysis.scope import judge_figures
 
 END_NS = EPOCH_NS + 10 * S
@@ -100,8 +100,8 @@ def doubted(data: TestData) -> dict[str, str]:
     return {name: str(metric.bound) for name, metric in found.items() if metric.verdict is not Verdict.VALID}
 
 
-def paced(late_ns: int, gap_s: float = 0.001, **counts: int) -> TestData:
-    data = steady_test("udp", histograms=[histogram("late", [late_ns] * 100)], counts=counts)
+def paced(late_ns: int, gap_s: float = 0.001, received: int = 10_000, **counts: int) -> TestData:
+    data = steady_test("udp", received=received, histograms=[histogram("late", [late_ns] * 100)], counts=counts)
     spec = {"name": "t", "kind": "udp", "duration_ms": 10_000, "interval_ms": 100, "rate_pps": 1 / gap_s}
     data.spec = type(data.spec).read(spec)
     return data
@@ -152,23 +152,27 @@ def test_each_reason_names_its_verdict_and_its_figures() -> None:
 
 
 @pytest.mark.parametrize(
-    ("planned_ms", "late_ns", "codes", "bound"),
+    ("planned_ms", "late_ns", "received", "codes", "bound"),
     [
-        (9700, 350_000_000, ["ran-over", "sends-late"], Bound.LEAST),
-        (9700, 1000, [], None),  # a queue of the path held the last datagrams back
-        (9900, 350_000_000, ["sends-late"], None),
-        (10_000, 350_000_000, ["sends-late"], None),  # they caught up
+        (9700, 350_000_000, 10_000, ["ran-over", "sends-late"], Bound.LEAST),
+        (9700, 350_000_000, 6000, ["sends-late"], None),  # the path took no more
+        (9700, 1000, 10_000, [], None),  # a queue of the path held the last datagrams back
+        (9900, 350_000_000, 10_000, ["sends-late"], None),
+        (10_000, 350_000_000, 10_000, ["sends-late"], None),  # they caught up
     ],
 )
 def test_rate_of_a_load_that_late_sends_drew_out_is_a_lower_bound(
-    planned_ms: int, late_ns: int, codes: list[str], bound: Bound | None
+    planned_ms: int, late_ns: int, received: int, codes: list[str], bound: Bound | None
 ) -> None:
-    data = paced(late_ns)
+    data = paced(late_ns, received=received)
     data.spec = replace(data.spec, duration_ns=planned_ms * MS)
     found = analyse_test(data)
     assert sorted(reason.code for reason in found.validity.reasons) == codes
     assert found.metrics["throughput_bps"].bound is bound
     assert found.validity.verdict is (Verdict.VALID if bound is None else Verdict.GENERATOR_LIMITED)
+    assert found.limit is not None
+    assert (found.limit.by is LimitedBy.OFFERED_RATE) == (bound is None and received == 10_000)
+    assert (found.limit.by is LimitedBy.GENERATOR) == (bound is not None)
     data.spec = replace(data.spec, number=10_000)
     assert "ran-over" not in verdict(data)[1], "it ends with its number, whenever that is"
 
