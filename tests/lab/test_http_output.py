@@ -168,8 +168,8 @@ def check_log(path: Path, metrics: dict[str, dict[str, Any]]) -> None:
     for name, percentile in (("p50", 50), ("p90", 90), ("p99", 99), ("p999", 99.9), ("p99999", 99.999)):
         wanted = metrics[f"latency_{name}_us"]["value"]
         # hdrh rounds the rank to the nearest where the nearest-rank method rounds it up. Each request without an answer
-        # can raise the rank by one, as its latency may be longer than any.
-        ranks = [max(0.0, min(100.0, percentile + step * 100 / count)) for step in (-1, 1 + ages)]
+        # can raise the rank by one, as its latency may be longer than any, and lower it by one where its age counts.
+        ranks = [max(0.0, min(100.0, percentile + step * 100 / count)) for step in (-1 - ages, 1 + ages)]
         low, high = (latency.get_value_at_percentile(rank) / 1000 for rank in ranks)
         assert low * 0.998 <= wanted <= high * 1.002, name
     assert latency.get_max_value() / 1000 == pytest.approx(metrics["latency_max_us"]["value"], rel=2e-3)
