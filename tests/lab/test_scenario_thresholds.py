@@ -101,8 +101,10 @@ def test_threshold_that_is_not_missed_ends_nothing(tmp_path: Path) -> None:
         )
         done = leadline("scenario", file, "-J", f"port={server.port}", "--json")
     found = json.loads(done.stdout)
-    # A machine that is busy with other things may make the result less than valid, which leaves the target undecided.
-    wanted = (0, "met") if found["validity"]["verdict"] == "valid" else (4, "undecided")
+    # A machine that is busy with other things may leave the figure in doubt or without an interval, and it undecided.
+    figure = found["metrics"]["service_p95_us{name:other}"]
+    is_known = figure["verdict"] == "valid" and figure["high"] is not None
+    wanted = (0, "met") if is_known else (4, "undecided")
     assert (done.returncode, found["targets"][0]["outcome"]) == wanted, done.stderr
     assert not any("because a target was missed" in one["text"] for one in found["validity"]["reasons"])
     # Checks begin after 2 s. The time of a thread counts from when it first runs.

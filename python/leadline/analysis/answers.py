@@ -27,6 +27,8 @@ from leadline.analysis.model import (
     TestResult,
     Verdict,
 )
+from leadline.analysis.repeats import comparable
+from leadline.analysis.scope import WHOLE
 from leadline.plan.gateway_metrics import CPU, GATEWAYS, PER_CLIENT, PER_GBPS, metric_of, says_per_gbps
 from leadline.registry import KINDS
 from leadline.statistics import Comparison, compare
@@ -222,10 +224,10 @@ class _Sides:
         if self.lead.value is None:
             return f"{name} has no figure {self.where}: {self._why(self.summary)}", Certainty.CANNOT_TELL
         amount = _amount(self.lead, kind.counted, self.summary.repeats)
-        if self._is_offered(self.summary):
-            like = self.base_summary is not None and self._is_offered(self.base_summary)
+        if self._is_offered(self.case, self.summary):
+            like = self.baseline is not None and self._is_offered(self.baseline, self.base_summary)
             also = f", as {self.baseline.name} does" if like and self.baseline is not None else ""
-            share = "nearly all" if self._shortfall() else "all"
+            share = "nearly all" if 0 < self._missing() <= 1 - WHOLE else "all"
             return f"{name} {kind.verb} {share} that is offered {self.where}, {amount}{also}", Certainty.KNOWN
         if self.baseline is None or self.base_lead is None:
             known = _has_interval(self.lead) and self.lead.bound is not Bound.NONE
@@ -274,8 +276,10 @@ class _Sides:
         tests = (test for trial in case.trials for test in trial.tests)
         return [test for test in tests if test.test == self.summary.test and test.status == "done"]
 
-    def _is_offered(self, summary: Summary) -> bool:
-        return summary.limit is not None and summary.limit.by is LimitedBy.OFFERED_RATE
+    def _is_offered(self, case: Case, summary: Summary | None) -> bool:
+        """Whether each repeat that counts delivered what was offered."""
+        limits = [one.limit.by for one in comparable(self._results(case))[0] if one.limit is not None]
+        return summary is not None and bool(limits) and all(by is LimitedBy.OFFERED_RATE for by in limits)
 
     def _limit_clause(self) -> list[str]:
         """What limits it; where that is the offered rate, the time of answers."""
@@ -290,13 +294,17 @@ class _Sides:
 
     def _shortfall(self) -> str:
         """`, with 3.1 % of the packets lost`; empty where nothing worth a word was."""
-        if self.kind.shortfall is None:
+        if self.kind.shortfall is None or not (missing := self._missing()):
             return ""
         metric, words = self.kind.shortfall
-        found = self.summary.metrics.get(metric)
+        return f", with {_bounded(quantities.share(missing), self.summary.metrics[metric])} {words}"
+
+    def _missing(self) -> float:
+        """The share that was lost or failed; 0 where that is not worth a word, or not known."""
+        found = self.summary.metrics.get(self.kind.shortfall[0]) if self.kind.shortfall is not None else None
         if found is None or found.value is None or found.value < _LEAST_SHORTFALL or self.lead.value is None:
-            return ""
-        return f", with {_bounded(quantities.share(found.value), found)} {words}"
+            return 0.0
+        return found.value
 
     def _delay(self) -> str:
         """The time of answers, against the baseline's."""

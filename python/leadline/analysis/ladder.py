@@ -15,7 +15,7 @@ from leadline import quantities
 from leadline.analysis.ladder_model import HostCost, Ladder, LadderFigure, LadderLayer, Share
 from leadline.analysis.ladder_waterfall import look_first, waterfalls
 from leadline.analysis.model import Bound, LimitedBy, Metric, RunAnalysis, Summary, TestResult, Verdict
-from leadline.analysis.repeats import LEAST_REPEATS
+from leadline.analysis.repeats import comparable
 from leadline.plan.ladder import Chain, LadderKind, Packets, Rung, all_rungs
 from leadline.registry import KINDS
 from leadline.statistics import Estimate, mean_of_repeats, ratio_of_means
@@ -167,12 +167,13 @@ def _at_once(rung: Rung, summary: Summary | None) -> str | None:
 
 
 def _values(results: Sequence[TestResult], rung: Rung) -> dict[int, float]:
-    """The figure of each repeat that counts: as in the summary, disturbed ones are left out where others are left."""
-    done = [one for one in results if one.status == "done"]
-    calm = [one for one in done if one.validity.verdict is not Verdict.DISTURBED]
-    counted = calm if len(calm) >= LEAST_REPEATS else done
-    found = {one.repeat: one.metrics.get(_figure_of(rung, one)) for one in counted}
+    """The figure of each repeat that counts in the summary."""
+    found = {one.repeat: one.metrics.get(_figure_of(rung, one)) for one in _counted(results)}
     return {number: figure.value for number, figure in found.items() if figure is not None and figure.value is not None}
+
+
+def _counted(results: Sequence[TestResult]) -> list[TestResult]:
+    return comparable([one for one in results if one.status == "done"])[0]
 
 
 def _payload_share(kind: str, test: Mapping[str, Any], described: Mapping[str, Any]) -> float | None:
@@ -343,8 +344,8 @@ def _lost(share: Share, headers: float | None) -> Share:
 
 
 def costs_of(results: Sequence[TestResult]) -> tuple[HostCost, ...]:
-    """What a test cost each host: means over its repeats."""
-    done = [one for one in results if one.status == "done"]
+    """What a test cost each host: means over the repeats that count in its summary."""
+    done = _counted(results)
     hosts = dict.fromkeys(cost.host for one in done for cost in one.host_costs)
     return tuple(_mean_cost([cost for one in done for cost in one.host_costs if cost.host == host]) for host in hosts)
 

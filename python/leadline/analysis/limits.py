@@ -42,6 +42,7 @@ _BUSIEST = "its busiest thread"
 
 _HELD_BACK = {
     LimitedBy.GENERATOR: "the load generator",
+    LimitedBy.ANSWERING_SIDE: "the answering side",
     LimitedBy.GATEWAY: "the gateway",
     LimitedBy.SERVER: "the server",
 }
@@ -77,9 +78,10 @@ def _limits(evidence: Evidence, reasons: Sequence[Reason], primary: str) -> Iter
             yield Limit(_SPEAKS_OF[reason.verdict], reason.text)
     if window is None or not is_measured:
         return
+    own = LimitedBy.ANSWERING_SIDE if data.spec.server_generates else LimitedBy.GENERATOR
     for host in data.hosts:
-        yield from _throttled(data.samples.get(host, ()), window, LimitedBy.GENERATOR, host)
-        yield from _held_from_above(data, host, window, LimitedBy.GENERATOR)
+        yield from _throttled(data.samples.get(host, ()), window, own, host)
+        yield from _held_from_above(data, host, window, own)
     yield from queues.of_links(data, window)
     for gateway in (host for host in GATEWAYS if host in data.samples):
         yield from _busy_gateway(data, gateway, window)

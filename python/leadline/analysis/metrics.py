@@ -272,9 +272,9 @@ def delivered_share(data: TestData, flows: Sequence[Flow]) -> float | None:
 
 
 def _share_of_bytes(data: TestData, flows: Sequence[Flow], asked_bps: float) -> float | None:
-    """The delivered share of a byte stream, whose rate is a client's. None where less arrived than was asked for: the
-    sender writes no more than the path takes, so that what was due is not known."""
-    spec, arrived = data.spec, sum_of_flows(flows, received_bytes)
+    """The delivered share of a byte stream, whose rate is a client's. None where less arrived than was asked for until
+    its sender had sent all: what arrives later had waited in buffers for a path that takes less."""
+    spec, arrived = data.spec, sum_of_flows(flows, _received_by_its_end)
     if arrived is None or spec.duration_ns is None:
         return None
     ends = max(1, len(data.hosts)) * (2 if spec.direction == "both" else 1)
@@ -306,6 +306,13 @@ def throughput(
 def received_bytes(flow: Flow) -> float | None:
     """Bytes that the receiving side of a flow counted."""
     return flow.delivered_bytes.total if flow.delivered_bytes is not None and flow.evidence != "sender" else None
+
+
+def _received_by_its_end(flow: Flow) -> float | None:
+    """The same as far as it had arrived when the flow ended at its sender."""
+    if flow.delivered_bytes is None or flow.end_ns is None or flow.evidence == "sender":
+        return None
+    return float(flow.delivered_bytes.at(flow.end_ns))
 
 
 def received_units(flow: Flow) -> float | None:

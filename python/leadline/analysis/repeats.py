@@ -79,7 +79,7 @@ def summarise(
     failed = max(planned, len(results)) - len(done)
     # If no repeat completed, the figures of an interrupted one are shown as incomplete.
     done = done or [result for result in results if result.status == "interrupted" and result.window is not None][:1]
-    done, left_out = _comparable(done)
+    done, left_out = comparable(done)
     noted: tuple[Reason, ...] = ()
     if len(done) > LEAST_REPEATS:
         noted = _of_few_repeats(done)
@@ -125,7 +125,7 @@ def summarise(
     )
 
 
-def _comparable(done: list[TestResult]) -> tuple[list[TestResult], list[Reason]]:
+def comparable(done: list[TestResult]) -> tuple[list[TestResult], list[Reason]]:
     """The repeats whose figures are of the same load on quiet machines, and a note on those that are left out.
 
     Disturbed ones say nothing of the system. Incomplete ones had another load than the others; if they are half of the
@@ -237,6 +237,7 @@ def _merged_percentiles(
         if whole is None or whole.value is None or mean.value is None:
             continue
         bounded = replace(mean, value=whole.value, censored=whole.censored, low=None, high=None)
+        bounded = replace(bounded, bound=_side(mean.bound, bounded))
         if not whole.censored and mean.low is not None and mean.high is not None:
             half = (mean.high - mean.low) / 2
             bounded = replace(bounded, low=max(0.0, whole.value - half), high=whole.value + half)
@@ -293,7 +294,12 @@ def _with_reasons(mean: Metric, repeats: Sequence[Metric]) -> Metric:
     reasons = tuple(dict.fromkeys(code for metric in repeats for code in metric.reasons))
     bounds = {metric.bound for metric in repeats if metric.bound is not None}
     bound = next(iter(bounds)) if len(bounds) == 1 else Bound.NONE if bounds else None
-    return replace(mean, verdict=verdict, reasons=reasons, bound=bound)
+    return replace(mean, verdict=verdict, reasons=reasons, bound=_side(bound, mean))
+
+
+def _side(bound: Bound | None, figure: Metric) -> Bound | None:
+    """The side of a figure that repeats leave: what is at least so much in one, and at most in another, has none."""
+    return Bound.NONE if figure.censored and bound is Bound.MOST else bound
 
 
 def _judged(

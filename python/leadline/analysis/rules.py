@@ -218,7 +218,7 @@ def busy_threads(evidence: Evidence) -> Iterator[Finding]:
 
 def busy_threads_by_direction(evidence: Evidence) -> Iterator[Finding]:
     """The same, if the server generates the downstream payload."""
-    yield from _limits_of_hosts(evidence, server_generates=evidence.data.spec.direction == "down")
+    yield from _limits_of_hosts(evidence, server_generates=evidence.data.spec.server_generates)
 
 
 def _limits_of_hosts(evidence: Evidence, *, server_generates: bool) -> Iterator[Finding]:

@@ -403,12 +403,6 @@ class _Reading:
         targets = (self._manifest.get("plan") or {}).get("targets") or ()
         return (*named_metrics(targets), *map(str, self._manifest.get("asked") or ()))
 
-    def _named(self, test: str) -> tuple[str, ...]:
-        """Metrics that targets name of a test."""
-        targets = map(str, (self._manifest.get("plan") or {}).get("targets") or ())
-        of_test = [text for text in targets if "." not in text.partition("<")[0] or text.strip().startswith(f"{test}.")]
-        return named_metrics(of_test)
-
     def _note_server(self, record: Record) -> None:
         data = self._trial.tests.get(str(record.get("label"))) if self._trial is not None else None
         pid = record.get("pid")
@@ -448,7 +442,7 @@ class _Reading:
             test=test,
             kind=kind,
             parameters=parameters,
-            named=self._named(test),
+            named=[target.metric for target in targets if target.test in (None, test)],
             targets=targets,
             confidence=confidence_of_plan(self._manifest.get("plan") or {}),
             histograms=self._histograms,

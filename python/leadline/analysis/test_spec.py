@@ -65,6 +65,11 @@ class TestSpec:
         return self.send_gap_s is not None
 
     @property
+    def server_generates(self) -> bool:
+        """Whether all payload is the server's, and the client only receives."""
+        return self.direction == "down" and not self.counts_units
+
+    @property
     def carries(self) -> bool:
         """Whether a fleet carries load."""
         return self.inside is not None

@@ -49,11 +49,16 @@ def _text(share: float, where: str) -> str:
 def _longest(data: TestData) -> tuple[float, LimitedBy, str]:
     """The share of its time that the thread waited which waited longest, its side, and where it ran."""
     found: list[tuple[float, LimitedBy, str]] = []
+    own, other = (
+        (LimitedBy.ANSWERING_SIDE, LimitedBy.GENERATOR)
+        if data.spec.server_generates
+        else (LimitedBy.GENERATOR, LimitedBy.ANSWERING_SIDE)
+    )
     for one in data.load_outcomes():
         far = one.outcome.get("receiver")
-        found.append((_share(one.outcome["generator"]), LimitedBy.GENERATOR, one.host))
+        found.append((_share(one.outcome["generator"]), own, one.host))
         if far is not None:
-            found.append((_share(far), LimitedBy.ANSWERING_SIDE, f"the server that {one.host} used"))
+            found.append((_share(far), other, f"the server that {one.host} used"))
     return max(found, key=lambda side: side[0], default=(0.0, LimitedBy.UNKNOWN, ""))
 
 

@@ -194,6 +194,24 @@ def test_paced_load_that_arrived_is_no_capacity() -> None:
     assert tunnel.next_step is not None and tunnel.next_step.startswith("offer more")
 
 
+def test_all_that_is_offered_is_said_only_if_each_repeat_delivered_it() -> None:
+    paced: dict[str, Any] = {"kind": "rr", "leading": "transactions_per_s", "unit": "1/s"}
+    whole = trials("c01", "route", [1000.0, 1000.0, 500.0], limit=OFFERED, **paced)
+    part = trials("c01", "route", [1000.0, 1000.0, 500.0], limit=Limit(LimitedBy.UNKNOWN, "nothing was"), **paced)
+    assert "all that is offered" in answers(whole)[0].sentence
+    [mixed] = answers([*whole[:2], part[2]])
+    assert mixed.sentence.startswith("The plain route completes 833 transactions/s"), mixed.sentence
+
+
+@pytest.mark.parametrize(("failed", "share"), [(0.004, "nearly all"), (1.0, "all")])
+def test_failed_answers_are_answers_and_stand_in_the_sentence(failed: float, share: str) -> None:
+    errors = {"error_ratio": metric(failed, "ratio")}
+    paced: dict[str, Any] = {"kind": "http", "leading": "requests_per_s", "unit": "1/s", "others": errors}
+    [route] = answers(trials("c01", "route", [1000.0], limit=OFFERED, **paced))
+    assert route.sentence.startswith(f"The plain route answers {share} that is offered in load")
+    assert "of the requests failed" in route.sentence
+
+
 def test_open_question_of_another_test_is_what_to_do_next() -> None:
     """The load with a rate was carried whole, and how much can be carried is not known."""
     cases = []

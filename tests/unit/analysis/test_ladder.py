@@ -177,6 +177,19 @@ def test_doubt_about_a_figure_stands_in_the_sentence() -> None:
     assert "at least 80.0 %" in words and words.endswith("HTTPS bodies is disturbed: measure it again to be sure.")
 
 
+def test_repeats_that_the_summary_leaves_out_are_in_no_share_and_in_no_cost() -> None:
+    apart = (0.99, 1.0, 0.5, 1.005, 0.995)
+    doubts = {("c02", "tcp", 3): (Verdict.INCOMPLETE, Bound.NONE)}
+    tcp = layer(ladders({"c02": PLAIN}, repeats=apart, doubts=doubts)["c02"], "tcp")
+    assert tcp.figure.repeats == 4 and tcp.figure.value == pytest.approx(956 * MBIT * 0.9975)
+    assert tcp.share.value == pytest.approx(956 / 970, rel=1e-3)
+    good = replace(analyse_test(steady_test()), host_costs=(HostCost("gateway", "process", 50.0, 20.0, None, None),))
+    broken = HostCost("gateway", "process", 50.0, 90.0, None, None)
+    lost = replace(good, validity=replace(good.validity, verdict=Verdict.INCOMPLETE), host_costs=(broken,))
+    [cost] = costs_of([good, good, lost])
+    assert cost.ns_per_byte == 20.0
+
+
 def test_costs_are_means_over_the_repeats() -> None:
     udp = layer(ladders({"c01": TUNNEL, "c02": PLAIN})["c01"], "udp")
     assert [(cost.host, cost.ns_per_byte) for cost in udp.costs] == [("client1", 5.0), ("gateway", 20.0)]

@@ -7,7 +7,22 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from made_journals import EPOCH_NS, MS, S, facts, histogram, load, observation, process, steady_test, thread
+from made_journals import (
+    EPOCH_NS,
+    MS,
+    S,
+    facts,
+    finished,
+    histogram,
+    load,
+    observation,
+    outcome,
+    process,
+    steady_flow_events,
+    steady_test,
+    test_data,
+    thread,
+)
 
 from leadline.analysis import TestData, analyse_test
 from leadline.analysis.model import LimitedBy, Verdict
@@ -96,6 +111,17 @@ def test_thread_that_waits_for_a_cpu_is_the_limit_where_nothing_else_is_known(ki
     assert limit(steady_test(kind, generator=load(thread(0.2, 0.2)), receiver=idle))[0] is LimitedBy.UNKNOWN
 
 
+def test_client_that_only_receives_is_the_answering_side() -> None:
+    waiting, idle = thread(0.2, 0.6), thread(0.2, 0.1)
+    for own, far, by in (
+        (waiting, idle, LimitedBy.ANSWERING_SIDE),
+        (idle, waiting, LimitedBy.GENERATOR),
+    ):
+        data = steady_test("tcp", generator=load(own), receiver=load(far, side="peer"))
+        data.spec = replace(data.spec, direction="down")
+        assert limit(data)[0] is by
+
+
 def quota(held_back_s: float, group: str = "/sys/fs/cgroup/a") -> dict[str, Any]:
     """A quota of a tenth of a CPU, over 10 s."""
     return {"group": group, "cpus": 0.1, "wall_s": 10.0, "throttled_s": held_back_s}
@@ -146,6 +172,18 @@ def test_sockets_of_every_receiving_side_are_named(direction: str, where: list[s
     reasons = [one.text for one in analyse_test(data).validity.reasons if one.code == "receiver-socket-drops"]
     assert len(reasons) == len(where)
     assert all(f"the socket on {name}" in text for name, text in zip(where, reasons, strict=True))
+
+
+@pytest.mark.parametrize("sent_s", [10.0, 12.5])
+def test_what_arrives_after_the_end_was_not_carried_at_the_rate(sent_s: float) -> None:
+    """12.5 MB were asked for in 10 s. A path that takes 8 Mbit/s has them all 2.5 s later, out of buffers before it."""
+    data = test_data("tcp", rate_bps=10e6)
+    report, events = steady_flow_events(0, EPOCH_NS, EPOCH_NS + round(sent_s * S), 12.5e6 / sent_s)
+    report["end_ns"] = EPOCH_NS + 10 * S
+    for event in events:
+        data.add("client1", event)
+    data.add("client1", finished(EPOCH_NS + round(sent_s * S), outcome([report])))
+    assert (limit(data)[0] is LimitedBy.OFFERED_RATE) == (sent_s == 10.0)
 
 
 def test_a_rate_that_was_delivered_whole_was_the_limit_itself() -> None:
@@ -354,10 +392,10 @@ def test_a_generator_that_its_group_held_back() -> None:
         event = observation(EPOCH_NS + second * S, cgroup_s=0.1)
         event["cgroup"]["throttled_s"] = 0.3 * (second + 2)
         data.add("client1", event)
-    assert limit(data) == (
-        LimitedBy.GENERATOR,
-        "the CPU limit of client1's control group held it back 30 % of the time",
-    )
+    text = "the CPU limit of client1's control group held it back 30 % of the time"
+    assert limit(data) == (LimitedBy.GENERATOR, text)
+    data.spec = replace(data.spec, direction="down")
+    assert limit(data) == (LimitedBy.ANSWERING_SIDE, text), "it only receives"
 
 
 @pytest.mark.parametrize(("host", "by"), [("client1", LimitedBy.GENERATOR), ("gateway", LimitedBy.GATEWAY)])

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
+
 import pytest
-from made_journals import EPOCH_NS, finished, flow, histogram, outcome, progress, test_data
+from made_journals import EPOCH_NS, S, finished, flow, histogram, outcome, progress, test_data
 from pydantic import ValidationError
 
-from leadline.analysis.model import TestResult
+from leadline.analysis.model import Bound, TestResult
 from leadline.analysis.test_analysis import analyse_test
 from leadline.contract.models import RrWorkload, TcpWorkload
 from leadline.kinds.load_latency import LoadLatencyTest
@@ -22,13 +24,15 @@ def probe(latency_us: int) -> dict[str, object]:
     return histogram("latency", [latency_us * 1000] * 100)
 
 
-def analysed(latencies_us: dict[str, int]) -> TestResult:
+def analysed(latencies_us: dict[str, int], unanswered: Collection[str] = ()) -> TestResult:
+    """In `unanswered` phases a twentieth of the requests has no answer within a second."""
     data = test_data("load-latency", duration_ms=8000, warmup_ms=500)
     for number, (phase, latency_us) in enumerate(latencies_us.items()):
         begin_ns = EPOCH_NS + number * PHASE_NS
         end_ns = begin_ns + PHASE_NS
         row = flow(0, begin_ns, end_ns, sent_bytes=6400, received_bytes=6400)
-        made = outcome([row], histograms=[probe(latency_us)])
+        late = [histogram("latency_censored", [S] * 5)] if phase in unanswered else []
+        made = outcome([row], histograms=[probe(latency_us), *late])
         data.add("client1", finished(end_ns, made, task=f"{phase}.probe"))
         if phase != "idle":
             rows = [
@@ -62,6 +66,18 @@ def test_increase_lies_between_what_the_extremes_of_both_phases_leave() -> None:
         assert metrics[name].high == pytest.approx(high, rel=0.01)
     p99 = metrics["increase_up_p99_us"]
     assert p99.low is None and "too few values lie beyond" in (p99.unbounded or "")
+
+
+@pytest.mark.parametrize(
+    ("unanswered", "bound"),
+    [(("idle",), Bound.MOST), (("up",), None), (("idle", "up"), Bound.NONE)],
+    ids=["idle", "up", "both"],
+)
+def test_increase_over_an_idle_latency_that_is_a_lower_bound(unanswered: Sequence[str], bound: Bound | None) -> None:
+    metrics = analysed({"idle": 1000, "up": 31_000}, unanswered).metrics
+    assert metrics["increase_up_p99_us"].bound is bound
+    assert metrics["increase_up_p99_us"].censored == ("up" in unanswered)
+    assert metrics["increase_up_p50_us"].bound is None
 
 
 def test_missing_phase_is_unknown_and_a_small_increase_is_none() -> None:

@@ -451,6 +451,9 @@ def test_a_lower_bound_decides_only_what_it_can(target: str, outcome: str) -> No
 def test_a_mean_of_repeats_with_a_lower_bound_is_one() -> None:
     found = mean_with_interval([Metric(1.0, "us"), Metric(3.0, "us", censored=True)])
     assert found == Metric(2.0, "us", censored=True, unbounded="some repeats are lower bounds")
+    at_most = Metric(3.0, "us", verdict=Verdict.GENERATOR_LIMITED, reasons=("sends-late",), bound=Bound.MOST)
+    assert mean_with_interval([at_most, at_most]).bound is Bound.MOST
+    assert mean_with_interval([Metric(1.0, "us", censored=True), at_most]).bound is Bound.NONE, "neither side is known"
 
 
 def test_a_target_without_a_test_takes_the_worst_result() -> None:

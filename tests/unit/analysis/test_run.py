@@ -112,6 +112,26 @@ def test_a_test_cut_off_in_the_middle_still_has_its_rate() -> None:
     assert test.server.cpu_user_percent == pytest.approx(40, rel=1e-6)
 
 
+@pytest.mark.parametrize(
+    "target",
+    ["client_cpu_ns_per_byte > 500", "client_cpu_ns_per_byte > 500.0", "tcp-up.client_cpu_ns_per_byte > 500.0"],
+)
+def test_figures_that_targets_name_are_judged_however_the_value_is_written(target: str) -> None:
+    run = MadeRun()
+    run.begin()
+    for number, rate in enumerate((1.0e6, 2.0e6, 1.2e6), start=1):
+        run.begin_trial(f"c01/{number}", clients=1)
+        run.test(f"c01/{number}", rate, begin_ns=EPOCH_NS + number * 60 * S)
+        run.end_trial(f"c01/{number}")
+    run.end()
+    plan = {**MANIFEST["plan"], "targets": [target]}
+    summary = analyse({**MANIFEST, "plan": plan}, run.entries).summaries[0]
+    assert "repeats-disagree" in summary.metrics["client_cpu_ns_per_byte"].reasons
+    other = {**MANIFEST["plan"], "targets": ["tcp-up.throughput_bps > 5.5mbit"]}
+    summary = analyse({**MANIFEST, "plan": other}, run.entries).summaries[0]
+    assert not summary.metrics["client_cpu_ns_per_byte"].reasons
+
+
 def test_a_failed_trial_is_named_and_the_others_count() -> None:
     run = MadeRun()
     run.begin()

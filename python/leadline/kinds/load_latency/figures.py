@@ -13,7 +13,7 @@ from leadline.analysis.flows import Flow
 from leadline.analysis.histograms import DamagedHistogram, Histogram, decode, merge
 from leadline.analysis.intervals import with_range
 from leadline.analysis.metrics import CENSORED, Histograms, microseconds
-from leadline.analysis.model import Metric, Series, TestResult, Window
+from leadline.analysis.model import Bound, Metric, Series, TestResult, Window
 from leadline.analysis.test_data import TestData
 from leadline.analysis.window import byte_curves, rate_per_s, steady_window
 from leadline.contract import records
@@ -115,7 +115,11 @@ def _increase(loaded: Metric, idle: Metric) -> Metric:
     if loaded.low is not None and loaded.high is not None and idle.low is not None and idle.high is not None:
         bounds = loaded.low - idle.high, loaded.high - idle.low
     unbounded = None if bounds[0] is not None else loaded.unbounded or idle.unbounded
-    return Metric(loaded.value - idle.value, "us", *bounds, censored=loaded.censored, unbounded=unbounded)
+    found = Metric(loaded.value - idle.value, "us", *bounds, censored=loaded.censored, unbounded=unbounded)
+    if not idle.censored:
+        return found
+    # The idle latency is at least so much, and the increase over it at most.
+    return replace(found, bound=Bound.NONE if loaded.censored else Bound.MOST)
 
 
 def throughput(data: TestData, flows: Sequence[Flow], phase: str, direction: str) -> Metric:
