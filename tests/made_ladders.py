@@ -34,15 +34,15 @@ def ladders(
     figures: Mapping[str, Mapping[str, float]],
     *,
     repeats: Sequence[float] = SPREAD,
-    doubts: Mapping[tuple[str, str] | tuple[str, str, int], tuple[Verdict, Bound]] | None = None,
+    doubts: Mapping[Any, tuple[Verdict, Bound]] | None = None,
     link_bps: float | None = 1e9,
     baseline: str | None = "c02",
     limits: Mapping[tuple[str, str], Limit] | None = None,
     missing: Mapping[tuple[str, str], str] | None = None,
     more: Mapping[tuple[str, str], Mapping[str, Metric]] | None = None,
 ) -> dict[str, Ladder]:
-    """The ladder of each case: `figures` has those of its rungs, by case and rung; `more` has more. `doubts` are
-    of all repeats, or of the one with this number. c02 is the plain route."""
+    """The ladder of each case: `figures` has those of its rungs, by case and rung; `more` has more. `doubts` are those
+    of a case's rung in all repeats, or, with a number as the key's third part, in one. c02 is the plain route."""
     doubts, limits, missing, more = doubts or {}, limits or {}, missing or {}, more or {}
     results: list[TestResult] = []
     for case, values in figures.items():
