@@ -149,6 +149,10 @@ impl Agent {
             let run = AssertUnwindSafe(|| run_task(workload, &task, &processes));
             let ran =
                 catch_unwind(run).unwrap_or_else(|_| Err(system_error("this task", &io::Error::other("a defect"))));
+            if ran.is_err() {
+                // A task that failed half-way through its start may have threads already, which would serve on.
+                task.signal.abandon();
+            }
             let last = ran.unwrap_or_else(|error| {
                 let (trial, name) = (Some(task.trial.clone()), Some(task.name.clone()));
                 Some(Event::Failed { trial, task: name, t_ns: monotonic_ns(), error })

@@ -19,7 +19,7 @@ use crate::metering::{FlowCounters, ThreadMeter};
 /// Datagrams that one flow answers before the next flow's turn.
 const DATAGRAMS_PER_TURN: usize = 64;
 /// Bytes that one flow sends before the next flow's turn.
-const BYTES_PER_TURN: usize = 1 << 20;
+pub const BYTES_PER_TURN: usize = 1 << 20;
 
 /// A flow's socket.
 pub enum AnswerSocket {

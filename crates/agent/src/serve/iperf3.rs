@@ -137,6 +137,35 @@ pub fn refusal(refusal: &Refusal, asked: &Iperf3Parameters) -> Vec<u8> {
     Iperf3Server::fail(number, errno)
 }
 
+/// Refuses bursts that no schedule can keep, and those that are more than a second of the rate that a session may have:
+/// a burst leaves at once.
+pub fn check_bursts(asked: &Iperf3Parameters, most_bps: Option<u64>) -> Result<(), Refusal> {
+    let Some(rate_bps) = asked.rate_bps() else { return Ok(()) };
+    if asked.protocol() == Iperf3Protocol::Tcp && paced_blocks(asked).is_none() {
+        let message = format!("no schedule keeps {rate_bps} bit/s in blocks of {} bytes", asked.block_bytes());
+        return Err(Refusal { code: "bad_rate".to_owned(), message });
+    }
+    let ways = if asked.bidirectional { 2 } else { 1 };
+    let flows = u128::from(asked.flows()) * ways;
+    let burst_bits = flows * u128::from(asked.burst()) * u128::from(asked.block_bytes()) * 8;
+    match most_bps {
+        Some(most_bps) if asked.burst() > 1 && burst_bits > most_bps.into() => {
+            let message = format!("bursts of {burst_bits} bits; this server allows a session {most_bps} bit/s");
+            Err(Refusal { code: "too_fast".to_owned(), message })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Returns the blocks of a TCP flow; `None` if it has no rate, or one that no schedule can keep.
+fn paced_blocks(asked: &Iperf3Parameters) -> Option<PacedBlocks> {
+    let rate_bps = asked.rate_bps()?;
+    match asked.burst() {
+        1 => PacedBlocks::new(rate_bps, asked.block_bytes()),
+        burst => PacedBlocks::in_bursts(rate_bps, asked.block_bytes(), burst),
+    }
+}
+
 fn packets_per_s(asked: &Iperf3Parameters) -> Option<f64> {
     asked.rate_bps().map(|rate| rate as f64 / 8.0 / f64::from(asked.block_bytes()))
 }
@@ -179,11 +208,11 @@ pub fn run(
     let Some(_registered) = shared.iperf3.register(cookie, waker.clone()) else {
         return (&control).write_all(&Iperf3Server::fail(ErrorNumber::Accept, libc::EEXIST));
     };
-    let reader = control.try_clone()?;
+    // Both before the reader starts, which would otherwise outlive a test that has no descriptor left.
+    let (reader, mut answering) = (control.try_clone()?, control.try_clone()?);
     let inbox = waker.clone();
     std::thread::Builder::new().name("iperf3-reader".into()).spawn(move || forward_events(reader, machine, &inbox))?;
     info!(%client, work = ?open.work, flows = open.flows, direction = ?open.direction, "iperf3 test opened");
-    let mut answering = control.try_clone()?;
     let test = Test { control, cookie, client, asked, open, inputs, waker, signal: Arc::default(), server };
     let result = test.serve(shared);
     let failure = result.as_ref().err().map(|failure| failure.error.to_string());
@@ -321,17 +350,13 @@ impl Test<'_> {
         let block_bytes = self.asked.block_bytes();
         let payload = if self.asked.repeating_payload { Payload::Digits } else { Payload::Random };
         let silence_ns = if self.asked.omit_ns() > 0 { OMITTED_SILENCE_NS } else { DRAIN_NS };
-        let paced = self.asked.rate_bps().and_then(|rate| match self.asked.burst() {
-            1 => PacedBlocks::new(rate, block_bytes),
-            burst => PacedBlocks::in_bursts(rate, block_bytes, burst),
-        });
         let work = StreamWork {
             end: StreamEnd::Count { silence_ns },
             ends_when_spent: false,
             payload,
             send: if self.asked.zerocopy { SendMethod::Sendfile } else { SendMethod::Write },
             receive: if self.asked.skip_rx_copy { ReceiveMethod::Discard } else { ReceiveMethod::Copy },
-            ..StreamWork::plain(block_bytes as usize, paced, SAMPLE_NS)
+            ..StreamWork::plain(block_bytes as usize, paced_blocks(&self.asked), SAMPLE_NS)
         };
         let mut workers: Vec<(Role, Worker)> = Vec::new();
         for (role, group) in by_role(streams, threads, |flow| flow.role) {
@@ -504,6 +529,42 @@ fn forward_events(mut control: TcpStream, mut machine: Iperf3Server, inbox: &Syn
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn asked(rate: u64, burst: u64, block_bytes: u64, protocol: Iperf3Protocol) -> Iperf3Parameters {
+        let is_udp = protocol == Iperf3Protocol::Udp;
+        let bandwidth = Some(rate);
+        Iperf3Parameters {
+            tcp: !is_udp,
+            udp: is_udp,
+            bandwidth,
+            burst: Some(burst),
+            len: Some(block_bytes),
+            ..Iperf3Parameters::default()
+        }
+    }
+
+    #[test]
+    fn bursts_are_at_most_a_second_of_the_allowed_rate() {
+        use Iperf3Protocol::{Tcp, Udp};
+        let code = |asked: &Iperf3Parameters, most_bps| {
+            check_bursts(asked, most_bps).map_or_else(|refusal| refusal.code, |()| "granted".to_owned())
+        };
+        for protocol in [Tcp, Udp] {
+            let at_once = asked(1000, 1000, 1000, protocol);
+            assert_eq!(code(&at_once, Some(8_000_000)), "granted");
+            assert_eq!(code(&at_once, Some(7_999_999)), "too_fast");
+            assert_eq!(code(&at_once, None), "granted", "without a limit the client decides");
+            assert_eq!(code(&asked(1000, 1, 60_000, protocol), Some(1000)), "granted");
+            let both = Iperf3Parameters { bidirectional: true, ..asked(1000, 500, 1000, protocol) };
+            assert_eq!(
+                (code(&both, Some(8_000_000)), code(&both, Some(7_999_999))),
+                ("granted".to_owned(), "too_fast".to_owned())
+            );
+        }
+        // A block of 1 MiB at 4 bit/s is due every 24 days: no schedule counts that slowly, and none means unlimited.
+        assert_eq!(code(&asked(4, 2, 1 << 20, Tcp), None), "bad_rate");
+        assert_eq!(code(&asked(0, 2, 1 << 20, Tcp), None), "granted", "0 is unlimited");
+    }
 
     #[test]
     fn missing_hello_ends_the_turn_of_its_client_before_the_idle_time() {

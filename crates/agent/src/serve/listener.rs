@@ -196,7 +196,10 @@ impl SessionListener {
 impl SessionListener {
     fn open_iperf3_test(&self, mut control: TcpStream, client: SocketAddr, request: Iperf3Request) -> io::Result<()> {
         let open = iperf3::as_session(&request.asked, self.shared.limits.longest_ms);
-        let share = match admit(&open, &self.shared.limits, client.ip(), &self.shared.occupancy) {
+        let limits = &self.shared.limits;
+        let admitted = iperf3::check_bursts(&request.asked, limits.per_peer.rate_bps)
+            .and_then(|()| admit(&open, limits, client.ip(), &self.shared.occupancy));
+        let share = match admitted {
             Ok(share) => share,
             Err(refusal) => {
                 info!(%client, code = refusal.code, reason = refusal.message, "iperf3 test not admitted");

@@ -416,6 +416,11 @@ fn answers_keep_to_the_rate_with_rare_progress_reports() {
 
 #[test]
 fn parts_of_long_answers_are_held_to_the_rate() {
+    [false, true].into_iter().for_each(hold_parts_to_the_rate);
+}
+
+/// Reads a part of a long answer on each flow; `connect` gives each transaction a connection of its own.
+fn hold_parts_to_the_rate(connect: bool) {
     const FLOWS: u32 = 8;
     let mut server = Agent::start();
     let port = serve(&mut server, &limits(&json!({"rate_bps": 100_000})));
@@ -423,29 +428,37 @@ fn parts_of_long_answers_are_held_to_the_rate() {
         protocol: leadline_wire::Protocol::Tcp,
         request_bytes: 1,
         response_bytes: 16 << 20,
-        connect: false,
+        connect,
         outstanding: 1,
     };
     let mut control = Control::asking(HERE, port, Open { flows: FLOWS, duration_ms: 50_000, ..open(work) }, None);
     let token = control.token();
-    let mut flows: Vec<TcpStream> = (0..FLOWS)
-        .map(|flow| {
-            let mut stream = TcpStream::connect((HERE, port)).unwrap();
-            let mut preface = [0; HEADER_BYTES];
-            Header { kind: HeaderKind::Stream, token, flow, sequence: 0, sent_ns: 0 }.write(&mut preface);
-            stream.write_all(&preface).unwrap();
-            stream
-        })
-        .collect();
-    assert_eq!(control.receive(), Some(FromServer::Ready { port: None }));
+    let connected = |port: u16, flow: u32| {
+        let mut stream = TcpStream::connect((HERE, port)).unwrap();
+        let mut preface = [0; HEADER_BYTES];
+        Header { kind: HeaderKind::Stream, token, flow, sequence: 0, sent_ns: 0 }.write(&mut preface);
+        stream.write_all(&preface).unwrap();
+        stream
+    };
+    // With a connection each, the only flow on the server's port marks the end of the clock queries.
+    let marks = if connect { 1 } else { FLOWS };
+    let mut flows: Vec<TcpStream> = (0..marks).map(|flow| connected(port, flow)).collect();
+    let answer = control.receive();
+    let Some(FromServer::Ready { port: own }) = answer else { panic!("{answer:?} is not ready") };
+    if connect {
+        flows.extend((0..FLOWS).map(|flow| connected(own.unwrap(), flow)));
+    }
     control.send(&FromClient::Begin { at_ns: leadline_sys::clock::monotonic_ns() });
     let mut part = vec![0; 100_000];
-    for flow in &mut flows {
+    for flow in flows.iter_mut().rev().take(FLOWS as usize) {
         // It may be refused before its last flow has had a part; all flows are closed then.
         if flow.write_all(&[0]).and_then(|()| flow.read_exact(&mut part)).is_err() {
             break;
         }
     }
     let answer = std::iter::from_fn(|| control.receive()).find(|answer| !matches!(answer, FromServer::Progress { .. }));
-    assert!(matches!(&answer, Some(FromServer::Refused(refusal)) if refusal.code == "too_fast"), "{answer:?}");
+    assert!(
+        matches!(&answer, Some(FromServer::Refused(refusal)) if refusal.code == "too_fast"),
+        "{connect}: {answer:?}"
+    );
 }
