@@ -104,6 +104,7 @@ pub struct Requester {
     free_since_ns: u64,
     due_while_busy: u64,
     unsent: Option<Unsent>,
+    has_failed: bool,
     /// One bit for each of the latest transactions: whether it was given up.
     given_up: Box<[u64; (REMEMBERED / 64) as usize]>,
     completed: u64,
@@ -124,6 +125,7 @@ impl Requester {
             free_since_ns: 0,
             due_while_busy: 0,
             unsent: None,
+            has_failed: false,
             given_up: Box::new([0; (REMEMBERED / 64) as usize]),
             completed: 0,
             late: 0,
@@ -241,8 +243,17 @@ impl Requester {
 
     /// Ends the flow after a failure: requests that were still to be due count as unsent.
     pub fn fail(&mut self) {
+        self.has_failed = true;
         let all = self.unsent_until(self.limits.until_ns);
         self.unsent.get_or_insert(Unsent { all, while_busy: all });
+    }
+
+    /// When the time of a schedule's requests is over, ns: the last one has its interval too, as far as the flow lasts.
+    /// Otherwise a rate would be n / (n - 1) of the one that was offered. `None` without a schedule, and after a failure.
+    pub fn over_ns(&self) -> Option<u64> {
+        let schedule = self.limits.schedule.filter(|_| !self.has_failed)?;
+        let following_ns = schedule.start_ns.saturating_add(schedule.pace.due_ns(self.next));
+        Some(following_ns.min(self.limits.until_ns))
     }
 
     /// Counts the unsent requests once the time is over, before any slot becomes free.
@@ -462,6 +473,22 @@ mod tests {
         flow.fail();
         assert_eq!(flow.poll(60), Step::Done);
         assert_eq!(flow.unsent(), Unsent { all: 9, while_busy: 9 });
+    }
+
+    #[test]
+    fn last_request_of_a_schedule_has_its_interval() {
+        let mut flow = every_100_ns(4, 250);
+        for now in [0, 100] {
+            request(&mut flow, now);
+        }
+        assert_eq!(flow.over_ns(), Some(200));
+        request(&mut flow, 200);
+        assert_eq!(flow.over_ns(), Some(250), "no longer than the flow");
+        flow.stop(230);
+        assert_eq!(flow.over_ns(), Some(230));
+        flow.fail();
+        assert_eq!(flow.over_ns(), None, "a failure ends it at once");
+        assert_eq!(Requester::new(LIMITS).over_ns(), None);
     }
 
     #[test]

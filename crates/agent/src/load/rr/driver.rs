@@ -194,13 +194,13 @@ impl RrFlow {
 }
 
 /// Returns a flow's figures. A flow ends at `until_ns`, or with the response to its last outstanding request; a flow
-/// that failed or reached its number before that ended then.
+/// that failed or reached its number before that ended then. With a rate, the time of the last request counts too.
 fn report(id: u32, machine: &Requester, counters: &FlowCounters, times: FlowTimes, until_ns: u64) -> SideReport {
     let unsent = machine.unsent();
     SideReport {
         flow: id,
         start_ns: times.start_ns,
-        end_ns: times.closed_ns.map(|closed_ns| closed_ns.min(until_ns)).max(times.last_ns),
+        end_ns: times.closed_ns.map(|closed_ns| closed_ns.min(until_ns)).max(machine.over_ns()).max(times.last_ns),
         sent_bytes: counters.sent_bytes(),
         received_bytes: counters.received_bytes(),
         sent_units: Some(counters.sent_units()),

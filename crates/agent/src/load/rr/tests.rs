@@ -104,6 +104,29 @@ fn run_flow(
 }
 
 #[test]
+fn the_last_request_of_a_rate_has_its_interval() {
+    const LENGTH_NS: u64 = 300_000_000;
+    for (number, over_ns) in [(Some(3), 150_000_000), (None, LENGTH_NS)] {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut far, _) = listener.accept().unwrap();
+        let peer = std::thread::spawn(move || {
+            let mut request = [0; 64];
+            while far.read_exact(&mut request).and_then(|()| far.write_all(&request)).is_ok() {}
+        });
+        let at_a_rate = RrSpec { rate_per_s: Some(20.0), ..spec(60_000) };
+        let path = FlowPath::Persistent(FlowSocket::Tcp(near));
+        let (span, report, _) = run_flow(path, &at_a_rate, number, LENGTH_NS);
+        peer.join().unwrap();
+        let row = &report.flows[0];
+        let answered = row.received_units.unwrap() + row.unsent_units.unwrap();
+        assert_eq!(answered, number.unwrap_or(6));
+        // Later only if the machine delayed the last response.
+        assert!(row.end_ns >= Some(span.at_ns + over_ns), "{row:?}");
+    }
+}
+
+#[test]
 fn a_transaction_that_times_out_leaves_its_age_and_no_latency() {
     const TIMEOUT_NS: u64 = 20_000_000;
     let peer = UdpSocket::bind("127.0.0.1:0").unwrap();
