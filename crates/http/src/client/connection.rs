@@ -61,7 +61,9 @@ pub(super) struct Connection {
     /// Since when the next request has waited for the connection to be reopened, if the server or the limit of
     /// requests per connection ended the last one. That wait is part of the next request's latency.
     pub(super) owed_since_ns: Option<u64>,
-    pub(super) retry_delay_ns: u64,
+    retry_delay_ns: u64,
+    /// Since when it has been up, if it is, ns.
+    up_since_ns: u64,
     /// Failed attempts to open the connection since it was last up.
     pub(super) failed_attempts: u32,
     /// Whether it has been lost since it was first ready for requests.
@@ -82,8 +84,9 @@ pub(super) struct Connection {
     pub(super) records_left: usize,
 }
 
-/// Delay before the next attempt after a failed one, ns; doubles with each further failure.
-pub(super) const FIRST_RETRY_NS: u64 = 10_000_000;
+/// Delay before the next attempt after a failed one, ns; doubles with each further failure, and with each connection that
+/// is lost at once and has carried no response.
+const FIRST_RETRY_NS: u64 = 10_000_000;
 pub(super) const LONGEST_RETRY_NS: u64 = 1_000_000_000;
 
 impl Connection {
@@ -100,6 +103,7 @@ impl Connection {
             is_idle: false,
             owed_since_ns: None,
             retry_delay_ns: FIRST_RETRY_NS,
+            up_since_ns: 0,
             failed_attempts: 0,
             is_reopened: false,
             is_pushed_back: false,
@@ -230,6 +234,10 @@ impl Connection {
         }
         let requests = outstanding.map_or(1, |outstanding| outstanding.requests);
         effects.count_failure(self.broken.unwrap_or(name), u64::from(requests), detail);
+        if outstanding.is_none() {
+            // A server that speaks first would be connected to again and again.
+            return self.lost_idle(shared, effects);
+        }
         self.reopen(None, shared, effects);
     }
 
@@ -261,6 +269,9 @@ impl Connection {
             ConnectionState::Up => {
                 shared.up -= 1;
                 self.is_reopened = true;
+                if self.served > 0 || effects.now_ns().saturating_sub(self.up_since_ns) > LONGEST_RETRY_NS {
+                    self.retry_delay_ns = FIRST_RETRY_NS;
+                }
             }
             ConnectionState::Resolving { .. }
             | ConnectionState::Connecting { .. }
@@ -274,6 +285,12 @@ impl Connection {
         (self.tls, self.proxy, self.broken, self.records_left) = (None, None, None, 0);
         self.epoch = self.epoch.wrapping_add(1);
         self.state = ConnectionState::Closed;
+    }
+
+    /// Marks the connection as up.
+    pub(super) fn mark_up(&mut self, now_ns: u64) {
+        self.state = ConnectionState::Up;
+        (self.up_since_ns, self.failed_attempts, self.served) = (now_ns, 0, 0);
     }
 
     fn schedule_retry(&mut self, shared: &mut Shared<impl Script>, effects: &mut impl Effects) {

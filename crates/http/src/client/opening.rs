@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use super::connection::{Connection, ConnectionState, FIRST_RETRY_NS};
+use super::connection::{Connection, ConnectionState};
 use super::effects::{Attempt, Effects, Failure, Metric};
 use super::shared::Shared;
 use super::source::Script;
@@ -193,9 +193,7 @@ impl Connection {
     fn established(&mut self, now_ns: u64, shared: &mut Shared<impl Script>, effects: &mut impl Effects) {
         shared.opening -= 1;
         shared.up += 1;
-        self.state = ConnectionState::Up;
-        (self.retry_delay_ns, self.failed_attempts) = (FIRST_RETRY_NS, 0);
-        self.served = 0;
+        self.mark_up(now_ns);
         self.exchange.opened();
         let wanted_ns = self.owed_since_ns.take().unwrap_or(now_ns);
         self.next(wanted_ns, now_ns, shared, effects);

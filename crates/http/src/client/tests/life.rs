@@ -30,6 +30,18 @@ fn unreachable_connection_is_down_and_retried_at_growing_delays() {
 }
 
 #[test]
+fn a_server_that_speaks_first_is_retried_at_growing_delays() {
+    let greets = Simulation { greeting: Some("SSH-2.0-OpenSSH_9.2\r\n"), ..Simulation::new(|_| Vec::new()) };
+    let settings = Settings { is_open_loop: true, ..settings() };
+    let ended = Load::new(settings, 1, greets).run_at_rate(0.5, None, 4 * SECOND);
+    // A connection takes 1 ms, and is lost 1 ms later. The eighth and the last get a request, whose failure is its own.
+    let gaps = gaps_ms(&ended.simulation);
+    assert_eq!(gaps, [12, 22, 42, 82, 162, 322, 642, 2, 1002, 1002]);
+    let failed: u64 = ended.simulation.failures.values().sum();
+    assert_eq!(failed, 11, "{:?}", ended.simulation.failures);
+}
+
+#[test]
 fn each_step_of_opening_times_out() {
     let limited = || Settings { connect_timeout_ns: 100 * MS, ..settings() };
     let silent = || Simulation { is_raw: true, ..Simulation::new(|_| Vec::new()) };

@@ -96,6 +96,8 @@ pub struct Simulation {
     pub accept: Box<dyn FnMut(u64) -> Accept>,
     /// Answers each name lookup, if set; `None` means that no answer comes.
     pub resolve: Option<LookUp>,
+    /// What the server sends as soon as it has accepted a connection.
+    pub greeting: Option<&'static str>,
     /// Whether the server receives raw bytes instead of requests.
     pub is_raw: bool,
     pub server: Server,
@@ -132,6 +134,7 @@ impl Simulation {
             queue_ns: 0,
             accept: Box::new(|_| Accept::Yes),
             resolve: None,
+            greeting: None,
             is_raw: false,
             server: Box::new(server),
             sockets: BTreeMap::new(),
@@ -255,7 +258,12 @@ impl Effects for Simulation {
         self.attempts_ns.push(self.now_ns);
         self.sockets.insert(attempt.index, Socket { id, received: Vec::new(), number: 0 });
         match (self.accept)(id) {
-            Accept::Yes => self.plan(MS, attempt.index, Event::Input(Input::Connected)),
+            Accept::Yes => {
+                self.plan(MS, attempt.index, Event::Input(Input::Connected));
+                if let Some(greeting) = self.greeting {
+                    self.plan(2 * MS, attempt.index, Event::Sends(greeting.into()));
+                }
+            }
             Accept::Refused => self.plan(MS, attempt.index, Event::Refused),
             Accept::Never => {}
         }
