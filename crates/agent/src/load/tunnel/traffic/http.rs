@@ -154,10 +154,19 @@ struct Tally {
 impl HttpTraffic {
     /// Opens a connection if there is none, and handles the state of an existing one.
     fn keep_connected(&mut self, now_ns: u64, channel: &mut Channel<'_>) {
+        if self.connection.is_some_and(|connection| self.stack.error(connection).is_some()) {
+            // A response that arrived just before the failure is complete.
+            self.read(now_ns, channel);
+        }
         if let Some(connection) = self.connection {
             if let Some(error) = self.stack.error(connection) {
-                count(&mut self.tally.errors, error.name());
-                self.close(now_ns + if self.machine.is_idle() { 0 } else { REST_NS });
+                if self.machine.is_idle() {
+                    // A server may end an idle connection.
+                    self.close(now_ns);
+                } else {
+                    count(&mut self.tally.errors, error.name());
+                    self.close(now_ns + REST_NS);
+                }
             } else if self.stack.is_at_end(connection) {
                 self.far_end_closed(now_ns, channel);
             } else if !self.has_opened() && self.stack.is_writable(connection) {

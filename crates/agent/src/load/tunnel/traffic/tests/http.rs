@@ -130,6 +130,8 @@ struct Peer {
     stack: Stack,
     connections: Vec<(Connection, usize)>,
     pieces: Vec<&'static [u8]>,
+    /// Those that have had their last piece, if it resets them then.
+    to_reset: Option<Vec<Connection>>,
 }
 
 impl Peer {
@@ -141,7 +143,7 @@ impl Peer {
         let unused = pieces.len();
         let mut listen = || (stack.listen(0, (Self::ADDRESS, 80).into(), buffers), unused);
         // More than the requests of a load, each of which may need a separate connection.
-        Self { connections: (0..10).map(|_| listen()).collect(), stack, pieces }
+        Self { connections: (0..10).map(|_| listen()).collect(), stack, pieces, to_reset: None }
     }
 
     fn act(&mut self) {
@@ -149,6 +151,9 @@ impl Peer {
             if let Some(piece) = self.pieces.get(*next) {
                 assert_eq!(self.stack.write(*connection, piece), piece.len());
                 *next += 1;
+                if let Some(to_reset) = self.to_reset.as_mut().filter(|_| *next == self.pieces.len()) {
+                    to_reset.push(*connection);
+                }
             }
             self.stack.read(*connection, |bytes| {
                 if bytes.starts_with(b"GET ") || bytes.starts_with(b"POST ") {
@@ -160,9 +165,13 @@ impl Peer {
     }
 }
 
-/// Runs five requests to such a server; returns the figures, the number of latencies, and the responses counted
+/// Runs five requests to a server of these pieces; returns the figures, the number of latencies, and the responses counted
 /// meanwhile.
 fn play(pieces: Vec<&'static [u8]>, body: Option<&[u8]>) -> (Figures, u64, u64) {
+    play_with(Peer::new(pieces), body)
+}
+
+fn play_with(mut peer: Peer, body: Option<&[u8]>) -> (Figures, u64, u64) {
     let context = ClientContext {
         client: 0,
         clients: 1,
@@ -181,7 +190,6 @@ fn play(pieces: Vec<&'static [u8]>, body: Option<&[u8]>) -> (Figures, u64, u64) 
     };
     let spec = TunnelTraffic::Http { request, rate_per_s: Some(10.0), duration_ms: 500 };
     let mut http = plan(&spec).unwrap().client(&context).unwrap();
-    let mut peer = Peer::new(pieces);
     let (out, rolled) = mpsc::channel();
     let (mut recorder, counters) = (Recorder::new(METRICS.len(), 0, out), FlowCounters::default());
     http.start(0);
@@ -198,6 +206,10 @@ fn play(pieces: Vec<&'static [u8]>, body: Option<&[u8]>) -> (Figures, u64, u64) 
         http.poll(now_ns, &mut Channel { send: &mut send, recorder: &mut recorder, counters: &counters });
         up.iter().for_each(|packet| assert!(peer.stack.handle(now_ns, packet)));
         peer.act();
+        peer.stack.poll(now_ns, &mut |packet| keep(&mut down, packet));
+        for connection in peer.to_reset.as_mut().map(std::mem::take).unwrap_or_default() {
+            peer.stack.abort(connection);
+        }
         peer.stack.poll(now_ns, &mut |packet| keep(&mut down, packet));
         let mut channel = Channel { send: &mut |_| true, recorder: &mut recorder, counters: &counters };
         down.iter().for_each(|packet| http.payload(now_ns, packet, &mut channel));
@@ -231,6 +243,30 @@ fn unsolicited_bytes_fail_only_their_request() {
     // Bytes that arrive later, on an idle connection, are an error without a request.
     let (figures, latencies, answers) = play(vec![OK, b" and more"], None);
     assert_eq!((fates(&figures), latencies, answers), (([5, 5, 5, 0, 0], &unsolicited), 5, 5));
+}
+
+#[test]
+fn a_response_that_arrives_together_with_a_reset_is_complete() {
+    let peer = Peer::new(vec![
+        b"HTTP/1.1 200 OK
+Content-Length: 2
+
+ok",
+    ]);
+    let (figures, latencies, answers) = play_with(Peer { to_reset: Some(Vec::new()), ..peer }, None);
+    assert_eq!((fates(&figures), latencies, answers), (([5, 5, 5, 0, 0], &BTreeMap::new()), 5, 5));
+    assert_eq!(figures.counts["connections"], 6, "one for each, and one after the last");
+    // A part of one is none.
+    let peer = Peer::new(vec![
+        b"HTTP/1.1 200 OK
+Content-Length: 2
+
+o",
+    ]);
+    let (figures, latencies, answers) = play_with(Peer { to_reset: Some(Vec::new()), ..peer }, None);
+    let reset = BTreeMap::from([("connection_reset", 2)]);
+    // The rest after each failure leaves no time for three of them.
+    assert_eq!((fates(&figures), latencies, answers), (([5, 2, 0, 0, 3], &reset), 0, 0));
 }
 
 #[test]
