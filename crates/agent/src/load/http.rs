@@ -232,6 +232,14 @@ struct RunState {
     interval_ns: u64,
     /// When progress is reported next, ns: a whole number of intervals after the beginning.
     next_ns: u64,
+    /// When it was reported last, ns.
+    last_ns: u64,
+}
+
+/// Returns the rate of this many responses in this time, 1/s; `None` for no time.
+fn rate_per_s(responses: u64, took_ns: u64) -> Option<u64> {
+    let rate = (u128::from(responses) * 1_000_000_000).checked_div(took_ns.into())?;
+    u64::try_from(rate).ok()
 }
 
 impl RunState {
@@ -248,6 +256,7 @@ impl RunState {
             answered: vec![0; load.counters.len()],
             interval_ns,
             next_ns: at_ns.saturating_add(interval_ns),
+            last_ns: at_ns,
         }
     }
 
@@ -270,10 +279,13 @@ impl RunState {
 
     fn report_progress(&mut self, load: &HttpLoad, task: &Task, now_ns: u64) {
         let flows = load.counters.iter().zip(0..).map(|(counters, flow)| counters.progress(flow, true)).collect();
+        // A report may come late: its responses are those of the time since the last one.
+        let took_ns = now_ns.saturating_sub(std::mem::replace(&mut self.last_ns, now_ns));
         for (counters, answered) in load.counters.iter().zip(&mut self.answered) {
             let now = counters.received_units();
-            self.rates.record((now - *answered) * 1_000_000_000 / self.interval_ns);
-            *answered = now;
+            if let Some(rate) = rate_per_s(now - std::mem::replace(answered, now), took_ns) {
+                self.rates.record(rate);
+            }
         }
         let mut is_new = false;
         for snapshot in load.snapshots.iter().filter_map(|latest| latest.take()) {

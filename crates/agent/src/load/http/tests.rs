@@ -12,7 +12,7 @@ use leadline_sys::{clock, net, tcp};
 use leadline_wire::{DnsPolicy, HttpRequest, HttpRoute, HttpSpec, HttpTimeouts, Outcome, RateStage, SocketOptions};
 
 use super::io_backend::Engine;
-use super::{prepare, prepare_with};
+use super::{prepare, prepare_with, rate_per_s};
 use crate::control_signal::ControlSignal;
 use crate::events::Events;
 use crate::serve::http::{listen, Service};
@@ -32,6 +32,13 @@ macro_rules! on_both_engines {
 
 mod routes;
 mod stub;
+
+#[test]
+fn a_late_report_of_progress_covers_more_time() {
+    let rates = [(1000, 1_000_000_000), (1500, 1_500_000_000), (500, 500_000_000)];
+    assert_eq!(rates.map(|(responses, took_ns)| rate_per_s(responses, took_ns)), [Some(1000); 3]);
+    assert_eq!((rate_per_s(1, 0), rate_per_s(u64::MAX, 1)), (None, None), "no rate is made up");
+}
 
 /// Only a defect takes this long.
 const LONG_MS: u64 = 300_000;
