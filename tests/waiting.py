@@ -64,6 +64,15 @@ def free_port() -> int:
     return next(port for port in itertools.islice(_turns, _LAST - _FIRST) if _is_ours(port) and _is_free(port))
 
 
+def free_ports(count: int) -> int:
+    """The first of several consecutive ports, each as `free_port`."""
+    last = first = free_port()
+    while last - first < count - 1:
+        port = free_port()
+        first, last = (first, port) if port == last + 1 else (port, port)
+    return first
+
+
 def _is_ours(port: int) -> bool:
     mark = socket.socket(socket.AF_UNIX)
     try:

@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 
 from leadline.agents import agent_binary
-from waiting import WITHIN_S, until
+from waiting import WITHIN_S, free_port, until
 
 pytestmark = [
     pytest.mark.agent,
@@ -47,7 +47,7 @@ UP = (
     "-n 20M -A 0,0",
     "-n 20M -b 800M/20",
     "-n 20M --repeating-payload",
-    "-n 20M --cport 21999",
+    "-n 20M --cport FREE",
     "-n 20M -S 16 -T name",
     "-k 100",
     "-t 1 -b 50M",
@@ -57,7 +57,7 @@ UP = (
     "-u -t 1 -b 5M -P 3",
     "-u -t 1 -b 500K -l 16",
     "-u -t 1 -b 20M --udp-counters-64bit",
-    "-u -n 1M -b 20M --cport 21998",
+    "-u -n 1M -b 20M --cport FREE",
 )
 # A client that ends by bytes gets them all, and no more are sent.
 DOWN = ("-R -n 20M", "-R -n 20000001 -P 3", "-R -n 20M --repeating-payload -Z", "-R -n 20M -C reno -w 256K -N")
@@ -118,7 +118,9 @@ def strict(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 def iperf3(server: Server, options: str, program: str = "iperf3") -> dict[str, Any]:
-    argv = [program, "-J", "-c", "127.0.0.1", "-p", str(server.port), *shlex.split(options)]
+    # The name of a test is the same in each process, its free port is not.
+    words = [str(free_port()) if word == "FREE" else word for word in shlex.split(options)]
+    argv = [program, "-J", "-c", "127.0.0.1", "-p", str(server.port), *words]
     done = subprocess.run(argv, check=False, capture_output=True, text=True, timeout=WITHIN_S)
     assert done.stdout.startswith("{"), (options, done.stdout, done.stderr)
     document: dict[str, Any] = json.loads(done.stdout)

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from leadline.agents import agent_binary
-from waiting import WITHIN_S, free_port, until
+from waiting import WITHIN_S, free_port, free_ports, until
 
 pytestmark = [
     pytest.mark.agent,
@@ -34,9 +34,8 @@ CASES = (
     "udp --rate 100kbit -l 500 -R -P 2",
     "udp --rate 100kbit -l 500 --bidir",
     "udp --rate 5mbit -n 100 -l 100",
-    # Outside of the ports that hosts choose from.
-    "tcp --rate 20mbit -P 2 --local-port 21910 --repeating-payload --get-server-output",
-    "udp --rate 100kbit -l 500 --bidir --local-port 21914 --udp-counters-32bit --repeating-payload --dscp 46",
+    "tcp --rate 20mbit -P 2 --local-port FREE --repeating-payload --get-server-output",
+    "udp --rate 100kbit -l 500 --bidir --local-port FREE --udp-counters-32bit --repeating-payload --dscp 46",
 )
 LENGTH = "1500ms"
 """Long enough that no process stalls for all of it."""
@@ -120,7 +119,8 @@ def datagram_bytes(line: str) -> int:
 
 
 def leadline(command: str, line: str, port: int, *options: str) -> subprocess.CompletedProcess[str]:
-    kind, *rest = line.split()
+    # The name of a test is the same in each process, its free ports are not.
+    kind, *rest = (str(free_ports(2)) if word == "FREE" else word for word in line.split())
     argv = [command, kind, "127.0.0.1", "-p", str(port), *rest, *options]
     return subprocess.run(argv, check=False, capture_output=True, text=True, timeout=WITHIN_S)
 
@@ -146,7 +146,7 @@ def test_both_ends_count_the_same_bytes(real: RealServer, command: str, line: st
     if "-n 100" in line:
         assert end["sum"]["packets"] == 100
     if "--local-port" in line:
-        first = int(line.split("--local-port ")[1].split(maxsplit=1)[0])
+        first = int(done.args[done.args.index("--local-port") + 1])
         assert [one["local_port"] for one in document["start"]["connected"]] == [first, first + 1]
     assert ("[SUM]" in document.get("server_output_text", "")) is ("--get-server-output" in line)
     assert end["cpu_utilization_percent"]["remote_total"] >= 0
