@@ -1,5 +1,5 @@
-//! A user's cache of responses (RFC 9111): when they are fresh, and what revalidates them. Owns the bound of a cache. It
-//! keeps no bodies: what a fresh response would give was taken when it arrived.
+//! A user's cache of responses (RFC 9111): when they are fresh, and what revalidates them. Owns the bounds of a cache, in
+//! responses and in bytes. It keeps no bodies: what a fresh response would give was taken when it arrived.
 
 use std::collections::HashMap;
 
@@ -7,8 +7,16 @@ use super::cookies::http_date;
 
 /// The most responses of a user; the one that was kept first makes room.
 const MOST_RESPONSES: usize = 5000;
+/// The most bytes of a user's responses; the ones that were kept first make room.
+const MOST_BYTES: usize = 4 << 20;
 /// The longest value that is kept, bytes.
 const LONGEST_BYTES: usize = 1024;
+/// The longest URL whose response is kept, bytes.
+const LONGEST_URL_BYTES: usize = 8192;
+/// The most names in the `Vary` fields of a response that is kept.
+const MOST_VARY_NAMES: usize = 32;
+/// The longest values of the request's fields that a response depends on, bytes together.
+const LONGEST_VARIES_BYTES: usize = 16_384;
 /// The longest time for which a response is fresh, s.
 const LONGEST_FRESH_S: i64 = 10 * 365 * 86_400;
 
@@ -21,6 +29,16 @@ struct Kept {
     /// The fields of requests that it depends on, with the values of its own request.
     varies: Box<[(Box<str>, Box<str>)]>,
     number: u64,
+}
+
+impl Kept {
+    /// What it takes up besides its place in the map, bytes.
+    fn bytes(&self, url: &str) -> usize {
+        let text = |text: &Option<Box<str>>| text.as_ref().map_or(0, |text| text.len());
+        let pair_bytes = size_of::<(Box<str>, Box<str>)>();
+        let varies = self.varies.iter().map(|(name, value)| pair_bytes + name.len() + value.len());
+        url.len() + text(&self.etag) + text(&self.modified) + varies.sum::<usize>()
+    }
 }
 
 /// What a cache says about a request.
@@ -39,6 +57,8 @@ pub enum Lookup {
 pub struct Cache {
     responses: HashMap<Box<str>, Kept>,
     next: u64,
+    /// The sum of [`Kept::bytes`].
+    bytes: usize,
 }
 
 impl Cache {
@@ -74,55 +94,81 @@ impl Cache {
 
     /// Keeps a response, or forgets the one before. `head` has lines `Name: value`.
     pub fn receive(&mut self, url: &str, request: &[u8], status: u16, head: &str, now_ms: i64) {
-        if !request.starts_with(b"GET ") || !matches!(status, 200 | 304) {
+        if !request.starts_with(b"GET ") || !matches!(status, 200 | 304) || url.len() > LONGEST_URL_BYTES {
             return;
         }
         let control = Control::read(head);
-        let varies = field(head, "vary").unwrap_or_default();
-        if control.is_forbidden || varies.contains('*') {
-            self.responses.remove(url);
-            return;
-        }
+        let Some(varies) = varies(head, request).filter(|_| !control.is_forbidden) else {
+            return self.remove(url);
+        };
         let short = |name: &str| field(head, name).filter(|value| value.len() <= LONGEST_BYTES).map(Box::<str>::from);
         let (etag, modified) = (short("etag"), short("last-modified"));
         let fresh_until_ms = now_ms.saturating_add(control.fresh_s(head, now_ms).saturating_mul(1000));
         if status == 304 {
             if let Some(kept) = self.responses.get_mut(url) {
+                self.bytes -= kept.bytes(url);
                 kept.fresh_until_ms = fresh_until_ms;
                 kept.etag = etag.or(kept.etag.take());
                 kept.modified = modified.or(kept.modified.take());
+                self.bytes += kept.bytes(url);
             }
-            return;
+            return self.make_room();
         }
+        self.remove(url);
         if etag.is_none() && modified.is_none() && fresh_until_ms <= now_ms {
-            self.responses.remove(url);
             return;
         }
-        self.make_room(url);
-        let sent = head_of(request);
-        let names = varies.split(',').map(str::trim).filter(|name| !name.is_empty());
-        let varies = names.map(|name| (name.into(), field(&sent, name).unwrap_or_default().into())).collect();
-        let number = self.next;
+        let kept = Kept { etag, modified, fresh_until_ms, varies, number: self.next };
         self.next += 1;
-        self.responses.insert(url.into(), Kept { etag, modified, fresh_until_ms, varies, number });
+        self.bytes += kept.bytes(url);
+        self.responses.insert(url.into(), kept);
+        self.make_room();
     }
 
-    fn make_room(&mut self, url: &str) {
-        if self.responses.len() < MOST_RESPONSES || self.responses.contains_key(url) {
-            return;
+    fn remove(&mut self, url: &str) {
+        if let Some(kept) = self.responses.remove(url) {
+            self.bytes -= kept.bytes(url);
         }
-        let first = self.responses.iter().min_by_key(|(_, kept)| kept.number).map(|(url, _)| url.clone());
-        first.into_iter().for_each(|first| drop(self.responses.remove(&first)));
+    }
+
+    /// Removes the responses that were kept first, until the others are few and small enough.
+    fn make_room(&mut self) {
+        while self.responses.len() > MOST_RESPONSES || self.bytes > MOST_BYTES {
+            let first = self.responses.iter().min_by_key(|(_, kept)| kept.number).map(|(url, _)| url.clone());
+            let Some(first) = first else { return };
+            self.remove(&first);
+        }
     }
 
     /// Returns the memory of the responses, bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
-        let text = |text: &Option<Box<str>>| text.as_ref().map_or(0, |text| text.len());
-        let kept = |kept: &Kept| text(&kept.etag) + text(&kept.modified) + kept.varies.len() * 32;
-        let own = self.responses.iter().map(|(url, one)| url.len() + kept(one)).sum::<usize>();
-        own + self.responses.capacity() * (size_of::<Kept>() + 24)
+        self.bytes + self.responses.capacity() * (size_of::<Kept>() + 24)
     }
+}
+
+/// Returns the fields of a request that its response depends on (`Vary`), each once, with their values. `None` if it
+/// depends on more than that: on everything (`*`), or on more than is kept.
+fn varies(head: &str, request: &[u8]) -> Option<Box<[(Box<str>, Box<str>)]>> {
+    if fields(head, "vary").map(str::len).sum::<usize>() > LONGEST_BYTES {
+        return None;
+    }
+    let mut names: Vec<&str> = Vec::new();
+    for name in fields(head, "vary").flat_map(|value| value.split(',')).map(str::trim) {
+        if name == "*" || names.len() > MOST_VARY_NAMES {
+            return None;
+        }
+        if !name.is_empty() && !names.iter().any(|other| other.eq_ignore_ascii_case(name)) {
+            names.push(name);
+        }
+    }
+    let sent = if names.is_empty() { String::new() } else { head_of(request) };
+    let values: Vec<&str> = names.iter().map(|name| field(&sent, name).unwrap_or_default()).collect();
+    let values_bytes = values.iter().map(|value| value.len()).sum::<usize>();
+    if names.len() > MOST_VARY_NAMES || values_bytes > LONGEST_VARIES_BYTES {
+        return None;
+    }
+    Some(names.into_iter().zip(values).map(|(name, value)| (name.into(), value.into())).collect())
 }
 
 /// The Cache-Control field of a response.
@@ -189,7 +235,7 @@ fn field<'h>(head: &'h str, name: &'h str) -> Option<&'h str> {
 
 #[cfg(test)]
 mod tests {
-    use super::{with_fields, Cache, Lookup, MOST_RESPONSES};
+    use super::{with_fields, Cache, Kept, Lookup, LONGEST_URL_BYTES, MOST_BYTES, MOST_RESPONSES, MOST_VARY_NAMES};
 
     const URL: &str = "http://a.test/x";
     const GET: &[u8] = b"GET /x HTTP/1.1\r\nHost: a.test\r\nAccept-Language: en\r\n\r\n";
@@ -251,6 +297,50 @@ mod tests {
         assert_eq!(cache.responses.len(), MOST_RESPONSES);
         assert_eq!(cache.lookup("http://a.test/0", GET, 0), Lookup::Absent);
         assert!(cache.memory_bytes() < 1_500_000);
+    }
+
+    /// What a cache says after a response with these `Vary` fields, and how many bytes it keeps.
+    fn varied(vary: &str) -> (Lookup, usize) {
+        let mut cache = Cache::default();
+        cache.receive(URL, GET, 200, &format!("Cache-Control: max-age=9\n{vary}"), 0);
+        (cache.lookup(URL, GET, 0), cache.bytes)
+    }
+
+    #[test]
+    fn response_that_varies_by_too_much_is_not_kept() {
+        let names = |count: usize| (0..count).map(|number| format!("x{number}")).collect::<Vec<_>>().join(",");
+        let absent = (Lookup::Absent, 0);
+        assert_eq!(varied(&format!("Vary: {}\n", "a,".repeat(32_768))), absent);
+        assert_eq!(varied(&"Vary: aaaaaaaaaaaaaaaa\n".repeat(65)), absent);
+        assert_eq!(varied(&format!("Vary: {}\n", names(MOST_VARY_NAMES + 1))), absent);
+        assert_eq!(varied(&format!("Vary: {}\n", names(MOST_VARY_NAMES))).0, Lookup::Fresh);
+        assert_eq!(varied("Vary: a\nVary: *\n"), absent);
+        let once = varied("Vary: Accept-Language\n");
+        assert_eq!(once.0, Lookup::Fresh);
+        assert_eq!(varied("Vary: Accept-Language, accept-language\nVary: ACCEPT-LANGUAGE,,\n"), once);
+        let mut cache = Cache::default();
+        let long = format!("GET /x HTTP/1.1\r\nCookie: {}\r\n\r\n", "c".repeat(32_768));
+        cache.receive(URL, long.as_bytes(), 200, "Cache-Control: max-age=9\nVary: Cookie\n", 0);
+        assert_eq!((cache.lookup(URL, long.as_bytes(), 0), cache.memory_bytes()), (Lookup::Absent, 0));
+    }
+
+    #[test]
+    fn cache_is_bounded_in_bytes() {
+        let url = |number: usize| format!("http://a.test/{number:0>width$}", width = LONGEST_URL_BYTES - 14);
+        let mut cache = Cache::default();
+        let head = format!("Cache-Control: max-age=9\nETag: \"{}\"\n", "e".repeat(1000));
+        for number in 0..2000 {
+            cache.receive(&url(number), GET, 200, "Cache-Control: max-age=9\n", 0);
+            cache.receive(&url(number), GET, 304, &head, 0);
+            let map_bytes = cache.responses.capacity() * (size_of::<Kept>() + 24);
+            assert!(cache.memory_bytes() <= MOST_BYTES + map_bytes);
+        }
+        assert_eq!(cache.bytes, cache.responses.iter().map(|(url, kept)| kept.bytes(url)).sum::<usize>());
+        assert!(cache.bytes > MOST_BYTES - 2 * LONGEST_URL_BYTES);
+        assert_eq!((cache.lookup(&url(0), GET, 0), cache.lookup(&url(1999), GET, 0)), (Lookup::Absent, Lookup::Fresh));
+        let long = url(0) + "0";
+        cache.receive(&long, GET, 200, "Cache-Control: max-age=9\n", 0);
+        assert_eq!(cache.lookup(&long, GET, 0), Lookup::Absent);
     }
 
     #[test]

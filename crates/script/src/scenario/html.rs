@@ -1,10 +1,14 @@
 //! Reads HTML into elements and texts, in one pass and tolerantly: void elements, raw texts, implied and missing ends.
-//! Any text gives a tree. `selector` finds elements by CSS, `resources` the URLs that a browser would fetch.
+//! Any text gives a tree. `selector` finds elements by CSS, `steps` bounds the work, `resources` finds the URLs that a browser
+//! would fetch.
 
 pub mod resources;
 pub mod selector;
+pub mod steps;
 
+use self::steps::Steps;
 use super::encoding::unescaped;
+use super::fault::Fault;
 
 /// The deepest nesting that is kept; deeper elements are children of the deepest one.
 const MOST_DEPTH: usize = 256;
@@ -128,7 +132,12 @@ impl Document {
     }
 
     /// The text of an element, with single spaces; scripts and styles are none.
-    pub fn text(&self, number: u32) -> String {
+    ///
+    /// # Errors
+    /// It takes too many steps.
+    pub fn text(&self, number: u32, steps: &Steps) -> Result<String, Fault> {
+        steps.add(self.content(number).len());
+        steps.check()?;
         let (mut out, mut skip_to) = (String::new(), 0);
         for (node, own) in self.content(number).iter().zip(number + 1..) {
             match node {
@@ -136,10 +145,21 @@ impl Document {
                 Node::Element(element) if matches!(element.name.as_str(), "script" | "style") => skip_to = element.end,
                 Node::Element(element) if BLOCKS.contains(&element.name.as_str()) => out.push(' '),
                 Node::Element(_) => {}
-                Node::Text(text) => out.push_str(text),
+                Node::Text(text) => {
+                    steps.add_text(text);
+                    steps.check()?;
+                    out.push_str(text);
+                }
             }
         }
-        out.split_whitespace().collect::<Vec<_>>().join(" ")
+        let mut spaced = String::with_capacity(out.len());
+        for word in out.split_whitespace() {
+            if !spaced.is_empty() {
+                spaced.push(' ');
+            }
+            spaced.push_str(word);
+        }
+        Ok(spaced)
     }
 }
 
@@ -376,12 +396,12 @@ impl<'t> Builder<'t> {
 
 #[cfg(test)]
 mod tests {
-    use super::{selector::Selector, Document};
+    use super::{selector::Selector, steps::Steps, Document};
 
     fn texts(html: &str, selector: &str) -> Vec<String> {
-        let document = Document::read(html);
-        let found = Selector::parse(selector).unwrap().find(&document).unwrap();
-        found.into_iter().map(|number| document.text(number)).collect()
+        let (document, steps) = (Document::read(html), Steps::default());
+        let found = Selector::parse(selector).unwrap().find(&document, &steps).unwrap();
+        found.into_iter().map(|number| document.text(number, &steps).unwrap()).collect()
     }
 
     #[test]
@@ -413,7 +433,7 @@ mod tests {
                 text.push_str(pieces[(state >> 33) as usize % pieces.len()]);
             }
             let document = Document::read(&text);
-            document.elements().for_each(|(number, _)| drop(document.text(number)));
+            document.elements().for_each(|(number, _)| drop(document.text(number, &Steps::default()).unwrap()));
         }
         let deep = "<div>".repeat(100_000);
         assert_eq!(Document::read(&deep).elements().count(), 100_000);

@@ -1,14 +1,15 @@
 //! Judges a response: status, extractors, checks. Owns the cause of a request's failure and what extractors set.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use leadline_wire::scenario::{OutputPart, Severity, StatusRange};
 
 use super::evaluate::Context;
-use super::fault::Fault;
+use super::fault::{fault, Fault};
 use super::figures::LabelFigures;
 use super::program::{Check, Extractor, Find, Miss, Pick, Request, Subject, Test};
-use super::search::{between, too_slow, MOST_MATCHES};
+use super::search::{between, read_json, too_slow, Nodes, MOST_MATCHES, MOST_VALUE_BYTES};
 use super::url::Url;
 use super::value::Value;
 
@@ -102,13 +103,55 @@ fn subject<'s>(context: &Context<'_>, subject: &Subject, reply: &Reply<'s>) -> C
 /// A value that an extractor found, with the groups of its match.
 type Found = (Option<String>, Vec<String>);
 
-fn find(context: &mut Context<'_>, extractor: &Extractor, reply: &Reply<'_>) -> Result<Vec<Found>, Fault> {
+/// What an extractor takes of the values that it finds.
+#[derive(Clone, Copy, Debug)]
+enum Taken {
+    /// Their number.
+    Count(usize),
+    /// All of them.
+    All(usize),
+    /// The one at this place.
+    One(usize),
+    /// None: the one that it wants was not found.
+    Nothing,
+}
+
+impl Taken {
+    /// The places of the values that are needed.
+    fn places(self) -> Range<usize> {
+        match self {
+            Self::All(count) => 0..count,
+            Self::One(place) => place..place + 1,
+            Self::Count(_) | Self::Nothing => 0..0,
+        }
+    }
+}
+
+/// Chooses among the values that an extractor found.
+fn take(context: &mut Context<'_>, extractor: &Extractor, count: usize) -> Result<Taken, Fault> {
+    let number = match &extractor.pick {
+        Pick::Number(number) => context.number(number)? as i64,
+        Pick::Last => count as i64,
+        Pick::Random => 0,
+        Pick::All => -1,
+        Pick::Count => return Ok(Taken::Count(count)),
+    };
+    Ok(match number {
+        ..=-1 => Taken::All(count),
+        0 if count > 0 => Taken::One(context.user.random.below(count as u64) as usize),
+        1.. if number as u64 <= count as u64 => Taken::One(number as usize - 1),
+        _ => Taken::Nothing,
+    })
+}
+
+/// Finds the values of an extractor; returns what it takes of them, and the values that are needed for this.
+fn find(context: &mut Context<'_>, extractor: &Extractor, reply: &Reply<'_>) -> Result<(Taken, Vec<Found>), Fault> {
     let single = |text: &str| (Some(text.to_owned()), Vec::new());
-    Ok(match &extractor.find {
+    let mut found = match &extractor.find {
         Find::Regex(pattern, output) => {
             let pattern = context.pattern(pattern)?;
             let text = subject(context, &extractor.subject, reply);
-            let mut found = Vec::new();
+            let (mut found, mut found_bytes) = (Vec::new(), 0);
             for captures in pattern.captures_iter(&*text) {
                 let captures = captures.map_err(|error| too_slow(&error))?;
                 let group = |number: usize| captures.get(number).map_or("", |one| one.as_str());
@@ -123,6 +166,12 @@ fn find(context: &mut Context<'_>, extractor: &Extractor, reply: &Reply<'_>) -> 
                     value.push_str(group(usize::from(captures.len() > 1)));
                 }
                 let groups = if extractor.sets_groups { captures.len() } else { 0 };
+                // Groups that only look ahead can repeat a long text in each match.
+                found_bytes += value.len() + (0..groups).map(|number| group(number).len()).sum::<usize>();
+                if found_bytes > MOST_VALUE_BYTES {
+                    let detail = format!("the matches of a pattern are longer than {MOST_VALUE_BYTES} bytes");
+                    return fault("text_too_long", detail);
+                }
                 found.push((Some(value), (0..groups).map(|number| group(number).to_owned()).collect()));
                 if found.len() >= MOST_MATCHES || takes_first(extractor) {
                     break;
@@ -132,9 +181,12 @@ fn find(context: &mut Context<'_>, extractor: &Extractor, reply: &Reply<'_>) -> 
         }
         Find::Json(path) => {
             let path = context.text(path)?;
-            let text = subject(context, &extractor.subject, reply);
-            let found = context.tools.searches.json(&text, &path)?;
-            found.into_iter().map(|value| (value, Vec::new())).collect()
+            let path = context.tools.searches.path(&path)?;
+            let root = read_json(&subject(context, &extractor.subject, reply));
+            let nodes = Nodes::find(&path, root.as_ref());
+            let taken = take(context, extractor, nodes.count())?;
+            let values = nodes.values(taken.places())?.into_iter();
+            return Ok((taken, values.map(|value| (value, Vec::new())).collect()));
         }
         Find::Header(name) => {
             let name = context.text(name)?;
@@ -153,10 +205,15 @@ fn find(context: &mut Context<'_>, extractor: &Extractor, reply: &Reply<'_>) -> 
         Find::Css(selector, attribute) => {
             let (selector, attribute) = (context.text(selector)?, context.text(attribute)?);
             let text = subject(context, &extractor.subject, reply);
-            context.tools.searches.css(&text, &selector, attribute.trim())?.iter().map(|one| single(one)).collect()
+            let elements = context.tools.searches.css(&text, &selector, attribute.trim())?;
+            let taken = take(context, extractor, elements.count())?;
+            let values = elements.values(taken.places())?.into_iter();
+            return Ok((taken, values.map(|value| (Some(value), Vec::new())).collect()));
         }
         Find::Whole => vec![single(&subject(context, &extractor.subject, reply))],
-    })
+    };
+    let taken = take(context, extractor, found.len())?;
+    Ok((taken, found.drain(taken.places()).collect()))
 }
 
 fn takes_first(extractor: &Extractor) -> bool {
@@ -165,33 +222,17 @@ fn takes_first(extractor: &Extractor) -> bool {
 
 /// Sets what an extractor finds; returns whether it found something.
 fn extract(context: &mut Context<'_>, extractor: &Extractor, reply: &Reply<'_>) -> Result<bool, Fault> {
-    let mut found = find(context, extractor, reply)?;
+    let (taken, mut found) = find(context, extractor, reply)?;
     let (name, slot) = &extractor.variable;
-    let count = found.len();
-    let number = match &extractor.pick {
-        Pick::Number(number) => context.number(number)? as i64,
-        Pick::Last => count as i64,
-        Pick::Random => 0,
-        Pick::All => -1,
-        Pick::Count => {
-            context.user.registers[*slot as usize] = Value::Integer(count as i64);
-            return Ok(true);
+    match taken {
+        Taken::Count(count) => context.user.registers[*slot as usize] = Value::Integer(count as i64),
+        Taken::All(_) => return Ok(set_all(context, extractor, found)),
+        Taken::One(_) | Taken::Nothing => {
+            let Some((value, groups)) = found.pop() else { return Ok(false) };
+            context.user.registers[*slot as usize] = value.map_or(Value::Nothing, Value::from);
+            set_groups(context, name, &groups);
         }
-    };
-    if number < 0 {
-        return Ok(set_all(context, extractor, found));
     }
-    let place = match number {
-        0 if count > 0 => context.user.random.below(count as u64) as usize,
-        0 => return Ok(false),
-        number => number as usize - 1,
-    };
-    if place >= count {
-        return Ok(false);
-    }
-    let (value, groups) = found.swap_remove(place);
-    context.user.registers[*slot as usize] = value.map_or(Value::Nothing, Value::from);
-    set_groups(context, name, &groups);
     Ok(true)
 }
 
@@ -271,15 +312,17 @@ fn run_test(context: &mut Context<'_>, check: &Check, test: &Test, reply: &Reply
         Test::Json(path, expected, is_pattern, is_null) => {
             let path = context.text(path)?;
             let expected = expected.as_ref().map(|expected| context.text(expected)).transpose()?;
-            let found = context.tools.searches.json(&text(context), &path)?;
+            let path = context.tools.searches.path(&path)?;
+            let root = read_json(&text(context));
+            let nodes = Nodes::find(&path, root.as_ref());
             match expected {
-                _ if *is_null => found.iter().any(Option::is_none),
-                None => !found.is_empty(),
+                _ if *is_null => nodes.has_null(),
+                None => nodes.count() > 0,
                 Some(expected) if *is_pattern => {
                     let pattern = context.tools.searches.pattern(&expected, true)?;
-                    found.iter().flatten().any(|value| pattern.is_match(value.as_str()).unwrap_or(false))
+                    nodes.any(|value| pattern.is_match(value).unwrap_or(false))?
                 }
-                Some(expected) => found.iter().flatten().any(|value| *value == expected),
+                Some(expected) => nodes.any(|value| value == expected)?,
             }
         }
         Test::Size(least, most) => {

@@ -1,20 +1,29 @@
 //! Finds values in texts: regular expressions with a limit of steps back, JSONPath, CSS selectors, boundaries. Owns the
-//! caches of patterns, paths and selectors that are made of variables, and their bounds.
+//! caches of patterns, paths and selectors that are made of variables, and their bounds. A response can repeat one long text
+//! in many values (elements or objects in each other), so values are made only where they are wanted, up to a number of bytes.
 
+use std::borrow::Cow;
+use std::cell::Cell;
 use std::collections::HashMap;
+use std::fmt::{self, Write as _};
+use std::ops::Range;
 use std::sync::Arc;
 
 use fancy_regex::{Regex, RegexBuilder};
+use serde_json::Value as Json;
 use serde_json_path::JsonPath;
 
 use super::fault::Fault;
 use super::html::selector::Selector;
+use super::html::steps::Steps;
 use super::html::Document;
 
 /// The most patterns or paths that are kept compiled.
 const MOST_CACHED: usize = 500;
 /// The most matches of one extraction.
 pub const MOST_MATCHES: usize = 10_000;
+/// The most bytes of the values of one extraction: four times the largest body.
+pub const MOST_VALUE_BYTES: usize = 64 << 20;
 
 /// The most steps back of one match; a pattern that needs more fails as `pattern_too_slow`.
 const BACKTRACK_LIMIT: usize = 1_000_000;
@@ -77,25 +86,146 @@ impl Searches {
         Ok(Arc::clone(self.selectors.entry(text.into()).or_insert_with(|| Arc::new(built))))
     }
 
-    /// Returns the texts of the elements of HTML that a selector finds, or an attribute of theirs.
-    pub fn css(&mut self, html: &str, selector: &str, attribute: &str) -> Result<Vec<String>, Fault> {
+    /// Returns the elements of HTML that a selector finds. Their value is their text, or this attribute if it has a name.
+    pub fn css(&mut self, html: &str, selector: &str, attribute: &str) -> Result<Elements, Fault> {
         let selector = self.selector(selector)?;
-        let document = Document::read(html);
-        let attribute = attribute.to_ascii_lowercase();
-        let value = |number: u32| match document.element(number) {
-            Some(element) if !attribute.is_empty() => element.attribute(&attribute).unwrap_or_default().to_owned(),
-            _ => document.text(number),
-        };
-        Ok(selector.find(&document)?.into_iter().map(value).collect())
+        let (document, steps) = (Document::read(html), Steps::default());
+        let numbers = selector.find(&document, &steps)?;
+        Ok(Elements { document, numbers, attribute: attribute.to_ascii_lowercase(), steps })
+    }
+}
+
+/// The elements that a selector found.
+#[derive(Debug)]
+pub struct Elements {
+    document: Document,
+    numbers: Vec<u32>,
+    /// The attribute that is their value; empty if their text is.
+    attribute: String,
+    /// The steps of the search and of the values so far.
+    steps: Steps,
+}
+
+impl Elements {
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.numbers.len()
     }
 
-    /// Returns the nodes of a path in a JSON text, as texts; nothing in a text that is no JSON.
-    pub fn json(&mut self, text: &str, path: &str) -> Result<Vec<Option<String>>, Fault> {
-        let path = self.path(path)?;
-        let Ok(root) = serde_json::from_str::<serde_json::Value>(text) else { return Ok(Vec::new()) };
-        let nodes = path.query(&root).all();
-        Ok(nodes.into_iter().take(MOST_MATCHES).map(json_text).collect())
+    /// Returns the values of some of them.
+    ///
+    /// # Errors
+    /// They take too many steps.
+    pub fn values(&self, places: Range<usize>) -> Result<Vec<String>, Fault> {
+        let numbers = self.numbers.get(places).unwrap_or_default();
+        numbers.iter().map(|number| self.value(*number)).collect()
     }
+
+    fn value(&self, number: u32) -> Result<String, Fault> {
+        match self.document.element(number) {
+            Some(element) if !self.attribute.is_empty() => {
+                Ok(element.attribute(&self.attribute).unwrap_or_default().to_owned())
+            }
+            _ => self.document.text(number, &self.steps),
+        }
+    }
+}
+
+/// Reads a text as JSON; `None` if it is none.
+pub fn read_json(text: &str) -> Option<Json> {
+    serde_json::from_str(text).ok()
+}
+
+/// The nodes that a path found in JSON.
+#[derive(Debug)]
+pub struct Nodes<'r> {
+    nodes: Vec<&'r Json>,
+    /// How many bytes further values may have.
+    left_bytes: Cell<usize>,
+}
+
+impl<'r> Nodes<'r> {
+    /// Finds the nodes of a path; none where there is no JSON.
+    pub fn find(path: &JsonPath, root: Option<&'r Json>) -> Self {
+        let mut nodes = root.map(|root| path.query(root).all()).unwrap_or_default();
+        nodes.truncate(MOST_MATCHES);
+        Self { nodes, left_bytes: Cell::new(MOST_VALUE_BYTES) }
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Whether one of them is null.
+    pub fn has_null(&self) -> bool {
+        self.nodes.iter().any(|node| node.is_null())
+    }
+
+    /// Returns some of them as texts; `None` for null.
+    ///
+    /// # Errors
+    /// They are too long together.
+    pub fn values(&self, places: Range<usize>) -> Result<Vec<Option<String>>, Fault> {
+        let nodes = self.nodes.get(places).unwrap_or_default();
+        nodes.iter().map(|node| Ok(self.text(node)?.map(Cow::into_owned))).collect()
+    }
+
+    /// Returns the first one that is not null as a text.
+    ///
+    /// # Errors
+    /// It is too long.
+    pub fn first(&self) -> Result<Option<String>, Fault> {
+        let first = self.nodes.iter().find(|node| !node.is_null());
+        first.map_or(Ok(None), |node| Ok(self.text(node)?.map(Cow::into_owned)))
+    }
+
+    /// Whether one of them that is not null passes a test as a text.
+    ///
+    /// # Errors
+    /// They are too long together.
+    pub fn any(&self, passes: impl Fn(&str) -> bool) -> Result<bool, Fault> {
+        for node in &self.nodes {
+            if self.text(node)?.is_some_and(|text| passes(&text)) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Returns a node as a text; `None` if it is null.
+    fn text<'n>(&self, node: &'n Json) -> Result<Option<Cow<'n, str>>, Fault> {
+        let mut made = Bounded { text: String::new(), left_bytes: &self.left_bytes };
+        let text = match node {
+            Json::Null => return Ok(None),
+            Json::String(text) => take(&self.left_bytes, text.len()).map(|()| Cow::Borrowed(text.as_str())),
+            other => write!(made, "{other}").map(|()| Cow::Owned(made.text)),
+        };
+        text.map(Some).map_err(|_| {
+            let detail = format!("the values of a JSONPath are longer than {MOST_VALUE_BYTES} bytes");
+            Fault { cause: "text_too_long", detail }
+        })
+    }
+}
+
+/// A text that grows as long as there are bytes left.
+struct Bounded<'n> {
+    text: String,
+    left_bytes: &'n Cell<usize>,
+}
+
+impl fmt::Write for Bounded<'_> {
+    fn write_str(&mut self, part: &str) -> fmt::Result {
+        take(self.left_bytes, part.len())?;
+        self.text.push_str(part);
+        Ok(())
+    }
+}
+
+/// Takes bytes; an error if fewer are left.
+fn take(left_bytes: &Cell<usize>, bytes: usize) -> fmt::Result {
+    left_bytes.set(left_bytes.get().checked_sub(bytes).ok_or(fmt::Error)?);
+    Ok(())
 }
 
 /// Compiles a JSONPath; the root's `$` may be absent.
@@ -114,15 +244,6 @@ pub fn json_path(text: &str) -> Result<JsonPath, String> {
         }
     };
     JsonPath::parse(text).map_err(|error| format!("`{text}` is not a JSONPath: {error}"))
-}
-
-/// Returns a JSON value as text; `None` if it is null.
-fn json_text(value: &serde_json::Value) -> Option<String> {
-    match value {
-        serde_json::Value::Null => None,
-        serde_json::Value::String(text) => Some(text.clone()),
-        other => Some(other.to_string()),
-    }
 }
 
 /// Returns what is between two texts, one after another. An empty text is the beginning or the end.
@@ -150,6 +271,7 @@ pub fn too_slow(error: &fancy_regex::Error) -> Fault {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scenario::html::steps::BYTES_PER_STEP;
 
     #[test]
     fn boundaries_enclose_values() {
@@ -163,7 +285,11 @@ mod tests {
     fn json_paths_may_lack_their_root() {
         let mut searches = Searches::default();
         let text = r#"{"a":{"b":[1,"two",null,{"c":3}]},"n":null}"#;
-        let found = |searches: &mut Searches, path: &str| searches.json(text, path).unwrap();
+        let root = read_json(text);
+        let found = |searches: &mut Searches, path: &str| {
+            let nodes = Nodes::find(&searches.path(path).unwrap(), root.as_ref());
+            nodes.values(0..nodes.count()).unwrap()
+        };
         for path in ["$.a.b[1]", "a.b[1]", ".a.b[1]", "$['a']['b'][1]"] {
             assert_eq!(found(&mut searches, path), [Some("two".to_owned())], "{path}");
         }
@@ -171,8 +297,52 @@ mod tests {
         assert_eq!(found(&mut searches, "$.n"), [None]);
         assert_eq!(found(&mut searches, "$.a.b[3]"), [Some(r#"{"c":3}"#.to_owned())]);
         assert!(found(&mut searches, "$.x").is_empty());
-        assert!(searches.json("no json", "$.a").unwrap().is_empty());
+        assert_eq!(Nodes::find(&searches.path("$.a").unwrap(), read_json("no json").as_ref()).count(), 0);
         assert_eq!(searches.path("$[").unwrap_err().cause, "bad_json_path");
+    }
+
+    #[test]
+    fn nodes_are_found_one_by_one() {
+        let root = read_json(r#"[null, {"b": "x"}, "two"]"#);
+        let nodes = Nodes::find(&json_path("$[*]").unwrap(), root.as_ref());
+        assert_eq!((nodes.count(), nodes.has_null()), (3, true));
+        assert_eq!(nodes.first().unwrap().unwrap(), r#"{"b":"x"}"#);
+        assert_eq!(nodes.values(2..3).unwrap(), [Some("two".to_owned())]);
+        assert!(nodes.any(|text| text == "two").unwrap() && !nodes.any(str::is_empty).unwrap());
+        let none = Nodes::find(&json_path("$.x").unwrap(), root.as_ref());
+        assert_eq!((none.first(), none.any(|_| true)), (Ok(None), Ok(false)));
+    }
+
+    /// As texts, all nested objects would repeat the innermost text.
+    #[test]
+    fn values_of_nested_objects_are_bounded_together() {
+        let leaf = "x".repeat(2 << 20);
+        let text = format!("{}\"{leaf}\"{}", r#"{"a":"#.repeat(126), "}".repeat(126));
+        let root = read_json(&text);
+        assert!(root.is_some());
+        let path = json_path("$..a").unwrap();
+        let nodes = Nodes::find(&path, root.as_ref());
+        assert_eq!(nodes.values(0..nodes.count()).unwrap_err().cause, "text_too_long");
+        assert_eq!(nodes.any(|_| false).unwrap_err().cause, "text_too_long");
+        let nodes = Nodes::find(&path, root.as_ref());
+        let last = nodes.values(nodes.count() - 1..nodes.count()).unwrap();
+        let made_bytes = MOST_VALUE_BYTES - nodes.left_bytes.get();
+        assert_eq!((last.as_slice(), made_bytes), ([Some(leaf.clone())].as_slice(), leaf.len()));
+        assert!(nodes.first().unwrap().unwrap().len() > leaf.len());
+    }
+
+    #[test]
+    fn texts_of_nested_elements_are_bounded_together() {
+        let leaf = "x".repeat(1 << 20);
+        let html = "<div>".repeat(255) + &leaf;
+        let mut searches = Searches::default();
+        let elements = searches.css(&html, "div", "").unwrap();
+        assert_eq!(elements.count(), 255);
+        assert_eq!(elements.values(0..255).unwrap_err().cause, "selector_too_slow");
+        let elements = searches.css(&html, "div", "").unwrap();
+        let before = elements.steps.count();
+        assert!(elements.values(0..1).unwrap() == [leaf.as_str()]);
+        assert_eq!(elements.steps.count() - before, 255 + (leaf.len() / BYTES_PER_STEP) as u64);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::scenario::encoding::{form_decode, form_encode, unescaped};
 use crate::scenario::fault::{check_length, fault, Fault};
 use crate::scenario::numbers::as_integer;
 use crate::scenario::program::OpName;
-use crate::scenario::search::{too_slow, Searches};
+use crate::scenario::search::{read_json, too_slow, Nodes, Searches};
 use crate::scenario::value::Value;
 
 /// Applies an operation on texts to the values of its arguments.
@@ -58,8 +58,8 @@ pub fn apply(op: Op, extra: &OpName, values: &[Value], searches: &mut Searches) 
         Op::Lower => text.to_lowercase().into(),
         Op::Trim => text.trim().into(),
         Op::JsonValue => {
-            let found = searches.json(&text, &part)?;
-            found.into_iter().flatten().next().map_or(Value::Nothing, Value::from)
+            let (path, root) = (searches.path(&part)?, read_json(&text));
+            Nodes::find(&path, root.as_ref()).first()?.map_or(Value::Nothing, Value::from)
         }
         Op::UrlEncode => form_encode(&text).into(),
         Op::UrlDecode => form_decode(&text).into(),

@@ -1,13 +1,10 @@
 //! CSS selectors: types, classes, ids, attributes, the four combinators, and pseudo-classes that need only the tree. Owns
-//! which ones are refused, and the bound on the steps of a search.
+//! which ones are refused. `steps` bounds a search.
 
-use std::cell::Cell;
-
+use super::steps::Steps;
 use super::{Document, Element};
-use crate::scenario::fault::{fault, Fault};
+use crate::scenario::fault::Fault;
 
-/// The most steps of one search.
-const MOST_STEPS: u64 = 5_000_000;
 /// The most elements of one search.
 const MOST_FOUND: usize = 10_000;
 /// The most parts of a selector.
@@ -64,16 +61,17 @@ impl Selector {
     }
 
     /// Returns the numbers of the elements that it selects, in order.
-    pub fn find(&self, document: &Document) -> Result<Vec<u32>, Fault> {
-        let search = Search { document, steps: Cell::new(0) };
+    ///
+    /// # Errors
+    /// It takes too many steps.
+    pub fn find(&self, document: &Document, steps: &Steps) -> Result<Vec<u32>, Fault> {
+        let search = Search { document, steps };
         let mut found = Vec::new();
         for (number, element) in document.elements() {
             if search.selects(self, number, element) {
                 found.push(number);
             }
-            if search.steps.get() > MOST_STEPS {
-                return fault("selector_too_slow", format!("a selector needs more than {MOST_STEPS} steps"));
-            }
+            steps.check()?;
             if found.len() >= MOST_FOUND {
                 break;
             }
@@ -85,7 +83,7 @@ impl Selector {
 /// A search in a document.
 struct Search<'d> {
     document: &'d Document,
-    steps: Cell<u64>,
+    steps: &'d Steps,
 }
 
 impl Search<'_> {
@@ -96,7 +94,7 @@ impl Search<'_> {
     /// Whether a chain ends at an element; its first relation is that to this element.
     fn matches(&self, chain: &[(Compound, Relation)], number: u32, element: &Element) -> bool {
         let Some(((compound, _), rest)) = chain.split_first() else { return true };
-        if self.steps.get() > MOST_STEPS || !self.is(compound, number, element) {
+        if self.steps.are_over() || !self.is(compound, number, element) {
             return false;
         }
         let Some((_, relation)) = rest.first() else { return true };
@@ -106,7 +104,7 @@ impl Search<'_> {
         };
         let mut other = next(element);
         while let Some((number, element)) = other.and_then(|other| Some((other, self.document.element(other)?))) {
-            self.step();
+            self.steps.add(1);
             if self.matches(rest, number, element) {
                 return true;
             }
@@ -119,15 +117,15 @@ impl Search<'_> {
     }
 
     fn is(&self, compound: &Compound, number: u32, element: &Element) -> bool {
-        self.step();
+        self.steps.add(1);
         compound.0.iter().all(|simple| match simple {
             Simple::Type(name) => element.name == *name,
             Simple::Id(id) => element.attribute("id") == Some(id.as_str()),
             Simple::Class(class) => {
-                element.attribute("class").is_some_and(|own| own.split_ascii_whitespace().any(|one| one == class))
+                self.attribute(element, "class").is_some_and(|own| own.split_ascii_whitespace().any(|one| one == class))
             }
             Simple::Attribute(name, how, expected, ignores_case) => {
-                element.attribute(name).is_some_and(|own| compares(own, *how, expected, *ignores_case))
+                self.attribute(element, name).is_some_and(|own| compares(own, *how, expected, *ignores_case))
             }
             Simple::Nth(step, offset, by_type) => {
                 let place = if *by_type { self.place_by_type(element) } else { i64::from(element.place) };
@@ -142,27 +140,26 @@ impl Search<'_> {
             Simple::Empty => self.document.content(number).is_empty(),
             Simple::Root => element.parent.is_none(),
             Simple::Not(selector) => !self.selects(selector, number, element),
-            Simple::Contains(text) => self.contains(number, text),
+            // After too many steps `find` fails, whatever this says.
+            Simple::Contains(text) => {
+                self.document.text(number, self.steps).is_ok_and(|own| own.to_lowercase().contains(text))
+            }
         })
     }
 
-    fn contains(&self, number: u32, text: &str) -> bool {
-        self.steps.set(self.steps.get() + self.document.content(number).len() as u64);
-        self.document.text(number).to_lowercase().contains(text)
+    /// The value of an attribute, which is going to be read.
+    fn attribute<'e>(&self, element: &'e Element, name: &str) -> Option<&'e str> {
+        element.attribute(name).inspect(|value| self.steps.add_text(value))
     }
 
     fn place_by_type(&self, element: &Element) -> i64 {
         let (mut place, mut previous) = (1, element.previous);
         while let Some(other) = previous.and_then(|previous| self.document.element(previous)) {
-            self.step();
+            self.steps.add(1);
             place += i64::from(other.name == element.name);
             previous = other.previous;
         }
         place
-    }
-
-    fn step(&self) {
-        self.steps.set(self.steps.get() + 1);
     }
 }
 
@@ -415,17 +412,18 @@ fn nth(text: &str, by_type: bool) -> Result<Simple, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Document, Selector};
+    use super::{Document, Selector, Steps};
+    use crate::scenario::html::steps::{BYTES_PER_STEP, MOST_STEPS};
 
     const PAGE: &str = "<html><body id=top><div class='a b'><p>1</p><p lang=en-GB>2</p><span>3</span></div>\
         <form action=/x><input name=csrf value=t0ken type=hidden><input name=q></form><div><p>4</p></div></body></html>";
 
     fn selected(selector: &str) -> String {
-        let document = Document::read(PAGE);
-        let found = Selector::parse(selector).unwrap().find(&document).unwrap();
+        let (document, steps) = (Document::read(PAGE), Steps::default());
+        let found = Selector::parse(selector).unwrap().find(&document, &steps).unwrap();
         let show = |number| match document.element(number).unwrap() {
             one if one.name == "input" => one.attribute("name").unwrap().to_owned(),
-            one if one.name == "p" || one.name == "span" => document.text(number),
+            one if one.name == "p" || one.name == "span" => document.text(number, &steps).unwrap(),
             one => one.name.clone(),
         };
         found.into_iter().map(show).collect::<Vec<_>>().join(" ")
@@ -476,6 +474,22 @@ mod tests {
     fn slow_selector_ends() {
         let document = Document::read(&"<div>".repeat(250));
         let selector = Selector::parse(&format!("p {}", "div ".repeat(30))).unwrap();
-        assert_eq!(selector.find(&document).unwrap_err().cause, "selector_too_slow");
+        assert_eq!(selector.find(&document, &Steps::default()).unwrap_err().cause, "selector_too_slow");
+    }
+
+    /// A text in the innermost of nested elements would be read once for each of them.
+    #[test]
+    fn steps_count_the_texts_that_a_selector_reads() {
+        let leaf = "x".repeat(1 << 20);
+        let (document, steps) = (Document::read(&("<div>".repeat(250) + &leaf)), Steps::default());
+        let found = Selector::parse("div:contains(no)").unwrap().find(&document, &steps);
+        assert_eq!(found.unwrap_err().cause, "selector_too_slow");
+        // No text was copied after the last step that is allowed.
+        assert!(steps.count() <= MOST_STEPS + (leaf.len() / BYTES_PER_STEP) as u64 + 250, "{}", steps.count());
+        let document = Document::read(&format!("<div class='{leaf}' title='{leaf}'>{}", "<b>x</b>".repeat(200)));
+        for selector in ["[title*=no i] b", ".no b"] {
+            let found = Selector::parse(selector).unwrap().find(&document, &Steps::default());
+            assert_eq!(found.unwrap_err().cause, "selector_too_slow", "{selector}");
+        }
     }
 }

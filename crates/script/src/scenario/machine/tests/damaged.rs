@@ -30,7 +30,8 @@ proptest! {
     fn any_text_is_searched_and_encoded(text in ".{0,80}", other in ".{0,8}") {
         let _ = calendar::format(&text, 0);
         let _ = search::json_path(&text);
-        let _ = selector::Selector::parse(&text).map(|found| found.find(&html::Document::read(&other)).is_ok());
+        let (document, steps) = (html::Document::read(&other), html::steps::Steps::default());
+        let _ = selector::Selector::parse(&text).map(|found| found.find(&document, &steps).is_ok());
         let _ = search::between(&text, &other, &other);
         prop_assert_eq!(encoding::form_decode(&encoding::form_encode(&text)), text);
     }
