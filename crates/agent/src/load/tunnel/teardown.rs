@@ -48,7 +48,7 @@ impl Worker {
             // Time in which the thread itself could not run is not the server's silence.
             answers_ns += now_ns.saturating_sub(until_ns);
         }
-        self.await_refusals(signal, now_ns)?;
+        self.await_refusals(signal)?;
         self.probe_sizes(signal)?;
         now_ns = monotonic_ns();
         let patience_ns = if signal.stopped() { SHORT_EXIT_NOTIFY_NS } else { EXIT_NOTIFY_NS };
@@ -62,20 +62,21 @@ impl Worker {
         Ok(())
     }
 
-    /// Recently renewed keys may still be refused; a stopped fleet waits for this only as long as for exit
-    /// notifications.
-    fn await_refusals(&mut self, signal: &ControlSignal, began_ns: u64) -> io::Result<()> {
-        let most_ns = signal.stopped().then(|| began_ns.saturating_add(SHORT_EXIT_NOTIFY_NS));
+    /// Waits while the server may still refuse recently renewed keys.
+    fn await_refusals(&mut self, signal: &ControlSignal) -> io::Result<()> {
+        let mut wait = RefusalWait::new(self.refusable_until_ns());
         loop {
             let now_ns = monotonic_ns();
-            let refusable_ns = self.clients.iter().filter_map(|client| client.machine.refusable_until_ns()).max();
-            let until_ns = refusable_ns.map(|until_ns| most_ns.map_or(until_ns, |most_ns| until_ns.min(most_ns)));
-            let Some(until_ns) = until_ns.filter(|until_ns| now_ns < *until_ns && !signal.abandoned()) else {
-                return Ok(());
-            };
+            let until_ns = wait.until_ns(now_ns, signal.stopped(), self.refusable_until_ns());
+            let Some(until_ns) = until_ns.filter(|_| !signal.abandoned()) else { return Ok(()) };
             let next_ns = self.expire(now_ns, TIMER_BATCH).unwrap_or(until_ns).max(now_ns);
             self.poll_io(until_ns.min(next_ns).min(now_ns + TURN_NS), || signal.abandoned())?;
         }
+    }
+
+    /// Until when each client's renewed keys may be refused, ns.
+    fn refusable_until_ns(&self) -> impl Iterator<Item = u64> + '_ {
+        self.clients.iter().filter_map(|client| client.machine.refusable_until_ns())
     }
 
     /// Finds out which packet sizes pass, if a client lost most of its load.
@@ -97,5 +98,73 @@ impl Worker {
     fn are_pings_unanswered(&self) -> bool {
         let pings = &self.tally.counts.pings;
         pings.answered < pings.sent
+    }
+}
+
+/// How long a fleet that leaves waits for the server to refuse renewed keys. Keys that are renewed during the wait do not
+/// extend it: clients that renew often would never leave.
+#[derive(Clone, Copy, Debug)]
+struct RefusalWait {
+    /// Until when the keys that were renewed before the wait may be refused, ns.
+    last_ns: u64,
+    /// When the wait of a stopped fleet ends, ns; `None` until the stop is noticed.
+    stopped_until_ns: Option<u64>,
+}
+
+impl RefusalWait {
+    /// Begins the wait: each instant is when a client's renewed keys can no longer be refused, ns.
+    fn new(refusable_ns: impl Iterator<Item = u64>) -> Self {
+        Self { last_ns: refusable_ns.max().unwrap_or(0), stopped_until_ns: None }
+    }
+
+    /// Returns until when to wait, ns; `None` if the wait is over. A stopped fleet waits only as long as for exit
+    /// notifications.
+    fn until_ns(&mut self, now_ns: u64, is_stopped: bool, refusable_ns: impl Iterator<Item = u64>) -> Option<u64> {
+        if is_stopped {
+            self.stopped_until_ns.get_or_insert(now_ns.saturating_add(SHORT_EXIT_NOTIFY_NS));
+        }
+        let until_ns = refusable_ns.filter(|at_ns| *at_ns <= self.last_ns).max()?;
+        let until_ns = self.stopped_until_ns.map_or(until_ns, |stopped_ns| stopped_ns.min(until_ns));
+        (now_ns < until_ns).then_some(until_ns)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+    /// `reneg-sec 10`, and how long keys may be refused.
+    const RENEWAL_MS: u64 = 10_000;
+    const REFUSABLE_MS: u64 = 3_000;
+    const BEGAN_MS: u64 = 60_000;
+
+    /// Returns until when the keys of 100 clients may be refused, ns; each renews its keys 100 ms after the one before.
+    fn refusable_ns(now_ms: u64) -> impl Iterator<Item = u64> {
+        let last_ms = move |client: u64| now_ms - (now_ms - client * 100) % RENEWAL_MS;
+        (0..100).map(move |client| (last_ms(client) + REFUSABLE_MS) * MS)
+    }
+
+    /// Waits in steps of 10 ms; the fleet is stopped at an instant, if given. Returns how long that takes, ms.
+    fn waited_ms(stop_ms: Option<u64>) -> u64 {
+        let mut wait = RefusalWait::new(refusable_ns(BEGAN_MS));
+        let is_waiting = |now_ms: &u64| {
+            let is_stopped = stop_ms.is_some_and(|stop_ms| *now_ms >= BEGAN_MS + stop_ms);
+            wait.until_ns(now_ms * MS, is_stopped, refusable_ns(*now_ms)).is_some()
+        };
+        (BEGAN_MS..BEGAN_MS + 60_000).step_by(10).take_while(is_waiting).count() as u64 * 10
+    }
+
+    #[test]
+    fn clients_that_renew_during_the_wait_do_not_extend_it() {
+        assert_eq!(waited_ms(None), REFUSABLE_MS);
+        let accepted = RefusalWait::new(refusable_ns(BEGAN_MS)).until_ns(BEGAN_MS * MS, false, std::iter::empty());
+        assert_eq!(accepted, None, "the server has accepted all keys");
+    }
+
+    #[test]
+    fn stop_shortens_the_wait_before_and_during_it() {
+        let short_ms = SHORT_EXIT_NOTIFY_NS / MS;
+        assert_eq!([0, 1_000, 2_900].map(|stop_ms| waited_ms(Some(stop_ms))), [short_ms, 1_000 + short_ms, 3_000]);
     }
 }
