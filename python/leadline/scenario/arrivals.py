@@ -76,7 +76,7 @@ class _Loads:
             arrivals = self._user_arrivals(
                 0 if load.users is None else load.users, stages, total if length is None else length
             )
-            arrivals["first"] = "after_interval"
+            arrivals |= {"first": "after_interval", "ramp_down_ms": grace_ms}
             if load.ends == "request":
                 arrivals |= _ramp_down_after_request(grace_ms)
         elif load.total_iterations is not None:
@@ -289,7 +289,8 @@ class _Loads:
                 stages.append(_users_stage(self._users(step.ramp_concurrent_users), 0))
                 stages.append(_users_stage(self._users(step.to), self._positive_ms(step.during)))
         total_ms = sum(stage["duration_ms"] for stage in stages)
-        arrivals = self._user_arrivals(0, stages, total_ms)
+        # Gatling never ends a user because the number falls: each has time until the grace after the profile is over.
+        arrivals = self._user_arrivals(0, stages, total_ms) | {"ramp_down_ms": total_ms + end["grace_ms"]}
         return LoweredLoad(arrivals, end, 0, total_ms)
 
     def _user_stairs(self, step: Injection) -> list[Lowered]:

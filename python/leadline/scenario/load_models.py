@@ -64,9 +64,9 @@ class Load(PlanModel):
     delay: Time = 0
     """Time before the first one starts."""
     ends: Literal["iteration", "request"] = "iteration"
-    """How users end: with their iteration, or before their next request, then also where stages have fewer users."""
+    """How users end, also where stages have fewer users: with their iteration, or before their next request."""
     grace: Time = "30s"
-    """Time that running iterations have at the end; with `ends: request`, that running requests have."""
+    """Time that running iterations then have; with `ends: request`, that running requests have."""
 
     @property
     def has_rate(self) -> bool:

@@ -181,6 +181,21 @@ def test_users_may_end_with_their_running_request() -> None:
     assert group["arrivals"]["ramp_down_after_request"]
 
 
+@pytest.mark.parametrize(
+    ("load", "ramp_down_ms"),
+    [
+        ("{stages: [{to: 20, over: 10s}, {to: 0, over: 10s}]}", 30_000),
+        ("{stages: [{to: 20, over: 10s}, {to: 0, over: 10s}], grace: 7s}", 7_000),
+        ("{inject: [{ramp_concurrent_users: 20, to: 0, during: 10s}], grace: 7s}", 10_000 + 7_000),
+        ("{executor: ramping-vus, stages: [{target: 0, duration: 5s}], gracefulRampDown: 0s}", 0),
+    ],
+)
+def test_users_that_stages_remove_have_time_for_their_iteration(load: str, ramp_down_ms: int) -> None:
+    arrivals = lowered(f"base: http://a.test\nload: {load}\nflow: [{{get: /x}}]\n").plan["populations"][0]["arrivals"]
+    assert arrivals["ramp_down_ms"] == ramp_down_ms
+    assert not arrivals.get("ramp_down_after_request", False)
+
+
 def test_waits_of_a_request_are_before_it_and_add() -> None:
     nodes = flow(
         "  - {get: /x, waits: [1s, {uniform: [0s, 2s], plus: 1s}], before: [{set: {a: '1'}}], after: [{wait: 5ms}]}"
