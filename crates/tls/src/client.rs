@@ -1,5 +1,6 @@
-//! The client's side: the state that all connections of a load share, and the beginning of each connection. Owns the
-//! options and the sessions that later connections resume; never selects a server name or a default.
+//! The client's side: what a load has in common for all servers, the state that its connections to one server share, and the
+//! beginning of each connection. Owns the options and the sessions that later connections resume; never selects a server name
+//! or a default.
 
 use std::sync::Arc;
 
@@ -35,29 +36,29 @@ pub struct TlsOptions<'a> {
     pub server_name: &'a str,
     /// Whether connections after the first resume its session.
     pub resumption: bool,
-    /// The number of connections at once, and of stored sessions.
+    /// The number of connections at once, and of stored sessions of each server.
     pub connections: usize,
     /// Whether data may be sent before the end of a resumed handshake (0-RTT).
     pub early_data: bool,
 }
 
-/// The state that the connections of one load share; cheap to clone.
+/// What the connections of one load to all servers have in common: the versions, the client's certificate, and the verifier
+/// of servers' certificates. It has no sessions.
 #[derive(Clone, Debug)]
-pub struct ClientTls {
-    config: Arc<ClientConfig>,
-    name: ServerName<'static>,
+pub struct ClientSettings {
+    config: ClientConfig,
+    /// The number of stored sessions of each server, if they are resumed.
+    sessions: Option<usize>,
 }
 
-impl ClientTls {
-    /// Prepares the connections. Reads the host's root certificates if they are needed.
+impl ClientSettings {
+    /// Prepares the connections. Reads the host's root certificates if they are needed. The name of the server is not
+    /// used.
     ///
     /// # Errors
     ///
     /// The invalid option, and what would be right.
     pub fn new(options: &TlsOptions) -> Result<Self, TlsSetupError> {
-        let bare = options.server_name.trim_start_matches('[').trim_end_matches(']');
-        let name = ServerName::try_from(bare.to_owned())
-            .map_err(|_| TlsSetupError::ServerName(options.server_name.to_owned()))?;
         let negotiable = negotiable(options.oldest, options.newest, options.cipher_suites)?;
         let verifier = verifier(options.verify, options.ca_pem, &negotiable.provider)?;
         let building = ClientConfig::builder_with_provider(negotiable.provider)
@@ -74,13 +75,43 @@ impl ClientTls {
                 .map_err(|error| TlsSetupError::identity("client certificate", &error))?,
         };
         config.alpn_protocols = alpn(options.alpn)?;
-        config.resumption = if options.resumption {
-            Resumption::store(Arc::new(Sessions::new(options.connections)))
-        } else {
-            Resumption::disabled()
-        };
+        config.resumption = Resumption::disabled();
         config.enable_early_data = options.early_data && options.resumption;
-        Ok(Self { config: Arc::new(config), name })
+        Ok(Self { config, sessions: options.resumption.then_some(options.connections) })
+    }
+
+    /// Returns the state of the connections to a server, with its own sessions. Reads no file.
+    ///
+    /// # Errors
+    ///
+    /// No certificate can be issued for the name.
+    pub fn server(&self, server_name: &str) -> Result<ClientTls, TlsSetupError> {
+        let bare = server_name.trim_start_matches('[').trim_end_matches(']');
+        let name =
+            ServerName::try_from(bare.to_owned()).map_err(|_| TlsSetupError::ServerName(server_name.to_owned()))?;
+        let mut config = self.config.clone();
+        if let Some(sessions) = self.sessions {
+            config.resumption = Resumption::store(Arc::new(Sessions::new(sessions)));
+        }
+        Ok(ClientTls { config: Arc::new(config), name })
+    }
+}
+
+/// The state that the connections of one load to one server share; cheap to clone.
+#[derive(Clone, Debug)]
+pub struct ClientTls {
+    config: Arc<ClientConfig>,
+    name: ServerName<'static>,
+}
+
+impl ClientTls {
+    /// Prepares the connections. Reads the host's root certificates if they are needed.
+    ///
+    /// # Errors
+    ///
+    /// The invalid option, and what would be right.
+    pub fn new(options: &TlsOptions) -> Result<Self, TlsSetupError> {
+        ClientSettings::new(options)?.server(options.server_name)
     }
 }
 

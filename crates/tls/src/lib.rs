@@ -17,7 +17,7 @@ mod setup;
 mod trust;
 
 pub use authority::TemporaryAuthority;
-pub use client::{ClientTls, TlsClient, TlsOptions};
+pub use client::{ClientSettings, ClientTls, TlsClient, TlsOptions};
 pub use connection::TlsConnection;
 pub use failure::{is_authority, TlsFailure, UnmetDemand};
 pub use handshake::{Handshake, TlsVersion};

@@ -1,6 +1,6 @@
-//! The sessions of one load, which all its connections share. Owns how many are stored: a TLS 1.3 ticket serves one
-//! connection only, so there must be about as many as connections that may open at once. Sessions neither outlive the
-//! load nor reach a file.
+//! The sessions of one load with one server, which all its connections share. Owns how many are stored: a TLS 1.3 ticket
+//! serves one connection only, so there must be about as many as connections that may open at once. Sessions neither
+//! outlive the load nor reach a file.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,7 +14,7 @@ const FEWEST: usize = 8;
 /// The maximum number of stored sessions, some KB each.
 const MOST: usize = 65_536;
 
-/// The sessions of a load. It uses one server by one name, so that the name need not be compared.
+/// The sessions of a load with one server. It has one name, so that the name need not be compared.
 pub(super) struct Sessions {
     most: usize,
     kept: Mutex<Kept>,

@@ -4,6 +4,7 @@
 
 mod effects;
 mod hosts;
+mod kept_sockets;
 mod outbox;
 mod plan;
 mod report;

@@ -20,6 +20,9 @@ const LONGEST_VARIES_BYTES: usize = 16_384;
 /// The longest time for which a response is fresh, s.
 const LONGEST_FRESH_S: i64 = 10 * 365 * 86_400;
 
+/// The header fields by which a response varies, and their values in its request.
+type Varies = Box<[(Box<str>, Box<str>)]>;
+
 /// What is kept of a response.
 #[derive(Clone, Debug)]
 struct Kept {
@@ -27,7 +30,7 @@ struct Kept {
     modified: Option<Box<str>>,
     fresh_until_ms: i64,
     /// The fields of requests that it depends on, with the values of its own request.
-    varies: Box<[(Box<str>, Box<str>)]>,
+    varies: Varies,
     number: u64,
 }
 
@@ -149,7 +152,7 @@ impl Cache {
 
 /// Returns the fields of a request that its response depends on (`Vary`), each once, with their values. `None` if it
 /// depends on more than that: on everything (`*`), or on more than is kept.
-fn varies(head: &str, request: &[u8]) -> Option<Box<[(Box<str>, Box<str>)]>> {
+fn varies(head: &str, request: &[u8]) -> Option<Varies> {
     if fields(head, "vary").map(str::len).sum::<usize>() > LONGEST_BYTES {
         return None;
     }

@@ -18,8 +18,10 @@ mod tests;
 
 use std::cmp::Reverse;
 
+use leadline_wire::scenario::Phase;
+
 pub use self::exchange::{ExchangeEnd, ExchangeFailure};
-use self::state::{earlier, Timer};
+use self::state::{earlier, PartState, Timer};
 pub use self::state::{Effect, Limits, Machine, Send, ThreadShare};
 use super::figures::Figures;
 use super::shared::Stop;
@@ -77,6 +79,11 @@ impl Machine {
     /// Ends every user at once and counts what was outstanding.
     pub fn finish(&mut self, now_ns: u64) {
         self.shared.stop_all();
+        for index in 0..self.parts.len() {
+            if self.parts[index].state == PartState::Running {
+                self.note_tried(index, now_ns);
+            }
+        }
         for user in 0..self.users.len() as u32 {
             self.interrupt(user, now_ns);
         }
@@ -84,6 +91,24 @@ impl Machine {
             self.count_not_begun(population, now_ns);
         }
         self.effects.clear();
+    }
+
+    /// Until when the main populations tried on this thread, ns: to the end of their time, or to a stop before it. `None`
+    /// if their users had done all their iterations before, or if none has ended.
+    #[must_use]
+    pub fn tried_until_ns(&self) -> Option<u64> {
+        self.tried_until_ns
+    }
+
+    /// Notes until when a main population tried, when its time or a stop ends it. Users that have done all their
+    /// iterations try no longer, whatever time is left.
+    fn note_tried(&mut self, index: usize, now_ns: u64) {
+        let part = &self.parts[index];
+        let has_users = part.due.is_some() || part.alive > 0 || !part.changes.is_empty();
+        if has_users && self.program.populations[index].phase == Phase::Main {
+            let until_ns = part.over_ns.map_or(now_ns, |over_ns| over_ns.min(now_ns));
+            self.tried_until_ns = self.tried_until_ns.max(Some(until_ns));
+        }
     }
 
     /// The figures so far.

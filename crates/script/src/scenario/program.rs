@@ -518,7 +518,37 @@ pub struct FeederTable {
     pub rows: Vec<Box<[Value]>>,
 }
 
+impl Program {
+    /// Whether a request may go over TLS: by its own URL, by a redirect, or as the resource of a page. Where variables
+    /// decide this, it may.
+    #[must_use]
+    pub fn may_use_tls(&self) -> bool {
+        let may_be_allowed = |target: &String| target.starts_with("https://");
+        if !self.targets.is_empty() && !self.targets.iter().any(may_be_allowed) {
+            return false;
+        }
+        self.requests.iter().any(|request| {
+            let [scheme, _, _, path] = &request.url;
+            let is_http = scheme.fixed().map(str::trim).is_some_and(|own| own.is_empty() || own == "http");
+            // Another path may be an absolute URL.
+            let is_relative = path.is_empty() || path.start().starts_with('/');
+            !is_http || !is_relative || request.redirects > 0 || request.embedded.is_some()
+        })
+    }
+}
+
 impl Template {
+    /// Returns the text that it begins with; empty if that is a value.
+    fn start(&self) -> &str {
+        match self {
+            Self::Fixed(text) => text,
+            Self::Parts(parts) => match parts.first() {
+                Some(Part::Text(text)) => text,
+                Some(Part::Value(_)) | None => "",
+            },
+        }
+    }
+
     /// Returns its text if it is constant.
     #[must_use]
     pub fn fixed(&self) -> Option<&str> {

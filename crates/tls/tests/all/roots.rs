@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use crate::tls_pair::{certificate, client_options};
-use leadline_tls::{ClientTls, TlsOptions, TlsSetupError};
+use leadline_tls::{ClientSettings, ClientTls, TlsOptions, TlsSetupError};
 
 /// Runs a test in a separate process whose environment names this file of root certificates.
 fn passes_with_roots(name: &str, file: &str) {
@@ -25,7 +25,9 @@ fn host_roots_load_or_fail_in_one_line() {
     let file = std::env::temp_dir().join(format!("leadline-roots-{}.pem", std::process::id()));
     std::fs::write(&file, certificate().certificate_pem).unwrap();
     passes_with_roots("roots_of_the_environment_load", file.to_str().unwrap());
-    std::fs::remove_file(&file).unwrap();
+    // It removes the file.
+    passes_with_roots("further_servers_read_no_roots", file.to_str().unwrap());
+    assert!(!file.exists());
 }
 
 #[test]
@@ -37,6 +39,18 @@ fn missing_roots_fail_in_one_line() {
     let text = error.to_string();
     assert!(text.contains("no root certificates") && text.contains("CA file") && !text.contains('\n'), "{text}");
     assert!(ClientTls::new(&TlsOptions { verify: false, ..options.clone() }).is_ok());
+}
+
+#[test]
+#[ignore = "runs in a separate process, started by the test above"]
+fn further_servers_read_no_roots() {
+    let options = TlsOptions { ca_pem: None, ..client_options("") };
+    let settings = ClientSettings::new(&options).unwrap();
+    std::fs::remove_file(std::env::var_os("SSL_CERT_FILE").unwrap()).unwrap();
+    // A second verifier could not be made any more.
+    assert!(matches!(ClientSettings::new(&options), Err(TlsSetupError::NoRoots(_))));
+    assert!(settings.server("a.test").is_ok() && settings.server("b.test").is_ok());
+    assert!(matches!(settings.server("no name"), Err(TlsSetupError::ServerName(_))));
 }
 
 #[test]

@@ -13,7 +13,7 @@ use leadline_http::{RequestSet, Url};
 use leadline_pace::{Stage, Stages};
 use leadline_sys::clock::monotonic_ns;
 use leadline_sys::connect::{self, Remote, TcpOptions};
-use leadline_tls::{ClientTls, TlsOptions, TlsVersion};
+use leadline_tls::{ClientSettings, ClientTls, TlsOptions, TlsSetupError, TlsVersion};
 use leadline_wire::{DnsPolicy, ErrorReport, HttpRequest, HttpSpec, IpVersion, SocketOptions, TlsSpec};
 
 use crate::events::input_error;
@@ -252,12 +252,22 @@ pub fn client_tls(spec: Option<&TlsSpec>, host: &str, connections: u32) -> Resul
     let Some(spec) = spec else {
         return Err(input_error("bad_tls", format!("{host} needs TLS, and the specification has none")));
     };
+    server_tls(&tls_settings(spec, connections)?, spec, host)
+}
+
+/// Returns what the TLS connections to a host have in common, by what those to all hosts have. Reads no file.
+pub fn server_tls(settings: &ClientSettings, spec: &TlsSpec, host: &str) -> Result<ClientTls, ErrorReport> {
+    settings.server(spec.server_name.as_deref().unwrap_or(host)).map_err(bad_tls)
+}
+
+/// Returns what the TLS connections to all hosts have in common. Reads the host's root certificates if they are needed.
+pub fn tls_settings(spec: &TlsSpec, connections: u32) -> Result<ClientSettings, ErrorReport> {
     let version = |version| match version {
         leadline_wire::TlsVersion::V1_2 => TlsVersion::V1_2,
         leadline_wire::TlsVersion::V1_3 => TlsVersion::V1_3,
     };
     let identity = spec.identity.as_ref();
-    ClientTls::new(&TlsOptions {
+    ClientSettings::new(&TlsOptions {
         verify: spec.verify,
         ca_pem: spec.ca_pem.as_deref(),
         identity: identity.map(|identity| (identity.certificate_pem.as_str(), identity.key_pem.as_str())),
@@ -265,12 +275,17 @@ pub fn client_tls(spec: Option<&TlsSpec>, host: &str, connections: u32) -> Resul
         newest: version(spec.newest),
         cipher_suites: &spec.cipher_suites,
         alpn: &spec.alpn,
-        server_name: spec.server_name.as_deref().unwrap_or(host),
+        // Each host has its own.
+        server_name: "",
         resumption: spec.resumption,
         early_data: spec.early_data,
         connections: connections as usize,
     })
-    .map_err(|error| input_error("bad_tls", error.to_string()))
+    .map_err(bad_tls)
+}
+
+fn bad_tls(error: TlsSetupError) -> ErrorReport {
+    input_error("bad_tls", error.to_string())
 }
 
 fn stages(spec: &HttpSpec) -> Result<Option<Stages>, ErrorReport> {

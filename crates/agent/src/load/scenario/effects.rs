@@ -9,11 +9,13 @@ use leadline_http::client::{Failure, SocketUse};
 use leadline_script::scenario::connections::{Connections, Dialled, Effects, Input, Origin, StreamEnd};
 use leadline_script::scenario::figures::Age;
 use leadline_script::scenario::{Effect, ExchangeEnd, ExchangeFailure, Machine, Send};
+use leadline_sys::clock::monotonic_ns;
 use leadline_sys::connect::{self, Remote};
 use leadline_tls::TlsClient;
 use socket2::Socket;
 
 use super::hosts::Hosts;
+use super::kept_sockets::KeptSockets;
 use super::plan::Plan;
 use crate::load::http::effects::failure;
 use crate::load::http::io_backend::{Completion, IoBackend};
@@ -30,8 +32,10 @@ pub struct WorkerEffects<B> {
     pub backend: B,
     pub hosts: Hosts,
     pub counters: Arc<FlowCounters>,
-    /// Sockets with outstanding requests at the end.
-    pub outstanding: Vec<Socket>,
+    /// Sockets of requests that were given up before their answers.
+    pub kept: KeptSockets<Socket>,
+    /// Connections that the backend has.
+    open: usize,
     /// TLS of each connection that uses it.
     tls: Vec<Option<Box<Records>>>,
     /// The index of the local address that the next connection uses.
@@ -60,7 +64,8 @@ impl<B: IoBackend> WorkerEffects<B> {
             backend,
             hosts: Hosts::new(),
             counters,
-            outstanding: Vec::new(),
+            kept: KeptSockets::new(),
+            open: 0,
             tls: (0..plan.connections).map(|_| None).collect(),
             next_bind: number,
             out: Vec::new(),
@@ -106,7 +111,7 @@ impl<B: IoBackend> WorkerEffects<B> {
 
     /// Passes on the answers of the resolver.
     pub fn take_resolved(&mut self, connections: &mut Connections, now_ns: u64) {
-        while let Some(((host, port), took_ns)) = self.hosts.answer() {
+        while let Some(((host, port), took_ns)) = self.hosts.answer(now_ns) {
             connections.resolved(&host, port, took_ns, now_ns, self);
         }
     }
@@ -189,15 +194,19 @@ impl<B: IoBackend> WorkerEffects<B> {
 
 impl<B: IoBackend> Effects for WorkerEffects<B> {
     fn open(&mut self, slot: u32, origin: &Origin) -> Result<Dialled, Failure> {
-        let address = match self.hosts.address(&self.plan, &(Arc::clone(&origin.host), origin.port)) {
+        let name = (Arc::clone(&origin.host), origin.port);
+        let address = match self.hosts.address(&self.plan, &name, monotonic_ns()) {
             None => return Ok(Dialled::Resolving),
             Some(address) => address.map_err(|detail| Failure { name: "unknown_host", detail })?,
         };
         let binds = &self.plan.binds;
         let from = (!binds.is_empty()).then(|| binds[self.next_bind % binds.len()]);
         self.next_bind = self.next_bind.wrapping_add(1);
+        // Kept sockets and connections together need no more descriptors than the connections that the plan allows.
+        self.kept.shrink_to(self.plan.connections.saturating_sub(self.open + 1));
         let socket = connect::begin(&Remote::Inet(address), from, &self.plan.options);
         let connecting = socket.and_then(|socket| self.backend.connect(slot as usize, socket));
+        self.open += usize::from(connecting.is_ok());
         connecting.map(|()| Dialled::Connecting).map_err(|error| {
             let Failure { name, detail } = failure(error);
             Failure { name, detail: format!("connecting to {address}: {detail}") }
@@ -251,8 +260,9 @@ impl<B: IoBackend> Effects for WorkerEffects<B> {
     fn close(&mut self, slot: u32, then: SocketUse) {
         self.tls[slot as usize] = None;
         if let Some(detached) = self.backend.detach(slot as usize) {
+            self.open -= 1;
             if then == SocketUse::Keep {
-                self.outstanding.push(detached.socket);
+                self.kept.keep(detached.socket);
             }
         }
     }

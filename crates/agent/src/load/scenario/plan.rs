@@ -3,18 +3,18 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use leadline_script::scenario::{compile, Program};
 use leadline_sys::clock::realtime_ns;
 use leadline_sys::connect::TcpOptions;
 use leadline_sys::process::file_limit;
-use leadline_tls::ClientTls;
+use leadline_tls::{ClientSettings, ClientTls};
 use leadline_wire::scenario::{SampleRule, SLOWEST_LIMIT};
 use leadline_wire::{DnsPolicy, ErrorReport, IpVersion, ScenarioSpec, TlsSpec};
 
 use crate::events::input_error;
-use crate::load::http::plan::{client_tls, tcp_options};
+use crate::load::http::plan::{server_tls, tcp_options, tls_settings};
 use crate::load::session::parse_bind;
 
 /// Connections of a thread whose users are not limited.
@@ -51,6 +51,9 @@ pub struct Plan {
     /// Whether the figures so far are reported each second.
     pub reports_so_far: bool,
     tls: Option<TlsSpec>,
+    /// What TLS connections to all hosts have in common. Made before the start where TLS may be used: it reads the host's
+    /// root certificates, which would count as a handshake's time.
+    tls_settings: OnceLock<Result<ClientSettings, String>>,
     tls_of_hosts: Mutex<HashMap<Arc<str>, Result<ClientTls, String>>>,
 }
 
@@ -84,7 +87,7 @@ impl Plan {
             let address = one.address.parse().map_err(unreadable)?;
             resolved.insert((one.host.to_ascii_lowercase(), one.port), address);
         }
-        Ok(Self {
+        let plan = Self {
             binds,
             options: tcp_options(&spec.socket)?,
             resolved,
@@ -98,16 +101,30 @@ impl Plan {
             samples: spec.samples.clone(),
             reports_so_far: spec.reports_so_far,
             tls: spec.tls.as_ref().map(|tls| TlsSpec { early_data: false, ..tls.clone() }),
+            tls_settings: OnceLock::new(),
             tls_of_hosts: Mutex::default(),
             program: Arc::new(program),
-        })
+        };
+        if let Some(tls) = plan.tls.as_ref().filter(|_| plan.program.may_use_tls()) {
+            // An error fails the requests that need TLS; perhaps none does.
+            let _ = plan.tls_settings(tls);
+        }
+        Ok(plan)
     }
 
     /// Returns what the TLS connections to a host have in common.
     pub fn tls_of(&self, host: &Arc<str>) -> Result<ClientTls, String> {
+        let Some(tls) = &self.tls else { return Err(format!("{host} needs TLS, and the specification has none")) };
+        let settings = self.tls_settings(tls)?;
+        // All threads wait for this lock: what is made under it reads no file.
         let mut all = self.tls_of_hosts.lock().unwrap_or_else(PoisonError::into_inner);
-        let make = || client_tls(self.tls.as_ref(), host, self.connections as u32).map_err(|error| error.message);
+        let make = || server_tls(settings, tls, host).map_err(|error| error.message);
         all.entry(Arc::clone(host)).or_insert_with(make).clone()
+    }
+
+    fn tls_settings(&self, tls: &TlsSpec) -> Result<&ClientSettings, String> {
+        let make = || tls_settings(tls, self.connections as u32).map_err(|error| error.message);
+        self.tls_settings.get_or_init(make).as_ref().map_err(String::clone)
     }
 }
 
@@ -123,4 +140,63 @@ fn connections(spec: &ScenarioSpec, program: &Program) -> Result<usize, ErrorRep
         return Err(input_error("too_many_open_files", "`ulimit -n` allows no connections"));
     }
     Ok(wanted.min(descriptors).min(1 << 20) as usize)
+}
+
+#[cfg(test)]
+pub mod tests {
+    use std::process::Command;
+    use std::sync::Arc;
+
+    use serde_json::json;
+
+    use super::Plan;
+
+    /// A plan of one request, whose server's certificate is verified by the host's own roots.
+    pub fn plan(scheme: &str) -> Plan {
+        let request = json!({"action": {"kind": "request", "method": ["GET"], "scheme": [scheme], "host": ["a.test"],
+            "path": ["/"]}});
+        let population = json!({"name": "users", "phase": "main", "on_error": "continue", "flow": [request],
+            "arrivals": {"model": "users", "initial": 1, "first": "at_start", "iterations": 1},
+            "end": {"kind": "iteration", "grace_ms": 0}});
+        let tls = json!({"verify": true, "oldest": "1.2", "newest": "1.3", "cipher_suites": [], "alpn": [],
+            "resumption": true, "early_data": false});
+        let spec = json!({"plan": {"name": "x", "populations": [population]}, "seed": 1, "threads": 1, "cpus": [],
+            "duration_ms": 1, "warmup_ms": 0, "connections_per_user": 6, "interval_ms": 100, "tls": tls,
+            "timeouts": {"connect_ms": 1, "response_ms": 1}, "route": {"bind": [], "resolve": [], "dns": "run"},
+            "socket": {"delay": false, "fast_open": false}});
+        Plan::new(&serde_json::from_value(spec).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn root_certificates_are_read_once_before_the_start() {
+        let file = std::env::temp_dir().join(format!("leadline-scenario-roots-{}.pem", std::process::id()));
+        let certificate = leadline_tls::self_signed_certificate(&["a.test".to_owned()]).unwrap();
+        std::fs::write(&file, certificate.certificate_pem).unwrap();
+        // The environment of a process names the file, so the test has a process of its own.
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        let name = "load::scenario::plan::tests::hosts_read_no_root_certificates";
+        command.args(["--ignored", "--exact", name]).env_remove("SSL_CERT_DIR").env("SSL_CERT_FILE", &file);
+        let child = command.output().unwrap();
+        let stdout = String::from_utf8_lossy(&child.stdout);
+        assert!(child.status.success() && stdout.contains("1 passed"), "{stdout}");
+        assert!(!file.exists());
+    }
+
+    #[test]
+    #[ignore = "runs in a separate process, started by the test above"]
+    fn hosts_read_no_root_certificates() {
+        let before = plan("https");
+        std::fs::remove_file(std::env::var_os("SSL_CERT_FILE").unwrap()).unwrap();
+        // What verifies could not be made any more.
+        let error = plan("https").tls_of(&Arc::from("a.test")).unwrap_err();
+        assert!(error.contains("no root certificates"), "{error}");
+        for host in ["a.test", "b.test"] {
+            assert!(before.tls_of(&Arc::from(host)).is_ok(), "{host}");
+        }
+    }
+
+    #[test]
+    fn root_certificates_are_not_read_for_plain_http() {
+        assert!(plan("http").tls_settings.get().is_none());
+    }
 }

@@ -5,19 +5,25 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
 
+use leadline_http::client::SocketUse;
+use leadline_script::scenario::connections::{Dialled, Effects, Origin};
+use leadline_script::scenario::{Limits, Machine, Shared, ThreadShare, Tools};
 use leadline_wire::scenario::ScenarioReport;
 use leadline_wire::{Counts, Event, Outcome, ScenarioSpec};
 use serde_json::{json, Value};
 
+use super::effects::WorkerEffects;
+use super::plan::Plan;
 use super::prepare;
 use crate::control_signal::ControlSignal;
 use crate::events::Events;
+use crate::load::http::io_backend::EpollBackend;
 use crate::task::Task;
 
 /// Requests by method and path, as the server counted them.
 type Counted = Arc<Mutex<BTreeMap<String, u64>>>;
 
-/// A server that logs in, redirects, fails and closes without a response.
+/// A server that logs in, redirects, fails, is silent and closes without a response.
 fn server() -> (u16, Counted) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let (port, counted) = (listener.local_addr().unwrap().port(), Counted::default());
@@ -49,6 +55,7 @@ fn serve(mut stream: BufReader<std::net::TcpStream>, counts: &Counted) -> Option
             "/login" => ("200 OK", "Set-Cookie: sid=5; Path=/\r\n", "{\"token\": \"t1\"}"),
             "/old" => ("302 Found", "Location: /new\r\n", ""),
             "/closed" => return None,
+            "/silent" => continue,
             "/cart" if !knows_token => ("403 Forbidden", "", ""),
             _ => ("200 OK", "", "ok"),
         };
@@ -78,11 +85,11 @@ fn run(plan: Value, threads: u32) -> Outcome {
 
 /// Runs a plan; returns its outcome, and the events before it.
 fn run_telling(plan: Value, threads: u32) -> (Outcome, Vec<Event>) {
-    run_spec(json!({"plan": plan, "threads": threads}))
+    run_spec(spec(json!({"plan": plan, "threads": threads})))
 }
 
-/// Runs a specification, which has defaults here.
-fn run_spec(own: Value) -> (Outcome, Vec<Event>) {
+/// A specification, which has defaults here.
+fn spec(own: Value) -> ScenarioSpec {
     let mut spec = json!({
         "seed": 1, "cpus": [], "duration_ms": 300_000, "warmup_ms": 0,
         "connections_per_user": 6, "timeouts": {"connect_ms": 180_000, "response_ms": 180_000},
@@ -92,7 +99,11 @@ fn run_spec(own: Value) -> (Outcome, Vec<Event>) {
     for (name, value) in own.as_object().unwrap() {
         spec[name] = value.clone();
     }
-    let spec: ScenarioSpec = serde_json::from_value(spec).unwrap();
+    serde_json::from_value(spec).unwrap()
+}
+
+/// Runs a specification; returns its outcome, and the events before it.
+fn run_spec(spec: ScenarioSpec) -> (Outcome, Vec<Event>) {
     let lines = Lines::default();
     let task = Task {
         trial: "t".to_owned(),
@@ -244,6 +255,53 @@ fn more_origins_than_connections_are_all_reached() {
     assert!(counts.iter().all(|counted| counted.lock().unwrap()["GET /a"] == 2));
     let (report, sent, responses) = figures(&outcome);
     assert_eq!((sent, responses, report.populations[0].iterations.completed), (14, 14, 2));
+}
+
+#[test]
+fn silent_server_does_not_shorten_the_flow() {
+    let (port, _) = server();
+    let get = |path| request(port, "GET", path, json!({}));
+    let arrivals = json!({"model": "users", "initial": 2, "first": "at_start", "duration_ms": 1000});
+    let mut silent = population(arrivals, json!([get("/a"), get("/silent")]));
+    silent["end"] = json!({"kind": "iteration", "grace_ms": 0});
+    let outcome = run(json!({"name": "x", "populations": [silent]}), 1);
+    let flow = &outcome.flows[0];
+    assert!(flow.end_ns.unwrap() >= flow.due_ns + 1_000_000_000, "{flow:?}");
+    // Iterations that are all done end with their last answer.
+    let arrivals =
+        json!({"model": "users", "initial": 1, "first": "at_start", "iterations": 3, "duration_ms": 100_000});
+    let outcome = run(json!({"name": "x", "populations": [population(arrivals, json!([get("/a")]))]}), 1);
+    assert_eq!(outcome.flows[0].end_ns, figures(&outcome).0.populations[0].end_ns);
+}
+
+#[test]
+fn sockets_of_interrupted_users_take_no_further_descriptors() {
+    const CONNECTIONS: usize = 4;
+    // Nothing accepts the connections: every request stays without an answer.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let arrivals = json!({"model": "users", "initial": 2, "first": "at_start", "iterations": 1});
+    let plan =
+        json!({"name": "x", "populations": [population(arrivals, json!([request(port, "GET", "/", json!({}))]))]});
+    let plan = Arc::new(Plan::new(&spec(json!({"plan": plan, "threads": 1, "connections": CONNECTIONS}))).unwrap());
+    assert_eq!(plan.connections, CONNECTIONS);
+    let (limits, share) = (Limits { at_ns: 0, duration_ns: 1, warmup_ns: 0 }, ThreadShare { index: 0, threads: 1 });
+    let shared = Arc::new(Shared::new(&plan.program, 1));
+    let users = Machine::new(Arc::clone(&plan.program), shared, Tools::new(0), share, limits);
+    let backend = EpollBackend::new(&Arc::from([].as_slice()), CONNECTIONS, 0).unwrap();
+    let mut effects = WorkerEffects::new(plan, users, backend, Arc::default(), 0);
+    let origin = Origin { is_https: false, host: "127.0.0.1".into(), port };
+    let mut most = 0;
+    // Two users are interrupted every 10 ms.
+    for turn in 0..40 {
+        effects.kept.begin_turn(turn * 10_000_000);
+        (0..2).for_each(|slot| assert_eq!(effects.open(slot, &origin), Ok(Dialled::Connecting)));
+        most = most.max(effects.kept.count() + 2);
+        (0..2).for_each(|slot| effects.close(slot, SocketUse::Keep));
+    }
+    assert_eq!((most, effects.kept.count()), (CONNECTIONS, CONNECTIONS));
+    effects.kept.begin_turn(2_000_000_000);
+    assert_eq!(effects.kept.count(), 0, "a second later");
 }
 
 #[test]

@@ -126,7 +126,8 @@ impl<B: IoBackend> Worker<B> {
         self.connections.finish(now_ns, &mut self.effects);
         let counts = self.counts();
         // The time is over: if this fails, the sockets are closed at once, and the figures stay valid.
-        let _ = settle(std::mem::take(&mut self.effects.outstanding));
+        let _ = settle(self.effects.kept.take());
+        let tried_until_ns = self.effects.users.tried_until_ns();
         let figures = self.effects.users.into_figures();
         let ConnectionTally { phases, first_sent_ns, last_ns, .. } = self.connections.into_tally();
         Ok(WorkerReport {
@@ -135,7 +136,7 @@ impl<B: IoBackend> Worker<B> {
             phases,
             thread,
             first_sent_ns,
-            end_ns: last_ns,
+            end_ns: ended_ns(first_sent_ns, last_ns, tried_until_ns),
             memory_bytes: self.memory_bytes,
         })
     }
@@ -143,6 +144,7 @@ impl<B: IoBackend> Worker<B> {
     /// Does what is due and waits for events, until `until_ns` at most; returns the time after that.
     fn run_once(&mut self, now_ns: u64, until_ns: u64) -> io::Result<u64> {
         let Self { connections, effects, .. } = self;
+        effects.kept.begin_turn(now_ns);
         effects.take_resolved(connections, now_ns);
         connections.check_deadlines(now_ns, effects);
         let next_ns = effects.users.run(now_ns);
@@ -217,4 +219,13 @@ impl<B: IoBackend> Worker<B> {
         }
         self.send_samples();
     }
+}
+
+/// Returns when the thread's flow ended, ns: with its last exchange, and not before its users' time was over or the test was
+/// stopped. A server that falls silent does not shorten the flow.
+fn ended_ns(first_sent_ns: Option<u64>, last_ns: Option<u64>, tried_until_ns: Option<u64>) -> Option<u64> {
+    if first_sent_ns.is_none() {
+        return last_ns;
+    }
+    last_ns.max(tried_until_ns)
 }

@@ -114,8 +114,8 @@ impl Connections {
         effects.given_up(send, Age { latency_ns: Some(since(send.due_ns)), service_ns: sent_ns.map(since) });
     }
 
-    /// Closes a connection whose exchange is forgotten. Its socket stays open until the end if a request was sent, so
-    /// that the server can still read it.
+    /// Closes a connection whose exchange is forgotten. Its socket stays open for a while if a request was sent, so that
+    /// the server can still read it.
     fn abandon(&mut self, slot: u32, now_ns: u64, effects: &mut impl Effects) {
         let Some(mut connection) = self.slots[slot as usize].take() else { return };
         let was_sent = connection.stage == Stage::Busy && !connection.exchange.is_sending();

@@ -187,6 +187,7 @@ impl Machine {
     fn end_part(&mut self, index: usize, now_ns: u64) {
         let end = self.program.populations[index].end;
         let is_now = self.stopped(index) == Stop::Now;
+        self.note_tried(index, now_ns);
         // Iterations that were due before the end and were not begun because of a stop stay counted.
         self.count_not_begun(index, now_ns);
         self.parts[index].state = PartState::Ending;

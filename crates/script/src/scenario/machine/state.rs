@@ -117,6 +117,8 @@ pub struct Machine {
     /// Users that wait at each rendezvous.
     pub(super) meetings: Vec<Vec<Met>>,
     pub(super) is_done: bool,
+    /// Until when the main populations tried, ns, as far as their time or a stop ended them.
+    pub(super) tried_until_ns: Option<u64>,
 }
 
 /// A population on this thread.
@@ -197,6 +199,7 @@ impl Machine {
             samples: None,
             next_exchange: 0,
             is_done: false,
+            tried_until_ns: None,
         }
     }
 

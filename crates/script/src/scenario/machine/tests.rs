@@ -48,6 +48,8 @@ pub struct Run {
     pub got: Vec<Got>,
     pub figures: Figures,
     pub samples: Vec<SampleBatch>,
+    /// Until when the main populations of any thread tried.
+    pub tried_until_ms: Option<u64>,
     pub end_ms: u64,
 }
 
@@ -146,9 +148,11 @@ pub fn run_threads(plan: Json, threads: u32, duration_ms: u64, mut serve: impl F
                 std::iter::from_fn(|| samples.take()).collect::<Vec<_>>()
             });
             let samples = samples.collect();
+            let tried_until_ns = machines.iter().filter_map(Machine::tried_until_ns).max();
             machines.into_iter().for_each(|machine| figures.merge(machine.into_figures()));
             check_states(&figures);
-            return Run { got, figures, samples, end_ms: now_ns / MS };
+            let tried_until_ms = tried_until_ns.map(|tried_ns| tried_ns / MS);
+            return Run { got, figures, samples, tried_until_ms, end_ms: now_ns / MS };
         }
         let first_end_ns = ends.first_key_value().map(|((at_ns, ..), _)| *at_ns);
         let next_ns = next_ns.map(|next_ns| next_ns.max(now_ns));

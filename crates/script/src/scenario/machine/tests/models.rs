@@ -40,6 +40,40 @@ fn iterations_in_progress_are_interrupted_after_their_grace() {
 }
 
 #[test]
+fn population_tries_until_its_time_is_over_though_the_server_is_silent() {
+    let tried_until_ms = |mut arrivals: Json, limit: Json, test_ms: u64| {
+        limit.as_object().unwrap().iter().for_each(|(name, value)| arrivals[name] = value.clone());
+        let mut plan = plan(arrivals, json!([get("/a")]));
+        plan["populations"][0]["end"] = json!({"kind": "iteration", "grace_ms": 50});
+        let mut requests = 0;
+        let run = run_threads(plan, 1, test_ms, |_| {
+            requests += 1;
+            Some(Response { after_ms: if requests <= 3 { 10 } else { 1_000_000 }, ..ok("") })
+        });
+        run.tried_until_ms
+    };
+    let user = || json!({"model": "users", "initial": 1, "first": "at_start"});
+    assert_eq!(tried_until_ms(user(), json!({"duration_ms": 100}), 60_000), Some(100));
+    assert_eq!(tried_until_ms(open(50.0, 100, 2, json!(2)), json!({}), 60_000), Some(100));
+    assert_eq!(tried_until_ms(user(), json!({"iterations": 4}), 200), Some(200), "the time of the test");
+    // What has had all of its answers ends with the last one.
+    assert_eq!(tried_until_ms(user(), json!({"iterations": 3, "duration_ms": 100}), 60_000), None);
+}
+
+#[test]
+fn population_tries_no_longer_after_a_stop() {
+    let mut plan =
+        plan(json!({"model": "users", "initial": 2, "first": "at_start", "duration_ms": 1000}), json!([get("/a")]));
+    plan["populations"][0]["on_error"] = json!("stop_test");
+    let mut requests = 0;
+    let run = run(plan, |_| {
+        requests += 1;
+        (requests > 1).then(|| Response { after_ms: 300, ..ok("") })
+    });
+    assert_eq!((run.tried_until_ms, run.end_ms), (Some(1), 300));
+}
+
+#[test]
 fn interrupted_transaction_has_its_age_in_place_of_a_latency() {
     let nodes = json!([get("/a"), wait(1000), get("/b")]);
     let flow = json!([{"label": "t", "action": {"kind": "transaction", "includes_waits": true, "nodes": nodes}}]);
@@ -108,6 +142,22 @@ fn user_that_is_no_longer_wanted_may_finish_its_request() {
     assert_eq!(counts(&run_with(two, 50)), (1, 0, 1, 150), "for its grace at most");
     let waits = run_with(json!([wait(500), get("/a")]), 60_000);
     assert_eq!((waits.got.len(), waits.end_ms), (0, 100), "a wait ends at once");
+}
+
+#[test]
+fn user_that_is_no_longer_wanted_may_finish_its_iteration() {
+    let run_with = |grace_ms: u64| {
+        let arrivals = json!({"model": "users", "initial": 1, "first": "after_interval", "duration_ms": 900, "stages":
+            [{"users": 0, "duration_ms": 100}, {"users": 0, "duration_ms": 800}], "ramp_down_ms": grace_ms});
+        let run = run(plan(arrivals, json!([get("/a"), wait(100), get("/b")])), |_| {
+            Some(Response { after_ms: 300, ..ok("") })
+        });
+        let iterations = &run.figures.populations[0].iterations;
+        (iterations.completed, iterations.interrupted, run.targets().len(), run.end_ms)
+    };
+    assert_eq!(run_with(30_000), (1, 0, 2, 700));
+    assert_eq!(run_with(500), (0, 1, 2, 600), "for its grace at most");
+    assert_eq!(run_with(0), (0, 1, 1, 100), "k6 with gracefulRampDown 0");
 }
 
 #[test]

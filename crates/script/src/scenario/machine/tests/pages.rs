@@ -124,6 +124,24 @@ fn selectors_and_reason_phrases_are_read() {
     assert_eq!(run.figures.labels[0].failed, 0);
 }
 
+/// Each of these elements has the same long text.
+#[test]
+fn nested_elements_give_the_wanted_value_and_fail_together() {
+    let body = format!("{}v{}", "<div>".repeat(250), " ".repeat(1 << 20));
+    let run_with = |pick: Json| {
+        let extract = json!({"variable": "x", "subject": {"kind": "body"},
+            "find": {"kind": "css", "selector": ["div"]}, "pick": pick, "on_miss": {"kind": "fail"}});
+        let flow = json!([request("/page", json!({"extractors": [extract]})), get(json!(["/", var("x")]))]);
+        run(plan(once(), flow), |_| Some(ok(body.clone())))
+    };
+    let first = json!({"kind": "number", "number": lit(1)});
+    for (pick, expected) in [(first, "/v"), (json!({"kind": "last"}), "/v"), (json!({"kind": "count"}), "/250")] {
+        assert_eq!(run_with(pick).targets(), ["/page", expected]);
+    }
+    let run = run_with(json!({"kind": "all"}));
+    assert_eq!((run.figures.labels[0].errors["selector_too_slow"], run.got.len()), (1, 1));
+}
+
 #[test]
 fn users_of_all_threads_meet() {
     let arrivals = json!({"model": "users", "initial": 4, "first": "at_start", "iterations": 2});

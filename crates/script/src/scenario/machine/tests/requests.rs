@@ -60,6 +60,29 @@ fn absolute_path_replaces_the_host_and_files_are_sent() {
 }
 
 #[test]
+fn tls_may_be_used_unless_every_url_is_plain_http() {
+    let may_use_tls = |fields: &Json, targets: Json| {
+        let mut plan = plan(once(), json!([request(fields.clone())]));
+        plan["targets"] = targets;
+        compile(&serde_json::from_value(plan).unwrap(), 1, 0).unwrap().may_use_tls()
+    };
+    for fields in [json!({}), json!({"scheme": ["http"]}), json!({"path": ["/", var("x")]})] {
+        assert!(!may_use_tls(&fields, json!([])), "{fields}");
+    }
+    for fields in [
+        json!({"scheme": ["https"]}),
+        json!({"scheme": [var("x")]}),
+        json!({"path": ["https://b.test/"]}),
+        json!({"path": [var("x")]}),
+        json!({"redirects": 1}),
+        json!({"embedded": {"at_once": 2}}),
+    ] {
+        assert!(may_use_tls(&fields, json!([])), "{fields}");
+        assert!(!may_use_tls(&fields, json!(["http://a.test"])), "{fields}");
+    }
+}
+
+#[test]
 fn extractors_find_values() {
     let first = json!({"kind": "number", "number": lit(1)});
     let regex = |pattern: &str| json!({"kind": "regex", "pattern": [pattern]});
