@@ -1,18 +1,21 @@
 """`leadline` with a system that acts on given hosts through their agents: it delivers a file to the server over SSH,
-runs a process there, and lets the gateway forward. Says on stderr what is left of it afterwards.
+runs a process there, and lets the gateway forward. Says on stderr what is left afterwards, also of the trial's folders.
 """
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
+from unittest import mock
 
 from leadline.plan.sut import BaseSut
 from leadline.registry import SYSTEMS
 from leadline.sut.daemons import Daemon, Daemons
 from leadline.sut.model import BringUp, ClientState, Site
 from leadline.sut.system import System
+from leadline.trial import environment
+from leadline.trial.site import given_site
 
 FORWARDING = Path("/proc/sys/net/ipv4/ip_forward")
 FOLDERS: list[Path] = []
@@ -32,7 +35,6 @@ class Forwarder(System[ForwarderSut]):
     on_given_hosts = True
 
     async def bring_up(self, parameters: ForwarderSut, site: Site, daemons: Daemons) -> BringUp:
-        FOLDERS.append(site.folder)
         server, gateway = site.hosts["server"], site.hosts["gateway"]
         text = await server.write_file(site.files("forwarder") / "text", "hello")
         daemon = Daemon(
@@ -53,8 +55,17 @@ class Forwarder(System[ForwarderSut]):
         return BringUp(version, clients, dict(site.server_address), ("speaker",))
 
 
+def recorded_site(*arguments: Any, **named: Any) -> Site:
+    site = given_site(*arguments, **named)
+    FOLDERS.append(site.folder)
+    return site
+
+
 if __name__ == "__main__":
-    with SYSTEMS.added("forwarder", Forwarder()):
+    with (
+        SYSTEMS.added("forwarder", Forwarder()),
+        mock.patch.object(environment, "given_site", recorded_site),
+    ):
         from leadline.cli.app import main
 
         try:

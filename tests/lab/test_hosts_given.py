@@ -86,6 +86,45 @@ def test_a_system_of_ones_own_acts_on_hosts_through_their_agents(tmp_path: Path)
     assert left == "left: forwarding 0, folders []"
 
 
+# Its server's log is in the trial's folder on the server's host.
+IPERF3 = """#!/bin/sh
+case "$1" in
+    --version) echo "iperf 3.99" ;;
+    -s) echo "Server listening on 5301"; exec sleep 60 ;;
+    *) echo '{"end": {"sum_received": {"bits_per_second": 1000000, "seconds": 1}}}' ;;
+esac
+"""
+
+
+def test_a_cross_check_leaves_no_folder_on_the_server(tmp_path: Path) -> None:
+    program = tmp_path / "bin" / "iperf3"
+    program.parent.mkdir()
+    program.write_text(IPERF3)
+    program.chmod(0o755)
+    (tmp_path / "plan.yaml").write_text(
+        "name: crossed\n"
+        "hosts: {gateway: local, server: local, clients: [local]}\n"
+        "sut: {kind: forwarder}\n"
+        "tests: [{name: t, kind: tcp, rate: 1mbit, duration: 500ms, cross_check: iperf3}]\n"
+    )
+    argv = [*INSIDE, sys.executable, str(HERE / "own_given_system.py"), "run", str(tmp_path / "plan.yaml"), "--json"]
+    done = subprocess.run(
+        [*argv, "--out", str(tmp_path / "runs")],
+        capture_output=True,
+        text=True,
+        timeout=WITHIN_S,
+        check=False,
+        env={**os.environ, "PATH": f"{program.parent}:{os.environ['PATH']}"},
+    )
+    assert done.returncode == 0, done.stderr
+    [journal] = (tmp_path / "runs").glob("*/journal.ndjson")
+    records = [json.loads(line) for line in journal.read_text().splitlines()]
+    [crossed] = [record for record in records if record.get("record") == "cross-check"]
+    assert (crossed["version"], crossed["value"], crossed["error"]) == ("3.99", 1e6, None)
+    [left] = [line for line in done.stderr.splitlines() if line.startswith("left: ")]
+    assert left == "left: forwarding 0, folders []"
+
+
 def test_a_local_server_is_no_use_to_clients_elsewhere(tmp_path: Path) -> None:
     plan = tmp_path / "plan.yaml"
     plan.write_text(PLAN.format(server="local").replace("[local, local]", "['ssh://nobody@127.0.0.9:1']"))

@@ -6,19 +6,15 @@ A command runs with the host's prefix, which enters its network namespace. The a
 from __future__ import annotations
 
 import asyncio
-import os
-import shutil
 from collections import deque
 from pathlib import Path
 
 from leadline.agents.agent import Agent
 from leadline.agents.host_ops import AgentOps, Completed
 from leadline.agents.launch import agent_binary
+from leadline.agents.programs import program_path
 from leadline.dataset.private_files import write_private
 from leadline.errors import MissingBinary, SutFailed
-
-_MORE_FOLDERS = "/usr/local/sbin:/usr/sbin:/sbin"
-"""Folders of daemons, which a user's PATH often lacks."""
 
 
 class LocalOps(AgentOps):
@@ -54,7 +50,7 @@ class LocalOps(AgentOps):
 
     async def find_program(self, name: str) -> str | None:
         """See `HostOps`; also searches the folders of daemons."""
-        return shutil.which(name, path=f"{os.environ.get('PATH', '')}:{_MORE_FOLDERS}")
+        return program_path(name)
 
     async def run(self, *argv: str, within_s: float = 10.0) -> Completed:
         """See `HostOps`."""

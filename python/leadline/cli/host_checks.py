@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import resource
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -52,11 +51,7 @@ def lab_checks() -> list[Check]:
 
 def program_checks() -> list[Check]:
     """Checks the programs that some plans or options run."""
-    found = [
-        Check(name, shutil.which(name) is not None, why, shutil.which(name) or "not in PATH", f"sudo {install}")
-        for name, why, install in _PROGRAMS
-        if name != "perf"
-    ]
+    found = [_program(name, why, f"sudo {install}") for name, why, install in _PROGRAMS if name != "perf"]
     return [*found, _perf()]
 
 
@@ -108,9 +103,15 @@ def is_here(need: Need, lab: dict[str, Check]) -> Check:
     if need.kind == "device":
         mend = "sudo modprobe tun (in a container: --device /dev/net/tun)"
         return Check(need.name, os.access(need.name, os.R_OK | os.W_OK), need.why, None, mend)
-    path = shutil.which(need.name)
     install = next((f"sudo {how}" for name, _, how in _PROGRAMS if name == need.name), "install it")
-    return Check(need.name, path is not None, need.why, path or "not in PATH", install)
+    return _program(need.name, need.why, install)
+
+
+def _program(name: str, needed: str, install: str) -> Check:
+    from leadline.agents.programs import program_path
+
+    path = program_path(name)
+    return Check(name, path is not None, needed, path or "not in PATH", install)
 
 
 def _user_namespaces() -> Check:
@@ -124,16 +125,14 @@ def _user_namespaces() -> Check:
 
 def _perf() -> Check:
     needed = "`profile: true` in plans, and --profile"
-    path = shutil.which("perf")
-    if path is None:
-        return Check(
-            "perf", False, needed, "not in PATH", "sudo apt-get install linux-perf (Ubuntu: linux-tools-generic)"
-        )
+    found = _program("perf", needed, "sudo apt-get install linux-perf (Ubuntu: linux-tools-generic)")
+    if not found.works:
+        return found
     paranoid = _number("/proc/sys/kernel/perf_event_paranoid")
     if os.geteuid() != 0 and paranoid is not None and paranoid > 1:
         why = f"kernel.perf_event_paranoid is {paranoid}"
         return Check("perf", False, needed, why, "sudo sysctl -w kernel.perf_event_paranoid=1")
-    return Check("perf", True, needed, path)
+    return found
 
 
 def _open_files() -> Check:

@@ -14,6 +14,7 @@ import typer
 from leadline.cli import options as o
 from leadline.cli.output import print_all, print_damage, print_json
 from leadline.cli.run_args import Runs, open_runs
+from leadline.errors import InputError
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -56,6 +57,8 @@ def command(
 
     One row per run, case, trial, test and metric.
     """
+    if as_csv and json:
+        raise InputError("--csv and --json exclude each other")
     found = [(folder.run_id, *rows_of(folder)) for folder in open_runs(runs)]
     rows = [(run_id, rows_of_run) for run_id, rows_of_run, _ in found]
     for run_id, _, analysis in found:

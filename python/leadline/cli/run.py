@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -105,10 +104,11 @@ def _check_tests(cases: Sequence[Case]) -> None:
 def _check_programs(cases: Sequence[Case]) -> None:
     """Report programs that are certainly missing before anything is built."""
     from leadline.agents import agent_binary
+    from leadline.agents.programs import program_path
     from leadline.plan import needs
 
     agent_binary()
     for need in needs(cases):
         is_required = need.kind == "program" and need.name != "leadline-agent" and not need.optional
-        if is_required and shutil.which(need.name) is None:
+        if is_required and program_path(need.name) is None:
             raise MissingBinary(need.name, hint=f"{need.why}; install it or choose other cases with --only")

@@ -42,11 +42,15 @@ def command(
         ),
     ] = None,
     port: Annotated[
-        int, typer.Option("-p", "--port", min=1, max=65535, help="Port for tcp, udp and rr.", rich_help_panel=_WHERE)
-    ] = 5201,
+        int | None,
+        typer.Option(
+            "-p", "--port", min=1, max=65535, help="Port for tcp, udp and rr. Default: 5201.", rich_help_panel=_WHERE
+        ),
+    ] = None,
     http_port: Annotated[
-        int, typer.Option("--http-port", min=1, max=65535, help="Port for HTTP.", rich_help_panel=_WHERE)
-    ] = 8080,
+        int | None,
+        typer.Option("--http-port", min=1, max=65535, help="Port for HTTP. Default: 8080.", rich_help_panel=_WHERE),
+    ] = None,
     http: Annotated[bool, typer.Option("--http", help="Answer only HTTP.", rich_help_panel=_WHERE)] = False,
     no_http: Annotated[
         bool, typer.Option("--no-http", help="Answer only tcp, udp and rr.", rich_help_panel=_WHERE)
@@ -230,8 +234,10 @@ def command(
         raise InputError("--certificate without --https-port", hint="give --https-port 8443")
     if http and no_http:
         raise InputError("--http and --no-http exclude each other")
-    if http and (key_file is not None or max_rate is not None):
-        raise InputError("--key-file and --max-rate are for tcp, udp and rr", hint="leave out --http")
+    if http and (port is not None or key_file is not None or max_rate is not None):
+        raise InputError("--port, --key-file and --max-rate are for tcp, udp and rr", hint="leave out --http")
+    if no_http and http_port is not None:
+        raise InputError("--http-port is for HTTP", hint="leave out --no-http")
     if (users is None) != (rsa_key is None) or ((pkcs1 or skew) and users is None):
         raise InputError(
             "iperf3's users need --authorized-users-path and --rsa-private-key-path", hint="give both, or neither"
@@ -239,6 +245,8 @@ def command(
     if http and users is not None:
         raise InputError("--authorized-users-path is for tcp and udp", hint="leave out --http")
     answer = {
+        "--port": port,
+        "--http-port": http_port,
         "--status": status,
         "--size": _size(size),
         "--delay": f"{_duration_us('--delay', delay)}us",
@@ -261,8 +269,8 @@ def command(
         "--max-idle": None if max_idle is None else f"{_duration_us('--max-idle', max_idle)}us",
     }
     argv = ["serve", *(part for address in bind or [] for part in ("--bind", address))]
-    argv += ["--http"] if http else ["--port", str(port)]
-    argv += ["--no-http"] if no_http else ["--http-port", str(http_port)]
+    argv += ["--http"] if http else []
+    argv += ["--no-http"] if no_http else []
     argv += ["--chunked"] if chunked else []
     argv += ["--use-pkcs1-padding"] if pkcs1 else []
     argv += [part for name, value in answer.items() if value is not None for part in (name, str(value))]

@@ -15,8 +15,9 @@ _OPTIONS_WITH_SECRETS = frozenset({"--basic", "--bearer", "--header", "-H", "--p
 
 
 def named(failure: Exception, argv: Sequence[str]) -> LeadlineError:
-    """The error as the user reads it. Its traceback is in a new file that only the user may read; it is also printed
-    if LEADLINE_TRACEBACK is set to anything but 0. Values of options that may be secrets are in neither.
+    """The error as the user reads it. Its traceback is in a new file that only the user may read, if one can be made;
+    it is also printed if LEADLINE_TRACEBACK is set to anything but 0. Values of options that may be secrets are in
+    neither.
 
     An exception group that hides nothing but an error that is known is that error.
     """
@@ -29,14 +30,16 @@ def named(failure: Exception, argv: Sequence[str]) -> LeadlineError:
 
     cause = next(one for one in failures if not isinstance(one, LeadlineError))
     log = _new_file()
-    found = unforeseen(failure, log, cause=cause, secrets=_secrets(argv), shown=str(log))
-    if os.environ.get(VARIABLE, "0") not in ("", "0"):
-        sys.stderr.write(log.read_text(encoding="utf-8"))
-    return found
+    echo = sys.stderr if os.environ.get(VARIABLE, "0") not in ("", "0") else None
+    return unforeseen(failure, log, cause=cause, secrets=_secrets(argv), shown=str(log), echo=echo)
 
 
-def _new_file() -> Path:
-    descriptor, name = tempfile.mkstemp(prefix="leadline-traceback-", suffix=".log")
+def _new_file() -> Path | None:
+    """None if no folder for temporary files can be written."""
+    try:
+        descriptor, name = tempfile.mkstemp(prefix="leadline-traceback-", suffix=".log")
+    except OSError:
+        return None
     os.close(descriptor)
     return Path(name)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from leadline.errors import DatasetError
@@ -29,11 +30,12 @@ def replace(path: Path, write: Callable[[Path], object]) -> None:
         _sync_path(temporary, os.O_RDONLY)
         temporary.replace(path)
         sync_folder(path.parent)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise storage_error(path, error) from error
-    except BaseException:
-        temporary.unlink(missing_ok=True)
+    except BaseException as error:
+        # On a read-only file system even the removal of a missing file is refused.
+        with suppress(OSError):
+            temporary.unlink()
+        if isinstance(error, OSError):
+            raise storage_error(path, error) from error
         raise
 
 

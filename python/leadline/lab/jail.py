@@ -108,16 +108,17 @@ def enter(run_label: str) -> Jail:
 def available() -> Availability:
     """Try a jail, and leave it at once."""
     rootless = _needs_user_namespace()
-    trace = sweep.leave_trace("probe")
     try:
-        inmate = _fork_inside(trace, rootless)
-        if inmate is None:
-            os._exit(0)
-        os.waitpid(inmate, 0)
+        trace = sweep.leave_trace("probe")
+        try:
+            inmate = _fork_inside(trace, rootless)
+            if inmate is None:
+                os._exit(0)
+            os.waitpid(inmate, 0)
+        finally:
+            sweep.erase(trace)
     except (EnvironmentLimit, LabError) as error:
         return Availability(False, rootless, str(error))
-    finally:
-        sweep.erase(trace)
     return Availability(True, rootless, None)
 
 

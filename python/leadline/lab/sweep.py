@@ -17,6 +17,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from leadline.errors import EnvironmentLimit
 from leadline.lab import cgroups
 
 _NAME = re.compile(r"leadline-(\d+)-(\d+)-[0-9a-f]{8}")
@@ -43,16 +44,22 @@ def leave_trace(label: str, *, parent: cgroups.CgroupParent | None = None) -> Tr
     """Create the folder and, if possible, the cgroup of a run owned by this process.
 
     The record is written before the cgroup is created, so that a kill between the two leaves nothing unrecorded.
+
+    Raises EnvironmentLimit if the folder cannot be created.
     """
     pid = os.getpid()
     name = f"leadline-{pid}-{_start_ticks(pid)}-{secrets.token_hex(4)}"
-    folder = Path(tempfile.gettempdir()) / name
-    folder.mkdir(mode=0o700)
-    (folder / "ns").mkdir(mode=0o700)
+    folder = _temp_folder() / name
     parent = cgroups.find_parent() if parent is None else parent
     cgroup = parent.path / name if parent.path else None
     record = {"label": label, "pid_namespace": _pid_namespace(), "cgroup": str(cgroup) if cgroup else None}
-    (folder / _RECORD).write_text(json.dumps(record))
+    try:
+        folder.mkdir(mode=0o700)
+        (folder / "ns").mkdir(mode=0o700)
+        (folder / _RECORD).write_text(json.dumps(record))
+    except OSError as error:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise _no_temp_folder(error) from error
     reason = parent.reason
     if cgroup is not None:
         try:
@@ -75,13 +82,30 @@ def erase(trace: Trace) -> None:
 
 
 def sweep() -> list[str]:
-    """Remove the remains of runs whose owner is gone; returns their names. Ignores what cannot be removed."""
+    """Remove the remains of runs whose owner is gone; returns their names. Ignores what cannot be removed.
+
+    Raises EnvironmentLimit if there is no folder for temporary files.
+    """
     swept = []
-    for folder in sorted(Path(tempfile.gettempdir()).glob("leadline-*")):
+    for folder in sorted(_temp_folder().glob("leadline-*")):
         if _is_ours(folder) and _is_abandoned(folder.name, _recorded_namespace(folder)):
             erase(Trace(folder, _recorded_cgroup(folder), None))
             swept.append(folder.name)
     return swept + _sweep_unrecorded_cgroups()
+
+
+def _temp_folder() -> Path:
+    try:
+        return Path(tempfile.gettempdir())
+    except OSError as error:
+        raise _no_temp_folder(error) from error
+
+
+def _no_temp_folder(error: OSError) -> EnvironmentLimit:
+    return EnvironmentLimit(
+        f"the temporary files of a lab cannot be written: {error.strerror or error}",
+        hint="set TMPDIR to a folder that is writable and has space",
+    )
 
 
 def _sweep_unrecorded_cgroups() -> list[str]:

@@ -52,8 +52,16 @@ def _needs_of(case: Case) -> list[Need]:
     if case.profile:
         found.append(Need("program", "perf", "`profile` samples the system under test's call stacks"))
     tools = dict.fromkeys(test.second_tool for test in case.tests if test.second_tool is not None)
-    found += [Need("program", tool, "`cross_check` repeats a test with it") for tool in tools]
+    found += [Need("program", tool, "`cross_check` repeats a test with it") for tool in tools if _runs_here(tool, case)]
     return found + (_needs_of_link(case.link, case.emulator) if case.link is not None else [])
+
+
+def _runs_here(tool: str, case: Case) -> bool:
+    """Whether a second tool runs on this machine: on one of the clients, or as a server of its own."""
+    if case.hosts is None:
+        return True
+    server = (case.hosts.server,) if tool in _TOOLS_WITH_SERVER else ()
+    return any(host.at.local for host in (*case.hosts.clients[: case.clients], *server))
 
 
 def _needs_of_link(link: LinkSpec, emulator: EmulatorName | None) -> list[Need]:
@@ -68,6 +76,8 @@ def _needs_of_link(link: LinkSpec, emulator: EmulatorName | None) -> list[Need]:
     return found
 
 
+_TOOLS_WITH_SERVER = ("iperf3",)
+"""Second tools that run on the server's host too."""
 _PER_HOST_S = 0.08
 _BETWEEN_TESTS_S = 0.7
 _PER_FLEET_CLIENT_S = 0.004

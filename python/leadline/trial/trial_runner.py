@@ -28,7 +28,7 @@ from leadline.errors import (
 from leadline.plan import BaseTest, Trial
 from leadline.plan.spread_starts import SpreadTest, starts_ms
 from leadline.plan.sut import system_of
-from leadline.sut.model import BringUp, ClientState, FleetAccess
+from leadline.sut.model import BringUp, ClientState, FleetAccess, Site
 from leadline.sut.running import SystemUnderTest
 from leadline.trial import environment, load
 from leadline.trial.case_record import case_record
@@ -128,6 +128,8 @@ class _Up:
 
     clients: list[str]
     """The hosts that can be measured."""
+    site: Site
+    """The trial's hosts; closed when the system is taken down."""
     sut: SystemUnderTest
     profiled: tuple[str, ...] = ()
     """Processes whose call stacks are sampled during tests."""
@@ -139,7 +141,8 @@ class _Up:
 async def _brought_up(trial: Trial, env: Environment, context: RunContext) -> AsyncIterator[_Up]:
     """Bring the system up, and always take it down."""
     event_log, label = context.event_log, trial.label
-    sut = SystemUnderTest(trial.case.sut, env.site(context.private, context.logs))
+    site = env.site(context.private, context.logs)
+    sut = SystemUnderTest(trial.case.sut, site)
     try:
         async with _phase(event_log, label, "bring-up"):
             try:
@@ -152,7 +155,7 @@ async def _brought_up(trial: Trial, env: Environment, context: RunContext) -> As
         # A system without clients of its own (a route) has no count of them.
         profiled_processes = up.processes if trial.case.profile else ()
         able = connected if up.clients else list(env.clients)
-        yield _Up(able, sut, profiled_processes, up.fleet)
+        yield _Up(able, site, sut, profiled_processes, up.fleet)
     finally:
         # The cost of the take-down must not count for the last test. A lost agent has been reported already.
         with suppress(AgentError):
@@ -180,8 +183,7 @@ async def _test(test: BaseTest, label: str, up: _Up, env: Environment, context: 
     await _one_load(one, test.name, up, env, context)
     if test.second_tool is not None:
         await environment.observe_afterwards(env, f"{name}.cross-check", context.observe_period_ms, event_log)
-        site = env.site(context.private, context.logs)
-        repeated = cross_check(test, label, able, address, site=site)
+        repeated = cross_check(test, label, able, address, site=up.site)
         found = await unless(repeated, _stop_requested(context.interrupt), env.failure(), up.sut.failure())
         found.record(test, name, event_log)
 

@@ -6,6 +6,7 @@ import json
 import traceback
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TextIO
 
 from leadline.errors import Unforeseen
 from leadline.plan.external_inputs import HIDDEN
@@ -17,22 +18,21 @@ _SHORTEST_SECRET = 4
 
 def unforeseen(
     failure: BaseException,
-    log: Path,
+    log: Path | None,
     *,
     cause: BaseException | None = None,
     secrets: Iterable[str] = (),
     shown: str | None = None,
+    echo: TextIO | None = None,
 ) -> Unforeseen:
-    """Name `failure` (for a group, its `cause`) and append its traceback to `log`, both without secrets. The message
-    calls the file `shown`; by default it is one of a run's logs."""
+    """Name `failure` (for a group, its `cause`) and append its traceback to `log` and to `echo` where given, all
+    without secrets. The message calls the file `shown`; by default it is one of a run's logs."""
     written = {form for secret in secrets if len(secret) >= _SHORTEST_SECRET for form in _forms(secret)}
     hidden = sorted(written, key=len, reverse=True)
-    where = f"its traceback is in {shown or f'logs/{log.name}'}"
-    try:
-        with log.open("a", encoding="utf-8", errors="backslashreplace") as file:
-            file.write(_without(hidden, "".join(traceback.format_exception(failure))))
-    except OSError as error:
-        where = f"its traceback could not be written ({error.strerror or error})"
+    text = _without(hidden, "".join(traceback.format_exception(failure)))
+    where = _append(text, log, shown) if log is not None else "set TMPDIR to a writable folder to keep its traceback"
+    if echo is not None:
+        echo.write(text)
     cause = cause or failure
     # Hide secrets first: one may contain white space that the single line does not keep.
     said = " ".join(_without(hidden, str(cause)).split())
@@ -41,6 +41,16 @@ def unforeseen(
         f"leadline failed unexpectedly: {type(cause).__name__}{f': {said}' if said else ''}",
         hint=f"{where}; this is a defect of leadline: please report it",
     )
+
+
+def _append(text: str, log: Path, shown: str | None) -> str:
+    """Append a traceback to the log; returns where it is, or why it is not there."""
+    try:
+        with log.open("a", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(text)
+    except OSError as error:
+        return f"its traceback could not be written ({error.strerror or error})"
+    return f"its traceback is in {shown or f'logs/{log.name}'}"
 
 
 def _forms(secret: str) -> set[str]:

@@ -5,15 +5,19 @@ figures.
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
 
 from in_process import leadline
+from leadline.agents import programs
 from leadline.cli import host_checks
 from leadline.cli.host_checks import Check, capability_check, clock_check, is_here
+from leadline.cli.run import _check_programs as check_programs
 from leadline.contract.models import Capability, ClockQuality
-from leadline.plan import Need
+from leadline.errors import MissingBinary
+from leadline.plan import Need, load_plan
 
 PLAN = """\
 name: delayed
@@ -36,6 +40,38 @@ def test_doctor_names_each_check_with_its_use_and_its_remedy() -> None:
     assert all(one["needed_for"] for one in found.values())
     assert all(one["why"] for one in found.values() if one["works"] is None)
     assert all(one["mend"] for one in found.values() if one["works"] is False)
+
+
+@pytest.mark.agent
+@pytest.mark.usefixtures("no_temporary_folder")
+def test_lab_without_a_temporary_folder_is_a_no_with_its_reason() -> None:
+    ended = leadline("doctor", "--json")
+    assert ended.returncode == 0, ended.stderr
+    (lab,) = [one for one in json.loads(ended.stdout)["findings"] if one["what"] == "lab"]
+    assert lab["works"] is False
+    assert lab["why"].endswith("cannot be written: No usable temporary directory found in ['/tmp']")
+    assert lab["mend"].startswith("set TMPDIR")
+
+
+def test_program_in_a_folder_of_daemons_is_found_without_it_in_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a user's OpenVPN on Debian."""
+    program = tmp_path / "sbin" / "openvpn"
+    monkeypatch.setattr(programs, "DAEMON_FOLDERS", str(program.parent))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("LEADLINE_AGENT", sys.executable)
+    (tmp_path / "plan.yaml").write_text(PLAN.replace("no-such-openvpn", "openvpn"))
+    cases = load_plan(tmp_path / "plan.yaml").cases
+    with pytest.raises(MissingBinary, match="openvpn is not installed"):
+        check_programs(cases)
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    check_programs(cases)
+    (by_doctor,) = [one for one in host_checks.program_checks() if one.what == "openvpn"]
+    by_plan = is_here(Need("program", "openvpn", "the system under test"), {})
+    assert [(one.works, one.why) for one in (by_doctor, by_plan)] == [(True, str(program))] * 2
 
 
 @pytest.mark.agent

@@ -137,7 +137,7 @@ def test_a_limit_is_named_by_the_client_that_it_refuses(key: Path) -> None:
     ],
 )
 def test_impossible_responder_options_are_refused_in_one_line(arguments: list[str], says: str) -> None:
-    done = leadline("serve", "-p", str(free_port()), *arguments)
+    done = leadline("serve", *arguments)
     assert done.returncode == 2
     assert says in done.stderr
     assert "Traceback" not in done.stderr

@@ -85,6 +85,14 @@ def test_results_of_one_run_have_the_same_columns(runs: list[Path], capsys: pyte
     assert "Run " not in capsys.readouterr().out
 
 
+def test_results_refuse_two_formats(
+    runs: list[Path], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.argv", ["leadline", "results", str(runs[0]), "--csv", "--json"])
+    assert status() == 2
+    assert capsys.readouterr().err == "leadline: --csv and --json exclude each other\n"
+
+
 def test_report_makes_the_page_of_each_run(runs: list[Path], capsys: pytest.CaptureFixture[str]) -> None:
     assert report.command(runs) == 0
     assert all((run / "report.html").exists() for run in runs)

@@ -100,6 +100,8 @@ def test_self_signed_tls_answers_requests(ports: tuple[str, str]) -> None:
             "--certificate and --key require each other; give both, or neither to have a certificate made",
         ),
         (["--certificate", "a", "--key", "b"], "--certificate without --https-port; give --https-port 8443"),
+        (["--http", "-p", "9000"], "--port, --key-file and --max-rate are for tcp, udp and rr; leave out --http"),
+        (["--no-http", "--http-port", "9000"], "--http-port is for HTTP; leave out --no-http"),
         (["--errors", "2"], "--errors"),
         (["--status", "100"], "--status"),
         (["--shape", "bell"], "--shape"),

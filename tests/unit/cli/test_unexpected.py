@@ -63,6 +63,35 @@ def test_traceback_is_printed_if_asked_for(run, monkeypatch: pytest.MonkeyPatch)
     assert traceback in err and err.splitlines()[-1].startswith("leadline: leadline failed unexpectedly: KeyError")
 
 
+@pytest.mark.usefixtures("no_temporary_folder")
+def test_without_a_temporary_folder_it_stays_one_line(run, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
+    code, _, err, _ = run(KeyError("case"))
+    (line,) = err.splitlines()
+    assert code == 1
+    assert line == (
+        "leadline: leadline failed unexpectedly: KeyError: 'case'; set TMPDIR to a writable folder to keep its "
+        "traceback; this is a defect of leadline: please report it"
+    )
+    monkeypatch.setenv("LEADLINE_TRACEBACK", "1")
+    _, _, err, _ = run(KeyError("case"))
+    assert err.startswith("Traceback") and err.endswith(f"{line}\n")
+
+
+@pytest.mark.usefixtures("no_temporary_folder")
+def test_run_without_a_temporary_folder_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "plan.yaml").write_text("name: x\nsut: {kind: route}\ntests: [{name: t, kind: tcp, duration: 1s}]\n")
+    monkeypatch.setenv("LEADLINE_AGENT", sys.executable)
+    # The tests' process may have threads, and must not be forked.
+    monkeypatch.setattr("threading.active_count", lambda: 1)
+    monkeypatch.setattr("leadline.lab.jail._fork_inside", lambda *_: pytest.fail("the process was forked"))
+    monkeypatch.setattr(sys, "argv", ["leadline", "run", str(tmp_path / "plan.yaml"), "--out", str(tmp_path / "runs")])
+    assert status() == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "No usable temporary directory found" in line and "set TMPDIR" in line
+
+
 def test_group_names_its_cause_and_a_known_error_stays_what_it_is(run) -> None:  # type: ignore[no-untyped-def]
     code, _, err, _ = run(ExceptionGroup("tasks", [InputError("no such thing"), ValueError("odd")]))
     assert code == 1 and "ValueError: odd" in err

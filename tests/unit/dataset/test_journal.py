@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import resource
@@ -254,6 +255,17 @@ def test_a_file_is_on_the_disk_before_it_takes_its_place_and_its_name_after(
     done = synchronised(monkeypatch)
     replace(tmp_path / "page.html", lambda path: path.write_text("all of it"))
     assert done == [("fsync", b"all of it"), ("rename", b"page.html"), ("fsync", tmp_path.name.encode())]
+
+
+def test_a_read_only_file_system_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel refuses to remove any name there, even one that does not exist."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(Path, "unlink", refuse)
+    with pytest.raises(DatasetError, match=r"cannot write .*/page.html: Read-only file system"):
+        replace(tmp_path / "page.html", refuse)
 
 
 def test_a_new_run_folder_is_on_the_disk_with_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from leadline.errors import EnvironmentLimit
 from leadline.lab import cgroups, sweep
 
 OWN_NAMESPACE = Path("/proc/self/ns/pid").stat().st_ino
@@ -55,6 +57,28 @@ def test_a_group_that_cannot_be_made_is_a_reason_not_an_error(tmp_path: Path) ->
     trace = sweep.leave_trace("c01", parent=cgroups.CgroupParent(tmp_path / "absent", None))
     assert trace.cgroup is None
     assert "cannot be created: No such file or directory" in (trace.cgroup_reason or "")
+
+
+def test_no_folder_for_temporary_files_is_a_limit_with_its_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> str:
+        raise FileNotFoundError(errno.ENOENT, "No usable temporary directory found in ['/tmp']")
+
+    monkeypatch.setattr("leadline.lab.sweep.tempfile.gettempdir", refuse)
+    said = r"cannot be written: No usable temporary directory found in \['/tmp'\]; set TMPDIR"
+    with pytest.raises(EnvironmentLimit, match=said):
+        sweep.sweep()
+    with pytest.raises(EnvironmentLimit, match=said):
+        sweep.leave_trace("c01", parent=NO_PARENT)
+
+
+def test_a_trace_that_cannot_be_recorded_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", refuse)
+    with pytest.raises(EnvironmentLimit, match="No space left on device; set TMPDIR"):
+        sweep.leave_trace("c01", parent=NO_PARENT)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_living_owners_leavings_stay(tmp_path: Path) -> None:

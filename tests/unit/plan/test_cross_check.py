@@ -30,6 +30,19 @@ def test_tools_are_needed_and_take_their_time(load: Callable[..., Plan]) -> None
     assert trial_seconds(replace(case, tests=case.tests[:1])) < trial_seconds(case)
 
 
+@pytest.mark.parametrize(
+    ("hosts", "here"),
+    [
+        ("{gateway: local, server: ssh://s, clients: [ssh://c]}", set()),
+        ("{gateway: ssh://g, server: {ssh: local, address: 192.0.2.1}, clients: [ssh://c]}", {"iperf3"}),
+        ("{gateway: ssh://g, server: ssh://s, clients: [ssh://c, local]}", {"iperf3", "wrk"}),
+    ],
+)
+def test_tools_on_given_hosts_are_needed_where_they_run(load: Callable[..., Plan], hosts: str, here: set[str]) -> None:
+    given = PLAN.replace("sut: {kind: route}", f"sut: {{kind: given, label: far}}\nhosts: {hosts}")
+    assert {need.name for need in needs(load(given).cases)} & {"wrk", "iperf3"} == here
+
+
 def test_tools_get_the_same_load(load: Callable[..., Plan]) -> None:
     (case,) = load(PLAN).cases
     http, tcp, udp = (KINDS.get(test.kind).second_tool_run(test, Server("10.0.0.1"), 5302) for test in case.tests)
