@@ -59,7 +59,8 @@ async def main(folder: Path, argv: list[str]) -> int:
         plan.write_text(plan.read_text().replace("@SSH@", address))
     environment = {**os.environ, "PATH": f"{program.parent}:{os.environ['PATH']}"}
     words = [word.replace("@SSH@", address) for word in argv]
-    command = await asyncio.create_subprocess_exec(*words, env=environment)
+    # A group of its own, so that a test can interrupt the command as a terminal does, and not the server.
+    command = await asyncio.create_subprocess_exec(*words, env=environment, process_group=0)
     status = await command.wait()
     server.close()
     await server.wait_closed()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,10 @@ import cli_runs as cli
 import pytest
 
 from in_process import leadline
+from leadline.agents import Agent
+from leadline.contract.models import Progress
+from leadline.trial import Interrupt, load
+from leadline.trial.event_log import EventLog
 from waiting import free_port
 
 pytestmark = [
@@ -71,6 +76,37 @@ def test_layer_that_is_not_offered_is_named_and_the_others_go_on() -> None:
     assert missing == ["HTTPS bodies", "HTTPS requests"]
     for layer in ladder["layers"]:
         assert bool(layer["error"]) == (layer["title"] in missing)
+
+
+def test_lost_agent_leaves_the_layers_before_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The agent is killed as soon as it tells how the second layer goes on."""
+    run = load.run
+
+    async def run_and_kill(
+        wanted: load.Load, agents: Mapping[str, Agent], clocks: Any, event_log: EventLog, interrupt: Interrupt
+    ) -> None:
+        [agent] = agents.values()
+        if wanted.test["name"] == "ladder-tcp":
+            event_log.listen(lambda _, event: agent._channel.kill() if isinstance(event, Progress) else None)
+        await run(wanted, agents, clocks, event_log, interrupt)
+
+    monkeypatch.setattr(load, "run", run_and_kill)
+    with cli.serve() as server:
+        options = ("--layers", "udp,tcp", *SHORT, "--json", "--out", str(tmp_path))
+        done = leadline("ladder", "127.0.0.1", *ports(server), *options)
+    assert done.returncode == 1, done.stderr
+    document = json.loads(done.stdout)
+    (ladder,) = document["ladders"]
+    udp, tcp = ladder["layers"]
+    assert (document["status"], udp["error"]) == ("failed", None)
+    assert udp["figure"]["value"] > 0
+    assert "the agent on this host is lost" in tcp["error"]
+    assert "the agent on this host is lost" in done.stderr.splitlines()[-1]
+    (folder,) = tmp_path.iterdir()
+    assert (folder / "report.html").exists()
+    last = [json.loads(line) for line in (folder / "journal.ndjson").read_text().splitlines()][-3:]
+    ends = [(entry["record"], entry["status"]) for entry in last]
+    assert ends == [("test-end", "failed"), ("trial-end", "failed"), ("run-end", "failed")]
 
 
 def test_both_addresses_of_a_server_stand_side_by_side() -> None:

@@ -48,18 +48,18 @@ def lines_until_interval(run: Run) -> list[str]:
     return [run.process.stdout.readline() for _ in range(2)]
 
 
-def press_ctrl_c(sandbox: CliSandbox) -> None:
-    """Interrupt the command itself, whatever it was started by."""
+def observer(sandbox: CliSandbox) -> int:
+    """The process of the command itself, whatever it was started by."""
     words = {pid: Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0") for pid in sandbox.processes()}
     [pid] = [pid for pid, argv in words.items() if b"observe" in argv and not any(b"@SSH@" in word for word in argv)]
-    os.kill(pid, signal.SIGINT)
+    return pid
 
 
 @pytest.mark.parametrize(("more", "code"), [((), 0), (("-d", "10min"), 130), (("--soak",), 0)])
 def test_ctrl_c_prints_the_totals(sandbox: CliSandbox, more: tuple[str, ...], code: int) -> None:
     run = observe(sandbox, "--interval", "100ms", *more)
     head, first = lines_until_interval(run)
-    press_ctrl_c(sandbox)
+    os.kill(observer(sandbox), signal.SIGINT)
     ended = run.finish()
     assert ended.code == code, ended.err
     assert len(first) == len(head)
@@ -83,7 +83,8 @@ def test_ctrl_c_ends_a_command_that_did_not_get_it(sandbox: CliSandbox) -> None:
 def test_ctrl_c_ends_the_agent_of_another_host(sandbox: CliSandbox) -> None:
     run = observe_over_ssh(sandbox, "--interval", "100ms")
     lines_until_interval(run)
-    press_ctrl_c(sandbox)
+    # As a terminal does: all processes of the command's group get it.
+    os.killpg(observer(sandbox), signal.SIGINT)
     ended = run.finish()
     assert ended.code == 0, ended.err
     assert "CPUs" in ended.out

@@ -1,8 +1,9 @@
 """A child process that communicates in lines: its three pipes, its last error output, its end. Knows no meaning of a
 line.
 
-The process stays in this process group, and this process holds its stdin: when this process ends, the child reads end
-of file and ends too.
+The process has a session of its own, so that a signal to this process group (Ctrl-C, `timeout`, a closed terminal) ends
+neither an agent nor `ssh` before this process asks for it. This process holds its stdin: when this process ends, the
+child reads end of file and ends too.
 """
 
 from __future__ import annotations
@@ -48,7 +49,9 @@ class Channel:
             OSError: it cannot be started.
         """
         pipe = asyncio.subprocess.PIPE
-        process = await asyncio.create_subprocess_exec(*argv, stdin=pipe, stdout=pipe, stderr=pipe, limit=_CHUNK_BYTES)
+        process = await asyncio.create_subprocess_exec(
+            *argv, stdin=pipe, stdout=pipe, stderr=pipe, limit=_CHUNK_BYTES, start_new_session=True
+        )
         return cls(process, log)
 
     @property

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from leadline.analysis.model import RunAnalysis
     from leadline.dataset import RunFolder
+    from leadline.errors import LeadlineError
     from leadline.plan import BaseTest
     from leadline.trial.ladder import Climb, Side
 
@@ -96,7 +97,7 @@ def command(
     UDP, TCP, request and response, HTTP and HTTPS are measured in turn. A layer that the server does not offer is
     named, and the others go on. Intervals need --repeat 3 or more.
 
-    Exit code: 0 measured, 1 no layer could be reached, 2 invalid input, 130 interrupted.
+    Exit code: 0 measured, 1 no layer could be reached or it failed, 2 invalid input, 130 interrupted.
     """
     from leadline.cli import single_args
 
@@ -176,14 +177,18 @@ def _run(tests: Sequence[BaseTest], sides: Sequence[Side], repeats: int, *, json
     from leadline.trial.ladder import Climb
 
     climb = Climb(tests, sides, repeats, ["leadline", *sys.argv[1:]])
-    analysis, folder = asyncio.run(_measured(climb, json=json, out=out))
+    analysis, folder, failure = asyncio.run(_measured(climb, json=json, out=out))
     measured = any(layer.figure.value is not None for ladder in analysis.ladders for layer in ladder.layers)
+    if failure is not None and not measured:
+        raise failure
     if json:
         print_json(document(analysis, [side.server.host for side in sides]))
     elif measured:
         reasons = why_not_valid(analysis)
         print_all([*([] if reasons is None else [reasons]), *ladder_blocks(analysis.ladders)])
     kept = note_folder(folder, 0)
+    if failure is not None:
+        return print_error(str(failure), 1)
     if analysis.status == "interrupted":
         return 130
     if not measured:
@@ -205,7 +210,9 @@ def document(analysis: RunAnalysis, targets: Sequence[str]) -> dict[str, Any]:
     }
 
 
-async def _measured(climb: Climb, *, json: bool, out: Path | None) -> tuple[RunAnalysis, RunFolder | None]:
+async def _measured(
+    climb: Climb, *, json: bool, out: Path | None
+) -> tuple[RunAnalysis, RunFolder | None, LeadlineError | None]:
     from dataclasses import replace
 
     from leadline.cli.output import finish_folder
@@ -227,10 +234,11 @@ async def _measured(climb: Climb, *, json: bool, out: Path | None) -> tuple[RunA
 
         observers = (progress, tell)
         if out is None:
-            return await measure(climb, entries, None, interrupt, observers), None
+            analysis, failure = await measure(climb, entries, None, interrupt, observers)
+            return analysis, None, failure
         folder = RunFolder.begin(out, NAME, climb.manifest)
         climb = replace(climb, logs=folder.logs_path)
         with Journal(folder.journal_path) as journal:
-            analysis = await measure(climb, entries, journal, interrupt, observers)
+            analysis, failure = await measure(climb, entries, journal, interrupt, observers)
     finish_folder(folder)
-    return analysis, folder
+    return analysis, folder, failure

@@ -180,8 +180,9 @@ def _not_reached(repeats: Repeats, goal: PrecisionGoal) -> str:
 
 
 def _code(repeats: Repeats, judged: list[TargetResult]) -> int:
-    if repeats.error is not None:
-        return print_error(str(repeats.error), 1)
+    error = repeats.error or repeats.unwritten
+    if error is not None:
+        return print_error(str(error), 1)
     last = repeats.results[-1]
     if last.status == "interrupted":
         return 130

@@ -48,7 +48,10 @@ def finish(search_target: SearchTarget, output: OutputOptions) -> int:
         print_all(
             [Text(""), search_report.found_rate(answer.metrics["found_rate_per_s"], reference, text, answer.validity)]
         )
-    return note_folder(folder, exit_code(answer.found, answer.error))
+    code = note_folder(folder, exit_code(answer.found, answer.error))
+    if answer.unwritten is not None and answer.error is None:
+        return print_error(str(answer.unwritten), 1)
+    return code
 
 
 def check(output: OutputOptions, option: str) -> None:

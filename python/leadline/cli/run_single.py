@@ -93,10 +93,11 @@ def run(test: BaseTest, workload: LoadWorkload, output: OutputOptions) -> int:
     single = Single(test, workload, ["leadline", *sys.argv[1:]], watch, server_pid=output.server_pid, asked=asked)
     single = replace(single, interval_ms=output.interval_ms, second_tool=output.second_tool)
     started_at = datetime.now(UTC)
+    problems: list[str] = []
     ended_intervals: list[IntervalEnded] = []
     entries: list[dict[str, Any]] = []
     with _documented(workload, output, entries):
-        result, folder = asyncio.run(_measured(single, output, entries, ended_intervals))
+        result, folder = asyncio.run(_measured(single, output, entries, ended_intervals, problems))
     checked = of_command([result], entries, Limits().margin)
     if output.interval_ms is not None:
         result = replace(result, intervals=tuple(_judged(one, result) for one in ended_intervals))
@@ -104,7 +105,8 @@ def run(test: BaseTest, workload: LoadWorkload, output: OutputOptions) -> int:
     judged = [missed.get(target.text) or judge(target, "c01", [result]) for target in targets]
     if output.summary is not None:
         document = output.summary.document(result, judged)
-        write_option_file("--summary-export", output.summary.path, json.dumps(document, indent=2) + "\n")
+        with _noted(problems):
+            write_option_file("--summary-export", output.summary.path, json.dumps(document, indent=2) + "\n")
     if output.json:
         print_json({**result_document(result, test.kind, output.target), "cross_check": checked, "targets": judged})
     elif output.format == "iperf3-json":
@@ -117,7 +119,19 @@ def run(test: BaseTest, workload: LoadWorkload, output: OutputOptions) -> int:
         print_cross_check(checked, output)
         for one in judged:
             print_note(f"target {one.target}: {one.outcome} ({one.reason})")
-    return note_folder(folder, MISSED if missed else _code(result, judged))
+    code = note_folder(folder, MISSED if missed else _code(result, judged))
+    for problem in problems:
+        print_note(problem)
+    return code or (1 if problems else 0)
+
+
+@contextmanager
+def _noted(problems: list[str]) -> Iterator[None]:
+    """Add a file that cannot be written to the problems: what was measured is worth more than the file."""
+    try:
+        yield
+    except InputError as error:
+        problems.append(str(error))
 
 
 def _print(result: TestResult, load: LoadWorkload, output: OutputOptions) -> None:
@@ -195,12 +209,17 @@ def _judged(ended: IntervalEnded, result: TestResult) -> Interval:
 
 
 async def _measured(
-    single: Single, output: OutputOptions, entries: list[dict[str, Any]], ended_intervals: list[IntervalEnded]
+    single: Single,
+    output: OutputOptions,
+    entries: list[dict[str, Any]],
+    ended_intervals: list[IntervalEnded],
+    problems: list[str],
 ) -> tuple[TestResult, RunFolder | None]:
     with ExitStack() as stack:
         progress, interrupt = stack.enter_context(watched(output.json))
         if output.samples is not None:
-            single = replace(single, on_samples=stack.enter_context(SampleFile(output.samples)).take)
+            samples = stack.enter_context(SampleFile(output.samples, problems.append))
+            single = replace(single, on_samples=samples.take)
         observers = (
             progress,
             partial(print_script_output, progress, output.json or output.format == "iperf3-json"),
@@ -217,7 +236,8 @@ async def _measured(
                 result = await _kept(single, entries, journal, interrupt, observers)
         finally:
             if output.hdr is not None:
-                write_option_file("--hdr", output.hdr, hdr_log(entries, time.time_ns() - time.monotonic_ns()))
+                with _noted(problems):
+                    write_option_file("--hdr", output.hdr, hdr_log(entries, time.time_ns() - time.monotonic_ns()))
     finish_folder(folder)
     return result, folder
 
@@ -229,7 +249,7 @@ async def _kept(
     interrupt: Interrupt,
     observers: tuple[Observer, ...],
 ) -> TestResult:
-    """Measure; what a load measured before it failed is its result.
+    """Measure; what a load measured before it failed, or before the disk was full, is its result.
 
     Raises:
         LeadlineError: the load failed before it had measured anything.
@@ -239,7 +259,7 @@ async def _kept(
     except LeadlineError as error:
         if error.exit_code != 1 or not has_figures(entries):
             raise
-        return analysed(single, entries)
+        return replace(analysed(single, entries), status="failed", error=str(error))
 
 
 def show_interval(

@@ -12,6 +12,7 @@ from typing import IO, cast
 
 from leadline.cli.output import naming, print_note
 from leadline.contract import models, records
+from leadline.errors import InputError
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +28,10 @@ class SampleFormat:
 class SampleFile:
     """The file, open for as long as the block."""
 
-    def __init__(self, form: SampleFormat) -> None:
+    def __init__(self, form: SampleFormat, on_problem: Callable[[str], None]) -> None:
+        """`on_problem` is called at the end of the block with what kept the file from being written."""
         self._form = form
+        self._on_problem = on_problem
         self._file: IO[str] | None = None
         self._failure: OSError | None = None
         self._left_out = 0
@@ -57,16 +60,15 @@ class SampleFile:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close the file, and say what is missing.
-
-        Raises:
-            InputError: it could not be written.
-        """
+        """Close the file, and say what is missing."""
         assert self._file is not None, "it is open within the block"
-        with naming(self._form.option, self._form.path):
-            self._file.close()
-            if self._failure is not None and error is None:
-                raise self._failure
+        try:
+            with naming(self._form.option, self._form.path):
+                self._file.close()
+                if self._failure is not None:
+                    raise self._failure
+        except InputError as unwritten:
+            self._on_problem(str(unwritten))
         if self._left_out:
             print_note(
                 f"{self._form.option}: {self._left_out:,} requests and transactions are missing in the file: "

@@ -3,7 +3,7 @@
 There is one `EventLog` per run. It adds a time to each entry, appends it to a journal (a file, or a list for a
 measurement whose samples are not kept) and passes it to listeners and observers. Lists have no single requests of
 scenarios: figures do not need them, and there may be millions. A failed write ends the run: a
-figure whose samples are lost is invalid.
+figure whose samples are lost is invalid. Only records of an end (`record_end`) may be lost.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import pydantic_core
 
 from leadline.agents import Event
 from leadline.contract.models import Heartbeat
+from leadline.errors import DatasetError, LeadlineError
 from leadline.trial.notifications import Notification, Observer
 
 _SINGLE_REQUESTS = b'{"type":"samples"'
@@ -43,10 +44,10 @@ class EntryList:
     journal: EventSink | None = None
 
     def append(self, entry: dict[str, Any], /) -> None:
-        """Append one entry."""
+        """Append one entry. The list has it even if the journal has no room for it."""
+        self.entries.append(entry)
         if self.journal is not None:
             self.journal.append(entry)
-        self.entries.append(entry)
 
     def append_event(self, host: str, at_ns: int, line: bytes, /) -> None:
         """Append an agent's event, in the form in which a journal returns it. Single requests stay in the journal:
@@ -84,6 +85,15 @@ class EventLog:
         entry = {"record": record, "at_ns": time.monotonic_ns(), **fields}
         for sink in (self._sink, *self._copies):
             sink.append(entry)
+
+    def record_end(self, record: str, failure: LeadlineError | None, **fields: Any) -> LeadlineError | None:
+        """Append the record of an end. Returns `failure`, the one that came before, or else that of the disk: a record
+        that cannot be written takes nothing from what was measured."""
+        try:
+            self.record(record, **fields)
+        except DatasetError as error:
+            return failure or error
+        return failure
 
     def on_event(self, host: str, event: Event, line: bytes) -> None:
         """Append one event of an agent to the journal, as its original `line`, then pass it to the listeners."""

@@ -107,6 +107,8 @@ class Answer:
     validity: Validity
     error: str | None
     """The error that ended the search early, if any."""
+    unwritten: LeadlineError | None = None
+    """The error that kept the end of the search out of the journal."""
 
     @property
     def metrics(self) -> dict[str, Metric]:
@@ -144,17 +146,16 @@ class Search:
         """
         event_log = EventLog(self.sink if self.sink is not None else EntryList([]))
         event_log.record("run-begin", find_rate=self.search_target.conditions.text)
-        status = "failed"
         try:
             answer = await self._search()
-            known = answer.found
-            event_log.record(
-                "found-rate", ending=known.ending.value, low_per_s=known.low_per_s, high_per_s=known.high_per_s
-            )
-            status = {Ending.INTERRUPTED: "interrupted", Ending.FAILED: "failed"}.get(known.ending, "done")
-            return answer
-        finally:
-            event_log.record("run-end", status=status)
+        except BaseException:
+            event_log.record_end("run-end", None, status="failed")
+            raise
+        known = answer.found
+        bounds = {"low_per_s": known.low_per_s, "high_per_s": known.high_per_s}
+        unwritten = event_log.record_end("found-rate", None, ending=known.ending.value, **bounds)
+        status = {Ending.INTERRUPTED: "interrupted", Ending.FAILED: "failed"}.get(known.ending, "done")
+        return replace(answer, unwritten=event_log.record_end("run-end", unwritten, status=status))
 
     async def _search(self) -> Answer:
         first = await self._measure(None, None)

@@ -20,7 +20,7 @@ from leadline import __version__
 from leadline.agents import Agent, ClockComparison, Launch, agent_binary
 from leadline.analysis import analyse
 from leadline.analysis.model import RunAnalysis, TestResult
-from leadline.errors import AgentLost, Interrupted, LeadlineError, TaskFailed
+from leadline.errors import AgentLost, DatasetError, Interrupted, LeadlineError, TaskFailed
 from leadline.plan import BaseTest
 from leadline.trial import load
 from leadline.trial.event_log import EntryList, EventLog, EventSink
@@ -111,14 +111,16 @@ async def climb(
     sink: EventSink | None,
     interrupt: Interrupt,
     observers: tuple[Observer, ...],
-) -> RunAnalysis:
-    """Measure every layer on every side, the sides in turn; returns the findings, partial after an interrupt.
+) -> tuple[RunAnalysis, LeadlineError | None]:
+    """Measure every layer on every side, the sides in turn. Returns the findings, which are partial after an interrupt
+    or an error, and the error that ended it early: this host's agent is lost, or the disk is full.
 
     Raises:
-        LeadlineError: this host's agent could not be started, or is gone.
+        LeadlineError: this host's agent could not be started.
     """
     event_log = EventLog(EntryList(entries, sink), observers)
     agent = await Agent.start(HERE, Launch((str(agent_binary()),)), sink=event_log.on_event, logs=what.logs)
+    failure: LeadlineError | None = None
     try:
         clock = await agent.compare_clocks()
         event_log.record("clock", host=HERE, offset_ns=clock.offset_ns, bound_ns=clock.bound_ns)
@@ -129,10 +131,16 @@ async def climb(
             for side in sides:
                 if not interrupt.asked.is_set():
                     await _trial(what, side, repeat, here)
+    except LeadlineError as error:
+        failure = error
     finally:
         await agent.close()
-    event_log.record("run-end", status="interrupted" if interrupt.asked.is_set() else "done")
-    return analyse(what.manifest(), entries)
+    failure = event_log.record_end("run-end", failure, status=_status(failure, interrupt))
+    return analyse(what.manifest(), entries), failure
+
+
+def _status(failure: LeadlineError | None, interrupt: Interrupt) -> str:
+    return "failed" if failure else "interrupted" if interrupt.asked.is_set() else "done"
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,23 +156,32 @@ class _Here:
 
 
 async def _trial(what: Climb, side: Side, repeat: int, here: _Here) -> None:
+    """Measure every layer on one side once, and record the end.
+
+    Raises:
+        LeadlineError: this host's agent is gone, or the disk is full.
+    """
     event_log, interrupt = here.event_log, here.interrupt
     label = f"{side.case}/{repeat}"
     parameters = {"to": side.server.host}
     event_log.record("trial-begin", trial=label, case=side.case, repeat=repeat, parameters=parameters)
-    for test in what.tests:
-        if interrupt.asked.is_set() or f"{side.case}/{test.name}" in what.unreachable:
-            continue
-        await _test(what, side, f"{label}/{test.name}", test, here)
-    status = "interrupted" if interrupt.asked.is_set() else "done"
-    event_log.record("trial-end", trial=label, status=status, error=None)
+    failure: LeadlineError | None = None
+    try:
+        for test in what.tests:
+            if not (interrupt.asked.is_set() or f"{side.case}/{test.name}" in what.unreachable):
+                await _test(what, side, f"{label}/{test.name}", test, here)
+    except LeadlineError as error:
+        failure = error
+    failure = event_log.record_end("trial-end", failure, trial=label, status=_status(failure, interrupt), error=None)
+    if failure is not None:
+        raise failure
 
 
 async def _test(what: Climb, side: Side, name: str, test: BaseTest, here: _Here) -> None:
     """Run one test. Its failure is recorded, and the others go on.
 
     Raises:
-        AgentLost: this host's agent is gone.
+        LeadlineError: this host's agent is gone, or the disk is full.
     """
     here.event_log.notify(TestBegan(name, test.name, test.kind, test.expected_ms / 1000))
     if test.searched is None:
@@ -173,28 +190,34 @@ async def _test(what: Climb, side: Side, name: str, test: BaseTest, here: _Here)
         failure = await _search(what, side, name, test, here)
     if failure is not None:
         what.unreachable.add(f"{side.case}/{test.name}")
-    status = "failed" if failure else "interrupted" if here.interrupt.asked.is_set() else "done"
-    here.event_log.notify(TestEnded(name, test.name, status, str(failure) if failure else here.interrupt.why))
+    cause = str(failure) if failure else here.interrupt.why
+    here.event_log.notify(TestEnded(name, test.name, _status(failure, here.interrupt), cause))
 
 
 async def _load(what: Climb, side: Side, wanted: load.Load, here: _Here) -> LeadlineError | None:
-    """Run one load to its end; returns its failure.
+    """Run one load to its end; returns the failure of its task.
 
     Raises:
-        AgentLost: this host's agent is gone.
+        LeadlineError: this host's agent is gone, or the disk is full.
     """
     event_log, interrupt = here.event_log, here.interrupt
-    await here.agent.observe(wanted.label, _OBSERVE_PERIOD_MS, True)
     failure: LeadlineError | None = None
     try:
+        await here.agent.observe(wanted.label, _OBSERVE_PERIOD_MS, True)
         await load.run(wanted, {HERE: here.agent}, {HERE: here.clock}, event_log, interrupt)
     except TaskFailed as error:
         failure = error
         # A test that could not be prepared has not begun; its result says why.
         event_log.record("test-begin", label=wanted.label, test=wanted.test, hosts=[HERE], start_at_ns=None)
-    status = "failed" if failure else "interrupted" if interrupt.asked.is_set() else "done"
-    cause = str(failure) if failure else interrupt.why
-    event_log.record("test-end", label=wanted.label, status=status, error=cause, controller_cpu_s=time.process_time())
+    except LeadlineError as error:
+        failure = error
+    status, cause = _status(failure, interrupt), str(failure) if failure else interrupt.why
+    cpu_s = time.process_time()
+    failure = event_log.record_end(
+        "test-end", failure, label=wanted.label, status=status, error=cause, controller_cpu_s=cpu_s
+    )
+    if failure is not None and not isinstance(failure, TaskFailed):
+        raise failure
     return failure
 
 
@@ -202,7 +225,7 @@ async def _search(what: Climb, side: Side, name: str, test: BaseTest, here: _Her
     """Search for the test's highest rate, a load for each rate; returns its failure.
 
     Raises:
-        AgentLost: this host's agent is gone.
+        LeadlineError: this host's agent is gone, or the disk is full.
     """
     begins = [n for n, entry in enumerate(here.entries) if entry.get("record") == "trial-begin"]
     before = [*here.entries[: begins[0]], here.entries[begins[-1]]]
@@ -223,7 +246,7 @@ async def _search(what: Climb, side: Side, name: str, test: BaseTest, here: _Her
         await PlanSearch(name, test, 1, measure, here.interrupt).run(here.event_log)
     except Interrupted:
         return None
-    except AgentLost:
+    except (AgentLost, DatasetError):
         raise
     except LeadlineError as error:
         return error

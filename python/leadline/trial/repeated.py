@@ -35,6 +35,8 @@ class Repeats:
     """The error that ended a later repeat, and with it the repeating."""
     second_tool: tuple[Entry, ...] = ()
     """The journal's records of a second tool that repeated each of them."""
+    unwritten: LeadlineError | None = None
+    """The error that kept the end of the run out of the journal."""
 
 
 async def measure_repeats(
@@ -76,7 +78,7 @@ async def measure_repeats(
         widths = half_widths(results, single.asked, stopping_confidence(goal.confidence, goal.least, goal.most))
         on_repeat(results, widths)
     status = "failed" if failure else "interrupted" if interrupt.asked.is_set() else "done"
-    EventLog(EntryList([], sink)).record("run-end", status=status)
+    unwritten = EventLog(EntryList([], sink)).record_end("run-end", None, status=status)
     if failure is not None and not results:
         raise failure
-    return Repeats(tuple(results), precise, widths, failure, tuple(second_tool))
+    return Repeats(tuple(results), precise, widths, failure, tuple(second_tool), unwritten)

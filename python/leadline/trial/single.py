@@ -95,7 +95,7 @@ async def measure(
     """Run the measurement; entries go to `entries`, and to `sink` if there is one.
 
     Raises:
-        LeadlineError: it could not begin, or failed; an interrupted measurement returns what it has.
+        LeadlineError: it could not begin, failed, or the disk is full; an interrupted one returns what it has.
     """
     server_process.require_process(single.server_pid)
     event_log = EventLog(EntryList(entries, sink), observers)
@@ -127,11 +127,12 @@ async def measure(
         await agent.close()
     status = "failed" if failure else "interrupted" if interrupt.asked.is_set() else "done"
     cause = str(failure) if failure else interrupt.why
-    event_log.record("test-end", label=name, status=status, error=cause, controller_cpu_s=time.process_time())
+    cpu_s = time.process_time()
+    failure = event_log.record_end("test-end", failure, label=name, status=status, error=cause, controller_cpu_s=cpu_s)
     event_log.notify(TestEnded(name, test.name, status, cause))
-    event_log.record("trial-end", trial=trial, status=status, error=None)
+    failure = event_log.record_end("trial-end", failure, trial=trial, status=status, error=None)
     if single.alone:
-        event_log.record("run-end", status=status)
+        failure = event_log.record_end("run-end", failure, status=status)
     if failure is not None:
         raise failure
     return analysed(single, entries)

@@ -7,4 +7,6 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-program = str(Path(sys.executable).with_name("leadline"))
+REAL = str(Path(sys.executable).with_name("leadline"))
+"""For tests of the command's process group, in which no other program may stand for it."""
+program = REAL

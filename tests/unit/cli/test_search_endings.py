@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -125,3 +126,16 @@ def test_failed_trial_ends_the_search_with_its_error(trials: Callable[[Measured]
     code, out, err = search("--json")
     assert (code, json.loads(out)["ending"]) == (1, "failed")
     assert "the server went away" in err
+
+
+@pytest.mark.parametrize("record", [b'"found-rate"', b'"run-end"'], ids=bytes.decode)
+def test_full_disk_at_the_end_keeps_the_rate_that_was_found(
+    trials: Callable[[Measured], None], fill_disk: Callable[[bytes], None], record: bytes, tmp_path: Path
+) -> None:
+    trials(server)
+    fill_disk(record)
+    code, out, err = search("--json", "--out", str(tmp_path))
+    found = json.loads(out)
+    assert (code, found["ending"], found["validity"]["verdict"]) == (1, "found", "valid")
+    assert found["metrics"]["found_rate_per_s"]["value"] is not None
+    assert err.count("no space left on the device") == 1

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -148,6 +149,51 @@ def test_ctrl_c_keeps_what_was_measured(server: Server, tmp_path: Path) -> None:
     assert document["validity"]["verdict"] == "incomplete"
     [folder] = tmp_path.iterdir()
     assert json.loads(leadline("results", str(folder), "--json").stdout)["rows"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_signal_to_the_whole_group_keeps_what_was_measured(
+    server: Server, number: signal.Signals, tmp_path: Path
+) -> None:
+    """As `timeout` and a terminal that is closed send it."""
+    url = f"http://127.0.0.1:{server.http_port}/"
+    argv = [started_command.REAL, "http", url, "-d", "120s", "--rate", "100", "--json", "--out", str(tmp_path)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(argv, stdout=pipe, stderr=pipe, text=True, start_new_session=True) as process:
+        await_progress(process, tmp_path)
+        os.killpg(process.pid, number)
+        out, err = process.communicate(timeout=WITHIN_S)
+    assert process.returncode == 130, err
+    document = json.loads(out)
+    assert document["metrics"]["requests"]["value"] > 0
+    assert document["validity"]["verdict"] == "incomplete"
+
+
+@pytest.mark.parametrize("line", [b'"type":"finished"', b'"test-end"', b'"run-end"'], ids=bytes.decode)
+def test_full_disk_is_the_error_and_leaves_the_figures(
+    server: Server, fill_disk: Callable[[bytes], None], line: bytes, tmp_path: Path
+) -> None:
+    fill_disk(line)
+    options = ["-d", "3s", "--json", "--out", str(tmp_path)]
+    ended = leadline("rr", "127.0.0.1", "-p", str(server.port), *options)
+    assert ended.returncode == 1, ended.stderr
+    document = json.loads(ended.stdout)
+    assert document["schema"] == "leadline.result/1"
+    assert document["metrics"]["transactions"]["value"] > 0
+    assert ended.stderr.count("no space left on the device") == 1
+
+
+@pytest.mark.parametrize("option", ["--hdr", "--jtl", "--summary-export"])
+def test_full_disk_of_an_option_leaves_the_document(server: Server, option: str, tmp_path: Path) -> None:
+    url = f"http://127.0.0.1:{server.http_port}/"
+    scenario = tmp_path / "user.yaml"
+    scenario.write_text(f"load: {{users: 1, iterations: 20}}\nflow: [{{get: '{url}'}}]\n")
+    command = ["http", url, "-n", "20", "-d", "60s"] if option == "--hdr" else ["scenario", str(scenario)]
+    ended = leadline(*command, option, "/dev/full", "--json")
+    assert ended.returncode == 1, ended.stderr
+    assert json.loads(ended.stdout)["metrics"]["requests"]["value"] == 20
+    [line] = ended.stderr.splitlines()
+    assert line.startswith(f"leadline: {option} /dev/full: No space left on device")
 
 
 def await_progress(process: subprocess.Popen[str], folder: Path) -> None:

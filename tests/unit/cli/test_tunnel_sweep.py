@@ -10,7 +10,7 @@ import resource
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -58,6 +58,20 @@ def test_results_are_kept_when_a_later_fleet_fails(profile: Path, tmp_path: Path
     last = json.loads((folder / "journal.ndjson").read_text().splitlines()[-1])
     assert (last["record"], last["status"]) == ("run-end", "failed")
     assert (folder / "report.html").exists()
+
+
+@pytest.mark.agent
+def test_results_are_kept_when_the_disk_is_full_at_the_end(
+    profile: Path, fill_disk: Callable[[bytes], None], tmp_path: Path
+) -> None:
+    fill_disk(b'"run-end"')
+    options = ("-n", "2,3", "--attempt-timeout", "100ms", "--json", "--out", tmp_path / "runs")
+    ended = leadline("tunnel", profile, *options)
+    assert ended.returncode == 1, ended.stderr
+    document = json.loads(ended.stdout)
+    assert [one["clients"] for one in document["fleets"]] == [2, 3]
+    assert "no space left on the device" in document["error"]
+    assert ended.stderr.count("no space left on the device") == 1
 
 
 @pytest.mark.agent

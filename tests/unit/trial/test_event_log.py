@@ -10,7 +10,7 @@ import pytest
 
 from leadline.contract.models import Heartbeat, Prepared
 from leadline.dataset import Journal, read_journal
-from leadline.errors import DatasetError
+from leadline.errors import AgentLost, DatasetError
 from leadline.trial.event_log import EntryList, EventLog
 from leadline.trial.notifications import Notification, RunEnded
 
@@ -60,6 +60,16 @@ def test_event_that_cannot_be_written_reaches_no_listener() -> None:
         with pytest.raises(DatasetError):
             event_log.on_event("client1", PREPARED, LINE)
     assert heard == []
+
+
+def test_end_that_cannot_be_written_is_listed_and_its_failure_returned() -> None:
+    entries: list[dict[str, Any]] = []
+    first = AgentLost("client1", "it ended")
+    with Journal(Path("/dev/full")) as journal:
+        event_log = EventLog(EntryList(entries, journal))
+        assert isinstance(event_log.record_end("test-end", None), DatasetError)
+        assert event_log.record_end("trial-end", first) is first
+    assert [entry["record"] for entry in entries] == ["test-end", "trial-end"]
 
 
 def test_every_observer_gets_the_notification() -> None:

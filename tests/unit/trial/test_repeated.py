@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from leadline.analysis.model import Metric, TestResult, Validity, Verdict
-from leadline.errors import LeadlineError
+from leadline.errors import DatasetError, LeadlineError
 from leadline.kinds.rr import RrTest
 from leadline.plan.repeats import PrecisionGoal
 from leadline.trial import Interrupt, Single, repeated
@@ -83,6 +84,16 @@ def test_a_later_failure_keeps_what_was_measured(monkeypatch: pytest.MonkeyPatch
     found = repeats(Measured([100.0, None]), monkeypatch, PrecisionGoal(), entries)
     assert (len(found.results), str(found.error)) == (1, "connection refused")
     assert (entries[-1]["record"], entries[-1]["status"]) == ("run-end", "failed")
+
+
+def test_full_disk_at_the_end_keeps_every_repeat(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: object) -> None:
+        raise DatasetError("no space left on the device")
+
+    entries: Any = SimpleNamespace(append=refuse)
+    found = repeats(Measured([100.0] * 3), monkeypatch, PrecisionGoal(), entries)
+    assert (len(found.results), found.is_precise, found.error) == (3, True, None)
+    assert str(found.unwritten) == "no space left on the device"
 
 
 def test_the_first_failure_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:

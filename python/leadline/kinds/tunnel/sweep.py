@@ -50,13 +50,16 @@ def run(fleets: Sequence[Fleet], output: OutputOptions) -> int:
     """Measure each fleet, print, and return the exit code: the worst of them."""
     test = fleets[0][0]
     targets = parse_targets(output.targets, {test.name: test.kind})
-    measured, folder, interrupted, broken = asyncio.run(_measured(fleets, output, [one.metric for one in targets]))
+    measured, folder, interrupted, broken, unwritten = asyncio.run(
+        _measured(fleets, output, [one.metric for one in targets])
+    )
     if broken is not None and not measured:
         raise broken
     judged = [judge(target, one.case, [one.result]) for target in targets for one in measured]
     scalings = of_kind("tunnel", [Point(one.clients, one.result.metrics, one.result.validity) for one in measured])
+    error = broken or unwritten
     if output.json:
-        print_json({**_document(measured, scalings, judged, output), "error": None if broken is None else str(broken)})
+        print_json({**_document(measured, scalings, judged, output), "error": None if error is None else str(error)})
     else:
         print_all([*(measurement(one.result) for one in measured), scaling_table(scalings, "clients")])
         for one in judged:
@@ -65,13 +68,16 @@ def run(fleets: Sequence[Fleet], output: OutputOptions) -> int:
     if broken is not None:
         number = fleets[len(measured)][1].clients
         return print_error(f"the fleet of {number} could not be measured: {broken}", broken.exit_code)
+    if unwritten is not None:
+        return print_error(str(unwritten), 1)
     return _code(measured, judged, interrupted) or kept
 
 
 async def _measured(
     fleets: Sequence[Fleet], output: OutputOptions, asked: Sequence[str]
-) -> tuple[list[_Sized], RunFolder | None, bool, LeadlineError | None]:
-    """Measure each fleet in turn until one fails: returns that error with the results so far."""
+) -> tuple[list[_Sized], RunFolder | None, bool, LeadlineError | None, LeadlineError | None]:
+    """Measure each fleet in turn until one fails: returns that error with the results so far, and the error that kept
+    the end out of the journal."""
     measured: list[_Sized] = []
     folder: RunFolder | None = None
     broken: LeadlineError | None = None
@@ -111,10 +117,10 @@ async def _measured(
                 break
             measured.append(_Sized(single.case, int(single.parameters["clients"]), result))
         ended = "failed" if broken else "interrupted" if interrupt.asked.is_set() else "done"
-        event_log.record("run-end", status=ended)
+        unwritten = event_log.record_end("run-end", None, status=ended)
     if folder is not None:
         finish_folder(folder)
-    return measured, folder, interrupt.asked.is_set(), broken
+    return measured, folder, interrupt.asked.is_set(), broken, unwritten
 
 
 def _document(
