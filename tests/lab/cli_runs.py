@@ -238,9 +238,10 @@ class Server:
 def serve(*arguments: str, variables: Mapping[str, str] | None = None) -> Iterator[Server]:
     """A server on free ports, until the block ends; with `variables` added to its environment."""
     server = Server(free_port(), free_port())
-    http = () if "--no-http" in arguments else ("--http-port", str(server.http_port))
+    ports: tuple[str, ...] = () if "--http" in arguments else ("--port", str(server.port))
+    ports += () if "--no-http" in arguments else ("--http-port", str(server.http_port))
     with subprocess.Popen(
-        [quick_command, "serve", "--port", str(server.port), *http, *arguments],
+        [quick_command, "serve", *ports, *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
