@@ -6,7 +6,7 @@ use super::cookies::Destination;
 use super::encoding::append_target;
 
 /// The URL of a request.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Url {
     /// Whether it goes over TLS.
     pub is_https: bool,

@@ -112,7 +112,7 @@ impl<B: IoBackend> Effects for WorkerEffects<B> {
     }
 
     fn detach(&mut self, index: usize, then: SocketUse) -> Option<Detached> {
-        let detached = self.backend.detach(index)?;
+        let detached = self.backend.detach(index, then)?;
         if then == SocketUse::Keep {
             self.outstanding.push(detached.socket);
         }

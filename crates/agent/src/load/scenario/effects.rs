@@ -259,7 +259,7 @@ impl<B: IoBackend> Effects for WorkerEffects<B> {
 
     fn close(&mut self, slot: u32, then: SocketUse) {
         self.tls[slot as usize] = None;
-        if let Some(detached) = self.backend.detach(slot as usize) {
+        if let Some(detached) = self.backend.detach(slot as usize, then) {
             self.open -= 1;
             if then == SocketUse::Keep {
                 self.kept.keep(detached.socket);

@@ -11,13 +11,14 @@ use leadline_script::scenario::{Limits, Machine, Shared, ThreadShare, Tools};
 use leadline_wire::scenario::ScenarioReport;
 use leadline_wire::{Counts, Event, Outcome, ScenarioSpec};
 use serde_json::{json, Value};
+use socket2::Socket;
 
 use super::effects::WorkerEffects;
 use super::plan::Plan;
 use super::prepare;
 use crate::control_signal::ControlSignal;
 use crate::events::Events;
-use crate::load::http::io_backend::EpollBackend;
+use crate::load::http::io_backend::{EpollBackend, IoBackend as _};
 use crate::task::Task;
 
 /// Requests by method and path, as the server counted them.
@@ -302,6 +303,25 @@ fn sockets_of_interrupted_users_take_no_further_descriptors() {
     assert_eq!((most, effects.kept.count()), (CONNECTIONS, CONNECTIONS));
     effects.kept.begin_turn(2_000_000_000);
     assert_eq!(effects.kept.count(), 0, "a second later");
+}
+
+#[test]
+fn what_arrives_for_an_interrupted_user_wakes_nothing() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut backend = EpollBackend::new(&Arc::from([].as_slice()), 1, 0).unwrap();
+    for then in [SocketUse::Keep, SocketUse::Close] {
+        let socket = Socket::from(std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap());
+        let (mut far, _) = listener.accept().unwrap();
+        backend.connect(0, socket).unwrap();
+        backend.connected(0, false).unwrap();
+        let kept = backend.detach(0, then).map(|detached| detached.socket).filter(|_| then == SocketUse::Keep);
+        far.write_all(b"late").unwrap();
+        if let Some(kept) = &kept {
+            assert_eq!(kept.peek(&mut [std::mem::MaybeUninit::new(0); 4]).unwrap(), 4, "it has arrived");
+        }
+        backend.wait(0).unwrap();
+        assert!(backend.completion().unwrap().is_none(), "{then:?}");
+    }
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! The resources of a page that a browser fetches with it: images, scripts, styles and frames. Owns which attributes
 //! name them, and their bound.
 
+use std::collections::HashSet;
+
 use fancy_regex::Regex;
 
 use super::{Document, Element};
@@ -8,6 +10,8 @@ use crate::scenario::url::Url;
 
 /// The most resources of a page.
 const MOST_RESOURCES: usize = 1000;
+/// The longest reference that is followed, bytes. A long `base` would stand in the URL of each resource.
+const LONGEST_REFERENCE_BYTES: usize = 8192;
 
 /// Whether a response is HTML, by its header fields (lines `Name: value`).
 pub fn is_html(head: &str) -> bool {
@@ -24,14 +28,16 @@ pub fn resources(html: &str, page: &Url, pattern: Option<&Regex>) -> Vec<Url> {
     let document = Document::read(html);
     let mut base = None;
     let mut found: Vec<Url> = Vec::new();
+    let mut known: HashSet<Url> = HashSet::new();
     for (_, element) in document.elements() {
         if element.name == "base" && base.is_none() {
             base = element.attribute("href").and_then(|href| joined(page, href));
         }
         for reference in references(element) {
             let Some(url) = joined(base.as_ref().unwrap_or(page), reference) else { continue };
-            let is_wanted = pattern.is_none_or(|pattern| pattern.is_match(&url.absolute()).unwrap_or(false));
-            if is_wanted && !found.contains(&url) {
+            let is_wanted = || pattern.is_none_or(|pattern| pattern.is_match(&url.absolute()).unwrap_or(false));
+            if !known.contains(&url) && is_wanted() {
+                known.insert(url.clone());
                 found.push(url);
             }
         }
@@ -50,7 +56,7 @@ fn joined(base: &Url, reference: &str) -> Option<Url> {
     let is_other = scheme.is_some_and(|scheme| {
         scheme.bytes().all(|byte| byte.is_ascii_alphanumeric()) && !matches!(scheme.as_str(), "http" | "https")
     });
-    if reference.is_empty() || is_other {
+    if reference.is_empty() || reference.len() > LONGEST_REFERENCE_BYTES || is_other {
         return None;
     }
     base.join(reference)
@@ -87,7 +93,7 @@ fn style_urls(style: &str) -> impl Iterator<Item = &str> {
 mod tests {
     use fancy_regex::Regex;
 
-    use super::{is_html, resources};
+    use super::{is_html, resources, LONGEST_REFERENCE_BYTES};
     use crate::scenario::url::Url;
 
     #[test]
@@ -107,6 +113,15 @@ mod tests {
         assert_eq!(found(Some(r".*a\.test.*\.png")), "/x/i.png /x/c.png /x/d.png");
         let based = resources("<base href='/other/'><img src=i.png>", &page, None);
         assert_eq!(based[0].absolute(), "http://a.test/other/i.png");
+    }
+
+    #[test]
+    fn long_references_are_left_out() {
+        let page = Url::of(leadline_http::Url::parse("http://a.test/").unwrap());
+        let fits = "b".repeat(LONGEST_REFERENCE_BYTES - 1);
+        let html = format!("<base href='/{fits}b/'><img src=i.png><img src='{fits}b'><img src='{fits}bb'>");
+        let found: Vec<String> = resources(&html, &page, None).iter().map(Url::absolute).collect();
+        assert_eq!(found, ["http://a.test/i.png".to_owned(), format!("http://a.test/{fits}b")]);
     }
 
     #[test]

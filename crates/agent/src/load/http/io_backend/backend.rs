@@ -5,6 +5,7 @@ use std::io;
 use std::ops::Range;
 
 pub use leadline_sys::ring::Completion;
+use leadline_http::client::SocketUse;
 use socket2::Socket;
 
 /// The sockets of one thread.
@@ -25,8 +26,8 @@ pub trait IoBackend: Send + 'static {
     fn flush(&mut self) -> io::Result<()>;
     /// When the last send was handed to the kernel, ns; `None` while a send is queued.
     fn handed_over_ns(&self) -> Option<u64>;
-    /// Returns the socket to the caller; no completion of it follows.
-    fn detach(&mut self, index: usize) -> Option<Detached>;
+    /// Returns the socket to the caller, who closes it or keeps it open; no completion of it follows.
+    fn detach(&mut self, index: usize, then: SocketUse) -> Option<Detached>;
     /// Waits for an event, until `until_ns` at most.
     fn wait(&mut self, until_ns: u64) -> io::Result<()>;
     /// The next event: its connection, when it was seen (ns), and the completion. `None` means that the next `wait`

@@ -4,6 +4,7 @@ use std::io::{self, Read, Write};
 use std::ops::Range;
 use std::sync::Arc;
 
+use leadline_http::client::SocketUse;
 use leadline_sys::clock::monotonic_ns;
 use leadline_sys::connect::receive_stamped;
 use leadline_sys::poll::{Interest, Poll, Ready};
@@ -209,10 +210,14 @@ impl IoBackend for EpollBackend {
         Ok(written)
     }
 
-    fn detach(&mut self, index: usize) -> Option<Detached> {
+    fn detach(&mut self, index: usize, then: SocketUse) -> Option<Detached> {
         let EpollSocket { socket, .. } = self.connections[index].take()?;
-        // Closing the socket removes it from the poll without another system call; sockets that stay open are removed
-        // at the end.
+        // Closing the socket removes it from the poll without another system call. What arrives on one that stays open
+        // would wake the loop again and again.
+        if then == SocketUse::Keep {
+            // Fails only if the kernel does not know the socket.
+            let _ = self.poll.remove(&socket);
+        }
         if self.ready.get(self.next).is_some_and(|ready| ready.token == index as u64) {
             self.advance();
         }

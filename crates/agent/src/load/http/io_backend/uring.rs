@@ -5,6 +5,7 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
+use leadline_http::client::SocketUse;
 use leadline_sys::ring::{Completion, Left, Options, Ring, Sending};
 use socket2::Socket;
 
@@ -69,7 +70,7 @@ impl IoBackend for UringBackend {
         Ok(0)
     }
 
-    fn detach(&mut self, index: usize) -> Option<Detached> {
+    fn detach(&mut self, index: usize, _then: SocketUse) -> Option<Detached> {
         let socket = self.sockets[index].take()?;
         let detached = self.ring.detach(index).and_then(|left| {
             socket.set_nonblocking(true)?;

@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 
-use leadline_http::client::{Metric, Source};
+use leadline_http::client::{Metric, SocketUse, Source};
 use leadline_http::{ClosedLoop, Schedule, ThreadShare};
 use leadline_stats::Histogram;
 use socket2::Socket;
@@ -108,7 +108,7 @@ impl IoBackend for StubBackend {
         (!self.is_queued).then_some(self.handed_over_ns)
     }
 
-    fn detach(&mut self, _index: usize) -> Option<Detached> {
+    fn detach(&mut self, _index: usize, _then: SocketUse) -> Option<Detached> {
         let socket = self.socket.take()?;
         self.submit();
         Some(Detached { socket, unsent_bytes: 0, taken_bytes: self.takes_bytes })
