@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import signal
 import sys
@@ -82,6 +83,9 @@ def _global(
 
 def main() -> None:
     """Run the command line and exit: 0 done, 1 failed, 2 bad input, 3 target missed, 4 undecidable, 130 interrupted."""
+    # Entries of journals and figures stay for as long as a command runs: the collector need not walk through them each
+    # time that some thousands are new.
+    gc.set_threshold(50_000, 20, 50)
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by the shell (`>&-`)
             setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115
