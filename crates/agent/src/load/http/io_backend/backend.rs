@@ -4,8 +4,8 @@
 use std::io;
 use std::ops::Range;
 
-pub use leadline_sys::ring::Completion;
 use leadline_http::client::SocketUse;
+pub use leadline_sys::ring::Completion;
 use socket2::Socket;
 
 /// The sockets of one thread.
