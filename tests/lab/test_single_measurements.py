@@ -101,9 +101,10 @@ def known(found: dict[str, Any], name: str) -> float:
         ("tcp", ()),
         ("tcp", ("-R", "-P", "2", *BYTES)),
         ("tcp", ("--bidir", "-t", "2", *BYTES)),
-        ("udp", ("--rate", "20mbit", *NUMBER)),
-        ("udp", ("--rate", "20mbit", "-R", "-l", "64", *NUMBER)),
-        ("udp", ("--rate", "20mbit", "--bidir", "-P", "2", *NUMBER)),
+        # Each for about a second: no receiver stalls for all of it.
+        ("udp", ("--rate", "3mbit", *NUMBER)),
+        ("udp", ("--rate", "150kbit", "-R", "-l", "64", *NUMBER)),
+        ("udp", ("--rate", "3mbit", "--bidir", "-P", "2", *NUMBER)),
         ("rr", (*NUMBER, *PATIENT)),
         ("rr", ("--udp", "-P", "3", "-l", "100", "--response", "200", *NUMBER, *PATIENT)),
         ("http", ("-c", "4", *NUMBER)),

@@ -17,7 +17,7 @@ from leadline.analysis.model import Ceiling, ClientStatistics, Generator, Metric
 from leadline.analysis.scope import WHOLE
 from leadline.analysis.test_data import OutcomeOf, TestData
 from leadline.analysis.test_spec import TestSpec
-from leadline.analysis.window import rate_columns, rate_per_s
+from leadline.analysis.window import arrived_afterwards, byte_curves, rate_columns, rate_per_s
 from leadline.contract import records
 from leadline.plan.percentiles import histogram_of, percentile_of
 from leadline.registry import KINDS
@@ -293,12 +293,15 @@ def operations_due(data: TestData, flows: Sequence[Flow]) -> int | None:
 def throughput(
     spec: TestSpec, flows: Sequence[Flow], window: Window | None, rates: Mapping[str, float | None]
 ) -> dict[str, Metric]:
-    """Bits per second: the sum, and the rate of each direction if both sides send."""
-    found = {"throughput_bps": Metric(rates["throughput_bps"], _BIT_RATE)}
+    """Bits per second: the sum, and the rate of each direction if both sides send; unknown if all that arrived came
+    after the window.
+    """
+    is_late = arrived_afterwards(byte_curves(flows), window)
+    found = {"throughput_bps": Metric(None if is_late else rates["throughput_bps"], _BIT_RATE)}
     if spec.direction == "both":
         for direction in ("up", "down"):
             curves = [flow.delivered_bytes for flow in flows if flow.direction == direction and flow.delivered_bytes]
-            rate = rate_per_s(curves, window)
+            rate = None if arrived_afterwards(curves, window) else rate_per_s(curves, window)
             found[f"throughput_{direction}_bps"] = Metric(None if rate is None else 8.0 * rate, _BIT_RATE)
     return found
 

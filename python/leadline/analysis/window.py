@@ -61,6 +61,14 @@ def rate_per_s(curves: Sequence[Curve], window: Window | None) -> float | None:
     return growth / ((window.end_ns - window.start_ns) / NS_PER_S)
 
 
+def arrived_afterwards(curves: Sequence[Curve], window: Window | None) -> bool:
+    """Whether all that arrived came after the window. Its rate is unknown then, not 0: the test was shorter than the
+    delay of its path, or than a stall of its receiver.
+    """
+    total = sum(curve.total for curve in curves)
+    return window is not None and total > 0 == sum(float(curve.at(window.end_ns)) for curve in curves)
+
+
 def byte_curves(flows: Iterable[Flow]) -> list[Curve]:
     """Delivered bytes, of the flows that report them."""
     return [flow.delivered_bytes for flow in flows if flow.delivered_bytes is not None]

@@ -419,13 +419,15 @@ class Udp(Kind[UdpTest]):
         from leadline.analysis.datagram_figures import datagram_metrics
         from leadline.analysis.model import Metric
         from leadline.analysis.service_demand import service_demand
+        from leadline.analysis.window import arrived_afterwards, unit_curves
 
         rates = m.window_rates(data.spec, flows, steady)
+        is_late = arrived_afterwards(unit_curves(flows), steady)
         sent, lost = m.sum_of_flows(flows, lambda flow: flow.sent_units), m.reported(flows, "lost")
         jitters = [us for flow in flows if flow.report and (us := flow.report.get("jitter_us")) is not None]
         return {
             **m.throughput(data.spec, flows, steady, rates),
-            "packets_per_s": Metric(rates["packets_per_s"], "1/s"),
+            "packets_per_s": Metric(None if is_late else rates["packets_per_s"], "1/s"),
             "sent": Metric(sent, "count"),
             "received": Metric(m.sum_of_flows(flows, m.received_units), "count"),
             "lost": lost,

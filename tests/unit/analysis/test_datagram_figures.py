@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from made_journals import EPOCH_NS, S, steady_test
+from made_journals import EPOCH_NS, S, counters, finished, flow, outcome, progress, steady_test, test_data
 
 from leadline.analysis import analyse_test
 
@@ -14,10 +14,10 @@ def measured(*reports: dict[str, Any] | None) -> tuple[dict[str, float | None], 
     data = steady_test("udp")
     flows: list[Any] = data.load_outcomes()[0].outcome["flows"]
     made = [{**flows[0], "flow": number} for number in range(len(reports))]
-    for flow, report in zip(made, reports, strict=True):
-        flow["start_ns"], flow["end_ns"] = EPOCH_NS, EPOCH_NS + 10 * S
+    for one, report in zip(made, reports, strict=True):
+        one["start_ns"], one["end_ns"] = EPOCH_NS, EPOCH_NS + 10 * S
         if report is not None:
-            flow["datagrams"] = report
+            one["datagrams"] = report
     flows[:] = made
     result = analyse_test(data)
     return {name: metric.value for name, metric in result.metrics.items()}, [one.code for one in result.validity.notes]
@@ -71,3 +71,18 @@ def test_delay_is_known_if_the_clocks_allow_it(bound_us: float | None, known: bo
 def test_batches_are_noted(changes: dict[str, Any], noted: bool) -> None:
     _, notes = measured(report(**changes))
     assert ("batched-datagrams" in notes) is noted
+
+
+@pytest.mark.parametrize(("received", "known"), [(0, False), (1, True)])
+def test_rate_is_unknown_if_all_datagrams_came_after_their_window(received: int, known: bool) -> None:
+    """A rate of 0 would deny what arrived; one datagram within the window makes it a rate."""
+    data = test_data("udp")
+    halfway = counters(0, 500_000, 1000 * received, sent_units=500, received_units=received)
+    data.add("client1", progress(EPOCH_NS + 5 * S, [halfway]))
+    units = {"sent_units": 1000, "received_units": 1000}
+    whole = flow(0, EPOCH_NS, EPOCH_NS + 10 * S, sent_bytes=1_000_000, received_bytes=1_000_000, **units)
+    data.add("client1", finished(EPOCH_NS + 20 * S, outcome([whole])))
+    found = analyse_test(data).metrics
+    assert found["received"].value == 1000
+    for name in ("throughput_bps", "packets_per_s"):
+        assert ((found[name].value or 0) > 0, found[name].value is None) == (known, not known), name
