@@ -391,6 +391,8 @@ impl Connection {
                 Ok(count) => self.written += count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                // What was written counts first; the next attempt fails again.
+                Err(_) if self.written > before => break,
                 Err(error) => return Err(error),
             }
         }
