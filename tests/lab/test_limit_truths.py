@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import os
-import statistics
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -110,9 +109,8 @@ def test_a_server_with_one_slow_worker_is_named(slow_worker: str, runs: int) -> 
         done = leadline("http", slow_worker, "-c", "4", "-d", "3s", "--json", "--no-calibrate")
         document = json.loads(done.stdout)
         assert limit_by(document) == "server", (document["limit"], document["validity"])
-        assert document["metrics"]["requests_per_s"]["value"] <= 110
-        # A process that stalls for a while is slow in some intervals, and not in most.
-        assert 80 <= statistics.median(row["values"]["requests_per_s"] for row in document["intervals"]) <= 120
+        # At most one request in 10 ms: four connections, and 40 ms of each four requests. Other work makes it less.
+        assert 0 < document["metrics"]["requests_per_s"]["value"] <= 110
 
 
 WINDOW_S = 1.5
