@@ -29,6 +29,7 @@ from leadline.analysis.model import (
 )
 from leadline.analysis.repeats import comparable
 from leadline.analysis.scope import WHOLE
+from leadline.analysis.searches import NO_RATE_HELD
 from leadline.plan.gateway_metrics import CPU, GATEWAYS, PER_CLIENT, PER_GBPS, metric_of, says_per_gbps
 from leadline.registry import KINDS
 from leadline.statistics import Comparison, compare
@@ -351,6 +352,9 @@ class _Sides:
         """Why a figure is doubted or missing."""
         lead = _lead(summary)
         verdict = lead.verdict if lead.verdict is not Verdict.VALID else summary.validity.verdict
+        none_held = next((note.text for note in summary.validity.notes if note.code == NO_RATE_HELD), None)
+        if none_held is not None and lead.value is None and verdict is Verdict.VALID:
+            return none_held
         return _WHY.get(verdict, "it was not measured")
 
 

@@ -7,6 +7,7 @@ out, and said to be. Pure.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -17,6 +18,8 @@ from leadline.analysis.main_figures import better_of, chosen_figures
 from leadline.analysis.model import RunAnalysis, TestResult, Verdict
 from leadline.analysis.plan_facts import environment_facts, flat, system_facts
 from leadline.analysis.repeats import judged_together
+from leadline.analysis.scope import Family, family_of
+from leadline.analysis.searches import FOUND_PER_S, SEARCHED
 from leadline.plan.gateway_metrics import CPU, GATEWAYS, MEMORY, PER_GBPS, metric_of, of_gateway
 from leadline.plan.metric_specs import Better
 from leadline.quantities import counted
@@ -46,7 +49,7 @@ class Side:
     cases: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Each case as the run's manifest has it, by its name."""
     confidence: float = CONFIDENCE
-    """With which intervals over its repeats are made, `precision.confidence_of_plan`."""
+    """With which intervals over its repeats are made, `precision.confidence_over_repeats`."""
 
     def results(self) -> dict[Key, list[TestResult]]:
         """The repeats of each test that came to their end."""
@@ -161,7 +164,8 @@ def ratio_of_results(
     """The ratio of a figure over the repeats of two cases of one run, which were measured in turn, and why it or its
     interval is not known."""
     sides = [_values(judged_together(one), metric) for one in (baseline, candidate)]
-    return _ratio(sides, [len(baseline), len(candidate)], paired=True)
+    factors = [_open_factors(one, metric) for one in (baseline, candidate)]
+    return _ratio(sides, [len(baseline), len(candidate)], paired=True, factors=factors)
 
 
 def compare_results(
@@ -195,12 +199,16 @@ def _compared(
     if paired and all(common := _common(sides)):
         sides = common
     unit = next(result.metrics[metric].unit for result in first if metric in result.metrics)
-    estimate, reason = _ratio(sides, [len(first), len(second)], paired, confidence)
+    factors = [_open_factors(one, metric) for one in (first, second)]
+    estimate, reason = _ratio(sides, [len(first), len(second)], paired, confidence, factors)
     word = Comparison.CANNOT_TELL
     if estimate is not None and estimate.low is not None:
         word = compare(estimate, margin=margin, higher_is_better=better is not Better.LOWER)
-        if word is Comparison.CANNOT_TELL:
-            reason = "the interval holds 1 and reaches beyond the margin: repeat both more often"
+        if better is Better.NEITHER and word in (Comparison.FASTER, Comparison.SLOWER):
+            word, reason = Comparison.CANNOT_TELL, "they differ, but neither way of this figure is better"
+        elif word is Comparison.CANNOT_TELL:
+            narrower = ", or search with a smaller width" if any(factors) else ""
+            reason = f"the interval holds 1 and reaches beyond the margin: repeat both more often{narrower}"
     means = [sum(values.values()) / len(values) if values else None for values in sides]
     return ComparedFigure(
         parameters=dict(key[0]),
@@ -253,6 +261,21 @@ def _values(results: Iterable[TestResult], metric: str) -> dict[int, float]:
     }
 
 
+def _open_factors(results: Iterable[TestResult], metric: str) -> dict[int, float]:
+    """How many times its value a rate of a search may be, by the repeat's number: a search leaves open what lies
+    between the rate that holds and the one that does not. The other rates of its load go with the rate found. Empty for
+    figures of another family, and of tests that did not search."""
+    if family_of(metric) is not Family.RATE:
+        return {}
+    searched = metric if metric in SEARCHED else FOUND_PER_S
+    found = {one.repeat: one.metrics[searched] for one in results if searched in one.metrics}
+    return {
+        repeat: math.inf if rate.high is None else rate.high / rate.value
+        for repeat, rate in found.items()
+        if rate.value
+    }
+
+
 def _common(sides: Sequence[Mapping[int, float]]) -> list[dict[int, float]]:
     """The repeats that both sides have, of each."""
     both = [number for number in sides[0] if number in sides[1]]
@@ -260,9 +283,14 @@ def _common(sides: Sequence[Mapping[int, float]]) -> list[dict[int, float]]:
 
 
 def _ratio(
-    sides: Sequence[Mapping[int, float]], repeats: Sequence[int], paired: bool, confidence: float = CONFIDENCE
+    sides: Sequence[Mapping[int, float]],
+    repeats: Sequence[int],
+    paired: bool,
+    confidence: float = CONFIDENCE,
+    factors: Sequence[Mapping[int, float]] = ({}, {}),
 ) -> tuple[Estimate | None, str]:
-    """The ratio of the means with its interval, and why there is none."""
+    """The ratio of the means with its interval, and why there is none. `factors` are the `_open_factors` of both
+    sides."""
     first, second = _common(sides) if paired else sides
     left_out = [number - len(values) for number, values in zip(repeats, (first, second), strict=True)]
     doubts = (
@@ -277,7 +305,21 @@ def _ratio(
     if not any(first.values()):
         return None, f"{doubts}the baseline is 0: there is no ratio to it"
     estimate = ratio_of_means(list(first.values()), list(second.values()), paired=paired, confidence=confidence)
+    estimate = _widened(estimate, (first, second), factors)
     return estimate, f"{doubts}{estimate.reason or ''}".removesuffix("; ")
+
+
+def _widened(ratio: Estimate, sides: Sequence[Mapping[int, float]], factors: Sequence[Mapping[int, float]]) -> Estimate:
+    """The ratio with an interval that also has what the searches of both sides left open."""
+    if ratio.low is None or ratio.high is None:
+        return ratio
+    baseline, candidate = (
+        sum(value * of_side.get(number, 1.0) for number, value in values.items()) / sum(values.values())
+        for values, of_side in zip(sides, factors, strict=True)
+    )
+    if math.isinf(max(baseline, candidate)):
+        return replace(ratio, low=None, high=None, reason="a search did not bound its rate from above")
+    return replace(ratio, low=ratio.low / baseline, high=ratio.high * candidate)
 
 
 def _of_zeros(repeats: int, doubts: str) -> tuple[Estimate, str]:

@@ -7,6 +7,8 @@ from typing import Protocol
 
 from leadline.plan.kinds import spec_of
 from leadline.plan.metric_specs import Better
+from leadline.plan.percentiles import histogram_of
+from leadline.plan.tags import split_figure
 from leadline.registry import KINDS
 
 
@@ -36,6 +38,10 @@ def chosen_figures(kind: str, asked: Sequence[str] = (), others: Sequence[str] =
 
 
 def better_of(kind: str, metric: str) -> Better:
-    """Which way of a figure is better; neither for one that the kind does not have."""
-    spec = spec_of(kind, metric)
+    """Which way of a figure is better; neither for one that the kind does not have. A figure of a part of the test is
+    like that of the whole, and a percentile like the p99 of the same values."""
+    figure, _ = split_figure(metric)
+    spec = spec_of(kind, figure)
+    if spec is None and (asked := histogram_of(figure)) is not None:
+        spec = spec_of(kind, asked.sibling)
     return spec.better if spec is not None else Better.NEITHER

@@ -32,8 +32,8 @@ from leadline.statistics.estimate import CONFIDENCE
 WITHIN_TEST = "interval-within-test"
 SHARE = "ratio"
 _LIMITED = frozenset({Verdict.GENERATOR_LIMITED, Verdict.RECEIVER_LIMITED})
-_NO_SHARES = frozenset({"buffer_delay_ratio", "transfer_time_ratio"})
-"""Ratios that may be above 1."""
+_NO_SHARES = ("buffer_delay_", "transfer_time_", "line_use_")
+"""How the names of ratios that may be above 1 begin."""
 _INCREASES = ("increase_", "latency_increase_")
 _OF_PARTS = frozenset({PERCENTILE_UNCERTAIN, stability.INTERVALS_DISAGREE, stability.PRECISION_UNKNOWN})
 """Doubts about how well a test knows a figure from its own parts."""
@@ -195,8 +195,8 @@ def _possible(name: str, mean: Metric) -> Metric:
     low, high = mean.low, mean.high
     if low is not None and not split_figure(name)[0].startswith(_INCREASES):
         low = max(0.0, low)
-    if high is not None and mean.unit == SHARE and name not in _NO_SHARES:
-        high = min(1.0, high)
+    if high is not None and mean.unit == SHARE and not name.startswith(_NO_SHARES):
+        high = max(min(1.0, high), mean.value or 0.0)
     return replace(mean, low=low, high=high)
 
 
@@ -269,7 +269,10 @@ def _judged_by_repeats(result: TestResult, answered: frozenset[str]) -> TestResu
         else metric
         for name, metric in result.metrics.items()
     }
-    verdict = worst(metrics[name].verdict for name in (kind.primary, *kind.decisive) if name in metrics)
+    of_figures = [metrics[name].verdict for name in (kind.primary, *kind.decisive) if name in metrics]
+    # A reason that names no figure concerns the whole test. A search's is of the rate found, which does not lead.
+    of_test = [reason.verdict for reason in reasons if reason.verdict is not None and not reason.metrics]
+    verdict = worst((*of_figures, *of_test))
     return replace(result, metrics=metrics, validity=replace(result.validity, verdict=verdict, reasons=reasons))
 
 
@@ -278,14 +281,18 @@ def _with_note(judged: Judged, note: Reason) -> Judged:
 
 
 def _between(mean: Metric, repeats: Sequence[Metric]) -> Metric:
-    """The mean of rates that searches found: the interval is never narrower than what each search left open."""
-    ends = [(one.low, one.high) for one in repeats if one.value is not None]
-    lows, highs = ([end for end in side if end is not None] for side in zip(*ends, strict=True)) if ends else ([], [])
-    if not ends or len(lows) < len(ends) or len(highs) < len(ends):
-        return replace(mean, low=None, high=None, unbounded="a search did not bound its rate from both sides")
-    low, high = sum(lows) / len(lows), sum(highs) / len(highs)
-    bounds = [value for value in (mean.low, mean.high) if value is not None]
-    return replace(mean, low=min([low, *bounds]), high=max([high, *bounds]), unbounded=None)
+    """The mean of rates that searches found: the interval is never narrower than what each search left open, and has no
+    end on a side that one of them did not bound."""
+    lows = [one.low for one in repeats if one.low is not None]
+    highs = [one.high for one in repeats if one.high is not None]
+    known = [value for value in (mean.value, mean.low, mean.high) if value is not None]
+    low = min((sum(lows) / len(lows), *known)) if len(lows) == len(repeats) else None
+    high = max((sum(highs) / len(highs), *known)) if len(highs) == len(repeats) else None
+    missing = [side for side, end in (("below", low), ("above", high)) if end is None]
+    unbounded = f"a search did not bound its rate from {' and '.join(missing)}" if missing else None
+    # What is at least so much in some repeats, and has no rate in others, is known from no side.
+    bound = Bound.NONE if low is None and mean.bound is Bound.LEAST else mean.bound
+    return replace(mean, low=low, high=high, bound=bound, unbounded=None if mean.value is None else unbounded)
 
 
 def _with_reasons(mean: Metric, repeats: Sequence[Metric]) -> Metric:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from leadline.analysis.model import Bound, Metric, Reason, TestResult, Validity, Verdict
+from leadline.analysis.model import Bound, Limit, LimitedBy, Metric, Reason, TestResult, Validity, Verdict
 from leadline.analysis.search_findings import SearchFindings, Trial
 from leadline.analysis.validity import worst
 from leadline.registry import KINDS
@@ -17,6 +17,9 @@ from leadline.registry import KINDS
 FOUND_PER_S, FOUND_BPS = "found_rate_per_s", "found_rate_bps"
 SEARCHED = frozenset({FOUND_PER_S, FOUND_BPS})
 """Figures whose interval is that between the highest rate that holds and the lowest that does not."""
+
+NO_RATE_HELD = "no-rate-held"
+"""The note on a search whose lowest rate failed: it has no rate, which is its result."""
 
 _LEAST = frozenset({"generator-limited", "all-held"})
 _CUT_SHORT = frozenset({"budget", "interrupted", "failed"})
@@ -91,7 +94,6 @@ def search_result(results: Sequence[TestResult], found: SearchFindings, test: Ma
     at_low = [(trial, one) for trial, one in loads if trial.holds and trial.rate_per_s == found.low_per_s]
     longest_s = max((trial.duration_s for trial, _ in at_low), default=0.0)
     base = next((one for trial, one in reversed(at_low) if trial.duration_s == longest_s), None)
-    at_high = next((one for trial, one in reversed(loads) if trial.rate_per_s == found.high_per_s), None)
     reasons = tuple(_reasons(found))
     verdict = worst([reason.verdict or Verdict.VALID for reason in reasons])
     figures = _found_metrics(found, test, reasons)
@@ -101,19 +103,46 @@ def search_result(results: Sequence[TestResult], found: SearchFindings, test: Ma
         whole,
         status="done" if found.ending not in ("interrupted", "failed") else found.ending,
         metrics={**figures, **(base.metrics if base is not None else {})},
-        validity=Validity(worst([verdict, of_base.verdict]), (*reasons, *of_base.reasons), of_base.notes),
-        limit=at_high.limit if at_high is not None else whole.limit,
+        validity=Validity(
+            worst([verdict, of_base.verdict]), (*reasons, *of_base.reasons), (*_notes(found), *of_base.notes)
+        ),
+        limit=_limit(found, loads, whole.limit),
         search=found,
     )
 
 
+def _limit(found: SearchFindings, loads: Sequence[tuple[Trial, TestResult]], of_whole: Limit | None) -> Limit | None:
+    """What limited the rate found: what limited a load at the upper bound, or else the condition that failed there.
+
+    A load that fails narrowly is delivered nearly whole, so its own limit is the offered rate. That of a search with an
+    upper bound is not: more was asked for, and did not hold."""
+    failed = [
+        (trial, one)
+        for trial, one in reversed(loads)
+        if trial.rate_per_s == found.high_per_s and not trial.holds and not trial.generator_limited
+    ]
+    limits = [one.limit for _, one in failed if one.limit is not None]
+    limit = next((one for one in limits if one.by is not LimitedBy.OFFERED_RATE), of_whole)
+    if limit is not None and limit.by is not LimitedBy.OFFERED_RATE:
+        return limit
+    if found.ending == "generator-limited":
+        return Limit(LimitedBy.GENERATOR, next(_reasons(found)).text)
+    if found.high_per_s is None:
+        return limit
+    held = "did not hold" if found.low_per_s is None else f"held at {found.low_per_s:.6g}/s, but not"
+    why = next((trial.why for trial, _ in failed), found.conditions)
+    text = f"the conditions {held} at {found.high_per_s:.6g}/s: {why}"
+    return Limit(LimitedBy.UNKNOWN, text, f"above it a condition does not hold ({why})")
+
+
 def _found_metrics(found: SearchFindings, test: Mapping[str, Any], reasons: Sequence[Reason]) -> dict[str, Metric]:
     kind: SearchedKind = KINDS.find(str(test.get("kind")))
-    figures = {FOUND_PER_S: Metric(found.low_per_s, "1/s", found.low_per_s, found.high_per_s)}
+    unknown = next((note.text for note in _notes(found)), None)
+    figures = {FOUND_PER_S: Metric(found.low_per_s, "1/s", found.low_per_s, found.high_per_s, unknown=unknown)}
     bits = kind.bits_per_operation(test)
     if bits is not None:
         low, high = (None if rate is None else rate * bits for rate in (found.low_per_s, found.high_per_s))
-        figures[FOUND_BPS] = Metric(low, "bit/s", low, high)
+        figures[FOUND_BPS] = Metric(low, "bit/s", low, high, unknown=unknown)
     for reason in reasons:
         if reason.verdict is not None:
             is_least = found.ending in _LEAST or reason.verdict is Verdict.DISTURBED
@@ -140,3 +169,10 @@ def _reasons(found: SearchFindings) -> Iterator[Reason]:
         yield Reason("search-budget", text, Verdict.INCOMPLETE)
     elif found.ending in _CUT_SHORT:
         yield Reason("ended-early", "the search was cut short", Verdict.INCOMPLETE)
+
+
+def _notes(found: SearchFindings) -> Iterator[Reason]:
+    """Names a search without a rate: that even the lowest one failed is a result, and no reason against it."""
+    if found.ending == "none-held":
+        lowest = "" if found.high_per_s is None else f", {found.high_per_s:.6g}/s,"
+        yield Reason(NO_RATE_HELD, f"not even the lowest rate tried{lowest} holds")

@@ -5,7 +5,8 @@ one decides nothing, unless it is an exact count. A figure that is not valid dec
 (`Metric.bound`): a generator at its limit bounds a rate from below, so one whose interval is above a `>` target is met
 for sure, one that is above a `<` target is missed for sure; everything else stays open. So it is with a figure that is
 a lower bound itself, as operations were outstanding at the end (`Metric.censored`). A figure without a sample decides
-nothing, so its target is not met; nor is that of a mean over repeats of which one has no sample.
+nothing, so its target is not met; nor is that of a mean over repeats of which one has no sample. The rate of a search
+in which none held is at most the lowest one tried.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import cast
 
 from leadline.analysis import stability
-from leadline.analysis.model import Bound, Metric, Summary, TargetResult, TestResult
+from leadline.analysis.model import Bound, Metric, Summary, TargetResult, TestResult, Verdict
 from leadline.analysis.scope import PERCENTILE_UNCERTAIN
+from leadline.analysis.searches import SEARCHED
 from leadline.plan.gateway_metrics import CPU, GATEWAYS, metric_of, of_gateway, split_name
 from leadline.plan.source import Mark, Node
 from leadline.plan.targets import Target, has_metric, read_target
@@ -155,12 +157,19 @@ _PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
 def _gap(target: Target, result: Summary | TestResult) -> int:
-    return result.gaps.get(target.metric, 0) if isinstance(result, Summary) else 0
+    """The number of repeats whose figure is unknown; 0 for a rate that searches found: its interval holds for all."""
+    if isinstance(result, TestResult) or target.metric in SEARCHED:
+        return 0
+    return result.gaps.get(target.metric, 0)
 
 
 def _judge_one(target: Target, case: str, metric: Metric | None, gap: int) -> TargetResult:
     value = metric.value if metric is not None else None
-    if metric is None or value is None:
+    if metric is not None and value is None and metric.high is not None and metric.verdict is Verdict.VALID:
+        # No rate of a search held: the figure is below the lowest one.
+        is_certain = _is_certain(target, None, metric.high)
+        outcome, reason = _beyond(target, metric.unit, "at most", metric.high, is_certain)
+    elif metric is None or value is None:
         outcome, reason = UNDECIDED, "the figure is unknown"
     elif gap:
         outcome, reason = UNDECIDED, f"the figure is unknown in {gap} of the repeats"

@@ -16,6 +16,7 @@ from leadline.analysis.model import (
     Limit,
     LimitedBy,
     Metric,
+    Reason,
     RunAnalysis,
     Summary,
     TestResult,
@@ -24,6 +25,7 @@ from leadline.analysis.model import (
     Verdict,
 )
 from leadline.analysis.repeats import summarise
+from leadline.analysis.searches import NO_RATE_HELD
 
 MBIT = 1e6
 OF_GATEWAY = Limit(
@@ -275,6 +277,16 @@ def test_case_without_a_test_says_why() -> None:
 def test_figure_that_is_unknown_is_said_to_be() -> None:
     [answer] = answers(trials("c01", "openvpn", [None]))
     assert answer.sentence == "OpenVPN has no figure in load: it was not measured."
+
+
+def test_search_whose_lowest_rate_failed_says_so() -> None:
+    note = Reason(NO_RATE_HELD, "not even the lowest rate tried, 1020/s, holds")
+    found = [
+        replace(one, tests=(replace(one.tests[0], validity=Validity(Verdict.VALID, notes=(note,))),))
+        for one in trials("c01", "openvpn", [None, None, None], kind="udp")
+    ]
+    [answer] = answers(found)
+    assert answer.sentence == "OpenVPN has no figure in load: not even the lowest rate tried, 1020/s, holds."
 
 
 def test_case_speaks_of_its_capacity_before_a_load_that_was_carried_whole() -> None:

@@ -11,7 +11,7 @@ import pytest
 from made_journals import MadeRun
 
 from leadline.analysis import analyse, result_rows
-from leadline.analysis.comparison import ComparedRuns, Side, compare_results, compare_sides
+from leadline.analysis.comparison import ComparedRuns, Side, compare_results, compare_sides, ratio_of_results
 from leadline.analysis.model import Bound, Metric, Reason, RunAnalysis, TestResult, TrialResult, Validity, Verdict
 from leadline.analysis.stability import CHANGE_POINT, INTERVALS_DISAGREE
 from leadline.statistics import Comparison
@@ -216,6 +216,31 @@ def test_only_figures_with_a_better_way_are_compared_unless_they_are_named() -> 
     assert [one.metric for one in named.figures] == ["received_bytes"]
 
 
+@pytest.mark.parametrize(
+    ("kind", "metric", "word"),
+    [
+        ("rr", "latency_p95_us", Comparison.SLOWER),
+        ("tunnel", "connect_p95_ms", Comparison.SLOWER),
+        ("scenario", "latency_p99_us{name:login}", Comparison.SLOWER),
+        ("scenario", "latency_p42_us{name:login}", Comparison.SLOWER),
+        ("scenario", "error_ratio{name:login}", Comparison.SLOWER),
+        ("scenario", "requests_per_s{name:login}", Comparison.FASTER),
+        ("http", "status_5xx", Comparison.CANNOT_TELL),
+        ("tcp", "sender_idle_ratio", Comparison.CANNOT_TELL),
+    ],
+)
+def test_figure_that_grew_has_the_word_of_its_kind(kind: str, metric: str, word: Comparison) -> None:
+    def repeats(case: str, value: float) -> list[TestResult]:
+        made = [a_result(case, number, value) for number in (1, 2, 3)]
+        return [replace(one, kind=kind, metrics={metric: Metric(value, "us")}) for one in made]
+
+    found = compare_results(repeats("c01", 100.0), repeats("c02", 200.0), metric)
+    assert found is not None and (found.ratio, found.word) == (2.0, word)
+    assert (found.reason is not None) == (word is Comparison.CANNOT_TELL)
+    same = compare_results(repeats("c01", 100.0), repeats("c02", 100.0), metric)
+    assert same is not None and same.word is Comparison.EQUIVALENT
+
+
 def noisy_side(
     label: str, factor: float, repeats: int, rows: np.ndarray[tuple[int, int], np.dtype[np.float64]]
 ) -> Side:
@@ -324,3 +349,61 @@ def test_margin_of_the_plan_decides_what_is_equivalent() -> None:
     manifest = {"cases": [{"id": "c01"}, {"id": "c02", "baseline": "c01"}], "plan": {"limits": {"margin": "40%"}}}
     _, other = analyse(manifest, made.entries).summaries
     assert other.ratios["throughput_bps"].word is Comparison.EQUIVALENT
+
+
+def searches(case: str, low: float, high: float | None, repeats: int = 3) -> list[TestResult]:
+    """Repeats of a search that found these two rates, each with the throughput of the load at the lower one."""
+    metrics = {
+        "found_rate_per_s": Metric(low, "1/s", low, high),
+        "found_rate_bps": Metric(8000 * low, "bit/s", 8000 * low, None if high is None else 8000 * high),
+        "throughput_bps": Metric(8000 * low, "bit/s"),
+        "lost_ratio": Metric(0.001, "ratio"),
+    }
+    found = (a_result(case, number, 0.0) for number in range(1, repeats + 1))
+    return [replace(one, kind="udp", test="ndr", metrics=metrics) for one in found]
+
+
+@pytest.mark.parametrize("metric", ["found_rate_per_s", "found_rate_bps", "throughput_bps"])
+@pytest.mark.parametrize(
+    ("baseline", "candidate", "word"),
+    [
+        ((1000.0, 1110.0), (1080.0, 1190.0), Comparison.CANNOT_TELL),
+        ((1000.0, 1110.0), (1200.0, 1320.0), Comparison.FASTER),
+        ((1000.0, 1020.0), (1000.0, 1020.0), Comparison.EQUIVALENT),
+    ],
+)
+def test_ratio_of_found_rates_has_what_each_search_left_open(
+    metric: str, baseline: tuple[float, float], candidate: tuple[float, float], word: Comparison
+) -> None:
+    sides = searches("c01", *baseline), searches("c02", *candidate)
+    found = compare_results(*sides, metric)
+    assert found is not None
+    assert found.word is word
+    assert (found.ratio, found.low, found.high) == pytest.approx(
+        (candidate[0] / baseline[0], candidate[0] / baseline[1], candidate[1] / baseline[0])
+    )
+    if word is Comparison.CANNOT_TELL:
+        assert found.reason is not None and found.reason.endswith("or search with a smaller width")
+    estimate, _ = ratio_of_results(*sides, metric)
+    assert estimate is not None and (estimate.low, estimate.high) == (found.low, found.high)
+
+
+def test_two_runs_of_searches_are_compared_with_what_each_left_open() -> None:
+    runs = []
+    for label, rates in (("a", (1000.0, 1110.0)), ("b", (1080.0, 1190.0))):
+        tests = searches("c01", *rates)
+        trials = [
+            TrialResult(f"c01/{n}", "c01", n, "done", None, "route", None, None, (one,))
+            for n, one in enumerate(tests, 1)
+        ]
+        runs.append(Side(label, replace(EMPTY, trials=tuple(trials)), {}))
+    words = {one.metric: one.word for one in compare_sides(*runs).figures}
+    assert words["found_rate_bps"] is words["throughput_bps"] is Comparison.CANNOT_TELL
+    assert words["lost_ratio"] is Comparison.EQUIVALENT
+
+
+def test_ratio_to_a_search_without_an_upper_bound_has_no_interval() -> None:
+    found = compare_results(searches("c01", 1000.0, None), searches("c02", 1200.0, 1220.0), "found_rate_per_s")
+    assert found is not None
+    assert (found.ratio, found.low, found.word) == (1.2, None, Comparison.CANNOT_TELL)
+    assert found.reason == "a search did not bound its rate from above"

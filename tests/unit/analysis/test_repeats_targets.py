@@ -15,6 +15,7 @@ from leadline.analysis.repeats import mean_with_interval, summarise
 from leadline.analysis.scope import judge_figures
 from leadline.analysis.targets import judge_summaries, missed_so_far
 from leadline.errors import PlanError
+from leadline.plan.kinds import plan_kinds
 from leadline.plan.targets import Target
 
 KINDS = {"bulk": "tcp", "call": "rr"}
@@ -346,6 +347,35 @@ def test_interval_over_repeats_ends_where_its_figure_does() -> None:
     assert over("latency_mean_us", "us", 1.0, 9.0).low == 0
     assert (over("buffer_delay_ratio", "ratio", 0.5, 1.0).high or 0) > 1
     assert (over("latency_increase_us", "us", 1.0, 9.0).low or 0) < 0
+
+
+RATIOS = [(kind.name, one.name) for kind in plan_kinds() for one in kind.metrics if one.unit == "ratio"]
+
+
+@pytest.mark.parametrize(("kind", "name"), RATIOS)
+def test_interval_of_a_ratio_holds_its_mean(kind: str, name: str) -> None:
+    """A time or a use of the line by what the line allows is no share, and may be above 1."""
+    shares = ("buffer_delay", "transfer_time", "line_use")
+    for values in ((1.20, 1.21, 1.22), (0.98, 1.0, 1.0)):
+        done = [
+            replace(one, kind=kind, metrics={name: Metric(value, "ratio")})
+            for one, value in zip(repeats(1, 1, 1), values, strict=True)
+        ]
+        found = summarise(done, planned=3, limit=0.1, case="c01", test="t", kind=kind, parameters={})
+        mean = found.metrics[name]
+        assert mean.value is not None and mean.low is not None and mean.high is not None
+        assert mean.low <= mean.value <= mean.high
+        assert (mean.high > max(1, mean.value)) == name.startswith(shares)
+
+
+def test_target_on_a_ratio_above_1_is_decided() -> None:
+    done = [
+        replace(one, metrics={"transfer_time_up_ratio": Metric(value, "ratio")})
+        for one, value in zip(repeats(1, 1, 1), (1.20, 1.21, 1.22), strict=True)
+    ]
+    for target, outcome in (("< 1.5", "met"), ("< 1.1", "missed"), ("< 1.21", "undecided")):
+        (parsed,) = parse_targets([f"transfer_time_up_ratio {target}"], {"t": "tcp"})
+        assert judge(parsed, "c01", [summary(done)]).outcome == outcome
 
 
 def test_repeats_that_disagree_decide_a_target_by_their_interval() -> None:

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from made_journals import MadeRun
 
-from leadline.analysis import analyse
+from leadline.analysis import analyse, judge, parse_targets
 from leadline.analysis.capacity import Conditions, judge_packets
-from leadline.analysis.model import Bound, Limit, LimitedBy, Metric, Reason, TestResult, Validity, Verdict
+from leadline.analysis.model import Bound, Limit, LimitedBy, Metric, Reason, Summary, TestResult, Validity, Verdict
 from leadline.analysis.repeats import summarise
 from leadline.analysis.search_findings import SearchFindings, Trial
 from leadline.analysis.searches import findings_of, search_result
@@ -76,6 +76,40 @@ def test_result_of_a_search_has_the_rates_and_the_figures_at_the_lower_one() -> 
     assert result.limit.by is LimitedBy.GATEWAY
 
 
+NARROW = replace(found(), trials=(*found().trials[:2], judged(load(1020, 5), 1020.0)))
+OFFERED = load(1000, 0, limit=LimitedBy.OFFERED_RATE)
+
+
+@pytest.mark.parametrize(
+    ("low", "evidence"),
+    [
+        (1000.0, "the conditions held at 1000/s, but not at 1020/s: lost_ratio 0.00490196 is not < 0.001"),
+        (None, "the conditions did not hold at 1020/s: lost_ratio 0.00490196 is not < 0.001"),
+    ],
+)
+def test_narrow_failure_at_the_upper_bound_is_not_limited_by_the_offered_rate(low: float | None, evidence: str) -> None:
+    loads = (*LOADS[:2], OFFERED, load(1020, 5, limit=LimitedBy.OFFERED_RATE))
+    limit = search_result(loads, replace(NARROW, low_per_s=low), TEST).limit
+    assert limit == Limit(
+        LimitedBy.UNKNOWN, evidence, "above it a condition does not hold (lost_ratio 0.00490196 is not < 0.001)"
+    )
+
+
+def test_limit_of_another_failed_load_at_the_upper_bound_stays() -> None:
+    trials = (*NARROW.trials[:2], judged(load(1020, 5), 1020.0), judged(load(1020, 5), 1020.0))
+    at_high = [load(1020, 5, limit=by) for by in (LimitedBy.GATEWAY, LimitedBy.OFFERED_RATE)]
+    limit = search_result((*LOADS[:2], OFFERED, *at_high), replace(NARROW, trials=trials), TEST).limit
+    assert limit is not None and limit.by is LimitedBy.GATEWAY
+
+
+@pytest.mark.parametrize(
+    ("ending", "by"), [("generator-limited", LimitedBy.GENERATOR), ("all-held", LimitedBy.OFFERED_RATE)]
+)
+def test_limit_of_a_search_without_an_upper_bound_is_what_ended_it(ending: str, by: LimitedBy) -> None:
+    limit = search_result((*LOADS[:2], OFFERED, LOADS[3]), found(ending, high=None), TEST).limit
+    assert limit is not None and limit.by is by
+
+
 @pytest.mark.parametrize(
     ("ending", "high", "verdict", "bound"),
     [
@@ -112,6 +146,78 @@ def test_mean_over_repeats_keeps_what_each_search_left_open() -> None:
             repeats, planned=len(repeats), limit=0.1, case="c01", test="ndr", kind="udp", parameters={}
         ).metrics["found_rate_per_s"]
         assert (rate.value, rate.low, rate.high) == (1000.0, 1000.0, 1020.0)
+
+
+def over(*results: TestResult) -> Summary:
+    repeats = [replace(result, repeat=number) for number, result in enumerate(results, 1)]
+    return summarise(repeats, planned=len(repeats), limit=0.1, case="c01", test="ndr", kind="udp", parameters={})
+
+
+@pytest.mark.parametrize("ending", ["budget", "all-held", "generator-limited"])
+@pytest.mark.parametrize("repeats", [1, 2, 3, 5])
+def test_verdict_of_a_search_stays_when_repeats_answer_another_doubt(ending: str, repeats: int) -> None:
+    reason = Reason("precision-unknown", "the rate is not known well enough", Verdict.UNDETERMINED, ("throughput_bps",))
+    base = load(1000, 0)
+    rate = base.metrics["throughput_bps"].doubted(Verdict.UNDETERMINED, reason.code, Bound.NONE)
+    validity = Validity(Verdict.UNDETERMINED, (reason,))
+    base = replace(base, metrics={**base.metrics, "throughput_bps": rate}, validity=validity)
+    single = search_result((*LOADS[:2], base, LOADS[3]), found(ending, high=None), TEST)
+    summary = over(*[single] * repeats)
+    assert single.validity.verdict is not Verdict.VALID
+    assert summary.validity.verdict is single.validity.verdict
+    assert summary.metrics["throughput_bps"].verdict is (Verdict.VALID if repeats > 2 else Verdict.UNDETERMINED)
+
+
+def outcome(target: str, result: Summary | TestResult) -> tuple[str, str]:
+    (parsed,) = parse_targets([f"found_rate_per_s {target}"], {"ndr": "udp"})
+    judged = judge(parsed, "c01", [result])
+    return judged.outcome, judged.reason
+
+
+@pytest.mark.parametrize("ending", ["all-held", "generator-limited"])
+def test_lower_bound_that_every_search_has_decides(ending: str) -> None:
+    single = search_result(LOADS, found(ending, high=None), TEST)
+    for result in (single, over(single), over(single, single, single)):
+        rate = result.metrics["found_rate_per_s"]
+        assert (rate.value, rate.low, rate.high) == (1000.0, 1000.0, None)
+        assert outcome("> 500", result) == ("met", "at least 1000 /s > 500 /s")
+        assert outcome("> 5000", result)[0] == "undecided"
+
+
+@pytest.mark.parametrize("repeats", [0, 1, 3])
+def test_searches_without_a_rate_decide_by_their_upper_bound_and_are_named(repeats: int) -> None:
+    single = search_result(LOADS, found("none-held", low=None), TEST)
+    result = over(*[single] * repeats) if repeats else single
+    rate = result.metrics["found_rate_per_s"]
+    assert (rate.value, rate.low, rate.high) == (None, None, 1020.0)
+    assert outcome("> 5000", result) == ("missed", "at most 1020 /s is not > 5000 /s")
+    assert outcome("> 500", result) == ("undecided", "known only to be at most 1020 /s")
+    assert result.validity.verdict is Verdict.VALID
+    text = "not even the lowest rate tried, 1020/s, holds"
+    assert [(note.code, note.text) for note in result.validity.notes if note.code != "interval-within-test"] == [
+        ("no-rate-held", text)
+    ]
+
+
+def test_some_searches_without_a_rate_leave_the_mean_without_a_lower_end() -> None:
+    single = search_result(LOADS, found(), TEST)
+    summary = over(single, single, search_result(LOADS, found("none-held", low=None), TEST))
+    rate = summary.metrics["found_rate_per_s"]
+    assert (rate.value, rate.low, rate.high) == (1000.0, None, 1020.0)
+    assert rate.unbounded == "a search did not bound its rate from below"
+    assert summary.gaps["found_rate_per_s"] == 1
+    assert [note.text for note in summary.validity.notes] == [
+        "not even the lowest rate tried, 1020/s, holds (in 1 of 3 repeats)"
+    ]
+    assert outcome("> 5000", summary)[0] == "missed"
+    assert outcome("> 500", summary)[0] == "undecided"
+
+
+def test_disturbed_search_without_a_rate_decides_nothing() -> None:
+    disturbed = (*found().trials[:2], judged(load(1020, 20, Verdict.DISTURBED), 1020.0))
+    result = search_result(LOADS, replace(found("none-held", low=None), trials=disturbed), TEST)
+    assert result.metrics["found_rate_per_s"].verdict is Verdict.DISTURBED
+    assert outcome("> 5000", result)[0] == outcome("> 5000", over(result))[0] == "undecided"
 
 
 def test_loads_of_a_journal_become_one_result() -> None:
