@@ -6,19 +6,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from leadline.analysis.model import TestResult, Verdict
 from leadline.analysis.rate_parts import mean_of_results
 from leadline.analysis.repeats import SHARE, mean_with_interval
 from leadline.analysis.targets import settles
 from leadline.plan.field_types import validate_input
-from leadline.plan.repeats import RepeatUntil
+from leadline.plan.repeats import PrecisionGoal, RepeatUntil
 from leadline.plan.targets import Target
 from leadline.registry import KINDS
 from leadline.statistics import Estimate, stopping_confidence
 from leadline.statistics.estimate import CONFIDENCE
 
+_GOAL = TypeAdapter(PrecisionGoal)
 _NO_REPEAT = frozenset({Verdict.DISTURBED, Verdict.INCOMPLETE})
 
 
@@ -82,13 +83,24 @@ def _means(results: Sequence[TestResult], named: Iterable[str], confidence: floa
     return found
 
 
-def confidence_of_plan(plan: Mapping[str, Any]) -> float:
-    """The confidence of the intervals over the repeats of this plan: more where a narrow one ended the repeating."""
+def confidence_over_repeats(manifest: Mapping[str, Any]) -> float:
+    """The confidence of the intervals over the repeats of a run: more where a narrow one ended the repeating."""
+    goal = precision_goal(manifest)
+    if goal is not None:
+        return stopping_confidence(goal.confidence, goal.least, goal.most)
     try:
-        until = validate_input(RepeatUntil, plan.get("repeat"))
+        until = validate_input(RepeatUntil, (manifest.get("plan") or {}).get("repeat"))
     except ValidationError:
         return CONFIDENCE  # a number of repeats, or a manifest without them
     return stopping_confidence(CONFIDENCE, until.min, until.max)
+
+
+def precision_goal(manifest: Mapping[str, Any]) -> PrecisionGoal | None:
+    """How well a single command was to know its figures; None if it did not repeat, and for a plan's run."""
+    try:
+        return _GOAL.validate_python(manifest.get("precision"))
+    except ValidationError:
+        return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,9 +30,10 @@ from leadline.analysis.model import (
     JournalDamage,
     RunAnalysis,
     Summary,
+    TestResult,
     TrialResult,
 )
-from leadline.analysis.precision import confidence_of_plan
+from leadline.analysis.precision import confidence_over_repeats, precision_goal
 from leadline.analysis.repeats import summarise
 from leadline.analysis.searches import TrialSearches
 from leadline.analysis.targets import judge_summaries, parse_targets
@@ -56,6 +57,18 @@ def analyse(manifest: Record, entries: Iterable[Record], begin: Begin = analyse_
     Entries without required fields are counted, and reported together with the lines that a `JournalReader` could not
     read. `begin` analyses the tests of each trial, at once or while the reading goes on.
     """
+    return _read(manifest, entries, begin).findings()
+
+
+def result_with_histograms(manifest: Record, entries: Iterable[Record]) -> tuple[TestResult, Histograms | None]:
+    """The first test of the first trial, and its histograms, which repeats merge; None for a search, whose last load
+    need not be at the rate found."""
+    reading = _read(manifest, entries, analyse_at_once)
+    result = reading.findings().trials[0].tests[0]
+    return result, reading.histograms.get((result.case, result.repeat, result.test))
+
+
+def _read(manifest: Record, entries: Iterable[Record], begin: Begin) -> _Reading:
     reading = _Reading(manifest, begin)
     reader = entries if isinstance(entries, JournalReader) else None
     noted = 0
@@ -68,7 +81,7 @@ def analyse(manifest: Record, entries: Iterable[Record], begin: Begin = analyse_
         reading.note_damage(reader)
     reading.end_trial({})
     reading.end_stretch()
-    return reading.findings()
+    return reading
 
 
 @dataclass(slots=True)
@@ -122,6 +135,11 @@ class _Reading:
         self._histograms: dict[tuple[str, int, str], Histograms] = {}
         self._cross_checks: list[cross_checks.ToolRepeat] = []
         self._strict = reads_strictly()
+
+    @property
+    def histograms(self) -> Mapping[tuple[str, int, str], Histograms]:
+        """The histograms of each test that has ended, by case, repeat and test."""
+        return self._histograms
 
     def note_damage(self, reader: JournalReader) -> None:
         """Take the counts of a reader so far; new damage belongs to the current trial."""
@@ -247,6 +265,8 @@ class _Reading:
         plan = self._manifest.get("plan") or {}
         damage = replace(self._damage, lines=self._taken + self._damage.garbled + self._damage.torn)
         limit = _stability_spread(plan)
+        if (goal := precision_goal(self._manifest)) is not None:
+            limit = max(limit, goal.width)  # A figure that is known as well as the user wants is not unstable.
         try:
             kinds = {test: kind for _, test, kind in self._tests()}
             asked = parse_targets(plan.get("targets") or (), kinds)
@@ -444,7 +464,7 @@ class _Reading:
             parameters=parameters,
             named=[target.metric for target in targets if target.test in (None, test)],
             targets=targets,
-            confidence=confidence_of_plan(self._manifest.get("plan") or {}),
+            confidence=confidence_over_repeats(self._manifest),
             histograms=self._histograms,
         )
 

@@ -135,7 +135,7 @@ def _pairs_of_plan(whole: Side) -> Iterator[tuple[Side, Side]]:
 
 def _side(folder: RunFolder) -> Side:
     from leadline.analysis.comparison import Side
-    from leadline.analysis.precision import confidence_of_plan
+    from leadline.analysis.precision import confidence_over_repeats
     from leadline.trial import read_findings
 
     analysis = read_findings(folder)
@@ -148,7 +148,7 @@ def _side(folder: RunFolder) -> Side:
         analysis,
         tests,
         cases={case["id"]: case for case in cases},
-        confidence=confidence_of_plan(manifest.get("plan") or {}),
+        confidence=confidence_over_repeats(manifest),
     )
 
 

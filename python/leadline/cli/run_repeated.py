@@ -54,7 +54,7 @@ def run(test: BaseTest, workload: LoadWorkload, output: OutputOptions, goal: Pre
     targets = parse_targets(output.targets, {test.name: test.kind})
     asked = tuple(target.metric for target in targets)
     single = Single(test, workload, ["leadline", *sys.argv[1:]], server_pid=output.server_pid, asked=asked)
-    single = replace(single, interval_ms=output.interval_ms, second_tool=output.second_tool)
+    single = replace(single, precision=goal, interval_ms=output.interval_ms, second_tool=output.second_tool)
     shown = _Shown(goal, output.json)
     repeats, folder = asyncio.run(_measured(single, output, goal, shown, targets))
     summary = summarise(
@@ -69,6 +69,7 @@ def run(test: BaseTest, workload: LoadWorkload, output: OutputOptions, goal: Pre
         named=asked,
         targets=targets,
         confidence=stopping_confidence(goal.confidence, goal.least, goal.most),
+        histograms=repeats.histograms,
     )
     judged = [judge(target, _CASE, [summary]) for target in targets]
     checked = of_command(repeats.results, repeats.second_tool, Limits().margin)

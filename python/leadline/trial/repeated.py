@@ -6,9 +6,10 @@ that something else disturbed does not count, and is made up for by another one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
+from leadline.analysis.metrics import Histograms
 from leadline.analysis.model import TestResult
 from leadline.analysis.precision import half_widths, is_precise
 from leadline.dataset import Entry
@@ -19,7 +20,7 @@ from leadline.statistics import stopping_confidence
 from leadline.trial.event_log import EntryList, EventLog, EventSink
 from leadline.trial.interrupt import Interrupt
 from leadline.trial.notifications import Observer
-from leadline.trial.single import Single, measure
+from leadline.trial.single import Single, measure_repeat
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,8 @@ class Repeats:
     """The error that ended a later repeat, and with it the repeating."""
     second_tool: tuple[Entry, ...] = ()
     """The journal's records of a second tool that repeated each of them."""
+    histograms: Mapping[tuple[str, int, str], Histograms] = field(default_factory=dict)
+    """Those of each repeat, by case, repeat and test."""
     unwritten: LeadlineError | None = None
     """The error that kept the end of the run out of the journal."""
 
@@ -56,15 +59,19 @@ async def measure_repeats(
     """
     results: list[TestResult] = []
     second_tool: list[Entry] = []
+    histograms: dict[tuple[str, int, str], Histograms] = {}
     precise, widths, failure = False, dict[str, float | None](), None
     while not precise and len(results) < goal.most and not interrupt.asked.is_set():
         entries: list[Entry] = []
         one = replace(single, repeat=len(results) + 1, alone=False)
         try:
-            results.append(await measure(one, entries, sink, interrupt, observers))
+            result, own = await measure_repeat(one, entries, sink, interrupt, observers)
         except LeadlineError as error:
             failure = error
             break
+        results.append(result)
+        if own is not None:
+            histograms[result.case, result.repeat, result.test] = own
         second_tool += [entry for entry in entries if entry.get("record") == "cross-check"]
         precise = is_precise(
             results,
@@ -81,4 +88,4 @@ async def measure_repeats(
     unwritten = EventLog(EntryList([], sink)).record_end("run-end", None, status=status)
     if failure is not None and not results:
         raise failure
-    return Repeats(tuple(results), precise, widths, failure, tuple(second_tool), unwritten)
+    return Repeats(tuple(results), precise, widths, failure, tuple(second_tool), histograms, unwritten)

@@ -9,7 +9,7 @@ import asyncio
 import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -19,12 +19,14 @@ from typing import Any
 from leadline import __version__
 from leadline.agents import Agent, Event, Launch, agent_binary
 from leadline.agents.local_ops import LocalOps
-from leadline.analysis import analyse
+from leadline.analysis.metrics import Histograms
 from leadline.analysis.model import Ceiling, TestResult
+from leadline.analysis.run import result_with_histograms
 from leadline.contract.models import SampleBatch, Samples
 from leadline.errors import LeadlineError
 from leadline.plan import BaseTest
 from leadline.plan.external_inputs import redacted
+from leadline.plan.repeats import PrecisionGoal
 from leadline.trial import load, server_process
 from leadline.trial.event_log import EntryList, EventLog, EventSink
 from leadline.trial.interrupt import Interrupt
@@ -53,6 +55,8 @@ class Single:
     """Its case in the run folder; each of several measurements in one folder has its own."""
     repeat: int = 1
     """Which repeat of its case it is, from 1."""
+    precision: PrecisionGoal | None = None
+    """How well its figures are to be known, if it is repeated until they are."""
     parameters: Mapping[str, Any] = field(default_factory=dict)
     """The parameters in which its case differs from the run's others."""
     alone: bool = True
@@ -74,6 +78,7 @@ class Single:
         """The measurement as a plan of one case, without its secrets."""
         secrets = self.test.secrets
         return {
+            **({} if self.precision is None else {"precision": asdict(self.precision)}),
             "schema": "leadline.run/1",
             "run_id": run_id,
             "name": self.test.name,
@@ -97,6 +102,17 @@ async def measure(
     Raises:
         LeadlineError: it could not begin, failed, or the disk is full; an interrupted one returns what it has.
     """
+    return (await measure_repeat(single, entries, sink, interrupt, observers))[0]
+
+
+async def measure_repeat(
+    single: Single,
+    entries: list[dict[str, Any]],
+    sink: EventSink | None,
+    interrupt: Interrupt,
+    observers: tuple[Observer, ...],
+) -> tuple[TestResult, Histograms | None]:
+    """Run the measurement, as `measure`; its histograms too, which repeats merge."""
     server_process.require_process(single.server_pid)
     event_log = EventLog(EntryList(entries, sink), observers)
     if single.on_samples is not None:
@@ -135,12 +151,12 @@ async def measure(
         failure = event_log.record_end("run-end", failure, status=status)
     if failure is not None:
         raise failure
-    return analysed(single, entries)
+    return result_with_histograms(single.manifest(), entries)
 
 
 def analysed(single: Single, entries: Sequence[Mapping[str, Any]]) -> TestResult:
     """The figures of a measurement that has ended, also of one that failed in the middle."""
-    return analyse(single.manifest(), entries).trials[0].tests[0]
+    return result_with_histograms(single.manifest(), entries)[0]
 
 
 def has_figures(entries: Sequence[Mapping[str, Any]]) -> bool:

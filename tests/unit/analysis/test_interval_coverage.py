@@ -8,7 +8,7 @@ summary, and ratios of two systems through the comparison of two runs.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
@@ -22,9 +22,10 @@ from leadline.analysis.histograms import Histogram, merge
 from leadline.analysis.intervals import Parts, parts_of, with_intervals
 from leadline.analysis.metrics import Histograms
 from leadline.analysis.model import Metric, TestResult, TrialResult, Validity, Verdict, Window
-from leadline.analysis.precision import confidence_of_plan, is_precise
+from leadline.analysis.precision import confidence_over_repeats, is_precise
 from leadline.analysis.repeats import mean_with_interval, summarise
 from leadline.analysis.test_data import FlowKey, IntervalHistogram, Point
+from leadline.plan.repeats import PrecisionGoal
 from leadline.statistics import mean_of_repeats, stopping_confidence
 from synthetic import ar1, assert_share, contains
 
@@ -166,7 +167,7 @@ def rate_until_known(values: Iterable[float], least: int, most: int, until: floa
         test="tcp",
         kind="tcp",
         parameters={},
-        confidence=confidence_of_plan(plan),
+        confidence=confidence_over_repeats({"plan": plan}),
     )
     return summary.metrics["throughput_bps"]
 
@@ -181,9 +182,12 @@ def test_interval_of_repeats_until_a_precision_contains_the_truth(noise: float) 
 
 
 def test_plans_that_repeat_until_a_precision_have_wider_intervals() -> None:
-    assert confidence_of_plan({"repeat": {"until": "3%"}}) == pytest.approx(0.979, abs=0.001)
-    assert confidence_of_plan({"repeat": 10}) == confidence_of_plan({}) == 0.95
-    assert confidence_of_plan({"repeat": {"min": "many"}}) == 0.95
+    assert confidence_over_repeats({"plan": {"repeat": {"until": "3%"}}}) == pytest.approx(0.979, abs=0.001)
+    goal = asdict(PrecisionGoal(confidence=0.95, least=3, most=15))
+    assert confidence_over_repeats({"precision": goal}) == pytest.approx(0.979, abs=0.001)
+    assert confidence_over_repeats({"plan": {"repeat": 10}}) == confidence_over_repeats({}) == 0.95
+    assert confidence_over_repeats({"plan": {"repeat": {"min": "many"}}}) == 0.95
+    assert confidence_over_repeats({"precision": {"least": "many"}}) == 0.95
 
 
 def test_ratio_of_two_runs_that_ended_by_their_precision_contains_the_truth() -> None:

@@ -76,16 +76,31 @@ def test_document_has_means_with_intervals_and_every_repeat(port: int, tmp_path:
     assert {row["trial"] for row in rows} >= {"c01/1", "c01/2", "c01/3", None}
 
 
-async def uneven(single: Single, *_: object) -> TestResult:
+@pytest.mark.agent
+def test_folder_has_the_figures_that_the_command_printed(port: int, tmp_path: Path) -> None:
+    """Percentiles of all repeats' values and intervals that allow for the ending, in both."""
+    ended = leadline(
+        *("rr", "127.0.0.1", "-p", str(port), "-d", "1s", "--width", "50%", "--json"),
+        *("--most-repeats", "4", "--out", str(tmp_path)),
+    )
+    [folder] = tmp_path.iterdir()
+    kept = json.loads(leadline("report", str(folder), "--json").stdout)
+    [summary] = kept["summaries"]
+    printed = json.loads(ended.stdout)
+    assert summary["repeats"] >= 3
+    for name, figure in printed["metrics"].items():
+        assert summary["metrics"][name] == figure, name
+
+
+async def uneven(single: Single, *_: object) -> tuple[TestResult, None]:
     """Repeats of 90 and 112 transactions per second in turn."""
     figures = {"transactions_per_s": Metric(90.0 if single.repeat % 2 else 112.0, "1/s")}
-    return TestResult(
-        "c01", single.repeat, "rr", "rr", {}, "done", None, figures, Validity(Verdict.VALID), None, None, {}
-    )
+    validity = Validity(Verdict.VALID)
+    return TestResult("c01", single.repeat, "rr", "rr", {}, "done", None, figures, validity, None, None, {}), None
 
 
 def test_goal_out_of_reach_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(repeated, "measure", uneven)
+    monkeypatch.setattr(repeated, "measure_repeat", uneven)
     ended = leadline("rr", "192.0.2.1", "--width", "0.0001%", "--most-repeats", "3")
     assert "not within ±0.000100 % of the mean" in ended.stderr
     assert "repeat 3: " in ended.stderr
@@ -103,7 +118,7 @@ def test_goal_out_of_reach_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_target_is_decided_on_the_interval_over_repeats(
     monkeypatch: pytest.MonkeyPatch, target: str, outcome: str, code: int
 ) -> None:
-    monkeypatch.setattr(repeated, "measure", uneven)
+    monkeypatch.setattr(repeated, "measure_repeat", uneven)
     ended = leadline("rr", "192.0.2.1", "--width", "1%", "--most-repeats", "6", "--json", "--target", target)
     judged = json.loads(ended.stdout)["targets"][0]
     assert (judged["outcome"], ended.returncode) == (outcome, code)

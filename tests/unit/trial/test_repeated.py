@@ -25,7 +25,7 @@ class Measured:
         self.verdicts = verdicts or {}
         self.singles: list[Single] = []
 
-    async def __call__(self, single: Single, *_: Any) -> TestResult:
+    async def __call__(self, single: Single, *_: Any) -> tuple[TestResult, None]:
         self.singles.append(single)
         rate = self.rates[len(self.singles) - 1]
         if rate is None:
@@ -33,13 +33,13 @@ class Measured:
         number = single.repeat
         metrics = {"transactions_per_s": Metric(rate, "1/s"), "latency_p99_us": Metric(1e6 / rate, "us")}
         validity = Validity(self.verdicts.get(number, Verdict.VALID))
-        return TestResult("c01", number, "rr", "rr", {}, "done", None, metrics, validity, None, None, {})
+        return TestResult("c01", number, "rr", "rr", {}, "done", None, metrics, validity, None, None, {}), None
 
 
 def repeats(
     measured: Measured, monkeypatch: pytest.MonkeyPatch, goal: PrecisionGoal, entries: list[Any] | None = None
 ) -> repeated.Repeats:
-    monkeypatch.setattr(repeated, "measure", measured)
+    monkeypatch.setattr(repeated, "measure_repeat", measured)
     single = Single(RrTest(name="rr"), None, ["leadline"])  # type: ignore[arg-type]
     sink = EntryList(entries if entries is not None else [])
     interrupt = Interrupt(lambda: None, lambda: None)
