@@ -132,9 +132,9 @@ def with_intervals(
             bounds = _percentile(asked.histogram, share, histograms, parts, of_clients=of_clients, is_running=running)
             found[name] = _bounded(metric, bounds, unit_ns)
         elif name == _LOST_RATIO:
-            found[name] = (
-                _bounded_loss(metric, data, window) if metric.value else _of_total(metric, metrics.get("sent"))
-            )
+            sent = metrics.get("sent")
+            is_some = 0 < metric.value < 1
+            found[name] = _bounded_loss(metric, sent, data, window) if is_some else _of_total(metric, sent)
         elif name == _ERROR_RATIO:
             found[name] = _of_total(metric, metrics.get("requests_due"))
         elif metric.unbounded is not None:
@@ -189,7 +189,7 @@ def _bounded_rate(
     return replace(metric, low=max(0.0, metric.value - half), high=metric.value + half)
 
 
-def _bounded_loss(metric: Metric, data: TestData, window: Window | None) -> Metric:
+def _bounded_loss(metric: Metric, sent: Metric | None, data: TestData, window: Window | None) -> Metric:
     """The share of lost datagrams with its interval, from the receiving side's counts over the whole test."""
     if metric.value is None:
         return metric
@@ -202,6 +202,10 @@ def _bounded_loss(metric: Metric, data: TestData, window: Window | None) -> Metr
         np.diff(np.sum([_read_at(edges, points, place) for points in series], axis=0))
         for place in ("missing_units", "received_units")
     )
+    if sent is not None and sent.value is not None:
+        # The receiving side knows of a lost datagram by a later one: those that none followed were sent after the last.
+        unseen = metric.value * sent.value - missing.sum()
+        missing = missing + max(0.0, unseen) * _without_arrivals(edges, series)
     # A datagram that was only late had been missing before: it makes a count negative.
     if missing.sum() <= 0:
         return replace(metric, unbounded=_LOST_AT_THE_END)
@@ -211,6 +215,16 @@ def _bounded_loss(metric: Metric, data: TestData, window: Window | None) -> Metr
     # The whole test's share also has what was lost after the last reading.
     factor = metric.value / estimate.value
     return replace(metric, low=estimate.low * factor, high=min(1.0, estimate.high * factor))
+
+
+def _without_arrivals(edges: Values, series: Sequence[Sequence[Point]]) -> Values:
+    """The shares of each interval in the time after each flow's last arrival."""
+    after = np.zeros(len(edges) - 1)
+    for points in series:
+        last_ns = next(point.t_ns for point in points if point.received_units == points[-1].received_units)
+        after += np.diff(np.maximum(edges, min(float(last_ns), edges[-1])))
+    after[-1] += 1  # Of a nanosecond: where something arrived to the very end, it is the last interval.
+    return np.asarray(after / after.sum(), dtype=np.float64)
 
 
 def share_metric(found: float, total: float) -> Metric:

@@ -284,6 +284,11 @@ def _share_of(step: Step, own: Below, below: Below | None) -> Share:
     if below is None:
         lowest = "the rate of the link is not known" if step.rung.chain is Chain.PAYLOAD else "it is the lowest layer"
         return Share(None, reason=lowest)
+    return _share_of_layer(step, own, below) if below.value > 0 else Share(None, reason=f"{below.name} carried nothing")
+
+
+def _share_of_layer(step: Step, own: Below, below: Below) -> Share:
+    """The share of a layer that carried something."""
     bound = _ratio_bound(below.bound, own.bound)
     word = None if bound is None else bound.value
     if own.shown_by is not None:
@@ -312,8 +317,7 @@ def _share_of_value(step: Step, below: Below, bound: str | None) -> Share:
 
 def _ratio_bound(lower: Bound | None, upper: Bound | None) -> Bound | None:
     """The side of a ratio on which the true one lies, from the sides of its parts."""
-    turned = {Bound.LEAST: Bound.MOST, Bound.MOST: Bound.LEAST}
-    of_lower = turned.get(lower, lower) if lower is not None else None
+    of_lower = lower.inverted if lower is not None else None
     sides = {side for side in (of_lower, upper) if side is not None}
     if not sides:
         return None

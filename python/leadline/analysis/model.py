@@ -43,6 +43,14 @@ class Bound(StrEnum):
     MOST = "at most"
     NONE = "not known"
 
+    @property
+    def inverted(self) -> Bound:
+        """The side on which one divided by the figure lies."""
+        return _INVERTED[self]
+
+
+_INVERTED = {Bound.LEAST: Bound.MOST, Bound.MOST: Bound.LEAST, Bound.NONE: Bound.NONE}
+
 
 @dataclass(frozen=True, slots=True)
 class Reason:

@@ -14,6 +14,7 @@ from functools import lru_cache
 
 from leadline.analysis.model import Bound, Metric, Reason, Validity, Verdict
 from leadline.plan.gateway_metrics import is_cost, is_memory, of_gateway
+from leadline.plan.tags import split_figure
 
 ORDER = list(Verdict)
 """Verdicts, worst first."""
@@ -29,6 +30,7 @@ class Family(StrEnum):
     TIME = "time"  # counted from when an operation was sent
     LATENESS = "lateness"  # of the generator's own sends: evidence about this test, whatever else ran beside it
     LOSS = "loss"
+    INVERSE = "inverse"  # one divided by a rate
     COUNT = "count"  # what was counted, whatever its pace
     USE = "use"  # CPU time of a gateway, which follows from the rate
     COST = "cost"  # CPU time of a gateway per byte and packet
@@ -97,6 +99,8 @@ NOT_OFFERED = frozenset({"unsent", "pushback", "ran-over"})
 
 _RATE_ENDINGS = ("_per_s", "_bps")
 _TIME_ENDINGS = ("_us", "_ms")
+_PARTS_OF_RATES = "line_use_"
+_INVERSES = "transfer_time_"
 _OF_KERNEL = frozenset({"pacing_bps", "delivery_bps"})
 """Rates that a kernel reports of each connection: no steady window is needed for them."""
 _SERVICE_DEMAND = "_cpu_ns_per_"
@@ -105,7 +109,8 @@ _OF_SENDS = ("late_", "sends_late_")
 # A VPN client connects from when it was due; an http request's connecting begins when there is none to use.
 _CLIENT_CONNECTS, _OF_CLIENTS = "connect_", "_ms"
 _LOSSES = frozenset(
-    {"lost", "lost_ratio", "duplicates", "reordered", "error_ratio", "failed_ratio", "unanswered", "unsent"}
+    {"lost", "lost_ratio", "duplicates", "reordered", "error_ratio", "unanswered", "unsent"}
+    | {"failed_ratio", "unconfigured_ratio"}
     | {"loss_bursts", "loss_burst_mean", "loss_burst_max", "reorder_extent_mean", "reorder_extent_max"}
 )
 
@@ -121,19 +126,20 @@ class Judged:
 # A run has thousands of tests with the same figures.
 @lru_cache(maxsize=4096)
 def family_of(metric: str) -> Family:
-    """The family of a figure, by its name."""
+    """The family of a figure, by its name; the same whatever part of the test it is of."""
+    metric, _ = split_figure(metric)
     if of_gateway(metric):
         return Family.COST if is_cost(metric) else Family.COUNT if is_memory(metric) else Family.USE
     if _SERVICE_DEMAND in metric:
         return Family.COST
-    if metric.endswith(_RATE_ENDINGS) and metric not in _OF_KERNEL:
+    if metric.startswith(_PARTS_OF_RATES) or (metric.endswith(_RATE_ENDINGS) and metric not in _OF_KERNEL):
         return Family.RATE
     if metric.endswith(_TIME_ENDINGS):
         if metric.startswith(_OF_SENDS):
             return Family.LATENESS
         of_client = metric.startswith(_CLIENT_CONNECTS) and metric.endswith(_OF_CLIENTS)
         return Family.LATENCY if of_client or metric.startswith(_FROM_DUE) else Family.TIME
-    return Family.LOSS if metric in _LOSSES else Family.COUNT
+    return Family.INVERSE if metric.startswith(_INVERSES) else Family.LOSS if metric in _LOSSES else Family.COUNT
 
 
 def judge_figures(
@@ -175,7 +181,7 @@ def judge_figures(
         known = tuple(name for name in named if metrics[name].value is not None) or named
         reasons.append(replace(reason, verdict=verdict, metrics=() if len(named) == len(metrics) else known))
         for name in named:
-            bound = effect.get(family_of(name), Bound.NONE)
+            bound = _bound(effect, name) or Bound.NONE
             if reason.code == PERCENTILE_UNCERTAIN and judged[name].bound is not None:
                 bound = judged[name].bound or bound  # its interval says how far beyond the figure it may lie
             judged[name] = judged[name].doubted(verdict, reason.code, bound)
@@ -188,8 +194,17 @@ def judge_figures(
 
 def _concerns(effect: Mapping[Family, Bound], name: str, metric: Metric) -> bool:
     """Whether a figure is doubted; one that is 0, and can only be less, is not."""
-    bound = effect.get(family_of(name))
+    bound = _bound(effect, name)
     return bound is not None and not (bound is Bound.MOST and metric.value == 0)
+
+
+def _bound(effect: Mapping[Family, Bound], name: str) -> Bound | None:
+    """The side of a figure on which the true one lies; None if the effect does not concern it."""
+    family = family_of(name)
+    if family is not Family.INVERSE:
+        return effect.get(family)
+    of_rate = effect.get(Family.RATE)
+    return None if of_rate is None else of_rate.inverted
 
 
 def _effect(verdict: Verdict, code: str, *, offered: bool, whole: bool) -> Mapping[Family, Bound]:

@@ -261,7 +261,9 @@ def _cost(
     clocks = [of.clock_hz for _, of in rows if of.clock_hz is not None]
     clock_hz = fmean(clocks) if clocks else None
     at_most = any(
-        _is_bound(result.metrics[names.metric_of(host, names.PER_PACKET)]) for result, of in rows if of.packets_per_s
+        _usable(found) and _is_bound(found)
+        for result, _ in rows
+        if (found := result.metrics.get(names.metric_of(host, names.PER_PACKET))) is not None
     )
     work = Work(fixed.value if fixed is not None else 0.0, per_byte.value)
     sizes = PACKETS if fixed is not None else (fmean(point.packet_bytes for point in points),)

@@ -252,15 +252,17 @@ def test_target_is_decided_by_the_interval_of_a_single_test() -> None:
     assert outcomes == ["missed", "undecided", "met"]
 
 
-def losing(missing: Sequence[int], *, at_the_end: int = 0) -> TestData:
-    """A udp test of 100 datagrams in each 100 ms, of which these are missing."""
+def losing(missing: Sequence[int], *, at_the_end: int = 0, dies_after: int | None = None) -> TestData:
+    """A udp test of 100 datagrams in each 100 ms, of which these are missing; none arrives after some intervals."""
     data, lost, steps = test_data("udp", duration_ms=100 * len(missing)), 0, len(missing)
-    for step, count in enumerate(missing, 1):
+    for interval, count in enumerate(missing, 1):
+        step = min(interval, dies_after or interval)
         lost += count
         row = counters(0, received_units=100 * step - lost)
-        data.add("client1", progress(EPOCH_NS + step * 100 * MS, [{**row, "missing_units": lost}]))
-    end_ns, sent = EPOCH_NS + steps * 100 * MS, 100 * steps + at_the_end
-    units = {"sent_units": sent, "received_units": 100 * steps - lost, "lost": lost + at_the_end}
+        data.add("client1", progress(EPOCH_NS + interval * 100 * MS, [{**row, "missing_units": lost}]))
+    at_the_end += 100 * (steps - (dies_after or steps))
+    end_ns, arrived = EPOCH_NS + steps * 100 * MS, 100 * (dies_after or steps) - lost
+    units = {"sent_units": arrived + lost + at_the_end, "received_units": arrived, "lost": lost + at_the_end}
     data.add("client1", finished(end_ns, outcome([flow(0, EPOCH_NS, end_ns, **units)])))
     return data
 
@@ -287,10 +289,40 @@ def test_no_loss_is_bounded_by_how_many_were_sent() -> None:
     assert ratio.high == pytest.approx(1 - 0.025 ** (1 / sent))
 
 
+def test_all_lost_is_bounded_by_how_many_were_sent() -> None:
+    found = analyse_test(losing([100] * 60)).metrics
+    sent, ratio = found["sent"].value or 0, found["lost_ratio"]
+    assert sent > 0 and (ratio.value, ratio.high, ratio.unbounded) == (1, 1, None)
+    assert ratio.low == pytest.approx(0.025 ** (1 / sent))
+    assert loss_below(1, losing([100] * 60)) == "missed"
+
+
+def loss_below(percent: float, data: TestData) -> str:
+    """The outcome of a target on the loss."""
+    found = analyse_test(data)
+    [target] = parse_targets([f"lost_ratio < {percent}%"], {found.test: "udp"})
+    return judge(target, "c01", [found]).outcome
+
+
+def test_loss_at_the_end_alone_has_an_interval_too() -> None:
+    """The receiving side knows of a loss by a later datagram."""
+    found = analyse_test(losing([0] * 60, at_the_end=3)).metrics["lost_ratio"]
+    assert found.value == pytest.approx(3 / 6003) and found.low is not None and found.high is not None
+    assert 0 < found.low < 3 / 6003 < found.high < 0.05
+
+
+def test_path_that_dies_has_lost_what_came_after() -> None:
+    data = losing([0] * 60, dies_after=40)
+    found = analyse_test(data).metrics["lost_ratio"]
+    assert found.value == pytest.approx(1 / 3) and found.low is not None and found.high is not None
+    assert found.low < 1 / 3 < found.high
+    # It died once: how often that happens, one test does not tell.
+    assert (loss_below(0.1, data), loss_below(30, data)) == ("missed", "undecided")
+
+
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
-        (losing([0] * 60, at_the_end=3), "the datagrams that were lost in its intervals"),
         (losing([1] * 8), "8 intervals are too few: 10 are needed"),
         (steady_test("udp"), "only totals are known"),
     ],

@@ -81,6 +81,13 @@ def test_layer_that_failed_is_left_out_and_the_others_go_on() -> None:
     assert https.below == "TCP" and https.share.value == pytest.approx(760 / 956)
 
 
+def test_layer_above_a_blocked_one_has_no_share_of_it() -> None:
+    figures = {"c02": {**PLAIN, "udp": 0.0}}
+    route = ladders(figures, doubts={("c02", "tcp"): (Verdict.GENERATOR_LIMITED, Bound.LEAST)})["c02"]
+    assert layer(route, "tcp").share.value is None
+    assert layer(route, "tcp").share.reason == "UDP carried nothing"
+
+
 def test_doubted_layer_allows_what_a_layer_above_it_carried() -> None:
     figures = {"c02": {**PLAIN, "udp": 500 * MBIT}}
     doubts = {("c02", "udp"): (Verdict.GENERATOR_LIMITED, Bound.LEAST)}

@@ -226,6 +226,12 @@ def test_figures_that_are_not_known_from_above_are_left_out() -> None:
     assert of_run(run_of(result(1000, verdict=Verdict.UNDETERMINED))) == ()
 
 
+def test_search_without_a_rate_that_holds_has_no_cost() -> None:
+    """Its gateway was seen, and its figures are those of the search alone."""
+    without = replace(result(1400), metrics={"found_rate_per_s": Metric(None, "1/s")})
+    assert of_run(run_of(result(64), result(1400), without)) == of_run(run_of(result(64), result(1400)))
+
+
 def test_clients_for_each_cpu_and_gibibyte() -> None:
     [cost] = of_run(run_of(result(64, clients=10), result(512, clients=100), result(1400, clients=1000)))
     need = cost.clients

@@ -28,6 +28,7 @@ from made_journals import (
 from leadline.analysis import TestData, analyse_test
 from leadline.analysis.model import Bound, Ceiling, ClientBringUp, LimitedBy, Metric, Reason, Validity, Verdict
 from leadline.analysis.scope import judge_figures
+from leadline.plan.kinds import tagged_metrics_of
 
 END_NS = EPOCH_NS + 10 * S
 
@@ -532,6 +533,32 @@ def test_lateness_of_sends_is_evidence_and_no_bound(code: str) -> None:
     assert judged["late_p99_us"].verdict is Verdict.VALID
     sides = {"sends-late": None, "machine-saturated": Bound.NONE}
     assert judged["service_p99_us"].bound is sides.get(code, Bound.MOST)
+
+
+def bounds(code: str, *names: str) -> list[Bound | None]:
+    """The sides of figures on which the true ones lie, by one reason."""
+    metrics = {name: Metric(0.8, "ratio") for name in names}
+    against = [(Verdict.GENERATOR_LIMITED, Reason(code, "made"))]
+    judged = judge_figures(metrics, against, (), primary="none", decisive=(), delivered=None).metrics
+    return [judged[name].bound for name in names]
+
+
+def test_parts_of_a_rate_are_doubted_with_it_and_its_inverse_the_other_way() -> None:
+    names = ("throughput_bps", "line_use_ratio", "line_use_up_ratio", "transfer_time_ratio", "transfer_time_down_ratio")
+    assert bounds("thread-saturated", *names) == [*[Bound.LEAST] * 3, *[Bound.MOST] * 2]
+    assert bounds("no-steady-window", *names) == [Bound.NONE] * 5
+    assert bounds("sends-late", *names) == [None] * 5
+
+
+@pytest.mark.parametrize("code", ["other-work", "thread-saturated", "sends-late", "nothing-answered", "unsent"])
+def test_figures_of_a_part_of_a_scenario_are_doubted_as_those_of_the_whole(code: str) -> None:
+    whole = tagged_metrics_of("scenario")
+    assert "error_ratio" in whole
+    assert bounds(code, *(f"{name}{{name:login}}" for name in whole)) == bounds(code, *whole)
+
+
+def test_clients_that_are_not_configured_are_doubted_as_those_that_failed() -> None:
+    assert bounds("other-work", "failed_ratio", "unconfigured_ratio") == [Bound.MOST] * 2
 
 
 def test_what_was_never_sent_would_have_been_later() -> None:
