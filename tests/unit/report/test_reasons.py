@@ -41,6 +41,7 @@ WITHOUT_ADVICE = {
     "gateway-shares-cpus",
     "journal-torn",
     "latency-lower-bound",
+    "no-rate-held",
     "no-results",
     "observer-cost",
     "repeats-incomplete",
