@@ -110,7 +110,7 @@ test-unit:
 	$(STATIC) $(PYTHON) -m pytest --quiet $(UNIT_WORKERS) -m "not exclusive $(SELECTION)" $(WAITING_TESTS:%=--ignore=%) tests
 
 test-exclusive:
-	$(STATIC) $(PYTHON) -m pytest --quiet -m "exclusive $(SELECTION)" tests/lab || [ $$? = 5 ]
+	$(STATIC) $(PYTHON) -m pytest --quiet -m "exclusive $(SELECTION)" tests/lab tests/oracle || [ $$? = 5 ]
 
 dist: $(VENV)/.installed ## what users install: a wheel, an sdist and the agent alone, in DIST=dist
 	$(STATIC) scripts/dist $(PYTHON) $(DIST)

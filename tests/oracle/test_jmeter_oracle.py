@@ -42,7 +42,10 @@ def test_users_do_what_jmeters_users_do(name: str, server: RecordingServer, tmp_
 
 @pytest.mark.full_matrix
 @pytest.mark.skipif(not is_available(), reason="JMeter needs Maven and a JDK")
-@pytest.mark.parametrize("name", CASES)
+# JMeter interrupts what an open model's schedule has begun and not ended at its end, after 850 ms.
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.exclusive] * (name == "open-model")) for name in CASES]
+)
 def test_jmeter_does_what_its_recorded_answer_says(
     name: str, server: RecordingServer, oracle: JMeter, tmp_path: Path
 ) -> None:

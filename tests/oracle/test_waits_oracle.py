@@ -25,6 +25,7 @@ LEAST_P = 1e-4
 pytestmark = [
     pytest.mark.agent,
     pytest.mark.full_matrix,
+    pytest.mark.exclusive,
     pytest.mark.takes(60),
     pytest.mark.skipif(not is_available(), reason="JMeter needs Maven and a JDK"),
 ]
