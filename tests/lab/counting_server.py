@@ -2,9 +2,9 @@
 `counting_server.py FILE`.
 
 Prints its port; at SIGTERM it reads what was sent to it, until every client has closed its connection, writes its
-account to FILE and ends. A path names the behaviour: `/ok`, `/ok/50` after 50 ms, `/reset`, `/hang` and others. With
-`--stall` it stops for a second, two seconds after its first request and every five seconds from then on; with `--keep`
-every path is answered, and requests are kept. Only whole ones count.
+account to FILE and ends. A path names the behaviour: `/ok`, `/ok/50` after 50 ms, `/first/50` for the first 50 requests
+alone, `/reset`, `/hang` and others. With `--stall` it stops for a second, two seconds after its first request and every
+five seconds from then on; with `--keep` every path is answered, and requests are kept. Only whole ones count.
 """
 
 from __future__ import annotations
@@ -181,14 +181,17 @@ class Connection(asyncio.Protocol):
             self.answer(found, body, now_s)
 
     def answer(self, found: re.Match[bytes], body: bytes, now_s: float) -> None:
-        kind, _, delay_ms = found[2].decode().strip("/").partition("/")
+        kind, _, number = found[2].decode().strip("/").partition("/")
         self.account.requests[kind] += 1
         if self.server.keeps:
             fields = sorted(found[4].decode().split("\r\n"))
             line = b" ".join(found.group(1, 2, 3)).decode()
             self.account.kept.append([self.number, line, fields, body.decode()])
-        if delay_ms.isdecimal():
-            asyncio.get_running_loop().call_at(now_s + int(delay_ms) / 1e3, self.respond, kind, now_s)
+        if kind == "first":
+            if self.account.requests[kind] <= int(number):
+                self.respond(kind, now_s)
+        elif number.isdecimal():
+            asyncio.get_running_loop().call_at(now_s + int(number) / 1e3, self.respond, kind, now_s)
         elif self.server.keeps:
             asyncio.get_running_loop().call_at(now_s + KEPT_AFTER_S, self.respond, kind, now_s)
         elif kind in SAYS:

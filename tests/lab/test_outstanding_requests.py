@@ -13,6 +13,7 @@ import cli_runs as cli
 import http_servers as servers
 import pytest
 
+from leadline.analysis.scope import judge_figures
 from waiting import until
 
 pytestmark = pytest.mark.skipif(not cli.LEADLINE.exists(), reason="the leadline command is not installed")
@@ -57,22 +58,29 @@ def test_a_constant_latency_is_every_figures_least(tmp_path: Path) -> None:
         assert value is not None and value >= 98_000, name
 
 
-def test_a_stall_to_the_end_is_a_lower_bound_and_decides_what_it_can(tmp_path: Path) -> None:
+ANSWERED, DUE = 20, 200
+"""Of the requests of a load of 2 s, the first ones that a server answers, and all of them."""
+
+
+def test_a_stall_to_the_end_is_a_lower_bound_and_decides_what_it_can(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Other work on this machine leaves latencies open, whatever they are: here no reason is held against a figure.
+    monkeypatch.setattr(
+        "leadline.analysis.validity.judge_figures",
+        lambda figures, _, notes, **keywords: judge_figures(figures, (), notes, **keywords),
+    )
     limits = ("latency_p99_us < 1s", "latency_p99_us > 1s", "latency_p99_us < 60s")
     targets = [part for limit in limits for part in ("--target", limit)]
     with servers.counting(tmp_path) as server:
         paced = ("--rate", "100", "-c", "400", "-t", "1", "-d", "2s")
-        found = cli.load("stall", server.url("ok/100000"), *paced, *targets)
-    assert (found.count("requests_due"), found.count("latency_samples"), found.count("latency_censored")) == (
-        200,
-        0,
-        200,
-    )
+        found = cli.load("stall", server.url(f"first/{ANSWERED}"), *paced, *targets)
+    answered, unanswered = found.count("latency_samples"), found.count("latency_censored")
+    assert 0 < answered <= ANSWERED and answered + unanswered == found.count("requests_due") == DUE
     p99 = found.document["metrics"]["latency_p99_us"]
-    # All but one of a hundred fell due later than 20 ms after the start.
-    assert p99["censored"] is True and p99["value"] >= 1_978_000
+    # Of those without an answer the third oldest fell due 220 ms after the start at the latest.
+    assert p99["censored"] is True and p99["value"] >= 1_778_000
     assert found.document["metrics"]["requests_due"]["censored"] is False
     decided = {one["target"]: one["outcome"] for one in found.document["targets"]}
-    if found.document["validity"]["verdict"] == "valid":
-        assert decided == dict(zip(limits, ("missed", "met", "undecided"), strict=True))
-        assert found.code == 3
+    assert decided == dict(zip(limits, ("missed", "met", "undecided"), strict=True))
+    assert found.code == 3

@@ -83,12 +83,16 @@ def test_a_rate_begins_its_iterations_and_a_missed_threshold_has_its_code(shop: 
     file = tmp_path / "rate.yaml"
     file.write_text(
         f"get: http://127.0.0.1:{shop.port}/none\nload: {{rate: 20/s, duration: 2500ms}}\n"
-        "thresholds: {http_req_failed: rate<0.5}\n",
+        "thresholds: {http_reqs: count<50, http_req_failed: rate<0.5}\n",
         encoding="utf-8",
     )
     done = leadline("scenario", str(file), "--json")
+    # The count decides: of a share of failures other work leaves an upper bound.
     assert done.returncode == 3, done.stderr
     found = json.loads(done.stdout)
+    outcomes = {one["target"]: one["outcome"] for one in found["targets"]}
+    assert outcomes["requests < 50"] == "missed" and outcomes["error_ratio < 0.5"] != "met"
+    assert found["metrics"]["error_ratio"]["value"] == 1
     assert found["scenario"]["groups"][0]["due"] == 50
     assert shop.counts["other 404"] == 50
     assert found["scenario"]["labels"][0]["errors"] == {"status_404": 50}

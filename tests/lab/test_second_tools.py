@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import socket
+from collections.abc import Callable
 from pathlib import Path
+from subprocess import CompletedProcess
 from typing import Any
 
 import cli_runs as cli
 import pytest
+
+from in_process import leadline
+from waiting import free_port
 
 pytestmark = [
     pytest.mark.lab,
@@ -58,9 +62,9 @@ def test_second_tools_measure_the_same_load_in_the_same_place(tmp_path: Path, re
     assert "Cross-check" in run.out
 
 
-def checked(*arguments: str, **variables: str) -> dict[str, Any]:
+def checked(*arguments: str, call: Callable[..., CompletedProcess[str]] = cli.call, **variables: str) -> dict[str, Any]:
     """The cross-check in a command's document, and the command's own figure beside it."""
-    done = cli.call(*arguments, "--json", variables=variables)
+    done = call(*arguments, "--json", variables=variables)
     assert done.returncode == 0, done.stderr
     document: dict[str, Any] = json.loads(done.stdout)
     found: dict[str, Any] = document["cross_check"]
@@ -88,16 +92,20 @@ def test_command_is_repeated_with_iperf3_until_the_figure_is_known() -> None:
         assert found["agreement"] in ("agree", "cannot tell"), found
 
 
-def test_tool_that_is_missing_or_fails_leaves_the_result_as_it_is(tmp_path: Path) -> None:
+def test_tool_that_is_missing_or_fails_leaves_the_result_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """wrk is not in PATH; iperf3's server finds its port taken."""
-    taken_port = socket.create_server(("::", 5301), family=socket.AF_INET6, dualstack_ipv6=True)
+    port = free_port()
+    monkeypatch.setattr("leadline.trial.second_tools.FIRST_PORT", port)
+    taken_port = socket.create_server(("::", port), family=socket.AF_INET6, dualstack_ipv6=True)
     with cli.serve("--delay", "5ms") as server, taken_port:
         url = f"http://127.0.0.1:{server.http_port}/"
         options = ("-c", "2", *LENGTH, "--no-calibrate", "--cross-check", "wrk")
-        missing = checked("http", url, *options, PATH=str(tmp_path))
+        missing = checked("http", url, *options, call=leadline, PATH=str(tmp_path))
         where = ("127.0.0.1", "-p", str(server.port), "--rate", "20mbit", *LENGTH)
-        taken = checked("tcp", *where, "--cross-check", "iperf3")
-        shown = cli.call("tcp", *where, "--cross-check", "iperf3", variables={"PATH": os.environ["PATH"]})
+        taken = checked("tcp", *where, "--cross-check", "iperf3", call=leadline)
+        shown = leadline("tcp", *where, "--cross-check", "iperf3")
     # Beside other work it is a trouble, too, that Leadline's own figure is disturbed.
     assert "wrk is not installed or not executable" in missing["troubles"] and missing["other"][0] is None
     [trouble] = [one for one in taken["troubles"] if "iperf3" in one]

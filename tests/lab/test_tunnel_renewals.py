@@ -94,11 +94,15 @@ def test_keys_that_the_server_refuses_once_both_have_them(place: Inside, keys: K
         # with its password.
         when = ("--settled", "3", "--attempt-timeout", "5s", "--retries", "9", "--renegotiate-at", "9s", *servers.STAY)
         running = servers.start_fleet(place, profile, "-n", "4", "--users", given, *when)
-        running.until(lambda: running.standing()["renegotiations_failed"] == 4)
+        ends = ("renegotiations_failed", "renegotiated", "actions_skipped")
+        running.until(lambda: sum(running.standing()[end] for end in ends) == 4)
         fleet = running.interrupt()
-        assert fleet.document["errors"]["auth_token_refused"] == 4
-        names = ("renegotiations_asked", "renegotiated", "renegotiations_failed", "renegotiations_unfinished")
-        assert [fleet.count(name) for name in names] == [4, 0, 4, 4]
+        # The settled ones were connected 9 s before; the fourth one may have come late, with a token that is still
+        # valid, or too late for its renewal.
+        names = ("renegotiations_failed", "renegotiated", "renegotiations_asked", "renegotiations_unfinished")
+        failed, renewed, asked, unfinished = (fleet.count(name) for name in names)
+        assert 3 <= failed == unfinished == asked - renewed
+        assert fleet.document["errors"]["auth_token_refused"] == failed
         # The server may say it twice: for the keys, and to a client that asks for its options again.
         refused = {line.partition(" SENT CONTROL")[0].split()[-1] for line in server.said("SENT CONTROL.*AUTH_FAILED")}
-        assert len(refused) == 4, refused
+        assert len(refused) == failed, refused

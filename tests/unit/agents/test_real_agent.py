@@ -7,6 +7,8 @@ import os
 import signal
 import time
 from collections.abc import AsyncIterator
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
@@ -52,11 +54,21 @@ async def test_local_agent_shares_the_clock(agent: Agent) -> None:
 
 
 async def test_wake_ups_of_an_idle_cpu_are_measured(agent: Agent) -> None:
+    run_before_other_work(agent.hello.pid)
     found = await agent.measure_wake_up(30)
-    # Beside other work there may be too few of them.
-    if found is not None:
-        assert found.samples >= 20
-        assert 0 < found.thread_p50_us <= found.thread_p99_us
+    if found is None:
+        pytest.skip("this machine is too busy")
+    assert 20 <= found.samples <= 200
+    assert 0 < found.thread_p50_us <= found.thread_p99_us and 0 <= found.timer_p50_us <= found.timer_p99_us
+    assert {cpu.root for cpu in found.cpus} <= os.sched_getaffinity(agent.hello.pid)
+
+
+def run_before_other_work(pid: int) -> None:
+    """Raise the priority of a process's threads and of those that they start: beside other work there may be too few
+    wake-ups. Only root may."""
+    with suppress(PermissionError):
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            os.setpriority(os.PRIO_PROCESS, int(thread.name), -20)
 
 
 async def test_a_transaction_with_its_own_server(agent: Agent) -> None:
