@@ -334,12 +334,12 @@ def test_each_page_that_code_names_exists() -> None:
 
 
 def test_tests_that_need_a_cpu_of_their_own_are_where_they_are_collected() -> None:
-    """`make test-exclusive` collects one folder alone: elsewhere no target would run them."""
+    """`make test-exclusive` collects two folders alone: elsewhere no target would run them."""
     recipe = (ROOT / "Makefile").read_text().partition("\ntest-exclusive:")[2].partition("\n\n")[0]
-    assert '-m "exclusive' in recipe and " tests/lab " in recipe
+    assert '-m "exclusive' in recipe and " tests/lab tests/oracle " in recipe
     marked = [path for path in sorted((ROOT / "tests").rglob("*.py")) if "mark.exclusive" in path.read_text()]
     others = [str(path.relative_to(ROOT)) for path in marked if path != Path(__file__).resolve()]
-    assert [name for name in others if not name.startswith("tests/lab/")] == []
+    assert [name for name in others if not name.startswith(("tests/lab/", "tests/oracle/"))] == []
     assert others != []
 
 
