@@ -23,7 +23,7 @@ pytestmark = [
 SOURCE = Path(__file__).parents[2] / "crates/transport/src/iperf3/errors.rs"
 TEXTS = {
     5: "test duration",
-    6: "number of parallel streams too large",
+    6: "number of parallel streams",
     7: "block size too large",
     8: "socket buffer size too large",
     10: "TCP MSS too large",
