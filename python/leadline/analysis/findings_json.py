@@ -64,7 +64,7 @@ def _adapter() -> TypeAdapter[FindingsDocument]:
 
 
 def _refusal(content: bytes, name: str, error: ValidationError) -> DatasetError:
-    hint = "`leadline report RUN` makes it again from the run's journal"
+    hint = "it can be made again only from the run's journal.ndjson, which is missing"
     try:
         document = pydantic_core.from_json(content)
     except ValueError:

@@ -68,7 +68,7 @@ def command(
     least = share("--margin", margin)
     if html is not None:
         check_writable("--html", html)
-    folders = open_runs(runs)
+    folders = open_runs(runs, may_repeat=False)
     pairs = list(_pairs_of_one(folders[0], baseline) if len(folders) == 1 else _pairs_of_many(folders, baseline))
     names = tuple(metric or ())
     compared = [compare_sides(first, second, margin=least, metrics=names) for first, second in pairs]
@@ -111,7 +111,8 @@ def _pairs_of_one(folder: RunFolder, baseline: str | None) -> Iterator[tuple[Sid
         yield from _pairs_of_plan(whole)
         return
     if baseline is None:
-        raise InputError(f"{folder.path}: one run, and nothing to compare it with", hint=f"--baseline {hint}")
+        hint = f"--baseline {hint}" if offered else hint
+        raise InputError(f"{folder.path}: one run, and nothing to compare it with", hint=hint)
     name, _, wanted = baseline.partition("=")
     if wanted not in apart.get(name, ()):
         raise InputError(f"--baseline {baseline}: no such cases in this run, beside others", hint=hint)

@@ -37,7 +37,8 @@ class PanelHelpCommand(TyperCommand):
             is_condition = not following.startswith("-") and any(sign in following for sign in "<>=")
             if argument in self.bare_values and not is_condition:
                 complete.insert(place + 1, self.bare_values[argument])
-        self._check_values(ctx, complete)
+        if not ctx.resilient_parsing:  # as in completion, whose command line is not whole yet
+            self._check_values(ctx, complete)
         parsed: list[str] = super().parse_args(ctx, complete)
         return parsed
 

@@ -101,9 +101,9 @@ def command(
     """
     from leadline.cli import single_args
 
-    asked = {"duration": duration, "warmup": warmup, "rate": rate, "layers": _listed(layers)}
     mistakes = single_args.Mistakes()
     with mistakes:
+        asked = {"duration": duration, "warmup": warmup, "rate": rate, "layers": _listed(layers)}
         tests = _tests({key: value for key, value in asked.items() if value is not None})
     hosts = [host, *([outside] if outside else [])]
     for one in hosts:
@@ -119,7 +119,12 @@ def command(
 
 
 def _listed(layers: str | None) -> list[str] | None:
-    return None if layers is None else [name.strip() for name in layers.split(",") if name.strip()]
+    if layers is None:
+        return None
+    names = [name.strip() for name in layers.split(",") if name.strip()]
+    if not names:
+        raise InputError(f"--layers {layers!r}: it names no layer", hint="as in --layers udp,tcp")
+    return names
 
 
 def _tests(asked: dict[str, Any]) -> list[BaseTest]:

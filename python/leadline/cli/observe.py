@@ -39,7 +39,7 @@ class _ObserveCommand(PanelHelpCommand):
         """Set the words after the first `--` aside."""
         place = args.index("--") if "--" in args else len(args)
         ctx.meta[_COMMAND] = args[place + 1 :]
-        if place < len(args) and not ctx.meta[_COMMAND]:
+        if place < len(args) and not ctx.meta[_COMMAND] and not ctx.resilient_parsing:  # as in completion
             raise InputError("there is no command after --", hint="as in leadline observe -- make check")
         parsed: list[str] = super().parse_args(ctx, args[:place])
         return parsed
@@ -90,6 +90,8 @@ def command(
         print_json(document(wanted, observed))
     else:
         _print_totals(observed)
+    for name in observed.absent_programs:
+        print_note(f"--process {name}: no such process was seen{' beside those of --pid' if pid else ''}")
     if observed.command is not None:
         return observed.command.status
     return 130 if observed.interrupted and wanted.duration_s is not None else 0
@@ -148,9 +150,8 @@ def has_line(length_s: float, interval_ms: int) -> bool:
 
 
 def _print_totals(observed: Observed) -> None:
-    from rich.console import Console
-
     from leadline.analysis.host_usage import machine_cost
+    from leadline.cli.terminal import Terminal
     from leadline.report.host_usage import command_cost, usage_tables
 
     if observed.total is None:
@@ -158,7 +159,7 @@ def _print_totals(observed: Observed) -> None:
     tables = usage_tables(observed.total)
     if observed.command is None:
         return print_all(tables)
-    console = Console(stderr=True, highlight=False, width=None if sys.stderr.isatty() else 80)
+    console = Terminal(stderr=True, width=None if sys.stderr.isatty() else 80)
     for part in (*tables, command_cost(observed.command, machine_cost(observed.total))):
         console.print(part)
     return None

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import json
 import os
+import shutil
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
     from leadline.trial import RunOutcome
 
 MISSED, UNDECIDED = 3, 4
+_NO_RENAME = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.EBUSY, errno.ENAMETOOLONG})
+"""Errors of a file whose folder takes no other file in its place: it may not be written, or the file is a mount point,
+as in a container."""
 
 
 def print_error(message: str, code: int) -> int:
@@ -40,7 +45,7 @@ def print_all(renderables: Iterable[RenderableType], *, apart: bool = True) -> N
     terminal and NO_COLOR is not set."""
     from leadline.cli.terminal import Terminal
 
-    console = Terminal(highlight=False)
+    console = Terminal()
     for number, renderable in enumerate(renderables):
         if number and apart:
             console.print()
@@ -55,17 +60,25 @@ def print_json(document: Any) -> None:
 
 
 def check_writable(option: str, path: Path) -> None:
-    """Check that a file named by the user can be written, before a long measurement. Keeps the file's content.
+    """Check that a file named by the user can be written, before a long measurement. Keeps the file's content, and
+    leaves no file where none was.
 
     Raises:
         InputError: it cannot be written.
     """
     with naming(option, path):
+        if path.is_fifo() or path.is_char_device():
+            # Not opened: the reader of a pipe would read its end as soon as it is closed.
+            if not os.access(path, os.W_OK):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+            return
         is_new = not path.exists()
-        with path.open("ab"):
+        # A link may lead to a file that is not there yet: that one is made and removed, never the link.
+        target = Path(os.path.realpath(path))
+        with target.open("xb" if is_new else "ab"):
             pass
         if is_new:
-            path.unlink()
+            target.unlink()
 
 
 def check_folder(option: str, path: Path | None) -> None:
@@ -101,13 +114,38 @@ def write_option_file(option: str, path: Path, text: str) -> None:
 
 
 def write_option_bytes(option: str, path: Path, content: bytes) -> None:
-    """Write the file that an option names.
+    """Write the file that an option names: at once, so that a reader never sees a part, and the old content stays if it
+    fails. A link stays a link, and the file that it leads to keeps its mode.
 
     Raises:
         InputError: it cannot be written.
     """
+    from leadline.dataset.atomic import exchange
+
     with naming(option, path):
-        path.write_bytes(content)
+        if not _is_replaceable(path):
+            path.write_bytes(content)
+            return
+        target = Path(os.path.realpath(path))
+
+        def write(temporary: Path) -> None:
+            temporary.touch()
+            with suppress(FileNotFoundError):
+                shutil.copymode(target, temporary)
+            temporary.write_bytes(content)
+
+        try:
+            exchange(target, write)
+        except OSError as error:
+            if error.errno not in _NO_RENAME:
+                raise
+            target.write_bytes(content)
+
+
+def _is_replaceable(path: Path) -> bool:
+    """Whether another file may take a path's place: pipes, devices, and what is open already are written to instead."""
+    is_open = path.is_symlink() and path.absolute().parts[1] in ("dev", "proc")  # /dev/stdout, /dev/fd/3
+    return not is_open and (path.is_file() or not path.exists())
 
 
 def share(option: str, text: str) -> float:

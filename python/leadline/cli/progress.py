@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import TracebackType
 
-from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
 from leadline import quantities
 from leadline.cli.live_table import live_label_lines
+from leadline.cli.terminal import Terminal
 from leadline.report import test_headline
 from leadline.trial import (
     Interrupt,
@@ -56,7 +56,7 @@ class Progress:
     def __init__(self, quiet: bool = False) -> None:
         self.quiet = quiet
         """Whether only essential lines are printed."""
-        self._console = Console(stderr=True, highlight=False)
+        self._console = Terminal(stderr=True)
         self._live: Live | None = None
         self._trials = 1
         self._number = 0

@@ -49,11 +49,14 @@ def check_url(url: str) -> None:
     """
     try:
         parts = urlsplit(url)
-        is_whole = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+        host = (parts.hostname or "").encode("idna")  # as the socket does: labels of 1 to 63 characters
+        is_whole = parts.scheme in ("http", "https") and bool(host) and (parts.port or 1) > 0
     except ValueError:
         is_whole = False
     if not is_whole or any(character <= " " for character in url):
         raise InputError(f"--url {url}: not a URL", hint="as in --url http://127.0.0.1:9090/api/v1/write")
+    if not (parts.path + parts.query).isascii():
+        raise InputError(f"--url {url}: its path is not ASCII", hint="write é as %C3%A9")
     if parts.username is not None:
         raise InputError("--url: it contains credentials", hint="give a token by --token-file FILE")
 

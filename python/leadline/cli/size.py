@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 NAME = "size"
 EXAMPLE = "Example: leadline size runs/*-gateway-* --link 1gbit --cpu 3GHz --cores 4"
 Value = TypeVar("Value")
+_LEAST_CYCLES, _MOST_CYCLES = 1e-6, 1e9
+_FASTEST_LINK_BPS = 10**15
+_LEAST_BUSY = 0.001
+"""Beyond these, no gateway: their figures would be beyond all units, or infinite."""
 
 
 def command(
@@ -68,15 +72,13 @@ def command(
     from leadline.plan.field_types import LARGEST_UDP_PAYLOAD_BYTES
 
     asked = Asked(
-        links=[(text, float(_read("--link", units.rate_bps, text))) for text in link or ()],
+        links=[(text, _link_bps(text)) for text in link or ()],
         packets=[float(octets) for octets in packet or ()] or list(PACKETS),
         hz=_read("--cpu", units.frequency_hz, cpu) if cpu is not None else None,
         cores=cores,
         threads=threads,
         busy=_busy(busy),
     )
-    if any(bps <= 0 for _, bps in asked.links):
-        raise InputError("--link: a rate must be above 0")
     if not all(1 <= octets <= LARGEST_UDP_PAYLOAD_BYTES for octets in asked.packets):
         raise InputError(f"--packet: a packet's payload has 1 to {LARGEST_UDP_PAYLOAD_BYTES:,} bytes")
     if frequency is not None and run is None:
@@ -96,13 +98,18 @@ def _given(per_byte: float | None, per_packet: float | None, run: Path | None) -
     """The cost that the options give; empty if they give none."""
     from leadline.analysis.sizing import given_cost
 
-    values = [value for value in (per_byte, per_packet) if value is not None]
+    options = {"--cycles-per-byte": per_byte, "--cycles-per-packet": per_packet}
+    values = {option: value for option, value in options.items() if value is not None}
     if not values:
         return []
     if run is not None:
         raise InputError("a run and given cycles exclude each other", hint="leave one of them out")
-    if min(values) < 0 or max(values) <= 0 or not all(value < float("inf") for value in values):
-        raise InputError("--cycles-per-byte, --cycles-per-packet: they have to be above 0")
+    for option, value in values.items():
+        if value != 0 and not _LEAST_CYCLES <= value <= _MOST_CYCLES:
+            limits = f"from {_LEAST_CYCLES:f} to {_MOST_CYCLES:,.0f}"
+            raise InputError(f"{option} {value:g}: not a number of cycles {limits}", hint=f"as in {option} 140")
+    if not any(values.values()):
+        raise InputError("--cycles-per-byte, --cycles-per-packet: one of them has to be above 0")
     return [given_cost(per_packet or 0.0, per_byte or 0.0)]
 
 
@@ -126,10 +133,19 @@ def _of_run(run: Path | None, frequency: str | None) -> Sequence[GatewayCost]:
     return [clocked(cost, hz) for cost in analysis.sizing]
 
 
+def _link_bps(text: str) -> float:
+    from leadline.plan import units
+
+    bps = _read("--link", units.rate_bps, text)
+    if not 0 < bps <= _FASTEST_LINK_BPS:
+        raise InputError(f"--link {text}: a rate must be above 0 and at most 1,000 Tbit/s", hint="as in --link 1gbit")
+    return float(bps)
+
+
 def _busy(text: str) -> float:
     found = 1.0 if text.strip() in ("100%", "1", "1.0") else share("--busy", text)
-    if found <= 0:
-        raise InputError(f"--busy {text}: it has to be above 0", hint="as in --busy 70%")
+    if found < _LEAST_BUSY:
+        raise InputError(f"--busy {text}: it has to be 0.1% or more", hint="as in --busy 70%")
     return found
 
 

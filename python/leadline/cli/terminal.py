@@ -1,4 +1,7 @@
-"""The console that the tables go to: rich's, with a number and its unit kept on one line.
+"""The console that the tables go to: rich's, with a number and its unit kept on one line, and every text as it is.
+
+Names come from plans, scenarios and servers, so rich's markup (`[red]`), emoji codes (`:smile:`) and highlighting are
+off: `[login] open` is a name. What has a style is a `Text`.
 
 Rich breaks a line at every white space, a no-break space included. So the space before a unit stands as a character
 that is none while lines are broken, and is a space again in what is written.
@@ -8,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
@@ -22,7 +26,10 @@ _UNBROKEN = re.compile(
 
 
 class Terminal(Console):
-    """A console that never breaks a line between a number and its unit."""
+    """A console that never breaks a line between a number and its unit, and interprets no text."""
+
+    def __init__(self, **named: Any) -> None:
+        super().__init__(markup=False, emoji=False, highlight=False, **named)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         """Render to segments, with whole quantities."""

@@ -1,6 +1,6 @@
 """Writes whole files or none, even after a power cut: to a temporary file, synchronised, then renamed.
 
-System errors become `DatasetError`.
+System errors of a run's files become `DatasetError`.
 """
 
 from __future__ import annotations
@@ -19,9 +19,20 @@ _NOT_SYNCHRONISED = {errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.EROFS}
 
 
 def replace(path: Path, write: Callable[[Path], object]) -> None:
-    """Let `write` create a temporary file in `path`'s folder, then rename it to `path`; leaves nothing on failure.
+    """Replace a file of a run as `exchange` does.
 
     Raises `DatasetError` if the disk is full or failing, or the folder is not writable.
+    """
+    try:
+        exchange(path, write)
+    except OSError as error:
+        raise storage_error(path, error) from error
+
+
+def exchange(path: Path, write: Callable[[Path], object]) -> None:
+    """Let `write` create a temporary file in `path`'s folder, then rename it to `path`; leaves nothing on failure.
+
+    Raises OSError if the disk is full or failing, or the folder is not writable.
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
@@ -30,12 +41,10 @@ def replace(path: Path, write: Callable[[Path], object]) -> None:
         _sync_path(temporary, os.O_RDONLY)
         temporary.replace(path)
         sync_folder(path.parent)
-    except BaseException as error:
+    except BaseException:
         # On a read-only file system even the removal of a missing file is refused.
         with suppress(OSError):
             temporary.unlink()
-        if isinstance(error, OSError):
-            raise storage_error(path, error) from error
         raise
 
 

@@ -1,4 +1,5 @@
-"""A run's folder: its name, the paths in it, and an atomically written `run.json`. Knows no content of these files.
+"""A run's folder: its name, the paths in it, and an atomically written `run.json`. Of the content of these files it
+knows only that of `run.json` as far as its readers rely on it.
 
 runs/20261121T195200Z-gateway-3f2a9c/
   run.json journal.ndjson findings.json *.parquet logs/ profiles/ report.html
@@ -133,9 +134,26 @@ class RunFolder:
             return {}
         except (OSError, ValueError) as error:
             raise DatasetError(f"cannot read {self.manifest_path}: {error}") from error
+        except RecursionError:
+            raise DatasetError(f"cannot read {self.manifest_path}: it is nested too deeply") from None
         if not isinstance(manifest, dict):
             raise DatasetError(f"cannot read {self.manifest_path}: it is not a JSON object")
+        if not isinstance(manifest.get("plan") or {}, dict):
+            raise DatasetError(f"cannot read {self.manifest_path}: `plan` is not an object")
+        cases = manifest.get("cases") or []
+        if not isinstance(cases, list) or not all(map(_is_case, cases)):
+            raise DatasetError(f"cannot read {self.manifest_path}: `cases` is not a list of cases with their tests")
         return manifest
+
+
+def _is_case(case: object) -> bool:
+    """Whether this is a case: an object that may have a name and a list of named tests."""
+    if not isinstance(case, dict) or not isinstance(case.get("id", ""), str):
+        return False
+    tests = case.get("tests") or []
+    return isinstance(tests, list) and all(
+        isinstance(test, dict) and isinstance(test.get("name"), str) for test in tests
+    )
 
 
 def _write_text(path: Path, text: str) -> None:

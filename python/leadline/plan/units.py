@@ -111,7 +111,7 @@ def frequency_hz(value: Number) -> float:
     """Cycles per second from `3GHz`, `2600MHz` or a number of Hz."""
     match = _FREQUENCY.fullmatch(str(value).strip())
     found = 0.0 if match is None else float(match.group(1)) * float(_DECIMAL[(match.group(2) or "").lower()])
-    if found < _LOWEST_FREQUENCY_HZ:
+    if not _LOWEST_FREQUENCY_HZ <= found <= _HIGHEST_FREQUENCY_HZ:
         raise UnitError(f"{value!r} is not a clock frequency; write 3GHz or 2600MHz")
     return found
 
@@ -191,6 +191,6 @@ _PERCENT = re.compile(r"(\d+(?:\.\d+)?)\s*%", re.ASCII)
 _HIGHEST_CPU = 8191
 _CPUS = re.compile(r"(\d{1,4})(?:-(\d{1,4}))?", re.ASCII)
 _FREQUENCY = re.compile(r"(\d+(?:\.\d+)?(?:[eE]\d+)?)\s*([kmgKMG]?)(?:[hH][zZ])?", re.ASCII)
-_LOWEST_FREQUENCY_HZ = 1e6
-"""No CPU is slower; a lower number has lost its unit."""
+_LOWEST_FREQUENCY_HZ, _HIGHEST_FREQUENCY_HZ = 1e6, 1e12
+"""No CPU is slower or faster; such a number has lost its unit, or has a wrong one."""
 _PER_SECOND = re.compile(rf"{_DIGITS}\s*([km]?)(?:/s)?", re.IGNORECASE | re.ASCII)

@@ -64,6 +64,8 @@ class Observed:
     total: HostUsage | None = None
     command: CommandCost | None = None
     interrupted: bool = False
+    absent_programs: tuple[str, ...] = ()
+    """Programs to observe of which no sample had a process."""
 
 
 async def observe_host(wanted: Observing, interrupt: Interrupt, on_interval: Callable[[HostUsage], None]) -> Observed:
@@ -174,6 +176,8 @@ async def _follow(
         over.cancel()
         if command is not None:
             command.cancel()
+    names = {process.name for process in (*(process for _, process in seen.values()), *before.processes)}
+    observed.absent_programs = tuple(name for name in dict.fromkeys(wanted.programs) if name not in names)
     observed.total = between(first, before, began_ns=first.t_ns, processes=seen)
     observed.interrupted = interrupt.asked.is_set()
 

@@ -143,6 +143,8 @@ def test_every_mistake_of_a_plan_is_a_line_of_its_own(plan: Path) -> None:
         (["tcp", ""], "HOST: it is empty; write a name or address, as in 192.0.2.7"),
         (["rr", "two hosts"], "HOST two hosts: this is no host; write its name or address alone"),
         (["ladder", ""], "HOST: it is empty"),
+        (["ladder", "192.0.2.7", "--layers", ""], "--layers '': it names no layer; as in --layers udp,tcp"),
+        (["ladder", "192.0.2.7", "--layers", " , "], "--layers ' , ': it names no layer"),
         (["ladder", "http://192.0.2.7/"], "HOST http://192.0.2.7/: this is no host; write its name or address alone"),
         (["serve", "--errors", "many"], "--errors: 'many' is not a number; see `leadline serve --help`"),
         (

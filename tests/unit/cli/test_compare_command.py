@@ -115,6 +115,28 @@ def test_what_cannot_be_compared_is_one_line(
     assert says in line
 
 
+def test_one_run_without_systems_asks_for_a_second_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert compare(monkeypatch, made_run(tmp_path, 1, {"route": around(2.0)})) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.endswith(
+        "nothing to compare it with; name a second run: all cases of this one have the same parameters"
+    )
+
+
+@pytest.mark.parametrize("again", ["{run}", "link", "{run}/run.json"])
+def test_the_same_run_twice_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], again: str
+) -> None:
+    run = made_run(tmp_path, 1, {"route": around(2.0), "openvpn": around(0.5)})
+    monkeypatch.chdir(tmp_path)
+    Path("link").symlink_to(run)
+    second = again.format(run=run)
+    assert compare(monkeypatch, run, second, "--baseline", "sut=route") == 2
+    assert capsys.readouterr().err == f"leadline: {run} and {second}: the same run twice; name each run once\n"
+
+
 def test_runs_of_other_loads_are_compared_only_if_that_is_asked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

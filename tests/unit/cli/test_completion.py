@@ -41,6 +41,13 @@ def test_bash_completes_commands_and_options(words: str, expected: set[str]) -> 
     assert {line.strip() for line in done.stdout.split("\n") if line.strip()} == expected
 
 
+@pytest.mark.parametrize("words", ["leadline observe -- ", "leadline observe -- make ", "leadline tcp --bind --port "])
+def test_command_line_that_is_not_whole_yet_is_no_error(words: str) -> None:
+    asked = {"_LEADLINE_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(len(words.split()))}
+    done = in_process.leadline(variables=asked)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_script_works_in_bash() -> None:
     bash = shutil.which("bash")
     if bash is None:

@@ -35,6 +35,12 @@ def test_document_has_every_interval_and_the_total() -> None:
     assert document["command"] is None
 
 
+def test_program_without_a_process_is_noted() -> None:
+    ended = observe("-d", "200ms", "-i", "100ms", "--process", "nosuch", "--process", "python3", "--json")
+    assert ended.returncode == 0, ended.stderr
+    assert "leadline: --process nosuch: no such process was seen" in ended.stderr.splitlines()
+
+
 def test_lines_and_tables_fit_80_columns() -> None:
     ended = observe("-d", "300ms", "--interval", "100ms", "--soak")
     assert ended.returncode == 0, ended.stderr

@@ -9,11 +9,11 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from rich.console import Console
 
 from leadline.analysis.model import Metric, TestResult, Validity, Verdict
 from leadline.cli import run_single
 from leadline.cli.progress import Progress
+from leadline.cli.terminal import Terminal
 from leadline.plan import Case
 from leadline.trial import (
     LiveFigures,
@@ -186,7 +186,7 @@ def test_colours_are_off_by_no_color(monkeypatch: pytest.MonkeyPatch, no_colour:
         monkeypatch.delenv("NO_COLOR", raising=False)
     terminal = io.StringIO()
     progress = began()
-    progress._console = Console(file=terminal, force_terminal=True, width=80)
+    progress._console = Terminal(file=terminal, force_terminal=True, width=80)
     with progress:
         progress(FULL)
     text = terminal.getvalue()
@@ -212,7 +212,7 @@ def test_script_output_goes_to_stdout_unless_a_document_does(capsys: pytest.Capt
 
 def test_redirected_stdout_gets_its_lines_while_progress_is_drawn(capsys: pytest.CaptureFixture[str]) -> None:
     progress = Progress()
-    progress._console = Console(file=io.StringIO(), force_terminal=True, width=80)
+    progress._console = Terminal(file=io.StringIO(), force_terminal=True, width=80)
     with progress:
         print("for a file", file=sys.stdout)
     assert capsys.readouterr().out == "for a file\n"

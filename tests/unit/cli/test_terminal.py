@@ -1,20 +1,23 @@
-"""Tables on a narrow terminal: a number and its unit stay together."""
+"""Tables on a narrow terminal: a number and its unit stay together. Every command prints them by this console."""
 
 from __future__ import annotations
 
 import io
+import re
+from pathlib import Path
 
 import pytest
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+import leadline
 from leadline.cli.terminal import Terminal
 
 
 def printed(renderable: object, width: int) -> list[str]:
     """The lines without the spaces that fill them up."""
-    console = Terminal(file=io.StringIO(), width=width, highlight=False)
+    console = Terminal(file=io.StringIO(), width=width)
     console.print(renderable)
     assert isinstance(console.file, io.StringIO)
     return [line.rstrip() for line in console.file.getvalue().splitlines()]
@@ -39,3 +42,10 @@ def test_cells_and_plain_strings_keep_units_and_plain_words_wrap() -> None:
     assert printed("it lost 5 % of it", 9) == ["it lost", "5 % of it"]
     assert printed("3 servers of 12 hosts", 10) == ["3 servers", "of 12", "hosts"]
     assert printed("8 s and 9 seconds", 10) == ["8 s and 9", "seconds"]
+
+
+def test_no_other_console_is_made() -> None:
+    """A console of rich's own would interpret names as markup."""
+    package = Path(leadline.__file__).parent
+    sources = {path.name: path.read_text(encoding="utf-8") for path in package.rglob("*.py")}
+    assert [name for name, source in sources.items() if re.search(r"\bConsole\(", source)] == []

@@ -31,7 +31,7 @@ def test_a_name_of_nothing_safe_becomes_run(tmp_path: Path) -> None:
 
 def test_the_manifest_is_replaced_as_a_whole(tmp_path: Path) -> None:
     run = RunFolder.create(tmp_path, "x")
-    run.write_manifest({"plan": {"name": "ä"}, "cases": [1]})
+    run.write_manifest({"plan": {"name": "ä"}, "cases": [{"id": "c01"}]})
     run.write_manifest({"plan": {"name": "b"}})
     assert RunFolder.open(run.path).read_manifest() == {"plan": {"name": "b"}}
     assert sorted(path.name for path in run.path.iterdir()) == ["logs", "run.json"]
@@ -62,6 +62,25 @@ def test_a_garbled_manifest_is_an_error(tmp_path: Path) -> None:
         run.read_manifest()
     run.manifest_path.write_text("[1]")
     with pytest.raises(DatasetError, match="not a JSON object"):
+        run.read_manifest()
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("[" * 100_000, "it is nested too deeply"),
+        ('{"plan": 5}', "`plan` is not an object"),
+        ('{"plan": [1]}', "`plan` is not an object"),
+        ('{"cases": 5}', "`cases` is not a list of cases"),
+        ('{"cases": [1]}', "`cases` is not a list of cases"),
+        ('{"cases": [{"id": []}]}', "`cases` is not a list of cases"),
+        ('{"cases": [{"id": "c01", "tests": [{}]}]}', "`cases` is not a list of cases"),
+    ],
+)
+def test_manifest_of_another_form_is_an_error(tmp_path: Path, text: str, says: str) -> None:
+    run = RunFolder.create(tmp_path, "x")
+    run.manifest_path.write_text(text)
+    with pytest.raises(DatasetError, match=rf"cannot read .*run\.json: {says}"):
         run.read_manifest()
 
 

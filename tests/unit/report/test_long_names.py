@@ -93,6 +93,11 @@ def test_comparison_and_trend_cut_nothing() -> None:
     )
     text = drawn(*comparison_blocks([replace(pair, figures=figures)]))
     assert "…" not in text and "? cannot tell" in text and max(map(len, text.splitlines())) <= 80
+    wide = tuple(replace(one, low=1234.5, high=12345.6) for one in figures)
+    for width in (80, 100):
+        text = drawn(*comparison_blocks([replace(pair, figures=wide)]), width=width)
+        assert text.count("1234.500 to 12345.600 ") == 3 and max(map(len, text.splitlines())) <= width
+        assert all(word in text for word in ("▼ slower", "= equivalent", "? cannot tell"))
     trend = regressed()
     histories = tuple(replace(one, test=one.test + LONG) for one in trend.histories)
     text = drawn(*trend_blocks(replace(trend, histories=histories)))

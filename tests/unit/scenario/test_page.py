@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from io import StringIO
 
 from rich.console import Console
 
 from leadline.analysis.model import TestResult, Validity, Verdict
 from leadline.analysis.scenario_model import CheckFindings, LabelFindings, ScenarioFindings, SlowRequestFindings
+from leadline.cli.terminal import Terminal
 from leadline.kinds.scenario.page import page_tables
 from leadline.kinds.scenario.summary import label_tables
 
@@ -68,3 +70,14 @@ def test_a_refused_certificate_has_its_options() -> None:
     console = Console(width=200, file=StringIO())
     console.print(*label_tables(result(failing, failing)))
     assert console.file.getvalue().count("tls_certificate_unknown_issuer: trust its authority with --ca FILE") == 1  # type: ignore[attr-defined]
+
+
+def test_names_in_brackets_are_no_markup() -> None:
+    found = result(label("[/checkout]"), label("[login] open"), label("[red]pay :smile:", is_transaction=True))
+    slowest = (SlowRequestFindings("[/checkout]", 3000.0, 100.0, None, None, "[red]", None, 60.0, 30.0),)
+    assert found.scenario is not None
+    console = Terminal(width=80, file=StringIO())
+    console.print(*label_tables(replace(found, scenario=replace(found.scenario, slowest=slowest))))
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert text.count("[/checkout] ") == 2 and text.count("[red]") == 2
+    assert "[login] open" in text and "[red]pay :smile:" in text

@@ -100,6 +100,7 @@ def test_findings_of_another_version_are_refused_in_one_line(folder: RunFolder, 
         with pytest.raises(DatasetError) as caught:
             read(folder)
         assert said in str(caught.value)
+        assert str(caught.value).endswith("; it can be made again only from the run's journal.ndjson, which is missing")
         assert str(folder.findings_path) in str(caught.value)
         assert "\n" not in str(caught.value)
 
