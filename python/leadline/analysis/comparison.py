@@ -2,7 +2,7 @@
 
 A side is a run, or the cases of a run that share one parameter's value. Figures are compared over repeats, which alone
 are independent; repeats of one run were measured in turn, so they are pairs. Repeats whose figure is not valid are left
-out, and said to be. Pure.
+out, and said to be. Bounds have no ratio. Pure.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import Any
 from leadline.analysis.ladder_comparison import compare_ladders
 from leadline.analysis.ladder_model import Ladder
 from leadline.analysis.main_figures import better_of, chosen_figures
-from leadline.analysis.model import RunAnalysis, TestResult, Verdict
+from leadline.analysis.model import Bound, RunAnalysis, TestResult, Verdict
 from leadline.analysis.plan_facts import environment_facts, flat, system_facts
-from leadline.analysis.repeats import judged_together
+from leadline.analysis.repeats import joint_side, judged_together
 from leadline.analysis.scope import Family, family_of
 from leadline.analysis.searches import FOUND_PER_S, SEARCHED
 from leadline.plan.gateway_metrics import CPU, GATEWAYS, MEMORY, PER_GBPS, metric_of, of_gateway
@@ -98,6 +98,10 @@ class ComparedFigure:
     word: Comparison
     reason: str | None
     """Why the word is `cannot tell`; None for the other words."""
+    baseline_bound: str | None = None
+    """The side of `baseline` on which the true figure lies, as `Metric.side`; None where it is exact."""
+    candidate_bound: str | None = None
+    """The same of `candidate`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,9 +167,7 @@ def ratio_of_results(
 ) -> tuple[Estimate | None, str]:
     """The ratio of a figure over the repeats of two cases of one run, which were measured in turn, and why it or its
     interval is not known."""
-    sides = [_values(judged_together(one), metric) for one in (baseline, candidate)]
-    factors = [_open_factors(one, metric) for one in (baseline, candidate)]
-    return _ratio(sides, [len(baseline), len(candidate)], paired=True, factors=factors)
+    return _ratio(_repeats(baseline, metric), _repeats(candidate, metric), paired=True)
 
 
 def compare_results(
@@ -195,21 +197,21 @@ def _compared(
         return None
     if of_gateway(metric) and all(one.metrics[metric].value is None for one in first if metric in one.metrics):
         return None  # The memory of a kernel is never known.
-    sides = [_values(judged_together(one), metric) for one in (first, second)]
-    if paired and all(common := _common(sides)):
+    sides = _repeats(first, metric), _repeats(second, metric)
+    common = _common(*sides)
+    if paired and all(one.values for one in common):
         sides = common
     unit = next(result.metrics[metric].unit for result in first if metric in result.metrics)
-    factors = [_open_factors(one, metric) for one in (first, second)]
-    estimate, reason = _ratio(sides, [len(first), len(second)], paired, confidence, factors)
+    estimate, reason = _ratio(*sides, paired, confidence)
     word = Comparison.CANNOT_TELL
     if estimate is not None and estimate.low is not None:
         word = compare(estimate, margin=margin, higher_is_better=better is not Better.LOWER)
         if better is Better.NEITHER and word in (Comparison.FASTER, Comparison.SLOWER):
             word, reason = Comparison.CANNOT_TELL, "they differ, but neither way of this figure is better"
         elif word is Comparison.CANNOT_TELL:
-            narrower = ", or search with a smaller width" if any(factors) else ""
+            narrower = ", or search with a smaller width" if any(one.open_factors for one in sides) else ""
             reason = f"the interval holds 1 and reaches beyond the margin: repeat both more often{narrower}"
-    means = [sum(values.values()) / len(values) if values else None for values in sides]
+    means = [sum(one.values.values()) / len(one.values) if one.values else None for one in sides]
     return ComparedFigure(
         parameters=dict(key[0]),
         test=key[1],
@@ -223,6 +225,8 @@ def _compared(
         high=estimate.high if estimate is not None else None,
         word=word,
         reason=reason if word is Comparison.CANNOT_TELL else None,
+        baseline_bound=sides[0].bound,
+        candidate_bound=sides[1].bound,
     )
 
 
@@ -249,19 +253,51 @@ def _compared_shares(
                 high=one.estimate.high if one.estimate is not None else None,
                 word=one.word,
                 reason=one.reason,
+                baseline_bound=one.baseline_bound,
+                candidate_bound=one.candidate_bound,
             )
 
 
-def _values(results: Iterable[TestResult], metric: str) -> dict[int, float]:
-    """The figure of each repeat that can be believed, by the repeat's number."""
-    return {
-        result.repeat: found.value
-        for result in results
+@dataclass(frozen=True, slots=True)
+class _Repeats:
+    """One figure in the repeats of one side, by the repeat's number."""
+
+    total: int
+    """How many repeats there are, also those whose figure cannot be believed."""
+    values: Mapping[int, float]
+    """The figures that can be believed, exact ones and bounds."""
+    bounds: Mapping[int, Bound]
+    """The side on which the true figure lies, of those that are bounds."""
+    open_factors: Mapping[int, float]
+    """How many times its value each may be, where a search found it."""
+
+    @property
+    def bound(self) -> Bound | None:
+        """The side on which the true mean lies; None if all figures are exact."""
+        return joint_side(self.bounds.values())
+
+    def only(self, numbers: Sequence[int]) -> _Repeats:
+        """The same of some of the repeats, in this order."""
+        bounds = {one: self.bounds[one] for one in numbers if one in self.bounds}
+        return replace(self, values={one: self.values[one] for one in numbers}, bounds=bounds)
+
+
+def _repeats(results: Sequence[TestResult], metric: str) -> _Repeats:
+    """A figure in the repeats of one side."""
+    known = {
+        result.repeat: found
+        for result in judged_together(results)
         if (found := result.metrics.get(metric)) and found.value is not None and found.verdict is Verdict.VALID
     }
+    return _Repeats(
+        len(results),
+        {repeat: one.value for repeat, one in known.items() if one.value is not None},
+        {repeat: one.side for repeat, one in known.items() if one.side is not None},
+        open_factors(results, metric),
+    )
 
 
-def _open_factors(results: Iterable[TestResult], metric: str) -> dict[int, float]:
+def open_factors(results: Iterable[TestResult], metric: str) -> dict[int, float]:
     """How many times its value a rate of a search may be, by the repeat's number: a search leaves open what lies
     between the rate that holds and the one that does not. The other rates of its load go with the rate found. Empty for
     figures of another family, and of tests that did not search."""
@@ -276,23 +312,19 @@ def _open_factors(results: Iterable[TestResult], metric: str) -> dict[int, float
     }
 
 
-def _common(sides: Sequence[Mapping[int, float]]) -> list[dict[int, float]]:
-    """The repeats that both sides have, of each."""
-    both = [number for number in sides[0] if number in sides[1]]
-    return [{number: one[number] for number in both} for one in sides]
+def _common(baseline: _Repeats, candidate: _Repeats) -> tuple[_Repeats, _Repeats]:
+    """Both sides, with the repeats that both have."""
+    both = [number for number in baseline.values if number in candidate.values]
+    return baseline.only(both), candidate.only(both)
 
 
 def _ratio(
-    sides: Sequence[Mapping[int, float]],
-    repeats: Sequence[int],
-    paired: bool,
-    confidence: float = CONFIDENCE,
-    factors: Sequence[Mapping[int, float]] = ({}, {}),
+    baseline: _Repeats, candidate: _Repeats, paired: bool, confidence: float = CONFIDENCE
 ) -> tuple[Estimate | None, str]:
-    """The ratio of the means with its interval, and why there is none. `factors` are the `_open_factors` of both
-    sides."""
-    first, second = _common(sides) if paired else sides
-    left_out = [number - len(values) for number, values in zip(repeats, (first, second), strict=True)]
+    """The ratio of the means with its interval, and why there is none."""
+    sides = _common(baseline, candidate) if paired else (baseline, candidate)
+    first, second = (one.values for one in sides)
+    left_out = [one.total - len(one.values) for one in sides]
     doubts = (
         f"not valid: {counted(left_out[0], 'repeat')} of the baseline, {left_out[1]} compared with it; "
         if any(left_out)
@@ -300,17 +332,28 @@ def _ratio(
     )
     if not first or not second:
         return None, f"{doubts}no repeat is left that can be compared"
+    if any(one.bound is not None for one in sides):
+        # The true figures lie beyond their bounds, and how far is not known: the bounds' ratio says nothing of theirs.
+        return None, f"{doubts}{_known_as_bounds(*sides)}"
     if not any((*first.values(), *second.values())):
         return _of_zeros(min(len(first), len(second)), doubts)
     if not any(first.values()):
         return None, f"{doubts}the baseline is 0: there is no ratio to it"
     estimate = ratio_of_means(list(first.values()), list(second.values()), paired=paired, confidence=confidence)
-    estimate = _widened(estimate, (first, second), factors)
+    estimate = widened(estimate, (first, second), [one.open_factors for one in sides])
     return estimate, f"{doubts}{estimate.reason or ''}".removesuffix("; ")
 
 
-def _widened(ratio: Estimate, sides: Sequence[Mapping[int, float]], factors: Sequence[Mapping[int, float]]) -> Estimate:
-    """The ratio with an interval that also has what the searches of both sides left open."""
+def _known_as_bounds(baseline: _Repeats, candidate: _Repeats) -> str:
+    """Which sides are bounds: `only a bound is known of the baseline (at least): a bound has no ratio`."""
+    named = {"the baseline": baseline.bound, "the other side": candidate.bound}
+    bounds = " and of ".join(f"{name} ({bound.value})" for name, bound in named.items() if bound is not None)
+    return f"only a bound is known of {bounds}: a bound has no ratio"
+
+
+def widened(ratio: Estimate, sides: Sequence[Mapping[int, float]], factors: Sequence[Mapping[int, float]]) -> Estimate:
+    """The ratio of two sides' figures with an interval that also has what their searches left open, by the
+    `open_factors` of both."""
     if ratio.low is None or ratio.high is None:
         return ratio
     baseline, candidate = (

@@ -28,21 +28,27 @@ _ENDED = {"killed": "the run was killed; its journal ends without a record", "in
 
 
 def run_validity(
-    status: str, trials: Sequence[TrialResult], summaries: Sequence[Summary], damage: JournalDamage
+    status: str,
+    trials: Sequence[TrialResult],
+    missing: Sequence[str],
+    summaries: Sequence[Summary],
+    damage: JournalDamage,
 ) -> Validity:
-    """The worst verdict of the results, and the reasons for which the run is incomplete."""
+    """The worst verdict of the results, and the reasons for which the run is incomplete. `missing` are the trials that
+    did not begin."""
+    planned = len(trials) + len(missing)
     findings = []
     if damage.garbled or damage.malformed:
         findings.append((Verdict.UNDETERMINED, Reason(JOURNAL_DAMAGED, _damage_text(damage))))
     if status in _ENDED:
         findings.append((Verdict.INCOMPLETE, Reason(f"run-{status}", _ENDED[status])))
-    lost = [trial.trial for trial in trials if trial.status not in ("done", "skipped")]
+    lost = [*(trial.trial for trial in trials if trial.status not in ("done", "skipped")), *missing]
     if lost:
-        text = f"{len(lost)} of {len(trials)} trials did not complete: {_named(lost)}"
+        text = f"{len(lost)} of {planned} trials did not complete: {_named(lost)}"
         findings.append((Verdict.INCOMPLETE, Reason("trials-failed", text)))
     skipped = [trial.trial for trial in trials if trial.status == "skipped"]
     if skipped:
-        text = f"{len(skipped)} of {len(trials)} trials were skipped as the plan allows: {_named(skipped)}"
+        text = f"{len(skipped)} of {planned} trials were skipped as the plan allows: {_named(skipped)}"
         findings.append((Verdict.VALID, Reason("trials-skipped", text)))
     if not summaries:
         findings.append((Verdict.INCOMPLETE, Reason("no-results", "no test began")))

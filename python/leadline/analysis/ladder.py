@@ -8,14 +8,15 @@ more. `ladder_waterfall` draws the conclusion. Pure.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from leadline import quantities
+from leadline.analysis.comparison import open_factors, widened
 from leadline.analysis.ladder_model import HostCost, Ladder, LadderFigure, LadderLayer, Share
 from leadline.analysis.ladder_waterfall import look_first, waterfalls
 from leadline.analysis.model import Bound, LimitedBy, Metric, RunAnalysis, Summary, TestResult, Verdict
-from leadline.analysis.repeats import comparable
+from leadline.analysis.repeats import comparable, joint_side
 from leadline.plan.ladder import Chain, LadderKind, Packets, Rung, all_rungs
 from leadline.registry import KINDS
 from leadline.statistics import Estimate, mean_of_repeats, ratio_of_means
@@ -58,6 +59,11 @@ class Step:
         return Bound.LEAST if offered and self.metric.bound is None else self.metric.bound
 
     @property
+    def open_factors(self) -> Mapping[int, float]:
+        """How many times its value the figure of each repeat may be, where a search found it."""
+        return {} if self.summary is None else open_factors(self.results, _figure_of(self.rung, self.summary))
+
+    @property
     def is_found(self) -> bool:
         """Whether a search found its rate."""
         return self.summary is not None and _figure_of(self.rung, self.summary) != self.rung.metric
@@ -79,6 +85,8 @@ class Below:
     """Its figure in each repeat; None for a value that is not measured, or that another layer showed."""
     bound: Bound | None = None
     shown_by: str | None = None
+    open_factors: Mapping[int, float] = field(default_factory=dict)
+    """How many times its value the figure of each repeat may be, where a search found it."""
 
 
 def of_run(analysis: RunAnalysis, cases: Mapping[str, Mapping[str, Any]]) -> tuple[Ladder, ...]:
@@ -209,7 +217,8 @@ def carried(steps: Sequence[Step], step: Step) -> Below:
     A valid figure stays: a layer above that carries more then spares work, and that is a finding.
     """
     metric = step.metric
-    own = Below(step.rung.title, metric.value or 0.0, step.payload_share, step.values, step.bound)
+    factors = step.open_factors
+    own = Below(step.rung.title, metric.value or 0.0, step.payload_share, step.values, step.bound, open_factors=factors)
     if metric.verdict is Verdict.VALID and own.bound is None:
         return own
     best = own
@@ -298,9 +307,11 @@ def _share_of_layer(step: Step, own: Below, below: Below) -> Share:
     if below.values is None:
         return _share_of_value(step, below, word)
     shared = sorted(step.values.keys() & below.values.keys())
-    if sum(below.values[number] for number in shared) <= 0:
+    lower, upper = ({number: values[number] for number in shared} for values in (below.values, step.values))
+    if sum(lower.values()) <= 0:
         return Share(None, reason=f"{below.name} carried nothing in a repeat that has both")
-    ratio = ratio_of_means([below.values[one] for one in shared], [step.values[one] for one in shared], paired=True)
+    ratio = ratio_of_means(list(lower.values()), list(upper.values()), paired=True)
+    ratio = widened(ratio, (lower, upper), (below.open_factors, step.open_factors))
     return Share(ratio.value, ratio.low, ratio.high, word, ratio.reason)
 
 
@@ -317,11 +328,7 @@ def _share_of_value(step: Step, below: Below, bound: str | None) -> Share:
 
 def _ratio_bound(lower: Bound | None, upper: Bound | None) -> Bound | None:
     """The side of a ratio on which the true one lies, from the sides of its parts."""
-    of_lower = lower.inverted if lower is not None else None
-    sides = {side for side in (of_lower, upper) if side is not None}
-    if not sides:
-        return None
-    return next(iter(sides)) if len(sides) == 1 else Bound.NONE
+    return joint_side((lower.inverted if lower is not None else None, upper))
 
 
 def _headers(step: Step, below: Below | None) -> tuple[float | None, str | None]:

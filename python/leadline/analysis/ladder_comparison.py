@@ -28,6 +28,8 @@ class ComparedShare:
     parameters: dict[str, str] = field(default_factory=dict)
     test: str = ""
     metric: str = ""
+    baseline_bound: str | None = None
+    candidate_bound: str | None = None
 
 
 def compare_ladders(
@@ -72,7 +74,10 @@ def _compared(shares: tuple[Share, Share], why_not: str | None, margin: float) -
         word = compare(estimate, margin=margin, higher_is_better=True)
         reason = estimate.reason or "the interval holds 1 and reaches beyond the margin: repeat both more often"
     why = None if word is not Comparison.CANNOT_TELL else reason
-    return ComparedShare(shares[0].value, shares[1].value, estimate, word, why)
+    first, second = shares
+    return ComparedShare(
+        first.value, second.value, estimate, word, why, baseline_bound=first.bound, candidate_bound=second.bound
+    )
 
 
 def _why_not(first: LadderLayer, second: LadderLayer, name: str, shares: tuple[Share, Share]) -> str | None:

@@ -98,9 +98,14 @@ class Metric:
     """Why the figure itself is null, where that is known."""
 
     @property
+    def side(self) -> Bound | None:
+        """The side of `value` on which the true figure lies; None if `value` is the figure, and no bound of it."""
+        return self.bound or (Bound.LEAST if self.censored else None)
+
+    @property
     def is_least(self) -> bool:
         """Whether the true figure is at least `value`, and more is not known."""
-        return self.bound is Bound.LEAST or (self.censored and self.bound is None)
+        return self.side is Bound.LEAST
 
     def doubted(self, verdict: Verdict, code: str, bound: Bound) -> Metric:
         """The same figure with one more reason against it, no worse than those before. Reasons that move it to
@@ -590,3 +595,4 @@ class RunAnalysis:
     """What differed in the environment of its trials."""
     cross_checks: tuple[CrossCheck, ...] = ()
     """Whether second tools agree with the figures, by the plan's `cross_check`."""
+    missing_trials: tuple[str, ...] = ()  # Trials that were planned and never began, by name, in their order.

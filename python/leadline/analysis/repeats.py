@@ -76,7 +76,8 @@ def summarise(
     `histograms` are those of each repeat, by case, repeat and test.
     """
     done = [result for result in results if result.status == "done"]
-    failed = max(planned, len(results)) - len(done)
+    began = max(planned, len(results))
+    failed = began - len(done)
     # If no repeat completed, the figures of an interrupted one are shown as incomplete.
     done = done or [result for result in results if result.status == "interrupted" and result.window is not None][:1]
     done, left_out = comparable(done)
@@ -104,7 +105,7 @@ def summarise(
     }
     judged = _judged(metrics, done, limit, measured, [name for name in named if name not in settled])
     if failed:
-        judged = _without_some(judged, failed, done)
+        judged = _without_some(judged, failed, began, done)
     if len(done) == 1 and any(metric.low is not None for metric in metrics.values()):
         text = "one repeat: its intervals are those of the test, and do not contain what differs between starts"
         judged = _with_note(judged, Reason(WITHIN_TEST, text))
@@ -167,6 +168,14 @@ def judged_together(results: Sequence[TestResult]) -> list[TestResult]:
         return list(results)
     answered = _answered_by_repeats(undisturbed)
     return [_judged_by_repeats(result, answered) for result in results]
+
+
+def joint_side(sides: Iterable[Bound | None]) -> Bound | None:
+    """The side on which a figure lies that is made of several with these sides; None if all of them are exact."""
+    found = {side for side in sides if side is not None}
+    if not found:
+        return None
+    return next(iter(found)) if len(found) == 1 else Bound.NONE
 
 
 def mean_with_interval(metrics: Iterable[Metric | None], confidence: float = CONFIDENCE) -> Metric:
@@ -299,8 +308,7 @@ def _with_reasons(mean: Metric, repeats: Sequence[Metric]) -> Metric:
     """The mean with the repeats' verdicts: a bound of one of them is one of the mean."""
     verdict = worst(metric.verdict for metric in repeats)
     reasons = tuple(dict.fromkeys(code for metric in repeats for code in metric.reasons))
-    bounds = {metric.bound for metric in repeats if metric.bound is not None}
-    bound = next(iter(bounds)) if len(bounds) == 1 else Bound.NONE if bounds else None
+    bound = joint_side(metric.bound for metric in repeats)
     return replace(mean, verdict=verdict, reasons=reasons, bound=_side(bound, mean))
 
 
@@ -351,11 +359,12 @@ def _limit_of_most(done: Sequence[TestResult]) -> Limit | None:
     return replace(first, evidence=first.evidence + share)
 
 
-def _without_some(judged: Judged, failed: int, done: Sequence[TestResult]) -> Judged:
-    """The same where repeats failed: two that agree still make a figure with an interval; less than that does not."""
+def _without_some(judged: Judged, failed: int, began: int, done: Sequence[TestResult]) -> Judged:
+    """The same where repeats failed, of all that `began`: two that agree still make a figure with an interval; less
+    than that does not."""
     ended = sum(result.status == "done" for result in done)
     doubt = Verdict.INCOMPLETE if ended < LEAST_REPEATS else None
-    reason = Reason("repeats-failed", f"{failed} of {counted(failed + ended, 'repeat')} did not complete", doubt)
+    reason = Reason("repeats-failed", f"{failed} of {counted(began, 'repeat')} did not complete", doubt)
     metrics, said = judged.metrics, judged.validity
     if doubt is not None:
         metrics = {name: metric.doubted(doubt, reason.code, Bound.NONE) for name, metric in metrics.items()}

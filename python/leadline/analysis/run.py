@@ -126,6 +126,8 @@ class _Reading:
         self._ended: list[tuple[TrialResult, Pending, TrialSearches]] = []
         self._rest: Pending | None = None
         self._trials: list[TrialResult] = []
+        # The trials of rounds that were added while it ran.
+        self._added: list[str] = []
         self._frequent = FrequentEvents()
         self._lives = AgentLives()
         self._status = "killed"
@@ -184,14 +186,14 @@ class _Reading:
                 self._bring_up(entry)
             case "test-begin":
                 self._begin_test(entry)
-            case "ceiling" | "server-process" | "given-hosts" | "search-end" | "wake-up" | "lab-cpus" | "cross-check":
-                self._note(entry)
             case "test-end":
                 self._end_test(entry)
             case "trial-end":
                 self.end_trial(entry)
             case "run-end":
                 self._status = str(entry.get("status") or "done")
+            case _:
+                self._note(entry)
 
     def end_trial(self, record: Record) -> None:
         """Convert the current trial to its result; without a `trial-end` it was interrupted."""
@@ -273,6 +275,7 @@ class _Reading:
         except PlanError:
             # The plan was checked before the run. Its tests may all be missing here because none began.
             asked = None
+        missing = self._missing_trials()
         summaries = tuple(self._summary(case, test, kind, limit, asked or ()) for case, test, kind in self._tests())
         targets = findings.undecided(plan.get("targets") or ()) if asked is None else judge_summaries(asked, summaries)
         given = self._manifest.get("hosts")
@@ -290,7 +293,7 @@ class _Reading:
             trials=tuple(self._trials),
             summaries=summaries,
             targets=targets,
-            validity=findings.run_validity(self._status, self._trials, summaries, damage),
+            validity=findings.run_validity(self._status, self._trials, missing, summaries, damage),
             notes=(
                 *findings.run_notes(hosts, observer),
                 *findings.sampling_note(self._periods_ms),
@@ -300,6 +303,7 @@ class _Reading:
             journal=damage,
             differences=self._environment.differences(self._trials),
             description=str(plan.get("description") or ""),
+            missing_trials=missing,
         )
         baselines = {case["id"]: case["baseline"] for case in self._cases.values() if case.get("baseline")}
         named = named_metrics(plan.get("targets") or ())
@@ -308,6 +312,13 @@ class _Reading:
         found = replace(found, cross_checks=tuple(checks))
         found = replace(found, scaling=scaling.of_run(found), sizing=sizing.of_run(found))
         return replace(found, answers=answers_of(found), ladders=ladder.of_run(found, self._cases))
+
+    def _missing_trials(self) -> tuple[str, ...]:
+        """The planned trials that did not begin; of a journal without a manifest, those that its first record names."""
+        planned = self._manifest.get("order") or self._manifest.get("trials")
+        begun = {trial.trial for trial in self._trials}
+        names = (*(planned if isinstance(planned, list) else ()), *self._added)
+        return tuple(name for name in dict.fromkeys(map(str, names)) if name not in begun)
 
     def _event(self, entry: Record, event: Record) -> None:
         host = entry["host"]
@@ -347,6 +358,8 @@ class _Reading:
                 for host in entry["hosts"]:
                     used = {"own_cpus": (entry.get("cpus") or {}).get(host), "idle_poll": entry.get("idle_poll")}
                     self._facts[host] = {**self._facts.get(host, {}), **used}
+            case "round":
+                self._added += map(str, entry["trials"])
             case "cross-check":
                 self._cross_checks.append(cross_checks.ToolRepeat.read(entry))
             case "ceiling":

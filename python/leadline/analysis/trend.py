@@ -2,7 +2,8 @@
 
 A history has one plan, case, test, figure and kind of machine; runs with another load, other hardware or another kernel
 make a history of their own, and what differs between the two is named. A point is a run's mean over its repeats, so
-repeats make the history less noisy. Points that are not valid are kept for the plot and judged by nothing. Pure.
+repeats make the history less noisy. Points that are not valid, or bounds alone, are kept for the plot and judged by
+nothing; where the newest runs have no others, the figure is stale. Pure.
 """
 
 from __future__ import annotations
@@ -60,6 +61,8 @@ class RecordedRun:
     """The version of the system under test, by case."""
     loads: Mapping[tuple[str, str], Facts]
     """What the plan asks for, by case and test."""
+    tests: frozenset[tuple[Facts, str]]
+    """The tests of its plan: the parameters of each case, with the name of each of its tests."""
     summaries: tuple[Summary, ...]
 
 
@@ -74,12 +77,18 @@ class Point:
     high: float | None
     repeats: int
     verdict: Verdict
-    """Only valid points are judged."""
+    bound: str | None = None
+    """The side of `value` on which the true figure lies, as `Metric.side`; None where it is exact."""
+
+    @property
+    def is_judged(self) -> bool:
+        """Whether it counts: a figure that is not valid says nothing of the level, and neither does a bound."""
+        return self.verdict is Verdict.VALID and self.bound is None
 
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """A stretch of a history without a shift: the mean of its valid points, with its 95 % interval."""
+    """A stretch of a history without a shift: the mean of its judged points, with its 95 % interval."""
 
     first_run: str
     last_run: str
@@ -104,7 +113,7 @@ class Change:
     probability: float
     """That of a shift as clear as this one in a history without any."""
     runs_since: int
-    """Valid runs on the new level."""
+    """Judged runs on the new level."""
     is_new: bool
     """Whether it is in the newest runs of its plan."""
     differences: tuple[str, ...]
@@ -149,6 +158,29 @@ class Separation:
 
 
 @dataclass(frozen=True, slots=True)
+class StaleFigure:
+    """A figure with histories that are judged, of which the newest runs have no value to judge: their test failed, or
+    the figure is not valid, or a bound alone."""
+
+    plan: str
+    parameters: dict[str, str]
+    test: str
+    metric: str
+    run: str
+    """The last run that has one."""
+    started_at: str
+    runs: int
+    """Later runs whose plan has the test."""
+    is_in_newest: bool
+    """Whether any of the newest runs of the plan has one; without any, nothing can be said of them."""
+
+    @property
+    def name(self) -> str:
+        """The test and its parameters, for a line."""
+        return _named(self.test, self.parameters)
+
+
+@dataclass(frozen=True, slots=True)
 class Trend:
     """All histories of a folder of runs."""
 
@@ -160,6 +192,12 @@ class Trend:
     newest: int
     histories: tuple[History, ...]
     separations: tuple[Separation, ...]
+    stale: tuple[StaleFigure, ...] = ()
+
+    @property
+    def silent(self) -> tuple[StaleFigure, ...]:
+        """The figures of which none of the newest runs has a value to judge."""
+        return tuple(one for one in self.stale if not one.is_in_newest)
 
     @property
     def judged(self) -> tuple[History, ...]:
@@ -191,6 +229,11 @@ def recorded_run(run: str, analysis: RunAnalysis, manifest: Mapping[str, Any]) -
         loads={
             (case["id"], test["name"]): _load(case, test, command) for case in cases for test in case.get("tests") or ()
         },
+        tests=frozenset(
+            (_parameters(case.get("parameters") or {}), test["name"])
+            for case in cases
+            for test in case.get("tests") or ()
+        ),
         summaries=analysis.summaries,
     )
 
@@ -204,16 +247,15 @@ def trend_of(
     for run in ordered:
         for summary in run.summaries:
             load = run.loads.get((summary.case, summary.test), ())
-            parameters = tuple(sorted((name, str(value)) for name, value in summary.parameters.items()))
-            key = _Key(run.plan, parameters, summary.test, summary.kind, run.machine, load)
+            key = _Key(run.plan, _parameters(summary.parameters), summary.test, summary.kind, run.machine, load)
             found.setdefault(key, []).append((run, summary))
     new_runs = _newest(ordered, newest)
-    histories = (
+    histories = [
         history
         for key, rows in found.items()
         for name in chosen_figures(key.kind, metrics)
         if (history := _history(key, name, rows, margin, new_runs)) is not None
-    )
+    ]
     return Trend(
         runs=len(ordered),
         first=ordered[0].started_at if ordered else "",
@@ -222,6 +264,7 @@ def trend_of(
         newest=newest,
         histories=tuple(sorted(histories, key=lambda one: (one.plan, one.test, sorted(one.parameters.items())))),
         separations=tuple(_separations(found)),
+        stale=tuple(_stale(histories, ordered, new_runs)),
     )
 
 
@@ -251,18 +294,20 @@ def _history(
     """One figure's history; None if no run knows it."""
     known = [(run, summary, found) for run, summary in rows if (found := summary.metrics.get(metric)) is not None]
     points = tuple(
-        Point(run.run, run.started_at, found.value, found.low, found.high, summary.repeats, found.verdict)
+        Point(run.run, run.started_at, found.value, found.low, found.high, summary.repeats, found.verdict, found.side)
         for run, summary, found in known
         if found.value is not None
     )
     if not points:
         return None
     better = better_of(key.kind, metric)
-    valid = [point for point in points if point.verdict is Verdict.VALID]
+    judged = [point for point in points if point.is_judged]
     reason = None
-    if len(valid) < LEAST_RUNS:
-        reason = f"{len(valid)} of {len(points)} runs are valid: {LEAST_RUNS} are needed"
-    shifts = () if reason else change_points([point.value for point in valid])
+    if len(judged) < LEAST_RUNS:
+        bounds = sum(point.verdict is Verdict.VALID and not point.is_judged for point in points)
+        more = f", {bounds} have only a bound" if bounds else ""
+        reason = f"{len(judged)} of {len(rows)} runs are valid{more}: {LEAST_RUNS} are needed"
+    shifts = () if reason else change_points([point.value for point in judged])
     judge = _Judge(better, margin, new_runs, {run.run: (run, summary.case) for run, summary in rows})
     return History(
         plan=key.plan,
@@ -274,11 +319,40 @@ def _history(
         better=better,
         machine=dict(key.machine),
         points=points,
-        levels=tuple(_levels(valid, [shift.index for shift in shifts])),
-        changes=tuple(judge.changes(shifts, valid)),
+        levels=tuple(_levels(judged, [shift.index for shift in shifts])),
+        changes=tuple(judge.changes(shifts, judged)),
         reason=reason,
-        caution=_caution([point.value for point in valid], [shift.index for shift in shifts]),
+        caution=_caution([point.value for point in judged], [shift.index for shift in shifts]),
     )
+
+
+def _stale(
+    histories: Iterable[History], ordered: Sequence[RecordedRun], new_runs: frozenset[str]
+) -> Iterator[StaleFigure]:
+    """Each figure that was judged and that the newest run of its test lacks. The history before another kernel or load
+    is that of the same figure: its end is no gap. Runs whose plan does not have the test say nothing of it."""
+    together: dict[tuple[str, Facts, str, str], list[History]] = {}
+    for history in histories:
+        parameters = tuple(sorted(history.parameters.items()))
+        together.setdefault((history.plan, parameters, history.test, history.metric), []).append(history)
+    for (plan, parameters, test, metric), found in together.items():
+        if all(history.reason is not None for history in found):
+            continue
+        asked = [run for run in ordered if run.plan == plan and (parameters, test) in run.tests]
+        known = {point.run for history in found for point in history.points if point.is_judged}
+        last = max((place for place, run in enumerate(asked) if run.run in known), default=None)
+        newest = {run.run for run in asked} & new_runs
+        if last is not None and newest and last + 1 < len(asked):
+            yield StaleFigure(
+                plan=plan,
+                parameters=dict(parameters),
+                test=test,
+                metric=metric,
+                run=asked[last].run,
+                started_at=asked[last].started_at,
+                runs=len(asked) - last - 1,
+                is_in_newest=bool(known & newest),
+            )
 
 
 def _caution(values: Sequence[float], places: Sequence[int]) -> str | None:
@@ -301,11 +375,11 @@ class _Judge:
     cases: Mapping[str, tuple[RecordedRun, str]]
     """Each run, and its case."""
 
-    def changes(self, shifts: Sequence[ChangePoint], valid: Sequence[Point]) -> Iterator[Change]:
+    def changes(self, shifts: Sequence[ChangePoint], judged: Sequence[Point]) -> Iterator[Change]:
         """The shifts with their places."""
-        ends = [*(shift.index for shift in shifts), len(valid)][1:]
+        ends = [*(shift.index for shift in shifts), len(judged)][1:]
         for shift, end in zip(shifts, ends, strict=True):
-            before, after = valid[shift.index - 1], valid[shift.index]
+            before, after = judged[shift.index - 1], judged[shift.index]
             yield Change(
                 shift=self._sort(shift),
                 run=after.run,
@@ -330,9 +404,9 @@ class _Judge:
         return Shift.IMPROVEMENT if is_better else Shift.REGRESSION
 
 
-def _levels(valid: Sequence[Point], places: Sequence[int]) -> Iterator[Level]:
-    for start, end in pairwise((0, *places, len(valid))):
-        part = valid[start:end]
+def _levels(judged: Sequence[Point], places: Sequence[int]) -> Iterator[Level]:
+    for start, end in pairwise((0, *places, len(judged))):
+        part = judged[start:end]
         if part:
             mean = mean_of_repeats([point.value for point in part])
             yield Level(part[0].run, part[-1].run, len(part), mean.value, mean.low, mean.high)
@@ -365,6 +439,12 @@ def _joined(facts: Mapping[str, Sequence[str]]) -> Facts:
     return tuple(sorted((name, ", ".join(values)) for name, values in facts.items() if any(values)))
 
 
+def _parameters(parameters: Mapping[str, Any]) -> Facts:
+    """The parameters of a case as text, which is the same for a manifest and for a trial: a manifest has `true`."""
+    texts = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in parameters.items()}
+    return tuple(sorted(texts.items()))
+
+
 def _load(case: Mapping[str, Any], test: Mapping[str, Any], command: Facts) -> Facts:
     """What a plan asks for in one test of a case."""
     return tuple(sorted((*command, *environment_facts(case), *system_facts(case), *flat(test))))
@@ -395,9 +475,9 @@ def _utc(text: str) -> str:
     """A time in UTC, so that texts sort by time; other text as it is."""
     try:
         found = datetime.fromisoformat(text)
-    except ValueError:
+        return (found if found.tzinfo else found.replace(tzinfo=UTC)).astimezone(UTC).isoformat(timespec="seconds")
+    except (ValueError, OverflowError):
         return text
-    return (found if found.tzinfo else found.replace(tzinfo=UTC)).astimezone(UTC).isoformat(timespec="seconds")
 
 
 def _named(test: str, parameters: Mapping[str, str]) -> str:

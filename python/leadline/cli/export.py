@@ -50,15 +50,16 @@ def command(
         typer.Option(help="With --url: a file with the receiver's bearer token.", show_default=False),
     ] = None,
     retries: Annotated[
-        int,
+        int | None,
         typer.Option(
             min=0,
             max=100,
             help="With --url: attempts to send a request again while the receiver fails (5xx), has too many (429) or "
-            "cannot be reached; the pause doubles from 0.5 s to 8 s.",
+            "cannot be reached; the pause doubles from 0.5 s to 8 s. Default: 5.",
             metavar="N",
+            show_default=False,
         ),
-    ] = 5,
+    ] = None,
 ) -> int:
     """Write the figures of runs for other tools.
 
@@ -68,7 +69,7 @@ def command(
     prometheus-remote-write: the figures of each trial, at the time at which its test began.
     """
     folders = open_runs(runs)
-    _check_options(form, len(folders), output, url, token_file)
+    _check_options(form, len(folders), output, url, token_file, retries)
     if form is Format.REMOTE_WRITE:
         _remote_write(folders, output, url, token_file, retries)
         return 0
@@ -80,7 +81,9 @@ def command(
     return 0
 
 
-def _check_options(form: Format, runs: int, output: Path | None, url: str | None, token_file: Path | None) -> None:
+def _check_options(
+    form: Format, runs: int, output: Path | None, url: str | None, token_file: Path | None, retries: int | None
+) -> None:
     """Raises InputError for options that do not go together, before any run is read."""
     if form is Format.JUNIT and runs > 1:
         raise InputError("--format junit: one run makes one document", hint="export each run by itself")
@@ -88,6 +91,8 @@ def _check_options(form: Format, runs: int, output: Path | None, url: str | None
         raise InputError(f"--url: format {form.value} is not sent", hint="choose --format prometheus-remote-write")
     if token_file is not None and url is None:
         raise InputError("--token-file: there is no --url to send it to")
+    if retries is not None and url is None:
+        raise InputError("--retries: there is no --url to send to")
     if url is not None and output is not None:
         raise InputError("--url and --output exclude each other")
     if form is Format.REMOTE_WRITE and url is None and output is None:
@@ -98,7 +103,10 @@ def _check_options(form: Format, runs: int, output: Path | None, url: str | None
 
 def _text(form: Format, folders: Sequence[RunFolder]) -> str:
     if form is Format.CSV:
-        return results.csv_text([row for folder in folders for row in results.rows_of(folder)[0]])
+        found = [results.rows_of(folder) for folder in folders]
+        for folder, (_, analysis) in zip(folders, found, strict=True):
+            print_damage(folder.run_id, analysis)
+        return results.csv_text([row for rows, _ in found for row in rows])
     from leadline.report import exports
 
     analyses = _analyses(folders)
@@ -112,7 +120,7 @@ def _text(form: Format, folders: Sequence[RunFolder]) -> str:
 
 
 def _remote_write(
-    folders: Sequence[RunFolder], output: Path | None, url: str | None, token_file: Path | None, retries: int
+    folders: Sequence[RunFolder], output: Path | None, url: str | None, token_file: Path | None, retries: int | None
 ) -> None:
     """Send the figures, or write them as one request."""
     from leadline.cli import remote_write_client as client
@@ -128,7 +136,8 @@ def _remote_write(
         write_option_bytes("--output", output, remote_write.request_of(samples))
     elif url is not None:
         bodies = remote_write.requests_of(samples)
-        requests = client.send(url, bodies, remote_write.HEADERS, token, retries=retries, on_retry=print_note)
+        most = client.RETRIES if retries is None else retries
+        requests = client.send(url, bodies, remote_write.HEADERS, token, retries=most, on_retry=print_note)
         print_note(f"{counted(len(samples), 'sample')} in {counted(requests, 'request')}: {url}")
 
 

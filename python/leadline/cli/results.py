@@ -45,6 +45,7 @@ COLUMNS = (
     "ratio_low",
     "ratio_high",
     "comparison",
+    "bound",
 )
 
 
@@ -103,14 +104,15 @@ def _table(run_id: str | None, rows: Sequence[dict[str, Any]]) -> Table:
     from rich.table import Table
     from rich.text import Text
 
+    from leadline.report.figures import signed
+
     title = Text(f"Run {run_id}", style="bold") if run_id is not None else None
     table = Table(box=None, pad_edge=False, header_style="bold", title=title, title_justify="left")
     for name in ("trial", "test", "metric", "value", "unit", "validity"):
         table.add_column(name, justify="right" if name == "value" else "left", overflow="fold")
     for row in rows:
         if row["trial"] is not None:
-            least = "≥ " if row["censored"] else ""
-            value = "–" if row["value"] is None else f"{least}{row['value']:.6g}"
+            value = "–" if row["value"] is None else signed(f"{row['value']:.6g}", row["bound"])
             cells = (row["trial"], row["test"], row["metric"], value, row["unit"], row["validity"])
             table.add_row(*(Text(cell) for cell in cells))
     return table

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,6 +13,7 @@ import typer
 from leadline.cli import options as o
 from leadline.cli.output import (
     MISSED,
+    UNDECIDED,
     check_writable,
     plain,
     print_all,
@@ -22,8 +23,10 @@ from leadline.cli.output import (
     write_option_file,
 )
 from leadline.errors import DatasetError, InputError
+from leadline.quantities import counted
 
 if TYPE_CHECKING:
+    from leadline.analysis.model import JournalDamage
     from leadline.analysis.trend import RecordedRun
     from leadline.dataset import RunFolder
 
@@ -58,7 +61,8 @@ def command(
     Each is named with the run at which the level of the figure shifts.
 
     A history has one plan, case, test, figure, hardware and kernel. Ten valid runs are the least. Exit code: 0 no new
-    regression, or nothing to judge; 2 invalid input; 3 a regression in the newest runs.
+    regression, or too few runs to judge; 2 invalid input; 3 a regression in the newest runs; 4 no regression is known,
+    but a figure that was judged before has no value to judge in any of the newest runs.
     """
     from leadline.analysis.trend import Shift, trend_of
     from leadline.report import trend_blocks
@@ -67,7 +71,8 @@ def command(
     earliest = _earliest(since)
     if html is not None:
         check_writable("--html", html)
-    runs = [run for run in _recorded(folder) if earliest is None or not run.started_at or run.started_at >= earliest]
+    runs = list(_recorded(folder, earliest))
+    _check_names(metric or (), runs)
     found = trend_of(runs, metrics=tuple(metric or ()), margin=least, newest=newest)
     if html is not None:
         from leadline.report import render_trend
@@ -78,11 +83,25 @@ def command(
         print_json({"schema": "leadline.trend/1", **plain(found)})
     else:
         print_all(trend_blocks(found))
-    return MISSED if found.of_shift(Shift.REGRESSION, is_new=True) else 0
+    if found.of_shift(Shift.REGRESSION, is_new=True):
+        return MISSED
+    return UNDECIDED if found.silent else 0
 
 
-def _recorded(folder: Path) -> Iterator[RecordedRun]:
-    """The runs below a folder. One that cannot be read is named on stderr and left out."""
+def _check_names(names: Sequence[str], runs: Sequence[RecordedRun]) -> None:
+    """Raises InputError for a figure that no run has: a misspelled one would raise no alarm for ever."""
+    from leadline.plan.target_words import suggestion
+
+    known = sorted({name for run in runs for summary in run.summaries for name in summary.metrics})
+    for name in names:
+        if runs and name not in known:
+            hint = suggestion(name, known) if known else "`leadline results` lists what a run has"
+            raise InputError(f"--metric {name or repr(name)}: no run has such a figure", hint=hint)
+
+
+def _recorded(folder: Path, earliest: str | None) -> Iterator[RecordedRun]:
+    """The runs below a folder, from a time on. One that cannot be read is named on stderr and left out; one whose
+    journal is damaged is named."""
     from leadline.analysis.trend import recorded_run
     from leadline.trial import read_findings
 
@@ -95,9 +114,22 @@ def _recorded(folder: Path) -> Iterator[RecordedRun]:
         raise InputError(f"{folder} is not a folder", hint=hint)
     for run in _run_folders(folder):
         try:
-            yield recorded_run(run.run_id, read_findings(run), run.read_manifest())
+            analysis = read_findings(run)
+            found = recorded_run(run.run_id, analysis, run.read_manifest())
         except (DatasetError, InputError) as error:
             print_note(f"left out: {error}")
+            continue
+        if earliest is None or not found.started_at or found.started_at >= earliest:
+            if damage := _damage_text(analysis.journal):
+                print_note(f"{run.run_id}: its journal is damaged: {damage}")
+            yield found
+
+
+def _damage_text(damage: JournalDamage) -> str:
+    """What is lost of a journal; empty for a whole one."""
+    lost = damage.garbled + damage.malformed
+    parts = ([counted(lost, "unreadable line")] if lost else []) + (["the last line is torn"] if damage.torn else [])
+    return ", ".join(parts)
 
 
 def _run_folders(folder: Path) -> Iterator[RunFolder]:
@@ -116,12 +148,12 @@ def _earliest(since: str | None) -> str | None:
     if since is None:
         return None
     number = since.removesuffix("d")
-    if since.endswith("d") and number.isdecimal() and len(number) <= 5:
-        moment = datetime.now(UTC) - timedelta(days=int(number))
-    else:
-        try:
+    try:
+        if since.endswith("d") and number.isdecimal() and len(number) <= 5:
+            moment = datetime.now(UTC) - timedelta(days=int(number))
+        else:
             moment = datetime.fromisoformat(since)
-        except ValueError:
-            raise InputError(f"--since {since}: not a time", hint="as in --since 2026-01-31, or 90d") from None
         moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return moment.astimezone(UTC).isoformat(timespec="seconds")
+        return moment.astimezone(UTC).isoformat(timespec="seconds")
+    except (ValueError, OverflowError):  # the latter where UTC is in the year 0 or 10000
+        raise InputError(f"--since {since}: not a time", hint="as in --since 2026-01-31, or 90d") from None

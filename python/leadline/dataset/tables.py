@@ -132,6 +132,8 @@ RESULTS_SCHEMA: dict[str, Any] = {
     "unbounded": pl.String,
     # Whether the value is a lower bound because operations were outstanding at the end.
     "censored": pl.Boolean,
+    # On which side of the value the true figure lies: at least, at most or not known; null if the value is exact.
+    "bound": pl.String,
     "validity": pl.String,
     # Codes of the verdict's reasons, a JSON list.
     "reasons": pl.String,

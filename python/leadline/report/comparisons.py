@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
-from rich.console import Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from leadline import quantities
 from leadline.analysis.comparison import ComparedFigure, ComparedRuns
+from leadline.report.figures import signed
+from leadline.report.names import name_lines
 from leadline.statistics import Comparison
 
 TONES = {
@@ -28,6 +31,9 @@ MARKS = {
 
 _MOST_NAMES = 3
 """How many figures are named beside a reason that they share."""
+_TITLES = ("", "before", "after", "ratio", "95 %", "")
+_LEAST_WIDTHS = (20, 11, 11, 5, 14, 13)
+"""The columns of most comparisons, so that those of several pairs are equal."""
 
 
 def comparison_blocks(compared: Sequence[ComparedRuns]) -> Iterator[RenderableType]:
@@ -39,12 +45,7 @@ def _block(one: ComparedRuns) -> RenderableType:
     head = Text.assemble(
         (one.candidate, "bold"), " compared with ", (one.baseline, "bold"), f"  equivalent within {one.margin:.3g}"
     )
-    parts: list[RenderableType] = [head]
-    by_test: dict[str, list[ComparedFigure]] = {}
-    for figure in one.figures:
-        by_test.setdefault(name_of(figure), []).append(figure)
-    for name, figures in by_test.items():
-        parts += [Text(name, style="bold"), _table(figures)]
+    parts: list[RenderableType] = [head, _Tables(one.figures)]
     parts += [_line(f"{figures}: {reason}") for reason, figures in reasons_of(one).items()]
     parts += [_line(text) for text in notes_of(one)]
     return Group(*parts)
@@ -83,23 +84,45 @@ def name_of(figure: ComparedFigure) -> str:
     return f"{figure.test} {parameters}".strip()
 
 
-def _table(figures: Sequence[ComparedFigure]) -> Table:
-    """The figures of one test; tables of several tests have equal columns."""
+@dataclass(frozen=True, slots=True)
+class _Tables:
+    """A table for each test, with equal columns. Where they do not fit, the names of the figures are broken."""
+
+    figures: Sequence[ComparedFigure]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        by_test: dict[str, list[list[Text]]] = {}
+        for figure in self.figures:
+            by_test.setdefault(name_of(figure), []).append(_cells(figure))
+        head = [Text(title) for title in _TITLES]
+        columns = zip(head, *(row for rows in by_test.values() for row in rows), strict=True)
+        longest = (max(cell.cell_len for cell in column) for column in columns)
+        name, *others = (max(widths) for widths in zip(longest, _LEAST_WIDTHS, strict=True))
+        name = max(min(name, options.max_width - sum(others) - len(others)), 1)
+        for test, rows in by_test.items():
+            yield Text(test, style="bold")
+            yield _table(rows, [name, *others])
+
+
+def _table(rows: Sequence[Sequence[Text]], widths: Sequence[int]) -> Table:
     table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="dim")
-    table.add_column("", min_width=20, overflow="fold")
-    for title, width in (("before", 11), ("after", 11), ("ratio", 5), ("95 %", 14)):
-        table.add_column(title, justify="right", no_wrap=True, min_width=width)
-    table.add_column("", no_wrap=True)
-    for one in figures:
-        table.add_row(
-            one.metric,
-            quantities.metric(one.baseline, one.unit),
-            quantities.metric(one.candidate, one.unit),
-            quantities.UNKNOWN if one.ratio is None else f"{one.ratio:.3f}",
-            interval_of(one),
-            Text(f"{MARKS[one.word]} {one.word.value}", style=TONES[one.word]),
-        )
+    for number, (title, width) in enumerate(zip(_TITLES, widths, strict=True)):
+        is_figure = 0 < number < len(widths) - 1
+        table.add_column(title, justify="right" if is_figure else "left", no_wrap=True, width=width)
+    for metric, *cells in rows:
+        table.add_row(Text("\n".join(name_lines(metric.plain, widths[0]))), *cells)
     return table
+
+
+def _cells(one: ComparedFigure) -> list[Text]:
+    return [
+        Text(one.metric),
+        Text(signed(quantities.metric(one.baseline, one.unit), one.baseline_bound)),
+        Text(signed(quantities.metric(one.candidate, one.unit), one.candidate_bound)),
+        Text(quantities.UNKNOWN if one.ratio is None else f"{one.ratio:.3f}"),
+        Text(interval_of(one)),
+        Text(f"{MARKS[one.word]} {one.word.value}", style=TONES[one.word]),
+    ]
 
 
 def _line(text: str) -> RenderableType:

@@ -14,13 +14,15 @@ from xml.etree import ElementTree
 
 from leadline.analysis.model import Metric, RunAnalysis, Summary, TargetResult, Verdict
 from leadline.plan.tags import split_figure
+from leadline.report.verdicts import run_ending
 
 _FORBIDDEN_IN_XML = re.compile(r"[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def junit(analysis: RunAnalysis) -> str:
     """One test suite: a test case for each target in each case, and one for each result, which is skipped unless it is
-    valid. A missed target is a failure; one that cannot be decided, and a trial that failed, is an error.
+    valid. A missed target is a failure; one that cannot be decided is an error, and so is a trial that failed or did
+    not begin, and a run that was not done.
     """
     suite = ElementTree.Element("testsuite", name=analysis.run_id or analysis.name, timestamp=analysis.started_at)
     for target in analysis.targets:
@@ -32,10 +34,13 @@ def junit(analysis: RunAnalysis) -> str:
             ElementTree.SubElement(case, "skipped", message=_clean(f"{summary.validity.verdict.value}: {why}"))
     for trial in analysis.trials:
         if trial.status not in ("done", "skipped"):
-            case = ElementTree.SubElement(suite, "testcase", classname=trial.case, name=f"trial {trial.trial}")
-            ElementTree.SubElement(
-                case, "error", message=_clean(f"{trial.status}: {trial.error or 'no cause is known'}")
+            _error_case(
+                suite, trial.case, f"trial {trial.trial}", f"{trial.status}: {trial.error or 'no cause is known'}"
             )
+    for name in analysis.missing_trials:
+        _error_case(suite, name.partition("/")[0], f"trial {name}", "the trial did not begin")
+    if analysis.status != "done":
+        _error_case(suite, analysis.name, "run", run_ending(analysis))
     for kind, tag in (("tests", "testcase"), ("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
         suite.set(kind, str(sum(1 for _ in suite.iter(tag))))
     root = ElementTree.Element("testsuites")
@@ -45,8 +50,8 @@ def junit(analysis: RunAnalysis) -> str:
 
 
 def openmetrics(analyses: list[RunAnalysis]) -> str:
-    """Gauges `leadline_METRIC`, `..._low` and `..._high`, labelled with run, case, test, verdict and parameters; each
-    has the time at which its run began.
+    """Gauges `leadline_METRIC`, `..._low` and `..._high`, labelled with run, case, test, verdict, bound and parameters;
+    each has the time at which its run began.
     """
     families: dict[str, list[str]] = {}
     for analysis in analyses:
@@ -54,7 +59,8 @@ def openmetrics(analyses: list[RunAnalysis]) -> str:
         for summary in analysis.summaries:
             for whole, metric in summary.metrics.items():
                 name, tags = split_figure(whole)
-                pairs = (*_labels(analysis, summary, metric), *((f"tag_{_word(key)}", tags[key]) for key in tags))
+                of_tags = ((f"tag_{_word(key)}", tags[key]) for key in tags)
+                pairs = (*_labels(analysis, summary), *verdict_labels(metric), *of_tags)
                 labels = ",".join(f'{key}="{_label(value)}"' for key, value in pairs)
                 for suffix, value in (("", metric.value), ("_low", metric.low), ("_high", metric.high)):
                     if value is not None and math.isfinite(value):
@@ -66,7 +72,7 @@ def openmetrics(analyses: list[RunAnalysis]) -> str:
 
 def influx(analyses: list[RunAnalysis]) -> str:
     """One line per figure: measurement `leadline`, tags run, case, test, metric and parameters, fields `value`, `low`,
-    `high` and `verdict`; the time is that at which the run began, ns.
+    `high`, `verdict` and `bound`; the time is that at which the run began, ns.
     """
     lines = []
     for analysis in analyses:
@@ -77,11 +83,16 @@ def influx(analyses: list[RunAnalysis]) -> str:
                 bounds = (("value", metric.value), ("low", metric.low), ("high", metric.high))
                 fields = [f"{key}={value!r}" for key, value in bounds if value is not None and math.isfinite(value)]
                 if fields:
-                    labels = [pair for pair in _labels(analysis, summary, metric) if pair[0] != "verdict"]
-                    tags = ",".join(f"{_tag(key)}={_tag(value)}" for key, value in [*labels, ("metric", name)] if value)
-                    verdict = f'verdict="{metric.verdict.value}"'
-                    lines.append(f"leadline,{tags} {','.join([*fields, verdict])}{stamp}")
+                    labels = (*_labels(analysis, summary), ("metric", name))
+                    tags = ",".join(f"{_tag(key)}={_tag(value)}" for key, value in labels if value)
+                    words = [f'{key}="{value}"' for key, value in verdict_labels(metric)]
+                    lines.append(f"leadline,{tags} {','.join([*fields, *words])}{stamp}")
     return "".join(f"{line}\n" for line in lines)
+
+
+def _error_case(suite: ElementTree.Element, place: str, name: str, message: str) -> None:
+    case = ElementTree.SubElement(suite, "testcase", classname=_clean(place), name=_clean(name))
+    ElementTree.SubElement(case, "error", message=_clean(message))
 
 
 def _target_case(suite: ElementTree.Element, target: TargetResult) -> None:
@@ -96,12 +107,18 @@ def _named(summary: Summary) -> str:
     return _clean(f"{summary.test} {parameters}".strip())
 
 
-def _labels(analysis: RunAnalysis, summary: Summary, metric: Metric) -> Iterator[tuple[str, str]]:
+def verdict_labels(metric: Metric) -> Iterator[tuple[str, str]]:
+    """What a figure is worth: its verdict, and `bound` where `value` is not the figure but a bound of it."""
+    yield "verdict", metric.verdict.value
+    if metric.side is not None:
+        yield "bound", metric.side.value
+
+
+def _labels(analysis: RunAnalysis, summary: Summary) -> Iterator[tuple[str, str]]:
     yield "run", analysis.run_id
     yield "case", summary.case
     yield "test", summary.test
     yield "kind", summary.kind
-    yield "verdict", metric.verdict.value
     parameters = {_word(name): str(value) for name, value in reversed(summary.parameters.items())}
     # No name may occur twice: of parameters that differ in other characters only, the first one is kept.
     yield from ((f"parameter_{name}", value) for name, value in parameters.items())

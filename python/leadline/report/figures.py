@@ -66,10 +66,13 @@ def written(figure: Figure, metrics: Mapping[str, Metric]) -> str:
 
 def bounded(text: str, metric: Metric) -> str:
     """A figure's text with the sign of the side on which the true one lies, where it is known from one side only."""
-    if metric.is_least:
-        return quantities.at_least(text, True)
-    is_most = metric.bound is Bound.MOST and text != quantities.UNKNOWN
-    return f"≤ {text}" if is_most else text
+    return signed(text, metric.side)
+
+
+def signed(text: str, side: str | None) -> str:
+    """A figure's text with the sign of the side on which the true one lies, as `Metric.side`."""
+    sign = _SIGNS.get(side or "")
+    return text if sign is None or text == quantities.UNKNOWN else f"{sign} {text}"
 
 
 def interval_words(figure: Figure, metrics: Mapping[str, Metric]) -> str:
@@ -153,3 +156,6 @@ def latency_figures() -> tuple[Figure, ...]:
     """The percentiles of the latency that are columns of tables."""
     percentiles = {"p50": "p50", "p90": "p90", "p99": "p99", "p999": "p99.9"}
     return tuple(Figure(f"latency_{name}_us", title, quantities.microseconds) for name, title in percentiles.items())
+
+
+_SIGNS = {Bound.LEAST.value: "≥", Bound.MOST.value: "≤"}

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from leadline import quantities
 from leadline.analysis.comparison import ComparedFigure, ComparedRuns
 from leadline.report.comparisons import MARKS, interval_of, name_of, notes_of, reasons_of
+from leadline.report.figures import signed
 from leadline.statistics import Comparison
 
 _TONES = {
@@ -105,8 +106,8 @@ def _row(figure: ComparedFigure, across: Callable[[float], float]) -> Row:
     return Row(
         test=name_of(figure),
         metric=figure.metric,
-        before=quantities.metric(figure.baseline, figure.unit),
-        after=quantities.metric(figure.candidate, figure.unit),
+        before=signed(quantities.metric(figure.baseline, figure.unit), figure.baseline_bound),
+        after=signed(quantities.metric(figure.candidate, figure.unit), figure.candidate_bound),
         ratio=quantities.UNKNOWN if figure.ratio is None else f"{figure.ratio:.3f}",
         interval=interval_of(figure),
         word=figure.word.value,

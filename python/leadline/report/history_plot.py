@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from functools import partial
 
 from leadline import quantities
-from leadline.analysis.model import Verdict
 from leadline.analysis.trend import Change, History, Point, Shift
 from leadline.report import trends
+from leadline.report.figures import signed
 
 TONES = {Shift.REGRESSION: "bad", Shift.IMPROVEMENT: "good", Shift.SMALL: "quiet", Shift.NEUTRAL: "bounded"}
 _LEAST_RANGE = 0.04
@@ -25,7 +25,7 @@ class Mark:
     y: float
     top: float | None
     bottom: float | None
-    is_valid: bool
+    is_judged: bool
     title: str
 
 
@@ -120,7 +120,7 @@ def history_plot(history: History) -> HistoryPlot:
                 y=height(point.value),
                 top=None if point.high is None else height(point.high),
                 bottom=None if point.low is None else height(point.low),
-                is_valid=point.verdict is Verdict.VALID,
+                is_judged=point.is_judged,
                 title=", ".join(_row(point, write)),
             )
             for point in history.points
@@ -156,7 +156,7 @@ def _shift_line(change: Change, x: float) -> Line:
 def _row(point: Point, write: Callable[[float], str]) -> tuple[str, ...]:
     interval = "" if point.low is None or point.high is None else f"{write(point.low)} to {write(point.high)}"
     repeats = quantities.counted(point.repeats, "repeat")
-    return point.run, point.started_at, write(point.value), interval, repeats, point.verdict.value
+    return point.run, point.started_at, signed(write(point.value), point.bound), interval, repeats, point.verdict.value
 
 
 def _spoken(history: History) -> str:
@@ -164,7 +164,7 @@ def _spoken(history: History) -> str:
     levels = [quantities.metric(level.mean, history.unit) for level in history.levels]
     shifts = [f"{change.shift.value} near {change.run}" for change in history.changes]
     return f"{history.name} {history.metric} in {len(history.points)} runs. " + "; ".join(
-        (f"levels {', '.join(levels)}" if levels else "no valid run", *(shifts or ["no shift"]))
+        (f"levels {', '.join(levels)}" if levels else "no run to judge", *(shifts or ["no shift"]))
     )
 
 

@@ -31,6 +31,7 @@ def render_trend(trend: Trend) -> str:
         shifts=[history_plot.shift_row(*found) for found in trends.shown_shifts(trend)],
         plots=[history_plot.history_plot(history) for history in history_plot.by_interest(trend.histories)],
         reasons=trends.reasons_of(trend),
+        stale=trends.stale_of(trend.stale),
         separations=trends.separations_of(trend.separations),
     )
 
@@ -50,7 +51,9 @@ def _render(template: str, **values: object) -> str:
 def _tone_of_trend(trend: Trend) -> str:
     if not trend.judged:
         return "doubtful"
-    return "bad" if trend.of_shift(Shift.REGRESSION, is_new=True) else "good"
+    if trend.of_shift(Shift.REGRESSION, is_new=True):
+        return "bad"
+    return "doubtful" if trend.silent else "good"
 
 
 @cache

@@ -18,6 +18,7 @@ from datetime import datetime
 
 from leadline.analysis.model import RunAnalysis, TestResult
 from leadline.plan.tags import split_figure
+from leadline.report.exports import verdict_labels
 
 HEADERS = {
     "Content-Type": "application/x-protobuf",
@@ -87,7 +88,7 @@ def _figures(analysis: RunAnalysis, test: TestResult) -> Iterator[tuple[Labels, 
                 whole = {
                     **about,
                     **{_word(f"tag_{key}"): tags[key] for key in tags},
-                    "verdict": metric.verdict.value,
+                    **dict(verdict_labels(metric)),
                     "__name__": _word(f"leadline_{name}{suffix}"),
                 }
                 yield tuple(sorted((key, text) for key, text in whole.items() if text)), float(value)

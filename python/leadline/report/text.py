@@ -344,7 +344,9 @@ class _FiguresTable:
         """test, rate, interval, ratio to the baseline if the plan has one, lost, p50, p99, verdict of each test of a
         case; a case without results shows why."""
         rows = [
-            _figure_cells(summary, self._is_compared) for summary in self.analysis.summaries if summary.case == case
+            _figure_cells(summary, self._is_compared, verdicts.failed_repeats(self.analysis, summary))
+            for summary in self.analysis.summaries
+            if summary.case == case
         ]
         if rows:
             return rows
@@ -372,7 +374,7 @@ def _widths(rows: Sequence[Sequence[Text]]) -> list[int]:
     return [max(cell.cell_len for cell in column) for column in zip(*rows, strict=True)]
 
 
-def _figure_cells(summary: Summary, is_compared: bool) -> list[Text]:
+def _figure_cells(summary: Summary, is_compared: bool, failed: str) -> list[Text]:
     verdict = summary.validity.verdict
     kind = figures.table_of(summary.kind, summary.metrics)
     others = {figure.title: figure for figure in kind.others}
@@ -384,7 +386,7 @@ def _figure_cells(summary: Summary, is_compared: bool) -> list[Text]:
         cells.append(Text("" if ratio is None else ratio_text(ratio)))
     for title in ("lost", "p50", "p99"):
         cells.append(Text(figures.written(others[title], summary.metrics) if title in others else ""))
-    failed = f", {summary.failed} of {summary.repeats + summary.failed} failed" if summary.failed else ""
+    failed = f", {failed}" if failed else ""
     wording = verdicts.WORDINGS[verdict]
     # A line of 80 columns has room for one of them.
     word = "" if failed else limit_word(summary)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from leadline import quantities
-from leadline.analysis.trend import Change, History, Separation, Shift, Trend
+from leadline.analysis.trend import Change, History, Separation, Shift, StaleFigure, Trend
 
 TONES = {Shift.REGRESSION: "red", Shift.IMPROVEMENT: "green", Shift.SMALL: "dim", Shift.NEUTRAL: ""}
 MARKS = {Shift.REGRESSION: "▼", Shift.IMPROVEMENT: "▲", Shift.SMALL: "·", Shift.NEUTRAL: "◆"}
@@ -23,10 +23,12 @@ def trend_blocks(trend: Trend) -> Iterator[RenderableType]:
     shifts = [_shift(*found, has_plans=_has_plans(trend)) for found in shown_shifts(trend)]
     if shifts:
         yield Group(*shifts)
+    if trend.silent:
+        yield Group(*(Text(text, style="yellow") for text in stale_of(trend.silent)))
     if trend.histories:
         yield _table(trend)
     reasons = reasons_of(trend)
-    cautions = cautions_of(trend)
+    cautions = [*cautions_of(trend), *stale_of(one for one in trend.stale if one.is_in_newest)]
     if cautions:
         yield Group(*(Text(text, style="dim") for text in cautions))
     if reasons:
@@ -47,6 +49,13 @@ def answer(trend: Trend) -> str:
         return f"{quantities.counted(len(new), 'regression')} in the newest {trend.newest} runs ({of})."
     older = len(trend.of_shift(Shift.REGRESSION))
     before = f"; {quantities.counted(older, 'regression')} before" if older else ""
+    if trend.silent:
+        have = "figure has" if len(trend.silent) == 1 else "figures have"
+        silent = {(one.plan, one.name, one.metric) for one in trend.silent}
+        is_all = all((one.plan, one.name, one.metric) in silent for one in trend.judged)
+        others = "" if is_all else "; no regression of the others"
+        nothing = f"{len(trend.silent)} {have} no value to judge in the newest {trend.newest} runs"
+        return f"{nothing}{others}{before} ({of})."
     return f"No regression in the newest {trend.newest} runs{before} ({of})."
 
 
@@ -90,6 +99,16 @@ def reasons_of(trend: Trend) -> list[str]:
 def cautions_of(trend: Trend) -> list[str]:
     """Histories whose shifts are less certain than they look."""
     return [f"{history.name} {history.metric}: {history.caution}" for history in trend.histories if history.caution]
+
+
+def stale_of(stale: Iterable[StaleFigure]) -> list[str]:
+    """Since when figures have no value to judge, each place once, with the figures that it concerns."""
+    found: dict[str, list[str]] = {}
+    for one in stale:
+        newest = "the newest run" if one.runs == 1 else f"the newest {one.runs} runs"
+        place = f"no value to judge in {newest}, the last one is of {one.run}{_day(one.started_at)}"
+        found.setdefault(place, []).append(f"{one.name} {one.metric}")
+    return [f"{names[0]}{_more(len(names) - 1)}: {place}" for place, names in found.items()]
 
 
 def separations_of(separations: Sequence[Separation]) -> list[str]:

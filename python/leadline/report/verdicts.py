@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from leadline.analysis.model import RunAnalysis, TargetResult, TrialResult, Verdict
+from leadline.analysis.model import RunAnalysis, Summary, TargetResult, TrialResult, Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,11 @@ def headline(analysis: RunAnalysis) -> Headline:
     """The run's verdict; if its results have different ones, the number of valid ones."""
     found = Counter(summary.validity.verdict for summary in analysis.summaries)
     worst = WORDINGS[analysis.validity.verdict]
-    whole = analysis.status == "done" and all(trial.status in ("done", "skipped") for trial in analysis.trials)
+    whole = (
+        not analysis.missing_trials
+        and analysis.status == "done"
+        and all(trial.status in ("done", "skipped") for trial in analysis.trials)
+    )
     if len(found) < 2 or not whole:
         return Headline(analysis.validity.verdict.value.capitalize(), worst)
     others = ", ".join(
@@ -100,10 +104,18 @@ def run_ending(analysis: RunAnalysis) -> str:
 
 
 def trial_tally(analysis: RunAnalysis) -> str:
-    """`11 of 12 trials done, 1 failed`."""
+    """`8 of 12 trials done, 1 failed, 3 not begun`."""
     ends = Counter(trial.status for trial in analysis.trials)
     rest = "".join(f", {number} {status}" for status, number in sorted(ends.items()) if status != "done")
-    return f"{ends['done']} of {_plural(len(analysis.trials), 'trial')} done{rest}"
+    missing = len(analysis.missing_trials)
+    rest += f", {missing} not begun" if missing else ""
+    return f"{ends['done']} of {_plural(len(analysis.trials) + missing, 'trial')} done{rest}"
+
+
+def failed_repeats(analysis: RunAnalysis, summary: Summary) -> str:
+    """`1 of 3 failed`: the repeats that did not complete, of all that began; empty if all completed."""
+    began = sum(trial.case == summary.case and trial.status != "skipped" for trial in analysis.trials)
+    return f"{summary.failed} of {began} failed" if summary.failed else ""
 
 
 def result_tally(analysis: RunAnalysis) -> str:

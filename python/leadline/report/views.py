@@ -65,7 +65,8 @@ class FigureRow:
     bar: Bar | None
     others: tuple[str, ...]
     repeats: int
-    failed: int
+    failed: str
+    """`1 of 3 failed`; empty if all repeats completed."""
     validity: Validity
     limit: Limit | None
     ratio: ratios.RatioCell | None = None
@@ -144,7 +145,8 @@ def figure_tables(analysis: RunAnalysis) -> list[FigureTable]:
         rows = []
         for summary in summaries:
             values = tuple(figures.parameter(cases[summary.case].get(name)) for name in names)
-            rows.append(_figure_row(summary, kind, values, longest))
+            failed = verdicts.failed_repeats(analysis, summary)
+            rows.append(_figure_row(summary, kind, values, longest, failed))
         lead = kind.rate.title
         titles = tuple(figure.title for figure in kind.others)
         tables.append(FigureTable(test, kind.title, lead, titles, tuple(rows), _compared(analysis, test, cases)))
@@ -248,7 +250,9 @@ def error_examples(test: TestResult) -> list[tuple[str, str, str]]:
     return [(name, f"{count:,}", test.error_examples[name]) for name, count in named if name in test.error_examples]
 
 
-def _figure_row(summary: Summary, kind: figures.FigureTable, parameters: tuple[str, ...], longest: float) -> FigureRow:
+def _figure_row(
+    summary: Summary, kind: figures.FigureTable, parameters: tuple[str, ...], longest: float, failed: str
+) -> FigureRow:
     lead = summary.metrics.get(kind.rate.metric, Metric(None, ""))
     return FigureRow(
         case=summary.case,
@@ -258,7 +262,7 @@ def _figure_row(summary: Summary, kind: figures.FigureTable, parameters: tuple[s
         bar=_bar(lead, longest),
         others=tuple(figures.written(figure, summary.metrics) for figure in kind.others),
         repeats=summary.repeats,
-        failed=summary.failed,
+        failed=failed,
         validity=summary.validity,
         limit=summary.limit,
         ratio=ratios.ratio_cell(summary, kind.rate.metric),

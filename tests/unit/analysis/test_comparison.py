@@ -166,6 +166,7 @@ def test_means_of_pairs_are_those_of_the_repeats_that_both_have() -> None:
     found = compare_results(baseline, candidate, "throughput_bps")
     assert found is not None
     assert (found.baseline, found.candidate, found.ratio) == pytest.approx((1.0, 2.0, 2.0))
+    assert compare_results(baseline, candidate[::-1], "throughput_bps") == found, "pairs share a number"
 
 
 def test_other_hardware_and_other_loads_are_no_comparison() -> None:
@@ -407,3 +408,47 @@ def test_ratio_to_a_search_without_an_upper_bound_has_no_interval() -> None:
     assert found is not None
     assert (found.ratio, found.low, found.word) == (1.2, None, Comparison.CANNOT_TELL)
     assert found.reason == "a search did not bound its rate from above"
+
+
+def with_latencies(case: str, *latencies: Metric) -> list[TestResult]:
+    """Repeats of an http load with these latencies, all of them valid."""
+    made = (a_result(case, number, 0.0) for number in range(1, len(latencies) + 1))
+    return [
+        replace(one, kind="http", metrics={"latency_p99_us": latency})
+        for one, latency in zip(made, latencies, strict=True)
+    ]
+
+
+def at_least(value: float) -> Metric:
+    """A latency that is only known as a lower bound, as operations were outstanding at the end."""
+    return Metric(value, "us", censored=True)
+
+
+EXACT = tuple(Metric(value, "us") for value in (1.90e6, 1.91e6, 1.89e6))
+LEAST = tuple(replace(one, censored=True) for one in EXACT)
+MOST = tuple(replace(one, bound=Bound.MOST) for one in EXACT)
+
+
+@pytest.mark.parametrize(
+    ("baseline", "candidate", "bounds", "of"),
+    [
+        (LEAST, LEAST, ("at least", "at least"), "the baseline (at least) and of the other side (at least)"),
+        (LEAST, EXACT, ("at least", None), "the baseline (at least)"),
+        (EXACT, (*EXACT[:2], at_least(1.9e6)), (None, "at least"), "the other side (at least)"),
+        (EXACT, MOST, (None, "at most"), "the other side (at most)"),
+        (EXACT, (LEAST[0], *MOST[1:]), (None, "not known"), "the other side (not known)"),
+    ],
+)
+def test_bounds_have_no_ratio(
+    baseline: Sequence[Metric], candidate: Sequence[Metric], bounds: tuple[str | None, str | None], of: str
+) -> None:
+    """Two loads at 1000/s of servers that answer in 100 and 200 ms: both have a backlog, so their latencies are at
+    least about the same, and how large they are is not known."""
+    sides = with_latencies("c01", *baseline), with_latencies("c02", *candidate)
+    found = compare_results(*sides, "latency_p99_us")
+    assert found is not None
+    assert (found.ratio, found.low, found.high, found.word) == (None, None, None, Comparison.CANNOT_TELL)
+    assert found.reason == f"only a bound is known of {of}: a bound has no ratio"
+    assert found.baseline == pytest.approx(1.9e6)
+    assert (found.baseline_bound, found.candidate_bound) == bounds
+    assert ratio_of_results(*sides, "latency_p99_us") == (None, found.reason)

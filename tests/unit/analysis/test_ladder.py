@@ -9,7 +9,7 @@ from made_journals import steady_test
 
 from leadline.analysis import analyse_test
 from leadline.analysis.ladder import costs_of
-from leadline.analysis.ladder_model import BarKind, HostCost, Ladder, LadderLayer
+from leadline.analysis.ladder_model import BarKind, HostCost, Ladder, LadderLayer, Share
 from leadline.analysis.model import Bound, Limit, LimitedBy, Metric, Verdict
 from leadline.report.ladders import cost_text
 from made_ladders import MBIT, PLAIN, SPREAD, TUNNEL, ladders
@@ -235,6 +235,19 @@ def test_rate_that_a_search_found_is_the_figure_of_its_layer() -> None:
     found = {("c02", "udp"): {"found_rate_bps": Metric(900 * MBIT, "bit/s")}}
     (ladder,) = ladders({"c02": PLAIN}, limits=limit, more=found).values()
     assert (ladder.layers[0].figure.value, ladder.layers[0].figure.bound) == (900 * MBIT, None)
+
+
+def share_of_found(high: float | None) -> Share:
+    """The share of TCP in a rate of UDP that a search found, with the lowest rate that does not hold."""
+    found = {("c02", "udp"): {"found_rate_bps": Metric(900 * MBIT, "bit/s", 900 * MBIT, high)}}
+    return layer(ladders({"c02": {**PLAIN, "tcp": 450 * MBIT}}, more=found)["c02"], "tcp").share
+
+
+def test_share_of_a_found_rate_has_what_its_search_left_open() -> None:
+    known, wide, unbounded = share_of_found(900 * MBIT), share_of_found(990 * MBIT), share_of_found(None)
+    assert [one.value for one in (known, wide, unbounded)] == [pytest.approx(0.5)] * 3
+    assert known.low is not None and wide.low == pytest.approx(known.low / 1.1) and wide.high == known.high
+    assert (unbounded.low, unbounded.reason) == (None, "a search did not bound its rate from above")
 
 
 @pytest.mark.parametrize("users", [1, 4])

@@ -171,6 +171,9 @@ def test_failed_repeats_are_counted_and_not_averaged() -> None:
     assert found.validity.reasons[0].text == "2 of 3 repeats did not complete"
     [cut] = summary([replace(repeats(1e6)[0], status="interrupted")], planned=1).validity.reasons
     assert cut.text == "1 of 1 repeat did not complete"
+    disturbed = replace(repeats(1e6)[0], validity=Validity(Verdict.DISTURBED))
+    [some] = summary([*repeats(1e6, 1e6), disturbed], planned=4).validity.reasons
+    assert some.text == "1 of 4 repeats did not complete", "one that is left out began too"
     none = summary([], planned=2)
     assert (none.repeats, none.failed, none.metrics) == (0, 2, {})
     assert none.validity.verdict is Verdict.INCOMPLETE

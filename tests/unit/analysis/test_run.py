@@ -297,6 +297,7 @@ def test_from_a_folder_to_rows_and_back(tmp_path: Path) -> None:
     assert rates["trial"].to_list() == ["c01/1", "c01/2", None]
     assert rates["value"].to_list() == pytest.approx([8e6, 8.16e6, 8.08e6], rel=1e-6)
     assert rates["low"].null_count() == 0
+    assert rates["bound"].null_count() == 3
     assert (rates["low"] <= rates["value"]).all()
 
 
@@ -328,3 +329,29 @@ def test_a_test_knows_when_it_began_by_the_wall_clock(began: Any, read: float | 
     (test,) = analyse(MANIFEST, run.entries).trials[0].tests
     # A float of this size is exact to less than a microsecond.
     assert test.started_at_s == (None if read is None else pytest.approx(read, rel=0, abs=1e-6))
+
+
+def test_planned_trials_that_never_began_are_named() -> None:
+    planned = [f"c01/{number}" for number in range(1, 16)]
+    killed = [entry for entry in whole_run().entries if entry.get("record") != "run-end"]
+    analysis = analyse({**MANIFEST, "order": planned}, killed)
+    assert (analysis.status, analysis.missing_trials) == ("killed", tuple(planned[2:]))
+    texts = {reason.code: reason.text for reason in analysis.validity.reasons}
+    assert texts["trials-failed"] == "13 of 15 trials did not complete: c01/3, c01/4, c01/5, c01/6, c01/7 ..."
+    assert analyse({**MANIFEST, "order": planned[:2]}, killed).missing_trials == ()
+    assert analyse(MANIFEST, killed).missing_trials == ()
+
+
+def test_trials_of_a_journal_without_a_manifest_are_those_that_its_records_name() -> None:
+    run = MadeRun()
+    run.record("run-begin", trials=["c01/1", "c01/2"])
+    for number in (1, 2):
+        run.begin_trial(f"c01/{number}", clients=1)
+        run.end_trial(f"c01/{number}")
+    run.record("round", trials=["c01/3"])
+    assert analyse({}, run.entries).missing_trials == ("c01/3",)
+
+
+@pytest.mark.parametrize("order", [5, {"a": 1}, "c01/1"])
+def test_order_that_is_no_list_names_no_trial(order: Any) -> None:
+    assert analyse({**MANIFEST, "order": order}, whole_run().entries).missing_trials == ()

@@ -9,12 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from leadline.analysis.model import Metric, Summary, Validity, Verdict
+from leadline.analysis import analyse
+from leadline.analysis.model import Bound, Metric, Summary, Validity, Verdict
 from leadline.analysis.repeats import mean_with_interval
-from leadline.analysis.trend import LEAST_RUNS, History, RecordedRun, Shift, Trend, trend_of
+from leadline.analysis.trend import LEAST_RUNS, History, RecordedRun, Shift, Trend, recorded_run, trend_of
 
 MACHINE = (("CPUs", "2"), ("kernel", "6.18"))
 LOAD = (("duration_ms", "10000"),)
+TESTS = frozenset({((), "tcp-up")})
 
 
 def summary(case: str, metrics: Mapping[str, Metric], parameters: Mapping[str, Any]) -> Summary:
@@ -31,6 +33,7 @@ def night(number: int, summaries: Sequence[Summary], **changes: Any) -> Recorded
         "software": (("Leadline", "0.1.0"),),
         "systems": {},
         "loads": {(one.case, one.test): LOAD for one in summaries},
+        "tests": TESTS,
         "summaries": tuple(summaries),
     }
     return RecordedRun(**{**facts, **changes})
@@ -214,6 +217,71 @@ def test_figures_that_are_not_valid_are_kept_but_raise_no_alarm() -> None:
     assert len(history.points) == 30 and history.changes == ()
     assert {point.verdict for point in history.points[20:]} == {Verdict.DISTURBED}
     assert sum(level.runs for level in history.levels) == 20
+
+
+def bounded(value: float, bound: Bound | None = None) -> Metric:
+    """A valid figure of which only a bound is known."""
+    return Metric(value, "us", censored=bound is None, bound=bound)
+
+
+@pytest.mark.parametrize("bound", [None, Bound.MOST])
+def test_bounds_are_kept_but_raise_no_alarm(bound: Bound | None) -> None:
+    """Latencies of an overloaded server are at least so much, before and after it became slower."""
+    overloaded = [
+        night(number, [summary("c01", {"rtt_mean_us": bounded(1e6 if number < 20 else 2e6, bound)}, {})])
+        for number in range(30)
+    ]
+    found = trend_of(overloaded)
+    history = only_history(found)
+    assert (len(history.points), history.changes, found.stale) == (30, (), ())
+    assert history.reason == "0 of 30 runs are valid, 30 have only a bound: 10 are needed"
+    assert {point.bound for point in history.points} == {bound or "at least"}
+
+
+def failed_nights(numbers: Sequence[int], **changes: Any) -> list[RecordedRun]:
+    """Runs whose test has no figure."""
+    return [night(number, [summary("c01", {}, {})], **changes) for number in numbers]
+
+
+@pytest.mark.parametrize(
+    ("later", "runs"),
+    [
+        (failed_nights(range(20, 30)), 10),
+        ([night(number, []) for number in range(20, 30)], 10),
+        ([night(n, [summary("c01", {"throughput_bps": bounded(1e9)}, {})]) for n in range(20, 32)], 12),
+        (failed_nights(range(20, 30), machine=()), 10),
+    ],
+    ids=["failed", "never began", "bounds", "no host"],
+)
+def test_figure_that_no_newest_run_has_is_silent(later: list[RecordedRun], runs: int) -> None:
+    (one,) = trend_of([*nights(noisy(20)), *later]).silent
+    assert (one.name, one.metric, one.run, one.runs) == ("tcp-up", "throughput_bps", "night-19", runs)
+
+
+@pytest.mark.parametrize(
+    ("missing", "newest", "silent"), [(0, 10, False), (1, 10, False), (9, 10, False), (3, 3, True)]
+)
+def test_figure_that_some_newest_runs_lack_is_stale(missing: int, newest: int, silent: bool) -> None:
+    found = trend_of([*nights(noisy(20)), *failed_nights(range(20, 20 + missing))], newest=newest)
+    assert [one.runs for one in found.stale] == ([missing] if missing else [])
+    assert bool(found.silent) is silent
+
+
+def test_only_runs_whose_plan_has_the_test_make_a_figure_stale() -> None:
+    without = [night(number, [], tests=frozenset()) for number in range(20, 32)]
+    assert trend_of([*nights(noisy(20)), *without]).stale == ()
+    kernel = nights(noisy(32), machine=(("CPUs", "2"), ("kernel", "6.19")))[20:]
+    assert trend_of([*nights(noisy(20)), *kernel]).stale == ()
+    few = [*nights(noisy(9)), *failed_nights(range(9, 30))]
+    assert trend_of(few).stale == () and only_history(trend_of(few)).reason == "9 of 30 runs are valid: 10 are needed"
+
+
+def test_tests_of_a_run_are_those_of_its_manifest_with_parameters_as_trials_have_them() -> None:
+    case = {"id": "c01", "parameters": {"tests.up.zero_copy": "true", "clients": 5}, "tests": [{"name": "up"}]}
+    (parameters, test), *_ = recorded_run("r", analyse({}, []), {"cases": [case]}).tests
+    assert (dict(parameters), test) == ({"clients": "5", "tests.up.zero_copy": "true"}, "up")
+    yes = summary("c01", {"throughput_bps": Metric(1.0, "bit/s")}, {"tests.up.zero_copy": True})
+    assert only_history(trend_of([night(1, [yes])])).parameters == {"tests.up.zero_copy": "true"}
 
 
 def test_too_few_runs_are_named_and_not_judged() -> None:

@@ -118,6 +118,10 @@ def test_receiver_that_does_not_answer_is_one_line(
         ((*FORMAT, "--url", "http://here/", "--token-file", "/nowhere"), "--token-file /nowhere: No such file"),
         ((*FORMAT, "-o", "file", "--token-file", "/nowhere"), "there is no --url"),
         (("--format", "csv", "--url", "http://here/"), "format csv is not sent"),
+        (("--format", "csv", "--retries", "3"), "--retries: there is no --url to send to"),
+        ((*FORMAT, "--url", "http://127.0.0.1:1/é"), "http://127.0.0.1:1/é: its path is not ASCII; write é as %C3%A9"),
+        ((*FORMAT, "--url", "http://a..b/"), "--url http://a..b/: not a URL"),
+        ((*FORMAT, "--url", f"http://{'a' * 70}.test/"), "a.test/: not a URL"),
     ],
 )
 def test_options_that_do_not_go_together_are_one_line(
@@ -130,3 +134,17 @@ def test_options_that_do_not_go_together_are_one_line(
     assert export(monkeypatch, run_folder, *arguments) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert says in line and "user:word" not in line
+
+
+@pytest.mark.usefixtures("damaged_journals")
+def test_damage_of_a_journal_is_named_beside_each_format(
+    run_folder: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with (Path(run_folder) / "journal.ndjson").open("a") as journal:
+        journal.write('garbled\n{"record": "tor')
+    said = []
+    for form in ("csv", "junit", "openmetrics", "influx"):
+        assert export(monkeypatch, run_folder, "--format", form) == 0
+        said.append(capsys.readouterr().err)
+    assert len(said[0].splitlines()) == 2 and "last line is torn" in said[0]
+    assert said == [said[0]] * 4

@@ -5,16 +5,19 @@ from __future__ import annotations
 import csv
 import io
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from leadline.analysis.model import Bound, Metric, Verdict
 from leadline.cli import report, results
 from leadline.cli.app import _status as status
 from leadline.dataset import Journal, RunFolder
 from leadline.errors import InputError
+from leadline.trial import read_findings
 
 MIBIBYTE = 2**20
 
@@ -83,6 +86,26 @@ def test_results_of_one_run_have_the_same_columns(runs: list[Path], capsys: pyte
     assert document["run"] == runs[0].name and document["runs"] == [runs[0].name]
     assert results.command(runs[:1]) == 0
     assert "Run " not in capsys.readouterr().out
+
+
+def test_results_have_the_side_of_bounds(
+    runs: list[Path], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    figures = {
+        "a": Metric(1.5, "us"),
+        "b": Metric(2.5, "us", censored=True),
+        "c": Metric(3.5, "us", verdict=Verdict.UNDETERMINED, bound=Bound.MOST),
+    }
+    run = read_findings(RunFolder(runs[0]))
+    (trial,) = run.trials
+    bounded = replace(run, trials=(replace(trial, tests=(replace(trial.tests[0], metrics=figures),)),), summaries=())
+    monkeypatch.setattr("leadline.trial.read_findings", lambda _: bounded)
+    assert results.command(runs[:1], as_csv=True) == 0
+    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    assert [row["bound"] for row in rows] == ["", "at least", "at most"]
+    assert results.command(runs[:1]) == 0
+    text = capsys.readouterr().out
+    assert "≥ 2.5" in text and "≤ 3.5" in text and " 1.5" in text
 
 
 def test_results_refuse_two_formats(

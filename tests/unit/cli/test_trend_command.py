@@ -98,16 +98,45 @@ def test_run_that_cannot_be_read_is_named_and_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     made_night(tmp_path, 0, 1.0)
-    (made_night(tmp_path, 1, 1.0) / "run.json").write_text("[]")
+    for day, text in enumerate(("[]", "[" * 100_000, '{"plan": 5}'), 1):
+        (made_night(tmp_path, day, 1.0) / "run.json").write_text(text)
     assert trend(monkeypatch, tmp_path) == 0
     said = capsys.readouterr()
-    assert "it is not a JSON object" in said.err and said.out.startswith("1 run: nothing can be judged yet.")
+    assert said.out.startswith("1 run: nothing can be judged yet.")
+    notes = said.err.splitlines()
+    for note, why in zip(notes, ("not a JSON object", "nested too deeply", "`plan` is not an object"), strict=True):
+        assert note.startswith("leadline: left out: cannot read ") and why in note
+
+
+def test_run_that_began_at_no_time_of_utc_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = RunFolder(made_night(tmp_path, 0, 1.0))
+    run.write_manifest({**run.read_manifest(), "started_at": "0001-01-01T00:00:00+23:00"})
+    assert trend(monkeypatch, tmp_path) == 0
+    assert capsys.readouterr().out.startswith("1 run:")
+
+
+@pytest.mark.usefixtures("damaged_journals")
+def test_damaged_journal_is_noted_in_a_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made_night(tmp_path, 0, 1.0)
+    damaged = made_night(tmp_path, 1, 1.0)
+    with (damaged / "journal.ndjson").open("a") as journal:
+        journal.write('garbled\n{"record": "tor')
+    assert trend(monkeypatch, tmp_path) == 0
+    (note,) = capsys.readouterr().err.splitlines()
+    assert note == f"leadline: {damaged.name}: its journal is damaged: 1 unreadable line, the last line is torn"
+    assert trend(monkeypatch, tmp_path, "--since", "2026-02-01") == 0
+    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
         (("--since", "yesterday"), "--since yesterday: not a time; as in --since 2026-01-31, or 90d"),
+        (("--since", "0001-01-01T00:00:00+23:00"), "--since 0001-01-01T00:00:00+23:00: not a time"),
         (("--margin", "two"), "--margin two: not a share from 0 to 1"),
         (("--html", "/nowhere/page.html"), "--html /nowhere/page.html: No such file or directory"),
     ],
@@ -129,3 +158,35 @@ def test_folder_that_does_not_exist_is_bad_input(
 ) -> None:
     assert trend(monkeypatch, tmp_path / "none") == 2
     assert "is not a folder" in capsys.readouterr().err
+
+
+def test_test_that_fails_in_all_newest_runs_ends_with_4(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No run has a regression that is known, and none is known not to have one."""
+    for day in range(17):
+        folder = RunFolder(made_night(tmp_path, day, 1.0))
+        if day >= 14:
+            folder.journal_path.write_text('{"at_ns": 0, "record": "run-begin"}\n')
+    assert trend(monkeypatch, tmp_path, "--newest", "3") == 4
+    text = " ".join(capsys.readouterr().out.split())
+    assert text.startswith("1 figure has no value to judge in the newest 3 runs (17 runs, 1 of 1 history judged).")
+    assert "bulk sut=route throughput_bps: no value to judge in the newest 3 runs" in text
+    assert trend(monkeypatch, tmp_path, "--newest", "4", "--json") == 0
+    (stale,) = json.loads(capsys.readouterr().out)["stale"]
+    assert (stale["metric"], stale["runs"], stale["is_in_newest"]) == ("throughput_bps", 3, True)
+
+
+@pytest.mark.parametrize(
+    ("metric", "says"),
+    [
+        ("throughputbps", "--metric throughputbps: no run has such a figure; did you mean 'throughput_bps'?"),
+        ("", "--metric '': no run has such a figure; there is "),
+    ],
+)
+def test_figure_that_no_run_has_is_bad_input(
+    slower: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], metric: str, says: str
+) -> None:
+    assert trend(monkeypatch, slower, "--metric", "throughput_bps", "--metric", metric) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert says in line

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from leadline.analysis.comparison import ComparedFigure, ComparedRuns, Difference
@@ -23,6 +24,7 @@ def _night(number: int, kernel: str = "6.18") -> RecordedRun:
         software=(("Leadline", "0.1.0" if number < 14 else "0.2.0"),),
         systems={"c01": "OpenVPN 2.6.14"},
         loads={("c01", "tcp-up"): (("duration_ms", "10000"),)},
+        tests=frozenset({((("sut", "openvpn"),), "tcp-up")}),
         summaries=(summary,),
     )
 
@@ -30,6 +32,12 @@ def _night(number: int, kernel: str = "6.18") -> RecordedRun:
 def regressed() -> Trend:
     """Twenty nights, of which the last six are slower by a tenth; one is disturbed. Two more have another kernel."""
     return trend_of([_night(number) for number in range(20)] + [_night(number, "6.19") for number in (20, 21)])
+
+
+def stopped(newest: int) -> Trend:
+    """The first twenty nights, and three whose test failed."""
+    failed = [replace(_night(number), summaries=()) for number in (20, 21, 22)]
+    return trend_of([_night(number) for number in range(20)] + failed, newest=newest)
 
 
 def compared() -> ComparedRuns:

@@ -6,10 +6,12 @@ import re
 from dataclasses import replace
 from xml.etree import ElementTree
 
-from sample_runs import gateway_run
+import pytest
+from sample_runs import gateway_run, many_trials
 
-from leadline.analysis.model import Metric
+from leadline.analysis.model import Bound, Metric, Verdict
 from leadline.report.exports import influx, junit, openmetrics
+from leadline.report.verdicts import run_ending
 
 
 def test_junit_has_a_case_for_each_target_and_each_result() -> None:
@@ -21,8 +23,27 @@ def test_junit_has_a_case_for_each_target_and_each_result() -> None:
     assert cases[("c01", "http sut.kind=route clients=2")] == ["skipped"]
     assert cases[("c02", "http sut.kind=wireguard clients=2")] == []
     assert cases[("c03", "trial c03/3")] == ["error"]
+    assert cases[("gateway", "run")] == ["error"]
     counted = {name: int(suite.get(name, "-1")) for name in ("tests", "failures", "errors", "skipped")}
-    assert counted == {"tests": len(cases), "failures": 1, "errors": 2, "skipped": 2}
+    assert counted == {"tests": len(cases), "failures": 1, "errors": 3, "skipped": 2}
+
+
+@pytest.mark.parametrize("status", ["killed", "interrupted", "failed"])
+def test_junit_of_a_run_that_ended_early_has_errors(status: str) -> None:
+    """Each trial that began is done: without errors of their own the missing ones would be green."""
+    done = many_trials(5)
+    killed = replace(done, status=status, missing_trials=("c01/6", "c02/1"))
+    errors = {
+        (case.get("classname"), case.get("name"), error.get("message"))
+        for case in ElementTree.fromstring(junit(killed))[0]
+        for error in case.iter("error")
+    }
+    assert errors == {
+        ("c01", "trial c01/6", "the trial did not begin"),
+        ("c02", "trial c02/1", "the trial did not begin"),
+        ("many", "run", run_ending(killed)),
+    }
+    assert ElementTree.fromstring(junit(done))[0].get("errors") == "0"
 
 
 def test_junit_stays_readable_whatever_a_trial_said() -> None:
@@ -55,6 +76,26 @@ def test_influx_escapes_what_separates() -> None:
     (line, *_) = influx([replace(run, summaries=(odd,))]).splitlines()
     assert r"parameter_packet_size=a\ b\,c\=d" in line
     assert re.search(r' value=[0-9.e+]+,low=[0-9.e+]+,high=[0-9.e+]+,verdict="valid"( \d+)?$', line), line
+
+
+BOUNDS = {
+    "exact": Metric(1.0, "us"),
+    "censored": Metric(1.0, "us", censored=True),
+    "most": Metric(1.0, "us", verdict=Verdict.UNDETERMINED, bound=Bound.MOST),
+    "either": Metric(1.0, "us", verdict=Verdict.UNSTABLE, bound=Bound.NONE),
+}
+"""Figures, and bounds of figures."""
+WORDS = {"exact": None, "censored": "at least", "most": "at most", "either": "not known"}
+
+
+def test_bounds_have_a_label() -> None:
+    run = gateway_run()
+    bounded = replace(run, summaries=(replace(run.summaries[0], metrics=BOUNDS),))
+    for name, word in WORDS.items():
+        (sample,) = (line for line in openmetrics([bounded]).splitlines() if line.startswith(f"leadline_{name}{{"))
+        (line,) = (line for line in influx([bounded]).splitlines() if f"metric={name} " in line)
+        for text in (sample, line):
+            assert (f'bound="{word}"' in text) if word else ("bound" not in text)
 
 
 def test_unknown_figures_are_left_out() -> None:

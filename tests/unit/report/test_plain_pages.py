@@ -6,12 +6,14 @@ from dataclasses import replace
 from html.parser import HTMLParser
 from io import StringIO
 
+import pytest
 from rich.console import Console
-from sample_trends import compared, regressed
+from sample_trends import compared, regressed, stopped
 
 from leadline.analysis.trend import trend_of
 from leadline.report import comparison_blocks, render_comparison, render_trend, trend_blocks
 from leadline.report.history_plot import history_plot
+from leadline.report.trends import answer as answer_of
 
 
 class Words(HTMLParser):
@@ -54,10 +56,48 @@ def test_terminal_shows_the_same_within_80_columns() -> None:
     assert "▼ regression tcp-up sut=openvpn throughput_bps -10.0 %: 943 Mbit/s -> 849 Mbit/s" in joined
 
 
+@pytest.mark.parametrize(
+    ("newest", "answer"),
+    [
+        (3, "1 figure has no value to judge in the newest 3 runs; 1 regression before (23 runs, 1 of 1 history"),
+        (5, "No regression in the newest 5 runs; 1 regression before (23 runs, 1 of 1 history"),
+    ],
+)
+def test_figure_that_the_newest_runs_lack_is_named(newest: int, answer: str) -> None:
+    trend = stopped(newest)
+    place = "no value to judge in the newest 3 runs, the last one is of 20260101T020000Z-nightly-000019 (2026-01-20)"
+    shown = lines(*trend_blocks(trend))
+    assert all(len(line) <= 80 for line in shown)
+    for text in (" ".join(" ".join(shown).split()), Words(render_trend(trend)).text):
+        assert answer in text and text.count(f"tcp-up sut=openvpn throughput_bps: {place}") == 1
+
+
+def test_claim_of_no_regression_is_made_of_other_figures_alone() -> None:
+    trend = stopped(3)
+    other = replace(trend.histories[0], metric="rtt_mean_us", changes=())
+    text = answer_of(replace(trend, histories=(*trend.histories, other)))
+    assert text.startswith("1 figure has no value to judge in the newest 3 runs; no regression of the others")
+
+
+def test_bound_has_its_sign_and_a_hollow_point() -> None:
+    history = regressed().histories[0]
+    points = (replace(history.points[0], bound="at least"), *history.points[1:])
+    plot = history_plot(replace(history, points=points))
+    assert not plot.marks[0].is_judged and plot.rows[0][2].startswith("≥ ")
+
+
+def test_bound_has_its_sign_in_a_comparison() -> None:
+    pair = compared()
+    figures = (replace(pair.figures[2], candidate=1.9e6, baseline_bound="at least", candidate_bound="at most"),)
+    bounded = replace(pair, figures=figures)
+    for text in ("\n".join(lines(*comparison_blocks([bounded]))), Words(render_comparison([bounded])).text):
+        assert "≥ 900,000,000" in text and "≤ 1,900,000" in text
+
+
 def test_plot_stays_inside_of_its_frame() -> None:
     plot = history_plot(regressed().histories[0])
     assert all(0 <= mark.y <= 100 and 0 <= mark.x <= 100 for mark in plot.marks)
-    assert [mark.is_valid for mark in plot.marks].count(False) == 1
+    assert [mark.is_judged for mark in plot.marks].count(False) == 1
     assert [text for _, text in plot.labels] == sorted((text for _, text in plot.labels), reverse=True)
 
 

@@ -158,6 +158,18 @@ def test_test_without_a_time_has_that_of_its_run() -> None:
     assert samples_of([replace(run, started_at="")]) == []
 
 
+def test_bounds_have_a_label() -> None:
+    run = timed()
+    metrics = {"exact": Metric(1.0, "us"), "censored": Metric(1.0, "us", censored=True)}
+    (trial, *_) = run.trials
+    tests = tuple(replace(test, metrics=metrics) for test in trial.tests[:1])
+    found = decoded(request_of(samples_of([replace(run, trials=(replace(trial, tests=tests),))])))
+    assert {labels["__name__"]: labels.get("bound") for labels, _ in found} == {
+        "leadline_exact": None,
+        "leadline_censored": "at least",
+    }
+
+
 @pytest.mark.parametrize("value", [None, float("nan"), float("inf")])
 def test_unknown_figures_are_left_out(value: float | None) -> None:
     run = timed()

@@ -84,6 +84,15 @@ def test_bar_of_a_ratio_is_drawn_only_for_a_capacity() -> None:
     assert [row.length for row in answer_rows(paced)] == [None, None, None]
 
 
+def test_failed_repeats_and_missing_trials_are_counted() -> None:
+    run = gateway_run()
+    (first, *_) = run.trials
+    summary = replace(run.summaries[0], repeats=1, failed=1)
+    cut = replace(run, trials=(replace(first, status="interrupted"),), summaries=(summary,), missing_trials=("c01/2",))
+    text = Page(render_html(cut)).text
+    assert "1 of 1 failed" in text and "0 of 2 trials done, 1 interrupted, 1 not begun" in text
+
+
 def test_sections_are_in_the_order_of_interest() -> None:
     text = Page(render_html(gateway_run())).text
     order = [

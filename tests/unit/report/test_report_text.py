@@ -44,6 +44,24 @@ def test_figures_stand_beside_their_verdict(width: int) -> None:
     assert "…" not in text
 
 
+def test_repeats_that_failed_are_counted_among_those_that_began() -> None:
+    """An interrupted repeat is shown as incomplete where no other one completed, and a disturbed one is left out."""
+    run = gateway_run()
+    summary = next(one for one in run.summaries if (one.case, one.test) == ("c01", "udp"))
+    (first, *_) = (trial for trial in run.trials if trial.case == "c01")
+    cut = replace(
+        run, trials=(replace(first, status="interrupted"),), summaries=(replace(summary, repeats=1, failed=1),)
+    )
+    assert "1 of 1 failed" in line_with(shown(figures_table(cut)), "udp")
+    few = replace(run, summaries=(replace(summary, repeats=1, failed=1),))
+    assert "1 of 3 failed" in line_with(shown(figures_table(few)), "udp")
+
+
+def test_tally_counts_planned_trials() -> None:
+    killed = replace(many_trials(5), status="killed", missing_trials=tuple(f"c02/{number}" for number in range(1, 11)))
+    assert "5 of 15 trials done, 10 not begun; results:" in shown(*run_renderables(killed))
+
+
 def test_wide_tables_give_each_varying_parameter_a_column() -> None:
     head = shown(figures_table(many_trials(40)), width=140).splitlines()[1]
     titles = ["case", "clients", "packet", "test", "rate", "±95", "%", "lost", "p50", "p99", "verdict,", "limit"]
