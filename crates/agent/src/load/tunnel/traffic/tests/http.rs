@@ -5,6 +5,7 @@ use std::net::Ipv4Addr;
 use std::sync::mpsc;
 
 use base64::prelude::{Engine as _, BASE64_STANDARD};
+use leadline_stats::Histogram;
 use leadline_testkit::until;
 use leadline_tunnel::inside::tcp::{Buffers, Connection, Stack};
 use leadline_wire::{Direction, HttpAnswer, HttpRequest, TunnelTraffic};
@@ -87,23 +88,6 @@ fn unbegun_requests_record_their_age() {
 }
 
 #[test]
-fn slow_answers_after_the_end_keep_their_latency() {
-    let Some(lab) = TunLab::new(HttpAnswer { delay_us: 900_000, ..HttpAnswer::default() }) else { return };
-    let request = HttpRequest {
-        url: format!("http://{}:8080/", ipv4(lab.number, 1)),
-        method: "GET".into(),
-        headers: Vec::new(),
-        body_base64: None,
-        weight: 1,
-    };
-    let spec = TunnelTraffic::Http { request, rate_per_s: None, duration_ms: 1000 };
-    let result = lab.run_served(&spec, 2, Impairment::default(), |_| true);
-    let answered: u64 = result.figures.iter().map(|figures| figures.counts["status_2xx"]).sum();
-    assert_eq!(result.latency.count(), answered);
-    assert!(answered >= 2 && result.latency.quantile_ns(0.0) >= Some(899_000_000), "{:?}", result.latency);
-}
-
-#[test]
 fn back_to_back_requests_are_due_when_the_answer_before_came() {
     let Some(lab) = TunLab::new(HttpAnswer { close_after: Some(1), ..HttpAnswer::default() }) else { return };
     let request = HttpRequest {
@@ -171,7 +155,18 @@ fn play(pieces: Vec<&'static [u8]>, body: Option<&[u8]>) -> (Figures, u64, u64) 
     play_with(Peer::new(pieces), body)
 }
 
-fn play_with(mut peer: Peer, body: Option<&[u8]>) -> (Figures, u64, u64) {
+fn play_with(peer: Peer, body: Option<&[u8]>) -> (Figures, u64, u64) {
+    let (figures, latency, responses) = play_load(peer, body, Some(10.0), 500);
+    (figures, latency.count(), responses)
+}
+
+/// Runs a load to its end; returns the figures, the latencies, and the responses counted meanwhile.
+fn play_load(
+    mut peer: Peer,
+    body: Option<&[u8]>,
+    rate_per_s: Option<f64>,
+    duration_ms: u64,
+) -> (Figures, Histogram, u64) {
     let context = ClientContext {
         client: 0,
         clients: 1,
@@ -188,7 +183,7 @@ fn play_with(mut peer: Peer, body: Option<&[u8]>) -> (Figures, u64, u64) {
         body_base64: body.map(|body| BASE64_STANDARD.encode(body)),
         weight: 1,
     };
-    let spec = TunnelTraffic::Http { request, rate_per_s: Some(10.0), duration_ms: 500 };
+    let spec = TunnelTraffic::Http { request, rate_per_s, duration_ms };
     let mut http = plan(&spec).unwrap().client(&context).unwrap();
     let (out, rolled) = mpsc::channel();
     let (mut recorder, counters) = (Recorder::new(METRICS.len(), 0, out), FlowCounters::default());
@@ -219,7 +214,7 @@ fn play_with(mut peer: Peer, body: Option<&[u8]>) -> (Figures, u64, u64) {
     recorder.finish();
     let mut collector = Collector::new(METRICS);
     rolled.try_iter().for_each(|one| collector.take(one));
-    (figures, collector.total(Metric::Latency as usize).count(), counters.received_units())
+    (figures, collector.total(Metric::Latency as usize), counters.received_units())
 }
 
 /// Requests: due, sent, answered, unanswered, unsent; and errors.
@@ -267,6 +262,19 @@ o",
     let reset = BTreeMap::from([("connection_reset", 2)]);
     // The rest after each failure leaves no time for three of them.
     assert_eq!((fates(&figures), latencies, answers), (([5, 2, 0, 0, 3], &reset), 0, 0));
+}
+
+#[test]
+fn slow_answers_after_the_end_keep_their_latency() {
+    const SLOW: usize = 900;
+    let mut pieces: Vec<&'static [u8]> = vec![b""; SLOW];
+    pieces.push(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+    let (figures, latency, answers) = play_load(Peer::new(pieces), None, None, 1000);
+    // The second request is due with the first answer, and answered when the time of the load is over.
+    assert_eq!((fates(&figures), latency.count(), answers), (([2, 2, 2, 0, 0], &BTreeMap::new()), 2, 2));
+    let slow_ns = SLOW as u64 * 1_000_000;
+    let (shortest, longest) = (latency.quantile_ns(0.0).unwrap(), latency.max_ns().unwrap());
+    assert!(slow_ns <= shortest && longest < slow_ns + slow_ns / 100, "{latency:?}");
 }
 
 #[test]
