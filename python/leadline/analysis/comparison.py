@@ -15,7 +15,7 @@ from typing import Any
 from leadline.analysis.ladder_comparison import compare_ladders
 from leadline.analysis.ladder_model import Ladder
 from leadline.analysis.main_figures import better_of, chosen_figures
-from leadline.analysis.model import Bound, RunAnalysis, TestResult, Verdict
+from leadline.analysis.model import Bound, Metric, RunAnalysis, TestResult, Verdict
 from leadline.analysis.plan_facts import environment_facts, flat, system_facts
 from leadline.analysis.repeats import joint_side, judged_together
 from leadline.analysis.scope import Family, family_of
@@ -284,17 +284,20 @@ class _Repeats:
 
 def _repeats(results: Sequence[TestResult], metric: str) -> _Repeats:
     """A figure in the repeats of one side."""
-    known = {
-        result.repeat: found
-        for result in judged_together(results)
-        if (found := result.metrics.get(metric)) and found.value is not None and found.verdict is Verdict.VALID
-    }
+    found = ((result.repeat, result.metrics.get(metric)) for result in judged_together(results))
+    valid = {repeat: one for repeat, one in found if one is not None and one.verdict is Verdict.VALID}
+    known = {repeat: _or_its_bound(one) for repeat, one in valid.items() if (one.value, one.high) != (None, None)}
     return _Repeats(
         len(results),
         {repeat: one.value for repeat, one in known.items() if one.value is not None},
         {repeat: one.side for repeat, one in known.items() if one.side is not None},
         open_factors(results, metric),
     )
+
+
+def _or_its_bound(metric: Metric) -> Metric:
+    """The figure; of one that is unknown and has an upper end, as of a search in which no rate held, that end."""
+    return metric if metric.value is not None else replace(metric, value=metric.high, bound=Bound.MOST)
 
 
 def open_factors(results: Iterable[TestResult], metric: str) -> dict[int, float]:

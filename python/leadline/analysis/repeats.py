@@ -291,9 +291,12 @@ def _with_note(judged: Judged, note: Reason) -> Judged:
 
 def _between(mean: Metric, repeats: Sequence[Metric]) -> Metric:
     """The mean of rates that searches found: the interval is never narrower than what each search left open, and has no
-    end on a side that one of them did not bound."""
+    end on a side that one of them did not bound. If no rate held in some, it is at most the mean of the upper ends."""
     lows = [one.low for one in repeats if one.low is not None]
     highs = [one.high for one in repeats if one.high is not None]
+    if mean.value is not None and any(one.value is None for one in repeats) and len(highs) == len(repeats):
+        most = sum(highs) / len(highs)
+        return replace(mean, value=most, low=None, high=most, bound=Bound.MOST, unbounded=_NO_RATE)
     known = [value for value in (mean.value, mean.low, mean.high) if value is not None]
     low = min((sum(lows) / len(lows), *known)) if len(lows) == len(repeats) else None
     high = max((sum(highs) / len(highs), *known)) if len(highs) == len(repeats) else None
@@ -302,6 +305,9 @@ def _between(mean: Metric, repeats: Sequence[Metric]) -> Metric:
     # What is at least so much in some repeats, and has no rate in others, is known from no side.
     bound = Bound.NONE if low is None and mean.bound is Bound.LEAST else mean.bound
     return replace(mean, low=low, high=high, bound=bound, unbounded=None if mean.value is None else unbounded)
+
+
+_NO_RATE = "in some repeats no rate held: at most the mean of the lowest rates that did not hold"
 
 
 def _with_reasons(mean: Metric, repeats: Sequence[Metric]) -> Metric:

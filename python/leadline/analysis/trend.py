@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from itertools import pairwise
@@ -61,8 +61,8 @@ class RecordedRun:
     """The version of the system under test, by case."""
     loads: Mapping[tuple[str, str], Facts]
     """What the plan asks for, by case and test."""
-    tests: frozenset[tuple[Facts, str]]
-    """The tests of its plan: the parameters of each case, with the name of each of its tests."""
+    tests: Mapping[tuple[Facts, str], Facts]
+    """The load of each test of its plan, by the parameters of its case and its name."""
     summaries: tuple[Summary, ...]
 
 
@@ -229,11 +229,11 @@ def recorded_run(run: str, analysis: RunAnalysis, manifest: Mapping[str, Any]) -
         loads={
             (case["id"], test["name"]): _load(case, test, command) for case in cases for test in case.get("tests") or ()
         },
-        tests=frozenset(
-            (_parameters(case.get("parameters") or {}), test["name"])
+        tests={
+            (_parameters(case.get("parameters") or {}), test["name"]): _load(case, test, command)
             for case in cases
             for test in case.get("tests") or ()
-        ),
+        },
         summaries=analysis.summaries,
     )
 
@@ -250,12 +250,13 @@ def trend_of(
             key = _Key(run.plan, _parameters(summary.parameters), summary.test, summary.kind, run.machine, load)
             found.setdefault(key, []).append((run, summary))
     new_runs = _newest(ordered, newest)
-    histories = [
-        history
+    keyed = [
+        (key, history)
         for key, rows in found.items()
         for name in chosen_figures(key.kind, metrics)
         if (history := _history(key, name, rows, margin, new_runs)) is not None
     ]
+    histories = [history for _, history in keyed]
     return Trend(
         runs=len(ordered),
         first=ordered[0].started_at if ordered else "",
@@ -264,7 +265,7 @@ def trend_of(
         newest=newest,
         histories=tuple(sorted(histories, key=lambda one: (one.plan, one.test, sorted(one.parameters.items())))),
         separations=tuple(_separations(found)),
-        stale=tuple(_stale(histories, ordered, new_runs)),
+        stale=tuple(_stale(keyed, ordered, new_runs)),
     )
 
 
@@ -327,32 +328,43 @@ def _history(
 
 
 def _stale(
-    histories: Iterable[History], ordered: Sequence[RecordedRun], new_runs: frozenset[str]
+    histories: Iterable[tuple[_Key, History]], ordered: Sequence[RecordedRun], new_runs: frozenset[str]
 ) -> Iterator[StaleFigure]:
-    """Each figure that was judged and that the newest run of its test lacks. The history before another kernel or load
-    is that of the same figure: its end is no gap. Runs whose plan does not have the test say nothing of it."""
-    together: dict[tuple[str, Facts, str, str], list[History]] = {}
-    for history in histories:
-        parameters = tuple(sorted(history.parameters.items()))
-        together.setdefault((history.plan, parameters, history.test, history.metric), []).append(history)
-    for (plan, parameters, test, metric), found in together.items():
+    """Each figure that was judged and that the newest run of its test on the same hardware lacks. The history before
+    another kernel is that of the same figure: its end is no gap. Runs whose plan does not have the test, or has it with
+    another load, say nothing of it."""
+    together: dict[tuple[_Key, str], list[History]] = {}
+    for key, history in histories:
+        together.setdefault((replace(key, machine=_hardware(key.machine)), history.metric), []).append(history)
+    for (key, metric), found in together.items():
         if all(history.reason is not None for history in found):
             continue
-        asked = [run for run in ordered if run.plan == plan and (parameters, test) in run.tests]
+        asked = [run for run in ordered if _asks(run, key)]
         known = {point.run for history in found for point in history.points if point.is_judged}
         last = max((place for place, run in enumerate(asked) if run.run in known), default=None)
         newest = {run.run for run in asked} & new_runs
         if last is not None and newest and last + 1 < len(asked):
             yield StaleFigure(
-                plan=plan,
-                parameters=dict(parameters),
-                test=test,
+                plan=key.plan,
+                parameters=dict(key.parameters),
+                test=key.test,
                 metric=metric,
                 run=asked[last].run,
                 started_at=asked[last].started_at,
                 runs=len(asked) - last - 1,
                 is_in_newest=bool(known & newest),
             )
+
+
+def _hardware(machine: Facts) -> Facts:
+    """What a machine is, whatever kernel it runs."""
+    return tuple(fact for fact in machine if fact[0] != _MACHINE["kernel"])
+
+
+def _asks(run: RecordedRun, key: _Key) -> bool:
+    """Whether a run was to measure what these histories are of, on their hardware or on hosts that it never reached."""
+    load = run.tests.get((key.parameters, key.test))
+    return run.plan == key.plan and load == key.load and _hardware(run.machine) in ((), key.machine)
 
 
 def _caution(values: Sequence[float], places: Sequence[int]) -> str | None:

@@ -72,7 +72,7 @@ def command(
     if html is not None:
         check_writable("--html", html)
     runs = list(_recorded(folder, earliest))
-    _check_names(metric or (), runs)
+    missing = _missing(metric or (), runs)
     found = trend_of(runs, metrics=tuple(metric or ()), margin=least, newest=newest)
     if html is not None:
         from leadline.report import render_trend
@@ -85,18 +85,28 @@ def command(
         print_all(trend_blocks(found))
     if found.of_shift(Shift.REGRESSION, is_new=True):
         return MISSED
-    return UNDECIDED if found.silent else 0
+    for name in missing:
+        print_note(f"--metric {name}: no run has a value of it")
+    return UNDECIDED if found.silent or missing else 0
 
 
-def _check_names(names: Sequence[str], runs: Sequence[RecordedRun]) -> None:
-    """Raises InputError for a figure that no run has: a misspelled one would raise no alarm for ever."""
+def _missing(names: Sequence[str], runs: Sequence[RecordedRun]) -> list[str]:
+    """The figures that tests of the runs could have, and that no run has, as where all of them failed.
+
+    Raises:
+        InputError: one that no test of the runs has: a misspelled one would raise no alarm for ever.
+    """
     from leadline.plan.target_words import suggestion
+    from leadline.plan.targets import has_metric
 
     known = sorted({name for run in runs for summary in run.summaries for name in summary.metrics})
-    for name in names:
-        if runs and name not in known:
+    kinds = {summary.kind for run in runs for summary in run.summaries}
+    missing = [name for name in names if runs and name not in known]
+    for name in missing:
+        if not any(has_metric(kind, name) for kind in kinds):
             hint = suggestion(name, known) if known else "`leadline results` lists what a run has"
             raise InputError(f"--metric {name or repr(name)}: no run has such a figure", hint=hint)
+    return missing
 
 
 def _recorded(folder: Path, earliest: str | None) -> Iterator[RecordedRun]:

@@ -389,6 +389,16 @@ def test_ratio_of_found_rates_has_what_each_search_left_open(
     assert estimate is not None and (estimate.low, estimate.high) == (found.low, found.high)
 
 
+def test_searches_of_which_some_found_no_rate_have_no_ratio() -> None:
+    baseline, candidate = searches("c01", 2000.0, 2040.0, 6), searches("c02", 2000.0, 2040.0, 6)
+    none = Metric(None, "1/s", None, 100.0)
+    candidate[3:] = [replace(one, metrics={"found_rate_per_s": none}) for one in candidate[3:]]
+    found = compare_results(baseline, candidate, "found_rate_per_s")
+    assert found is not None
+    assert (found.word, found.ratio, found.candidate_bound) == (Comparison.CANNOT_TELL, None, Bound.MOST)
+    assert found.reason is not None and "only a bound is known of the other side (at most)" in found.reason
+
+
 def test_two_runs_of_searches_are_compared_with_what_each_left_open() -> None:
     runs = []
     for label, rates in (("a", (1000.0, 1110.0)), ("b", (1080.0, 1190.0))):

@@ -203,14 +203,18 @@ def test_some_searches_without_a_rate_leave_the_mean_without_a_lower_end() -> No
     single = search_result(LOADS, found(), TEST)
     summary = over(single, single, search_result(LOADS, found("none-held", low=None), TEST))
     rate = summary.metrics["found_rate_per_s"]
-    assert (rate.value, rate.low, rate.high) == (1000.0, None, 1020.0)
-    assert rate.unbounded == "a search did not bound its rate from below"
+    assert (rate.value, rate.low, rate.high, rate.side) == (1020.0, None, 1020.0, Bound.MOST)
+    assert rate.unbounded is not None and rate.unbounded.startswith("in some repeats no rate held")
     assert summary.gaps["found_rate_per_s"] == 1
     assert [note.text for note in summary.validity.notes] == [
         "not even the lowest rate tried, 1020/s, holds (in 1 of 3 repeats)"
     ]
     assert outcome("> 5000", summary)[0] == "missed"
     assert outcome("> 500", summary)[0] == "undecided"
+    lower = search_result(LOADS, replace(found("none-held", low=None), high_per_s=100.0), TEST)
+    rate = over(single, single, lower).metrics["found_rate_per_s"]
+    assert rate.value == rate.high == pytest.approx((1020 + 1020 + 100) / 3)
+    assert outcome("> 900", over(single, single, lower))[0] == "missed"
 
 
 def test_disturbed_search_without_a_rate_decides_nothing() -> None:

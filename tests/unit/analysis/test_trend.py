@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -16,7 +17,7 @@ from leadline.analysis.trend import LEAST_RUNS, History, RecordedRun, Shift, Tre
 
 MACHINE = (("CPUs", "2"), ("kernel", "6.18"))
 LOAD = (("duration_ms", "10000"),)
-TESTS = frozenset({((), "tcp-up")})
+TESTS = {((), "tcp-up"): LOAD}
 
 
 def summary(case: str, metrics: Mapping[str, Metric], parameters: Mapping[str, Any]) -> Summary:
@@ -268,12 +269,24 @@ def test_figure_that_some_newest_runs_lack_is_stale(missing: int, newest: int, s
 
 
 def test_only_runs_whose_plan_has_the_test_make_a_figure_stale() -> None:
-    without = [night(number, [], tests=frozenset()) for number in range(20, 32)]
+    without = [night(number, [], tests={}) for number in range(20, 32)]
     assert trend_of([*nights(noisy(20)), *without]).stale == ()
     kernel = nights(noisy(32), machine=(("CPUs", "2"), ("kernel", "6.19")))[20:]
     assert trend_of([*nights(noisy(20)), *kernel]).stale == ()
+    load = (("duration_ms", "20000"),)
+    other = nights(noisy(32), loads={("c01", "tcp-up"): load}, tests={((), "tcp-up"): load})[20:]
+    assert trend_of([*nights(noisy(20)), *other]).stale == ()
     few = [*nights(noisy(9)), *failed_nights(range(9, 30))]
     assert trend_of(few).stale == () and only_history(trend_of(few)).reason == "9 of 30 runs are valid: 10 are needed"
+
+
+def test_failing_machine_is_not_hidden_by_another_one() -> None:
+    other = (("CPUs", "4"), ("kernel", "6.18"))
+    healthy = [replace(run, run=f"{run.run}-other", machine=other) for run in nights(noisy(32))]
+    found = trend_of([*nights(noisy(20)), *failed_nights(range(20, 32)), *healthy])
+    assert [one.run for one in found.silent] == ["night-19"]
+    after = failed_nights(range(20, 32), machine=(("CPUs", "2"), ("kernel", "6.19")))
+    assert trend_of([*nights(noisy(20)), *after]).silent, "another kernel explains no failure"
 
 
 def test_tests_of_a_run_are_those_of_its_manifest_with_parameters_as_trials_have_them() -> None:

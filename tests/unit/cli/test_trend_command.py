@@ -177,6 +177,14 @@ def test_test_that_fails_in_all_newest_runs_ends_with_4(
     assert (stale["metric"], stale["runs"], stale["is_in_newest"]) == ("throughput_bps", 3, True)
 
 
+def test_figure_that_no_run_has_a_value_of_is_no_misspelled_one(
+    slower: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As where the test failed in each run since a time: nothing can be decided."""
+    assert trend(monkeypatch, slower, "--metric", "gateway_memory_bytes") == 4
+    assert "--metric gateway_memory_bytes: no run has a value of it\n" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("metric", "says"),
     [
