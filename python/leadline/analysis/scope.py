@@ -142,6 +142,11 @@ def family_of(metric: str) -> Family:
     return Family.INVERSE if metric.startswith(_INVERSES) else Family.LOSS if metric in _LOSSES else Family.COUNT
 
 
+def follows_from_rate(metric: str) -> bool:
+    """Whether a figure says the same as a rate that stands beside it: its share of the line, or the inverse."""
+    return metric.startswith((_PARTS_OF_RATES, _INVERSES))
+
+
 def judge_figures(
     metrics: Mapping[str, Metric],
     findings: Iterable[tuple[Verdict, Reason]],

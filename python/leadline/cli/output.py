@@ -6,10 +6,10 @@ import dataclasses
 import errno
 import json
 import os
-import shutil
+import stat
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -67,7 +67,7 @@ def check_writable(option: str, path: Path) -> None:
         InputError: it cannot be written.
     """
     with naming(option, path):
-        if path.is_fifo() or path.is_char_device():
+        if path.is_fifo() or path.is_char_device() or _is_open(path):
             # Not opened: the reader of a pipe would read its end as soon as it is closed.
             if not os.access(path, os.W_OK):
                 raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
@@ -115,7 +115,7 @@ def write_option_file(option: str, path: Path, text: str) -> None:
 
 def write_option_bytes(option: str, path: Path, content: bytes) -> None:
     """Write the file that an option names: at once, so that a reader never sees a part, and the old content stays if it
-    fails. A link stays a link, and the file that it leads to keeps its mode.
+    fails. A link stays a link, and the file that it leads to keeps its owner and its mode.
 
     Raises:
         InputError: it cannot be written.
@@ -127,11 +127,17 @@ def write_option_bytes(option: str, path: Path, content: bytes) -> None:
             path.write_bytes(content)
             return
         target = Path(os.path.realpath(path))
+        old = target.stat() if target.exists() else None
+        if old is not None and old.st_nlink > 1:
+            target.write_bytes(content)  # under all of its names
+            return
 
         def write(temporary: Path) -> None:
             temporary.touch()
-            with suppress(FileNotFoundError):
-                shutil.copymode(target, temporary)
+            if old is not None:
+                # Refused to those who may not give a file away: they write into the old one.
+                os.chown(temporary, old.st_uid, old.st_gid)
+                temporary.chmod(stat.S_IMODE(old.st_mode))
             temporary.write_bytes(content)
 
         try:
@@ -144,8 +150,12 @@ def write_option_bytes(option: str, path: Path, content: bytes) -> None:
 
 def _is_replaceable(path: Path) -> bool:
     """Whether another file may take a path's place: pipes, devices, and what is open already are written to instead."""
-    is_open = path.is_symlink() and path.absolute().parts[1] in ("dev", "proc")  # /dev/stdout, /dev/fd/3
-    return not is_open and (path.is_file() or not path.exists())
+    return not _is_open(path) and (path.is_file() or not path.exists())
+
+
+def _is_open(path: Path) -> bool:
+    """Whether a path names what is open already: /dev/stdout, /dev/fd/3. What it leads to may have no name."""
+    return path.is_symlink() and path.absolute().parts[1] in ("dev", "proc")
 
 
 def share(option: str, text: str) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
@@ -34,6 +34,8 @@ _MOST_NAMES = 3
 _TITLES = ("", "before", "after", "ratio", "95 %", "")
 _LEAST_WIDTHS = (20, 11, 11, 5, 14, 13)
 """The columns of most comparisons, so that those of several pairs are equal."""
+_LEAST_NAME, _INTERVAL = 12, 4
+"""The least width of a name, and the place of the intervals."""
 
 
 def comparison_blocks(compared: Sequence[ComparedRuns]) -> Iterator[RenderableType]:
@@ -98,19 +100,26 @@ class _Tables:
         columns = zip(head, *(row for rows in by_test.values() for row in rows), strict=True)
         longest = (max(cell.cell_len for cell in column) for column in columns)
         name, *others = (max(widths) for widths in zip(longest, _LEAST_WIDTHS, strict=True))
-        name = max(min(name, options.max_width - sum(others) - len(others)), 1)
+        room = options.max_width - sum(others) - len(others)
+        # Where not even a part of the names fits, it is the intervals that are left out, and never a verdict.
+        left_out = {_INTERVAL} if room < min(name, _LEAST_NAME) else set[int]()
+        room += sum(others[place - 1] + 1 for place in left_out)
+        widths = dict(enumerate([max(min(name, room), 1), *others]))
+        shown = {place: width for place, width in widths.items() if place not in left_out}
         for test, rows in by_test.items():
             yield Text(test, style="bold")
-            yield _table(rows, [name, *others])
+            yield _table(rows, shown)
 
 
-def _table(rows: Sequence[Sequence[Text]], widths: Sequence[int]) -> Table:
+def _table(rows: Sequence[Sequence[Text]], widths: Mapping[int, int]) -> Table:
+    """The columns at these places, with their widths."""
     table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="dim")
-    for number, (title, width) in enumerate(zip(_TITLES, widths, strict=True)):
-        is_figure = 0 < number < len(widths) - 1
-        table.add_column(title, justify="right" if is_figure else "left", no_wrap=True, width=width)
-    for metric, *cells in rows:
-        table.add_row(Text("\n".join(name_lines(metric.plain, widths[0]))), *cells)
+    for place, width in widths.items():
+        is_figure = 0 < place < len(_TITLES) - 1
+        table.add_column(_TITLES[place], justify="right" if is_figure else "left", no_wrap=True, width=width)
+    for row in rows:
+        name, *cells = (row[place] for place in widths)
+        table.add_row(Text("\n".join(name_lines(name.plain, widths[0]))), *cells)
     return table
 
 

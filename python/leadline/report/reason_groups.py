@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from leadline.analysis.model import Reason, Summary, Verdict
+from leadline.analysis.scope import follows_from_rate
 from leadline.report import verdicts
 
 # Figures that a line names.
@@ -34,6 +35,12 @@ class ReasonGroup:
     results: tuple[Summary, ...]
 
 
+def named_figures(metrics: Sequence[str]) -> tuple[str, ...]:
+    """The figures of a reason, without those that only follow from a rate; none where they are too many to name."""
+    leading = tuple(name for name in metrics if not follows_from_rate(name))
+    return leading if len(leading) <= MOST_METRICS else ()
+
+
 def reason_groups(results: Iterable[Summary]) -> list[ReasonGroup]:
     """The reasons of these results in the order of their first result, each once."""
     found: dict[tuple[str, Verdict | None, tuple[str, ...], str], list[tuple[Summary, str]]] = {}
@@ -41,7 +48,7 @@ def reason_groups(results: Iterable[Summary]) -> list[ReasonGroup]:
         verdict = one.validity.verdict
         for reason in one.validity.reasons or (Reason("", verdicts.WORDINGS[verdict].sentence),):
             said = reason.verdict or (verdict if len(one.validity.reasons) < 2 else None)
-            named = reason.metrics if len(reason.metrics) <= MOST_METRICS else ()
+            named = named_figures(reason.metrics)
             key = (reason.code, said, named, _NUMBER.sub("#", _SOME_REPEATS.sub("", reason.text)))
             found.setdefault(key, []).append((one, reason.text))
     return [

@@ -14,7 +14,7 @@ from rich.text import Text
 from leadline.analysis.advice import ADVICE
 from leadline.analysis.model import Limit, LimitedBy, Reason, RunAnalysis, Summary, Verdict
 from leadline.report import verdicts
-from leadline.report.reason_groups import MOST_METRICS, ReasonGroup, reason_groups
+from leadline.report.reason_groups import ReasonGroup, named_figures, reason_groups
 
 # Reasons of a run that only count the results' verdicts, as the headline does.
 _COUNTS = "results-"
@@ -91,7 +91,8 @@ def concerned(reason: Reason) -> str:
 
 
 def _only(metrics: Sequence[str]) -> str:
-    return f" ({', '.join(metrics)} only)" if 0 < len(metrics) <= MOST_METRICS else ""
+    named = named_figures(metrics)
+    return f" ({', '.join(named)} only)" if named else ""
 
 
 def own_reasons(analysis: RunAnalysis) -> list[Reason]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import tempfile
 import threading
 from pathlib import Path
 
@@ -38,6 +39,31 @@ def test_link_and_mode_stay(tmp_path: Path) -> None:
     write_option_bytes("--output", link, b"new")
     assert link.is_symlink() and target.read_bytes() == b"new"
     assert target.stat().st_mode & 0o777 == 0o640 and target.stat().st_ino != before
+
+
+def test_owner_stays_or_the_file_is_written_in_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "figures.prom"
+    file.write_bytes(b"old")
+    os.chown(file, os.geteuid(), os.getegid())
+    given: list[tuple[int, int]] = []
+
+    def refuse(_path: Path, owner: int, group: int) -> None:
+        given.append((owner, group))
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr(os, "chown", refuse)
+    before = file.stat()
+    write_option_bytes("--output", file, b"new")
+    assert given == [(before.st_uid, before.st_gid)] and file.stat().st_ino == before.st_ino
+    assert file.read_bytes() == b"new" and list(tmp_path.iterdir()) == [file]
+
+
+def test_all_names_of_a_file_have_the_new_content(tmp_path: Path) -> None:
+    file, other = tmp_path / "a", tmp_path / "b"
+    file.write_bytes(b"old")
+    other.hardlink_to(file)
+    write_option_bytes("--output", file, b"new")
+    assert other.read_bytes() == b"new"
 
 
 def test_check_of_a_link_to_no_file_leaves_the_link_alone(tmp_path: Path) -> None:
@@ -83,6 +109,15 @@ def test_file_that_cannot_be_renamed_over_is_written_in_place(tmp_path: Path, mo
     monkeypatch.setattr(Path, "replace", refuse)
     write_option_bytes("--output", file, b"new")
     assert file.read_bytes() == b"new" and list(tmp_path.iterdir()) == [file]
+
+
+def test_check_of_an_open_file_without_a_name_makes_none(tmp_path: Path) -> None:
+    with tempfile.TemporaryFile(dir=tmp_path) as unnamed:
+        path = Path(f"/dev/fd/{unnamed.fileno()}")
+        check_writable("--output", path)
+        write_option_bytes("--output", path, b"content")
+        assert list(tmp_path.iterdir()) == []
+        assert os.pread(unnamed.fileno(), 100, 0) == b"content"
 
 
 @pytest.mark.parametrize("name", [".", "none/file", "\udcff" * 300])

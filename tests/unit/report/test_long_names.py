@@ -98,6 +98,9 @@ def test_comparison_and_trend_cut_nothing() -> None:
         text = drawn(*comparison_blocks([replace(pair, figures=wide)]), width=width)
         assert text.count("1234.500 to 12345.600 ") == 3 and max(map(len, text.splitlines())) <= width
         assert all(word in text for word in ("▼ slower", "= equivalent", "? cannot tell"))
+    text = drawn(*comparison_blocks([replace(pair, figures=wide)]), width=60)
+    assert max(map(len, text.splitlines())) <= 60 and "1234.500" not in text
+    assert all(word in text for word in ("▼ slower", "= equivalent", "? cannot tell"))
     trend = regressed()
     histories = tuple(replace(one, test=one.test + LONG) for one in trend.histories)
     text = drawn(*trend_blocks(replace(trend, histories=histories)))
