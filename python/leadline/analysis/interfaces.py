@@ -21,6 +21,10 @@ def header_bytes(spec: TestSpec) -> int:
     return ETHERNET_BYTES + (_IPV6_BYTES if spec.over_ipv6 else _IPV4_BYTES) + transport_bytes
 
 
+LEAST_TUNNEL_BYTES = ETHERNET_BYTES + _IPV4_BYTES + _UDP_BYTES
+"""Headers of each packet of a tunnel on the wire, at least."""
+
+
 def segments(count: float, packets: float, mtu_bytes: int, headers: int) -> float:
     """Packets on the wire for each packet that an interface counted, from its bytes and packets; 1 or more. A bundle
     has the `headers` of one packet."""

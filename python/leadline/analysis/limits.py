@@ -18,7 +18,7 @@ from leadline.analysis.disturbance import QUOTA_SHARE, held_back_by
 from leadline.analysis.gateways import attribution_of
 from leadline.analysis.host_metrics import cpu_percent, machine_samples, neighbours
 from leadline.analysis.host_usage import AGENT
-from leadline.analysis.interfaces import BETWEEN_FRAMES_BYTES, header_bytes, wire_bytes
+from leadline.analysis.interfaces import BETWEEN_FRAMES_BYTES, LEAST_TUNNEL_BYTES, header_bytes, wire_bytes
 from leadline.analysis.metrics import delivered_share, reported, sum_of_flows
 from leadline.analysis.model import Limit, LimitedBy, Reason, Verdict, Window
 from leadline.analysis.rules import receivers_drops
@@ -143,6 +143,8 @@ def _full_links(data: TestData, window: Window) -> Iterator[Limit]:
 def _used(data: TestData, window: Window) -> Iterator[tuple[float, float, str]]:
     """The use of each host's interfaces in both directions: the bits on the wire as a share of the link's rate, the
     rate in bit/s, and where it is."""
+    # A tunnel's packets have other headers than the load's, and interfaces do not say which they counted in bundles.
+    headers = min(header_bytes(data.spec), LEAST_TUNNEL_BYTES) if data.sut_processes else header_bytes(data.spec)
     for host, samples in data.samples.items():
         inside = [sample for sample in samples if window.start_ns <= sample.t_ns <= window.end_ns]
         if len(inside) < 2:
@@ -161,7 +163,7 @@ def _used(data: TestData, window: Window) -> Iterator[tuple[float, float, str]]:
                 grown = queues.grown(before[use.name], use, number)
                 # A lab's shaper counts frames as interfaces do.
                 between = 0 if data.link_bps else BETWEEN_FRAMES_BYTES
-                carried = wire_bytes(*grown, mtu_bytes, header_bytes(data.spec), between)
+                carried = wire_bytes(*grown, mtu_bytes, headers, between)
                 yield 8.0 * carried / seconds / rate_bps, rate_bps, f"{use.name} of {host} ({way})"
 
 
