@@ -294,7 +294,8 @@ def _between(mean: Metric, repeats: Sequence[Metric]) -> Metric:
     end on a side that one of them did not bound. If no rate held in some, it is at most the mean of the upper ends."""
     lows = [one.low for one in repeats if one.low is not None]
     highs = [one.high for one in repeats if one.high is not None]
-    if mean.value is not None and any(one.value is None for one in repeats) and len(highs) == len(repeats):
+    is_most = len(highs) == len(repeats) and mean.bound in (None, Bound.MOST)
+    if is_most and mean.value is not None and any(one.value is None for one in repeats):
         most = sum(highs) / len(highs)
         return replace(mean, value=most, low=None, high=most, bound=Bound.MOST, unbounded=_NO_RATE)
     known = [value for value in (mean.value, mean.low, mean.high) if value is not None]

@@ -217,6 +217,17 @@ def test_some_searches_without_a_rate_leave_the_mean_without_a_lower_end() -> No
     assert outcome("> 900", over(single, single, lower))[0] == "missed"
 
 
+def test_disturbed_search_beside_one_without_a_rate_bounds_nothing() -> None:
+    """Its upper rate may have failed because of the disturbance."""
+    disturbed = replace(found(), trials=(*found().trials[:2], judged(load(1020, 20, Verdict.DISTURBED), 1020.0)))
+    high = search_result(LOADS, disturbed, TEST)
+    assert high.metrics["found_rate_per_s"].bound is Bound.LEAST
+    none = search_result(LOADS, found("none-held", low=None), TEST)
+    summary = over(high, none)
+    assert summary.metrics["found_rate_per_s"].bound is Bound.NONE
+    assert [outcome(limit, summary)[0] for limit in ("> 5000", "> 500")] == ["undecided"] * 2
+
+
 def test_disturbed_search_without_a_rate_decides_nothing() -> None:
     disturbed = (*found().trials[:2], judged(load(1020, 20, Verdict.DISTURBED), 1020.0))
     result = search_result(LOADS, replace(found("none-held", low=None), trials=disturbed), TEST)
