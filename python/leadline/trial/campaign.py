@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -14,14 +14,14 @@ from typing import Any
 from leadline import __version__
 from leadline.analysis import analyse
 from leadline.analysis.model import TestResult
-from leadline.analysis.precision import is_precise
 from leadline.dataset import Journal, RunFolder, read_journal
 from leadline.errors import DatasetError
-from leadline.plan import Case, Plan, Trial, expected_seconds, one_round, schedule
+from leadline.plan import Case, Plan, expected_seconds, schedule
 from leadline.trial.case_record import case_record
 from leadline.trial.event_log import EventLog
 from leadline.trial.interrupt import Interrupt
 from leadline.trial.notifications import Observer, RoundAdded, RunBegan, RunEnded, TrialMeasured
+from leadline.trial.rounds import Rounds
 from leadline.trial.trial_runner import RunContext, run_trial
 from leadline.trial.unforeseen import unforeseen
 
@@ -71,7 +71,7 @@ class Campaign:
                         break
                     if ended == "failed":
                         status = "failed"
-                    if not waiting and (more := rounds.further()):
+                    if not waiting and (more := rounds.next_round()):
                         event_log.record("round", trials=[trial.label for trial in more])
                         event_log.notify(RoundAdded(len(more), expected_seconds(more)))
                         waiting.extend(more)
@@ -113,48 +113,4 @@ class Campaign:
             "seed": self.plan.seed,
             "order": [trial.label for trial in trials],
             "cases": [case_record(case) for case in self.cases],
-        }
-
-
-class Rounds:
-    """Which cases of a plan that repeats until a precision need a further trial."""
-
-    def __init__(self, plan: Plan, cases: Sequence[Case]) -> None:
-        self._plan = plan
-        self._cases = {case.id: case for case in cases}
-        self._results: dict[str, list[TestResult]] = {case.id: [] for case in cases}
-        self._trials: Counter[str] = Counter()
-
-    def take(self, trial: Trial, ended: str, results: Iterable[TestResult]) -> None:
-        """How one more trial ended, and its figures. A case that failed or was skipped would do so again."""
-        self._trials[trial.case.id] += 1
-        self._results[trial.case.id] += results
-        if ended != "done":
-            self._cases.pop(trial.case.id, None)
-
-    def further(self) -> list[Trial]:
-        """The next round: every case that is not known well enough and may have another trial."""
-        until = self._plan.until
-        if until is None:
-            return []
-        missing = [
-            case
-            for case in self._cases.values()
-            if self._trials[case.id] < until.max
-            and not is_precise(
-                self._results[case.id],
-                least=until.min,
-                most=until.max,
-                until=until.until,
-                named=self._named(case),
-                targets=self._plan.targets,
-            )
-        ]
-        return one_round(missing, max(self._trials.values(), default=0) + 1, self._plan.seed) if missing else []
-
-    def _named(self, case: Case) -> dict[str, list[str]]:
-        """The figures that targets name, by the case's tests."""
-        return {
-            test.name: [target.metric for target in self._plan.targets if target.test in (None, test.name)]
-            for test in case.tests
         }

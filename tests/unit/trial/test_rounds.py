@@ -9,7 +9,7 @@ import pytest
 
 from leadline.analysis.model import Metric, TestResult, Validity, Verdict
 from leadline.plan import Plan, load_plan, one_round, schedule
-from leadline.trial.campaign import Rounds
+from leadline.trial.rounds import Rounds
 
 PLAN = """\
 name: small
@@ -43,13 +43,13 @@ def steady(value: float = 1e6) -> Sequence[TestResult]:
     return [result("load", value), result("ask", value / 100)]
 
 
-def further(plan: Plan, each_round: Sequence[dict[str, Sequence[TestResult]]], ended: str = "done") -> list[str]:
+def next_round(plan: Plan, each_round: Sequence[dict[str, Sequence[TestResult]]], ended: str = "done") -> list[str]:
     """The labels of the next round's trials after these."""
     rounds = Rounds(plan, plan.cases)
     for number, of_case in enumerate(each_round, 1):
         for trial in one_round([case for case in plan.cases if case.id in of_case], number, plan.seed):
             rounds.take(trial, ended, of_case[trial.case.id])
-    return sorted(trial.label for trial in rounds.further())
+    return sorted(trial.label for trial in rounds.next_round())
 
 
 def test_the_plan_begins_with_the_least_number_of_rounds(plan: Plan) -> None:
@@ -59,38 +59,38 @@ def test_the_plan_begins_with_the_least_number_of_rounds(plan: Plan) -> None:
 
 
 def test_a_case_that_is_known_well_enough_is_done(plan: Plan) -> None:
-    assert further(plan, [{"c01": steady(), "c02": steady()}] * 3) == []
+    assert next_round(plan, [{"c01": steady(), "c02": steady()}] * 3) == []
 
 
 def test_only_the_case_whose_figure_spreads_is_repeated(plan: Plan) -> None:
     spread = [{"c01": steady(), "c02": steady(factor * 1e6)} for factor in (0.9, 1.0, 1.1)]
-    assert further(plan, spread) == ["c02/4"]
+    assert next_round(plan, spread) == ["c02/4"]
 
 
 def test_a_figure_that_a_target_names_has_to_be_known_too(plan: Plan) -> None:
     tests = [[result("load", 1e6), result("ask", 1e4, p99_us)] for p99_us in (600.0, 900.0, 1200.0)]
-    assert further(plan, [{"c01": steady(), "c02": one} for one in tests]) == ["c02/4"]
+    assert next_round(plan, [{"c01": steady(), "c02": one} for one in tests]) == ["c02/4"]
 
 
 def test_figure_that_decides_its_target_is_known_well_enough(plan: Plan) -> None:
     tests = [[result("load", 1e6), result("ask", 1e4, p99_us)] for p99_us in (10.0, 11.0, 14.0)]
-    assert further(plan, [{"c01": steady(), "c02": one} for one in tests]) == []
+    assert next_round(plan, [{"c01": steady(), "c02": one} for one in tests]) == []
 
 
 def test_disturbed_trials_are_made_up_for(plan: Plan) -> None:
     disturbed = [result("load", 5e5, verdict=Verdict.DISTURBED), result("ask", 5e3, verdict=Verdict.DISTURBED)]
     rounds = [{"c01": steady(), "c02": steady()}] * 2 + [{"c01": steady(), "c02": disturbed}]
-    assert further(plan, rounds) == ["c02/4"]
-    assert further(plan, [*rounds, {"c02": steady()}]) == []
+    assert next_round(plan, rounds) == ["c02/4"]
+    assert next_round(plan, [*rounds, {"c02": steady()}]) == []
 
 
 def test_the_largest_number_of_trials_ends_it(plan: Plan) -> None:
     spread = [steady(factor * 1e6) for factor in (0.8, 1.0, 1.2, 0.7, 1.3)]
     rounds = [{"c01": one, "c02": steady()} for one in spread[:3]] + [{"c01": one} for one in spread[3:]]
-    assert further(plan, rounds) == ["c01/6"]
-    assert further(plan, [*rounds, {"c01": steady()}]) == []
+    assert next_round(plan, rounds) == ["c01/6"]
+    assert next_round(plan, [*rounds, {"c01": steady()}]) == []
 
 
 @pytest.mark.parametrize("ended", ["failed", "skipped"])
 def test_a_case_that_failed_is_not_tried_again_and_again(plan: Plan, ended: str) -> None:
-    assert further(plan, [{"c01": (), "c02": ()}] * 3, ended) == []
+    assert next_round(plan, [{"c01": (), "c02": ()}] * 3, ended) == []
