@@ -19,12 +19,14 @@ from leadline.cli.live_table import live_label_lines
 from leadline.cli.terminal import Terminal
 from leadline.report import test_headline
 from leadline.trial import (
+    FirstRoundMeasured,
     Interrupt,
     LiveFigures,
     LiveLabel,
     Notification,
     PhaseBegan,
     RoundAdded,
+    RoundsOutOfTime,
     RunBegan,
     RunEnded,
     TargetOpen,
@@ -113,6 +115,8 @@ class Progress:
                 self._trials += notification.trials
                 self._expected_s += notification.expected_s
                 self.note(f"{notification.trials} more to run: their figures are not known well enough")
+            case FirstRoundMeasured() | RoundsOutOfTime():
+                self.note(describe_rounds(notification))
             case TrialBegan():
                 self._number, self._title = notification.number, notification.case.title
                 self._do("")
@@ -185,6 +189,23 @@ class Progress:
         over = "waiting" if is_waiting else "nearly done"
         left = f"about {_whole(left_s)} left" if left_s >= _NEARLY_S else over
         return f"{_whole(self._expected_s - left_s)}, {left}"
+
+
+def describe_rounds(notification: FirstRoundMeasured | RoundsOutOfTime) -> str:
+    """After the first round, what else the machine does and what further rounds would bring, or why there are none."""
+    if isinstance(notification, RoundsOutOfTime):
+        return "no further round: the plan's time (`within`) is used up, and figures are still not known well enough"
+    first = notification.first
+    if first.cause is None:
+        noise = f"after round 1, no result of {first.results} is disturbed"
+    else:
+        noise = f"after round 1, {first.disturbed} of {first.results} results are disturbed: {first.cause}"
+    longest = f"at most {first.possible} rounds are run, {_whole((first.possible - 1) * first.round_s)} more"
+    if first.needed is None:
+        return f"{noise}. As busy as now, {longest}, and too few of them will count: stop what else runs here"
+    return (
+        f"{noise}. About {first.needed} rounds are needed, {_whole((first.needed - 1) * first.round_s)} more; {longest}"
+    )
 
 
 def _whole(seconds: float) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import time
 from collections import deque
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -20,7 +21,15 @@ from leadline.plan import Case, Plan, expected_seconds, schedule
 from leadline.trial.case_record import case_record
 from leadline.trial.event_log import EventLog
 from leadline.trial.interrupt import Interrupt
-from leadline.trial.notifications import Observer, RoundAdded, RunBegan, RunEnded, TrialMeasured
+from leadline.trial.notifications import (
+    FirstRoundMeasured,
+    Observer,
+    RoundAdded,
+    RoundsOutOfTime,
+    RunBegan,
+    RunEnded,
+    TrialMeasured,
+)
 from leadline.trial.rounds import Rounds
 from leadline.trial.trial_runner import RunContext, run_trial
 from leadline.trial.unforeseen import unforeseen
@@ -53,7 +62,7 @@ class Campaign:
             )
             try:
                 event_log.record("run-begin", run_id=folder.run_id, trials=[trial.label for trial in trials])
-                rounds = Rounds(self.plan, self.cases)
+                rounds, began_s = Rounds(self.plan, self.cases), time.monotonic()
                 waiting, number = deque(trials), 0
                 while waiting:
                     trial, number = waiting.popleft(), number + 1
@@ -64,6 +73,8 @@ class Campaign:
                         results = self._results(read_journal(folder.journal_path, begin_byte))
                         rounds.take(trial, ended, results)
                         event_log.notify(TrialMeasured(trial.label, results))
+                        if (first := rounds.first_round(time.monotonic() - began_s)) is not None:
+                            event_log.notify(FirstRoundMeasured(first))
                     except Exception as error:  # a failed display does not end the run
                         tell_failure(error)
                     if ended == "interrupted" or interrupt.asked.is_set():
@@ -71,10 +82,12 @@ class Campaign:
                         break
                     if ended == "failed":
                         status = "failed"
-                    if not waiting and (more := rounds.next_round()):
+                    if not waiting and (more := rounds.next_round(time.monotonic() - began_s)):
                         event_log.record("round", trials=[trial.label for trial in more])
                         event_log.notify(RoundAdded(len(more), expected_seconds(more)))
                         waiting.extend(more)
+                if rounds.is_out_of_time:
+                    event_log.notify(RoundsOutOfTime())
                 event_log.record("run-end", status=status)
             except DatasetError as error:
                 status = "failed"

@@ -12,10 +12,11 @@ import pytest
 
 from leadline.analysis.model import Metric, TestResult, Validity, Verdict
 from leadline.cli import run_single
-from leadline.cli.progress import Progress
+from leadline.cli.progress import Progress, describe_rounds
 from leadline.cli.terminal import Terminal
 from leadline.plan import Case
 from leadline.trial import (
+    FirstRoundMeasured,
     LiveFigures,
     RunBegan,
     ScriptOutput,
@@ -26,6 +27,7 @@ from leadline.trial import (
     TrialMeasured,
     Waiting,
 )
+from leadline.trial.rounds import FirstRound
 
 LABEL = "c01/1/http"
 FULL = LiveFigures(
@@ -224,4 +226,17 @@ def test_a_load_that_goes_on_although_a_target_is_missed_says_why_even_beside_js
     Progress(quiet=True)(TargetOpen(LABEL, "latency_p50_us < 1", "92 µs is not < 1 µs", "sends are 5 ms late"))
     assert capsys.readouterr().err == (
         "the load goes on although latency_p50_us < 1 is missed so far (92 µs is not < 1 µs): sends are 5 ms late\n"
+    )
+
+
+def test_first_round_names_the_noise_and_what_further_rounds_bring() -> None:
+    quiet = FirstRound(results=18, disturbed=0, cause=None, round_s=40.0, needed=5, possible=15)
+    assert describe_rounds(FirstRoundMeasured(quiet)) == (
+        "after round 1, no result of 18 is disturbed. About 5 rounds are needed, 2 min 40 s more; at most 15 rounds "
+        "are run, 9 min 20 s more"
+    )
+    busy = replace(quiet, disturbed=18, cause="another process used 90 % of one CPU", needed=None)
+    assert describe_rounds(FirstRoundMeasured(busy)) == (
+        "after round 1, 18 of 18 results are disturbed: another process used 90 % of one CPU. As busy as now, at most "
+        "15 rounds are run, 9 min 20 s more, and too few of them will count: stop what else runs here"
     )

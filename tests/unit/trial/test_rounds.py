@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from leadline.analysis.model import Metric, TestResult, Validity, Verdict
-from leadline.plan import Plan, load_plan, one_round, schedule
+from leadline.analysis.model import Metric, Reason, TestResult, Validity, Verdict
+from leadline.plan import Plan, expected_seconds, load_plan, one_round, schedule
 from leadline.trial.rounds import Rounds
 
 PLAN = """\
@@ -49,7 +50,7 @@ def next_round(plan: Plan, each_round: Sequence[dict[str, Sequence[TestResult]]]
     for number, of_case in enumerate(each_round, 1):
         for trial in one_round([case for case in plan.cases if case.id in of_case], number, plan.seed):
             rounds.take(trial, ended, of_case[trial.case.id])
-    return sorted(trial.label for trial in rounds.next_round())
+    return sorted(trial.label for trial in rounds.next_round(elapsed_s=0.0))
 
 
 def test_the_plan_begins_with_the_least_number_of_rounds(plan: Plan) -> None:
@@ -94,3 +95,38 @@ def test_the_largest_number_of_trials_ends_it(plan: Plan) -> None:
 @pytest.mark.parametrize("ended", ["failed", "skipped"])
 def test_a_case_that_failed_is_not_tried_again_and_again(plan: Plan, ended: str) -> None:
     assert next_round(plan, [{"c01": (), "c02": ()}] * 3, ended) == []
+
+
+def test_no_round_begins_that_would_end_after_the_plans_time(tmp_path: Path) -> None:
+    (tmp_path / "plan.yaml").write_text(PLAN.replace("until: 3%", "until: 3%, within: 1m"))
+    plan = load_plan(tmp_path / "plan.yaml")
+    rounds = Rounds(plan, plan.cases)
+    for number, factor in enumerate((0.9, 1.0, 1.1), 1):
+        for trial in one_round(plan.cases, number, plan.seed):
+            rounds.take(trial, "done", steady(factor * 1e6))
+    round_s = expected_seconds(one_round(plan.cases, 1, plan.seed))
+    assert len(rounds.next_round(60.0 - round_s)) == 2 and not rounds.is_out_of_time
+    assert rounds.next_round(60.1 - round_s) == [] and rounds.is_out_of_time
+
+
+def test_first_round_says_how_many_rounds_a_busy_machine_needs(plan: Plan) -> None:
+    rounds = Rounds(plan, plan.cases)
+    first, second = one_round(plan.cases, 1, plan.seed)
+    validity = Validity(Verdict.DISTURBED, (Reason("other-work", "another process used 40 % of one CPU"),))
+    rounds.take(first, "done", [replace(result("load", 1e6), validity=validity), result("ask", 1e4)])
+    assert rounds.first_round(10.0) is None, "one case has no trial yet"
+    rounds.take(second, "done", steady())
+    found = rounds.first_round(10.0)
+    assert found is not None
+    assert (found.results, found.disturbed, found.cause) == (4, 1, "another process used 40 % of one CPU")
+    assert (found.needed, found.possible) == (4, 6), "three of four count, three are wanted"
+    rounds.take(first, "done", steady())
+    assert rounds.first_round(20.0) is None, "a second round has begun"
+
+
+def test_first_round_whose_results_are_all_disturbed_promises_nothing(plan: Plan) -> None:
+    rounds = Rounds(plan, plan.cases)
+    for trial in one_round(plan.cases, 1, plan.seed):
+        rounds.take(trial, "done", [result("load", 1e6, verdict=Verdict.DISTURBED)])
+    found = rounds.first_round(10.0)
+    assert found is not None and found.needed is None
