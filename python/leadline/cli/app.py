@@ -18,6 +18,7 @@ from leadline.cli import (
     compare,
     convert,
     crypto,
+    demo,
     doctor,
     export,
     ladder,
@@ -55,7 +56,7 @@ def _add_commands(*modules: Any) -> None:
         app.command(module.NAME, cls=parser, short_help=short, epilog=module.EXAMPLE)(module.command)
 
 
-_add_commands(run, plan)
+_add_commands(demo, run, plan)
 add_kinds(app)
 _add_commands(convert, ladder, crypto, serve, observe, results, report, compare, trend, size, export, doctor)
 
