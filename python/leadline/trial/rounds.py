@@ -25,7 +25,7 @@ class FirstRound:
     round_s: float
     """Expected duration of a round of all cases."""
     needed: int | None
-    """Rounds after which as many as the plan asks for should count; None if the plan has no room for so many."""
+    """Rounds after which the number that the plan asks for should count; None if the plan has no room for them."""
     possible: int
     """Rounds that the plan has room for, by their number and its time."""
 
