@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from leadline.cli import demo, plan
+from leadline.cli import run as run_command
 from leadline.cli.examples import example_plan, example_plans
 from leadline.errors import InputError
 from leadline.plan import load_plan
@@ -53,7 +54,7 @@ def test_demo_runs_its_example_and_says_how_to_go_on(
         given.append((file, out, json))
         return 0
 
-    monkeypatch.setattr(demo.run, "command", run)
+    monkeypatch.setattr(run_command, "command", run)
     assert demo.command(tmp_path) == 0
     assert given == [(ROOT / "examples/demo.yaml", tmp_path, False)]
     assert "leadline run gateway.yaml" in capsys.readouterr().err
