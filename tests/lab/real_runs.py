@@ -31,7 +31,10 @@ from waiting import WITHIN_S
 
 ROOT = Path(__file__).resolve().parents[2]
 TUN = Path("/dev/net/tun")
-_KEPT_VARIABLES = ("PATH", "HOME", "LANG", "LEADLINE_STRICT_JOURNAL")
+_KEPT_VARIABLES = (
+    *("PATH", "HOME", "LANG", "PYTHONPATH"),
+    *("LEADLINE_AGENT", "LEADLINE_STRICT_JOURNAL", "LEADLINE_MACHINE_RULES"),
+)
 LEADLINE = Path(sys.executable).with_name("leadline")
 Entry = dict[str, Any]
 ROUTE, WIREGUARD, OPENVPN = {"kind": "route"}, {"kind": "wireguard"}, {"kind": "openvpn"}
