@@ -217,6 +217,7 @@ def test_an_unwritable_log_is_reported_before_the_load(nginx: str, tmp_path: Pat
 # --- A target that is missed ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.decided_by("a bound that no server can meet")
 def test_a_missed_target_ends_the_load_and_keeps_what_was_measured(nginx: str, tmp_path: Path) -> None:
     log = tmp_path / "out.hlog"
     options = ("--target", "latency_p50_us < 0.001", "--stop-on-miss", "--json", "--no-calibrate", "--hdr", str(log))
@@ -232,13 +233,14 @@ def test_a_missed_target_ends_the_load_and_keeps_what_was_measured(nginx: str, t
     check_log(log, document["metrics"])
 
 
+@pytest.mark.decided_by("a bound of a minute; a load that hardly ran has no interval, which leaves it undecided")
 def test_a_target_that_is_met_ends_nothing(nginx: str) -> None:
+    """The load lasts beyond two looks at the target, of which the first one comes after 2 s."""
     options = ("--json", "--target", "latency_p50_us < 60s", "--stop-on-miss", "--no-calibrate")
-    done = cli.call("http", nginx + "/", "-d", "6s", *RATE, *options)
+    done = cli.call("http", nginx + "/", "-d", "3500ms", *RATE, *options)
     document = json.loads(done.stdout)
-    # A busy machine may make the result less than valid, which leaves the target undecided.
     assert (done.returncode, document["targets"][0]["outcome"]) in ((0, "met"), (4, "undecided"))
-    assert document["intervals"][-1]["end_s"] > 5.9
+    assert document["intervals"][-1]["end_s"] > 3.4
 
 
 # --- Live view --------------------------------------------------------------------------------------------------------

@@ -58,6 +58,7 @@ needs_openvpn = pytest.mark.skipif(cli.OPENVPN is None, reason="openvpn is not i
         pytest.param(1000, 3000, marks=pytest.mark.full_matrix),
     ],
 )
+@pytest.mark.exclusive
 def test_a_limited_link_leaves_tcp_what_its_headers_leave(tmp_path: Path, rate_mbps: int, duration_ms: int) -> None:
     tests = [
         f"{{name: {direction}{ip}, kind: tcp, direction: {direction}, ip: {ip}, duration: {duration_ms}ms, "
@@ -257,6 +258,7 @@ def answer_bytes(server: cli.Server, path: str) -> int:
 
 @needs_command
 @pytest.mark.parametrize("discipline", [(), ("--rate", "2000")], ids=["closed", "open"])
+@pytest.mark.decided_by("the interrupt")
 def test_client_and_server_count_the_same_requests_of_an_interrupted_load(
     server: cli.Server, discipline: tuple[str, ...]
 ) -> None:
@@ -328,6 +330,7 @@ def stalling() -> Iterator[StallingServer]:
 
 @needs_command
 @pytest.mark.parametrize("connections", ["1", "4"])
+@pytest.mark.decided_by("the server's stall")
 def test_a_stall_of_the_server_shows_in_full_where_requests_have_due_times(
     stalling: StallingServer, connections: str
 ) -> None:
@@ -381,6 +384,7 @@ def test_a_closed_loop_hardly_shows_the_stall(stalling: StallingServer) -> None:
 
 @needs_command
 @pytest.mark.parametrize("discipline", [(), ("--rate", "1000")], ids=["closed", "open"])
+@pytest.mark.machine_rules
 def test_a_stall_that_lasts_to_the_end_is_in_the_rate_and_in_the_latency(
     stalling: StallingServer, discipline: tuple[str, ...]
 ) -> None:
@@ -470,6 +474,7 @@ def check_watching(run: cli.Run, period_ns: int) -> None:
 @needs_lab
 @needs_openvpn
 @pytest.mark.lab
+@pytest.mark.decided_by("the size of the pool")
 def test_clients_without_an_address_are_partial_and_the_result_is_incomplete(tmp_path: Path) -> None:
     plan = """
         name: partial

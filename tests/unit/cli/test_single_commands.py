@@ -85,6 +85,7 @@ def test_json_is_one_document_with_the_headline_metric(
         (["transactions > 0", "transactions < 0"], ["met", "missed"], 3),
     ],
 )
+@pytest.mark.decided_by("an exact count")
 def test_target_outcome_decides_the_exit_code(
     server: Server, targets: list[str], outcomes: list[str], code: int
 ) -> None:
@@ -94,12 +95,14 @@ def test_target_outcome_decides_the_exit_code(
     assert ([target["outcome"] for target in document["targets"]], ended) == (outcomes, code)
 
 
+@pytest.mark.decided_by("nothing: no load runs")
 def test_a_target_that_cannot_be_read_is_refused() -> None:
     assert (
         leadline("rr", "127.0.0.1", "--target", "transactions > 0", "--target", "retransmits_unknown").returncode == 2
     )
 
 
+@pytest.mark.decided_by("the number of datagrams: one has no jitter")
 def test_undecided_target_exits_with_4(server: Server) -> None:
     """One datagram has no jitter."""
     code, document = measure(server, "udp", "-d", "1s", "-n", "1", "--rate", "1mbit", "--target", "jitter_us < 1")
@@ -135,6 +138,7 @@ def test_refused_connection_is_one_error_with_advice() -> None:
     assert "connection refused; is `leadline serve` running there" in ended.stderr
 
 
+@pytest.mark.decided_by("the signal")
 def test_ctrl_c_keeps_what_was_measured(server: Server, tmp_path: Path) -> None:
     argv = [started_command.program, "tcp", "127.0.0.1", "-p", str(server.port), "-d", "120s", "--rate", "10mbit"]
     with subprocess.Popen(
@@ -152,6 +156,7 @@ def test_ctrl_c_keeps_what_was_measured(server: Server, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.decided_by("the signal")
 def test_signal_to_the_whole_group_keeps_what_was_measured(
     server: Server, number: signal.Signals, tmp_path: Path
 ) -> None:
