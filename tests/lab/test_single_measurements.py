@@ -22,7 +22,7 @@ from waiting import free_port, on_one_cpu, until
 
 pytestmark = [
     pytest.mark.skipif(not cli.LEADLINE.exists(), reason="the leadline command is not installed"),
-    pytest.mark.takes(70),
+    pytest.mark.takes(40),
 ]
 
 LOOPBACK = {4: "127.0.0.1", 6: "::1"}
@@ -94,7 +94,7 @@ def known(found: dict[str, Any], name: str) -> float:
 # --- Documents --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("ip", [4, 6])
+@pytest.mark.parametrize("ip", [4, pytest.param(6, marks=pytest.mark.full_matrix)])
 @pytest.mark.parametrize(
     ("kind", "options"),
     [
