@@ -7,7 +7,8 @@ VENV   := .venv
 PYTHON := $(VENV)/bin/python
 TARGET := $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
 AGENT  := target/$(TARGET)/release/leadline-agent
-# The agent that the tests use: built with the Rust tests, in one profile. `make build` puts the release in its place.
+# The agent that the tests use: built with the Rust tests, in one profile. It stays where cargo puts it, so that what is
+# installed in .venv/bin is what measures.
 CHECKED := target/$(TARGET)/checked/leadline-agent
 # One static file, so that copying it to a host is the whole installation. With --target the flag stays away from build
 # scripts and procedural macros, which cannot be static.
@@ -35,9 +36,8 @@ build: $(VENV)/.installed ## the `leadline` command and its agent, in .venv/bin
 	@$(STATIC) cargo build --release --quiet --package leadline-agent
 	@cmp -s $(AGENT) $(VENV)/bin/leadline-agent || install -m 755 $(AGENT) $(VENV)/bin/leadline-agent
 
-build-checked: $(VENV)/.installed ## the same with the agent that the tests use, whose arithmetic is checked
+build-checked: $(VENV)/.installed ## the agent that the tests use, whose arithmetic is checked; it is not installed
 	@$(STATIC) cargo build --profile checked --quiet --package leadline-agent
-	@cmp -s $(CHECKED) $(VENV)/bin/leadline-agent || install -m 755 $(CHECKED) $(VENV)/bin/leadline-agent
 
 $(VENV)/.installed: requirements.lock pyproject.toml scripts/uv
 	@command -v cargo >/dev/null || { echo "cargo is missing: install Rust 1.85 or newer" >&2; exit 2; }
@@ -72,6 +72,8 @@ check-rust:
 
 check-python:
 	LEADLINE_AGENT=none $(PYTHON) -m pytest --quiet $(UNIT_WORKERS) -m "not agent and not processes $(SELECTION)" tests/unit tests/contract
+
+test test-all test-unit test-python test-exclusive: export LEADLINE_AGENT := $(abspath $(CHECKED))
 
 # What is compiled and what is installed do not wait for each other.
 test: ## every kind of test: Rust, Python, contract, lab, browser; of matrices a selection
