@@ -72,6 +72,8 @@ class CryptoResult:
     figures: tuple[CryptoFigure, ...]
     fits: tuple[CryptoFit, ...]
     validity: Validity
+    build_profile: str | None = None
+    """The Cargo profile that built the agent; None if it is unknown."""
 
 
 def judge_crypto(

@@ -16,6 +16,7 @@ import pytest
 import started_command
 
 from in_process import leadline
+from leadline.agents import launch
 from waiting import WITHIN_S, free_port, until
 
 pytestmark = pytest.mark.agent
@@ -109,7 +110,13 @@ def test_undecided_target_exits_with_4(server: Server) -> None:
     assert (code, document["targets"][0]["outcome"]) == (4, "undecided")
 
 
-def test_a_kept_run_holds_no_secret(server: Server, tmp_path: Path) -> None:
+def build_profile() -> str:
+    """What the agent of the tests says of itself."""
+    said = subprocess.run([launch.agent_binary(), "--version"], capture_output=True, text=True, check=True).stdout
+    return said.strip().rpartition("(")[2].rstrip(")")
+
+
+def test_a_kept_run_holds_no_secret_and_names_the_agents_profile(server: Server, tmp_path: Path) -> None:
     secrets = ["hunter2", "c00kie", "b0dy-text", "t0ken-in-a-file", "bWU6aHVudGVyMg"]
     (tmp_path / "token").write_text("t0ken-in-a-file")
     out = tmp_path / "runs"
@@ -119,8 +126,11 @@ def test_a_kept_run_holds_no_secret(server: Server, tmp_path: Path) -> None:
         assert code == 0
         assert document["metrics"]["requests"]["value"] == 20
         assert not any(secret in json.dumps(document) for secret in secrets)
+        assert set(document["build_profiles"].values()) == {build_profile()}
     kept = [path for path in out.rglob("*") if path.is_file()]
     assert {"run.json", "journal.ndjson", "report.html"} <= {path.name for path in kept}
+    hosts = [json.loads(path.read_text())["hosts"] for path in kept if path.name == "run.json"]
+    assert {facts["build_profile"] for one in hosts for facts in one.values()} == {build_profile()}
     assert [path for path in kept if any(secret.encode() in path.read_bytes() for secret in secrets)] == []
 
 
