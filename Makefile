@@ -9,7 +9,8 @@ TARGET := $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
 # What is built for use: `quick` within minutes, `release` optimised as a whole (`make build PROFILE=release`).
 PROFILE := quick
 AGENT   = target/$(TARGET)/$(PROFILE)/leadline-agent
-# The agent that the tests use: built with the Rust tests, in one profile. It stays where it is built.
+# The agent that the tests use: built with the Rust tests, in one profile. It stays where cargo puts it, so that what is
+# installed in .venv/bin is what measures.
 CHECKED := target/$(TARGET)/checked/leadline-agent
 # One static file, so that copying it to a host is the whole installation. With --target the flag stays away from build
 # scripts and procedural macros, which cannot be static.
@@ -42,9 +43,8 @@ agent:
 	@command -v cargo >/dev/null || { echo "cargo is missing: install Rust 1.85 or newer" >&2; exit 2; }
 	@$(STATIC) python3 scripts/build_agent.py $(PROFILE)
 
-build-checked: $(VENV)/.installed ## the same with the agent that the tests use, whose arithmetic is checked
+build-checked: ## the agent that the tests use, whose arithmetic is checked; it is not installed
 	@$(STATIC) cargo build --profile checked --quiet --package leadline-agent
-	@cmp -s $(CHECKED) $(VENV)/bin/leadline-agent || install -m 755 $(CHECKED) $(VENV)/bin/leadline-agent
 
 $(VENV)/.installed: requirements.lock pyproject.toml scripts/uv
 	@test -x $(PYTHON) || scripts/uv venv --quiet --python-preference only-system $(VENV)
@@ -82,9 +82,11 @@ check-rust:
 check-python:
 	LEADLINE_AGENT=none $(PYTHON) -m pytest --quiet $(UNIT_WORKERS) -m "not agent and not processes $(SELECTION)" tests/unit tests/contract
 
+test test-all test-unit test-python test-exclusive: export LEADLINE_AGENT := $(abspath $(CHECKED))
+
 # What is compiled and what is installed do not wait for each other.
 test: ## every kind of test: Rust, Python, contract, lab, browser; of matrices a selection
-	@$(MAKE) --no-print-directory --jobs=2 build-checked test-tools
+	@$(MAKE) --no-print-directory --jobs=3 build-checked $(VENV)/.installed test-tools
 	@$(STATIC) cargo test --profile checked --quiet --workspace --lib --bins --tests --no-run
 	$(MAKE) --no-print-directory --jobs=3 test-rust test-unit test-python
 	$(MAKE) --no-print-directory test-exclusive

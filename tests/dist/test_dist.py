@@ -57,7 +57,7 @@ def installed(dist: Path, tmp_path_factory: pytest.TempPathFactory) -> Mapping[s
     assert shutil.which("cargo", path=bare["PATH"]) is None
     uv = str(ROOT / "scripts" / "uv")
     # The wheel's own dependencies, and no others. The lock file only states their versions, which the build's cache has.
-    made = {key: value for key, value in os.environ.items() if not key.startswith("CARGO")}
+    made = {key: value for key, value in os.environ.items() if not key.startswith(("CARGO", "LEADLINE_AGENT"))}
     run([uv, "venv", "--quiet", "--python", sys.executable, str(folder / "venv")], folder, made)
     (wheel,) = dist.glob("*.whl")
     versions = ["--constraint", str(ROOT / "requirements.lock")]
@@ -104,7 +104,7 @@ def test_sdist_holds_every_source_file(dist: Path) -> None:
 
 def test_installed_command_prints_the_commit_and_checks_the_host(installed: Mapping[str, str], tmp_path: Path) -> None:
     version = run(["leadline", "--version"], tmp_path, installed).stdout
-    assert re.fullmatch(r"leadline 0\.1\.0 \(commit [0-9a-f]{7,}(-dirty)?\)\n", version)
+    assert re.fullmatch(r"leadline 0\.1\.0 \(commit [0-9a-f]{7,}(-dirty)?\)\nleadline-agent 0\.1\.0 \(.+\) at .+\n", version)
     assert "io_uring" in run(["leadline", "doctor"], tmp_path, installed).stdout
 
 

@@ -217,6 +217,7 @@ def test_wild_numbers_of_a_server_break_no_document(
         assert document["errors"] == {"peer_broken  [31mname": MOST}
 
 
+@pytest.mark.decided_by("the server, which fails")
 def test_failed_measurement_leaves_a_run_that_results_takes(started_command: None, tmp_path: Path) -> None:
     ended = against(servers.leadline_tcp, "tcp", "ended", servers.close, "--out", tmp_path)
     assert f"samples and report in {tmp_path}" in ended.err

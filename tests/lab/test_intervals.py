@@ -79,6 +79,7 @@ def test_rows_of_the_document_add_up_to_no_more_than_arrived(server: cli.Server,
         (["http", "http://127.0.0.1/", "-i", "1s", "--find-rate", "latency_p99_us < 5"], "exclude each other"),
     ],
 )
+@pytest.mark.decided_by("nothing: no load runs")
 def test_wrong_interval_is_one_line_on_stderr(options: list[str], said: str) -> None:
     done = leadline(*options)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)

@@ -64,6 +64,7 @@ def test_wrong_key_of_the_system_is_named_with_its_place(plan: Path) -> None:
     assert "wrong.yaml:4: unknown key 'rat' in sut; did you mean 'rate'?" in refused.stderr
 
 
+@pytest.mark.decided_by("a bucket of 5 Mbit/s, which is always full")
 def test_run_brings_the_system_up_and_measures_through_it(
     plan: Path, measured: subprocess.CompletedProcess[str]
 ) -> None:

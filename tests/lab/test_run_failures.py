@@ -36,6 +36,7 @@ from real_runs import (
     write_plan,
 )
 
+from leadline.agents import launch
 from report_page import packed_cases
 
 pytestmark = [pytest.mark.lab, pytest.mark.apart, pytest.mark.takes(10)]
@@ -166,7 +167,7 @@ def test_after_a_killed_agent_the_other_trials_go_on(sandbox: CliSandbox) -> Non
 
 
 def test_a_port_that_is_taken(sandbox: CliSandbox) -> None:
-    agent = str(Path(sys.executable).with_name("leadline-agent"))
+    agent = str(launch.agent_binary())
     holder = [sys.executable, str(Path(__file__).with_name("port_holder.py"))]
     holder += [agent, ADDRESSES["server"], str(sandbox.folder / "once")]
     script = sandbox.folder / "agent"
@@ -197,6 +198,7 @@ mount -t tmpfs -o size=256k none "$OUT" && mkdir "$KEPT" && {
 """
 
 
+@pytest.mark.decided_by("the full disk")
 def test_full_disk_ends_the_run_and_is_named(sandbox: CliSandbox) -> None:
     if os.geteuid() != 0:
         pytest.skip("only root can mount a small file system")
@@ -264,6 +266,7 @@ def test_run_without_root_succeeds(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("target", "outcome", "code"), [("rr.transactions > 1", "met", 0), ("rr.transactions < 1", "missed", 3)]
 )
+@pytest.mark.decided_by("an exact count")
 def test_exit_code_follows_the_target_outcome(quick_sandbox: CliSandbox, target: str, outcome: str, code: int) -> None:
     """A count is what was counted, however busy the machine is with other things."""
     rr = {"name": "rr", "kind": "rr", "duration": "1500ms"}
@@ -271,6 +274,7 @@ def test_exit_code_follows_the_target_outcome(quick_sandbox: CliSandbox, target:
     assert ([one["outcome"] for one in ended.document["targets"]], ended.code) == ([outcome], code), ended.err
 
 
+@pytest.mark.decided_by("the number of transactions, too few for the percentile")
 def test_a_target_that_cannot_be_decided(quick_sandbox: CliSandbox) -> None:
     """A hundred transactions do not bound the 99.9th percentile from above, whatever they took."""
     plan = write_plan(quick_sandbox.folder, [ROUTE], [SHORT], targets=["short.latency_p999_us < 60s"])

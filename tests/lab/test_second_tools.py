@@ -73,6 +73,7 @@ def checked(*arguments: str, call: Callable[..., CompletedProcess[str]] = cli.ca
 
 
 @pytest.mark.parametrize("tool", TOOLS_ON_HTTP)
+@pytest.mark.decided_by("the number of repeats: one has no interval")
 def test_command_is_repeated_with_another_http_client(tool: str) -> None:
     with cli.serve("--delay", "5ms") as server:
         url = f"http://127.0.0.1:{server.http_port}/"

@@ -34,7 +34,7 @@ pub fn run(cgroup: Option<&Path>) -> io::Result<()> {
     let events = Events::on_stdout();
     let cgroup = facts::cgroup_paths(cgroup);
     events.send(&facts::hello(&cgroup));
-    info!(version = facts::VERSION, "agent started");
+    info!(version = facts::VERSION, profile = facts::BUILD_PROFILE, "agent started");
     watch::start_heartbeat(events.clone());
     let processes: Processes = Arc::new(Mutex::new(vec![("agent".to_owned(), std::process::id())]));
     let mut agent = Agent {

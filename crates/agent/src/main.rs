@@ -157,7 +157,7 @@ fn parse(mut parser: Parser) -> Result<CommandLine, lexopt::Error> {
             Some(Arg::Long("log")) => log = Some(parser.value()?.string()?),
             Some(Arg::Long("help") | Arg::Short('h')) => break Mode::Print(HELP.to_owned()),
             Some(Arg::Long("version") | Arg::Short('V')) => {
-                break Mode::Print(format!("leadline-agent {}\n", facts::VERSION));
+                break Mode::Print(format!("leadline-agent {} ({})\n", facts::VERSION, facts::BUILD_PROFILE));
             }
             Some(Arg::Value(value)) if value == "serve" => {
                 let options = standalone::Options::parse(parser, &mut log)?;

@@ -24,6 +24,9 @@ pub enum Event {
         protocol: u32,
         /// The agent's own version.
         agent_version: String,
+        /// The Cargo profile that built the agent, `release` where it is one for measurements; absent from older
+        /// agents.
+        build_profile: Option<String>,
         /// The agent's process id on its host.
         pid: u32,
         /// The host's fingerprint.

@@ -323,7 +323,8 @@ class _Reading:
     def _event(self, entry: Record, event: Record) -> None:
         host = entry["host"]
         if event.get("type") == "hello":
-            about = {"agent_version": event.get("agent_version"), "capabilities": event.get("capabilities") or []}
+            about = {name: event.get(name) for name in ("agent_version", "build_profile")}
+            about["capabilities"] = event.get("capabilities") or []
             self._facts[host] = {**event["host"], **about}
             self._environment.note(self._trial.trial if self._trial is not None else "", host, self._facts[host])
             self._frequent.lives.begin(host)

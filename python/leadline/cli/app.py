@@ -63,9 +63,9 @@ _add_commands(convert, ladder, crypto, serve, observe, results, report, compare,
 
 def _print_version(is_asked: bool) -> None:
     if is_asked:
-        from leadline.cli.version import version_line
+        from leadline.cli.version import version_text
 
-        print(version_line())
+        print(version_text())
         raise typer.Exit
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from leadline.errors import LeadlineError
 
 if TYPE_CHECKING:
-    from leadline.contract.models import Capability, ClockQuality
+    from leadline.contract.models import Capability, ClockQuality, Hello
     from leadline.plan import Need
 
 UNKNOWN_ERROR_US = 16_000_000
@@ -53,6 +53,19 @@ def program_checks() -> list[Check]:
     """Checks the programs that some plans or options run."""
     found = [_program(name, why, f"sudo {install}") for name, why, install in _PROGRAMS if name != "perf"]
     return [*found, _perf()]
+
+
+def agent_check(hello: Hello, path: Path) -> Check:
+    """The agent that measures here, and whether it was built for that."""
+    profile = hello.build_profile
+    said = f"{hello.agent_version}, {f'built as {profile}' if profile else 'build profile unknown'}, {path}"
+    is_slow = profile in _SLOW_PROFILES
+    mend = "make build, or unset LEADLINE_AGENT" if is_slow else None
+    return Check("agent", not is_slow, "generating load, and watching hosts", said, mend)
+
+
+_SLOW_PROFILES = ("checked", "debug")
+"""Builds that check their arithmetic: for tests."""
 
 
 def host_checks() -> list[Check]:

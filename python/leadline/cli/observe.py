@@ -170,6 +170,7 @@ def document(wanted: Observing, observed: Observed) -> dict[str, Any]:
     return {
         "schema": "leadline.observation/1",
         "version": __version__,
+        "build_profile": observed.build_profile,
         "host": observed.facts.model_dump(),
         "interval_ms": wanted.interval_ms,
         "soaker": None if observed.soaker is None or not wanted.soak else observed.soaker.model_dump(),

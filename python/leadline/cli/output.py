@@ -222,6 +222,7 @@ def result_document(result: TestResult, command: str, target: str) -> dict[str, 
         "intervals": result.intervals,
         "wake_ups": result.wake_ups,
         "scenario": result.scenario,
+        "build_profiles": result.build_profiles,
     }
 
 

@@ -2935,6 +2935,11 @@ class Hello(TypedDict):
     """
     The agent's own version.
     """
+    build_profile: NotRequired[str | None]
+    """
+    The Cargo profile that built the agent, `release` where it is one for measurements; absent from older
+    agents.
+    """
     capabilities: list[Capability]
     """
     The features that work on this host, and the reason for each one that does not.

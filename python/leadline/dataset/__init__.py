@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from leadline.dataset.clocks import HostClocks
 from leadline.dataset.folder import RunFolder
 from leadline.dataset.journal import Entry, Journal, JournalReader, read_journal, reads_strictly
+from leadline.dataset.machine_rules import are_machine_rules_off
 
 if TYPE_CHECKING:
     from leadline.dataset.tables import TableParts, TablePartWriter, TableWriter, rebuild, write_results
@@ -25,6 +26,7 @@ __all__ = [
     "TablePartWriter",
     "TableParts",
     "TableWriter",
+    "are_machine_rules_off",
     "read_journal",
     "reads_strictly",
     "rebuild",

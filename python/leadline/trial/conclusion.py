@@ -18,6 +18,7 @@ from typing import Any, Generic, TypeVar
 from leadline import __version__
 from leadline.analysis import analyse, result_rows
 from leadline.analysis.findings_json import FindingsDocument, decode_findings, encode_findings
+from leadline.analysis.machine_rules import is_judged_alike
 from leadline.analysis.model import RunAnalysis
 from leadline.dataset import JournalReader, RunFolder, TableParts, TableWriter, read_journal, write_results
 from leadline.dataset.atomic import replace
@@ -85,7 +86,8 @@ def read_findings(folder: RunFolder) -> RunAnalysis:
         return _read_document(folder).run
     with suppress(DatasetError):
         document = _read_document(folder)
-        if (document.analysed_by, document.journal_bytes) == (__version__, _journal_bytes(folder)):
+        is_current = (document.analysed_by, document.journal_bytes) == (__version__, _journal_bytes(folder))
+        if is_current and is_judged_alike(document.run):
             return document.run
     return analyse(folder.read_manifest(), read_journal(folder.journal_path))
 

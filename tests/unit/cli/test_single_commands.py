@@ -16,6 +16,7 @@ import pytest
 import started_command
 
 from in_process import leadline
+from leadline.agents import launch
 from waiting import WITHIN_S, free_port, until
 
 pytestmark = pytest.mark.agent
@@ -85,6 +86,7 @@ def test_json_is_one_document_with_the_headline_metric(
         (["transactions > 0", "transactions < 0"], ["met", "missed"], 3),
     ],
 )
+@pytest.mark.decided_by("an exact count")
 def test_target_outcome_decides_the_exit_code(
     server: Server, targets: list[str], outcomes: list[str], code: int
 ) -> None:
@@ -94,19 +96,27 @@ def test_target_outcome_decides_the_exit_code(
     assert ([target["outcome"] for target in document["targets"]], ended) == (outcomes, code)
 
 
+@pytest.mark.decided_by("nothing: no load runs")
 def test_a_target_that_cannot_be_read_is_refused() -> None:
     assert (
         leadline("rr", "127.0.0.1", "--target", "transactions > 0", "--target", "retransmits_unknown").returncode == 2
     )
 
 
+@pytest.mark.decided_by("the number of datagrams: one has no jitter")
 def test_undecided_target_exits_with_4(server: Server) -> None:
     """One datagram has no jitter."""
     code, document = measure(server, "udp", "-d", "1s", "-n", "1", "--rate", "1mbit", "--target", "jitter_us < 1")
     assert (code, document["targets"][0]["outcome"]) == (4, "undecided")
 
 
-def test_a_kept_run_holds_no_secret(server: Server, tmp_path: Path) -> None:
+def build_profile() -> str:
+    """What the agent of the tests says of itself."""
+    said = subprocess.run([launch.agent_binary(), "--version"], capture_output=True, text=True, check=True).stdout
+    return said.strip().rpartition("(")[2].rstrip(")")
+
+
+def test_a_kept_run_holds_no_secret_and_names_the_agents_profile(server: Server, tmp_path: Path) -> None:
     secrets = ["hunter2", "c00kie", "b0dy-text", "t0ken-in-a-file", "bWU6aHVudGVyMg"]
     (tmp_path / "token").write_text("t0ken-in-a-file")
     out = tmp_path / "runs"
@@ -116,8 +126,11 @@ def test_a_kept_run_holds_no_secret(server: Server, tmp_path: Path) -> None:
         assert code == 0
         assert document["metrics"]["requests"]["value"] == 20
         assert not any(secret in json.dumps(document) for secret in secrets)
+        assert set(document["build_profiles"].values()) == {build_profile()}
     kept = [path for path in out.rglob("*") if path.is_file()]
     assert {"run.json", "journal.ndjson", "report.html"} <= {path.name for path in kept}
+    hosts = [json.loads(path.read_text())["hosts"] for path in kept if path.name == "run.json"]
+    assert {facts["build_profile"] for one in hosts for facts in one.values()} == {build_profile()}
     assert [path for path in kept if any(secret.encode() in path.read_bytes() for secret in secrets)] == []
 
 
@@ -135,6 +148,7 @@ def test_refused_connection_is_one_error_with_advice() -> None:
     assert "connection refused; is `leadline serve` running there" in ended.stderr
 
 
+@pytest.mark.decided_by("the signal")
 def test_ctrl_c_keeps_what_was_measured(server: Server, tmp_path: Path) -> None:
     argv = [started_command.program, "tcp", "127.0.0.1", "-p", str(server.port), "-d", "120s", "--rate", "10mbit"]
     with subprocess.Popen(
@@ -152,6 +166,7 @@ def test_ctrl_c_keeps_what_was_measured(server: Server, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.decided_by("the signal")
 def test_signal_to_the_whole_group_keeps_what_was_measured(
     server: Server, number: signal.Signals, tmp_path: Path
 ) -> None:
