@@ -19,6 +19,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from leadline.agents.messages import LINE_LIMIT_BYTES, MalformedLine
+from leadline.masking import mask_line
 
 GRACE_S = 5.0
 """Time for an agent to end. It uses half of this to end its own tasks in order."""
@@ -146,6 +147,7 @@ class Channel:
 
     def _take_lines(self, lines: list[bytes]) -> None:
         """Append lines to the log; what is no event of it is among the last words."""
+        lines = [mask_line(line) for line in lines]
         events = [line for line in lines if _EVENT.match(line)]
         if self._log is not None:
             self._append([line for line in lines if line.strip()])

@@ -35,6 +35,7 @@ from leadline.cli.help_format import PanelHelpCommand, summary
 from leadline.cli.kind_command import add_commands as add_kinds
 from leadline.cli.output import print_error, print_json
 from leadline.errors import InputError, LeadlineError
+from leadline.masking import mask_text
 
 # The base class of usage errors: typer's own, or click's in older versions of typer. Both publish a subclass of it.
 _WrongUsage: type[Exception] = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "UsageError")
@@ -136,7 +137,8 @@ def _unforeseen(failure: Exception) -> int:
 def _failed(code: str, message: str, status: int, others: Sequence[str] = ()) -> int:
     """Print one line per mistake; with --json, also one document on stdout."""
     if "--json" in sys.argv[1:]:
-        error = {"code": code, "message": " ".join(message.splitlines()), "others": list(others)}
+        line = " ".join(message.splitlines())
+        error = {"code": code, "message": mask_text(line), "others": [mask_text(other) for other in others]}
         try:
             print_json({"schema": "leadline.error/1", "error": error})
             sys.stdout.flush()

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from leadline.errors import InputError
+from leadline.masking import mask_text
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -31,13 +32,13 @@ as in a container."""
 
 def print_error(message: str, code: int) -> int:
     """Print an error as one line on stderr; returns the exit code."""
-    print(f"leadline: {' '.join(message.splitlines())}", file=sys.stderr)
+    print(f"leadline: {mask_text(' '.join(message.splitlines()))}", file=sys.stderr)
     return code
 
 
 def print_note(message: str) -> None:
     """Print a note on stderr. The command goes on."""
-    print(f"leadline: {message}", file=sys.stderr)
+    print(f"leadline: {mask_text(message)}", file=sys.stderr)
 
 
 def print_all(renderables: Iterable[RenderableType], *, apart: bool = True) -> None:

@@ -18,6 +18,7 @@ from typing import Any, BinaryIO
 import pydantic_core
 
 from leadline.dataset.atomic import storage_error, sync, sync_folder
+from leadline.dataset.finite_json import find_infinite, may_be_infinite, replace_infinite
 from leadline.errors import DatasetError
 
 Entry = dict[str, Any]
@@ -129,9 +130,9 @@ class JournalReader:
     """The reading end: iterate for the entries; afterwards `torn` and `damaged` describe the unreadable lines.
 
     `torn` is whether the last line is incomplete, as after a kill or a power cut; `damaged` counts lines that are not
-    a JSON object, or needed NUL bytes removed. During iteration, the counts are of the lines before the current
-    entry. Each entry goes to the `takers` first, so that tables and figures need only one pass. Lines that `skips`
-    chooses are not even decoded; another reader has them.
+    a JSON object, have NaN or a number beyond a double's range, or needed NUL bytes removed. During iteration, the
+    counts are of the lines before the current entry. Each entry goes to the `takers` first, so that tables and figures
+    need only one pass. Lines that `skips` chooses are not even decoded; another reader has them.
     """
 
     def __init__(
@@ -215,7 +216,7 @@ def _encode(entry: Mapping[str, Any]) -> bytes:
         return pydantic_core.to_json(entry, inf_nan_mode="null")
     except pydantic_core.PydanticSerializationError:
         # Text that is not Unicode (a daemon's output, a file name) contains surrogates, which UTF-8 cannot encode.
-        return json.dumps(entry, default=str, separators=(",", ":")).encode("ascii")
+        return json.dumps(replace_infinite(entry), default=str, separators=(",", ":")).encode("ascii")
 
 
 def _decode(content: bytes) -> Entry | None:
@@ -226,4 +227,6 @@ def _decode(content: bytes) -> Entry | None:
             value = json.loads(content)
         except (ValueError, RecursionError):
             return None
+    if may_be_infinite(content) and find_infinite(value) is not None:
+        return None
     return value if isinstance(value, dict) else None

@@ -17,7 +17,9 @@ from leadline.analysis import analyse
 from leadline.analysis.model import TestResult
 from leadline.dataset import Journal, RunFolder, read_journal
 from leadline.errors import DatasetError
+from leadline.masking import mask_document, mask_text, mask_yaml
 from leadline.plan import Case, Plan, expected_seconds, schedule
+from leadline.plan.external_inputs import redacted
 from leadline.trial.case_record import case_record
 from leadline.trial.event_log import EventLog
 from leadline.trial.interrupt import Interrupt
@@ -112,17 +114,20 @@ class Campaign:
 
     def _manifest(self, folder: RunFolder) -> dict[str, Any]:
         trials = schedule(self.cases, self.plan.repeat, self.plan.seed)
+        tests = [test for case in self.cases for test in case.tests]
+        secrets = {secret for test in tests for secret in test.secrets}
+        kept = {name for test in tests for name in test.kept_names}
         return {
             "schema": "leadline.run/1",
             "run_id": folder.run_id,
             "name": self.plan.name,
             "started_at": datetime.now(UTC).isoformat(timespec="seconds"),
             "version": __version__,
-            "command": shlex.join(self.argv),
+            "command": shlex.join(redacted(self.argv, secrets, kept)),
             "plan_file": str(self.plan.path),
-            "plan_text": self.plan.text,
-            "plan": self.plan.document,
-            "overrides": list(self.plan.overrides),
+            "plan_text": mask_yaml(self.plan.text, kept),
+            "plan": mask_document(self.plan.document, kept),
+            "overrides": [mask_text(override, kept) for override in self.plan.overrides],
             "seed": self.plan.seed,
             "order": [trial.label for trial in trials],
             "cases": [case_record(case) for case in self.cases],

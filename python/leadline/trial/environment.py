@@ -303,8 +303,10 @@ def _server_addresses(lab: Lab) -> dict[int, str]:
 
 
 async def _start_agents(env: Environment, launches: Mapping[str, Launch], event_log: EventLog, logs: Path) -> None:
+    kept = {name for test in env.case.tests for name in test.kept_names}
+
     async def start(name: str, launch: Launch) -> None:
-        env.agents[name] = await Agent.start(name, launch, sink=event_log.on_event, logs=logs)
+        env.agents[name] = await Agent.start(name, launch, sink=event_log.on_event, logs=logs, kept=kept)
 
     async with asyncio.TaskGroup() as group:
         for name, launch in launches.items():

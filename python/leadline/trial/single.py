@@ -84,7 +84,7 @@ class Single:
             "name": self.test.name,
             "started_at": datetime.now(UTC).isoformat(timespec="seconds"),
             "version": __version__,
-            "command": shlex.join(redacted(self.argv, secrets)),
+            "command": shlex.join(redacted(self.argv, secrets, self.test.kept_names)),
             "asked": list(self.asked),
             "cases": [{"id": self.case, "parameters": dict(self.parameters), "tests": [self.test.model_dump()]}],
         }
@@ -124,7 +124,7 @@ async def measure_repeat(
     if single.ceiling is not None:
         event_log.record("ceiling", host=HERE, per_s=single.ceiling.per_s, extrapolated=single.ceiling.extrapolated)
     launch = Launch((str(agent_binary()),))
-    agent = await Agent.start(HERE, launch, sink=event_log.on_event, logs=single.logs)
+    agent = await Agent.start(HERE, launch, sink=event_log.on_event, logs=single.logs, kept=test.kept_names)
     failure: LeadlineError | None = None
     try:
         clock = await agent.compare_clocks()

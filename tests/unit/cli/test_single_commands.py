@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -132,6 +133,38 @@ def test_a_kept_run_holds_no_secret_and_names_the_agents_profile(server: Server,
     hosts = [json.loads(path.read_text())["hosts"] for path in kept if path.name == "run.json"]
     assert {facts["build_profile"] for one in hosts for facts in one.values()} == {build_profile()}
     assert [path for path in kept if any(secret.encode() in path.read_bytes() for secret in secrets)] == []
+
+
+def test_what_names_call_secret_is_in_no_file_and_no_output(server: Server, tmp_path: Path) -> None:
+    """Parameters of URLs and header fields, in a run's folder, documents, layouts, rows of requests, and errors."""
+    out = tmp_path / "runs"
+    url = f"http://127.0.0.1:{server.http_port}/?api_key=s3cret-1&size=10&X-Amz-Signature=s3cret-2"
+    names = ("X-Auth-Key", "X-Passwd", "X-Credential", "Private-Key", "X-Amz-Security-Token")
+    fields = [word for number, name in enumerate(names, 3) for word in ("-H", f"{name}: s3cret-{number}")]
+    flow = "flow:\n  - {get: '/?access_token=s3cret-8'}\n  - {get: '/?status=404&sig=s3cret-9', check: [200]}\n"
+    base = f"http://127.0.0.1:{server.http_port}"
+    (tmp_path / "users.yaml").write_text(f"base: {base}\nload: {{users: 1, iterations: 2}}\n{flow}")
+    kept = ["--jtl", str(tmp_path / "rows.jtl"), "--summary-export", str(tmp_path / "k6.json")]
+    refused = f"http://s3cret-10@127.0.0.1:{free_port()}/"
+    outputs = [
+        leadline("http", url, *fields, "-n", "20", "--out", str(out), "--json", "--no-calibrate"),
+        leadline("http", url, "-n", "20", "--format", "wrk", "--no-calibrate"),
+        leadline("http", url, "-n", "20", "--keep-header", "api_key", "--out", str(out), "--no-calibrate"),
+        leadline("scenario", str(tmp_path / "users.yaml"), *kept, "--single-requests", "urls", "--out", str(out)),
+        leadline("http", refused, "--json"),
+    ]
+    assert [one.returncode for one in outputs] == [0, 0, 0, 0, 2], [one.stderr for one in outputs]
+    texts = {f"output {number}": one.stdout + one.stderr for number, one in enumerate(outputs)}
+    files = [path for path in (*out.rglob("*"), tmp_path / "rows.jtl", tmp_path / "k6.json") if path.is_file()]
+    assert {"run.json", "journal.ndjson", "findings.json", "report.html", "requests.parquet"} <= {
+        path.name for path in files
+    }
+    texts |= {str(path): path.read_bytes().decode(errors="replace") for path in files}
+    found = {name: sorted(set(re.findall("s3cret-[0-9]+", text))) for name, text in texts.items()}
+    assert {tuple(secrets) for secrets in found.values()} == {(), ("s3cret-1",)}
+    shown = {Path(name).parent.name for name, secrets in found.items() if secrets}
+    assert len(shown) == 1, f"only the folder of the run that keeps api_key: {found}"
+    assert "access_token=***" in texts[str(tmp_path / "rows.jtl")]
 
 
 def test_input_that_the_agent_refuses_is_wrong_input() -> None:

@@ -91,6 +91,24 @@ def test_nul_blocks_and_garbage_are_counted_and_cost_no_other_line(tmp_path: Pat
     assert damaged == 4  # three lines of garbage and the freed one; the block at the end is the torn line
 
 
+@pytest.mark.usefixtures("damaged_journals")
+@pytest.mark.parametrize("number", ["NaN", "-Infinity", "1e400", "-1E+999", "9" * 400])
+def test_line_with_a_number_that_is_none_is_damaged(tmp_path: Path, number: str) -> None:
+    path = tmp_path / "j"
+    texts = {"record": "phase", "said": "NaN Infinity 1e400", "n": 1e308}
+    path.write_text(f'{json.dumps(texts)}\n{{"record": "phase", "n": [{{"m": {number}}}]}}\n')
+    assert entries_of(path) == ([texts], False, 1)
+
+
+def test_no_infinite_number_is_written(tmp_path: Path) -> None:
+    with Journal(tmp_path / "j") as journal:
+        journal.append({"record": "phase", "n": float("nan"), "m": [float("inf"), 1.5]})
+        journal.append({"record": "phase", "n": float("nan"), "said": "\ud800"})
+    read, _, _ = entries_of(tmp_path / "j")
+    assert [entry["n"] for entry in read] == [None, None]
+    assert read[0]["m"] == [None, 1.5]
+
+
 def test_reading_from_an_entry_on_leaves_out_what_was_before(tmp_path: Path) -> None:
     path = tmp_path / "journal.ndjson"
     with Journal(path) as journal:

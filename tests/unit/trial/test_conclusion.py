@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -103,6 +104,33 @@ def test_findings_of_another_version_are_refused_in_one_line(folder: RunFolder, 
         assert str(caught.value).endswith("; it can be made again only from the run's journal.ndjson, which is missing")
         assert str(folder.findings_path) in str(caught.value)
         assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("number", "said"), [(b"1e400", "beyond the range of numbers"), (b"NaN", "NaN")])
+def test_findings_with_a_number_that_is_none_are_refused_with_its_place(
+    folder: RunFolder, number: bytes, said: str
+) -> None:
+    conclude(folder)
+    whole = folder.findings_path.read_bytes()
+    folder.findings_path.write_bytes(re.sub(rb'"value":[0-9.]+', b'"value":' + number, whole, count=1))
+    folder.journal_path.unlink()
+    with pytest.raises(DatasetError, match=rf"findings\.json is damaged: run\..*value is {said}; it can be made again"):
+        read_findings(folder)
+
+
+@pytest.mark.usefixtures("damaged_journals")
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "1e400", "9" * 400])
+def test_journal_with_a_number_that_is_none_is_named_in_one_line(
+    folder: RunFolder, number: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    lines = folder.journal_path.read_text().splitlines()
+    place = next(place for place, line in enumerate(lines) if '"started"' in line or '"finished"' in line)
+    lines[place] = re.sub(r'("t_ns":|"elapsed_ns":|"at_ns":)\d+', rf"\g<1>{number}", lines[place])
+    folder.journal_path.write_text("\n".join(lines) + "\n")
+    assert results.command([folder.path]) == 0
+    (line,) = capfd.readouterr().err.splitlines()
+    assert re.search(r"1 of \d+ lines of the journal could not be read \(1 garbled\)", line)
+    assert conclude(folder).analysis.journal.garbled == 1
 
 
 def test_findings_are_of_the_journal_as_it_is(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:

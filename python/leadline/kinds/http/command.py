@@ -12,6 +12,7 @@ from leadline.errors import InputError
 from leadline.kinds.http import args
 from leadline.kinds.http.model import HttpTest
 from leadline.kinds.http.options import COMMAND
+from leadline.masking import mask_text
 from leadline.plan.options import test_values
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def parse_options(options: Mapping[str, Any]) -> tuple[HttpTest, HttpWorkload, O
     port = origin.effective_port
     server = Server(origin.host, family=family or "any", http_port=port, https_port=port)
     output = single_args.OutputOptions(
-        options["url"],
+        mask_text(options["url"], test.keep_headers),
         options["json"],
         options["out"],
         options["target"] or [],

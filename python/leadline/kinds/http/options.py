@@ -101,6 +101,13 @@ _ROWS = (
             metavar="'NAME: VALUE'",
             read=args.headers,
         ),
+        Option(
+            ("--keep-header",),
+            "Show the value of this header field or parameter in files and output, although its name is that of a "
+            "secret; repeatable.",
+            key="keep_headers",
+            metavar="NAME",
+        ),
         Option(("--body",), "Request body.", key="body", metavar="TEXT"),
         Option(
             ("--body-file",),
