@@ -33,6 +33,7 @@ from leadline.cli import (
 from leadline.cli.help_format import PanelHelpCommand, summary
 from leadline.cli.kind_command import add_commands as add_kinds
 from leadline.cli.output import print_error, print_json
+from leadline.cli.text_encoding import prepare_encodings
 from leadline.errors import InputError, LeadlineError
 
 # The base class of usage errors: typer's own, or click's in older versions of typer. Both publish a subclass of it.
@@ -89,6 +90,7 @@ def main() -> None:
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by the shell (`>&-`)
             setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115
+    prepare_encodings()
     sys.exit(_status())
 
 
