@@ -155,6 +155,15 @@ class Unforeseen(LeadlineError):
     code = "unforeseen"
 
 
+LOG_END = "; its log ends: "
+"""Before the last lines of a daemon's log in a message; they are its end."""
+
+
+def without_log(message: str) -> str:
+    """A message without the log at its end, for those places that do not need it a second time."""
+    return message.partition(LOG_END)[0]
+
+
 def each_failure(failure: BaseException) -> Iterator[BaseException]:
     """The exceptions in a group, including nested groups; an exception that is not a group yields itself."""
     if isinstance(failure, BaseExceptionGroup):

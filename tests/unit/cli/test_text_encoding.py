@@ -64,7 +64,13 @@ def test_files_are_utf_8_in_a_latin_1_locale(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("encoding", ["utf-8", "latin-1"])
 def test_bytes_of_a_file_name_are_printed_as_they_are(tmp_path: Path, encoding: str) -> None:
-    argv = [sys.executable, "-c", SCRIPT.replace("print(text)\n", "print(sys.argv[2])\n"), str(tmp_path / "file"), "\udcff"]
+    argv = [
+        sys.executable,
+        "-c",
+        SCRIPT.replace("print(text)\n", "print(sys.argv[2])\n"),
+        str(tmp_path / "file"),
+        "\udcff",
+    ]
     variables = {**os.environ, "LC_ALL": "C.UTF-8", "PYTHONIOENCODING": encoding}
     done = subprocess.run(argv, capture_output=True, check=True, env=variables)
     assert done.stdout == b"\xff\n"
