@@ -144,9 +144,13 @@ class Interrupted(LeadlineError):
 
 
 class DatasetError(LeadlineError):
-    """A run folder cannot be read or written."""
+    """A run folder cannot be read or written. With `is_full`, there is no space for it."""
 
     code = "dataset"
+
+    def __init__(self, message: str, *, hint: str | None = None, is_full: bool = False) -> None:
+        super().__init__(message, hint=hint)
+        self.is_full = is_full
 
 
 class Unforeseen(LeadlineError):

@@ -212,7 +212,12 @@ def test_full_disk_ends_the_run_and_is_named(sandbox: CliSandbox) -> None:
     assert "journal.ndjson: no space left on the device; free some space" in stderr
     assert "Traceback" not in stderr
     assert "report:" not in stderr  # there was no room for one, and no half of one stands there
-    assert json.loads((kept / "run.out").read_text())["problems"]
+    assert "; free some space, then `leadline report " in stderr
+    document = json.loads((kept / "run.out").read_text())
+    assert 1 <= len(document["problems"]) <= 2, "the journal, and once what is made from it"
+    assert document["status"] == document["trials"][0]["status"] == "failed"
+    assert "no space left on the device" in document["trials"][0]["error"]
+    assert "killed" not in json.dumps(document["validity"]), "the run ended by itself"
     assert (kept / "results.code").read_text() == "0\n"
     rows = json.loads((kept / "results.json").read_text())["rows"]
     assert {row["validity"] for row in rows if row["trial"] and row["test"] == "short"}
@@ -220,6 +225,7 @@ def test_full_disk_ends_the_run_and_is_named(sandbox: CliSandbox) -> None:
     document, _ = report(kept / "folder")
     assert [test["test"] for test in document["trials"][0]["tests"]] == ["short", "long"]
     assert document["trials"][0]["tests"][0]["status"] == "done"
+    assert document["status"] == "failed"
     assert sandbox.left_behind() == []
 
 
