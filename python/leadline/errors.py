@@ -7,6 +7,7 @@ Raise these where the cause is known; only `cli` prints them and sets the exit c
     + PlanError
     + MissingBinary
   - EnvironmentLimit       2   this machine cannot do it
+    + ClosedDevice
   - AgentError             1
     + AgentLost
     + TaskFailed
@@ -79,6 +80,12 @@ class EnvironmentLimit(LeadlineError):
 
     exit_code = 2
     code = "environment"
+
+
+class ClosedDevice(EnvironmentLimit):
+    """A device that the request needs is missing, or the rights forbid it."""
+
+    code = "closed_device"
 
 
 class AgentError(LeadlineError):
