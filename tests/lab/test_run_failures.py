@@ -187,6 +187,23 @@ def test_a_port_that_is_taken(sandbox: CliSandbox) -> None:
     assert sandbox.left_behind() == []
 
 
+def test_a_device_that_is_closed_skips_optional_systems_and_refuses_others(quick_sandbox: CliSandbox) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can hide /dev/net/tun")
+    hide = 'mount -t tmpfs none /dev/net && exec "$@"'
+    wrap = ("unshare", "--mount", "--propagation", "private", "sh", "-c", hide, "sh")
+    plan = write_plan(quick_sandbox.folder, [ROUTE, WIREGUARD | {"optional": True}], [SHORT])
+    ended = quick_sandbox.run(plan, wrap=wrap).finish()
+    assert ended.code == 0, ended.err
+    assert "skipped: /dev/net/tun: no such file or directory; wireguard uses a TUN device" in ended.err
+    assert "1 of 2 trials done, 1 skipped" in ended.out
+    folders = quick_sandbox.folders()
+    refused = quick_sandbox.run(write_plan(quick_sandbox.folder, [ROUTE, WIREGUARD], [SHORT]), wrap=wrap).finish()
+    assert (refused.code, refused.out, refused.err.count("\n")) == (2, "", 1)
+    assert "sudo modprobe tun" in refused.err
+    assert quick_sandbox.folders() == folders
+
+
 # `--out` on a file system of 256 KiB: enough for the first test, not for the second one. What stands there is copied
 # away in the end, because the file system goes with the mount namespace that only these commands see.
 ON_A_SMALL_DISK = """
@@ -214,7 +231,12 @@ def test_full_disk_ends_the_run_and_is_named(sandbox: CliSandbox) -> None:
     assert "journal.ndjson: no space left on the device; free some space" in stderr
     assert "Traceback" not in stderr
     assert "report:" not in stderr  # there was no room for one, and no half of one stands there
-    assert json.loads((kept / "run.out").read_text())["problems"]
+    assert "; free some space, then `leadline report " in stderr
+    document = json.loads((kept / "run.out").read_text())
+    assert 1 <= len(document["problems"]) <= 2, "the journal, and once what is made from it"
+    assert document["status"] == document["trials"][0]["status"] == "failed"
+    assert "no space left on the device" in document["trials"][0]["error"]
+    assert "killed" not in json.dumps(document["validity"]), "the run ended by itself"
     assert (kept / "results.code").read_text() == "0\n"
     rows = json.loads((kept / "results.json").read_text())["rows"]
     assert {row["validity"] for row in rows if row["trial"] and row["test"] == "short"}
@@ -222,6 +244,7 @@ def test_full_disk_ends_the_run_and_is_named(sandbox: CliSandbox) -> None:
     document, _ = report(kept / "folder")
     assert [test["test"] for test in document["trials"][0]["tests"]] == ["short", "long"]
     assert document["trials"][0]["tests"][0]["status"] == "done"
+    assert document["status"] == "failed"
     assert sandbox.left_behind() == []
 
 

@@ -5,12 +5,14 @@
 mod atomic_option;
 mod control;
 mod control_signal;
+mod controller;
 mod emulate;
 mod events;
 mod facts;
 mod failures;
 mod flows;
 mod keys;
+mod links;
 mod load;
 mod locking;
 mod logging;

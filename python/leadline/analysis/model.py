@@ -455,7 +455,7 @@ class TrialResult:
     trial: str  # The trial's name: case and repeat.
     case: str  # The case, by its name in the run.
     repeat: int  # The number of the repeat, from 1.
-    status: str  # done | failed | skipped (its program is missing, and the plan has optional) | interrupted
+    status: str  # done | failed | skipped (as `optional` of the plan allows) | interrupted
     error: str | None  # Why it failed or was left out; null otherwise.
     sut: str  # The kind of the system under test.
     sut_version: str | None  # Its version; null if unknown.

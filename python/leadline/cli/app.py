@@ -34,6 +34,7 @@ from leadline.cli import (
 from leadline.cli.help_format import PanelHelpCommand, summary
 from leadline.cli.kind_command import add_commands as add_kinds
 from leadline.cli.output import print_error, print_json
+from leadline.cli.text_encoding import prepare_encodings
 from leadline.errors import InputError, LeadlineError
 from leadline.masking import mask_text
 
@@ -91,6 +92,7 @@ def main() -> None:
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by the shell (`>&-`)
             setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115
+    prepare_encodings()
     sys.exit(_status())
 
 

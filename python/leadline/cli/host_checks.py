@@ -17,6 +17,7 @@ from leadline.errors import LeadlineError
 if TYPE_CHECKING:
     from leadline.contract.models import Capability, ClockQuality, Hello
     from leadline.plan import Need
+from leadline.plan.need import TUN
 
 UNKNOWN_ERROR_US = 16_000_000
 """The kernel's limit for the error of an undisciplined clock (NTP_PHASE_LIMIT). At this value the error is
@@ -92,6 +93,8 @@ def clock_check(clock: ClockQuality) -> Check:
 def capability_check(found: Capability) -> Check:
     """The check for a capability that the agent reported about its host."""
     needed, mend = _CAPABILITIES.get(found.name, ("counters of the host", None))
+    if found.name == "tun" and not found.available:
+        return _device("tun", TUN, needed)
     why = found.reason
     if found.name == "io_uring" and not found.available and _number("/proc/sys/kernel/io_uring_disabled") in (1, 2):
         mend = "sudo sysctl -w kernel.io_uring_disabled=0"
@@ -114,8 +117,7 @@ def is_here(need: Need, lab: dict[str, Check]) -> Check:
         except LeadlineError as error:
             return Check(need.name, False, need.why, error.message, error.hint)
     if need.kind == "device":
-        mend = "sudo modprobe tun (in a container: --device /dev/net/tun)"
-        return Check(need.name, os.access(need.name, os.R_OK | os.W_OK), need.why, None, mend)
+        return _device(need.name, need.name, need.why)
     install = next((f"sudo {how}" for name, _, how in _PROGRAMS if name == need.name), "install it")
     return _program(need.name, need.why, install)
 
@@ -125,6 +127,15 @@ def _program(name: str, needed: str, install: str) -> Check:
 
     path = program_path(name)
     return Check(name, path is not None, needed, path or "not in PATH", install)
+
+
+def _device(what: str, path: str, needed: str) -> Check:
+    from leadline.agents.devices import device_problem
+
+    problem = device_problem(path)
+    if problem is None:
+        return Check(what, True, needed, None, None)
+    return Check(what, False, needed, problem.why, problem.mend)
 
 
 def _user_namespaces() -> Check:
@@ -202,7 +213,7 @@ _PROGRAMS = (
     ("iperf3", "cross-checks of tcp and udp tests", "apt-get install iperf3"),
 )
 _CAPABILITIES = {
-    "tun": ("plans with sut kind openvpn or wireguard", "sudo modprobe tun (in a container: --device /dev/net/tun)"),
+    "tun": ("plans with sut kind openvpn or wireguard", None),
     "psi": ("how long tasks waited for CPU, memory and I/O", "boot with psi=1"),
     "irq_pressure": ("how long interrupts kept tasks from the CPU", "Linux 6.1 or newer, with IRQ time accounting"),
     "cgroup": ("CPU time of each host of the lab; `leadline run` makes one for each agent", None),

@@ -17,6 +17,7 @@ from rich.text import Text
 from leadline import quantities
 from leadline.cli.live_table import live_label_lines
 from leadline.cli.terminal import Terminal
+from leadline.errors import without_log
 from leadline.report import test_headline
 from leadline.trial import (
     FirstRoundMeasured,
@@ -149,7 +150,8 @@ class Progress:
     def _trial_ended(self, notification: TrialEnded) -> None:
         if self.quiet:
             return
-        tail = f": {notification.error}" if notification.error else ""
+        # The answer has the log of a daemon that failed.
+        tail = f": {without_log(notification.error)}" if notification.error else ""
         self.note(f"[{self._number}/{self._trials}] {notification.label} {self._title}  {notification.status}{tail}")
 
     def _trial_measured(self, notification: TrialMeasured) -> None:

@@ -52,6 +52,7 @@ class Campaign:
         trials = schedule(self.cases, self.plan.repeat, self.plan.seed)
         problems: list[str] = []
         status = "done"
+        current: str | None = None
 
         def tell_failure(error: Exception) -> None:
             problems.append(str(unforeseen(error, folder.logs_path / "display-traceback.log")))
@@ -68,6 +69,7 @@ class Campaign:
                 waiting, number = deque(trials), 0
                 while waiting:
                     trial, number = waiting.popleft(), number + 1
+                    current = trial.label
                     begin_byte = journal.size_bytes
                     ended = await run_trial(trial, number, context)
                     try:
@@ -79,6 +81,7 @@ class Campaign:
                             event_log.notify(FirstRoundMeasured(first))
                     except Exception as error:  # a failed display does not end the run
                         tell_failure(error)
+                    current = None
                     if ended == "interrupted" or interrupt.asked.is_set():
                         status = "interrupted"
                         break
@@ -94,7 +97,11 @@ class Campaign:
             except DatasetError as error:
                 status = "failed"
                 problems.append(str(error))
-                with suppress(DatasetError):  # a line this short may still fit on a full disk
+                # The journal has some space in reserve for these; without any, the run looks like one that was killed.
+                with suppress(DatasetError):
+                    if current is not None:
+                        problem = {"code": error.code, "message": str(error)}
+                        event_log.record("trial-end", trial=current, status=status, error=problem)
                     event_log.record("run-end", status=status)
             event_log.notify(RunEnded(status))
         return tuple(problems)

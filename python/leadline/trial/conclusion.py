@@ -21,7 +21,7 @@ from leadline.analysis.findings_json import FindingsDocument, decode_findings, e
 from leadline.analysis.machine_rules import is_judged_alike
 from leadline.analysis.model import RunAnalysis
 from leadline.dataset import JournalReader, RunFolder, TableParts, TableWriter, read_journal, write_results
-from leadline.dataset.atomic import replace
+from leadline.dataset.atomic import replace, with_report_hint
 from leadline.errors import DatasetError
 from leadline.report import render_html
 from leadline.trial.analysis_processes import analysis_processes
@@ -96,7 +96,9 @@ class _Attempts:
     """Runs work whose failure does not affect the rest, and collects the errors."""
 
     def __init__(self, folder: RunFolder) -> None:
+        self._folder = folder
         self._log = folder.logs_path / "report-traceback.log"
+        self._is_full = False
         self.problems: list[str] = []
 
     def run(self, work: Callable[[], object]) -> None:
@@ -107,7 +109,11 @@ class _Attempts:
             self.note(error)
 
     def note(self, error: Exception) -> None:
-        """Store the message of a failure."""
+        """Store the message of a failure; of a full disk only the first: it has no room for any of the files."""
+        if isinstance(error, DatasetError) and error.is_full:
+            if self._is_full:
+                return
+            self._is_full, error = True, with_report_hint(error, self._folder.path)
         shown = error if isinstance(error, DatasetError) else unforeseen(error, self._log)
         self.problems.append(str(shown))
 

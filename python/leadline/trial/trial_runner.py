@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from leadline.agents.asyncio_tools import unless
+from leadline.agents.devices import check_devices
 from leadline.analysis import analyse
 from leadline.analysis.model import TestResult
 from leadline.errors import (
     AgentError,
+    ClosedDevice,
     DatasetError,
     Interrupted,
     LeadlineError,
@@ -25,7 +27,7 @@ from leadline.errors import (
     TaskFailed,
     each_failure,
 )
-from leadline.plan import BaseTest, Trial
+from leadline.plan import BaseTest, Trial, needs
 from leadline.plan.spread_starts import SpreadTest, starts_ms
 from leadline.plan.sut import system_of
 from leadline.sut.model import BringUp, ClientState, FleetAccess, Site
@@ -86,7 +88,7 @@ async def run_trial(trial: Trial, number: int, context: RunContext) -> str:
         raise
     except Interrupted:
         status = "interrupted"
-    except MissingBinary as failure:
+    except (MissingBinary, ClosedDevice) as failure:
         status, error = "skipped" if case.sut.optional else "failed", failure
     except LeadlineError as failure:
         status, error = "failed", failure
@@ -104,6 +106,8 @@ async def run_trial(trial: Trial, number: int, context: RunContext) -> str:
 async def _stages(trial: Trial, context: RunContext) -> None:
     """Build, bring up, test, and always tear down."""
     event_log, label = context.event_log, trial.label
+    if trial.case.hosts is None:
+        check_devices(needs([trial.case]))
     async with _phase(event_log, label, "build"):
         built = environment.build(trial.case, label, event_log, context.logs)
         env = await unless(built, _stop_requested(context.interrupt))

@@ -24,6 +24,7 @@ from leadline.trial import (
     TestBegan,
     TestEnded,
     TrialBegan,
+    TrialEnded,
     TrialMeasured,
     Waiting,
 )
@@ -164,6 +165,15 @@ def test_overdue_fleet_shows_the_clients_it_waits_for(waiting: Waiting, said: st
     still = began()
     still(figures)
     assert "waiting" not in "".join(drawn(still)), "as long as it was to take"
+
+
+def test_log_of_a_failed_daemon_is_left_to_the_answer(capsys: pytest.CaptureFixture[str]) -> None:
+    error = "server on gateway was ended by signal 9; its log ends: one | two"
+    with began() as progress:
+        progress(TrialEnded("c01/1", "failed", error))
+        progress(TrialMeasured("c01/1", (replace(TCP, status="failed", error=error),)))
+    said = capsys.readouterr().err
+    assert said.count("server on gateway was ended by signal 9") == 2 and "one | two" not in said
 
 
 def test_unknown_figures_are_not_drawn() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import re
 import subprocess
@@ -16,6 +17,7 @@ from leadline.analysis import analyse
 from leadline.analysis.findings_json import FINDINGS_SCHEMA, decode_findings, encode_findings
 from leadline.cli import report, results
 from leadline.dataset import Journal, JournalReader, RunFolder, read_journal
+from leadline.dataset.atomic import storage_error
 from leadline.errors import DatasetError
 from leadline.trial import conclude, conclusion, read_findings
 
@@ -179,3 +181,17 @@ def test_a_report_imports_neither_lab_nor_systems_under_test(folder: RunFolder) 
     roots = ("leadline.lab", "leadline.sut", "leadline.trial.campaign", "pyroute2", "cryptography")
     assert [name for name in modules if name.startswith(roots)] == []
     assert folder.findings_path.exists()
+
+
+def test_full_disk_is_one_problem_with_the_way_on(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(path: Path, _: object) -> None:
+        raise storage_error(path, OSError(errno.ENOSPC, "No space left on device"))
+
+    monkeypatch.setattr(conclusion, "replace", full)
+    monkeypatch.setattr(
+        "leadline.dataset.tables.TableWriter.take", lambda *_: full(folder.path / "samples.parquet", None)
+    )
+    (problem,) = conclude(folder).problems
+    assert problem.endswith(
+        f"no space left on the device; free some space, then `leadline report {folder.path}`: everything before is kept"
+    )
