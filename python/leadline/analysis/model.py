@@ -338,6 +338,8 @@ class Limit:
     evidence: str  # How that is known, with figures.
     clause: str = ""
     """The same in a sentence, `its single thread is the limit at 100 % of a core`; empty if the part says it all."""
+    next_step: str = ""
+    """What to do about it, where that is not the same for all limits of the part; else empty."""
 
 
 @dataclass(frozen=True, slots=True)
