@@ -13,7 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 
-from leadline.analysis.model import Bound, GatewayStatistics, Metric, RunAnalysis, TestResult, Verdict
+from leadline.analysis.gateway_model import GatewayStatistics
+from leadline.analysis.model import Bound, Metric, RunAnalysis, TestResult, Verdict
 from leadline.analysis.size_model import Bounded, ClientNeed, CostPoint, GatewayCost, LinkNeed
 from leadline.plan import gateway_metrics as names
 from leadline.statistics import Estimate, line, mean_of_repeats

@@ -210,8 +210,8 @@ def gateway_notes(analysis: RunAnalysis) -> list[str]:
     for trial in sorted(analysis.trials, key=lambda trial: order.get(trial.case, 0)):
         for gateway in (one for test in trial.tests for one in test.gateways):
             where = found.setdefault(f"{trial.case} {gateway.host}", {})
-            bound = " (≤: other hosts' are in it)" if gateway.at_most else ""
-            where[f"CPU time of {gateway.basis}{bound}" if gateway.cpu_unknown is None else gateway.cpu_unknown] = None
+            what = "≤ CPU time, an upper bound" if gateway.at_most else "CPU time"
+            where[f"{what}: {gateway.basis}" if gateway.cpu_unknown is None else gateway.cpu_unknown] = None
             if gateway.memory_unknown is not None:
                 where[gateway.memory_unknown] = None
     by_text: dict[str, list[str]] = {}

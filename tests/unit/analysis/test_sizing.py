@@ -9,9 +9,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from leadline.analysis.gateway_model import GatewayStatistics
 from leadline.analysis.model import (
     Bound,
-    GatewayStatistics,
     Metric,
     RunAnalysis,
     TestResult,
