@@ -45,9 +45,8 @@ def finish(search_target: SearchTarget, output: OutputOptions) -> int:
         print_json(document(answer, text, search_target.test.kind, output.target))
     else:
         reference = (answer.reference_name.removesuffix("_per_s").replace("_", " "), answer.reference)
-        print_all(
-            [Text(""), search_report.found_rate(answer.metrics["found_rate_per_s"], reference, text, answer.validity)]
-        )
+        rate = answer.metrics["found_rate_per_s"]
+        print_all([Text(""), search_report.found_rate(rate, reference, text, answer.validity, verbose=output.verbose)])
     code = note_folder(folder, exit_code(answer.found, answer.error))
     if answer.unwritten is not None and answer.error is None:
         return print_error(str(answer.unwritten), 1)

@@ -14,12 +14,15 @@ from leadline import quantities
 from leadline.analysis.model import Metric, Validity, Verdict
 from leadline.analysis.search_findings import Trial
 from leadline.report import verdicts
+from leadline.report.brief import brief_verdict
 from leadline.report.searches import outcome
 from leadline.report.text import TONES, verdict_block
 
 
-def found_rate(rate: Metric, reference: tuple[str, Metric], conditions: str, validity: Validity) -> RenderableType:
-    """The headline, the interval, the rate reached without a rate (its name first), and the verdict. The trials are
+def found_rate(
+    rate: Metric, reference: tuple[str, Metric], conditions: str, validity: Validity, *, verbose: bool = False
+) -> RenderableType:
+    """The interval, the rate reached without a rate (its name first), the rate found, and the verdict. The trials are
     printed above, each when it ends."""
     tone = TONES[verdicts.WORDINGS[validity.verdict].tone]
     headline = Text.assemble((_headline(rate, validity), f"bold {tone}"), f"  highest rate with {conditions}")
@@ -28,13 +31,8 @@ def found_rate(rate: Metric, reference: tuple[str, Metric], conditions: str, val
     facts.add_column()
     facts.add_row("between", interval(rate))
     facts.add_row(reference[0], _rate(reference[1].value))
-    return Group(
-        headline,
-        Text(""),
-        Padding(facts, (0, 0, 0, 2), expand=False),
-        Text(""),
-        verdict_block(validity),
-    )
+    judged = verdict_block if verbose else brief_verdict
+    return Group(Padding(facts, (0, 0, 0, 2), expand=False), Text(""), headline, judged(validity))
 
 
 def interval(rate: Metric) -> str:
