@@ -75,7 +75,8 @@ def answer_lines(analysis: RunAnalysis, *, is_brief: bool = False) -> Renderable
     lines: list[RenderableType] = [Text("What the figures say", style="bold underline"), table]
     for step, cases in next_steps(shown).items():
         whose = "" if len(cases) == len(shown) > 1 else f"{', '.join(cases)}: "
-        lines.append(Padding(Text.assemble(("Next: ", "bold"), f"{whose}{step}"), (0, 0, 0, 1), expand=False))
+        said = step.partition("; ")[0] if is_brief else step
+        lines.append(Padding(Text.assemble(("Next: ", "bold"), f"{whose}{said}"), (0, 0, 0, 1), expand=False))
     return Group(*lines)
 
 

@@ -20,10 +20,10 @@ from leadline.report import verdicts
 from leadline.report.reason_groups import ReasonGroup, named_figures, reason_groups
 from leadline.report.reasons import limited_by, where_text
 
-MAX_CAUSES = 4
-"""Causes that the end of a run names; the others are counted."""
+MAX_CAUSES = 3
+"""Causes that the end of a run or a ladder names; the others are counted."""
 _IN_BRACKETS = re.compile(r" \([^()]*\)")
-_ROOM = 130
+_ROOM = 145
 """Columns of two lines that a mark and a verdict leave."""
 _UNITS = ("_per_s", "_bps", "_us", "_ms", "_ratio")
 
@@ -73,14 +73,14 @@ def brief_verdict(validity: Validity, limit: Limit | None = None) -> RenderableT
     return Group(*lines, *_hidden(validity, note))
 
 
-def brief_reasons(analysis: RunAnalysis, limit: int = MAX_CAUSES) -> list[RenderableType]:
+def brief_reasons(analysis: RunAnalysis) -> list[RenderableType]:
     """The causes for which results are not valid: each in one sentence, with the results that it decided."""
     groups = _deciding_groups(analysis)
     order = list(dict.fromkeys(summary.case for summary in analysis.summaries))
-    lines = [_group_line(group, order) for group in groups[:limit]]
-    if len(groups) > limit:
-        rest = quantities.counted(sum(len(group.results) for group in groups[limit:]), "result")
-        more = quantities.counted(len(groups) - limit, "more cause")
+    lines = [_group_line(group, order) for group in groups[:MAX_CAUSES]]
+    if len(groups) > MAX_CAUSES:
+        rest = quantities.counted(sum(len(group.results) for group in groups[MAX_CAUSES:]), "result")
+        more = quantities.counted(len(groups) - MAX_CAUSES, "more cause")
         lines.append(_indented(Text(f"{more} of {rest}", style="dim")))
     return lines
 

@@ -10,8 +10,6 @@ from leadline.report.brief import brief_reasons
 from leadline.report.ladders import ladder_blocks
 from leadline.report.reasons import why_not_valid
 
-_MAX_CAUSES = 3
-
 
 def ladder_summary(analysis: RunAnalysis, *, verbose: bool) -> list[RenderableType]:
     """The ladders; above them each cause in one sentence. `verbose` draws every reason with advice, where the capacity
@@ -20,6 +18,6 @@ def ladder_summary(analysis: RunAnalysis, *, verbose: bool) -> list[RenderableTy
     if verbose:
         reasons = why_not_valid(analysis)
     else:
-        causes = brief_reasons(analysis, _MAX_CAUSES)
+        causes = brief_reasons(analysis)
         reasons = Group(Text("Why layers are not valid", style="bold underline"), *causes) if causes else None
     return [*([] if reasons is None else [reasons]), *blocks]

@@ -52,17 +52,14 @@ def drawn_ladders(ladders: Sequence[Ladder]) -> list[Ladder]:
 
 def ladder_block(ladder: Ladder, *, is_alone: bool = True, verbose: bool = False) -> RenderableType:
     """One ladder: its layers, and the sentence; `verbose` adds the waterfalls and the costs."""
-    parts: list[RenderableType] = []
+    parts: list[RenderableType] = [_heading(ladder, is_alone)]
     if verbose:
         for one in ladder.waterfalls:
             parts += [Text(WATERFALL_TITLES[one.chain], style="bold"), _indented(_waterfall(one))]
         costs = _costs(ladder)
         if costs is not None:
             parts += [Text("CPU time of each layer on each host", style="bold"), _indented(costs)]
-    parts += [
-        _heading(ladder, is_alone),
-        _indented(_layers(ladder, is_short=ladder.baseline is not None or not verbose)),
-    ]
+    parts.append(_indented(_layers(ladder, is_short=ladder.baseline is not None or not verbose)))
     parts += [_indented(Text(f"{layer.title}: {layer.error}", style="red")) for layer in ladder.layers if layer.error]
     parts += [_indented(Text(note, style="dim")) for note in _notes(ladder, verbose=verbose)]
     return Group(*parts, Text(ladder.look_first, style="bold"))

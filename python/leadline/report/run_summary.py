@@ -11,6 +11,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from leadline import quantities
+from leadline.analysis.advice import ADVICE
 from leadline.analysis.model import RunAnalysis, Verdict
 from leadline.report import verdicts
 from leadline.report.answers import answer_lines, next_steps
@@ -48,12 +49,13 @@ def brief_verdict_lines(analysis: RunAnalysis) -> RenderableType:
     own = own_reasons(analysis)
     common = None if own else common_cause(analysis)
     causes = [] if common else [*(_cause(reason.text) for reason in own), *brief_reasons(analysis)]
-    sentence = common or headline.wording.sentence
-    # Above a cause or an advice to measure again, nothing says that all can be believed.
-    is_silent = analysis.validity.verdict is Verdict.VALID and (causes or next_steps(analysis.answers))
+    # Where causes follow, they and the counts say it all. Beside one, or beside advice against what is doubted, nothing
+    # says that all can be believed.
+    is_doubted = any(step in ADVICE.values() for step in next_steps(analysis.answers))
+    is_silent = causes or (analysis.validity.verdict is Verdict.VALID and is_doubted)
     head = Text.assemble(
         (f"{headline.wording.mark} {headline.title}", f"bold {verdicts.TONES[headline.wording.tone]}"),
-        "" if is_silent else f": {sentence}",
+        "" if is_silent else f": {common or headline.wording.sentence}",
     )
     ending = [Text(verdicts.run_ending(analysis), style="bold red")] if analysis.status != "done" else []
     return Group(head, *causes, *ending, Text(_tally(analysis), style="dim"))
