@@ -28,6 +28,13 @@ def per_second(rate: float | None) -> str:
     return _engineering(rate, "/s", lowest=0)
 
 
+def rate_in_full(rate: float | None) -> str:
+    """Events per second as near to the figure as bounds that are close together need: `70,804/s`, `12.35/s`."""
+    if not _known(rate):
+        return UNKNOWN
+    return f"{rate:,.0f}/s" if abs(rate) >= 1000 else f"{rate:.4g}/s"
+
+
 def transfer(octets: float | None) -> str:
     """Transferred bytes, in decimal units: `1.18 GB`."""
     return _engineering(octets, "B", lowest=0)

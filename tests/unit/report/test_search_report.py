@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from rich.console import Console
 
@@ -64,6 +66,16 @@ def test_trials_line_up_below_their_titles_though_each_is_drawn_alone() -> None:
         assert row[head.index("because") :] == trial.why and outcome in row
         assert row.index("/s ") + 2 == head.index("rate") + len("rate")
         assert row.index(" s ") + 2 == head.index("for") + len("for")
+
+
+def test_reason_of_a_trial_is_one_statement_unless_all_is_asked_for() -> None:
+    why = "9 of 99 datagrams that were due were sent; sends of this host were 478 ms late at p99"
+    console = Console(width=80, color_system=None, highlight=False)
+    with console.capture() as capture:
+        console.print(trial_row(replace(TRIALS[1], why=why)))
+        console.print(trial_row(replace(TRIALS[1], why=why), verbose=True))
+    text = " ".join(capture.get().split())
+    assert text.count("were sent") == 2 and text.count("478 ms late at p99") == 1
 
 
 def test_a_trial_in_a_line() -> None:
