@@ -10,6 +10,8 @@ import math
 from typing import TypeGuard
 
 UNKNOWN = "–"
+NO_WIDTH = "±0.0 %"
+"""Half of an interval that rounds to none."""
 
 _SI_PREFIXES = {-9: "n", -6: "µ", -3: "m", 0: "", 3: "k", 6: "M", 9: "G", 12: "T", 15: "P"}
 _FEW_REPEATS = 4
@@ -24,6 +26,13 @@ def bit_rate(bps: float | None) -> str:
 def per_second(rate: float | None) -> str:
     """Events per second: `131 k/s`."""
     return _engineering(rate, "/s", lowest=0)
+
+
+def rate_in_full(rate: float | None) -> str:
+    """Events per second as near to the figure as bounds that are close together need: `70,804/s`, `12.35/s`."""
+    if not _known(rate):
+        return UNKNOWN
+    return f"{rate:,.0f}/s" if abs(rate) >= 1000 else f"{rate:.4g}/s"
 
 
 def transfer(octets: float | None) -> str:
@@ -45,6 +54,11 @@ def memory(octets: float | None) -> str:
 def microseconds(us: float | None) -> str:
     """A time in µs: `850 ns`, `21.3 µs`, `4.20 ms`, `1.30 s`."""
     return seconds(us / 1e6 if us is not None else None)
+
+
+def nanoseconds(ns: float | None) -> str:
+    """A time in ns: `0.308 ns`, `11.6 µs`."""
+    return seconds(ns / 1e9 if ns is not None else None)
 
 
 def seconds(s: float | None) -> str:
@@ -119,7 +133,7 @@ def plus_minus(value: float | None, low: float | None, high: float | None, repea
     half = max(high - value, value - low) / abs(value) * 100
     if half >= 100:
         return counted(repeats, "repeat") if repeats is not None and 2 <= repeats <= _FEW_REPEATS else "> ±100 %"
-    return f"±{significant(half, 2)} %" if half >= 0.05 else "±0.0 %"
+    return f"±{significant(half, 2)} %" if half >= 0.05 else NO_WIDTH
 
 
 def metric(value: float | None, unit: str) -> str:
@@ -133,6 +147,7 @@ def metric(value: float | None, unit: str) -> str:
         "bytes": transfer,
         "us": microseconds,
         "µs": microseconds,
+        "ns": nanoseconds,
         "ms": lambda ms: seconds(ms / 1e3 if ms is not None else None),
         "s": seconds,
         "%": percent,

@@ -78,7 +78,7 @@ def test_three_gateways_side_by_side(tmp_path: Path) -> None:
     lengths = shortened(tcp_up=LENGTH, tcp_down=LENGTH)
     numbers = counted(udp=4000, rr=500, http_closed=1500, http_open=600)
     patience = ("--set", "tests.rr.timeout=60s", "--set", "repeat=1")
-    run = cli.run(EXAMPLES / "gateway.yaml", tmp_path, *lengths, *numbers, *warm, *patience)
+    run = cli.run(EXAMPLES / "gateway.yaml", tmp_path, *lengths, *numbers, *warm, *patience, "--verbose")
     assert_measured(run, kinds, cases=len(GATEWAYS))
     assert [trial["sut"] for trial in sorted(run.report()["trials"], key=lambda trial: trial["case"])] == list(GATEWAYS)
     page = (run.folder / "report.html").read_text()

@@ -140,7 +140,7 @@ def test_abs_layout_is_abs(nginx: str, path: str, case: str, tmp_path: Path) -> 
 
 def test_the_summary_fits_into_80_columns(nginx: str) -> None:
     done = subprocess.run(
-        [cli.LEADLINE, "http", nginx + "/", "-n", "2000", "-d", "60s", "--rate", "2000", "--no-calibrate"],
+        [cli.LEADLINE, "http", nginx + "/", "-n", "2000", "-d", "60s", "--rate", "2000", "--no-calibrate", "--verbose"],
         capture_output=True,
         text=True,
         timeout=cli.WITHIN_S,

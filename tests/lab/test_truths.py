@@ -468,7 +468,7 @@ def check_watching(run: cli.Run, period_ns: int) -> None:
     # A look takes an eighth of a millisecond of CPU, or a quarter; one that scanned everything would take many, however
     # slow the CPU.
     assert all(0 < cost * period_ns < 2.5e6 for cost in costs.values()), costs
-    assert "observing cost at most" in " ".join(run.out.split())
+    assert any("observing cost at most" in note["text"] for note in run.report()["notes"])
 
 
 # --- Clients that are not all there -----------------------------------------------------------------------------------

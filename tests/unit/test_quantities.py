@@ -52,6 +52,19 @@ def test_microseconds(us: float | None, text: str) -> None:
     assert quantities.microseconds(us) == text
 
 
+@pytest.mark.parametrize(("ns", "text"), [(None, "–"), (0.308, "0.308 ns"), (1.16e4, "11.6 µs"), (1.14e5, "114 µs")])
+def test_nanoseconds(ns: float | None, text: str) -> None:
+    assert quantities.nanoseconds(ns) == quantities.metric(ns, "ns") == text
+
+
+@pytest.mark.parametrize(
+    ("rate", "text"),
+    [(None, "–"), (0.5, "0.5/s"), (12.345, "12.35/s"), (999.9, "999.9/s"), (1000.0, "1,000/s"), (72247.7, "72,248/s")],
+)
+def test_rate_in_full(rate: float | None, text: str) -> None:
+    assert quantities.rate_in_full(rate) == text
+
+
 @pytest.mark.parametrize(
     ("value", "text"),
     [(None, "–"), (0, "0 B"), (1023, "0.999 KiB"), (512, "512 B"), (8 * 2**20, "8.00 MiB"), (23.4 * 2**30, "23.4 GiB")],

@@ -15,7 +15,7 @@ _MORE_TIME = "give the fleet more time (duration, timeout), or let fewer clients
 _SERVER_SIDE = "use `leadline serve` of this version at the other end: it counts what arrives"
 
 ADVICE: dict[str, str] = {
-    "change-point": f"see in report.html when the rate changed; {_QUIET}{_SPREAD}",
+    "change-point": f"{_QUIET}; see in report.html when the rate changed{_SPREAD}",
     "clients-missing": "the causes are listed with the bring-up of clients; fix them, or use fewer clients",
     "clients-never-tried": _MORE_TIME,
     "clients-unfinished": _MORE_TIME,
@@ -26,7 +26,7 @@ ADVICE: dict[str, str] = {
     "gateway-counters-unknown": "put clients, gateway and server on separate hosts: only then its counters tell",
     "gateway-not-crossed": "check the clients' routes, and give the server's address behind it (hosts.server.address)",
     "hosts-without-figures": "see on that host whether its agent was ended or cut off, and run it again",
-    "intervals-disagree": f"see in report.html how the rate went; {_AS_LONG}{_SPREAD}",
+    "intervals-disagree": f"{_AS_LONG}; see in report.html how the rate went{_SPREAD}",
     "journal-damaged": "check the disk with the run's folder, and run the named trials again",
     "machine-rules-off": "unset LEADLINE_MACHINE_RULES, which is for tests, and measure or report again",
     "machine-saturated": "use separate machines, or a rate (rate) below this machine's limit",

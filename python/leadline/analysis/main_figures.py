@@ -32,9 +32,14 @@ def chosen_figures(kind: str, asked: Sequence[str] = (), others: Sequence[str] =
     """The figures that are asked for, or else what a line of the kind shows and some others, if one way is better."""
     if asked:
         return tuple(asked)
-    known: LedKind = KINDS.find(kind)
-    main = dict.fromkeys((known.primary, *known.decisive, *known.headline, *others))
+    main = dict.fromkeys((*line_figures(kind), *others))
     return tuple(name for name in main if better_of(kind, name) is not Better.NEITHER)
+
+
+def line_figures(kind: str) -> tuple[str, ...]:
+    """The figures that a line of the kind shows, the leading one first."""
+    known: LedKind = KINDS.find(kind)
+    return tuple(dict.fromkeys((known.primary, *known.decisive, *known.headline)))
 
 
 def better_of(kind: str, metric: str) -> Better:

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from leadline.analysis.model import Bound, Limit, LimitedBy, Metric, Reason, TestResult, Validity, Verdict
 from leadline.analysis.search_findings import SearchFindings, Trial
 from leadline.analysis.validity import worst
+from leadline.quantities import rate_in_full
 from leadline.registry import KINDS
 
 FOUND_PER_S, FOUND_BPS = "found_rate_per_s", "found_rate_bps"
@@ -81,8 +82,8 @@ def disturbed_trials(trials: Sequence[Trial], high_per_s: float | None) -> Reaso
     if not disturbed:
         return None
     text = (
-        f"something else used the machine in {disturbed} of {len(failed)} trials at {high_per_s:.6g}/s, which did not "
-        "hold: on a quiet one the rate may be higher"
+        f"something else used the machine in {disturbed} of {len(failed)} trials at {rate_in_full(high_per_s)}, which "
+        "did not hold: on a quiet one the rate may be higher"
     )
     return Reason("trials-disturbed", text, Verdict.DISTURBED)
 
@@ -129,9 +130,9 @@ def _limit(found: SearchFindings, loads: Sequence[tuple[Trial, TestResult]], of_
         return Limit(LimitedBy.GENERATOR, next(_reasons(found)).text)
     if found.high_per_s is None:
         return limit
-    held = "did not hold" if found.low_per_s is None else f"held at {found.low_per_s:.6g}/s, but not"
+    held = "did not hold" if found.low_per_s is None else f"held at {rate_in_full(found.low_per_s)}, but not"
     why = next((trial.why for trial, _ in failed), found.conditions)
-    text = f"the conditions {held} at {found.high_per_s:.6g}/s: {why}"
+    text = f"the conditions {held} at {rate_in_full(found.high_per_s)}: {why}"
     return Limit(LimitedBy.UNKNOWN, text, f"above it a condition does not hold ({why})")
 
 
@@ -153,7 +154,7 @@ def _found_metrics(found: SearchFindings, test: Mapping[str, Any], reasons: Sequ
 
 def _reasons(found: SearchFindings) -> Iterator[Reason]:
     """Why the rate found is not known from both sides."""
-    high = "" if found.high_per_s is None else f"; at {found.high_per_s:.6g}/s the conditions did not hold"
+    high = "" if found.high_per_s is None else f"; at {rate_in_full(found.high_per_s)} the conditions did not hold"
     if found.ending == "generator-limited":
         text = f"above the rate that holds the generator was at its limit or late: the path's limit is unknown{high}"
         yield Reason("generator-limited-trials", text, Verdict.GENERATOR_LIMITED)
@@ -174,5 +175,5 @@ def _reasons(found: SearchFindings) -> Iterator[Reason]:
 def _notes(found: SearchFindings) -> Iterator[Reason]:
     """Names a search without a rate: that even the lowest one failed is a result, and no reason against it."""
     if found.ending == "none-held":
-        lowest = "" if found.high_per_s is None else f", {found.high_per_s:.6g}/s,"
+        lowest = "" if found.high_per_s is None else f", {rate_in_full(found.high_per_s)},"
         yield Reason(NO_RATE_HELD, f"not even the lowest rate tried{lowest} holds")

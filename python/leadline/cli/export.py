@@ -63,10 +63,10 @@ def command(
 ) -> int:
     """Write the figures of runs for other tools.
 
-    csv: one row per figure of every trial and case, as `results --csv`. junit: each target and each result of one run
-    as a test case; missed is a failure, undecided an error, a result that is not valid is skipped. openmetrics and
-    influx: the figures over the repeats with bounds, verdict and parameters, at the time at which the run began.
-    prometheus-remote-write: the figures of each trial, at the time at which its test began.
+    csv: one row per figure of every trial and case, as `results --csv --metric all`. junit: each target and each result
+    of one run as a test case; missed is a failure, undecided an error, a result that is not valid is skipped.
+    openmetrics and influx: the figures over the repeats with bounds, verdict and parameters, at the time at which the
+    run began. prometheus-remote-write: the figures of each trial, at the time at which its test began.
     """
     folders = open_runs(runs)
     _check_options(form, len(folders), output, url, token_file, retries)

@@ -112,6 +112,7 @@ def measure_with_session(kind: CommandedKind, values: Mapping[str, Any]) -> int:
         format=values.get("output_format", "text"),
         interval_ms=single_args.interval(values["interval"]),
         precision=read.precision,
+        verbose=values.get("verbose", False),
         second_tool=single_args.second_tool(read.test, read.server),
     )
     single_args.refuse_with_precision(output)

@@ -87,6 +87,7 @@ def command(
         typer.Option("--key-file", help="File with the key of the server, if it requires one.", metavar="FILE"),
     ] = None,
     json: o.Json = False,
+    verbose: o.Verbose = False,
     out: Annotated[
         Path | None,
         typer.Option("--out", help="Keep all samples in a new run folder below DIR.", metavar="DIR"),
@@ -115,7 +116,7 @@ def command(
     check_folder("--out", out)
     ports = {"port": port, "http_port": http_port, "https_port": https_port}
     sides = _sides(hosts, ports, family, bind, key_file)
-    return _run(tests, sides, repeat, json=json, out=out)
+    return _run(tests, sides, repeat, json=json, verbose=verbose, out=out)
 
 
 def _listed(layers: str | None) -> list[str] | None:
@@ -173,12 +174,13 @@ def _sides(
     return found
 
 
-def _run(tests: Sequence[BaseTest], sides: Sequence[Side], repeats: int, *, json: bool, out: Path | None) -> int:
+def _run(
+    tests: Sequence[BaseTest], sides: Sequence[Side], repeats: int, *, json: bool, verbose: bool, out: Path | None
+) -> int:
     import asyncio
 
     from leadline.cli.output import note_folder, print_all, print_error, print_json
-    from leadline.report.ladders import ladder_blocks
-    from leadline.report.reasons import why_not_valid
+    from leadline.report.ladder_summary import ladder_summary
     from leadline.trial.ladder import Climb
 
     climb = Climb(tests, sides, repeats, ["leadline", *sys.argv[1:]])
@@ -189,8 +191,7 @@ def _run(tests: Sequence[BaseTest], sides: Sequence[Side], repeats: int, *, json
     if json:
         print_json(document(analysis, [side.server.host for side in sides]))
     elif measured:
-        reasons = why_not_valid(analysis)
-        print_all([*([] if reasons is None else [reasons]), *ladder_blocks(analysis.ladders)])
+        print_all(ladder_summary(analysis, verbose=verbose))
     kept = note_folder(folder, 0)
     if failure is not None:
         return print_error(str(failure), 1)

@@ -7,7 +7,11 @@ from typing import Annotated, Any
 
 import typer
 
+from leadline.plan.options import VERBOSE
+
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout; progress goes to stderr.")]
+
+Verbose = Annotated[bool, typer.Option("--verbose", help=VERBOSE.help)]
 
 
 def _target(example: str) -> Any:

@@ -227,14 +227,17 @@ def result_document(result: TestResult, command: str, target: str) -> dict[str, 
     }
 
 
-def print_run(outcome: RunOutcome, folder: RunFolder, json: bool, problems: Sequence[str]) -> None:
-    """Print a whole run: its document or tables on stdout; problems and the path of its page on stderr."""
-    from leadline.report import run_renderables
+def print_run(
+    outcome: RunOutcome, folder: RunFolder, json: bool, problems: Sequence[str], *, verbose: bool = True
+) -> None:
+    """Print a whole run: its document, all its tables or its summary on stdout; problems and the path of its page on
+    stderr."""
+    from leadline.report import run_renderables, run_summary
 
     if json:
         print_json(run_document(outcome.analysis, str(folder.path), problems))
     else:
-        print_all(run_renderables(outcome.analysis))
+        print_all((run_renderables if verbose else run_summary)(outcome.analysis))
     print_problems(folder, problems)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 
@@ -15,10 +15,11 @@ from rich.live import Live
 from rich.text import Text
 
 from leadline import quantities
+from leadline.analysis.model import TestResult
 from leadline.cli.live_table import live_label_lines
 from leadline.cli.terminal import Terminal
 from leadline.errors import without_log
-from leadline.report import test_headline
+from leadline.report import trial_headline
 from leadline.trial import (
     FirstRoundMeasured,
     Interrupt,
@@ -69,6 +70,7 @@ class Progress:
         self._health = ""
         self._waiting: Waiting | None = None
         self._labels: tuple[LiveLabel, ...] = ()
+        self._ended = ""
         self._began_s = time.monotonic()
         self._expected_s = 0.0
 
@@ -92,6 +94,7 @@ class Progress:
 
     def stop(self) -> None:
         """Remove the live lines and restore the cursor."""
+        self._print_ended()
         if self._live is not None:
             self._live.stop()
             self._live = None
@@ -119,6 +122,7 @@ class Progress:
             case FirstRoundMeasured() | RoundsOutOfTime():
                 self.note(describe_rounds(notification))
             case TrialBegan():
+                self._print_ended()
                 self._number, self._title = notification.number, notification.case.title
                 self._do("")
             case PhaseBegan():
@@ -137,27 +141,33 @@ class Progress:
             case TrialEnded():
                 self._trial_ended(notification)
             case TrialMeasured():
-                self._trial_measured(notification)
+                self._print_ended(notification.results)
             case TargetOpen():
                 missed = f"{notification.target} is missed so far ({notification.reason})"
                 self.note(f"the load goes on although {missed}: {notification.limit}")
-            case TestEnded() | RunEnded():
+            case RunEnded():
+                self._print_ended()
+                self._do("")
+            case TestEnded():
                 self._figures, self._health, self._waiting, self._labels = "", "", None, ()
 
     def _do(self, what: str) -> None:
         self._doing, self._figures, self._health, self._waiting, self._labels = what, "", "", None, ()
 
     def _trial_ended(self, notification: TrialEnded) -> None:
-        if self.quiet:
-            return
+        """Keep the line of a trial until its figures are known: they belong to it."""
         # The answer has the log of a daemon that failed.
         tail = f": {without_log(notification.error)}" if notification.error else ""
-        self.note(f"[{self._number}/{self._trials}] {notification.label} {self._title}  {notification.status}{tail}")
+        status = "" if notification.status == "done" else f"  {notification.status}{tail}"
+        self._ended = f"[{self._number}/{self._trials}] {notification.label} {self._title}{status}"
 
-    def _trial_measured(self, notification: TrialMeasured) -> None:
-        """Print each test's headline, so that a long run shows its results early."""
-        for result in () if self.quiet else notification.results:
-            self.note(Text.assemble("  ", test_headline(result)))
+    def _print_ended(self, results: Sequence[TestResult] = ()) -> None:
+        """Print one line for the trial that ended, with its tests' figures, so that a long run shows them early."""
+        if self._ended and not self.quiet:
+            line = Text.assemble(self._ended, trial_headline(results))
+            line.no_wrap, line.overflow = True, "ellipsis"
+            self.note(line)
+        self._ended = ""
 
     def _lines(self) -> Text:
         """The live lines: the trial and the time, the figures, then latency and the state of the generator.

@@ -31,6 +31,7 @@ def command(
         Path, typer.Option("--out", help="Folder in which the run's folder is created.", metavar="DIR")
     ] = Path("runs"),
     json: o.Json = False,
+    verbose: o.Verbose = False,
 ) -> int:
     """Run a plan: measure each case, and write a report.
 
@@ -55,10 +56,10 @@ def command(
 
         # From here on, this is the first process of the lab's namespaces; see docs/decisions/0001-lab-jail.md.
         jail.enter(plan.name)
-    return _run(plan, cases, out, json)
+    return _run(plan, cases, out, json=json, verbose=verbose)
 
 
-def _run(plan: Plan, cases: Sequence[Case], out: Path, json: bool) -> int:
+def _run(plan: Plan, cases: Sequence[Case], out: Path, *, json: bool, verbose: bool) -> int:
     # These import libraries that start threads, and the jail must be entered before any thread exists.
     import asyncio
 
@@ -78,7 +79,7 @@ def _run(plan: Plan, cases: Sequence[Case], out: Path, json: bool) -> int:
     problems = asyncio.run(measured())
     outcome = conclude(folder)
     problems = tuple(dict.fromkeys((*problems, *outcome.problems)))
-    print_run(outcome, folder, json, problems)
+    print_run(outcome, folder, json, problems, verbose=verbose)
     return run_code(outcome.analysis, problems)
 
 

@@ -11,8 +11,6 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
 
-from rich.text import Text
-
 from leadline.analysis.search_findings import Trial
 from leadline.cli.calibration import calibrated, is_calibrated
 from leadline.cli.output import (
@@ -45,8 +43,9 @@ def finish(search_target: SearchTarget, output: OutputOptions) -> int:
         print_json(document(answer, text, search_target.test.kind, output.target))
     else:
         reference = (answer.reference_name.removesuffix("_per_s").replace("_", " "), answer.reference)
+        rate = answer.metrics["found_rate_per_s"]
         print_all(
-            [Text(""), search_report.found_rate(answer.metrics["found_rate_per_s"], reference, text, answer.validity)]
+            ["", search_report.found_rate(rate, reference, text, answer.validity, verbose=output.verbose)], apart=False
         )
     code = note_folder(folder, exit_code(answer.found, answer.error))
     if answer.unwritten is not None and answer.error is None:
@@ -100,7 +99,10 @@ async def _searched(search_target: SearchTarget, output: OutputOptions) -> tuple
         taken.append(trial)
         if not output.json:
             print_all(
-                [*([search_report.trials_head()] if len(taken) == 1 else []), search_report.trial_row(trial)],
+                [
+                    *([search_report.trials_head()] if len(taken) == 1 else []),
+                    search_report.trial_row(trial, verbose=output.verbose),
+                ],
                 apart=False,
             )
         elif not quiet:

@@ -139,7 +139,7 @@ def _print(result: TestResult, load: LoadWorkload, output: OutputOptions) -> Non
     kind: PrintedKind = KINDS.get(load.kind)
     asked = kind.peer_request(load, output.target)
     if output.format == "text" or asked is None:
-        print_all([measurement(result)])
+        print_all([measurement(result, verbose=output.verbose)])
         return
     sys.stdout.write((wrk_text if output.format == "wrk" else ab_text)(result, asked))
     latency = result.distribution("latency")

@@ -71,6 +71,8 @@ class OutputOptions:
     """File for the single requests."""
     summary: SummaryFile | None = None
     """File for the result in the layout of another tool, as JSON."""
+    verbose: bool = False
+    """Whether the summary has all figures, tables and reasons."""
     second_tool: ToolRun | None = None
     """A second tool's command lines; it repeats the measurement for a cross-check."""
 

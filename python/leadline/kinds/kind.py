@@ -300,6 +300,14 @@ class Kind(Generic[Test]):
 
         return figure_rows(result, self.figure_names)
 
+    def brief_rows(self, result: TestResult) -> list[tuple[str, str]]:
+        """The figures of the short summary, as pairs of a name and a line."""
+        return self.figure_rows(result)
+
+    def brief_tables(self, result: TestResult) -> list[RenderableType]:
+        """The tables of the short summary."""
+        return self.time_tables(result)
+
     def failure_rows(self, result: TestResult) -> list[tuple[str, str]]:
         """The failures, as pairs of a name and a line."""
         from leadline.report.measurement import error_rows

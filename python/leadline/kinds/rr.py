@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from leadline.kinds.kind import Kind
-from leadline.kinds.service_demand_rows import with_demand_line
+from leadline.kinds.service_demand_rows import brief_demand_row, with_demand_line
 from leadline.plan import options as o
 from leadline.plan.dscp import Dscp
 from leadline.plan.field_types import (
@@ -34,6 +34,8 @@ from leadline.plan.service_demand_metrics import service_demand_specs
 from leadline.plan.spread_starts import SpreadTest
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from leadline.analysis.flows import Flow
     from leadline.analysis.metrics import Histograms
     from leadline.analysis.model import Metric, TestResult, Window
@@ -209,7 +211,16 @@ class Rr(Kind[RrTest]):
                 "A transaction without an answer after this time counts as an error; over TCP it ends its flow.",
                 key="timeout",
             ),
-            *(*o.SESSION, *o.PRECISION, o.INTERVAL, o.JSON, o.OUT, o.PERCENTILES, o.targets("latency_p99_us < 2000")),
+            *(
+                *o.SESSION,
+                *o.PRECISION,
+                o.INTERVAL,
+                o.JSON,
+                o.VERBOSE,
+                o.OUT,
+                o.PERCENTILES,
+                o.targets("latency_p99_us < 2000"),
+            ),
         ),
     )
 
@@ -340,6 +351,22 @@ class Rr(Kind[RrTest]):
             for name, found in parts.items()
             if found
         ]
+
+    def brief_rows(self, result: TestResult) -> list[tuple[str, str]]:
+        """The transactions, those that could not be sent, the latency, and the service demand."""
+        from leadline import quantities
+        from leadline.report.measurement import latency_row
+
+        counts = [(name, result.metrics[name].value) for name in ("transactions", "unsent") if name in result.metrics]
+        return [
+            *((name, quantities.count(value)) for name, value in counts if value),
+            *(row for times in ("latency", "service", "connect") for row in latency_row(result.metrics, times)),
+            *brief_demand_row(result.metrics, "transaction"),
+        ]
+
+    def brief_tables(self, result: TestResult) -> list[RenderableType]:
+        """None: a row has the latency."""
+        return []
 
     def table(self, metrics: Mapping[str, Metric]) -> FigureTable:
         """Transactions first, then latencies."""

@@ -14,15 +14,27 @@ if TYPE_CHECKING:
 Rows = list[tuple[str, str]]
 
 
-def demand_line(metrics: Mapping[str, Metric], unit: Unit) -> str:
-    """Both ends' service demand in one line; empty if it is not known."""
+def demand_line(metrics: Mapping[str, Metric], unit: Unit, *, is_brief: bool = False) -> str:
+    """Both ends' service demand in one line, in a brief one without that of their machines; empty if it is not
+    known."""
+    from leadline import quantities
+
+    def value(name: str) -> float | None:
+        return metrics[name].value if name in metrics else None
+
     parts = []
     for side in ("client", "server"):
-        own, machine = (metrics.get(f"{side}{whose}_cpu_ns_per_{unit}") for whose in ("", "_machine"))
-        if own is not None and own.value is not None:
-            whole = f", its machine {machine.value:.3g} ns" if machine is not None and machine.value is not None else ""
-            parts.append(f"{side} {own.value:.3g} ns{whole}")
-    return "; ".join(parts)
+        own, machine = (value(f"{side}{whose}_cpu_ns_per_{unit}") for whose in ("", "_machine"))
+        if own is not None:
+            whole = "" if machine is None or is_brief else f", its machine {quantities.nanoseconds(machine)}"
+            parts.append(f"{side} {quantities.nanoseconds(own)}{whole}")
+    return (", " if is_brief else "; ").join(parts)
+
+
+def brief_demand_row(metrics: Mapping[str, Metric], unit: Unit) -> Rows:
+    """The row of the short summary; none if the service demand is not known."""
+    line = demand_line(metrics, unit, is_brief=True)
+    return [(f"CPU per {unit}", line)] if line else []
 
 
 def with_demand_line(result: TestResult, unit: Unit, rows: Callable[[TestResult], Rows]) -> Rows:

@@ -12,7 +12,7 @@ from pydantic_core import PydanticCustomError
 from leadline.kinds.iperf3_peer import iperf3_requested, peer_conflicts
 from leadline.kinds.kind import Kind
 from leadline.kinds.second_tools import fleet_conflicts, iperf3_errors, iperf3_run
-from leadline.kinds.tcp_figures import METRICS, figure_rows, kernel_figures
+from leadline.kinds.tcp_figures import METRICS, brief_rows, figure_rows, kernel_figures
 from leadline.kinds.tcp_options import OPTIONS, TcpOptions, stream_options
 from leadline.plan import options as o
 from leadline.plan.base_test import BaseTest, Conflict, carried_conflicts
@@ -106,7 +106,17 @@ class Tcp(Kind[TcpTest]):
             Option(("-l", "--size"), "Bytes per write and read call.", key="block"),
             *OPTIONS,
             Option(("--congestion",), "Congestion control, by the kernel's name.", key="congestion", metavar="NAME"),
-            *(o.PEER, *o.LOGIN, *o.IPERF3, *o.SESSION, o.cross_check(TcpTest), *o.PRECISION, o.INTERVAL, o.JSON),
+            *(
+                o.PEER,
+                *o.LOGIN,
+                *o.IPERF3,
+                *o.SESSION,
+                o.cross_check(TcpTest),
+                *o.PRECISION,
+                o.INTERVAL,
+                o.JSON,
+                o.VERBOSE,
+            ),
             *(o.FORMAT, o.OUT, o.targets("throughput_bps > 100mbit")),
         ),
     )
@@ -225,6 +235,10 @@ class Tcp(Kind[TcpTest]):
     def figure_rows(self, result: TestResult) -> list[tuple[str, str]]:
         """What the kernels of both ends say, on few lines."""
         return figure_rows(result)
+
+    def brief_rows(self, result: TestResult) -> list[tuple[str, str]]:
+        """What was sent, how often again, and the round-trip time."""
+        return brief_rows(result)
 
     def table(self, metrics: Mapping[str, Metric]) -> FigureTable:
         """Throughput first."""

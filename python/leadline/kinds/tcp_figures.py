@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from leadline.kinds.service_demand_rows import demand_line
+from leadline.kinds.service_demand_rows import brief_demand_row, demand_line
 from leadline.plan.metric_specs import higher, lower, neither
 
 if TYPE_CHECKING:
@@ -138,6 +138,17 @@ def figure_rows(result: TestResult) -> list[tuple[str, str]]:
         ("CPU per byte", demand_line(metrics, "byte")),
     ]
     return [(name, text) for name, text in rows if text]
+
+
+_BRIEF = ("bytes", "retransmits", "round-trip time", "zero copy")
+
+
+def brief_rows(result: TestResult) -> list[tuple[str, str]]:
+    """The lines of the short summary."""
+    return [
+        *(row for row in figure_rows(result) if row[0] in _BRIEF),
+        *brief_demand_row(result.metrics, "byte"),
+    ]
 
 
 def _written(value: float | None, unit: str) -> str:

@@ -13,7 +13,7 @@ from leadline.errors import InputError
 from leadline.kinds.iperf3_peer import iperf3_requested, peer_conflicts
 from leadline.kinds.kind import Kind
 from leadline.kinds.second_tools import fleet_conflicts, iperf3_errors, iperf3_run
-from leadline.kinds.service_demand_rows import with_demand_line
+from leadline.kinds.service_demand_rows import brief_demand_row, with_demand_line
 from leadline.plan import options as o
 from leadline.plan.base_test import Conflict, carried_conflicts
 from leadline.plan.dscp import Dscp
@@ -275,7 +275,7 @@ class Udp(Kind[UdpTest]):
                 metavar="'METRIC < VALUE and ...'",
             ),
             *(o.PEER, *o.LOGIN, *o.IPERF3, o.SHORT_COUNTERS, *o.SESSION, o.cross_check(UdpTest), *o.PRECISION),
-            *(o.INTERVAL, o.JSON, o.FORMAT, o.OUT, o.targets("lost_ratio < 0.1%")),
+            *(o.INTERVAL, o.JSON, o.VERBOSE, o.FORMAT, o.OUT, o.targets("lost_ratio < 0.1%")),
         ),
         names={"size": "size"},
     )
@@ -476,6 +476,12 @@ class Udp(Kind[UdpTest]):
     def figure_rows(self, result: TestResult) -> list[tuple[str, str]]:
         """The service demand of both ends has one row."""
         return with_demand_line(result, "packet", super().figure_rows)
+
+    def brief_rows(self, result: TestResult) -> list[tuple[str, str]]:
+        """Loss and what else went wrong with datagrams, and the service demand."""
+        from leadline.report.measurement import brief_rows
+
+        return [*brief_rows(result), *brief_demand_row(result.metrics, "packet")]
 
     def table(self, metrics: Mapping[str, Metric]) -> FigureTable:
         """Throughput first, then loss."""

@@ -111,6 +111,7 @@ def find_rate(kind: Any, values: Mapping[str, Any]) -> int:
         find_rate=values["find_rate"],
         format=values["output_format"],
         precision=read.precision,
+        verbose=values["verbose"],
     )
     single_args.refuse_with_precision(output)
     run_search.check(output, "--find-rate")

@@ -35,6 +35,7 @@ from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError
 from leadline.plan import units
 from leadline.plan.external_inputs import ExternalReader
 from leadline.plan.percentiles import percentile_name
+from leadline.quantities import bit_rate
 
 Model = TypeVar("Model", bound=BaseModel)
 Item = TypeVar("Item")
@@ -183,9 +184,13 @@ def within(lowest: float, highest: float, unit: str, why: str = "") -> Within:
     def check(value: Any) -> Any:
         reason = f" ({why})" if why else ""
         if value < lowest:
-            raise ValueError(f"{_figure(value)}{unit} is too small; at least {_figure(lowest)}{unit}{reason}")
+            raise ValueError(
+                f"{_bounded_text(value, unit)} is too small; at least {_bounded_text(lowest, unit)}{reason}"
+            )
         if value > highest:
-            raise ValueError(f"{_figure(value)}{unit} is too large; at most {_figure(highest)}{unit}{reason}")
+            raise ValueError(
+                f"{_bounded_text(value, unit)} is too large; at most {_bounded_text(highest, unit)}{reason}"
+            )
         return value
 
     return Within(check, lowest=lowest, highest=highest)
@@ -203,6 +208,11 @@ def _parsed(parse: Callable[[Any], int | float], metavar: str, text: Callable[[A
 
 def _figure(value: float) -> str:
     return str(value) if isinstance(value, int) else f"{value:g}"
+
+
+def _bounded_text(value: float, unit: str) -> str:
+    """A value that is out of its limits, or a limit; rates as people write them."""
+    return bit_rate(value) if unit == _BIT_RATE else f"{_figure(value)}{unit}"
 
 
 def _above_zero(what: str) -> AfterValidator:
@@ -240,6 +250,7 @@ def _quantity(pattern: str, number: str = "integer") -> dict[str, Any]:
 
 _WRITTEN_BY_A_USER = {"written_by": "user"}
 _LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}", re.ASCII)
+_BIT_RATE = " bit/s"
 _RATE = r"^\d+(\.\d+)?\s*[kKmMgGtT]?([bB]it(/s|ps)?|b/s|bps)?$"
 _SIZE = r"^\d+(\.\d+)?\s*([kKmMgGtT]?i?B)?$"
 DURATION_PATTERN = r"^(\d+(\.\d+)?|(\d+(\.\d+)?\s*(us|µs|ms|min|s|m|h)\s*)+)$"
@@ -261,7 +272,7 @@ RateBps = Annotated[
     int,
     _parsed(units.rate_bps, "RATE"),
     _above_zero("a rate"),
-    within(0, 10**15, " bit/s"),
+    within(0, 10**15, _BIT_RATE),
     WithJsonSchema(_quantity(_RATE, "number")),
 ]
 DurationMs = Annotated[

@@ -278,6 +278,12 @@ PRECISION = (
 )
 """Options that repeat a measurement until its figures are known well enough."""
 JSON = Option(("--json",), "Print one JSON document on stdout; progress goes to stderr.", type=bool, default=False)
+VERBOSE = Option(
+    ("--verbose",),
+    "Print all figures and tables, every reason of the verdict, and what to do about each.",
+    type=bool,
+    default=False,
+)
 OUT = Option(("--out",), "Keep all samples in a new run folder below DIR.", type=Path, metavar="DIR")
 
 

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from leadline.report.comparisons import comparison_blocks
 from leadline.report.hdr_log import hdr_log
-from leadline.report.headlines import interval_line, test_headline
+from leadline.report.headlines import interval_line, test_headline, trial_headline
 from leadline.report.measurement import measurement
 from leadline.report.peer_formats import HttpRequested, ab_text, wrk_text
 from leadline.report.repeated import repeated_measurement
+from leadline.report.run_summary import run_summary
 from leadline.report.scalings import scaling_table
 from leadline.report.text import figures_table, run_renderables
 from leadline.report.trends import trend_blocks
@@ -33,9 +34,11 @@ __all__ = [
     "render_trend",
     "repeated_measurement",
     "run_renderables",
+    "run_summary",
     "scaling_table",
     "test_headline",
     "trend_blocks",
+    "trial_headline",
     "wrk_text",
 ]
 

@@ -57,8 +57,8 @@ def next_steps(answers: Iterable[Answer]) -> dict[str, list[str]]:
     return found
 
 
-def answer_lines(analysis: RunAnalysis) -> RenderableType | None:
-    """The sentence of each case, its cost, and what to do next; None for a run without cases."""
+def answer_lines(analysis: RunAnalysis, *, is_brief: bool = False) -> RenderableType | None:
+    """The sentence of each case and what to do next, and its cost if there is room; None for a run without cases."""
     shown, rest = analysis.answers[:MOST_IN_TERMINAL], analysis.answers[MOST_IN_TERMINAL:]
     if not shown:
         return None
@@ -67,7 +67,7 @@ def answer_lines(analysis: RunAnalysis) -> RenderableType | None:
     table.add_column()
     for answer in shown:
         test = _lead(answer)
-        more = [test.cost if test is not None else None, open_questions(answer)]
+        more = [] if is_brief else [test.cost if test is not None else None, open_questions(answer)]
         rest_of_it = "".join(f" {text}" for text in more if text)
         table.add_row(Text(answer.case), Text.assemble(answer.sentence, (rest_of_it, "dim")))
     if rest:
@@ -75,7 +75,8 @@ def answer_lines(analysis: RunAnalysis) -> RenderableType | None:
     lines: list[RenderableType] = [Text("What the figures say", style="bold underline"), table]
     for step, cases in next_steps(shown).items():
         whose = "" if len(cases) == len(shown) > 1 else f"{', '.join(cases)}: "
-        lines.append(Padding(Text.assemble(("Next: ", "bold"), f"{whose}{step}"), (0, 0, 0, 1), expand=False))
+        said = step.partition("; ")[0] if is_brief else step
+        lines.append(Padding(Text.assemble(("Next: ", "bold"), f"{whose}{said}"), (0, 0, 0, 1), expand=False))
     return Group(*lines)
 
 

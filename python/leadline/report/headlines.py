@@ -5,13 +5,14 @@ Arranges the results of `analysis`; computes no figure.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from rich.text import Text
 
 from leadline import quantities
-from leadline.analysis.model import Interval, Metric, TestResult
+from leadline.analysis.model import Interval, Metric, TestResult, Verdict
 from leadline.errors import without_log
 from leadline.registry import KINDS
 from leadline.report import figures, verdicts
@@ -49,6 +50,27 @@ def test_headline(result: TestResult) -> Text:
         "  ",
         (f"{wording.mark} {verdict.value}", TONES[wording.tone]),
     )
+
+
+def trial_headline(results: Sequence[TestResult]) -> Text:
+    """`  ✓ valid  tcp-up 941 Mbit/s, rr 12.1 k/s`: the verdicts of a trial's tests, then their leading figures; empty
+    without tests."""
+    if not results:
+        return Text("")
+    found = Counter(result.validity.verdict for result in results if result.status == "done")
+    marks = []
+    for verdict in sorted(found, key=list(Verdict).index):
+        wording = verdicts.WORDINGS[verdict]
+        number = "" if len(found) == 1 else f"{found[verdict]} "
+        marks.append((f"  {number}{wording.mark} {verdict.value}", TONES[wording.tone]))
+    return Text.assemble(*marks, f"  {', '.join(map(_brief_headline, results))}")
+
+
+def _brief_headline(result: TestResult) -> str:
+    """`tcp-up 941 Mbit/s`, or why there is no figure."""
+    if result.status != "done":
+        return f"{result.test} {result.status}: {verdicts.why_ended(result.status, result.error)}"
+    return f"{result.test} {figures.written(figures.table_of(result.kind, result.metrics).rate, result.metrics)}"
 
 
 def interval_line(interval: Interval) -> str:

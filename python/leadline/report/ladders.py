@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -22,6 +22,7 @@ from leadline.analysis.ladder_model import (
 )
 from leadline.analysis.model import Bound, LimitedBy, Verdict
 from leadline.report import verdicts
+from leadline.report.brief import first_statements
 from leadline.report.names import shortened
 
 _SIGNS = {Bound.LEAST.value: "≥", Bound.MOST.value: "≤", Bound.NONE.value: "?"}
@@ -37,10 +38,10 @@ _SAID_BY_LIMIT = frozenset({Verdict.VALID.value, Verdict.GENERATOR_LIMITED.value
 _COSTS = (("ns/byte", "ns_per_byte"), ("ns/packet", "ns_per_packet"))
 
 
-def ladder_blocks(ladders: Sequence[Ladder]) -> list[RenderableType]:
+def ladder_blocks(ladders: Sequence[Ladder], *, verbose: bool = False) -> list[RenderableType]:
     """The ladders of a run."""
     shown = drawn_ladders(ladders)
-    return [ladder_block(ladder, is_alone=len(shown) == 1) for ladder in shown]
+    return [ladder_block(ladder, is_alone=len(shown) == 1, verbose=verbose) for ladder in shown]
 
 
 def drawn_ladders(ladders: Sequence[Ladder]) -> list[Ladder]:
@@ -49,16 +50,18 @@ def drawn_ladders(ladders: Sequence[Ladder]) -> list[Ladder]:
     return [ladder for ladder in ladders if ladder.case not in beside] or list(ladders)
 
 
-def ladder_block(ladder: Ladder, *, is_alone: bool = True) -> RenderableType:
-    """One ladder: its layers, the waterfalls, the costs, and the sentence."""
-    parts: list[RenderableType] = [_heading(ladder, is_alone), _indented(_layers(ladder))]
+def ladder_block(ladder: Ladder, *, is_alone: bool = True, verbose: bool = False) -> RenderableType:
+    """One ladder: its layers, and the sentence; `verbose` adds the waterfalls and the costs."""
+    parts: list[RenderableType] = [_heading(ladder, is_alone)]
+    if verbose:
+        for one in ladder.waterfalls:
+            parts += [Text(WATERFALL_TITLES[one.chain], style="bold"), _indented(_waterfall(one))]
+        costs = _costs(ladder)
+        if costs is not None:
+            parts += [Text("CPU time of each layer on each host", style="bold"), _indented(costs)]
+    parts.append(_indented(_layers(ladder, is_short=ladder.baseline is not None or not verbose)))
     parts += [_indented(Text(f"{layer.title}: {layer.error}", style="red")) for layer in ladder.layers if layer.error]
-    parts += [_indented(Text(note, style="dim")) for note in notes_of(ladder)]
-    for one in ladder.waterfalls:
-        parts += [Text(WATERFALL_TITLES[one.chain], style="bold"), _indented(_waterfall(one))]
-    costs = _costs(ladder)
-    if costs is not None:
-        parts += [Text("CPU time of each layer on each host", style="bold"), _indented(costs)]
+    parts += [_indented(Text(note, style="dim")) for note in _notes(ladder, verbose=verbose)]
     return Group(*parts, Text(ladder.look_first, style="bold"))
 
 
@@ -69,6 +72,11 @@ def _heading(ladder: Ladder, is_alone: bool) -> Text:
     case = "" if is_alone else f" of {ladder.case}"
     parameters = " ".join(f"{name}={value}" for name, value in ladder.parameters.items()) or ladder.sut
     return Text.assemble((f"Ladder{case}", "bold underline"), (f"  {parameters}" if parameters else "", "dim"))
+
+
+def _notes(ladder: Ladder, *, verbose: bool) -> Iterable[str]:
+    """What a reader has to know; in short without what is missing and why."""
+    return notes_of(ladder) if verbose else map(first_statements, ladder.notes)
 
 
 def notes_of(ladder: Ladder) -> Iterator[str]:
@@ -85,7 +93,7 @@ def notes_of(ladder: Ladder) -> Iterator[str]:
         yield f"{where}: {reason}"
 
 
-def _layers(ladder: Ladder) -> Table:
+def _layers(ladder: Ladder, *, is_short: bool) -> Table:
     has_baseline = ladder.baseline is not None
     table = _table()
     table.add_column("layer", no_wrap=True)
@@ -93,9 +101,9 @@ def _layers(ladder: Ladder) -> Table:
     for title in (*titles, "of below"):
         table.add_column(title, justify="right", no_wrap=True)
     table.add_column("", no_wrap=True)
-    last = "limit" if has_baseline else "verdict, limit"
-    # Where there is little room, its words are broken into lines and never cut.
-    table.add_column(last, no_wrap=not has_baseline, overflow="fold", max_width=_SHORT if has_baseline else None)
+    # Where there is little room, its words are broken into lines: no figure is cut for them.
+    last = "limit" if is_short else "verdict, limit"
+    table.add_column(last, overflow="fold", max_width=_SHORT if has_baseline else None)
     for layer in ladder.layers:
         cells = _against_route(layer) if has_baseline else _alone(layer)
         table.add_row(
@@ -103,7 +111,7 @@ def _layers(ladder: Ladder) -> Table:
             *cells,
             Text(share_text(layer.share)),
             _share_bar(layer.share),
-            _verdict(layer, is_short=has_baseline),
+            _verdict(layer, is_short=is_short),
         )
         if layer is not ladder.layers[-1] and ladder.layers[ladder.layers.index(layer) + 1].chain != layer.chain:
             table.add_row("")

@@ -20,6 +20,7 @@ from leadline.analysis.model import CeilingBasis, Generator, Metric, TestResult,
 from leadline.plan.percentiles import histogram_of
 from leadline.registry import KINDS
 from leadline.report import figures, verdicts
+from leadline.report.brief import brief_verdict, spoken
 from leadline.report.headlines import directions
 from leadline.report.text import TONES, verdict_block
 
@@ -38,6 +39,12 @@ class SummarisedKind(Protocol):
     def figure_rows(self, result: TestResult) -> list[tuple[str, str]]:
         """The figures without times, as pairs of a name and a line."""
 
+    def brief_rows(self, result: TestResult) -> list[tuple[str, str]]:
+        """The figures of the short summary, as pairs of a name and a line."""
+
+    def brief_tables(self, result: TestResult) -> list[RenderableType]:
+        """The tables of the short summary."""
+
     def failure_rows(self, result: TestResult) -> list[tuple[str, str]]:
         """The failures, as pairs of a name and a line."""
 
@@ -45,38 +52,75 @@ class SummarisedKind(Protocol):
         """The tables of times."""
 
 
-def measurement(result: TestResult) -> RenderableType:
-    """The headline, all other figures, the latency's distribution, the generator's cost, errors, and the verdict."""
+def measurement(result: TestResult, *, verbose: bool = False) -> RenderableType:
+    """The figures, then the headline and the verdict, which stay on a small screen. `verbose` draws all figures and
+    tables, the generator's cost, and every reason."""
     kind: SummarisedKind = KINDS.find(result.kind)
-    table = figures.table_of(result.kind, result.metrics)
-    verdict = result.validity.verdict
-    headline = Text.assemble(
-        (figures.written(table.rate, result.metrics), f"bold {TONES[verdicts.WORDINGS[verdict].tone]}"),
-        f"  {table.title}",
-        f" ({both})" if (both := directions(result.metrics)) else "",
-        _uncertainty(result.metrics.get(table.rate.metric)),
-        (f"  {_length(result)}", "dim"),
-    )
-    parts: list[RenderableType] = [headline, Text("")]
-    rows = [
-        *kind.figure_rows(result),
-        *_generator_rows(result.generator, kind.operation),
-        *kind.failure_rows(result),
-    ]
-    tables = kind.time_tables(result)
-    parts.append(_pairs(rows))
-    if tables:
-        parts += [Text(""), *tables]
-    parts.append(Text(""))
+    if verbose:
+        generator = _generator_rows(result.generator, kind.operation)
+        rows = [*kind.figure_rows(result), *generator, *kind.failure_rows(result)]
+        tables = kind.time_tables(result)
+    else:
+        rows = [*kind.brief_rows(result), *(kind.failure_rows(result) if result.errors else [])]
+        tables = kind.brief_tables(result)
+    parts: list[RenderableType] = []
+    for block in ([_pairs(rows)] if rows else [], tables):
+        parts += [*block, Text("")] if block else []
+    parts.append(_headline(result, verbose=verbose))
     if result.status != "done":
         parts.append(Text(f"{result.status}: {verdicts.why_ended(result.status, result.error)}", style="bold red"))
-    return Group(*parts, verdict_block(result.validity, result.limit))
+    judged = verdict_block if verbose else brief_verdict
+    return Group(*parts, judged(result.validity, result.limit))
 
 
-def _uncertainty(metric: Metric | None) -> str:
-    """` ±0.6 %`: half of the leading figure's 95 % interval; empty without one."""
+def _headline(result: TestResult, *, verbose: bool) -> Text:
+    """`941 Mbit/s  TCP throughput ±0.6 %  over 10.0 s`."""
+    table = figures.table_of(result.kind, result.metrics)
+    return Text.assemble(
+        (
+            figures.written(table.rate, result.metrics),
+            f"bold {TONES[verdicts.WORDINGS[result.validity.verdict].tone]}",
+        ),
+        f"  {table.title}",
+        f" ({both})" if (both := directions(result.metrics)) else "",
+        _uncertainty(result.metrics.get(table.rate.metric), verbose=verbose),
+        (f"  {_length(result)}", "dim"),
+    )
+
+
+def _uncertainty(metric: Metric | None, *, verbose: bool) -> str:
+    """` ±0.6 %`: half of the leading figure's 95 % interval; empty without one, or where it rounds to none."""
     half = quantities.plus_minus(metric.value, metric.low, metric.high) if metric is not None else ""
-    return f" {half}" if half else ""
+    return f" {half}" if half and (verbose or half != quantities.NO_WIDTH) else ""
+
+
+def brief_rows(result: TestResult) -> list[tuple[str, str]]:
+    """The figures of the kind's table, without latencies; of those after the first one, zeros and unknown ones are left
+    out."""
+    listed = [figure for figure in figures.table_of(result.kind, result.metrics).others if not _is_latency(figure)]
+    values = {
+        figure.metric: result.metrics[figure.metric].value for figure in listed if figure.metric in result.metrics
+    }
+    return [
+        (figure.title, figures.written(figure, result.metrics))
+        for number, figure in enumerate(listed)
+        if number == 0 or values.get(figure.metric)
+    ]
+
+
+def latency_row(metrics: Mapping[str, Metric], times: str = "latency") -> list[tuple[str, str]]:
+    """A histogram's times in one line, with the percentiles that were asked for; empty without known ones."""
+    shown = [(metrics[name], title) for name, title in _time_columns(metrics, times) if title != "min"]
+    known = [
+        f"{title} {figures.bounded(quantities.microseconds(one.value), one)}"
+        for one, title in shown
+        if one.value is not None
+    ]
+    return [(times, ", ".join(known))] if known else []
+
+
+def _is_latency(figure: figures.Figure) -> bool:
+    return figure.metric.startswith("latency_")
 
 
 def figure_rows(result: TestResult, names: Mapping[str, str]) -> list[tuple[str, str]]:
@@ -89,7 +133,7 @@ def figure_rows(result: TestResult, names: Mapping[str, str]) -> list[tuple[str,
     shown = {kind.rate.metric, "throughput_up_bps", "throughput_down_bps", *(figure.metric for figure in listed)}
     for name, metric in result.metrics.items():
         if name not in shown and not name.startswith("latency_"):
-            rows.append((names.get(name) or _spoken(name), quantities.metric(metric.value, metric.unit)))
+            rows.append((names.get(name) or spoken(name), quantities.metric(metric.value, metric.unit)))
     return rows
 
 
@@ -159,7 +203,7 @@ class _LatencyTable:
     """The distribution of the latency: on one line if the terminal is wide enough, else in a column."""
 
     def __init__(self, metrics: dict[str, Metric]) -> None:
-        shown = [(metrics[name], title) for name, title in _latency_columns(metrics)]
+        shown = [(metrics[name], title) for name, title in _time_columns(metrics, "latency")]
         self._titles = [title for _, title in shown]
         self._rows: list[tuple[str, Sequence[str | Text]]]
         self._rows = [("latency", [figures.bounded(quantities.microseconds(one.value), one) for one, _ in shown])]
@@ -193,12 +237,12 @@ def _bound(bound: float | None) -> Text:
     return Text("" if bound is None else quantities.microseconds(bound), style="dim")
 
 
-def _latency_columns(metrics: dict[str, Metric]) -> list[tuple[str, str]]:
-    """The known latencies and the requested percentiles in ascending order, as metric and title."""
+def _time_columns(metrics: Mapping[str, Metric], times: str) -> list[tuple[str, str]]:
+    """The known times and the requested percentiles in ascending order, as metric and title."""
     parsed = {name: found for name in metrics if (found := histogram_of(name)) is not None}
-    known = {found.percentile: name for name, found in parsed.items() if found.histogram == "latency"}
+    known = {found.percentile: name for name, found in parsed.items() if found.histogram == times}
     percentiles = [(known[percentile], f"p{percentile:g}") for percentile in sorted(known)]
-    named = [(f"latency_{key}_us", key) for key in ("min", "mean")], [("latency_max_us", "max")]
+    named = [(f"{times}_{key}_us", key) for key in ("min", "mean")], [(f"{times}_max_us", "max")]
     return [(name, title) for name, title in (*named[0], *percentiles, *named[1]) if name in metrics]
 
 
@@ -221,10 +265,3 @@ def _length(result: TestResult) -> str:
 def warm_up(window: Window) -> str:
     """How much of what is cut was a warm-up that the plan had left in; empty if none was found."""
     return f" ({quantities.seconds(window.warm_up_ns / 1e9)} of it warm-up)" if window.warm_up_ns else ""
-
-
-def _spoken(metric: str) -> str:
-    """`bytes_received` as `bytes received`; without the unit at the end, which the value has."""
-    for unit in ("_per_s", "_bps", "_us", "_ms", "_ratio"):
-        metric = metric.removesuffix(unit)
-    return metric.replace("_", " ")

@@ -37,7 +37,7 @@ def why_not_valid(analysis: RunAnalysis) -> RenderableType | None:
         lines += _in_full(group, order)
     rest = groups[MOST_IN_FULL:]
     if rest:
-        named = "; ".join(f"{group.code or 'no reason'}: {_where(group.results, order)}" for group in rest)
+        named = "; ".join(f"{group.code or 'no reason'}: {where_text(group.results, order)}" for group in rest)
         lines.append(_indented(Text(f"{len(rest)} more, in full in report.html: {named}"), 1))
     lines += advice_lines(code for summary in doubted for code in _codes(summary))
     return Group(*lines)
@@ -50,7 +50,7 @@ def reasons_of_results(analysis: RunAnalysis) -> list[tuple[str, ReasonGroup]]:
     doubted = [summary for summary in analysis.summaries if summary.validity.verdict is not Verdict.VALID]
     order = list(dict.fromkeys(summary.case for summary in analysis.summaries))
     groups = [group for group in reason_groups(doubted) if group.code and group.code not in said]
-    return [(_where(group.results, order), group) for group in groups]
+    return [(where_text(group.results, order), group) for group in groups]
 
 
 def advice_lines(codes: Iterable[str]) -> list[RenderableType]:
@@ -106,12 +106,12 @@ def _in_full(group: ReasonGroup, order: Sequence[str]) -> list[RenderableType]:
     if group.verdict is not None:
         wording = verdicts.WORDINGS[group.verdict]
         marked = (f"  {wording.mark} {group.verdict.value}", verdicts.TONES[wording.tone])
-    head = Text.assemble((_where(group.results, order), "bold"), marked)
+    head = Text.assemble((where_text(group.results, order), "bold"), marked)
     code = f"{group.code}: " if group.code else ""
     return [_indented(head, 1), _indented(Text.assemble((code, "dim"), group.text, (_only(group.metrics), "dim")), 3)]
 
 
-def _where(results: Sequence[Summary], order: Sequence[str]) -> str:
+def where_text(results: Sequence[Summary], order: Sequence[str]) -> str:
     """`c01 to c04 tcp-up, udp; c07 udp`: cases that have the same tests together."""
     tests: dict[str, list[str]] = {}
     for one in results:

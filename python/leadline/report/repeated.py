@@ -16,13 +16,14 @@ from leadline import quantities
 from leadline.analysis.model import Metric, Summary, TestResult
 from leadline.plan.repeats import PrecisionGoal
 from leadline.report import figures, verdicts
+from leadline.report.brief import brief_verdict
 from leadline.report.text import TONES, verdict_block
 
 
 def repeated_measurement(
-    summary: Summary, repeats: Sequence[TestResult], goal: PrecisionGoal, asked: Sequence[str]
+    summary: Summary, repeats: Sequence[TestResult], goal: PrecisionGoal, asked: Sequence[str], *, verbose: bool = False
 ) -> RenderableType:
-    """The leading figure with its interval, then the others and those `asked` for, then the verdict."""
+    """The figures and those `asked` for, each with its interval, then the leading one and the verdict."""
     table = figures.table_of(summary.kind, summary.metrics)
     lead = summary.metrics.get(table.rate.metric, Metric(None, ""))
     tone = TONES[verdicts.WORDINGS[summary.validity.verdict].tone]
@@ -49,13 +50,8 @@ def repeated_measurement(
     for name in dict.fromkeys(asked):
         if name not in names and name in summary.metrics:
             rows.add_row(*_plain(name, summary.metrics[name], summary.repeats))
-    return Group(
-        headline,
-        Text(""),
-        Padding(rows, (0, 0, 0, 2), expand=False),
-        Text(""),
-        verdict_block(summary.validity, summary.limit),
-    )
+    judged = verdict_block if verbose else brief_verdict
+    return Group(Padding(rows, (0, 0, 0, 2), expand=False), Text(""), headline, judged(summary.validity, summary.limit))
 
 
 def _plain(name: str, metric: Metric, repeats: int) -> tuple[str, ...]:

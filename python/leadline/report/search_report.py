@@ -14,12 +14,15 @@ from leadline import quantities
 from leadline.analysis.model import Metric, Validity, Verdict
 from leadline.analysis.search_findings import Trial
 from leadline.report import verdicts
+from leadline.report.brief import brief_verdict, first_statement
 from leadline.report.searches import outcome
 from leadline.report.text import TONES, verdict_block
 
 
-def found_rate(rate: Metric, reference: tuple[str, Metric], conditions: str, validity: Validity) -> RenderableType:
-    """The headline, the interval, the rate reached without a rate (its name first), and the verdict. The trials are
+def found_rate(
+    rate: Metric, reference: tuple[str, Metric], conditions: str, validity: Validity, *, verbose: bool = False
+) -> RenderableType:
+    """The interval, the rate reached without a rate (its name first), the rate found, and the verdict. The trials are
     printed above, each when it ends."""
     tone = TONES[verdicts.WORDINGS[validity.verdict].tone]
     headline = Text.assemble((_headline(rate, validity), f"bold {tone}"), f"  highest rate with {conditions}")
@@ -27,22 +30,17 @@ def found_rate(rate: Metric, reference: tuple[str, Metric], conditions: str, val
     facts.add_column(style="dim", no_wrap=True)
     facts.add_column()
     facts.add_row("between", interval(rate))
-    facts.add_row(reference[0], _rate(reference[1].value))
-    return Group(
-        headline,
-        Text(""),
-        Padding(facts, (0, 0, 0, 2), expand=False),
-        Text(""),
-        verdict_block(validity),
-    )
+    facts.add_row(reference[0], quantities.rate_in_full(reference[1].value))
+    judged = verdict_block if verbose else brief_verdict
+    return Group(Padding(facts, (0, 0, 0, 2), expand=False), Text(""), headline, judged(validity))
 
 
 def interval(rate: Metric) -> str:
     """Both bounds, as far as they are known."""
     if rate.low is None and rate.high is None:
         return "unknown"
-    low = "no rate that holds" if rate.low is None else f"{_rate(rate.low)}, which holds,"
-    high = "no known limit" if rate.high is None else f"{_rate(rate.high)}, which does not"
+    low = "no rate that holds" if rate.low is None else f"{quantities.rate_in_full(rate.low)}, which holds,"
+    high = "no known limit" if rate.high is None else f"{quantities.rate_in_full(rate.high)}, which does not"
     return f"{low} and {high}"
 
 
@@ -51,15 +49,17 @@ def trials_head() -> RenderableType:
     return _trials_grid(Text("rate"), Text("for"), Text(""), Text("because"), style="dim")
 
 
-def trial_row(trial: Trial) -> RenderableType:
-    """One trial, in the columns of `trials_head`; printed when it ends."""
+def trial_row(trial: Trial, *, verbose: bool = False) -> RenderableType:
+    """One trial, in the columns of `trials_head`, with the first statement of its reason or with all of it; printed
+    when it ends."""
     length = quantities.seconds(trial.duration_s)
-    return _trials_grid(Text(_rate(trial.rate_per_s)), Text(length), Text(outcome(trial)), Text(trial.why))
+    why = trial.why if verbose else first_statement(trial.why)
+    return _trials_grid(Text(quantities.rate_in_full(trial.rate_per_s)), Text(length), Text(outcome(trial)), Text(why))
 
 
 def trial_line(number: int, trial: Trial) -> str:
     """One trial as a line of progress."""
-    where = f"{_rate(trial.rate_per_s)} for {quantities.seconds(trial.duration_s)}"
+    where = f"{quantities.rate_in_full(trial.rate_per_s)} for {quantities.seconds(trial.duration_s)}"
     return f"trial {number}: {where} {outcome(trial)}: {trial.why}"
 
 
@@ -67,17 +67,10 @@ def _headline(rate: Metric, validity: Validity) -> str:
     if rate.value is None:
         if rate.high is None:
             return "unknown"
-        return "none" if validity.verdict is Verdict.VALID else f"< {_rate(rate.high)}"
+        return "none" if validity.verdict is Verdict.VALID else f"< {quantities.rate_in_full(rate.high)}"
     # Without a settled upper bound, the rate is a lower bound.
     least = rate.high is None or validity.verdict is not Verdict.VALID
-    return f"{'≥ ' if least else ''}{_rate(rate.value)}"
-
-
-def _rate(per_s: float | None) -> str:
-    """The rate in full: the bounds are close together."""
-    if per_s is None:
-        return quantities.per_second(None)
-    return f"{per_s:,.0f}/s" if per_s >= 1000 else f"{per_s:.4g}/s"
+    return f"{'≥ ' if least else ''}{quantities.rate_in_full(rate.value)}"
 
 
 def _trials_grid(rate: Text, length: Text, outcome: Text, why: Text, style: str = "") -> RenderableType:

@@ -19,7 +19,7 @@ from rich.text import Text
 
 from leadline import quantities
 from leadline.analysis.head_and_tail import HEAD_AND_TAIL
-from leadline.analysis.model import Limit, RunAnalysis, Summary, Validity
+from leadline.analysis.model import Limit, RunAnalysis, Summary, Validity, Verdict
 from leadline.report import figures, host_statistics, verdicts
 from leadline.report.answers import answer_lines
 from leadline.report.cross_checks import cross_check_lines
@@ -43,11 +43,9 @@ TONES = verdicts.TONES
 
 
 def run_renderables(analysis: RunAnalysis) -> list[RenderableType]:
-    """Everything about a run in reading order; the verdict comes last, where a reader of a terminal looks first."""
+    """Everything about a run: details first, the answer and the verdict last, where a reader of a terminal looks
+    first."""
     parts = [
-        figures_table(analysis),
-        limit_lines(analysis),
-        table_notes(analysis),
         searches_table(analysis),
         cross_check_lines(analysis.cross_checks),
         baseline_table(analysis),
@@ -58,8 +56,11 @@ def run_renderables(analysis: RunAnalysis) -> list[RenderableType]:
         bring_up_table(analysis),
         fleet_table(analysis),
         *(scaling_table(found, found[0].axis, test) for test, found in analysis.scaling.items() if found),
-        *ladder_blocks(analysis.ladders),
+        *ladder_blocks(analysis.ladders, verbose=True),
         why_not_valid(analysis),
+        figures_table(analysis),
+        limit_lines(analysis),
+        table_notes(analysis),
         troubles(analysis),
         targets_table(analysis),
         answer_lines(analysis),
@@ -68,9 +69,10 @@ def run_renderables(analysis: RunAnalysis) -> list[RenderableType]:
     return [part for part in parts if part is not None]
 
 
-def figures_table(analysis: RunAnalysis) -> RenderableType:
-    """The headline figures per case and test; parameters get their own columns if the width allows it."""
-    return _FiguresTable(analysis)
+def figures_table(analysis: RunAnalysis, *, is_brief: bool = False) -> RenderableType:
+    """The headline figures per case and test; parameters get their own columns if the width allows it. `is_brief`
+    leaves out intervals that round to none."""
+    return _FiguresTable(analysis, is_brief)
 
 
 def table_notes(analysis: RunAnalysis) -> RenderableType | None:
@@ -269,9 +271,9 @@ def verdict_lines(analysis: RunAnalysis) -> RenderableType:
 def verdict_block(validity: Validity, limit: Limit | None = None) -> RenderableType:
     """A verdict with its reasons indented below it."""
     wording = verdicts.WORDINGS[validity.verdict]
-    head = Text.assemble(
-        (f"{wording.mark} {validity.verdict.value}", f"bold {TONES[wording.tone]}"), f": {wording.sentence}"
-    )
+    is_doubted = validity.verdict is Verdict.VALID and validity.reasons
+    sentence = verdicts.VALID_BUT if is_doubted else wording.sentence
+    head = Text.assemble((f"{wording.mark} {validity.verdict.value}", f"bold {TONES[wording.tone]}"), f": {sentence}")
     lines = [limit_line(limit)] if limit is not None else []
     lines += [reason_line(reason) for reason in (*validity.reasons, *validity.notes)]
     return Group(head, *lines, *advice_lines(reason.code for reason in validity.reasons))
@@ -282,6 +284,7 @@ class _FiguresTable:
     """Chooses one of its two layouts when the width is known."""
 
     analysis: RunAnalysis
+    is_brief: bool
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         wide = self._wide()
@@ -342,6 +345,8 @@ class _FiguresTable:
             for summary in self.analysis.summaries
             if summary.case == case
         ]
+        for row in rows if self.is_brief else ():
+            row[2] = Text("") if row[2].plain == quantities.NO_WIDTH else row[2]
         if rows:
             return rows
         ends = Counter(trial.status for trial in self.analysis.trials if trial.case == case)

@@ -36,6 +36,9 @@ WORDINGS: dict[Verdict, Wording] = {
     Verdict.INCOMPLETE: Wording("Not everything that should have been measured was.", "!", "bad"),
 }
 
+VALID_BUT = "The leading figure can be believed; those that a reason names cannot."
+"""In place of the sentence of a valid result that has a reason against one of its other figures."""
+
 TONES = {"good": "green", "bounded": "yellow", "doubtful": "yellow", "bad": "red"}
 """The colour of each tone in a terminal."""
 

@@ -22,6 +22,7 @@ from leadline.analysis.search_findings import Trial
 from leadline.analysis.searches import disturbed_trials
 from leadline.errors import LeadlineError
 from leadline.plan import BaseTest
+from leadline.quantities import rate_in_full
 from leadline.trial.capacity_search import Ending, Limits, SearchResult, Stopped
 from leadline.trial.event_log import EntryList, EventLog, EventSink
 from leadline.trial.interrupt import Interrupt
@@ -222,11 +223,14 @@ def verdict_of(found: SearchResult, trials: Sequence[Trial], error: str | None) 
                 for trial in trials
                 if trial.generator_limited and not trial.holds and trial.rate_per_s > known
             )
-            text = f"from {lowest:.6g}/s on the generator was at its limit or late: the server's limit is unknown"
+            text = (
+                f"from {rate_in_full(lowest)} on the generator was at its limit or late: the server's limit is unknown"
+            )
             if found.high_per_s is not None:
                 text = (
-                    f"at {lowest:.6g}/s the generator was at its limit or late, at {found.high_per_s:.6g}/s the server "
-                    "failed: the server's limit between the bounds is unknown"
+                    f"at {rate_in_full(lowest)} the generator was at its limit or late, at "
+                    f"{rate_in_full(found.high_per_s)} the server failed: the server's limit between the "
+                    "bounds is unknown"
                 )
             return Validity(Verdict.GENERATOR_LIMITED, (Reason("generator-limited-trials", text),))
         case Ending.ALL_HELD:

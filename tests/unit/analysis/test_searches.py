@@ -83,8 +83,8 @@ OFFERED = load(1000, 0, limit=LimitedBy.OFFERED_RATE)
 @pytest.mark.parametrize(
     ("low", "evidence"),
     [
-        (1000.0, "the conditions held at 1000/s, but not at 1020/s: lost_ratio 0.00490196 is not < 0.001"),
-        (None, "the conditions did not hold at 1020/s: lost_ratio 0.00490196 is not < 0.001"),
+        (1000.0, "the conditions held at 1,000/s, but not at 1,020/s: lost_ratio 0.00490196 is not < 0.001"),
+        (None, "the conditions did not hold at 1,020/s: lost_ratio 0.00490196 is not < 0.001"),
     ],
 )
 def test_narrow_failure_at_the_upper_bound_is_not_limited_by_the_offered_rate(low: float | None, evidence: str) -> None:
@@ -193,7 +193,7 @@ def test_searches_without_a_rate_decide_by_their_upper_bound_and_are_named(repea
     assert outcome("> 5000", result) == ("missed", "at most 1020 /s is not > 5000 /s")
     assert outcome("> 500", result) == ("undecided", "known only to be at most 1020 /s")
     assert result.validity.verdict is Verdict.VALID
-    text = "not even the lowest rate tried, 1020/s, holds"
+    text = "not even the lowest rate tried, 1,020/s, holds"
     assert [(note.code, note.text) for note in result.validity.notes if note.code != "interval-within-test"] == [
         ("no-rate-held", text)
     ]
@@ -207,7 +207,7 @@ def test_some_searches_without_a_rate_leave_the_mean_without_a_lower_end() -> No
     assert rate.unbounded is not None and rate.unbounded.startswith("in some repeats no rate held")
     assert summary.gaps["found_rate_per_s"] == 1
     assert [note.text for note in summary.validity.notes] == [
-        "not even the lowest rate tried, 1020/s, holds (in 1 of 3 repeats)"
+        "not even the lowest rate tried, 1,020/s, holds (in 1 of 3 repeats)"
     ]
     assert outcome("> 5000", summary)[0] == "missed"
     assert outcome("> 500", summary)[0] == "undecided"

@@ -19,6 +19,7 @@ from leadline.trial import (
     FirstRoundMeasured,
     LiveFigures,
     RunBegan,
+    RunEnded,
     ScriptOutput,
     TargetOpen,
     TestBegan,
@@ -120,15 +121,23 @@ def test_each_kind_has_its_figures(kind: str, figures: dict[str, Any], shown: st
     assert len(line) <= 80
 
 
-def test_trial_that_ended_has_the_headline_of_each_test(capsys: pytest.CaptureFixture[str]) -> None:
-    ended = TrialMeasured("c07/2", (TCP, replace(TCP, test="rr", status="failed", error="refused")))
-    Progress()(ended)
+def test_trial_that_ended_has_one_line_with_the_figure_of_each_test(capsys: pytest.CaptureFixture[str]) -> None:
+    doubted = replace(TCP, test="tcp-down", validity=Validity(Verdict.DISTURBED))
+    measured = TrialMeasured("c07/2", (TCP, doubted, replace(TCP, test="rr", status="failed", error="refused")))
+    for progress in (Progress(), Progress(quiet=True)):
+        progress(TrialEnded("c07/2", "done", None))
+        progress(measured)
     assert capsys.readouterr().err.splitlines() == [
-        "  tcp-up  941 Mbit/s  retransmits 12, mean RTT 1.33 ms  ✓ valid",
-        "  rr  failed: refused",
+        "[0/1] c07/2   1 ! disturbed  1 ✓ valid  tcp-up 941 Mbit/s, tcp-down 941 Mbit/s, rr failed: refused"
     ]
-    Progress(quiet=True)(ended)
-    assert capsys.readouterr().err == ""
+
+
+def test_trial_without_figures_still_has_its_line(capsys: pytest.CaptureFixture[str]) -> None:
+    with Progress() as progress:
+        progress(TrialEnded("c07/2", "failed", "no route"))
+    progress(TrialEnded("c07/3", "skipped", None))
+    progress(RunEnded("done"))
+    assert capsys.readouterr().err.splitlines() == ["[0/1] c07/2   failed: no route", "[0/1] c07/3   skipped"]
 
 
 def test_a_fleet_has_its_clients_by_state() -> None:

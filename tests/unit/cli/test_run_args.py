@@ -67,7 +67,7 @@ def test_results_of_several_runs_name_the_run_in_every_row(
     runs: list[Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     expected = [(runs[0].name, MIBIBYTE), (runs[1].name, 2 * MIBIBYTE)]
-    assert results.command(runs, as_csv=True) == 0
+    assert results.command(runs, as_csv=True, metric=["received_bytes"]) == 0
     assert received(list(csv.DictReader(io.StringIO(capsys.readouterr().out)))) == expected
     assert results.command(runs, json=True) == 0
     document = json.loads(capsys.readouterr().out)
@@ -100,12 +100,51 @@ def test_results_have_the_side_of_bounds(
     (trial,) = run.trials
     bounded = replace(run, trials=(replace(trial, tests=(replace(trial.tests[0], metrics=figures),)),), summaries=())
     monkeypatch.setattr("leadline.trial.read_findings", lambda _: bounded)
-    assert results.command(runs[:1], as_csv=True) == 0
+    assert results.command(runs[:1], as_csv=True, metric=["all"]) == 0
     rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
     assert [row["bound"] for row in rows] == ["", "at least", "at most"]
     assert results.command(runs[:1]) == 0
     text = capsys.readouterr().out
     assert "≥ 2.5" in text and "≤ 3.5" in text and " 1.5" in text
+
+
+def test_results_are_of_the_main_figures_unless_others_are_asked_for(
+    runs: list[Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    def shown(*asked: str, **named: bool) -> tuple[set[str], str]:
+        assert results.command(runs[:1], metric=list(asked), **named) == 0
+        out, err = capsys.readouterr()
+        rows = json.loads(out)["rows"] if "json" in named else list(csv.DictReader(io.StringIO(out)))
+        numbers.append(len(rows))
+        return {row["metric"] for row in rows}, err
+
+    numbers: list[int] = []
+    main, said = shown(as_csv=True)
+    every, silent = shown("all", as_csv=True)
+    assert main == {"throughput_bps", "retransmits", "rtt_mean_us"} and main < every
+    left_out = numbers[1] - numbers[0]
+    assert said == (
+        f"leadline: {left_out} rows of other figures are left out: --metric all prints them, --metric NAME one figure\n"
+    )
+    assert silent == ""
+    assert shown("received_bytes", "sent_bytes", as_csv=True) == ({"received_bytes", "sent_bytes"}, "")
+    assert shown(json=True) == (every, "")
+    assert shown("received_bytes", json=True)[0] == {"received_bytes"}
+
+
+def test_results_name_the_metric_that_no_test_has(
+    runs: list[Path], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.argv", ["leadline", "results", str(runs[0]), "--metric", "throughput"])
+    assert status() == 2
+    assert capsys.readouterr().err == (
+        "leadline: --metric throughput: no test of these runs has it; as in --metric throughput_bps\n"
+    )
+
+
+def test_results_in_a_table_are_in_units_that_people_read(runs: list[Path], capsys: pytest.CaptureFixture[str]) -> None:
+    assert results.command(runs[:1], metric=["received_bytes"]) == 0
+    assert "1.05 MB" in capsys.readouterr().out
 
 
 def test_results_refuse_two_formats(

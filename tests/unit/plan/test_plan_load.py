@@ -184,6 +184,10 @@ MISTAKES = [
         "plan.yaml:4: tests.load.packet: 65508 bytes is too large; at most 65507 bytes (by the short measurement...",
     ),
     (
+        changed("packet: 100", "packet: 100, rate: 2000tbit"),
+        "plan.yaml:4: tests.load.rate: 2.00 Pbit/s is too large; at most 1.00 Pbit/s",
+    ),
+    (
         changed("packet: 100, duration: 1s", "duration: -1s"),
         "plan.yaml:4: tests.load.duration: '-1s' is negative; a duration is not",
     ),

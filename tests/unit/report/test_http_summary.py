@@ -16,7 +16,7 @@ from leadline.report import measurement
 def shown(result: Result, width: int = 80) -> str:
     console = Console(width=width, color_system=None, legacy_windows=False)
     with console.capture() as capture:
-        console.print(measurement(result))
+        console.print(measurement(result, verbose=True))
     return capture.get()
 
 

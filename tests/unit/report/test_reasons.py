@@ -167,7 +167,7 @@ def test_a_run_does_not_give_its_results_verdicts_as_their_reason() -> None:
 
 def test_a_single_measurement_has_advice_too() -> None:
     result = replace(one_result("http"), validity=GENERATOR_LIMITED)
-    assert ADVICE["thread-saturated"] in flat(shown(measurement(result)))
+    assert ADVICE["thread-saturated"] in flat(shown(measurement(result, verbose=True)))
 
 
 def codes_in(sources: list[Path]) -> set[str]:

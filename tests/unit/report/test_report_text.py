@@ -190,7 +190,7 @@ def test_markup_in_names_is_text() -> None:
     ],
 )
 def test_single_measurement_shows_headline_and_figures(kind: str, headline: str, line: tuple[str, ...]) -> None:
-    text = shown(measurement(one_result(kind)))
+    text = shown(measurement(one_result(kind), verbose=True))
     assert headline in text
     assert line_with(text, *line)
     assert ("≥ generator-limited" if kind == "http" else "✓ valid") in text
@@ -203,19 +203,19 @@ def test_single_measurement_shows_its_intervals() -> None:
         "transactions_per_s": Metric(41_600.0, "1/s", 41_200.0, 42_000.0),
         "latency_p99_us": Metric(67.9, "us", 66.0, 70.5),
     }
-    text = shown(measurement(replace(rr, metrics=metrics)))
+    text = shown(measurement(replace(rr, metrics=metrics), verbose=True))
     assert "41.6 k/s  request-response ±0.96 %" in text
     assert line_with(text, "95 % from", "66.0 µs") and line_with(text, "to", "70.5 µs")
     http = one_result("http")
     bounds = {"latency_p50_us": Metric(400.0, "us", 390.0, 411.0), "latency_p99_us": Metric(900.0, "us", 850.0, 990.0)}
-    text = shown(measurement(replace(http, metrics={**http.metrics, **bounds})))
+    text = shown(measurement(replace(http, metrics={**http.metrics, **bounds}), verbose=True))
     assert line_with(text, "95 %: p50 390 µs to 411 µs, p99 850 µs to 990 µs")
 
 
 def test_row_of_times_that_are_upper_bounds_says_so() -> None:
     http = one_result("http")
     p99 = replace(http.metrics["latency_p99_us"], verdict=Verdict.DISTURBED, reasons=("other-work",), bound=Bound.MOST)
-    text = shown(measurement(replace(http, metrics={**http.metrics, "latency_p99_us": p99})))
+    text = shown(measurement(replace(http, metrics={**http.metrics, "latency_p99_us": p99}), verbose=True))
     assert line_with(text, "  latency ≤")
 
 
@@ -235,7 +235,7 @@ def test_head_and_tail_stands_below_the_figures() -> None:
 
 
 def test_service_and_lateness_stand_below_latency() -> None:
-    text = shown(measurement(one_result("http")))
+    text = shown(measurement(one_result("http"), verbose=True))
     assert line_with(text, "  late ", "270 µs").split()[1:3] == ["3.15", "µs"]
     assert text.index("  latency") < text.index("  service") < text.index("  late ")
 
@@ -265,7 +265,7 @@ def test_log_of_a_daemon_is_shown_once() -> None:
 
 def test_a_failed_measurement_names_its_error() -> None:
     failed = one_result("http", status="failed", error="connection refused", metrics={}, generator=None, window=None)
-    text = shown(measurement(replace(failed, errors={"refused": 3}, validity=VALID)))
+    text = shown(measurement(replace(failed, errors={"refused": 3}, validity=VALID), verbose=True))
     assert "failed: connection refused" in text
     assert "3 × refused" in text
     assert "its cost is unknown" in text
@@ -273,7 +273,7 @@ def test_a_failed_measurement_names_its_error() -> None:
 
 def test_a_kind_without_a_table_shows_its_metrics() -> None:
     result = one_result("rr", metrics={"line_rate_ratio": Metric(0.5, "ratio"), "sent": Metric(9.0, "count")})
-    text = shown(measurement(replace(result, kind="packets")))
+    text = shown(measurement(replace(result, kind="packets"), verbose=True))
     assert "50.0 %" in text
 
 
@@ -337,6 +337,6 @@ def test_unknown_lateness_of_the_generator_is_left_out() -> None:
     known = one_result()
     assert known.generator is not None
     without = replace(known, generator=replace(known.generator, late_p99_us=None, cpu_ns_per_unit=None))
-    assert "sends late by p99" in shown(measurement(known))
-    text = shown(measurement(without))
+    assert "sends late by p99" in shown(measurement(known, verbose=True))
+    text = shown(measurement(without, verbose=True))
     assert "busiest thread" in text and "sends late" not in text and "of CPU per" not in text

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from rich.console import Console
 
@@ -46,10 +48,10 @@ def test_the_headline_promises_no_more_than_is_known(
     low: float | None, high: float | None, validity: Validity, headline: str, between: str
 ) -> None:
     lines = shown(low, high, validity)
-    assert lines[0] == f"{headline}  highest rate with {CONDITIONS}"
-    assert lines[2].split(maxsplit=1) == ["between", between]
-    assert lines[3].split() == ["closed", "loop", "1,050/s"]
-    assert any(line.lstrip("✓≥≈?! ").startswith(f"{validity.verdict.value}: ") for line in lines[4:])
+    assert lines[0].split(maxsplit=1) == ["between", between]
+    assert lines[1].split() == ["closed", "loop", "1,050/s"]
+    assert lines[3] == f"{headline}  highest rate with {CONDITIONS}"
+    assert lines[4].lstrip("✓≥≈?! ").startswith(f"{validity.verdict.value}: ")
 
 
 def test_trials_line_up_below_their_titles_though_each_is_drawn_alone() -> None:
@@ -64,6 +66,16 @@ def test_trials_line_up_below_their_titles_though_each_is_drawn_alone() -> None:
         assert row[head.index("because") :] == trial.why and outcome in row
         assert row.index("/s ") + 2 == head.index("rate") + len("rate")
         assert row.index(" s ") + 2 == head.index("for") + len("for")
+
+
+def test_reason_of_a_trial_is_one_statement_unless_all_is_asked_for() -> None:
+    why = "9 of 99 datagrams that were due were sent; sends of this host were 478 ms late at p99"
+    console = Console(width=80, color_system=None, highlight=False)
+    with console.capture() as capture:
+        console.print(trial_row(replace(TRIALS[1], why=why)))
+        console.print(trial_row(replace(TRIALS[1], why=why), verbose=True))
+    text = " ".join(capture.get().split())
+    assert text.count("were sent") == 2 and text.count("478 ms late at p99") == 1
 
 
 def test_a_trial_in_a_line() -> None:

@@ -94,13 +94,13 @@ def fleet(count: int = 1000, **changes: object) -> Result:
 
 @pytest.mark.parametrize("count", [1, 60, 100_000])
 def test_no_line_of_a_fleet_is_wider_than_the_terminal(count: int) -> None:
-    text = shown(measurement(fleet(count)))
+    text = shown(measurement(fleet(count), verbose=True))
     assert max(len(line.rstrip()) for line in text.splitlines()) <= 80
     assert "…" not in text
 
 
 def test_end_states_and_their_causes_lead() -> None:
-    text = " ".join(shown(measurement(fleet())).split())
+    text = " ".join(shown(measurement(fleet(), verbose=True)).split())
     assert "812 /s VPN clients connected" in text
     assert "103: 60 configured, 40 partial, 3 failed" in text
     assert "3 × reset unanswered (clients 100, 101, 102): no answer in 60 s" in text
@@ -120,19 +120,19 @@ def test_end_states_and_their_causes_lead() -> None:
 
 
 def test_errors_are_none_only_where_no_client_failed() -> None:
-    with_errors = shown(measurement(fleet(errors={"reset_unanswered": 3})))
+    with_errors = shown(measurement(fleet(errors={"reset_unanswered": 3}), verbose=True))
     assert "errors" not in with_errors, "the clients' causes already show them"
     nothing = FleetFindings((), (), 0, 0, {"AES-256-GCM": 103}, ())
-    assert "errors none" in " ".join(shown(measurement(fleet(errors={}, fleet=nothing))).split())
+    assert "errors none" in " ".join(shown(measurement(fleet(errors={}, fleet=nothing), verbose=True)).split())
 
 
 def test_each_step_has_its_times_as_far_as_its_clients_carry_them() -> None:
-    few = shown(measurement(fleet(60))).splitlines()
+    few = shown(measurement(fleet(60), verbose=True)).splitlines()
     connect = next(line.split() for line in few if line.split()[:1] == ["connect"])
     assert connect == ["connect", "60", "4.62", "ms", "4.20", "ms", "6.30", "ms", "21.0", "ms"], "60 carry no p99"
-    many = shown(measurement(fleet(1000))).splitlines()
+    many = shown(measurement(fleet(1000), verbose=True)).splitlines()
     assert "12.6 ms" in next(line for line in many if "pushed options" in line)
-    empty = shown(measurement(fleet(distributions=(), fleet=None)))
+    empty = shown(measurement(fleet(distributions=(), fleet=None), verbose=True))
     assert "pushed options" not in empty and "× " not in empty.split("errors")[0]
 
 

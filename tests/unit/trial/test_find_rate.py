@@ -39,7 +39,9 @@ def test_bound_above_the_generators_limit_is_in_the_reason() -> None:
     between = SearchResult(Ending.GENERATOR_LIMITED, 900.0, 1100.0, 1.0)
     validity = search_validity(between, [HELD, late, replace(FAILED, rate_per_s=1100.0)], 20, None)
     assert validity.verdict is Verdict.GENERATOR_LIMITED
-    assert validity.reasons[0].text.startswith("at 1000/s the generator was at its limit or late, at 1100/s the server")
+    assert validity.reasons[0].text.startswith(
+        "at 1,000/s the generator was at its limit or late, at 1,100/s the server"
+    )
 
 
 @pytest.mark.parametrize(

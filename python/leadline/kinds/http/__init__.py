@@ -243,6 +243,16 @@ class Http(Kind[HttpTest]):
 
         return http_rows(result)
 
+    def brief_rows(self, result: TestResult) -> list[tuple[str, str]]:
+        """The requests that went wrong, the transferred bytes, and the usual percentiles."""
+        from leadline.kinds.http.summary import brief_rows
+
+        return brief_rows(result)
+
+    def brief_tables(self, result: TestResult) -> list[RenderableType]:
+        """None: rows have the times."""
+        return []
+
     def phase_rows(self, result: TestResult) -> list[tuple[str, tuple[str, ...]]]:
         """Each phase that occurred."""
         from leadline.kinds.http.summary import phase_rows

@@ -80,6 +80,7 @@ def parse_options(options: Mapping[str, Any]) -> tuple[HttpTest, HttpWorkload, O
         find_rate=options["find_rate"],
         interval_ms=interval_ms,
         precision=precision,
+        verbose=options["verbose"],
         second_tool=single_args.second_tool(test, server),
     )
     single_args.refuse_with_precision(output)

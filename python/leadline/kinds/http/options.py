@@ -237,6 +237,7 @@ _ROWS = (
         *o.PRECISION,
         Option(("-i", "--interval"), "Print figures at this interval: 1s.", metavar="TIME"),
         Option(("--json",), "Print one JSON document; progress goes to stderr.", type=bool, default=False),
+        o.VERBOSE,
         o.OUT,
         Option(
             ("--hdr",),

@@ -203,7 +203,7 @@ class LoadLatency(Kind[LoadLatencyTest]):
                 key="congestion",
                 metavar="NAME",
             ),
-            *(*o.SESSION, o.INTERVAL, o.JSON, o.OUT, o.targets("latency_increase_us < 20000")),
+            *(*o.SESSION, o.INTERVAL, o.JSON, o.VERBOSE, o.OUT, o.targets("latency_increase_us < 20000")),
         ),
     )
 

@@ -85,6 +85,7 @@ def run(values: Mapping[str, Any]) -> int:
         [*limits, *(values["target"] or [])],
         interval_ms=single_args.interval(values["interval"]),
         aborting=aborting,
+        verbose=values["verbose"],
         calibrate=False,  # its ceiling follows from the run itself
         summary=_summary(values["summary_export"], [one for one, _, _ in thresholds]),
         samples=None if values["jtl"] is None else _jtl(values["jtl"], load),

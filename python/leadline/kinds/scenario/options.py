@@ -66,6 +66,7 @@ COMMAND = Command(
         *o.FAMILY,
         o.INTERVAL,
         o.JSON,
+        o.VERBOSE,
         o.OUT,
         Option(
             ("--single-requests",),

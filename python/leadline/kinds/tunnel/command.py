@@ -77,6 +77,7 @@ def parse_options(options: Mapping[str, Any]) -> tuple[list[tuple[TunnelTest, Tu
         options["target"] or [],
         find_rate=choke,
         server_pid=options["server_pid"],
+        verbose=options["verbose"],
     )
     loads = [(test, tunnel_workload(test, access, test.number or 1)) for test in tests]
     if options["key_file"] is not None:

@@ -214,6 +214,7 @@ _ROWS = (
             metavar="'METRIC < VALUE'",
         ),
         o.JSON,
+        o.VERBOSE,
         o.OUT,
     ),
 )

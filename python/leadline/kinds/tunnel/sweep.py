@@ -61,7 +61,9 @@ def run(fleets: Sequence[Fleet], output: OutputOptions) -> int:
     if output.json:
         print_json({**_document(measured, scalings, judged, output), "error": None if error is None else str(error)})
     else:
-        print_all([*(measurement(one.result) for one in measured), scaling_table(scalings, "clients")])
+        print_all(
+            [*(measurement(one.result, verbose=output.verbose) for one in measured), scaling_table(scalings, "clients")]
+        )
         for one in judged:
             print_note(f"target {one.target} of {one.case}: {one.outcome} ({one.reason})")
     kept = note_folder(folder, 0)
