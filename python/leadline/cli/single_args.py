@@ -74,6 +74,11 @@ class OutputOptions:
     second_tool: ToolRun | None = None
     """A second tool's command lines; it repeats the measurement for a cross-check."""
 
+    @property
+    def is_document(self) -> bool:
+        """Whether stdout has room for a document alone."""
+        return self.json or self.format != "text"
+
 
 def parse(model: type[Model], options: Mapping[str, Any], names: Mapping[str, str]) -> Model:
     """A test from the command line's options, which obey the same rules as a plan's keys. `names` maps keys to the

@@ -182,8 +182,8 @@ PERCENTILES = Option(
 )
 HOST = Option(
     (),
-    "Name or address of the host that runs `leadline serve` or `leadline-agent serve`.",
-    required=True,
+    "Name or address of the host that runs `leadline serve` or `leadline-agent serve`. Default: this machine's "
+    "loopback, with a server of its own.",
     metavar="HOST",
     parameter="host",
 )
