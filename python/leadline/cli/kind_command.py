@@ -100,7 +100,7 @@ def measure_with_session(kind: CommandedKind, values: Mapping[str, Any]) -> int:
         kind.name,
         kind.command,
         values,
-        lambda: single_args.interval(values["interval"]),
+        lambda: single_args.interval(values),
         lambda: single_args.refuse_two_documents(values),
     )
     from leadline.trial.workloads import workload
@@ -111,7 +111,7 @@ def measure_with_session(kind: CommandedKind, values: Mapping[str, Any]) -> int:
         values["out"],
         values["target"] or [],
         format=values.get("output_format", "text"),
-        interval_ms=single_args.interval(values["interval"]),
+        interval_ms=single_args.interval(values),
         precision=read.precision,
     )
     single_args.refuse_with_precision(output)

@@ -41,10 +41,10 @@ _NEARLY_S = 0.5
 
 
 @contextmanager
-def watched(json: bool) -> Iterator[tuple[Progress, Interrupt]]:
+def watched(json: bool, *, has_intervals: bool = False) -> Iterator[tuple[Progress, Interrupt]]:
     """Show one measurement while it runs, and let Ctrl-C end it. With --json, progress is shown only on a
-    terminal."""
-    with Progress(quiet=json and not sys.stderr.isatty()) as progress:
+    terminal. `has_intervals`: each interval's figures are printed."""
+    with Progress(quiet=json and not sys.stderr.isatty(), has_intervals=has_intervals) as progress:
         interrupt = Interrupt(lambda: progress.note("stopping; press Ctrl-C again to stop at once"), progress.stop)
         with interrupt.signals_caught():
             yield progress, interrupt
@@ -53,9 +53,11 @@ def watched(json: bool) -> Iterator[tuple[Progress, Interrupt]]:
 class Progress:
     """Draws the state of a run: the current trial, the test, live figures, the time that remains."""
 
-    def __init__(self, quiet: bool = False) -> None:
+    def __init__(self, quiet: bool = False, *, has_intervals: bool = False) -> None:
         self.quiet = quiet
         """Whether only essential lines are printed."""
+        self._has_intervals = has_intervals
+        """Whether a line is printed for each interval: its figures are not drawn below it once more."""
         self._console = Terminal(stderr=True)
         self._live: Live | None = None
         self._trials = 1
@@ -124,8 +126,8 @@ class Progress:
                 self._do(notification.test)
             case LiveFigures():
                 self._figures, self._health, self._waiting = (
-                    _figures(notification),
-                    _health(notification),
+                    _figures(notification, has_intervals=self._has_intervals),
+                    _health(notification, has_intervals=self._has_intervals),
                     notification.waiting,
                 )
                 self._labels = notification.labels
@@ -191,13 +193,16 @@ def _whole(seconds: float) -> str:
     return f"{round(seconds)} s" if seconds < 99.5 else quantities.seconds(round(seconds))
 
 
-def _figures(figures: LiveFigures) -> str:
+def _figures(figures: LiveFigures, *, has_intervals: bool) -> str:
+    """What arrives; only what the lines of intervals have not, where there are some."""
     parts = []
     if figures.users is not None:
         parts.append(quantities.counted(figures.users, "user"))
     if figures.clients is not None:
         states = [f"{count:,} {state}" for state, count in figures.clients.items() if count or state == "configured"]
         parts.append(", ".join(states))
+    if has_intervals:
+        return "  ".join([*parts, *_errors(figures)])
     if figures.units_per_s is not None:
         parts.append(quantities.per_second(figures.units_per_s))
     if figures.bits_per_s is not None and (figures.bits_per_s or figures.clients is None):
@@ -208,9 +213,11 @@ def _figures(figures: LiveFigures) -> str:
         parts.append(quantities.counted(figures.retransmits, "retransmit"))
     if figures.rtt_us is not None:
         parts.append(f"RTT {quantities.microseconds(figures.rtt_us)}")
-    if figures.errors is not None:
-        parts.append(quantities.counted(figures.errors, "error"))
-    return "  ".join(parts)
+    return "  ".join([*parts, *_errors(figures)])
+
+
+def _errors(figures: LiveFigures) -> list[str]:
+    return [] if figures.errors is None else [quantities.counted(figures.errors, "error")]
 
 
 def _waiting(waiting: Waiting) -> str:
@@ -222,10 +229,10 @@ def _waiting(waiting: Waiting) -> str:
     return f"waiting up to {_whole(waiting.most_s)} more: {', '.join(parts)}"
 
 
-def _health(figures: LiveFigures) -> str:
+def _health(figures: LiveFigures, *, has_intervals: bool) -> str:
     """Latency of the last second, open connections, and whether the generator keeps up."""
     parts = []
-    if figures.latency_p99_us is not None:
+    if figures.latency_p99_us is not None and not has_intervals:
         p50 = quantities.at_least(quantities.microseconds(figures.latency_p50_us), figures.latency_p50_censored)
         p99 = quantities.at_least(quantities.microseconds(figures.latency_p99_us), figures.latency_p99_censored)
         parts.append(f"p50 {p50}, p99 {p99}")

@@ -252,7 +252,7 @@ FORMAT = Option(
 )
 INTERVAL = Option(
     ("-i", "--interval"),
-    "Print figures on stderr at this interval: 1s. With --json they are part of the document.",
+    "Print figures on stderr at this interval; 0 prints none. Default: 1s; none with --json, whose document has them.",
     metavar="TIME",
 )
 PRECISION = (

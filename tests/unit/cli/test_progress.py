@@ -86,6 +86,15 @@ def test_load_shows_its_rate_and_its_health_below() -> None:
     assert max(len(first), len(second)) <= 80
 
 
+def test_figures_of_printed_intervals_are_not_drawn_again() -> None:
+    progress = Progress(has_intervals=True)
+    progress(TestBegan(LABEL, "http", "http", 10.0))
+    progress(FULL)
+    first, second = drawn(progress)
+    assert first.startswith("http  1,234 errors  0 s, about 10 s ") and first.endswith("left")
+    assert second.split("  ")[1:] == ["50 connections", "thread 30.3 %", "late 3.60 µs"]
+
+
 def test_time_left_is_visible_beside_a_long_title() -> None:
     progress = Progress()
     progress(RunBegan(36, 288.0))

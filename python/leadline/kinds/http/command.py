@@ -95,7 +95,7 @@ def parse_options(options: Mapping[str, Any]) -> HttpArgs:
         origin = _own_origin(options) if options["url"] is None else args.parse_origin(options["url"])
         test = single_args.parse(HttpTest, _test_values(options, origin), COMMAND.flags)
     with mistakes:
-        interval_ms = single_args.interval(options["interval"])
+        interval_ms = single_args.interval(options)
     with mistakes:
         precision = single_args.precision(options)
     with mistakes:

@@ -233,7 +233,7 @@ _ROWS = (
         ),
         o.cross_check(HttpTest),
         *o.PRECISION,
-        Option(("-i", "--interval"), "Print figures at this interval: 1s.", metavar="TIME"),
+        o.INTERVAL,
         Option(("--json",), "Print one JSON document; progress goes to stderr.", type=bool, default=False),
         o.OUT,
         Option(
