@@ -49,6 +49,14 @@ def test_lines_are_on_stderr_and_the_summary_is_on_stdout(server: cli.Server, ki
     assert "0.0-0.5" not in done.stdout
 
 
+def test_each_second_has_a_line_unless_none_is_wanted(server: cli.Server) -> None:
+    done = cli.call(*command(server, "rr"))
+    edges = [line.split()[0] for line in done.stderr.splitlines()]
+    assert edges and edges == [f"{second}.0-{second + 1}.0" for second in range(len(edges))], done.stderr
+    silent = cli.call(*command(server, "rr", "-i", "0"))
+    assert (silent.returncode, silent.stderr) == (0, "")
+
+
 @pytest.mark.parametrize("kind", ["tcp", "udp"])
 def test_rows_of_the_document_add_up_to_no_more_than_arrived(server: cli.Server, kind: str) -> None:
     done = cli.call(*command(server, kind, "--interval", "500ms", "--json", "--bidir"))

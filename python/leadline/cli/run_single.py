@@ -216,7 +216,7 @@ async def _measured(
     problems: list[str],
 ) -> tuple[TestResult, RunFolder | None]:
     with ExitStack() as stack:
-        progress, interrupt = stack.enter_context(watched(output.json))
+        progress, interrupt = stack.enter_context(watched(output.json, has_intervals=output.has_interval_lines))
         if output.samples is not None:
             samples = stack.enter_context(SampleFile(output.samples, problems.append))
             single = replace(single, on_samples=samples.take)

@@ -24,7 +24,8 @@ WRONG_USAGE = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ 
 
 
 def parsed(*arguments: str) -> tuple[HttpTest, HttpWorkload, OutputOptions]:
-    return parse_options(subcommand("http").make_context("http", list(arguments)).params)
+    with parse_options(subcommand("http").make_context("http", list(arguments)).params).serving() as made:
+        return made.test, made.load, made.output
 
 
 def load(*arguments: str) -> HttpWorkload:

@@ -47,6 +47,12 @@ class Origin:
         """The port to connect to."""
         return self.port or (443 if self.scheme == "https" else 80)
 
+    @property
+    def url(self) -> str:
+        """The URL that names it."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.scheme}://{host}{'' if self.port is None else f':{self.port}'}{self.path}"
+
     def is_at(self, other: Origin) -> bool:
         """Whether both have the same scheme, host and port."""
         mine, theirs = ((one.scheme, one.host.lower(), one.effective_port) for one in (self, other))
