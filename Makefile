@@ -164,7 +164,7 @@ man: $(VENV)/.installed ## man pages of the command and its subcommands, in .ven
 
 lock: ## renew requirements.lock
 	scripts/uv pip compile --quiet --universal --python-version 3.11 --no-header --no-emit-index-url --generate-hashes \
-	  --group dev pyproject.toml -o requirements.lock
+	  --extra parquet --group dev pyproject.toml -o requirements.lock
 
 clean: ## remove what was built
 	rm -rf target $(VENV) .venv-uv build $(DIST)

@@ -71,7 +71,7 @@ _SLOW_PROFILES = ("checked", "debug")
 
 def host_checks() -> list[Check]:
     """Checks limits and the speed of this host."""
-    return [_open_files(), _governor()]
+    return [_open_files(), _governor(), _tables()]
 
 
 def clock_check(clock: ClockQuality) -> Check:
@@ -176,6 +176,13 @@ def _governor() -> Check:
         return Check("CPU governor", None, needed, "not visible here; most virtual machines hide it")
     mend = "sudo cpupower frequency-set --governor performance"
     return Check("CPU governor", found == ["performance"], needed, ", ".join(found), mend)
+
+
+def _tables() -> Check:
+    from leadline.dataset import INSTALL_COMMAND, may_write_tables
+
+    needed = "samples.parquet, results.parquet and other tables in the folder of a run"
+    return Check("parquet tables", may_write_tables(), needed, "written with polars", INSTALL_COMMAND)
 
 
 def _text(path: Path) -> str | None:

@@ -130,7 +130,6 @@ def command(
     mistakes.raise_all()
     check_folder("--out", out)
     if host is not None:
-        ports = {"port": port, "http_port": http_port, "https_port": https_port}
         sides = _sides(hosts, ports, family, bind, key_file)
         return _run(tests, sides, repeat, json=json, verbose=verbose, out=out)
     with own_server(ipv6=family == "v6", https=True, is_document=json) as server:

@@ -238,7 +238,7 @@ def print_run(
         print_json(run_document(outcome.analysis, str(folder.path), problems))
     else:
         print_all((run_renderables if verbose else run_summary)(outcome.analysis))
-    print_problems(folder, problems)
+    print_problems(folder, (*problems, *outcome.left_out))
 
 
 def print_problems(folder: RunFolder, problems: Iterable[str]) -> None:
@@ -254,8 +254,9 @@ def finish_folder(folder: RunFolder) -> None:
     # Imported here: a measurement that is not kept does not need the libraries for tables.
     from leadline.trial import conclude
 
-    for problem in conclude(folder).problems:
-        print_note(problem)
+    outcome = conclude(folder)
+    for said in (*outcome.problems, *outcome.left_out):
+        print_note(said)
 
 
 def note_folder(folder: RunFolder | None, code: int) -> int:

@@ -1,4 +1,5 @@
 """Makes everything else in a run's folder from its journal, in one pass: findings.json, tables, flame graphs, page.
+Tables only where the library for them is installed.
 
 A finished run, a killed run and a report that is made again all go through `conclude`. It needs no lab and no system
 under test. If only findings.json is left of a run, it draws the page from that.
@@ -13,14 +14,23 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from leadline import __version__
 from leadline.analysis import analyse, result_rows
 from leadline.analysis.findings_json import FindingsDocument, decode_findings, encode_findings
 from leadline.analysis.machine_rules import is_judged_alike
 from leadline.analysis.model import RunAnalysis
-from leadline.dataset import JournalReader, RunFolder, TableParts, TableWriter, read_journal, write_results
+from leadline.dataset import (
+    JournalReader,
+    NoTables,
+    RunFolder,
+    TableParts,
+    note_missing_tables,
+    read_journal,
+    table_writer,
+    write_results_table,
+)
 from leadline.dataset.atomic import replace, with_report_hint
 from leadline.errors import DatasetError
 from leadline.report import render_html
@@ -29,16 +39,20 @@ from leadline.trial.flame_graphs import draw_flame_graph, drawn_flame_graphs
 from leadline.trial.journal_stretches import JournalCutter
 from leadline.trial.unforeseen import unforeseen
 
+if TYPE_CHECKING:
+    from leadline.dataset import TableWriter
+
 _T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
 class RunOutcome:
-    """The result of a run: its folder, its findings, and the problems of writing them."""
+    """The result of a run: its folder, its findings, the problems of writing them, and what was left out on purpose."""
 
     folder: RunFolder
     analysis: RunAnalysis
     problems: tuple[str, ...]
+    left_out: tuple[str, ...]
 
 
 def conclude(folder: RunFolder) -> RunOutcome:
@@ -52,7 +66,8 @@ def conclude(folder: RunFolder) -> RunOutcome:
     attempts = _Attempts(folder)
     with _collector_paused():
         analysis = _conclude(folder, attempts)
-    return RunOutcome(folder, analysis, tuple(dict.fromkeys(attempts.problems)))
+    left_out = note_missing_tables(folder)
+    return RunOutcome(folder, analysis, tuple(dict.fromkeys(attempts.problems)), (left_out,) if left_out else ())
 
 
 def _conclude(folder: RunFolder, attempts: _Attempts) -> RunAnalysis:
@@ -140,7 +155,7 @@ def _conclude_journal(folder: RunFolder, attempts: _Attempts) -> RunAnalysis:
     """The analysis, and in the same pass over the journal the tables and the flame graphs; then the page."""
     journal_bytes = _journal_bytes(folder)
     with (
-        TableWriter(folder.path) as tables,
+        table_writer(folder.path) as tables,
         ThreadPoolExecutor(1, "tables") as background,
         analysis_processes(journal_bytes) as read,
     ):
@@ -164,14 +179,14 @@ def _conclude_journal(folder: RunFolder, attempts: _Attempts) -> RunAnalysis:
     return analysis
 
 
-def _add_rows(tables: TableWriter, rows: TableParts | Exception) -> None:
+def _add_rows(tables: TableWriter | NoTables, rows: TableParts | Exception) -> None:
     if isinstance(rows, Exception):
         raise rows
     tables.add(rows)
 
 
 def _write_results_and_report(folder: RunFolder, analysis: RunAnalysis, attempts: _Attempts) -> None:
-    attempts.run(lambda: write_results(folder, result_rows(analysis)))
+    attempts.run(lambda: write_results_table(folder, result_rows(analysis)))
     attempts.run(lambda: _write_report(folder, analysis))
 
 

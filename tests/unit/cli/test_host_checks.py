@@ -136,6 +136,14 @@ def test_io_uring_that_is_switched_off_names_the_switch(monkeypatch: pytest.Monk
     assert (check.works, check.mend) == (False, "sudo sysctl -w kernel.io_uring_disabled=0")
 
 
+def test_missing_library_for_tables_is_named_with_the_command_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    (check,) = [one for one in host_checks.host_checks() if one.what == "parquet tables"]
+    assert check.works is True
+    monkeypatch.setitem(sys.modules, "polars", None)
+    (check,) = [one for one in host_checks.host_checks() if one.what == "parquet tables"]
+    assert (check.works, check.mend) == (False, "pip install polars")
+
+
 @pytest.mark.parametrize(("governors", "works"), [({"performance"}, True), ({"powersave", "performance"}, False)])
 def test_a_governor_that_changes_the_clock_is_named(
     monkeypatch: pytest.MonkeyPatch, governors: set[str], works: bool

@@ -170,6 +170,31 @@ def test_tables_that_fail_leave_the_findings_and_the_page(folder: RunFolder, mon
     assert not (folder.path / "samples.parquet").exists()
 
 
+def test_without_polars_a_report_has_all_but_the_tables_and_says_how_to_make_them(
+    folder: RunFolder, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "polars", None)
+    outcome = conclude(folder)
+    assert outcome.problems == ()
+    assert outcome.left_out == (
+        f"no parquet tables: polars is not installed; `pip install polars`, then `leadline report {folder.path}` "
+        "writes them",
+    )
+    assert outcome.analysis == analyse(folder.read_manifest(), read_journal(folder.journal_path))
+    assert folder.findings_path.exists() and folder.report_path.exists()
+    assert not list(folder.path.glob("*.parquet"))
+    assert report.command([folder.path]) == 0
+    assert capsys.readouterr().err.count("no parquet tables") == 1
+
+
+def test_tables_of_an_earlier_report_are_called_that(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert conclude(folder).left_out == ()
+    assert {path.name for path in folder.path.glob("*.parquet")} == set(TABLES)
+    monkeypatch.setitem(sys.modules, "polars", None)
+    (said,) = conclude(folder).left_out
+    assert said.startswith("the parquet tables are of an earlier report: polars is not installed")
+
+
 @pytest.mark.processes
 def test_a_report_imports_neither_lab_nor_systems_under_test(folder: RunFolder) -> None:
     program = str(Path(__file__).resolve().parents[1] / "imported_modules.py")
