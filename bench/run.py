@@ -174,7 +174,7 @@ def give_up(number: int, frame: object) -> None:
     Raises:
         TimeoutError: always.
     """
-    raise TimeoutError(f"not done within {_LIMIT_S} s")
+    raise TimeoutError("not done within its time limit")
 
 
 def _arguments() -> argparse.Namespace:
