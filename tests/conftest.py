@@ -29,7 +29,7 @@ from hypothesis import settings
 from command_server import command_server
 from leadline.dataset.journal import STRICT_VARIABLE
 from leadline.dataset.machine_rules import MACHINE_RULES_VARIABLE, OFF
-from quiet_machine import why_not_quiet
+from quiet_machine import why_disturbed, why_not_quiet
 
 gc.disable()
 
@@ -88,7 +88,7 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     try:
         return (yield)
     except Exception as error:
-        if item.get_closest_marker("exclusive") and (why := why_not_quiet()):
+        if item.get_closest_marker("exclusive") and (why := why_disturbed()):
             pytest.skip(f"{why}, and it failed: {error}")
         raise
 

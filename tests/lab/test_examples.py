@@ -20,7 +20,7 @@ from report_page import packed_cases
 pytestmark = [
     pytest.mark.lab,
     pytest.mark.apart,
-    pytest.mark.takes(35),
+    pytest.mark.takes(25),
     pytest.mark.skipif(bool(cli.why_not()), reason=cli.why_not() or "-"),
 ]
 

@@ -16,7 +16,7 @@ from waiting import free_port
 
 pytestmark = [
     pytest.mark.skipif(not cli.LEADLINE.exists(), reason="the leadline command is not installed"),
-    pytest.mark.takes(20),
+    pytest.mark.takes(12),
 ]
 
 

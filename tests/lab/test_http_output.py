@@ -29,7 +29,7 @@ NGINX = shutil.which("nginx", path=f"{os.environ['PATH']}:{cli.SYSTEM_FOLDERS}")
 # Of loads whose truth is no rate: as fast as they can, they would take the CPUs of the tests beside them.
 RATE = ("--rate", "500")
 pytestmark = [
-    pytest.mark.takes(35),
+    pytest.mark.takes(28),
     pytest.mark.skipif(not cli.LEADLINE.exists(), reason="the leadline command is not installed"),
     pytest.mark.skipif(NGINX is None, reason="nginx is not installed"),
 ]

@@ -11,7 +11,7 @@ import lab_programs as programs
 import pytest
 from lab_scripts import JailUser, jail_user
 
-pytestmark = [pytest.mark.lab, pytest.mark.takes(35)]
+pytestmark = [pytest.mark.lab, pytest.mark.takes(20)]
 
 
 @pytest.fixture(params=["root", "nobody"])

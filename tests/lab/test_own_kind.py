@@ -20,7 +20,7 @@ INSIDE = [*NAMESPACE, "sh", "-c", 'ip link set lo up && exec "$@"', "sh"]
 
 pytestmark = [
     pytest.mark.lab,
-    pytest.mark.takes(50),
+    pytest.mark.takes(35),
     pytest.mark.decided_by("the number of pulses, and a bound of ten seconds"),
 ]
 

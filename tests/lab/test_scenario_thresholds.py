@@ -16,7 +16,7 @@ from in_process import leadline
 pytestmark = [
     pytest.mark.skipif(not cli.LEADLINE.exists(), reason="the leadline command is not installed"),
     pytest.mark.agent,
-    pytest.mark.takes(25),
+    pytest.mark.takes(18),
 ]
 
 ABORTING = """

@@ -22,7 +22,7 @@ from waiting import free_port, on_one_cpu, until
 
 pytestmark = [
     pytest.mark.skipif(not cli.LEADLINE.exists(), reason="the leadline command is not installed"),
-    pytest.mark.takes(40),
+    pytest.mark.takes(30),
 ]
 
 LOOPBACK = {4: "127.0.0.1", 6: "::1"}

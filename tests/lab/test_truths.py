@@ -36,7 +36,7 @@ BUCKET_S = 0.01
 """How long a link of a lab that was idle sends faster than its rate."""
 GOODPUT_SHARE = {4: (FRAME - 66) / FRAME, 6: (FRAME - 86) / FRAME}
 
-pytestmark = pytest.mark.takes(45)
+pytestmark = pytest.mark.takes(35)
 needs_lab = pytest.mark.skipif(bool(cli.why_not()), reason=cli.why_not() or "-")
 needs_command = pytest.mark.skipif(not cli.LEADLINE.exists(), reason="the leadline command is not installed")
 needs_openvpn = pytest.mark.skipif(cli.OPENVPN is None, reason="openvpn is not installed")

@@ -16,7 +16,7 @@ import pytest
 from openvpn_keys import Keys
 from openvpn_servers import Inside, Server, Setting
 
-pytestmark = [pytest.mark.lab, pytest.mark.takes(18)]
+pytestmark = [pytest.mark.lab, pytest.mark.takes(15)]
 
 
 def test_more_routes_than_one_message_holds(place: Inside, keys: Keys) -> None:

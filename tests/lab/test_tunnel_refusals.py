@@ -12,7 +12,7 @@ import pytest
 from openvpn_keys import WRAPS, Keys
 from openvpn_servers import Inside, Setting
 
-pytestmark = [pytest.mark.lab, pytest.mark.takes(20)]
+pytestmark = [pytest.mark.lab, pytest.mark.takes(15)]
 
 CLIENTS = 5
 PATIENCE = ("-n", str(CLIENTS), "--attempt-timeout", "5s")

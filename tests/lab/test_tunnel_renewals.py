@@ -9,7 +9,7 @@ import pytest
 from openvpn_keys import Keys
 from openvpn_servers import Inside, Setting
 
-pytestmark = [pytest.mark.lab, pytest.mark.takes(38)]
+pytestmark = [pytest.mark.lab, pytest.mark.takes(30)]
 
 USERS = tuple(f"user-{number}" for number in range(4))
 

@@ -15,7 +15,7 @@ import pytest
 from openvpn_keys import Keys
 from openvpn_servers import Fleet, Inside, Running, Server, Setting
 
-pytestmark = [pytest.mark.lab, pytest.mark.takes(38)]
+pytestmark = [pytest.mark.lab, pytest.mark.takes(30)]
 
 CLIENTS = 20
 STAY = ("-n", str(CLIENTS), "--ping", "100ms", *servers.STAY)
@@ -39,14 +39,15 @@ def test_a_server_that_stops_amid_a_storm(place: Inside, keys: Keys) -> None:
 def test_clients_that_gave_up_come_back_by_themselves(place: Inside, keys: Keys) -> None:
     """The server stops until a client has begun its second attempt."""
     with servers.server(place, keys, stops_itself(place)) as server:
-        patience = ("-n", "60", "--rate", "10/s", "--attempt-timeout", "2s", "--retries", "50", "--first-data", "60s")
+        # Long enough for a handshake beside other work: else clients of a busy machine give up again and again.
+        patience = ("-n", "30", "--rate", "10/s", "--attempt-timeout", "4s", "--retries", "50", "--first-data", "60s")
         running = servers.start_fleet(place, server.profile("storm"), *patience, *servers.issued(server))
-        stopped_until(server, running, lambda: running.standing()["attempts"] > 60 - running.standing()["waiting"])
+        stopped_until(server, running, lambda: running.standing()["attempts"] > 30 - running.standing()["waiting"])
         fleet = running.finish()
-        assert fleet.states == {"configured": 60}, fleet.err
+        assert fleet.states == {"configured": 30}, fleet.err
         again = [row for row in fleet.rows if row["attempts"] > 1]
         assert again and fleet.count("recovered") == len(again)
-        assert fleet.count("attempts") == sum(row["attempts"] for row in fleet.rows) > 60
+        assert fleet.count("attempts") == sum(row["attempts"] for row in fleet.rows) > 30
         # It rests for 1 s at least after it has failed.
         assert fleet.document["metrics"]["recovered_min_ms"]["value"] >= 1000
         assert fleet.count("recovered_partial") == fleet.count("tunnels_lost") == 0

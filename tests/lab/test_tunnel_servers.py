@@ -9,7 +9,7 @@ import pytest
 from openvpn_keys import Keys
 from openvpn_servers import Inside, Setting
 
-pytestmark = [pytest.mark.lab, pytest.mark.takes(25)]
+pytestmark = [pytest.mark.lab, pytest.mark.takes(20)]
 
 
 @pytest.mark.parametrize("transport", ["udp", pytest.param("tcp", marks=pytest.mark.full_matrix)])
