@@ -378,6 +378,9 @@ class _Reading:
         per_s = record.get("per_s")
         if self._trial is not None and isinstance(per_s, int | float) and per_s > 0:
             self._trial.ceiling = Ceiling(float(per_s), bool(record.get("extrapolated")))
+            # It may have been measured after the load: a load whose threads had time to spare needs none.
+            for data in self._trial.tests.values():
+                data.ceiling = self._trial.ceiling
 
     def _bring_up(self, record: Record) -> None:
         if self._trial is None:

@@ -115,9 +115,7 @@ def _wanted(host: str, interval: str, duration: str | None, argv: list[str]) -> 
         raise InputError(f"--duration: {error}") from None
     if length_s == 0:
         raise InputError("--duration: a duration must be above 0")
-    interval_ms = single_args.interval(interval)
-    assert interval_ms is not None
-    return Observing(address, interval_ms, length_s, tuple(argv))
+    return Observing(address, single_args.interval_ms(interval), length_s, tuple(argv))
 
 
 async def _observed(wanted: Observing, json: bool) -> Observed:

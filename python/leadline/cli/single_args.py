@@ -164,22 +164,28 @@ def interval(values: Mapping[str, Any]) -> int | None:
     Raises:
         InputError: it is not a duration, or is shorter than the period at which counters are read.
     """
-    from leadline.plan import units
-
     text = values["interval"]
     if text is None:
         is_document = values["json"] or values.get("output_format", "text") != "text"
         is_repeated = any(values.get(option) is not None for option in ("width", "confidence", "find_rate"))
         return None if is_document or is_repeated else _INTERVAL_MS
-    if text in _NO_INTERVAL:
-        return None
+    return None if text in _NO_INTERVAL else interval_ms(text)
+
+
+def interval_ms(text: str) -> int:
+    """The length of an interval in ms.
+
+    Raises:
+        InputError: it is not a duration, or is shorter than the period at which counters are read.
+    """
+    from leadline.plan import units
+
     try:
         length_ms = units.duration_ms(text)
     except units.UnitError as error:
         raise InputError(f"--interval: {error}") from None
     if length_ms < SHORTEST_INTERVAL_MS:
-        hint = f"counters are read every {SHORTEST_INTERVAL_MS}ms; 0 prints no intervals"
-        raise InputError(f"--interval: {text} is too short", hint=hint)
+        raise InputError(f"--interval: {text} is too short", hint=f"counters are read every {SHORTEST_INTERVAL_MS}ms")
     return length_ms
 
 
