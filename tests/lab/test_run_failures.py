@@ -26,6 +26,7 @@ from real_runs import (
     WIREGUARD,
     CliSandbox,
     Run,
+    await_end,
     figures,
     journal_of,
     open_sandbox,
@@ -316,15 +317,46 @@ def test_only_and_set_choose_what_is_run(quick_sandbox: CliSandbox) -> None:
     assert {test["test"] for trial in trials for test in trial["tests"]} == {"short"}
 
 
-def test_private_keys_are_readable_by_their_owner_alone(quick_sandbox: CliSandbox) -> None:
-    assert quick_sandbox.run(write_plan(quick_sandbox.folder, [WIREGUARD], [SHORT])).finish().code == 0
-    [folder] = quick_sandbox.folders()
-    private = folder / "private"
-    assert stat.S_IMODE(private.stat().st_mode) == 0o700
-    keys = [json.loads(path.read_text())["private_key"] for path in private.rglob("*.json")]
-    assert keys
-    kept = ("journal.ndjson", "run.json", "findings.json", "report.html")
-    for path in (*(folder / name for name in kept), *folder.glob("logs/*")):
-        assert not any(key in path.read_text() for key in keys), path
-    cases = packed_cases((folder / "report.html").read_text())
-    assert cases and not any(key in case for case in cases for key in keys)
+KEY_FILES = {"wireguard": "*.json", "openvpn": "*.key"}
+
+
+@pytest.mark.parametrize(
+    ("sut", "end"),
+    [(WIREGUARD, signal.SIGKILL), pytest.param(OPENVPN, signal.SIGINT, marks=pytest.mark.takes(20))],
+    ids=["killed", "interrupted"],
+)
+def test_keys_of_the_lab_are_in_memory_and_end_with_the_run(
+    sandbox: CliSandbox, sut: dict[str, str], end: signal.Signals
+) -> None:
+    """Only their owner reads them meanwhile; no file of the run and no folder for temporary ones ever has them."""
+    if sut is OPENVPN:
+        needs_openvpn()
+    run = sandbox.run(write_plan(sandbox.folder, [sut], [LONG]))
+    run.wait_for(progress_of("long"))
+    files = key_files(run, KEY_FILES[sut["kind"]])
+    assert files and {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
+    assert {stat.S_IMODE(folder.stat().st_mode) for file in files for folder in (file.parent, *file.parents[:3])} == {
+        0o700
+    }
+    secrets = [line.strip() for file in files for line in file.read_text().splitlines() if len(line) > 40]
+    secrets = [line.rpartition('": "')[2].rstrip('",') for line in secrets if "public_key" not in line]
+    everyone = sandbox.processes()
+    run.process.send_signal(end)
+    assert run.finish().code == (130 if end == signal.SIGINT else -signal.SIGKILL)
+    await_end(everyone)
+    report(sandbox.folders()[0])
+    places = [*sandbox.folder.rglob("*"), *sandbox.scratch.rglob("*")]
+    assert {"journal.ndjson", "report.html"} <= {path.name for path in places}
+    texts = [path.read_bytes() for path in places if path.is_file()]
+    assert secrets and not any(secret.encode() in text for secret in secrets for text in texts)
+    assert not any(b"PRIVATE KEY" in text or b"private_key" in text for text in texts)
+    cases = packed_cases((sandbox.folders()[0] / "report.html").read_text())
+    assert cases and not any(secret in case for case in cases for secret in secrets)
+
+
+def key_files(run: Run, pattern: str) -> list[Path]:
+    """The files with keys of a run that runs, as the process inside of its jail sees them."""
+    [inside] = Path(f"/proc/{run.process.pid}/task/{run.process.pid}/children").read_text().split()
+    folder = next(run.sandbox.scratch.glob("leadline-*")) / "ns" / "keys"
+    assert not folder.exists(), "they are in the jail's memory, and not on the disk"
+    return sorted(Path(f"/proc/{inside}/root{folder}").rglob(pattern))

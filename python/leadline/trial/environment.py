@@ -72,7 +72,7 @@ class Environment:
         """The host whose agent impairs the lab's links; None if there is none."""
         return self.lab.layout.emulator if self.lab is not None else None
 
-    def site(self, folder: Path, logs: Path) -> Site:
+    def site(self, logs: Path) -> Site:
         """The environment as a system under test sees it."""
         if self.lab is None:
             return given_site(
@@ -86,7 +86,7 @@ class Environment:
         return lab_site(
             self.lab,
             self.agents,
-            folder=folder,
+            folder=self.lab.keys,
             label=self.label,
             clients=self.clients,
             serve_port=SESSION_PORT,

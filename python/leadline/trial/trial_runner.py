@@ -51,8 +51,6 @@ class RunContext:
 
     event_log: EventLog
     interrupt: Interrupt
-    private: Path
-    """Folder for keys and configurations, mode 700."""
     logs: Path
     observe_period_ms: int
     entries: list[dict[str, Any]] | None = None
@@ -145,7 +143,7 @@ class _Up:
 async def _brought_up(trial: Trial, env: Environment, context: RunContext) -> AsyncIterator[_Up]:
     """Bring the system up, and always take it down."""
     event_log, label = context.event_log, trial.label
-    site = env.site(context.private, context.logs)
+    site = env.site(context.logs)
     sut = SystemUnderTest(trial.case.sut, site)
     try:
         async with _phase(event_log, label, "bring-up"):
