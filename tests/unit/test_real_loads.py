@@ -19,6 +19,8 @@ REAL_LOADS = ("browser", "dist", "docs", "lab", "oracle")
 MARKS = {"decided_by", "machine_rules", "exclusive"}
 READ = {"verdict", "validity", "targets", "ending", "limit", "agreement"}
 """What is read of a result, by the name of its key or attribute."""
+READERS = {"limit_by"}
+"""Functions of other modules that read such things."""
 ASKED = re.compile(r"--(target|find-rate|find-max|most-repeats|width)\b|\btargets:|\buntil:|\bfind_rate\b")
 """What is asked of a run so that its figures decide how it goes, or its exit code."""
 SORTED = sorted(path for path in TESTS.rglob("test_*.py") if path.relative_to(TESTS).parts[0] in (*REAL_LOADS, "unit"))
@@ -99,6 +101,8 @@ def read_in(node: ast.AST) -> Iterator[str]:
                 yield key
             case ast.Attribute(attr=name) if name in READ - {"targets"}:
                 yield name
+            case ast.Name(id=name) if name in READERS:
+                yield name
             case ast.Constant(value=str(text)) if asked := ASKED.search(text):
                 yield asked[0]
 
@@ -108,6 +112,7 @@ def read_in(node: ast.AST) -> Iterator[str]:
     [
         ('def test_a(): assert run()["validity"]["verdict"] == "valid"', True),
         ('def test_a(): assert run().verdict("udp") == "valid"', True),
+        ('def test_a(): assert limit_by(run()) == "link"', True),
         ('def ends(found): return found["targets"]\ndef test_a(): assert ends(run())', True),
         ('@pytest.fixture\ndef ran(): return run("--target", "x < 1").code\ndef test_a(ran): assert ran == 0', True),
         ('PLAN = "repeat: {until: 3%}"\ndef test_a(): run(PLAN)', True),

@@ -14,6 +14,7 @@ from typing import Any
 
 from leadline.analysis.ladder_comparison import compare_ladders
 from leadline.analysis.ladder_model import Ladder
+from leadline.analysis.machine_rules import is_judged_without
 from leadline.analysis.main_figures import better_of, chosen_figures
 from leadline.analysis.model import Bound, Metric, RunAnalysis, TestResult, Verdict
 from leadline.analysis.plan_facts import environment_facts, flat, system_facts
@@ -395,6 +396,9 @@ def _differences(baseline: Side, candidate: Side, shared: Sequence[Key]) -> Iter
                 yield Difference(words, ", ".join(first), ", ".join(second), blocking)
     if baseline.analysis.version != candidate.analysis.version:
         yield Difference("Leadline", baseline.analysis.version, candidate.analysis.version, blocking=False)
+    judged = ["off" if is_judged_without(side.analysis) else "on" for side in (baseline, candidate)]
+    if "off" in judged:
+        yield Difference("rules about the machine (LEADLINE_MACHINE_RULES)", *judged, blocking=False)
     yield from dict.fromkeys(_plan_differences(baseline, candidate, shared))
     loads = [_loads(side) for side in (baseline, candidate)]
     for key in shared:

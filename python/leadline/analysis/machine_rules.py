@@ -48,4 +48,9 @@ def notes() -> tuple[Reason, ...]:
 
 def is_judged_alike(run: RunAnalysis) -> bool:
     """Whether a run was judged with the rules that hold now."""
-    return any(reason.code == RULES_OFF for reason in run.validity.reasons) == are_machine_rules_off()
+    return is_judged_without(run) == are_machine_rules_off()
+
+
+def is_judged_without(run: RunAnalysis) -> bool:
+    """Whether a run was judged without the rules about the machine."""
+    return any(reason.code == RULES_OFF for reason in run.validity.reasons)

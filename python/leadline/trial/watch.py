@@ -24,6 +24,7 @@ from leadline.analysis.targets import missed_so_far
 from leadline.analysis.test_analysis import figures_so_far
 from leadline.analysis.validity import SATURATED_BUSY, late_allowed_us
 from leadline.contract.models import Finished, Progress, Started
+from leadline.dataset import are_machine_rules_off
 from leadline.plan.percentiles import histogram_of
 from leadline.plan.targets import Target
 from leadline.trial.interrupt import Interrupt
@@ -173,13 +174,16 @@ class Follower:
         """What decides in place of all durations while sends are late; None if they are not, or if it is too little."""
         if not self._is_late(self._all.whole.get("late", EMPTY)) or len(self._on_time_seconds) < GRACE_S:
             return None
-        if self._is_busy():
+        if are_machine_rules_off() or self._is_busy():
             return None
         figures = figures_so_far(self._data, self._on_time.whole, self._on_time.parts)
         return OnTime(len(self._on_time_seconds), {name: one for name, one in figures.items() if one.unit == "us"})
 
     def _generator_limit(self) -> str | None:
-        """Why the generator is the limit: a thread is busy all the time, or paced sends are too late."""
+        """Why the generator is the limit: a thread is busy all the time, or paced sends are too late. As at the end,
+        nothing says so where the rules about the machine are off."""
+        if are_machine_rules_off():
+            return None
         if self._is_busy():
             return "a thread of the generator is busy all the time"
         late = self._all.whole.get("late", EMPTY)

@@ -11,6 +11,7 @@ from test_disturbance import on_one_machine
 from test_run import MANIFEST, whole_run
 
 from leadline.analysis import analyse, analyse_test
+from leadline.analysis.comparison import Side, compare_sides
 from leadline.analysis.findings_json import encode_findings
 from leadline.analysis.machine_rules import RULES_OFF, is_judged_alike
 from leadline.analysis.model import Verdict
@@ -83,6 +84,12 @@ def test_every_output_states_that_the_rules_are_off(rules_off: None) -> None:
     document = json.loads(json.dumps(run_document(analysis, "runs/made", ()), default=plain))
     assert RULES_OFF in {reason["code"] for reason in document["validity"]["reasons"]}
     assert MACHINE_RULES_VARIABLE in shown(measurement(analysis.trials[0].tests[0]))
+
+
+def test_comparison_states_it_too(rules_off: None) -> None:
+    sides = [Side(label, analyse(MANIFEST, whole_run().entries), {}) for label in ("run", "other")]
+    (found,) = compare_sides(*sides).differences
+    assert (MACHINE_RULES_VARIABLE in found.what, found.baseline, found.candidate) == (True, "off", "off")
 
 
 def test_run_is_judged_again_where_the_switch_has_changed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,6 +25,7 @@ from leadline.contract.models import (
     ThreadReport,
     TunnelCounts,
 )
+from leadline.dataset.machine_rules import MACHINE_RULES_VARIABLE, OFF
 from leadline.registry import KINDS
 from leadline.trial import Interrupt, LiveFigures, Notification, TargetOpen, TargetWatch
 from leadline.trial.event_log import EntryList, EventLog
@@ -307,6 +308,15 @@ async def test_a_busy_generator_misses_no_rate() -> None:
     idle = progress(BEGAN_NS + 2 * S, 200, stands=standing(0.2, 2.0))
     watch, _ = await follow(["requests_per_s > 5000"], idle)
     assert len(watch.missed) == 1
+
+
+async def test_load_ends_on_a_busy_machine_where_the_rules_about_it_are_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(MACHINE_RULES_VARIABLE, OFF)
+    busy = progress(BEGAN_NS + 2 * S, 200, stands=standing(1.99, 2.0))
+    watch, _ = await follow(["requests_per_s > 5000"], busy)
+    assert len(watch.missed) == 1
+    watch, interrupt = await follow(["latency_p99_us < 2000"], *seconds(1, 2, reports=LATE), rate_per_s=1000.0)
+    assert (len(watch.missed), interrupt.asked.is_set()) == (1, True)
 
 
 async def test_late_sends_are_the_generators_limit_as_at_the_end() -> None:
