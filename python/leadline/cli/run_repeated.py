@@ -77,8 +77,8 @@ def run(test: BaseTest, workload: LoadWorkload, output: OutputOptions, goal: Pre
         whole = document(repeats, summary, goal, test.kind, output.target)
         print_json({**whole, "cross_check": checked, "targets": judged})
     else:
-        print_all([repeated_measurement(summary, repeats.results, goal, asked, verbose=output.verbose)])
         print_cross_check(checked, output)
+        print_all([repeated_measurement(summary, repeats.results, goal, asked, verbose=output.verbose)])
         for one in judged:
             print_note(f"target {one.target}: {one.outcome} ({one.reason})")
     if not repeats.is_precise and repeats.error is None:
